@@ -1,0 +1,59 @@
+"""The error tree, branched by what the caller should do next.
+
+Every error survives pickling (Spark carries them between processes) and its message names what was expected,
+what was found and what to do.
+"""
+
+from __future__ import annotations
+
+
+class CkptError(Exception):
+    """Root of every error this library raises on purpose."""
+
+
+class RetryableError(CkptError):
+    """Nothing is lost and nothing is wrong with the input: start the query again."""
+
+
+class CheckpointFailedError(RetryableError):
+    """More checkpoints failed in a row than ``spark.ckpt.tolerableFailures`` allows."""
+
+
+class FencedError(CkptError):
+    """A newer generation owns the job. Stop this query; do not retry it."""
+
+
+class InvalidInputError(CkptError):
+    """The user's configuration, query, schema or data must be changed first."""
+
+
+class ConfigError(InvalidInputError):
+    """A ``spark.ckpt.*`` key or option is unknown or malformed."""
+
+
+class TopologyError(InvalidInputError):
+    """The query's uids, operators or state schemas do not fit together or do not fit the restored checkpoint."""
+
+
+class ControlColumnsError(InvalidInputError):
+    """A plain DataFrame operation lost the control columns."""
+
+
+class BadRecordError(InvalidInputError):
+    """A source met data it cannot read."""
+
+
+class UserFunctionError(InvalidInputError):
+    """A user's function raised or returned the wrong schema; the message names uid, key group and checkpoint."""
+
+
+class StorageNotWritableError(InvalidInputError):
+    """The job's folder cannot be written, or it belongs to another job."""
+
+
+class CorruptStorageError(CkptError):
+    """A record, manifest or state file is damaged or missing. Nothing is guessed: restore another checkpoint."""
+
+
+class ProtocolBugError(CkptError):
+    """An invariant of the protocol does not hold. Please report it; nothing was committed on top of it."""

@@ -1,0 +1,86 @@
+"""The two-phase sink interface: what a sink must do so that a checkpoint can commit it exactly once.
+
+After Flink's ``TwoPhaseCommittingSink``: writers run on executors and stage; the driver commits or aborts what
+they staged once the checkpoint's completion record exists, possibly from another process after a crash.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from spark_ckpt.types import CommitPermit, Committable, Epoch
+
+
+@dataclass(frozen=True)
+class WriterContext:
+    """Where a writer runs. ``attempt`` is unique to the task attempt, so staged names never collide.
+
+    ``schema`` is the data's Arrow schema, without control columns.
+    """
+
+    job: str
+    sink: str
+    generation: int
+    epoch: Epoch
+    batch: int
+    partition: int
+    attempt: str
+    schema: pa.Schema
+
+
+class SinkWriter(ABC):
+    """Stages the rows of one task and epoch. Executor; one thread; lives for one task."""
+
+    @abstractmethod
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Stage ``batch``. It may be buffered until :meth:`prepare_commit`."""
+
+    @abstractmethod
+    def prepare_commit(self) -> Sequence[bytes]:
+        """Make everything written durable but invisible, and say how to commit it.
+
+        Called once, after the last ``write``. What it returns must let *any* process commit or abort later, with
+        the sink's options only; it must hold no secret. The task may still fail afterwards: what it staged is
+        then garbage that :meth:`TwoPhaseSink.gc` finds.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release resources. Called always, after ``prepare_commit`` or after a failure; must not raise."""
+
+
+class TwoPhaseSink(ABC):
+    """A target that takes part in checkpoints. Made from its options alone, on driver and executors alike."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.options = dict(options)
+
+    def validate(self, schema: pa.Schema) -> None:
+        """Driver, once, before the query starts. Raise ``InvalidInputError`` if options or schema cannot work."""
+
+    @abstractmethod
+    def writer(self, ctx: WriterContext) -> SinkWriter:
+        """Executor: one writer for each task and epoch that has rows."""
+
+    @abstractmethod
+    def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
+        """Driver: make everything staged under ``committables`` visible, all or nothing where the system can.
+
+        Idempotent: called again with the same checkpoint after a crash, it changes nothing more. Committables are
+        ordered by epoch and batch; where rows replace each other the later one wins. Never called without rows.
+        """
+
+    @abstractmethod
+    def abort(self, committables: Sequence[Committable]) -> None:
+        """Driver: remove what was staged. Idempotent; must not touch what a checkpoint committed."""
+
+    def gc(self, job: str, keep: Sequence[Committable]) -> list[str]:
+        """Driver, while the job is stopped: remove what ``job`` staged and nobody will commit.
+
+        ``keep`` is what may still be committed. Returns the names of what was removed.
+        """
+        return []

@@ -1,0 +1,83 @@
+"""The contract between keyed state and what computes on it: one vectorised call for all touched keys of a key group."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+NO_TIMEOUT = -1
+"""In ``timeout_ms`` columns and arrays: the key has no time-out."""
+
+
+@dataclass(frozen=True)
+class CallContext:
+    """Where and when a call happens. ``watermark_ms`` is None before the first watermark; 0 means epoch start.
+
+    ``processing_time_ms`` is the batch's, so a replayed batch sees the same value.
+    """
+
+    uid: str
+    key_group: int
+    checkpoint: int
+    processing_time_ms: int
+    watermark_ms: int | None
+
+
+@dataclass(frozen=True)
+class Touched:
+    """The keys one call concerns, one row each in ``keys`` and ``state``, in key-hash order.
+
+    ``rows`` are the input rows (columns as ``combine`` returned them, key columns included) in arrival order;
+    ``key_index[i]`` (int64) is the row of ``keys`` that input row *i* belongs to. ``state`` has the value columns,
+    null where ``exists`` is False. ``timed_out`` marks keys that are called because their time-out passed: they
+    have state and no rows. ``timeout_ms`` is each key's current time-out or ``NO_TIMEOUT``.
+    """
+
+    keys: pa.Table
+    rows: pa.Table
+    key_index: np.ndarray
+    state: pa.Table
+    exists: np.ndarray
+    timed_out: np.ndarray
+    timeout_ms: np.ndarray
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What a call did: ``output`` rows, and the new state, aligned with ``Touched.keys``.
+
+    ``write`` marks the keys whose state row is stored anew, ``remove`` those whose state ends; a key in neither
+    keeps what it had. ``timeout_ms`` counts where ``write`` is set.
+    """
+
+    output: pa.Table
+    state: pa.Table
+    write: np.ndarray
+    remove: np.ndarray
+    timeout_ms: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+class StateFunction(ABC):
+    """A stateful computation over the keys of one key group. Executor; must pickle; keeps nothing between calls."""
+
+    key_schema: pa.Schema
+    state_schema: pa.Schema
+    """Value columns only; typed as they are stored."""
+    output_schema: pa.Schema
+    timeout: str = "NoTimeout"
+    """``NoTimeout``, ``ProcessingTimeTimeout`` or ``EventTimeTimeout``."""
+
+    def combine(self, rows: pa.Table) -> pa.Table:
+        """Pack stage, before the shuffle: pre-aggregate rows of one epoch and any number of keys.
+
+        ``rows`` has the key columns, ``KEY_HASH`` (int64) and the input columns. The result has the key columns,
+        ``KEY_HASH`` and whatever ``process`` wants to see. The default keeps every row.
+        """
+        return rows
+
+    @abstractmethod
+    def process(self, ctx: CallContext, touched: Touched) -> Changed:
+        """One call for all touched keys. Deterministic functions make replays identical."""

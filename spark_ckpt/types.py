@@ -1,0 +1,63 @@
+"""Names shared by every room of the project.
+
+The control columns travel with every row of a checkpointed stream:
+
+- ``TAG`` (long): ``epoch << STREAM_BITS | stream``. *epoch* is the lowest checkpoint whose barrier can
+  still be behind this row; *stream* numbers the ``withWatermark`` the row passed (0: none).
+- ``CTL`` (binary): null on data rows, an encoded :mod:`spark_ckpt.protocol.events` event on control rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NewType
+
+CheckpointId = NewType("CheckpointId", int)
+"""Identifies a checkpoint of a job. Grows by at least one each time, across generations too."""
+
+Epoch = NewType("Epoch", int)
+"""The checkpoint whose barrier is the next one behind a row."""
+
+Generation = NewType("Generation", int)
+"""One start of a job. The newest generation fences all older ones."""
+
+TAG = "__ckpt_tag"
+CTL = "__ckpt_ctl"
+CONTROL_COLUMNS = (TAG, CTL)
+
+STREAM_BITS = 16
+
+KEY_HASH = "_key_hash"
+KEY_GROUP = "_key_group"
+TIMEOUT_MS = "_timeout_ms"
+"""Bookkeeping columns of a state table, after the key and value columns."""
+
+
+def make_tag(epoch: int, stream: int = 0) -> int:
+    return (epoch << STREAM_BITS) | stream
+
+
+def epoch_of_tag(tag: int) -> Epoch:
+    return Epoch(tag >> STREAM_BITS)
+
+
+@dataclass(frozen=True)
+class CommitPermit:
+    """Proof that a completion record for ``checkpoint`` exists and belongs to ``generation``.
+
+    Only the holder may make transactions visible. It is built where the record was created or read
+    (:mod:`spark_ckpt.protocol.commit`) and nowhere else.
+    """
+
+    job: str
+    checkpoint: CheckpointId
+    generation: Generation
+
+
+@dataclass(frozen=True)
+class Committable:
+    """What a sink writer's pre-commit left behind: durable, invisible, committable from any process."""
+
+    sink: str
+    epoch: Epoch
+    data: bytes

@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 
@@ -189,7 +189,7 @@ def groups_from_json(value: Mapping[str, Any]) -> dict[int, GroupManifest]:
 
 def to_json(event: Event) -> dict[str, Any]:
     """The event as plain JSON values, ``kind`` first."""
-    body = {"kind": event.KIND, **{k: getattr(event, k) for k in event.__dataclass_fields__}}
+    body = {"kind": event.KIND, **{f.name: getattr(event, f.name) for f in fields(event)}}
     if isinstance(event, OperatorAck | Restore):
         body["groups"] = groups_to_json(event.groups)
     if isinstance(event, OperatorAck):

@@ -77,11 +77,15 @@ class Finished:
 
 @dataclass(frozen=True)
 class Watermark:
-    """Input ``stream`` promises no more rows older than ``micros`` (event time minus the delay)."""
+    """Input ``stream`` promises no more rows older than ``micros`` (event time minus the delay).
+
+    It was seen on rows of ``epoch`` and takes effect with them: an operator in an earlier epoch keeps it back.
+    """
 
     KIND: ClassVar[str] = "watermark"
     stream: str
     micros: int
+    epoch: int = 0
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,24 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
+from spark_ckpt.config_values import (
+    CLASS,
+    DURATION,
+    FLAG,
+    NAME,
+    PATH,
+    POSITIVE_DURATION,
+    SIZE,
+    TEXT,
+    Kind,
+    count,
+    one_of,
+    redact_url,
+)
 from spark_ckpt.errors import ConfigError
 
 PREFIX = "spark.ckpt."
@@ -21,147 +34,18 @@ STORAGE = "storage."
 EXACTLY_ONCE = "exactly_once"
 AT_LEAST_ONCE = "at_least_once"
 
-# Spark's JavaUtils.timeStringAs and byteStringAs, plus the long unit names of Trigger.ProcessingTime.
-_MS_PER_UNIT: dict[str, float] = {
-    **dict.fromkeys(("us", "microsecond", "microseconds"), 0.001),
-    **dict.fromkeys(("", "ms", "millisecond", "milliseconds"), 1),
-    **dict.fromkeys(("s", "sec", "second", "seconds"), 1_000),
-    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
-    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
-    **dict.fromkeys(("d", "day", "days"), 86_400_000),
-}
-_SIZE_EXPONENT = {"": 0, "b": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
-_QUANTITY = re.compile(r"([0-9]+)\s*([a-z]*)", re.ASCII)
-_JOB_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
-_HOOKS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-_URL_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
-
-
-def redact_url(text: str) -> str:
-    """``text`` with user name and password of a URL replaced, fit for messages and logs."""
-    return _URL_CREDENTIALS.sub("***@", text)
-
-
-def parse_duration_ms(text: str) -> int:
-    """A duration as Spark writes it (``10s``, ``5 minutes``, ``1min``, ``100ms``; a plain number is milliseconds).
-
-    Raises ``ValueError`` for anything else, and for fractions of a millisecond.
-    """
-    match = _QUANTITY.fullmatch(text.strip().lower())
-    if match is None or match[2] not in _MS_PER_UNIT:
-        raise ValueError("a duration such as 10s, 5 minutes, 1min or 100ms (a plain number is milliseconds)")
-    value = int(match[1]) * _MS_PER_UNIT[match[2]]
-    if value != int(value):
-        raise ValueError("a whole number of milliseconds")
-    return int(value)
-
-
-def parse_size_bytes(text: str) -> int:
-    """A size as Spark writes it (``64k``, ``4g``, ``10mb``; binary multiples; a plain number is bytes).
-
-    Raises ``ValueError`` for anything else.
-    """
-    match = _QUANTITY.fullmatch(text.strip().lower())
-    unit = match[2] if match else None
-    if unit is not None and len(unit) > 1:
-        unit = unit.removesuffix("b").removesuffix("i")
-    if match is None or unit not in _SIZE_EXPONENT:
-        raise ValueError("a size such as 64k, 10m or 4g (a plain number is bytes)")
-    return int(int(match[1]) * 1024 ** _SIZE_EXPONENT[unit])
-
-
-def _size_text(size_bytes: int) -> str:
-    for unit in "tgmk":
-        if size_bytes and size_bytes % 1024 ** _SIZE_EXPONENT[unit] == 0:
-            return f"{size_bytes // 1024 ** _SIZE_EXPONENT[unit]}{unit}"
-    return str(size_bytes)
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """How a value is read and written. ``parse`` raises ``ValueError`` with what was expected."""
-
-    label: str
-    parse: Callable[[str], Any]
-    text: Callable[[Any], str] = str
-
-
-def _at_least(kind: _Kind, low: int) -> _Kind:
-    def parse(text: str) -> Any:
-        value = kind.parse(text)
-        if value < low:
-            raise ValueError(f"a {kind.label} of at least {kind.text(low)}")
-        return value
-
-    return _Kind(kind.label, parse, kind.text)
-
-
-def _parse_int(text: str) -> int:
-    if not re.fullmatch(r"\s*[0-9]+\s*", text, re.ASCII):
-        raise ValueError("a whole number")
-    return int(text)
-
-
-def _parse_flag(text: str) -> bool:
-    if text.strip().lower() not in ("true", "false"):
-        raise ValueError("true or false")
-    return text.strip().lower() == "true"
-
-
-def _parse_text(text: str) -> str:
-    if not text.strip():
-        raise ValueError("a value that is not empty")
-    return text.strip()
-
-
-def _count(low: int, high: int = 2**31 - 1) -> _Kind:
-    def parse(text: str) -> int:
-        value = _parse_int(text)
-        if not low <= value <= high:
-            raise ValueError(f"a whole number from {low} to {high}")
-        return value
-
-    return _Kind("number", parse)
-
-
-def _one_of(*choices: str) -> _Kind:
-    def parse(text: str) -> str:
-        if text.strip().lower() not in choices:
-            raise ValueError(" or ".join(choices))
-        return text.strip().lower()
-
-    return _Kind(" or ".join(f"`{c}`" for c in choices), parse)
-
-
-def _matching(label: str, pattern: re.Pattern[str], expected: str) -> _Kind:
-    def parse(text: str) -> str:
-        if not pattern.fullmatch(text.strip()):
-            raise ValueError(expected)
-        return text.strip()
-
-    return _Kind(label, parse)
-
-
-_DURATION = _Kind("duration", parse_duration_ms, lambda ms: f"{ms}ms")
-_POSITIVE_DURATION = _at_least(_DURATION, 1)
-_SIZE = _at_least(_Kind("size", parse_size_bytes, _size_text), 1)
-_FLAG = _Kind("true or false", _parse_flag, lambda flag: str(flag).lower())
-_TEXT = _Kind("text", _parse_text)
-_NAME = _matching("name", _JOB_NAME, "letters, digits, '_', '.' and '-', not beginning with '.' or '-'")
-_CLASS = _matching("module:Class", _HOOKS, "a class as module:Class")
-
 
 @dataclass(frozen=True)
 class _Key:
     """One configuration key. ``default`` is what the documentation says; ``field`` is the attribute."""
 
     name: str
-    kind: _Kind
+    kind: Kind
     default: str
     meaning: str
 
 
-def _key(name: str, kind: _Kind, default: str | None, meaning: str, otherwise: str = "") -> Any:
+def _key(name: str, kind: Kind, default: str | None, meaning: str, otherwise: str = "") -> Any:
     """A field read from ``name``. Without a ``default`` it is None, and the documentation says ``otherwise``."""
     metadata = {"key": _Key(name, kind, otherwise if default is None else default, meaning)}
     return field(default=None if default is None else kind.parse(default), metadata=metadata)
@@ -172,80 +56,77 @@ class JobConfig:
     """The checked configuration of one job. Immutable; safe to print (storage options are not shown)."""
 
     dir: str = field(
-        metadata={"key": _Key("dir", _TEXT, "(required)", "Folder or fsspec URL that holds the jobs' folders.")}
+        metadata={"key": _Key("dir", PATH, "(required)", "Folder or fsspec URL that holds the jobs' folders.")}
     )
     job: str | None = _key(
-        "job", _NAME, None, "The job's name, its identity across restarts and restores.", "the query's name"
+        "job", NAME, None, "The job's name, its identity across restarts and restores.", "the query's name"
     )
-    interval_ms: int = _key("interval", _POSITIVE_DURATION, "10s", "Time between the triggers of two checkpoints.")
+    interval_ms: int = _key("interval", POSITIVE_DURATION, "10s", "Time between the triggers of two checkpoints.")
     initial_delay_ms: int | None = _key(
-        "initialDelay", _DURATION, None, "Time before the first trigger.", "random between 0 and `interval`"
+        "initialDelay", DURATION, None, "Time before the first trigger.", "random between 0 and `interval`"
     )
     mode: str = _key(
         "mode",
-        _one_of(EXACTLY_ONCE, AT_LEAST_ONCE),
+        one_of(EXACTLY_ONCE, AT_LEAST_ONCE),
         EXACTLY_ONCE,
         "Whether rows behind a barrier are held back until all channels have delivered it.",
     )
     min_pause_ms: int = _key(
-        "minPause", _DURATION, "0s", "Shortest time between the end of a checkpoint and the next trigger."
+        "minPause", DURATION, "0s", "Shortest time between the end of a checkpoint and the next trigger."
     )
     timeout_ms: int = _key(
-        "timeout", _POSITIVE_DURATION, "10min", "A checkpoint that is not complete after this time is aborted."
+        "timeout", POSITIVE_DURATION, "10min", "A checkpoint that is not complete after this time is aborted."
     )
-    max_concurrent: int = _key("maxConcurrent", _count(1), "1", "Checkpoints that may be pending at the same time.")
+    max_concurrent: int = _key("maxConcurrent", count(1), "1", "Checkpoints that may be pending at the same time.")
     tolerable_failures: int = _key(
-        "tolerableFailures", _count(0), "0", "Checkpoints that may fail in a row before the query fails."
+        "tolerableFailures", count(0), "0", "Checkpoints that may fail in a row before the query fails."
     )
-    retain: int = _key("retain", _count(1), "1", "Completed checkpoints to keep; older ones are removed.")
+    retain: int = _key("retain", count(1), "1", "Completed checkpoints to keep; older ones are removed.")
     retention: str = _key(
         "retention",
-        _one_of("delete", "retain"),
+        one_of("delete", "retain"),
         "retain",
-        "What happens to the job's checkpoints when it is stopped for good (`query.cancel()`). "
-        "A failure or a plain `stop()` never deletes them.",
+        "What happens to the job's checkpoints when its query is stopped on purpose; a failure never deletes them.",
     )
     restore: str = _key(
         "restore",
-        _TEXT,
+        PATH,
         "auto",
         "Where a start goes on: `auto` (the Spark location, else the newest checkpoint), `none` (a fresh start), "
         "a checkpoint id, or the path of a savepoint.",
     )
     allow_non_restored_state: bool = _key(
-        "allowNonRestoredState", _FLAG, "false", "Restore even if the checkpoint has state of uids the query lacks."
+        "allowNonRestoredState", FLAG, "false", "Restore even if the checkpoint has state of uids the query lacks."
     )
     max_parallelism: int = _key(
-        "maxParallelism", _count(1, 32768), "128", "Number of key groups: the most partitions keyed state can use."
+        "maxParallelism", count(1, 32768), "128", "Number of key groups: the most partitions keyed state can use."
     )
     lanes: int | None = _key(
-        "lanes", _count(1), None, "Parallelism of each source.", "decided at start from the cores of the cluster"
+        "lanes", count(1), None, "Parallelism of each source.", "decided at start from the cores of the cluster"
     )
     max_buffered_bytes: int = _key(
         "alignment.maxBufferedBytes",
-        _SIZE,
+        SIZE,
         "64m",
         "Rows one key group may hold back during alignment; beyond it the checkpoint is declined.",
     )
     memtable_max_bytes: int = _key(
-        "memtable.maxBytes", _SIZE, "64k", "Changed state of one key group kept in Spark's state store before a flush."
+        "memtable.maxBytes", SIZE, "64k", "Changed state of one key group kept in Spark's state store before a flush."
     )
     cache_dir: str | None = _key(
-        "cache.dir", _TEXT, None, "Local folder of an executor's cache of state files.", "the system's temporary folder"
+        "cache.dir", TEXT, None, "Local folder of an executor's cache of state files.", "the system's temporary folder"
     )
-    cache_max_bytes: int = _key("cache.maxBytes", _SIZE, "4g", "Size of that cache.")
-    compaction_fanout: int = _key(
-        "compaction.fanout", _count(2), "2", "Runs of similar size that are merged into one."
-    )
+    cache_max_bytes: int = _key("cache.maxBytes", SIZE, "4g", "Size of that cache.")
+    compaction_fanout: int = _key("compaction.fanout", count(2), "2", "Runs of similar size that are merged into one.")
     compaction_max_runs: int = _key(
-        "compaction.maxRuns", _count(1), "8", "Runs a key group may have before all of them are merged."
+        "compaction.maxRuns", count(1), "8", "Runs a key group may have before all of them are merged."
     )
-    history: bool = _key("history", _FLAG, "true", "Keep the Delta table of the job's checkpoints (one row each).")
+    history: bool = _key("history", FLAG, "true", "Keep the Delta table of the job's checkpoints (one row each).")
     hooks: str | None = _key(
-        "hooks", _CLASS, None, "Your class that is told of triggers, snapshots, completions and aborts.", "none"
+        "hooks", CLASS, None, "Your class that is told of triggers, snapshots, completions and aborts.", "none"
     )
     trigger_poll_interval_ms: int = _key(
-        "triggerPollInterval", _DURATION, "500ms", "How often an idle source looks for requests and triggers."
+        "triggerPollInterval", DURATION, "500ms", "How often an idle source looks for requests and triggers."
     )
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Options of the fsspec file system, by name without ``storage.``. May hold secrets: never print it."""
@@ -269,9 +150,7 @@ class JobConfig:
         """
         given = {**_normalised(conf), **_normalised(overrides or {})}
         storage = {k[len(STORAGE) :]: v for k, v in given.items() if k.startswith(STORAGE)}
-        values = {
-            name: _parse(key, given[key.name]) for name, key in _BY_FIELD.items() if key.name in given
-        }
+        values = {name: _parse(key, given[key.name]) for name, key in _BY_FIELD.items() if key.name in given}
         if "dir" not in values:
             raise ConfigError(
                 f"Expected {PREFIX}dir, found none. Set it to the folder or URL where checkpoints are kept, "

@@ -1,0 +1,146 @@
+"""How values of ``spark.ckpt.*`` are read and written: durations, sizes, numbers, flags, names.
+
+Each :class:`Kind` parses one type of value and raises ``ValueError`` with what was expected; :mod:`spark_ckpt.config`
+adds the key and what was found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+# Spark's JavaUtils.timeStringAs and byteStringAs, plus the long unit names of Trigger.ProcessingTime.
+_MS_PER_UNIT: dict[str, float] = {
+    **dict.fromkeys(("us", "microsecond", "microseconds"), 0.001),
+    **dict.fromkeys(("", "ms", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1_000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+}
+_SIZE_EXPONENT = {None: 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_TIME = re.compile(r"([0-9]+)\s*([a-z]*)", re.ASCII)
+_SIZE = re.compile(r"([0-9]+)\s*(?:([kmgtp])(?:i?b)?|b)?", re.ASCII)
+_JOB_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
+_HOOKS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_URL_PASSWORD = re.compile(r"(://[^/@:\s]*):[^/\s]*@")
+
+
+def redact_url(text: str) -> str:
+    """``text`` with the password of a URL replaced, fit for messages and logs."""
+    return _URL_PASSWORD.sub(r"\1:***@", text)
+
+
+def parse_duration_ms(text: str) -> int:
+    """A duration as Spark writes it (``10s``, ``5 minutes``, ``1min``, ``100ms``; a plain number is milliseconds).
+
+    Raises ``ValueError`` for anything else, and for fractions of a millisecond.
+    """
+    match = _TIME.fullmatch(text.strip().lower())
+    if match is None or match[2] not in _MS_PER_UNIT:
+        raise ValueError("a duration such as 10s, 5 minutes, 1min or 100ms (a plain number is milliseconds)")
+    value = int(match[1]) * _MS_PER_UNIT[match[2]]
+    if value != int(value):
+        raise ValueError("a whole number of milliseconds")
+    return int(value)
+
+
+def parse_size_bytes(text: str) -> int:
+    """A size as Spark writes it (``64k``, ``4g``, ``10mb``; binary multiples; a plain number is bytes).
+
+    Raises ``ValueError`` for anything else.
+    """
+    match = _SIZE.fullmatch(text.strip().lower())
+    if match is None:
+        raise ValueError("a size such as 64k, 10m or 4g (a plain number is bytes)")
+    return int(int(match[1]) * 1024 ** _SIZE_EXPONENT[match[2]])
+
+
+def _size_text(size_bytes: int) -> str:
+    for unit in "tgmk":
+        if size_bytes and size_bytes % 1024 ** _SIZE_EXPONENT[unit] == 0:
+            return f"{size_bytes // 1024 ** _SIZE_EXPONENT[unit]}{unit}"
+    return str(size_bytes)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a value is read and written. ``parse`` raises ``ValueError`` with what was expected."""
+
+    label: str
+    parse: Callable[[str], Any]
+    text: Callable[[Any], str] = str
+
+
+def at_least(kind: Kind, low: int) -> Kind:
+    def parse(text: str) -> Any:
+        value = kind.parse(text)
+        if value < low:
+            raise ValueError(f"a {kind.label} of at least {kind.text(low)}")
+        return value
+
+    return Kind(kind.label, parse, kind.text)
+
+
+def _parse_int(text: str) -> int:
+    if not re.fullmatch(r"\s*[0-9]+\s*", text, re.ASCII):
+        raise ValueError("a whole number")
+    return int(text)
+
+
+def _parse_flag(text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return text.strip().lower() == "true"
+
+
+def _parse_text(text: str) -> str:
+    if not text.strip():
+        raise ValueError("a value that is not empty")
+    return text.strip()
+
+
+def _parse_path(text: str) -> str:
+    if _URL_PASSWORD.search(text):
+        raise ValueError("a path or URL without a password (put credentials into spark.ckpt.storage.*)")
+    return _parse_text(text)
+
+
+def count(low: int, high: int = 2**31 - 1) -> Kind:
+    def parse(text: str) -> int:
+        value = _parse_int(text)
+        if not low <= value <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return value
+
+    return Kind("number", parse)
+
+
+def one_of(*choices: str) -> Kind:
+    def parse(text: str) -> str:
+        if text.strip().lower() not in choices:
+            raise ValueError(" or ".join(choices))
+        return text.strip().lower()
+
+    return Kind(" or ".join(f"`{c}`" for c in choices), parse)
+
+
+def _matching(label: str, pattern: re.Pattern[str], expected: str) -> Kind:
+    def parse(text: str) -> str:
+        if not pattern.fullmatch(text.strip()):
+            raise ValueError(expected)
+        return text.strip()
+
+    return Kind(label, parse)
+
+
+DURATION = Kind("duration", parse_duration_ms, lambda ms: f"{ms}ms")
+POSITIVE_DURATION = at_least(DURATION, 1)
+SIZE = at_least(Kind("size", parse_size_bytes, _size_text), 1)
+FLAG = Kind("true or false", _parse_flag, lambda flag: str(flag).lower())
+TEXT = Kind("text", _parse_text)
+PATH = Kind("path or URL", _parse_path)
+NAME = _matching("name", _JOB_NAME, "letters, digits, '_', '.' and '-', not beginning with '.' or '-'")
+CLASS = _matching("module:Class", _HOOKS, "a class as module:Class")

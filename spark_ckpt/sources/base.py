@@ -1,0 +1,278 @@
+"""Inner sources: any Python streaming data source behind one interface.
+
+The checkpointed stream reader (:mod:`spark_ckpt.spark.reader`) adds lanes, barriers and control columns around an
+inner source. What it needs from one is small, and :class:`InnerReader` gives it for every flavour that PySpark allows:
+readers with and without read limits, ``latestOffset`` with and without arguments, simple readers, rows and Arrow.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark.errors import PySparkNotImplementedError
+from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from spark_ckpt.errors import ConfigError, InvalidInputError
+from spark_ckpt.sources.convert import arrow_schema, records_to_batches
+from spark_ckpt.sources.ddl import parse_ddl
+from spark_ckpt.sources.simple import SimpleAdapter
+
+KNOWN_SOURCES: Mapping[str, str] = {
+    "files": "spark_ckpt.sources.files:FilesSource",
+    "rate": "spark_ckpt.sources.rate:RateSource",
+}
+
+Offset = dict[str, Any]
+Split = TypeVar("Split")
+
+
+class UsesMetadata:
+    """Mixin for a ``DataSource`` that keeps files of its own: both are set before anything is called.
+
+    ``metadata_url`` is its folder and ``storage_options`` open it (fsspec). The folder belongs to this source of this job alone and survives restarts. What an offset cannot do without there
+    must be named by the reader's ``savepoint_files``.
+    """
+
+    metadata_url: str = ""
+    storage_options: Mapping[str, Any] = {}
+
+
+class InnerReader:
+    """One source's stream reader, made uniform. Driver, except :meth:`read`, which runs on executors.
+
+    Pickled to executors by Spark right after it was made; whatever the driver learns later stays there.
+    """
+
+    def __init__(self, source: DataSource, schema: StructType) -> None:
+        self.schema = schema
+        self.arrow_schema: pa.Schema = arrow_schema(schema)
+        self._source = source
+        self._reader = _stream_reader(source, schema)
+        self._zero_arguments = not inspect.signature(self._reader.latestOffset).parameters
+        self._pin_next = False
+        self._pinned: Offset | None = None
+
+    def initial(self) -> Offset:
+        """Where a fresh job begins. Not called when the job goes on or is restored."""
+        return _offset(self._user_reader.initialOffset(), "initialOffset")
+
+    def latest(self, start: Offset, limit_all: bool) -> Offset:
+        """The end of the next batch that begins at ``start``; ``start`` itself when nothing is new.
+
+        Called often (every 10 ms while idle) and never for a batch that is replayed. Respects the source's own read
+        limit unless ``limit_all``. After :meth:`prepare_available_now` it never passes what was there at that time.
+        """
+        if self._pinned is not None:
+            return self._pinned
+        offset = self._latest(start, limit_all or self._pin_next)
+        if self._pin_next:
+            self._pinned = offset
+        return start if offset is None else offset
+
+    def splits(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """The splits of the batch from ``start`` to ``end``, in the source's order; none for an empty range.
+
+        May be called again for the same range, after a restart without :meth:`latest` before it.
+        """
+        if start == end:
+            return []
+        found = list(self._reader.partitions(start, end))
+        for split in found:
+            if not isinstance(split, InputPartition):
+                raise InvalidInputError(
+                    f"source '{self._name}': expected partitions() to return InputPartition objects, "
+                    f"found {type(split).__name__}"
+                )
+        return found
+
+    def read(self, split: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Executor: the rows of ``split`` as batches of exactly :attr:`arrow_schema`, without control columns."""
+        return records_to_batches(iter(self._reader.read(split)), self.schema, self._source)
+
+    def commit(self, end: Offset) -> None:
+        """Nothing before ``end`` will be asked for again: a checkpoint that covers it has completed."""
+        self._reader.commit(end)
+
+    def stop(self) -> None:
+        """Release what the reader holds. The query has ended."""
+        self._reader.stop()
+
+    def prepare_available_now(self) -> None:
+        """Take what is there now as the end of the stream. Called before the first :meth:`latest`, if at all.
+
+        A reader that does not support it is read to its end in one batch, as Spark does; its end is pinned here if
+        it can tell it without a start, and else by the first :meth:`latest`.
+        """
+        reader = self._user_reader
+        if isinstance(reader, SupportsTriggerAvailableNow):
+            reader.prepareForTriggerAvailableNow()
+        elif self._zero_arguments:
+            self._pinned = self._latest({}, True)
+        else:
+            self._pin_next = True
+
+    def finished(self, offset: Offset) -> bool:
+        """Whether nothing will ever come behind ``offset``. Optional ``finished(offset)`` of the user's reader."""
+        finished = getattr(self._user_reader, "finished", None)
+        return bool(finished(offset)) if callable(finished) else False
+
+    def savepoint_files(self, offset: Offset) -> list[str]:
+        """Files, relative to the metadata folder, without which ``offset`` means nothing elsewhere.
+
+        Optional ``savepoint_files(offset)`` of the user's reader; none otherwise.
+        """
+        files = getattr(self._user_reader, "savepoint_files", None)
+        return list(files(offset)) if callable(files) else []
+
+    @property
+    def _user_reader(self) -> Any:
+        return self._reader.simple if isinstance(self._reader, SimpleAdapter) else self._reader
+
+    @property
+    def _name(self) -> str:
+        return str(type(self._source).name())
+
+    def _latest(self, start: Offset, limit_all: bool) -> Offset | None:
+        reader: Any = self._reader
+        if self._zero_arguments:
+            found = reader.latestOffset()
+        else:
+            found = reader.latestOffset(start, ReadAllAvailable() if limit_all else reader.getDefaultReadLimit())
+        return None if found is None else _offset(found, "latestOffset")
+
+
+class InnerSource:
+    """A data source with its options: knows its schema and makes readers. Picklable; driver and executors alike."""
+
+    def __init__(self, source: DataSource, schema: StructType | None) -> None:
+        self._source = source
+        self._schema = schema
+
+    def schema(self) -> StructType:
+        """The user's schema, or else the source's own. Raises ``ConfigError`` if there is neither."""
+        if self._schema is None:
+            try:
+                found = self._source.schema()
+            except (PySparkNotImplementedError, NotImplementedError):
+                name = type(self._source).name()
+                raise ConfigError(f"source '{name}' has no schema of its own; give one with .schema(...)") from None
+            self._schema = parse_ddl(found) if isinstance(found, str) else found
+        return self._schema
+
+    def reader(self, schema: StructType) -> InnerReader:
+        """A reader that yields ``schema``, which is :meth:`schema` as Spark handed it back."""
+        return InnerReader(self._source, schema)
+
+
+def open_source(
+    name_or_class: str | type[DataSource],
+    options: Mapping[str, str],
+    schema: StructType | None,
+    metadata_url: str,
+    storage_options: Mapping[str, Any] | None = None,
+) -> InnerSource:
+    """The inner source ``name_or_class``: a known name, a ``DataSource`` class, or its import path "module:Class".
+
+    ``options`` are the source's own; ``metadata_url`` is the folder (any fsspec URL) where it may keep files,
+    opened with ``storage_options``.
+    Raises ``ConfigError`` for an unknown source, an unknown or malformed option of a built-in one.
+    """
+    cls = _load(name_or_class) if isinstance(name_or_class, str) else name_or_class
+    if not (isinstance(cls, type) and issubclass(cls, DataSource)):
+        raise ConfigError(f"expected a class derived from pyspark.sql.datasource.DataSource, found {cls!r}")
+    given = CaseInsensitiveDict()
+    given.update(dict(options))
+    source = cls(options=given)  # as Spark makes it
+    if isinstance(source, UsesMetadata):
+        source.metadata_url = metadata_url
+        source.storage_options = dict(storage_options or {})
+    return InnerSource(source, schema)
+
+
+def lanes(splits: Sequence[Split], n: int) -> list[list[Split]]:
+    """Distribute ``splits`` over ``n`` lanes: contiguous ranges in order, the largest lane as small as possible.
+
+    A split weighs its ``size_bytes``, or its ``rows``, or 1 where not every split has that attribute. Deterministic;
+    always ``n`` lists, some may be empty.
+    """
+    if n < 1:
+        raise ValueError(f"expected at least one lane, found {n}")
+    weights = _weights(splits)
+    low, high = max(weights, default=0), sum(weights)
+    while low < high:
+        capacity = (low + high) // 2
+        low, high = (low, capacity) if len(_fill(weights, capacity)) <= n else (capacity + 1, high)
+    ends = _fill(weights, low)
+    ends += [len(splits)] * (n - len(ends))
+    return [list(splits[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _weights(splits: Sequence[Any]) -> list[int]:
+    for attribute in ("size_bytes", "rows"):
+        found = [getattr(split, attribute, None) for split in splits]
+        if all(isinstance(weight, int) for weight in found):
+            return [max(1, weight) for weight in found if weight is not None]
+    return [1] * len(splits)
+
+
+def _fill(weights: Sequence[int], capacity: int) -> list[int]:
+    """Where lanes end when each takes as many splits as fit into ``capacity``."""
+    ends, load = [], 0
+    for index, weight in enumerate(weights):
+        if load + weight > capacity:
+            ends.append(index)
+            load = 0
+        load += weight
+    return [*ends, len(weights)] if weights else []
+
+
+def _stream_reader(source: DataSource, schema: StructType) -> DataSourceStreamReader:
+    try:
+        return source.streamReader(schema=schema)
+    except PySparkNotImplementedError:
+        pass
+    try:
+        return SimpleAdapter(source.simpleStreamReader(schema=schema), schema, source)
+    except PySparkNotImplementedError:
+        name = type(source).name()
+        raise ConfigError(
+            f"source '{name}' cannot be read as a stream: expected it to implement streamReader or simpleStreamReader"
+        ) from None
+
+
+def _load(name: str) -> Any:
+    known = KNOWN_SOURCES.get(name.lower())
+    if known is None and ":" not in name:
+        raise ConfigError(
+            f"unknown source '{name}': expected one of {', '.join(sorted(KNOWN_SOURCES))}, or a Python DataSource "
+            "class, given as the class itself or as its import path 'module:Class'"
+        )
+    module, _, attribute = (known or name).partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+        return found
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"cannot load the source '{name}': {error}; expected an importable 'module:Class' (ship the module to the "
+            "driver and the executors with spark.submit.pyFiles or an installed package)"
+        ) from error
+
+
+def _offset(value: Any, method: str) -> Offset:
+    """``value`` as Spark would hand it back, after a trip through JSON."""
+    try:
+        found = json.loads(json.dumps(value))
+    except (TypeError, ValueError):
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidInputError(f"expected {method} to return a dict that JSON can hold, found {value!r}")
+    return found

@@ -1,0 +1,42 @@
+# Every target makes its own environment on first use (scripts/with_env.sh): Python packages in .venv, Java if needed.
+
+SEEDS ?= 10000
+PYTEST_ARGS ?=
+DEV := scripts/with_env.sh dev
+TEST := scripts/with_env.sh dev --delta-jars
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test unit simulate bench lint format docs clean
+
+help:  ## this text
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+demo:  ## stream 336,776 flights, kill the driver, go on, compare with a batch computation
+	@scripts/with_env.sh demo python examples/flights/demo.py
+
+test: lint  ## everything: lint, types and all tests
+	@$(TEST) python -m pytest $(PYTEST_ARGS)
+
+unit:  ## only the tests that need no Spark
+	@$(DEV) python -m pytest tests/config tests/protocol tests/state tests/storage tests/sinks $(PYTEST_ARGS)
+
+simulate:  ## the seeded simulation: make simulate SEEDS=100000, or SEED=17 to replay one
+	@$(DEV) python -m spark_ckpt.testing.simulate $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+bench:  ## keyed count and sum against plain Spark; writes benchmarks/RESULTS.md
+	@$(DEV) python benchmarks/keyed_count.py
+
+lint:  ## ruff, the layering of the packages, mypy
+	@$(DEV) ruff check .
+	@$(DEV) ruff format --check .
+	@$(DEV) mypy
+
+format:  ## let ruff rewrite the code
+	@$(DEV) ruff check --fix .
+	@$(DEV) ruff format .
+
+docs:  ## write the generated parts of docs/
+	@$(DEV) python scripts/config_docs.py
+
+clean:  ## remove everything the other targets made
+	rm -rf .venv .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info spark-warehouse metastore_db

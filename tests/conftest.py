@@ -1,0 +1,30 @@
+"""Shared by all tests. Spark is only started by tests that ask for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+# Spark starts Python workers by this name; any other Python on the machine would lack the packages.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+# The driver binds to the host's name, which containers often cannot resolve.
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+# Deadlines measure the machine and not the code. Examples are the same in every run; `make simulate` explores.
+hypothesis.settings.register_profile("project", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("project")
+
+DELTA_VERSION = "4.4.0"
+
+
+@pytest.fixture(scope="session")
+def delta_jars() -> str:
+    """The Delta Lake jars for the conf ``spark.jars``, comma separated. ``make test`` fetches them."""
+    jars = sorted(Path.home().glob(f".m2/repository/io/delta/*/{DELTA_VERSION}/*.jar"))
+    assert jars, "no Delta Lake jars in ~/.m2: run the tests through `make test`, which fetches them"
+    return ",".join(map(str, jars))

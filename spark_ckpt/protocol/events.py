@@ -69,10 +69,11 @@ class Cancel:
 
 @dataclass(frozen=True)
 class Finished:
-    """``weight`` shares of an input have ended; they count as arrived for every later barrier."""
+    """``weight`` shares of an input ended in ``epoch``; they count as arrived for its barrier and every later one."""
 
     KIND: ClassVar[str] = "finished"
     weight: int
+    epoch: int = 0
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ they staged once the checkpoint's completion record exists, possibly from anothe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -54,10 +55,27 @@ class SinkWriter(ABC):
 
 
 class TwoPhaseSink(ABC):
-    """A target that takes part in checkpoints. Made from its options alone, on driver and executors alike."""
+    """A target that takes part in checkpoints. Made from its options alone, on driver and executors alike.
+
+    Constructing one does no I/O. It raises ``ConfigError`` for unknown or malformed options, naming the valid ones.
+    """
+
+    OPTIONS: ClassVar[tuple[str, ...]] = ()
+    """The valid option names, in the spelling of the documentation; matching ignores case."""
+
+    on_step: Callable[[str], None] | None = None
+    """Tests stop a commit between two of its durable steps here (see ``spark_ckpt.testing.sink_conformance``)."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = dict(options)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"  # never the options: they may hold secrets
+
+    def _step(self, name: str) -> None:
+        """Mark the boundary between two durable steps of ``commit``: a crash may happen here."""
+        if self.on_step is not None:
+            self.on_step(name)
 
     def validate(self, schema: pa.Schema) -> None:
         """Driver, once, before the query starts. Raise ``InvalidInputError`` if options or schema cannot work."""
@@ -81,6 +99,6 @@ class TwoPhaseSink(ABC):
     def gc(self, job: str, keep: Sequence[Committable]) -> list[str]:
         """Driver, while the job is stopped: remove what ``job`` staged and nobody will commit.
 
-        ``keep`` is what may still be committed. Returns the names of what was removed.
+        ``keep`` is what may still be committed, of all the job's sinks. Returns the names of what was removed.
         """
         return []

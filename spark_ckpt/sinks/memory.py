@@ -1,0 +1,163 @@
+"""The ``memory`` sink, for tests: results as files in a folder of this machine, shared by all its processes.
+
+A commit writes one small record naming the staged files, created by linking a finished temporary file: readers see
+a checkpoint whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from spark_ckpt.errors import ConfigError, CorruptStorageError, InvalidInputError
+from spark_ckpt.sinks import staging
+from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
+from spark_ckpt.sinks.options import SinkOptions
+from spark_ckpt.types import CommitPermit, Committable
+
+_STAGED, _COMMITTED = "staged", "committed"
+
+
+def _folder(name_or_path: str) -> Path:
+    """A bare name lives in the machine's temporary folder; anything with a separator is a path."""
+    if os.sep in name_or_path:
+        return Path(name_or_path)
+    return Path(tempfile.gettempdir()) / "spark-ckpt-memory" / name_or_path
+
+
+class MemorySink(TwoPhaseSink):
+    """Options: ``name`` (in the machine's temporary folder) or ``path`` (any local folder), ``mode``, ``mergeKeys``.
+
+    Read what is committed with :func:`read`.
+    """
+
+    OPTIONS: ClassVar[tuple[str, ...]] = ("name", "path", "mode", "mergeKeys")
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        parsed = SinkOptions("memory", options, self.OPTIONS)
+        name, path = parsed.text("name"), parsed.text("path")
+        if (name is None) == (path is None):
+            raise ConfigError("sink 'memory': give exactly one of the options 'name' and 'path'")
+        if name is not None and os.sep in name:
+            raise parsed.malformed("name", name, "a name without separators (use 'path' for a folder)")
+        self._root = _folder(name) if name is not None else Path(path or "").absolute()
+        self._keys = parsed.merge_keys(("append", "merge"))
+
+    def validate(self, schema: pa.Schema) -> None:
+        staging.require_columns("mergeKeys", self._keys, schema)
+        found = _read_schema(self._root)
+        if found is not None and not found.equals(schema):
+            raise InvalidInputError(f"memory sink at {self._root} holds\n{found}\nbut the query writes\n{schema}")
+        for name in (_STAGED, _COMMITTED):
+            (self._root / name).mkdir(parents=True, exist_ok=True)
+        _replace(self._root / "schema.arrow", schema.serialize().to_pybytes())
+
+    def writer(self, ctx: WriterContext) -> SinkWriter:
+        return _MemoryWriter(self._root / _STAGED, ctx)
+
+    def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
+        sink = staging.sink_of(committables)
+        files = [staging.decode("memory", c)["file"] for c in committables]
+        record = self._root / _COMMITTED / f"{permit.checkpoint:010d}-{staging.tag(f'{permit.job}/{sink}')}.json"
+        found = staging.digest(committables)
+        missing = [f for f in files if not (self._root / _STAGED / f).exists()]
+        if missing:
+            raise CorruptStorageError(f"staged file(s) {', '.join(missing)} are missing from {self._root / _STAGED}")
+        self._step("before record")  # a crash here: nothing is visible, the next commit starts over
+        body = {"files": files, "merge_keys": list(self._keys), "digest": found}
+        if not _create(record, json.dumps(body).encode()):
+            staging.check_same_life(str(record), permit, sink, json.loads(record.read_text())["digest"], found)
+        self._step("after record")  # a crash here: the record says all, the next commit finds it
+
+    def abort(self, committables: Sequence[Committable]) -> None:
+        committed = self._committed_files()
+        for c in committables:
+            file = staging.decode("memory", c)["file"]
+            if file not in committed:
+                (self._root / _STAGED / file).unlink(missing_ok=True)
+
+    def gc(self, job: str, keep: Sequence[Committable]) -> list[str]:
+        named = self._committed_files() | {staging.decode_any(c).get("file") for c in keep}
+        staged = sorted((self._root / _STAGED).glob(staging.staged_prefix(job) + "*"))
+        lost = [p for p in staged if p.name not in named]
+        for path in lost:
+            path.unlink(missing_ok=True)
+        return [p.name for p in lost]
+
+    def _committed_files(self) -> set[str | None]:
+        return {f for record in _records(self._root) for f in record["files"]}
+
+
+class _MemoryWriter(SinkWriter):
+    def __init__(self, folder: Path, ctx: WriterContext) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / f"{staging.staged_name(ctx)}.arrow"
+        self._rows = 0
+        self._writer = pa.ipc.new_file(str(self._path), ctx.schema)
+        self._schema = ctx.schema
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch.cast(self._schema))
+        self._rows += batch.num_rows
+
+    def prepare_commit(self) -> Sequence[bytes]:
+        self._writer.close()
+        if not self._rows:
+            self._path.unlink()
+            return []
+        return [staging.encode("memory", file=self._path.name, rows=self._rows)]
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def read(name_or_path: str) -> pa.Table:
+    """Everything committed to the sink of that name or path, by checkpoint; the last row per merge key only."""
+    root = _folder(name_or_path)
+    schema, tables, keys = _read_schema(root), [], []
+    for record in _records(root):
+        keys = record["merge_keys"]
+        for file in record["files"]:
+            with pa.memory_map(str(root / _STAGED / file)) as source:
+                tables.append(pa.ipc.open_file(source).read_all())
+    if not tables:
+        return pa.schema([]).empty_table() if schema is None else schema.empty_table()
+    table = pa.concat_tables(tables).combine_chunks()
+    return staging.last_by_key(table, keys) if keys else table
+
+
+def _read_schema(root: Path) -> pa.Schema | None:
+    path = root / "schema.arrow"
+    return pa.ipc.read_schema(pa.py_buffer(path.read_bytes())) if path.exists() else None
+
+
+def _records(root: Path) -> list[dict[str, Any]]:
+    return [json.loads(p.read_text()) for p in sorted((root / _COMMITTED).glob("*.json"))]
+
+
+def _replace(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    temporary.write_bytes(data)
+    temporary.replace(path)
+
+
+def _create(path: Path, data: bytes) -> bool:
+    """Create ``path`` with ``data``, whole or not at all; False if it exists."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    temporary.write_bytes(data)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink()
+    return True

@@ -1,0 +1,99 @@
+"""Reading a sink's options: case-insensitive names, unknown and malformed ones refused with the valid ones listed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from spark_ckpt.errors import ConfigError
+
+_TRUE = ("true", "1", "yes")
+_FALSE = ("false", "0", "no")
+
+
+def parse_names(sink: str, option: str, value: str) -> tuple[str, ...]:
+    """A comma separated list of column names; blanks around names are dropped.
+
+    Raises ``ConfigError`` for an empty or repeated name.
+    """
+    names = tuple(part.strip() for part in value.split(","))
+    if "" in names or len(set(names)) != len(names):
+        raise ConfigError(
+            f"sink '{sink}': option '{option}' must be a comma separated list of distinct column names, got {value!r}"
+        )
+    return names
+
+
+class SinkOptions:
+    """The options of one sink, checked against the names it declares.
+
+    ``prefixes`` name families passed through as they are (``storage.``). Values may be secrets, so there is no
+    useful ``repr``, and only values of closed choices appear in errors.
+
+    Raises:
+        ConfigError: an option is unknown.
+    """
+
+    def __init__(
+        self, sink: str, raw: Mapping[str, str], valid: Sequence[str], prefixes: Sequence[str] = ()
+    ) -> None:
+        self._sink = sink
+        self._valid = [*valid, *(f"{p}*" for p in prefixes)]
+        known = {name.lower() for name in valid}
+        self._values = {k.lower(): v for k, v in raw.items() if k.lower() in known}
+        self._prefixed = {k: v for k, v in raw.items() if k.lower().startswith(tuple(prefixes))}
+        unknown = sorted(k for k in raw if k.lower() not in known and k not in self._prefixed)
+        if unknown:
+            raise ConfigError(f"sink '{sink}': unknown option(s) {', '.join(unknown)}; {self._valid_text()}")
+
+    def _valid_text(self) -> str:
+        return f"valid options are {', '.join(self._valid)}"
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        """The value, or ``default`` if the option is absent or blank."""
+        value = self._values.get(name.lower(), "").strip()
+        return value or default
+
+    def required(self, name: str) -> str:
+        value = self.text(name)
+        if value is None:
+            raise ConfigError(f"sink '{self._sink}': option '{name}' is required; {self._valid_text()}")
+        return value
+
+    def choice(self, name: str, choices: Sequence[str], default: str) -> str:
+        value = (self.text(name) or default).lower()
+        if value not in choices:
+            raise self.malformed(name, value, f"one of {', '.join(choices)}")
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = (self.text(name) or str(default)).lower()
+        if value not in _TRUE + _FALSE:
+            raise self.malformed(name, value, "true or false")
+        return value in _TRUE
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """A comma separated list of column names, or the empty tuple if the option is absent."""
+        value = self.text(name)
+        return () if value is None else parse_names(self._sink, name, value)
+
+    def prefixed(self, prefix: str) -> dict[str, str]:
+        """The family ``prefix*`` with the prefix removed."""
+        return {k[len(prefix) :]: v for k, v in self._prefixed.items() if k.lower().startswith(prefix)}
+
+    def merge_keys(self, modes: Sequence[str]) -> tuple[str, ...]:
+        """``mergeKeys`` of a sink whose ``mode`` is one of ``modes``: the plain one, and the one that needs keys.
+
+        Without ``mode``, giving keys asks for the second. Raises ``ConfigError`` if the two options disagree.
+        """
+        plain, keyed = modes
+        keys = self.names("mergeKeys")
+        mode = self.choice("mode", modes, keyed if keys else plain)
+        if (mode == keyed) != bool(keys):
+            raise ConfigError(
+                f"sink '{self._sink}': mode '{keyed}' and option 'mergeKeys' need each other; "
+                f"found mode '{mode}' {'with' if keys else 'without'} mergeKeys"
+            )
+        return keys
+
+    def malformed(self, name: str, found: str, expected: str) -> ConfigError:
+        return ConfigError(f"sink '{self._sink}': option '{name}' must be {expected}, got {found!r}")

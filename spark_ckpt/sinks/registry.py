@@ -1,0 +1,141 @@
+"""Finding sinks by name, and the option every sink has: ``columns``."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from spark_ckpt.errors import ConfigError, InvalidInputError
+from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
+from spark_ckpt.sinks.options import parse_names
+from spark_ckpt.types import CommitPermit, Committable
+
+# Imported on first use: nobody should need SQLAlchemy to write files.
+_BUILT_IN = {
+    "delta": "spark_ckpt.sinks.delta:DeltaSink",
+    "files": "spark_ckpt.sinks.files:FilesSink",
+    "memory": "spark_ckpt.sinks.memory:MemorySink",
+    "sql": "spark_ckpt.sinks.sql:SqlSink",
+}
+_REGISTERED: dict[str, type[TwoPhaseSink]] = {}
+
+
+def register_sink(name: str, cls: type[TwoPhaseSink]) -> None:
+    """Make ``cls`` available as ``option("sink", name)`` in this process; names ignore case.
+
+    Registering the same name again replaces the class. Executors look the class up by importing its module, so it
+    must live in one they can import.
+
+    Raises:
+        ConfigError: ``cls`` is not a concrete ``TwoPhaseSink``, or the name is empty or a built-in's.
+    """
+    key = name.strip().lower()
+    if not isinstance(cls, type) or not issubclass(cls, TwoPhaseSink):
+        raise ConfigError(f"sink '{name}': expected a subclass of TwoPhaseSink, found {cls!r}")
+    missing = sorted(getattr(cls, "__abstractmethods__", ()))
+    if missing:
+        raise ConfigError(f"sink '{name}': {cls.__name__} does not implement {', '.join(missing)}")
+    if not key or key in _BUILT_IN:
+        raise ConfigError(f"sink name {name!r} is {'a built-in' if key else 'empty'}; choose another")
+    _REGISTERED[key] = cls
+
+
+def sink_names() -> list[str]:
+    """The names :func:`sink_class` knows, sorted."""
+    return sorted({*_BUILT_IN, *_REGISTERED})
+
+
+def sink_class(name: str) -> type[TwoPhaseSink]:
+    """The class registered as ``name``.
+
+    Raises:
+        ConfigError: no such sink, or a package it needs is not installed.
+    """
+    key = name.strip().lower()
+    if key in _REGISTERED:
+        return _REGISTERED[key]
+    if key not in _BUILT_IN:
+        raise ConfigError(f"unknown sink {name!r}; known sinks are {', '.join(sink_names())}")
+    module, attribute = _BUILT_IN[key].split(":")
+    try:
+        cls: type[TwoPhaseSink] = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"sink '{key}' needs the Python package '{error.name}'; install it") from error
+    return cls
+
+
+def create_sink(name: str | type[TwoPhaseSink], options: Mapping[str, str]) -> TwoPhaseSink:
+    """The sink ``name`` made from its options, taking only the columns of option ``columns`` if that is given.
+
+    Called on the driver and on executors, with the same options. ``options`` are the sink's own (none of the
+    reader's, Spark's or ``spark.ckpt.*``).
+
+    Raises:
+        ConfigError: unknown sink, unknown or malformed option.
+    """
+    label = name if isinstance(name, str) else name.__name__
+    cls = sink_class(name) if isinstance(name, str) else name
+    own = {k: v for k, v in options.items() if k.lower() != "columns"}
+    chosen = [v for k, v in options.items() if k.lower() == "columns" and v.strip()]
+    sink = cls(own)
+    return ProjectedSink(sink, parse_names(label, "columns", chosen[0])) if chosen else sink
+
+
+class ProjectedSink(TwoPhaseSink):
+    """``inner`` sees only ``columns``, in that order. Everything else is the inner sink's."""
+
+    def __init__(self, inner: TwoPhaseSink, columns: Sequence[str]) -> None:
+        super().__init__(inner.options)
+        self.inner = inner
+        self.columns = tuple(columns)
+
+    def __repr__(self) -> str:
+        return f"ProjectedSink({self.inner!r}, columns={','.join(self.columns)})"
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "on_step":
+            self.inner.on_step = value
+
+    def validate(self, schema: pa.Schema) -> None:
+        self.inner.validate(self._project(schema))
+
+    def writer(self, ctx: WriterContext) -> SinkWriter:
+        schema = self._project(ctx.schema)
+        return _ProjectedWriter(self.inner.writer(dataclasses.replace(ctx, schema=schema)), self.columns)
+
+    def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
+        self.inner.commit(permit, committables)
+
+    def abort(self, committables: Sequence[Committable]) -> None:
+        self.inner.abort(committables)
+
+    def gc(self, job: str, keep: Sequence[Committable]) -> list[str]:
+        return self.inner.gc(job, keep)
+
+    def _project(self, schema: pa.Schema) -> pa.Schema:
+        missing = [c for c in self.columns if c not in schema.names]
+        if missing:
+            raise InvalidInputError(
+                f"option 'columns' names {', '.join(missing)}; the query's columns are {', '.join(schema.names)}"
+            )
+        return pa.schema([schema.field(c) for c in self.columns])
+
+
+class _ProjectedWriter(SinkWriter):
+    def __init__(self, inner: SinkWriter, columns: Sequence[str]) -> None:
+        self._inner = inner
+        self._columns = list(columns)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._inner.write(batch.select(self._columns))
+
+    def prepare_commit(self) -> Sequence[bytes]:
+        return self._inner.prepare_commit()
+
+    def close(self) -> None:
+        self._inner.close()

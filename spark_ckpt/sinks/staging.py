@@ -1,0 +1,132 @@
+"""What the built-in sinks share: the form of their committables, names of staged things, and batching of rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from spark_ckpt.errors import CorruptStorageError, InvalidInputError
+from spark_ckpt.sinks.base import WriterContext
+from spark_ckpt.types import CommitPermit, Committable
+
+CHUNK_ROWS = 128 * 1024
+CHUNK_BYTES = 32 * 1024 * 1024
+
+
+def encode(kind: str, **fields: Any) -> bytes:
+    """A committable of sink kind ``kind``."""
+    return json.dumps({"kind": kind, **fields}, sort_keys=True, separators=(",", ":")).encode()
+
+
+def decode(kind: str, committable: Committable) -> dict[str, Any]:
+    """Inverse of :func:`encode`. Raises ``CorruptStorageError`` if it is not one of ``kind``."""
+    fields = decode_any(committable)
+    if fields.get("kind") != kind:
+        raise CorruptStorageError(
+            f"sink '{committable.sink}', epoch {committable.epoch}: expected a committable of a '{kind}' sink, found "
+            f"{fields.get('kind', 'unreadable bytes')!r}; was the sink's kind changed under the same uid? "
+            "Restore with the sink it was written by"
+        )
+    return fields
+
+
+def decode_any(committable: Committable) -> dict[str, Any]:
+    """The fields of any built-in sink's committable; empty for one of another sink."""
+    try:
+        fields = json.loads(committable.data)
+    except ValueError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def digest(committables: Sequence[Committable]) -> str:
+    """Identifies what one checkpoint commits, so that a second life of a job under an old name is noticed."""
+    sha = hashlib.sha256()
+    for c in committables:
+        sha.update(f"{c.epoch}:{len(c.data)}:".encode() + c.data)
+    return sha.hexdigest()[:32]
+
+
+def sink_of(committables: Sequence[Committable]) -> str:
+    """The one sink uid all of ``committables`` belong to."""
+    names = {c.sink for c in committables}
+    if len(names) != 1:
+        raise CorruptStorageError(f"expected committables of one sink, found {sorted(names)}; nothing was committed")
+    return names.pop()
+
+
+def check_same_life(target: str, permit: CommitPermit, sink: str, recorded: str | None, found: str) -> None:
+    """Checkpoint ids of a job never repeat, so the same id with other contents means another job of that name.
+
+    Raises ``InvalidInputError`` rather than drop its rows as already committed.
+    """
+    if recorded is not None and recorded != found:
+        raise InvalidInputError(
+            f"{target} already holds checkpoint {permit.checkpoint} of job '{permit.job}', sink '{sink}', with other "
+            "contents: an earlier job of that name wrote there before its folder was deleted. Name the job or the "
+            "sink differently, or use another target"
+        )
+
+
+def tag(name: str) -> str:
+    """``name`` as part of a file or table name: readable, collision free."""
+    slug = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:24]
+    return f"{slug}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def staged_prefix(job: str) -> str:
+    """What the names of all the job's staged files begin with."""
+    return f"ckpt-{tag(job)}--"
+
+
+def staged_name(ctx: WriterContext) -> str:
+    """The stem of what a writer stages; unique to the task attempt and sorted by epoch, batch and partition."""
+    place = f"e{ctx.epoch:010d}-b{ctx.batch:010d}-p{ctx.partition:05d}"
+    return f"{staged_prefix(ctx.job)}{tag(ctx.sink)}-{place}-{tag(ctx.attempt)}"
+
+
+def require_columns(option: str, names: Iterable[str], schema: pa.Schema) -> None:
+    missing = [n for n in names if n not in schema.names]
+    if missing:
+        raise InvalidInputError(
+            f"option '{option}' names {', '.join(missing)}; the columns are {', '.join(schema.names)}"
+        )
+
+
+def last_by_key(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Only the last row of each key, in their order; null keys are equal to each other."""
+    position = "__position"
+    numbered = table.select(list(keys)).append_column(position, pa.array(range(len(table)), pa.int64()))
+    last = numbered.group_by(list(keys)).aggregate([(position, "max")])[f"{position}_max"]
+    return table.take(last.sort())
+
+
+class Chunks:
+    """Collects small batches and hands them back as tables of some ``CHUNK_ROWS`` rows or ``CHUNK_BYTES`` bytes."""
+
+    def __init__(self, rows: int = CHUNK_ROWS, size_bytes: int = CHUNK_BYTES) -> None:
+        self._limit_rows, self._limit_bytes = rows, size_bytes
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> pa.Table | None:
+        """A table if there is enough for one."""
+        if batch.num_rows:
+            self._batches.append(batch)
+            self._rows += batch.num_rows
+            self._bytes += batch.nbytes
+        full = self._rows >= self._limit_rows or self._bytes >= self._limit_bytes
+        return self.rest() if full else None
+
+    def rest(self) -> pa.Table | None:
+        """What is left, or None."""
+        if not self._rows:
+            return None
+        table = pa.Table.from_batches(self._batches, schema=self._batches[0].schema)
+        self._batches, self._rows, self._bytes = [], 0, 0
+        return table

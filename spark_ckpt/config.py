@@ -24,9 +24,21 @@ from spark_ckpt.config_values import (
     Kind,
     count,
     one_of,
+    parse_duration_ms,
+    parse_size_bytes,
     redact_url,
 )
 from spark_ckpt.errors import ConfigError
+
+__all__ = [
+    "PREFIX",
+    "JobConfig",
+    "config_keys",
+    "config_table",
+    "is_config_key",
+    "parse_duration_ms",
+    "parse_size_bytes",
+]
 
 PREFIX = "spark.ckpt."
 STORAGE = "storage."

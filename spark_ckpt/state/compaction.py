@@ -1,0 +1,67 @@
+"""When and how a flush merges older runs into the new one (size-tiered, as in Cassandra and RocksDB's universal)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from spark_ckpt.state.ipc import concat, int64_view
+from spark_ckpt.state.keys import Mask, group_rows
+from spark_ckpt.state.layout import StateLayout
+from spark_ckpt.types import KEY_HASH
+
+
+@dataclass(frozen=True)
+class CompactionPolicy:
+    """``fan_out``: so many runs of similar size are merged into one; two runs are similar when the older one is at
+    most ``factor`` times all younger ones together. ``max_runs`` bounds what a lookup searches; ``max_garbage``
+    bounds stored rows to so many times the live keys."""
+
+    fan_out: int = 4
+    factor: float = 1.0
+    max_runs: int = 8
+    max_garbage: float = 3.0
+
+    def runs_to_merge(self, sizes: Sequence[int], new_rows: int, live_keys: int) -> int:
+        """How many of the youngest runs join a flush of ``new_rows`` rows. ``sizes`` in rows, oldest first."""
+        if sum(sizes) + new_rows > self.max_garbage * max(live_keys, 1) and len(sizes):
+            return len(sizes)
+        merged, count = new_rows, 0
+        for size in reversed(sizes):
+            if size > self.factor * merged and len(sizes) - count + 1 <= self.max_runs:
+                break
+            merged, count = merged + size, count + 1
+        crowded = len(sizes) + 1 > self.max_runs
+        return count if crowded or count + 1 >= self.fan_out else 0
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """Rows (``StateLayout.stored_schema``, distinct keys, hash order) and which of them are tombstones."""
+
+    rows: pa.RecordBatch
+    removed: Mask
+
+    def of_kind(self, tombstones: bool) -> pa.RecordBatch:
+        wanted = self.removed if tombstones else ~self.removed
+        return self.rows if wanted.all() else self.rows.filter(pa.array(wanted))
+
+
+def merge(layout: StateLayout, newest_first: Sequence[Sorted], *, keep_tombstones: bool) -> Sorted:
+    """The newest version of every key."""
+    if len(newest_first) == 1:
+        rows, removed = newest_first[0].rows, newest_first[0].removed
+        first = np.arange(len(removed))
+    else:
+        rows = concat([part.rows for part in newest_first])
+        removed = np.concatenate([part.removed for part in newest_first])
+        hashes, keys = int64_view(rows.column(KEY_HASH)), rows.select(layout.key_schema.names)
+        first = group_rows(hashes, keys, injective=layout.injective).first
+    if not keep_tombstones:
+        first = first[~removed[first]]
+    if np.array_equal(first, np.arange(len(removed))):
+        return Sorted(rows, removed)
+    return Sorted(rows.take(pa.array(first)), removed[first])

@@ -1,0 +1,163 @@
+"""Envelopes: the rows and control events of one key group that one task sends to the operator in one batch.
+
+The pack stage writes them in front of the shuffle, the operator reads them behind it, so the shuffle carries a few
+binary rows instead of every row. The head is small JSON; the body holds Arrow record batches without their schema,
+which both sides know; the head's fingerprint of it guards against reading with another one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from spark_ckpt.errors import ProtocolBugError
+from spark_ckpt.protocol.events import Barrier, Cancel, Event, Finished, Restore, Watermark, from_json, to_json
+from spark_ckpt.state.ipc import conform, fingerprint, from_bytes, int64_view, plain_schema
+from spark_ckpt.state.keys import key_group_of
+from spark_ckpt.types import KEY_HASH
+
+MAX_BODY_BYTES = 32 << 20
+PASSING_GROUP = 0
+"""The key group whose envelopes carry events that only pass through the operator."""
+
+
+@dataclass(frozen=True)
+class Controls:
+    """Control events by who gets them: ``broadcast`` every key group, ``routed`` one."""
+
+    broadcast: tuple[Event, ...] = ()
+    routed: Mapping[int, tuple[Event, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """``segments`` are rows by epoch, in arrival order; ``events`` are in no order that matters."""
+
+    segments: list[tuple[int, pa.Table]]
+    events: list[Event]
+
+
+def route(events: Sequence[Event], uid: str, groups: int) -> Controls:
+    """Address the events a task received for operator ``uid`` with ``groups`` key groups.
+
+    Barriers, cancels, finished shares and watermarks concern every key group. A ``Restore`` of this operator is
+    split: every key group gets one, with its own manifest or, if it had no state, none. All else passes through.
+    Raises ``ProtocolBugError`` if a ``Restore`` names key groups that do not exist.
+    """
+    broadcast: list[Event] = []
+    routed: dict[int, list[Event]] = {}
+    for event in events:
+        if isinstance(event, Barrier | Cancel | Finished | Watermark):
+            broadcast.append(event)
+        elif isinstance(event, Restore) and event.uid == uid:
+            for group, part in _split_restore(event, groups):
+                routed.setdefault(group, []).append(part)
+        else:
+            routed.setdefault(PASSING_GROUP, []).append(event)
+    return Controls(tuple(broadcast), {g: tuple(e) for g, e in routed.items()})
+
+
+def pack(
+    rows_by_epoch: Sequence[tuple[int, pa.Table]],
+    groups: int,
+    controls: Controls,
+    schema: pa.Schema,
+    max_bytes: int = MAX_BODY_BYTES,
+) -> Iterator[tuple[int, bytes, bytes | None]]:
+    """Envelopes (key group, head, body or None) of one task. Pack stage, executor, once a task.
+
+    Tables have ``schema``'s columns, ``KEY_HASH`` among them. Rows keep their order inside an epoch and key group.
+    Broadcast events go to all key groups, with or without rows. A key group whose rows exceed ``max_bytes`` gets
+    several envelopes, the first of which carries the events; only a single larger row exceeds it.
+    """
+    schema = plain_schema(schema)
+    pieces = [(epoch, *_by_group(conform(rows, schema), groups)) for epoch, rows in rows_by_epoch if len(rows)]
+    broadcast = _events_json(controls.broadcast)
+    for group in range(groups):
+        segments = [
+            (epoch, rows.slice(cuts[group], cuts[group + 1] - cuts[group]))
+            for epoch, rows, cuts in pieces
+            if cuts[group + 1] > cuts[group]
+        ]
+        events = ",".join(filter(None, (broadcast, _events_json(controls.routed.get(group, ())))))
+        for body in _bodies(segments, max_bytes) if segments else [_Body()] if events else []:
+            head = f'{{"schema":"{fingerprint(schema)}","segments":{json.dumps(body.segments)},"events":[{events}]}}'
+            yield group, head.encode(), b"".join(body.data) if body.data else None
+            events = ""
+
+
+def unpack(head: bytes, body: bytes | None, schema: pa.Schema) -> Envelope:
+    """Inverse of :func:`pack`; tables refer to ``body``'s memory. Operator, executor, once an envelope.
+
+    Raises ``ProtocolBugError`` if the envelope was packed with another schema.
+    """
+    schema = plain_schema(schema)
+    content = json.loads(head)
+    if content["schema"] != fingerprint(schema):
+        raise ProtocolBugError(f"an envelope was packed with other columns than {schema.names}")
+    buffer, offset = pa.py_buffer(body or b""), 0
+    segments: list[tuple[int, list[pa.RecordBatch]]] = []
+    for epoch, size in content["segments"]:
+        if not segments or segments[-1][0] != epoch:
+            segments.append((epoch, []))
+        segments[-1][1].append(from_bytes(buffer.slice(offset, size), schema))
+        offset += size
+    events = [from_json(e) for e in content["events"]]
+    return Envelope([(epoch, pa.Table.from_batches(batches)) for epoch, batches in segments], events)
+
+
+@dataclass
+class _Body:
+    segments: list[tuple[int, int]] = field(default_factory=list)
+    data: list[pa.Buffer] = field(default_factory=list)
+    size: int = 0
+
+
+def _by_group(rows: pa.Table, groups: int) -> tuple[pa.Table, list[int]]:
+    """Rows ordered by key group, and where each key group starts (and the last one ends)."""
+    group = key_group_of(int64_view(rows.column(KEY_HASH)), groups)
+    if (group[1:] < group[:-1]).any():
+        narrow = group.astype(np.uint8 if groups <= 1 << 8 else np.uint16)  # radix sort
+        order = np.argsort(narrow, kind="stable")
+        rows, group = rows.take(pa.array(order)), group[order]
+    return rows, np.searchsorted(group, np.arange(groups + 1)).tolist()
+
+
+def _bodies(segments: list[tuple[int, pa.Table]], max_bytes: int) -> Iterator[_Body]:
+    body = _Body()
+    for epoch, rows in segments:
+        for batch in rows.to_batches():
+            for message in _messages(batch, max_bytes):
+                if body.data and body.size + message.size > max_bytes:
+                    yield body
+                    body = _Body()
+                body.segments.append((epoch, message.size))
+                body.data.append(message)
+                body.size += message.size
+    yield body
+
+
+def _messages(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.Buffer]:
+    """The batch in as many messages as it takes; each carries only its own rows' bytes."""
+    if len(batch) > 1 and batch.nbytes > max_bytes:
+        half = len(batch) // 2
+        yield from _messages(batch.slice(0, half), max_bytes)
+        yield from _messages(batch.slice(half), max_bytes)
+    else:
+        yield batch.serialize()
+
+
+def _events_json(events: Sequence[Event]) -> str:
+    return ",".join(json.dumps(to_json(e), separators=(",", ":")) for e in events)
+
+
+def _split_restore(event: Restore, groups: int) -> Iterator[tuple[int, Restore]]:
+    strange = sorted(g for g in event.groups if not 0 <= g < groups)
+    if strange:
+        raise ProtocolBugError(f"restore of {event.uid} names key groups {strange}, expected 0 to {groups - 1}")
+    for group in range(groups):
+        yield group, replace(event, groups={g: event.groups[g] for g in (group,) if g in event.groups})

@@ -1,0 +1,57 @@
+"""What the state of one operator looks like: key columns, value columns and bookkeeping columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.state.ipc import fingerprint, plain_schema
+from spark_ckpt.state.keys import check_key_schema, injective
+from spark_ckpt.types import KEY_GROUP, KEY_HASH, TIMEOUT_MS
+
+
+@dataclass(frozen=True)
+class StateLayout:
+    """Typed columns of an operator's state. ``key_schema`` and ``value_schema`` hold no bookkeeping columns.
+
+    Every field is stored nullable. Raises ``InvalidInputError`` for key types without a key hash and for names
+    used twice.
+    """
+
+    key_schema: pa.Schema
+    value_schema: pa.Schema
+    with_timeout: bool = False
+
+    def __post_init__(self) -> None:
+        check_key_schema(self.key_schema)
+        object.__setattr__(self, "key_schema", plain_schema(self.key_schema))
+        object.__setattr__(self, "value_schema", plain_schema(self.value_schema))
+        names = self.table_schema.names
+        twice = sorted({n for n in names if names.count(n) > 1})
+        if twice:
+            raise InvalidInputError(
+                f"expected distinct key and state columns other than {KEY_GROUP}, {KEY_HASH}, {TIMEOUT_MS}; "
+                f"found {twice} twice: rename them"
+            )
+
+    @cached_property
+    def table_schema(self) -> pa.Schema:
+        """The state table: keys, values, ``TIMEOUT_MS`` (with time-outs), ``KEY_GROUP``, ``KEY_HASH``."""
+        return pa.schema([*self.stored_schema][:-1] + [pa.field(KEY_GROUP, pa.int32()), pa.field(KEY_HASH, pa.int64())])
+
+    @cached_property
+    def stored_schema(self) -> pa.Schema:
+        """The memtable: as the state table, without the key group, which is one and the same for all its rows."""
+        timeout = [pa.field(TIMEOUT_MS, pa.int64())] if self.with_timeout else []
+        return pa.schema([*self.key_schema, *self.value_schema, *timeout, pa.field(KEY_HASH, pa.int64())])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return fingerprint(self.stored_schema)
+
+    @cached_property
+    def injective(self) -> bool:
+        return injective(self.key_schema)

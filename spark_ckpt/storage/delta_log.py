@@ -1,0 +1,234 @@
+"""A small writer of Delta log commits, for what delta-rs cannot write: deletion vectors.
+
+One commit is one file ``_delta_log/<version>.json``, created if absent; who creates it owns the version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.storage.content import FileEntry
+from spark_ckpt.storage.deletion_vectors import to_delta
+from spark_ckpt.storage.delta_schema import table_features, to_delta_schema
+from spark_ckpt.storage.filesystem import Folder, open_filesystem
+
+LOG = "_delta_log"
+ENGINE = "spark_ckpt"
+_COMMIT = re.compile(r"(\d{20})\.json")
+_LOG_FILE = re.compile(r"(\d{20})\..*(json|parquet)")
+_DELTA_RS_SCHEMES = frozenset({"file", "s3", "gs", "gcs", "az", "abfs", "abfss", "adl"})
+_DELTA_RS_OPTIONS = {
+    "key": "aws_access_key_id",
+    "secret": "aws_secret_access_key",
+    "token": "aws_session_token",
+    "endpoint_url": "aws_endpoint_url",
+    "region_name": "aws_region",
+    "account_name": "azure_storage_account_name",
+    "account_key": "azure_storage_account_key",
+    "sas_token": "azure_storage_sas_token",
+}
+
+_logger = logging.getLogger(__name__)
+
+
+def commit_name(version: int) -> str:
+    return f"{LOG}/{version:020d}.json"
+
+
+@dataclass(frozen=True)
+class LogCommit:
+    """One commit as it was read: its version and its actions."""
+
+    version: int
+    actions: tuple[dict[str, Any], ...]
+
+    def first(self, kind: str) -> dict[str, Any] | None:
+        """The first action of ``kind``, or None."""
+        return next((a[kind] for a in self.actions if kind in a), None)
+
+    @property
+    def changes_files(self) -> bool:
+        return any("add" in a or "remove" in a for a in self.actions)
+
+
+class DeltaLog:
+    """The log of one table. Driver; any number of writers, of which one wins each version."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+
+    def versions(self) -> list[int]:
+        """Versions whose commit file is there, ascending."""
+        found = (_COMMIT.fullmatch(name) for name in self._folder.names(LOG))
+        return sorted(int(match.group(1)) for match in found if match)
+
+    def newest(self, known: int | None = None) -> int | None:
+        """The newest version, or None if there is no table. ``known`` (a version seen before) saves listing the log."""
+        if known is None or not self._folder.exists(commit_name(known)):
+            versions = self.versions()
+            return versions[-1] if versions else None
+        while self._folder.exists(commit_name(known + 1)):
+            known += 1
+        return known
+
+    def read(self, version: int) -> LogCommit | None:
+        """Commit ``version``, or None if its file is absent. Raises ``CorruptStorageError`` if it is damaged."""
+        data = self._folder.read(commit_name(version))
+        if data is None:
+            return None
+        try:
+            actions = tuple(json.loads(line) for line in data.splitlines() if line.strip())
+        except ValueError:
+            raise CorruptStorageError(
+                f"{self._folder.shown(commit_name(version))} is damaged: expected JSON lines, found {len(data)} bytes of"
+                f" something else. Put back a good copy, or restore another checkpoint into a new job folder."
+            ) from None
+        return LogCommit(version, actions)
+
+    def put(self, version: int, actions: Iterable[Mapping[str, Any]]) -> bool:
+        """Write commit ``version`` if nobody has; returns whether this call did."""
+        lines = [json.dumps(action, separators=(",", ":")) for action in actions]
+        return self._folder.create(commit_name(version), ("\n".join(lines) + "\n").encode())
+
+    def checkpoint(self) -> None:
+        """Write a log checkpoint of the newest version, so that readers need not replay all commits.
+
+        Only an optimisation: a failure is logged, and the next attempt is made with a later version. Not on file
+        systems that delta-rs does not know.
+        """
+        if not delta_rs_can_open(self._folder.url):
+            return
+        try:
+            open_delta(self._folder.url, self._folder.storage_options).create_checkpoint()
+        except (DeltaError, OSError) as error:
+            _logger.warning("No Delta log checkpoint for %r this time: %s", self._folder, type(error).__name__)
+
+    def trim(self, oldest: int) -> list[str]:
+        """Remove log files that no version from ``oldest`` on needs. Returns the removed names."""
+        names = {n: int(m.group(1)) for n in self._folder.names(LOG) if (m := _LOG_FILE.fullmatch(n))}
+        starts = [v for n, v in names.items() if n.endswith(".checkpoint.parquet") and v <= oldest]
+        if not starts:
+            return []
+        removed = sorted(n for n, v in names.items() if v < max(starts))
+        for name in removed:
+            self._folder.remove(f"{LOG}/{name}")
+        return removed
+
+
+def protocol_action(schema: pa.Schema, deletion_vectors: bool) -> dict[str, Any]:
+    features = (["deletionVectors"] if deletion_vectors else []) + table_features(schema)
+    if not features:
+        return {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+    return {
+        "protocol": {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": features,
+            "writerFeatures": features,
+        }
+    }
+
+
+def metadata_action(schema: pa.Schema, description: str, configuration: Mapping[str, str], now_ms: int) -> dict[str, Any]:
+    return {
+        "metaData": {
+            "id": str(uuid.uuid4()),
+            "description": description,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": to_delta_schema(schema),
+            "partitionColumns": [],
+            "configuration": dict(configuration),
+            "createdTime": now_ms,
+        }
+    }
+
+
+def add_action(file: str, entry: FileEntry, now_ms: int) -> dict[str, Any]:
+    stats = {"numRecords": entry.rows, "tightBounds": entry.dv is None}
+    add: dict[str, Any] = {
+        "path": quote(file),
+        "partitionValues": {},
+        "size": entry.size_bytes,
+        "modificationTime": now_ms,
+        "dataChange": True,
+        "stats": json.dumps(stats, separators=(",", ":")),
+    }
+    if entry.dv:
+        add["deletionVector"] = to_delta(entry.dv)
+    return {"add": add}
+
+
+def remove_action(file: str, entry: FileEntry, now_ms: int) -> dict[str, Any]:
+    # Readers tell file entries apart by path and vector: without the vector the old entry would stay.
+    remove: dict[str, Any] = {
+        "path": quote(file),
+        "deletionTimestamp": now_ms,
+        "dataChange": True,
+        "extendedFileMetadata": True,
+        "partitionValues": {},
+        "size": entry.size_bytes,
+    }
+    if entry.dv:
+        remove["deletionVector"] = to_delta(entry.dv)
+    return {"remove": remove}
+
+
+def transaction_action(app_id: str, version: int, now_ms: int) -> dict[str, Any]:
+    return {"txn": {"appId": app_id, "version": version, "lastUpdated": now_ms}}
+
+
+def commit_info_action(operation: str, details: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
+    """``details`` come back from :func:`own_details`; DESCRIBE HISTORY shows them as user metadata."""
+    return {
+        "commitInfo": {
+            "timestamp": now_ms,
+            "operation": operation,
+            "operationParameters": {},
+            "engineInfo": ENGINE,
+            "userMetadata": json.dumps({ENGINE: dict(details)}, separators=(",", ":")),
+        }
+    }
+
+
+def own_details(commit: LogCommit) -> dict[str, Any] | None:
+    """The ``details`` of a commit that we wrote, None of one that somebody else did."""
+    info = commit.first("commitInfo") or {}
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        details = json.loads(info["userMetadata"])[ENGINE] if "userMetadata" in info else None
+        return dict(details) if details is not None else None
+    return None
+
+
+def delta_rs_can_open(url: str) -> bool:
+    return "://" not in url or url.split("://", 1)[0] in _DELTA_RS_SCHEMES
+
+
+def open_delta(url: str, storage_options: Mapping[str, Any] | None = None, version: int | None = None) -> DeltaTable:
+    """The table through delta-rs, with fsspec storage options under the names delta-rs knows."""
+    open_filesystem(url, storage_options)
+    return DeltaTable(url, version=version, storage_options=delta_rs_options(storage_options) or None)
+
+
+def delta_rs_options(storage_options: Mapping[str, Any] | None) -> dict[str, str]:
+    """fsspec storage options under the names delta-rs knows; unknown strings pass through unchanged."""
+    options = dict(storage_options or {})
+    nested = options.pop("client_kwargs", None) or {}
+    found = {_DELTA_RS_OPTIONS.get(k, k): str(v) for k, v in {**nested, **options}.items() if isinstance(v, str)}
+    if found.get("aws_endpoint_url", "").startswith("http://"):
+        found.setdefault("aws_allow_http", "true")
+    if "aws_endpoint_url" in found:
+        found.setdefault("aws_conditional_put", "etag")
+    return found

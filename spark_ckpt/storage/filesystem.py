@@ -1,0 +1,243 @@
+"""Folders on any fsspec file system, with the two guarantees the protocol needs: create-if-absent and atomic replace.
+
+Local folders use hard links and renames and are synced to disk; object stores use conditional and whole-object puts.
+Errors never show storage options or passwords in URLs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import fsspec
+
+from spark_ckpt.errors import InvalidInputError
+
+_CACHED_LISTINGS = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "az", "adl"})
+_SECRET_PARAMETER = re.compile(r"(?i)([?&;][^=&;]*(?:pass|secret|token|key|sig|credential)[^=&;]*=)[^&;]*")
+_TEMPORARY = ".tmp"
+_MEMORY_LOCK = threading.Lock()
+
+
+def redact(url: str) -> str:
+    """``url`` without passwords and without secret-looking query parameters. For messages, logs and records."""
+    parts = urlsplit(url)
+    if "@" in parts.netloc:
+        user, host = parts.netloc.rsplit("@", 1)
+        name = user.split(":", 1)[0] + ":***" if ":" in user else "***"
+        url = urlunsplit(parts._replace(netloc=f"{name}@{host}"))
+    return _SECRET_PARAMETER.sub(r"\1***", url)
+
+
+def normalize_url(url: str) -> str:
+    """One spelling for every place: absolute local path, or ``scheme://...`` without a trailing slash.
+
+    Accepts what Spark accepts: ``s3a://`` and ``s3n://`` mean ``s3://``; ``file:/x``, ``file:///x`` and
+    ``file://localhost/x`` mean ``/x``; a relative path is relative to the working directory.
+    """
+    if not url or not url.strip():
+        raise InvalidInputError("Expected a path or URL of a folder, found an empty value. Set it, e.g. s3://bucket/dir.")
+    url = re.sub(r"^s3[an]://", "s3://", url)
+    if url.startswith("file:"):
+        url = re.sub(r"^file:(//(localhost)?(?=/))?", "", url)
+    if "://" not in url:
+        return os.path.abspath(os.path.expanduser(url))
+    return url.rstrip("/")
+
+
+def open_filesystem(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[fsspec.AbstractFileSystem, str]:
+    """The file system behind ``url`` and the folder's path on it. Driver and executors; opens no connection by itself.
+
+    Raises ``InvalidInputError`` if the scheme is unknown or its package is not installed.
+    """
+    normal = normalize_url(url)
+    options = dict(storage_options or {})
+    scheme = normal.split("://", 1)[0] if "://" in normal else "file"
+    if scheme in _CACHED_LISTINGS:
+        options.setdefault("use_listings_cache", False)
+    try:
+        fs, path = fsspec.core.url_to_fs(normal, **({} if scheme == "file" else options))
+    except (ImportError, ValueError) as error:
+        reason = type(error).__name__ if options else str(error)
+        raise InvalidInputError(
+            f"Cannot open {redact(url)!r}: expected a path or a URL that fsspec knows, found scheme {scheme!r} ({reason})."
+            f" Install the package for it (s3fs, gcsfs, adlfs, ...) or use another URL."
+        ) from None
+    return fs, str(path).rstrip("/") or "/"
+
+
+class Folder:
+    """One folder. Names are relative to it, with ``/`` between parts. Cheap to make; safe in threads and after fork.
+
+    ``url`` is normalised; ``local`` says that ``path`` gives paths the operating system understands.
+    """
+
+    def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
+        self.url = normalize_url(url)
+        self.storage_options = dict(storage_options or {})
+        self.fs, self.root = open_filesystem(url, storage_options)
+        self.local = "://" not in self.url
+        self._memory = self.url.startswith("memory://")
+
+    def __repr__(self) -> str:
+        return f"Folder({redact(self.url)!r})"
+
+    def child(self, name: str) -> Folder:
+        return Folder(f"{self.url}/{name}", self.storage_options)
+
+    def path(self, name: str) -> str:
+        """Path of ``name`` on ``fs``."""
+        return f"{self.root}/{name}" if name else self.root
+
+    def shown(self, name: str) -> str:
+        """``name`` as messages show it."""
+        return redact(f"{self.url}/{name}")
+
+    def create(self, name: str, data: bytes | memoryview, durable: bool = True) -> bool:
+        """Write ``name`` if nobody has; returns whether this call did. Readers see all of it or nothing.
+
+        ``durable`` syncs file and folder to disk on a local file system (object stores always do).
+        """
+        if self.local:
+            return self._create_local(name, data, durable)
+        with _MEMORY_LOCK if self._memory else contextlib.nullcontext():
+            try:
+                self.fs.pipe_file(self.path(name), data, mode="create")
+            except FileExistsError:
+                return False
+        return True
+
+    def replace(self, name: str, data: bytes | memoryview, durable: bool = True) -> None:
+        """Write ``name`` whatever was there. Readers see the old or the new content, never a mixture."""
+        if self.local:
+            with self._temporary(data, durable) as temporary:
+                target = self._parent_made(name, durable)
+                os.replace(temporary, target)
+            if durable:
+                sync_folder(os.path.dirname(target))
+            return
+        with _MEMORY_LOCK if self._memory else contextlib.nullcontext():
+            self.fs.pipe_file(self.path(name), data)
+
+    def read(self, name: str) -> bytes | None:
+        """All of ``name``, or None if there is no such file."""
+        try:
+            return bytes(self.fs.cat_file(self.path(name)))
+        except (FileNotFoundError, IsADirectoryError):
+            return None
+
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        """``length`` bytes from ``start``, fewer at the end. Raises ``FileNotFoundError``."""
+        return bytes(self.fs.cat_file(self.path(name), start=start, end=start + length))
+
+    def modified_s(self, name: str) -> float:
+        """When ``name`` was last written, in seconds since the epoch. Raises ``FileNotFoundError``."""
+        return float(self.fs.modified(self.path(name)).timestamp())
+
+    def exists(self, name: str) -> bool:
+        return bool(self.fs.isfile(self.path(name)))
+
+    def names(self, folder: str = "") -> list[str]:
+        """Names of the files in ``folder`` itself, sorted; hidden ones and folders left out. Empty if it is absent."""
+        return sorted(n for n, is_file in self._entries(folder) if is_file and not n.startswith("."))
+
+    def folders(self, folder: str = "") -> list[str]:
+        """Names of the folders in ``folder``, sorted, hidden ones left out."""
+        return sorted(n for n, is_file in self._entries(folder) if not is_file and not n.startswith("."))
+
+    def remove(self, name: str) -> None:
+        """Remove file ``name``. Nothing happens if it is not there."""
+        with contextlib.suppress(FileNotFoundError):
+            if self.local:
+                os.unlink(self.path(name))
+            else:
+                self.fs.rm_file(self.path(name))
+
+    def remove_temporaries(self) -> None:
+        """Remove what interrupted writes left behind. Only while nobody writes."""
+        for name in self._list_names(_TEMPORARY):
+            self.remove(f"{_TEMPORARY}/{name}")
+        if self.local:
+            with contextlib.suppress(OSError):
+                os.rmdir(self.path(_TEMPORARY))
+
+    def _list_names(self, folder: str) -> list[str]:
+        return [n for n, is_file in self._entries(folder) if is_file]
+
+    def _entries(self, folder: str) -> Iterator[tuple[str, bool]]:
+        path = self.path(folder)
+        try:
+            if self.local:
+                with os.scandir(path) as found:
+                    yield from [(e.name, e.is_file()) for e in found]
+                return
+            self.fs.invalidate_cache(path)
+            for entry in self.fs.ls(path, detail=True):
+                name = entry["name"].rstrip("/").rsplit("/", 1)[-1]
+                if name and entry["name"].rstrip("/") != path:
+                    yield name, entry["type"] == "file"
+        except FileNotFoundError:
+            return
+
+    def _create_local(self, name: str, data: bytes | memoryview, durable: bool) -> bool:
+        target = self._parent_made(name, durable)
+        if os.path.exists(target):
+            return False
+        with self._temporary(data, durable) as temporary:
+            try:
+                os.link(temporary, target)
+            except FileExistsError:
+                return False
+        if durable:
+            sync_folder(os.path.dirname(target))
+        return True
+
+    def _parent_made(self, name: str, durable: bool) -> str:
+        target = self.path(name)
+        make_folder(os.path.dirname(target), durable)
+        return target
+
+    @contextlib.contextmanager
+    def _temporary(self, data: bytes | memoryview, durable: bool) -> Iterator[str]:
+        make_folder(self.path(_TEMPORARY), durable=False)
+        temporary = self.path(f"{_TEMPORARY}/{uuid.uuid4().hex}")
+        try:
+            with open(temporary, "xb") as file:
+                file.write(data)
+                if durable:
+                    sync_file(file.fileno())
+            yield temporary
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+
+
+def make_folder(path: str, durable: bool = True) -> None:
+    """Make local folder ``path`` and those above it; ``durable`` makes their names survive a power loss."""
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(path)
+    make_folder(parent, durable)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path)
+    if durable:
+        sync_folder(parent)
+
+
+def sync_file(descriptor: int) -> None:
+    os.fsync(descriptor)
+
+
+def sync_folder(path: str) -> None:
+    """Make the names in local folder ``path`` survive a power loss."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,166 @@
+"""The checkpoint history: a plain Delta table, one row a checkpoint, for people and dashboards. Recovery never reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import TableNotFoundError
+
+from spark_ckpt.storage.delta_log import delta_rs_options
+from spark_ckpt.storage.filesystem import normalize_url
+
+COMPACT_VERSIONS = 100
+"""After this many versions the small files become one."""
+
+# Rows come nearly in the order of ids, but a timed-out checkpoint may be recorded after a newer one. One transaction
+# id for every 256th checkpoint tells "recorded" exactly as long as ids are less than 256 out of order.
+_TRANSACTION_SLOTS = 256
+
+_INSTANT = pa.timestamp("us", tz="UTC")
+_STATE = pa.map_(
+    pa.string(), pa.struct([("keys", pa.int64()), ("size_bytes", pa.int64()), ("files", pa.int64())])
+)
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("kind", pa.string()),
+        ("outcome", pa.string()),
+        ("reason", pa.string()),
+        ("triggered", _INSTANT),
+        ("completed", _INSTANT),
+        ("duration_ms", pa.int64()),
+        ("commit_ms", pa.int64()),
+        ("alignment_ms", pa.int64()),
+        ("held_back_bytes", pa.int64()),
+        ("written_bytes", pa.int64()),
+        ("written_rows", pa.int64()),
+        ("keys", pa.int64()),
+        ("state", _STATE),
+        ("generation", pa.int64()),
+        ("batch", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class UidSize:
+    """How large the state of one operator is: live keys, bytes and number of its state files."""
+
+    keys: int
+    size_bytes: int
+    files: int
+
+
+@dataclass(frozen=True)
+class HistoryRow:
+    """One checkpoint. ``kind``: checkpoint, savepoint, ...; ``outcome``: completed or aborted, with ``reason``.
+
+    ``duration_ms`` runs from trigger to completion, ``commit_ms`` is the driver's part of it; ``alignment_ms`` is the
+    largest of all key groups; ``written_*`` counts state files written since the checkpoint before.
+    """
+
+    id: int
+    kind: str
+    outcome: str
+    triggered_ms: int
+    generation: int
+    batch: int
+    reason: str | None = None
+    completed_ms: int | None = None
+    commit_ms: int = 0
+    alignment_ms: int = 0
+    held_back_bytes: int = 0
+    written_bytes: int = 0
+    written_rows: int = 0
+    keys: int = 0
+    state: Mapping[str, UidSize] = field(default_factory=dict)
+
+    @property
+    def duration_ms(self) -> int | None:
+        return None if self.completed_ms is None else self.completed_ms - self.triggered_ms
+
+
+class History:
+    """The history table at ``url`` (local or an object store that delta-rs knows). Driver; one writer at a time."""
+
+    def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
+        self.url = normalize_url(url)
+        self._options = delta_rs_options(storage_options) or None
+        self._table: DeltaTable | None = None
+
+    def append(self, row: HistoryRow) -> bool:
+        """Record ``row`` unless its checkpoint is recorded already; returns whether it was written.
+
+        Called again with the same checkpoint after a crash.
+        """
+        table = self._opened() or self._created()
+        slot = f"checkpoint-{row.id % _TRANSACTION_SLOTS}"
+        if (table.transaction_version(slot) or -1) >= row.id:
+            return False
+        done = CommitProperties(app_transactions=[Transaction(slot, row.id)])
+        write_deltalake(table, _to_table(row), mode="append", commit_properties=done)
+        table.update_incremental()
+        if table.version() % COMPACT_VERSIONS == 0:
+            self._compact(table)
+        return True
+
+    def read(self) -> list[HistoryRow]:
+        """All rows by id; empty if nothing was recorded."""
+        table = self._opened()
+        if table is None:
+            return []
+        rows = table.to_pyarrow_table().sort_by("id").to_pylist()
+        return [_from_dict(row) for row in rows]
+
+    def _opened(self) -> DeltaTable | None:
+        try:
+            if self._table is None:
+                self._table = DeltaTable(self.url, storage_options=self._options)
+            else:
+                self._table.update_incremental()
+        except TableNotFoundError:
+            return None
+        return self._table
+
+    def _created(self) -> DeltaTable:
+        self._table = DeltaTable.create(
+            self.url, SCHEMA, mode="ignore", name="checkpoints", storage_options=self._options
+        )
+        return self._table
+
+    def _compact(self, table: DeltaTable) -> None:
+        table.optimize.compact()
+        table.create_checkpoint()
+        # An hour is enough for whoever reads an older version just now.
+        table.vacuum(retention_hours=1, enforce_retention_duration=False, dry_run=False)
+        table.cleanup_metadata()
+
+
+def _to_table(row: HistoryRow) -> pa.Table:
+    value = {f.name: getattr(row, f.name) for f in fields(row)}
+    value["duration_ms"] = row.duration_ms
+    value["triggered"] = _instant(value.pop("triggered_ms"))
+    value["completed"] = _instant(value.pop("completed_ms"))
+    value["state"] = [(uid, vars(size)) for uid, size in sorted(row.state.items())]
+    return pa.Table.from_pylist([value], schema=SCHEMA)
+
+
+def _from_dict(value: dict[str, Any]) -> HistoryRow:
+    del value["duration_ms"]
+    value["triggered_ms"] = _millis(value.pop("triggered"))
+    value["completed_ms"] = _millis(value.pop("completed"))
+    value["state"] = {uid: UidSize(**size) for uid, size in value["state"]}
+    return HistoryRow(**value)
+
+
+def _instant(millis: int | None) -> datetime | None:
+    return None if millis is None else datetime.fromtimestamp(millis / 1000, timezone.utc)
+
+
+def _millis(instant: datetime | None) -> int | None:
+    return None if instant is None else round(instant.timestamp() * 1000)

@@ -1,0 +1,76 @@
+"""Manifest records: the state of one operator at one checkpoint, ``manifests/<uid>/<K>-<token>.json`` in the job's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.protocol.events import GroupManifest, groups_from_json, groups_to_json
+from spark_ckpt.storage.content import TableContent, content_from_json, content_to_json, named_files
+from spark_ckpt.storage.record_store import Exists, RecordStore
+
+_KIND = "manifest"
+
+
+@dataclass(frozen=True)
+class StateManifest:
+    """An operator's state at a checkpoint. ``schema`` is the Delta schema string of its table's columns."""
+
+    uid: str
+    checkpoint: int
+    table_version: int
+    schema: str
+    content: TableContent
+    groups: Mapping[int, GroupManifest]
+
+    @property
+    def files(self) -> set[str]:
+        """Every file in the state table's folder that this manifest needs."""
+        return named_files(self.content, self.groups)
+
+    @property
+    def keys(self) -> int:
+        return sum(group.keys for group in self.groups.values())
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of its state files, dead rows included."""
+        return sum(entry.size_bytes for entry in self.content.values())
+
+
+def write_manifest(store: RecordStore, manifest: StateManifest, token: str, folder: str = "manifests") -> str:
+    """Write the manifest and return its path, which the completion record names. Driver.
+
+    ``token`` tells attempts apart: two attempts at one checkpoint never share a file.
+    """
+    path = f"{folder}/{manifest.uid}/{manifest.checkpoint:010d}-{token}.json"
+    body = {
+        "uid": manifest.uid,
+        "checkpoint": manifest.checkpoint,
+        "table_version": manifest.table_version,
+        "schema": manifest.schema,
+        "content": content_to_json(manifest.content),
+        "groups": groups_to_json(manifest.groups),
+    }
+    if isinstance(store.create(path, _KIND, body), Exists):
+        store.replace(path, _KIND, body)
+    return path
+
+
+def read_manifest(store: RecordStore, path: str) -> StateManifest:
+    """The manifest at ``path``. Raises ``CorruptStorageError`` if it is missing or damaged."""
+    body = store.read(path, _KIND)
+    if body is None:
+        raise CorruptStorageError(
+            f"Manifest {path} is missing: expected it because a completion record names it."
+            f" Put it back, or restore another checkpoint (spark.ckpt.restore)."
+        )
+    return StateManifest(
+        body["uid"],
+        body["checkpoint"],
+        body["table_version"],
+        body["schema"],
+        content_from_json(body["content"]),
+        groups_from_json(body["groups"]),
+    )

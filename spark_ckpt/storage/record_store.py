@@ -1,0 +1,155 @@
+"""The job's records: small JSON files that are created once or replaced as a whole, each with a checksum.
+
+Facts of the protocol live here; :mod:`spark_ckpt.protocol` decides what they mean.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spark_ckpt.errors import CorruptStorageError, StorageNotWritableError
+from spark_ckpt.storage.filesystem import Folder
+
+FORMAT = 1
+JOB_RECORD = "job.json"
+
+
+@dataclass(frozen=True)
+class Created:
+    """This call created the record."""
+
+
+@dataclass(frozen=True)
+class Exists:
+    """Somebody had created the record before; ``body`` is what it says."""
+
+    body: dict[str, Any]
+
+
+class RecordStore:
+    """Records below one folder. Driver and executors; any number of processes at a time.
+
+    A record is complete or absent for every reader, also while it is written and after a crash. ``create`` has
+    exactly one winner among concurrent callers. ``durable`` (default) makes a record survive a power loss before
+    the call returns; it costs a sync to disk on a local file system and nothing on an object store.
+    """
+
+    def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
+        self._folder = Folder(url, storage_options)
+
+    @property
+    def url(self) -> str:
+        return self._folder.url
+
+    @property
+    def storage_options(self) -> dict[str, Any]:
+        return dict(self._folder.storage_options)
+
+    def create(self, path: str, kind: str, body: Mapping[str, Any], durable: bool = True) -> Created | Exists:
+        """Create the record if nobody has.
+
+        Raises ``CorruptStorageError`` if the record that exists is damaged or of another kind, and
+        ``StorageNotWritableError`` if the folder cannot be written.
+        """
+        writer = uuid.uuid4().hex
+        data = _encode(kind, body, writer)
+        while True:
+            if self._written(path, lambda: self._folder.create(path, data, durable)):
+                return Created()
+            found = self._load(path, kind)
+            # An object store's client may have repeated a put whose first answer was lost: the record is then ours.
+            if found is not None:
+                return Created() if found["writer"] == writer else Exists(found["body"])
+
+    def replace(self, path: str, kind: str, body: Mapping[str, Any], durable: bool = True) -> None:
+        """Write the record whatever was there before. Raises ``StorageNotWritableError``."""
+        data = _encode(kind, body, uuid.uuid4().hex)
+        self._written(path, lambda: self._folder.replace(path, data, durable))
+
+    def read(self, path: str, kind: str) -> dict[str, Any] | None:
+        """The record's body, or None if there is none. Raises ``CorruptStorageError`` if it is damaged."""
+        found = self._load(path, kind)
+        return None if found is None else dict(found["body"])
+
+    def names(self, folder: str) -> list[str]:
+        """Names of the records in ``folder``, sorted, without the folder; empty if there is no such folder."""
+        return self._folder.names(folder)
+
+    def exists(self, path: str) -> bool:
+        return self._folder.exists(path)
+
+    def delete(self, path: str) -> None:
+        """Remove the record. Nothing happens if it is not there."""
+        self._written(path, lambda: self._folder.remove(path))
+
+    def remove_temporaries(self) -> None:
+        """Remove what writers that were killed left behind. Only while nobody writes."""
+        self._folder.remove_temporaries()
+
+    def check_writable(self, job: str) -> None:
+        """Claim the folder for ``job`` and try a write. Driver, when a query starts.
+
+        Raises ``StorageNotWritableError`` if it cannot be written or belongs to another job.
+        """
+        answer = self.create(JOB_RECORD, "job", {"job": job})
+        if isinstance(answer, Exists) and answer.body.get("job") != job:
+            raise StorageNotWritableError(
+                f"{self._folder.shown('')} belongs to another job: expected job {job!r}, found {answer.body.get('job')!r} in"
+                f" {JOB_RECORD}. Set spark.ckpt.job or spark.ckpt.dir to a place of this job's own."
+            )
+        probe = f"probe-{uuid.uuid4().hex}.json"
+        self.create(probe, "probe", {}, durable=False)
+        self.delete(probe)
+
+    def _written(self, path: str, action: Any) -> Any:
+        try:
+            return action()
+        except OSError as error:
+            raise StorageNotWritableError(
+                f"Cannot write {self._folder.shown(path)}: expected a folder this process may write,"
+                f" found {type(error).__name__}: {error.strerror or 'refused'}."
+                f" Check spark.ckpt.dir, its permissions, free space and storage options."
+            ) from None
+
+    def _load(self, path: str, kind: str) -> dict[str, Any] | None:
+        data = self._folder.read(path)
+        return None if data is None else _decode(data, kind, self._folder.shown(path))
+
+
+def _checksum(body: Any) -> int:
+    return zlib.crc32(json.dumps(body, sort_keys=True, separators=(",", ":")).encode())
+
+
+def _encode(kind: str, body: Mapping[str, Any], writer: str) -> bytes:
+    plain = json.loads(json.dumps(body))
+    record = {"format": FORMAT, "kind": kind, "crc32": _checksum(plain), "writer": writer, "body": plain}
+    return json.dumps(record, separators=(",", ":")).encode()
+
+
+def _decode(data: bytes, kind: str, shown: str) -> dict[str, Any]:
+    try:
+        record = json.loads(data)
+    except ValueError:
+        raise _corrupt(shown, "a JSON record", f"{len(data)} bytes that are not JSON") from None
+    if not isinstance(record, dict) or not isinstance(record.get("body"), dict):
+        raise _corrupt(shown, "a record with a body", f"JSON of another shape ({len(data)} bytes)")
+    if record.get("format") != FORMAT:
+        raise _corrupt(shown, f"format {FORMAT}", f"format {record.get('format')!r}; was it written by a newer release?")
+    if record.get("kind") != kind:
+        raise _corrupt(shown, f"a record of kind {kind!r}", f"kind {record.get('kind')!r}")
+    checksum = _checksum(record["body"])
+    if record.get("crc32") != checksum:
+        raise _corrupt(shown, f"checksum {record.get('crc32')}", f"checksum {checksum}")
+    return record
+
+
+def _corrupt(shown: str, expected: str, found: str) -> CorruptStorageError:
+    return CorruptStorageError(
+        f"{shown} is damaged: expected {expected}, found {found}."
+        f" Put back a good copy of this file, or restore another checkpoint (spark.ckpt.restore)."
+    )

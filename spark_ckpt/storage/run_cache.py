@@ -1,0 +1,164 @@
+"""A bounded local cache of runs: memory-mapped Arrow files, so that state larger than memory can be looked up.
+
+The snapshot stage writes new state files through; what is missing (after a restart, on another executor) is decoded
+from the Parquet file once, by the row groups a run lies in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import uuid
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.protocol.events import Run
+from spark_ckpt.storage.cache_budget import CacheBudget
+from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.run_files import open_run_file, read_row_group
+
+_MAX_OPEN = 256
+_MAX_LAYOUTS = 256
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where the row groups of a state file start; the last number is the file's rows."""
+
+    starts: tuple[int, ...]
+
+    def span(self, run: Run) -> tuple[int, int]:
+        """First row group of ``run`` and the one after its last."""
+        first = max(i for i, start in enumerate(self.starts[:-1]) if start <= run.start)
+        stop = min(i for i, start in enumerate(self.starts) if start >= run.start + run.count)
+        return first, stop
+
+
+class RunCache:
+    """Implements :class:`spark_ckpt.state.ports.RunReader` for one state table. Executor; one thread.
+
+    Any number of processes share ``cache_dir``, also of different jobs: files are told apart by the table's URL,
+    appear complete or not at all, and may vanish at any time. All of them together keep to about ``max_bytes``.
+    Cached files have no checksum of their own; what cannot be opened or has other rows than it should is dropped and
+    decoded again from the state file, which has checksums.
+    """
+
+    def __init__(
+        self, table_url: str, cache_dir: str, max_bytes: int, storage_options: Mapping[str, Any] | None = None
+    ) -> None:
+        self._folder = Folder(table_url, storage_options)
+        identity = hashlib.sha256(self._folder.url.encode()).hexdigest()[:24]
+        self._dir = os.path.join(cache_dir, identity)
+        self._budget = CacheBudget(cache_dir, max_bytes)
+        self._open: OrderedDict[str, pa.RecordBatch] = OrderedDict()
+        self._layouts: OrderedDict[str, _Layout] = OrderedDict()
+
+    def put(self, name: str, table: pa.Table) -> None:
+        """Keep a state file that is being written. Called by the snapshot stage, once a file; only saves work later."""
+        batch = _one_batch(table)
+        if batch is not None:
+            with contextlib.suppress(OSError):  # a full local disk costs speed and nothing else
+                self._store(f"{name}.all.arrow", batch)
+
+    def read(self, run: Run) -> pa.RecordBatch:
+        """The run's rows as a slice of a memory map.
+
+        Raises ``CorruptStorageError`` naming the state file if it is missing or damaged or has too few rows.
+        """
+        whole = self._mapped(f"{run.file}.all.arrow", None)
+        if whole is not None and whole.num_rows >= run.start + run.count:
+            return whole.slice(run.start, run.count)
+        layout = self._layout(run)
+        first, stop = layout.span(run)
+        name = f"{run.file}.{first}-{stop}.arrow"
+        rows = layout.starts[stop] - layout.starts[first]
+        batch = self._mapped(name, rows)
+        if batch is None:
+            batch = self._decode(run, name, first, stop)
+        return batch.slice(run.start - layout.starts[first], run.count)
+
+    def _decode(self, run: Run, name: str, first: int, stop: int) -> pa.RecordBatch:
+        with open_run_file(self._folder, run.file) as file:
+            tables = [read_row_group(self._folder, run.file, file, index) for index in range(first, stop)]
+        batch = _one_batch(pa.concat_tables(tables))
+        if batch is None:
+            raise CorruptStorageError(
+                f"Run {run} of {self._folder.shown(run.file)} holds more than 2 GB in a column:"
+                f" expected runs that fit one Arrow batch. Raise spark.ckpt.maxParallelism in a new job."
+            )
+        with contextlib.suppress(OSError):
+            self._store(name, batch)
+            return self._mapped(name, batch.num_rows) or batch
+        return batch
+
+    def _layout(self, run: Run) -> _Layout:
+        layout = self._layouts.get(run.file)
+        if layout is None:
+            with open_run_file(self._folder, run.file) as file:
+                starts = [0]
+                for index in range(file.num_row_groups):
+                    starts.append(starts[-1] + file.metadata.row_group(index).num_rows)
+            layout = _Layout(tuple(starts))
+            _remember(self._layouts, run.file, layout, _MAX_LAYOUTS)
+        if run.start + run.count > layout.starts[-1]:
+            raise CorruptStorageError(
+                f"State file {self._folder.shown(run.file)} has {layout.starts[-1]} rows: expected at least"
+                f" {run.start + run.count}, which {run} needs. Put back a good copy, or restore another checkpoint."
+            )
+        return layout
+
+    def _mapped(self, name: str, rows: int | None) -> pa.RecordBatch | None:
+        batch = self._open.get(name)
+        if batch is not None:
+            self._open.move_to_end(name)
+            return batch
+        path = os.path.join(self._dir, name)
+        try:
+            with pa.memory_map(path, "rb") as source:
+                batch = pa.ipc.open_file(source).get_batch(0)
+            batch.validate()
+            if rows is not None and batch.num_rows != rows:
+                raise pa.ArrowInvalid(f"expected {rows} rows, found {batch.num_rows}")
+        except FileNotFoundError:
+            return None
+        except (OSError, pa.ArrowException, IndexError):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            return None
+        self._budget.touch(path)
+        _remember(self._open, name, batch, _MAX_OPEN)
+        return batch
+
+    def _store(self, name: str, batch: pa.RecordBatch) -> None:
+        os.makedirs(self._dir, exist_ok=True)
+        path = os.path.join(self._dir, name)
+        temporary = f"{path}.{uuid.uuid4().hex}.tmp"
+        try:
+            with pa.OSFile(temporary, "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+            size = os.path.getsize(temporary)
+            os.replace(temporary, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+        self._budget.added(size)
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch | None:
+    """``table`` as one batch, or None if a column is too large for that."""
+    batches = table.combine_chunks().to_batches()
+    if not batches:
+        return pa.RecordBatch.from_pylist([], schema=table.schema)
+    return batches[0] if len(batches) == 1 else None
+
+
+def _remember(known: OrderedDict[str, Any], name: str, value: Any, most: int) -> None:
+    known[name] = value
+    while len(known) > most:
+        known.popitem(last=False)

@@ -12,7 +12,7 @@ help:  ## this text
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
 demo:  ## stream 336,776 flights, kill the driver, go on, compare with a batch computation
-	@scripts/with_env.sh demo python examples/flights/demo.py
+	@scripts/with_env.sh demo python -m examples.flights.demo
 
 test: lint  ## everything: lint, types and all tests
 	@$(TEST) python -m pytest $(PYTEST_ARGS)

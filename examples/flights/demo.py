@@ -1,0 +1,184 @@
+"""The demo: run the flights job, kill its driver in the middle, start it again, and compare with a batch computation.
+
+make demo        (or: python -m examples.flights.demo)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from rich.console import Console
+from rich.table import Table
+
+import spark_ckpt
+from examples.flights import batch
+from examples.flights.compare import Comparison, compare
+from examples.flights.prepare import prepare
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / ".demo"
+FILES = 40
+KILL_AT = 0.4
+"""Kill the driver when this part of the flights is committed."""
+
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What a reader of the two sinks sees."""
+
+    flights: int
+    trips: int
+
+    def __str__(self) -> str:
+        return f"{self.flights:,} flights in the Delta table, {self.trips:,} trips in the database"
+
+
+def committed() -> Committed:
+    return Committed(_delta_rows(), _sqlite_trips())
+
+
+def _delta_rows() -> int:
+    try:
+        actions = DeltaTable(str(FOLDER / "flights")).get_add_actions(flatten=True)
+    except TableNotFoundError:
+        return 0
+    return sum(actions["num_records"].to_pylist())
+
+
+def _sqlite_trips() -> int:
+    database = FOLDER / "aircraft.db"
+    if not database.exists():
+        return 0
+    with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        try:
+            return int(connection.execute("SELECT coalesce(sum(trips), 0) FROM aircraft").fetchone()[0])
+        except sqlite3.OperationalError:
+            return 0  # the table is not there yet, or is being written
+
+
+def run_job(total: int, kill_at: int | None) -> int:
+    """Run the job's process until it ends, or kill it once ``kill_at`` flights are committed. Returns the exit code."""
+    command = [sys.executable, "-m", "examples.flights.job", str(FOLDER)]
+    with (FOLDER / "job.log").open("ab") as log:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
+    console.print(f"  started  python -m examples.flights.job {FOLDER.name}   (pid {process.pid})")
+    try:
+        _watch(process, total, kill_at)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+    return process.wait()
+
+
+def _watch(process: subprocess.Popen[bytes], total: int, kill_at: int | None) -> None:
+    began, shown = time.monotonic(), Committed(0, 0)
+    while process.poll() is None:
+        now = committed()
+        if now != shown:
+            took = time.monotonic() - began
+            console.print(f"  {took:5.1f} s  {now.flights / total:4.0%}  committed: {now}")
+            shown = now
+        if kill_at is not None and now.flights >= kill_at:
+            process.send_signal(signal.SIGKILL)
+            return
+        time.sleep(0.05)
+
+
+def show_history(rows: list[dict[str, object]]) -> None:
+    """The checkpoint history, one line each."""
+    columns = list(rows[0]) if rows else []
+    table = Table(title="Checkpoints of the job", title_justify="left")
+    for name in columns:
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*("" if row[name] is None else str(row[name]) for name in columns))
+    console.print(table)
+
+
+def compare_sinks(flights: pa.Table) -> list[tuple[str, Comparison]]:
+    """Both sinks against the batch computation."""
+    expected = batch.expected_flights(flights)
+    aircraft = batch.expected_aircraft(expected)
+    found = DeltaTable(str(FOLDER / "flights")).to_pyarrow_table().to_pandas()
+    with contextlib.closing(sqlite3.connect(FOLDER / "aircraft.db")) as connection:
+        names = ", ".join(batch.AIRCRAFT)
+        upserted = pd.read_sql_query(f"SELECT {names} FROM aircraft", connection)
+    return [
+        ("Delta table flights", compare(expected, found, "id")),
+        ("SQLite table aircraft", compare(aircraft, upserted, "tailnum")),
+    ]
+
+
+def report(name: str, result: Comparison) -> None:
+    if result.equal:
+        console.print(f"  {name}: {result.rows:,} rows, {result.cells:,} cells, all equal to the batch computation")
+        return
+    console.print(
+        f"  {name}: DIFFERENT. {result.missing:,} rows missing, {result.unexpected:,} unexpected, "
+        f"{result.duplicated:,} duplicated; {result.different:,} cells differ"
+    )
+    for example in result.examples:
+        console.print(f"    {example}")
+
+
+def fail(text: str) -> int:
+    console.print(f"\n[bold red]FAILED[/]: {text}")
+    log = FOLDER / "job.log"
+    if log.exists():
+        console.print(
+            f"The end of {log}:\n" + "\n".join(log.read_text(errors="replace").splitlines()[-30:]), markup=False
+        )
+    return 1
+
+
+def main() -> int:
+    began = time.monotonic()
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    console.print("[bold]1. Input[/]: every flight that left New York in 2013")
+    flights = prepare(FOLDER / "input", FILES)
+    total = flights.num_rows - flights["departed"].null_count
+    console.print(f"  {flights.num_rows:,} flights in {FILES} Parquet files; {total:,} departed")
+
+    console.print(f"[bold]2. The job[/], killed with SIGKILL when {KILL_AT:.0%} of the flights are committed")
+    code = run_job(total, kill_at=int(total * KILL_AT))
+    if code != -signal.SIGKILL:
+        return fail(f"the job ended with exit code {code} before it could be killed")
+    at_kill = committed()
+    console.print(f"  killed   committed at that time: {at_kill}")
+    if at_kill.flights >= total:
+        return fail("everything was committed already; the kill proved nothing")
+
+    console.print("[bold]3. The same command again[/]")
+    code = run_job(total, kill_at=None)
+    if code != 0:
+        return fail(f"the job ended with exit code {code}")
+
+    console.print("[bold]4. What happened[/]")
+    show_history(spark_ckpt.job(str(FOLDER / "checkpoints"), "flights").checkpoints())
+
+    console.print("[bold]5. Both sinks against a batch computation (pandas), row by row[/]")
+    results = compare_sinks(flights)
+    for name, result in results:
+        report(name, result)
+    if not all(result.equal for _, result in results):
+        return fail("the sinks differ from the batch computation")
+    console.print(f"[bold green]Exactly once[/]: no row lost, none twice, in {time.monotonic() - began:.0f} s.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

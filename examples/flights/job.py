@@ -1,0 +1,112 @@
+"""The streaming job of the demo, as one would write it: run again by the same command, it goes on.
+
+    python -m examples.flights.job FOLDER
+
+reads FOLDER/input, and writes a Delta table FOLDER/flights and a SQLite database FOLDER/aircraft.db.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pyspark.sql import SparkSession
+
+import spark_ckpt
+from spark_ckpt import agg
+
+SHORT_MIN = 40
+
+FLIGHT = """id LONG, carrier STRING, flight INT, tailnum STRING, origin STRING, dest STRING, scheduled TIMESTAMP,
+    departed TIMESTAMP, arrived TIMESTAMP, air_time INT, dep_delay INT, arr_delay INT"""
+ROUTE = f"{FLIGHT}, flights LONG, mean_delay DOUBLE, max_delay INT"
+TURNAROUND = f"{ROUTE}, turnaround_min LONG, short BOOLEAN, trips LONG, short_trips LONG"
+STATE = "home_min LONG, dest STRING, trips LONG, short_trips LONG"
+
+
+def turnarounds(key: tuple[str], batches: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+    """Flag flights of an aircraft that left New York less than 40 minutes after it can have been back.
+
+    An ordinary function for PySpark's ``applyInPandasWithState``. The data hold only the flights out of New York:
+    the aircraft is home again after the arrival and a flight back as long as the flight out.
+    """
+    flights = pd.concat(list(batches)).sort_values("id", ignore_index=True)
+    home, dest, trips, short_trips = state.get if state.exists else (None, None, 0, 0)
+    departed = flights["departed"].to_numpy("datetime64[m]").astype("int64")
+    arrived = flights["arrived"].to_numpy("datetime64[m]").astype("int64")
+    rows = []
+    for i, air_time in enumerate(flights["air_time"]):
+        waited = None if home is None else int(departed[i]) - home
+        short = waited is not None and 0 <= waited < SHORT_MIN
+        trips, short_trips = trips + 1, short_trips + short
+        rows.append((waited, short, trips, short_trips))
+        home = None if pd.isna(air_time) else int(arrived[i]) + int(air_time)
+        dest = flights["dest"].iat[i]
+    state.update((home, dest, trips, short_trips))
+    flights[["turnaround_min", "short", "trips", "short_trips"]] = pd.DataFrame(rows, dtype=object)
+    yield flights
+
+
+def start(spark: SparkSession, folder: Path) -> Any:
+    ckpt = spark_ckpt.enable(spark)
+    flights = (
+        ckpt.readStream.format("files")
+        .option("fileFormat", "parquet")
+        .option("maxFilesPerTrigger", 2)
+        .schema(FLIGHT)
+        .load(str(folder / "input"))
+    )
+    routes = (
+        flights.where("departed is not null")
+        .groupBy("carrier", "origin", "dest")
+        .aggregate(
+            uid="routes",
+            emit="rows",
+            orderBy="id",
+            flights=agg.count(),
+            mean_delay=agg.mean("dep_delay"),
+            max_delay=agg.max("dep_delay"),
+        )
+    )
+    flagged = routes.groupBy("tailnum").applyInPandasWithState(
+        turnarounds, TURNAROUND, STATE, "append", "NoTimeout", uid="turnarounds"
+    )
+    return (
+        flagged.writeStream.format("delta")
+        .option("path", str(folder / "flights"))
+        .alsoTo(
+            "sql",
+            url=f"sqlite:///{folder}/aircraft.db",
+            table="aircraft",
+            mergeKeys="tailnum",
+            columns="tailnum,id,carrier,dest,trips,short_trips",
+        )
+        .queryName("flights")
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def main() -> None:
+    folder = Path(sys.argv[1]).resolve()
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("flights")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.ckpt.dir", str(folder / "checkpoints"))
+        .config("spark.ckpt.interval", "4s")
+        .config("spark.ckpt.initialDelay", "0s")
+        .config("spark.ckpt.retain", "3")
+        .config("spark.ckpt.maxParallelism", "16")
+        .getOrCreate()
+    )
+    start(spark, folder).awaitTermination()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+"""Keyed aggregates, vectorised: partial results before the shuffle, merged with the stored ones behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_ckpt.agg import AggSpec
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.state.aggregates_accumulators import Accumulator
+from spark_ckpt.state.aggregates_grouping import group_by_key, rows_per_key
+from spark_ckpt.state.aggregates_kinds import RUNNING_KINDS, make_accumulator
+from spark_ckpt.state.aggregates_segments import plain_array, segments_by_index
+from spark_ckpt.state.function import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
+from spark_ckpt.types import CONTROL_COLUMNS, KEY_GROUP, KEY_HASH, TIMEOUT_MS
+
+MIN_REDUCTION = 1.25
+"""Rows a key below which grouping before the shuffle costs more than it saves."""
+
+
+class AggregateFunction(StateFunction):
+    """Running aggregates of each key, with Spark's types and treatment of null, NaN and overflow.
+
+    ``input_schema`` are the DataFrame's columns (key columns may be among them). ``emit="update"`` yields one row for
+    each touched key: keys, then aggregates in the order of the mapping. ``emit="rows"`` (Flink's rolling aggregation)
+    yields every input row with the aggregates of its key up to and including that row; rows of one call are taken in
+    order of ``order_by`` (ascending, nulls first, ties and None: order of arrival).
+
+    Raises ``InvalidInputError`` for unknown columns, types an aggregate does not support, or clashing names.
+    """
+
+    def __init__(
+        self,
+        key_schema: pa.Schema,
+        input_schema: pa.Schema,
+        aggregates: Mapping[str, AggSpec],
+        emit: str = "update",
+        order_by: str | None = None,
+    ) -> None:
+        self.key_schema = key_schema
+        self.input_schema = input_schema
+        self.emit = emit
+        self.order_by = order_by
+        self.specs = dict(aggregates)
+        self._check_options()
+        self.accumulators = [make_accumulator(name, spec, input_schema) for name, spec in self.specs.items()]
+        self.state_schema = pa.schema([f for a in self.accumulators for f in a.fields])
+        self.output_schema = self._make_output_schema()
+        self._check_names()
+
+    @property
+    def input_columns(self) -> list[str]:
+        """The input columns ``combine`` reads, key columns aside."""
+        if self.emit == "rows":
+            return [name for name in self.input_schema.names if name not in self.key_schema.names]
+        return list(dict.fromkeys(a.column for a in self.accumulators if a.column is not None))
+
+    def combine(self, rows: pa.Table) -> pa.Table:
+        """One row of partial aggregates a key; where keys hardly repeat, one an input row, which is cheaper."""
+        if self.emit == "rows" or rows.num_rows == 0:
+            return rows if self.emit == "rows" else self._partial_table(rows, self._lift(rows))
+        hashes = rows[KEY_HASH].to_numpy()
+        parts = self._lift(rows)
+        if rows_per_key(hashes) < MIN_REDUCTION:
+            return self._partial_table(rows, parts)
+        keys = [plain_array(rows[name]) for name in self.key_schema.names]
+        seg = group_by_key(keys, hashes)
+        merged = self._each(parts, lambda a, p: a.merge([seg.arrange(c) for c in p], seg))
+        at = pa.array(seg.firsts())
+        return self._partial_table(rows.select([*self.key_schema.names, KEY_HASH]).take(at), merged)
+
+    def process(self, ctx: CallContext, touched: Touched) -> Changed:
+        return self._process_rows(touched) if self.emit == "rows" else self._process_update(touched)
+
+    def _process_update(self, touched: Touched) -> Changed:
+        """The stored state is just the first partial of its key."""
+        stored = [plain_array(touched.rows[f.name]).cast(f.type) for f in self.state_schema]
+        parts, index = self._after_state(touched, self._split(stored), touched.key_index)
+        n = touched.keys.num_rows
+        seg, found = segments_by_index(index, n)
+        if len(found) == 0:
+            return self._unchanged(touched)
+        state = self._each(parts, lambda a, p: a.merge([seg.arrange(c) for c in p], seg))
+        results = [a.result(p) for a, p in zip(self.accumulators, state)]
+        has_rows = np.zeros(n, bool)
+        has_rows[touched.key_index] = True
+        emitted = has_rows[found]
+        output = pa.table(
+            [*(touched.keys[k].take(pa.array(found)) for k in self.key_schema.names), *results],
+            schema=self.output_schema,
+        )
+        return Changed(
+            output if emitted.all() else output.filter(pa.array(emitted)),
+            self._align(state, found, n),
+            has_rows,
+            np.zeros(n, bool),
+            np.full(n, NO_TIMEOUT, np.int64),
+        )
+
+    def _process_rows(self, touched: Touched) -> Changed:
+        rows, index = touched.rows, touched.key_index
+        if rows.num_rows == 0:
+            return self._unchanged(touched)
+        if self.order_by is not None:
+            order = pc.sort_indices(rows, sort_keys=[(self.order_by, "ascending")], null_placement="at_start")
+            rows, index = rows.take(order), index[order.to_numpy()]
+        parts, all_index = self._after_state(touched, self._lift(rows), index)
+        n, before = touched.keys.num_rows, len(all_index) - len(index)
+        seg, found = segments_by_index(all_index, n)
+        running = self._each(parts, lambda a, p: a.running([seg.arrange(c) for c in p], seg))
+        position = np.arange(seg.rows)
+        if seg.order is not None:
+            position[seg.order] = np.arange(seg.rows)
+        at = pa.array(position[before:])
+        results = [a.result(p).take(at) for a, p in zip(self.accumulators, running)]
+        inputs = [rows[name] for name in self.output_schema.names[: -len(results)]]
+        ends = pa.array(seg.ends - 1)
+        state = [[c.take(ends) for c in p] for p in running]
+        write = np.zeros(n, bool)
+        write[index] = True
+        return Changed(
+            pa.table([*inputs, *results], schema=self.output_schema),
+            self._align(state, found, n),
+            write,
+            np.zeros(n, bool),
+            np.full(n, NO_TIMEOUT, np.int64),
+        )
+
+    def _unchanged(self, touched: Touched) -> Changed:
+        n = touched.keys.num_rows
+        none = np.zeros(n, bool)
+        return Changed(self.output_schema.empty_table(), touched.state, none, none, np.full(n, NO_TIMEOUT, np.int64))
+
+    def _lift(self, rows: pa.Table) -> list[list[pa.Array]]:
+        needed = {a.column for a in self.accumulators if a.column is not None}
+        columns: dict[str | None, pa.Array] = {name: plain_array(rows[name]) for name in needed}
+        return [a.lift(columns.get(a.column), rows.num_rows) for a in self.accumulators]
+
+    def _each(
+        self, parts: list[list[pa.Array]], step: Callable[[Accumulator, list[pa.Array]], list[pa.Array]]
+    ) -> list[list[pa.Array]]:
+        return [step(a, p) for a, p in zip(self.accumulators, parts)]
+
+    def _split(self, columns: list[pa.Array]) -> list[list[pa.Array]]:
+        """Columns of the state schema, by accumulator."""
+        rest = iter(columns)
+        return [[next(rest) for _ in a.fields] for a in self.accumulators]
+
+    def _after_state(
+        self, touched: Touched, parts: list[list[pa.Array]], index: np.ndarray
+    ) -> tuple[list[list[pa.Array]], np.ndarray]:
+        """``parts`` behind the stored partials, and the key index of both."""
+        if not touched.exists.any():
+            return parts, index
+        known = np.flatnonzero(touched.exists)
+        stored = touched.state if len(known) == touched.state.num_rows else touched.state.take(pa.array(known))
+        states = self._split([plain_array(stored[f.name]) for f in self.state_schema])
+        joined = [[_concat(s, p) for s, p in zip(ss, ps)] for ss, ps in zip(states, parts)]
+        return joined, np.concatenate((known, index))
+
+    def _partial_table(self, rows: pa.Table, parts: list[list[pa.Array]]) -> pa.Table:
+        schema = pa.schema([*self.key_schema, pa.field(KEY_HASH, pa.int64()), *self.state_schema])
+        keys = [rows[name] for name in [*self.key_schema.names, KEY_HASH]]
+        return pa.table([*keys, *(c for p in parts for c in p)], schema=schema)
+
+    def _align(self, state: list[list[pa.Array]], found: np.ndarray, keys: int) -> pa.Table:
+        """The new state, one row for each touched key; null where a key has neither rows nor state."""
+        table = pa.table([c for p in state for c in p], schema=self.state_schema)
+        if len(found) == keys:
+            return table
+        at = np.full(keys, -1)
+        at[found] = np.arange(len(found))
+        return table.take(pa.array(at, mask=at < 0))
+
+    def _make_output_schema(self) -> pa.Schema:
+        results = [pa.field(a.name, a.output_type) for a in self.accumulators]
+        if self.emit == "update":
+            return pa.schema([*self.key_schema, *results])
+        keys = [f for f in self.key_schema if f.name not in self.input_schema.names]
+        return pa.schema([*keys, *self.input_schema, *results])
+
+    def _check_options(self) -> None:
+        if self.emit not in ("update", "rows"):
+            raise InvalidInputError(f"aggregate: emit must be 'update' or 'rows', found {self.emit!r}.")
+        if not self.specs:
+            raise InvalidInputError("aggregate: expects at least one aggregate, such as n=agg.count().")
+        for name, spec in self.specs.items():
+            if not isinstance(spec, AggSpec):
+                raise InvalidInputError(
+                    f"aggregate {name!r}: expects a function of spark_ckpt.agg, found {type(spec).__name__}."
+                )
+            if self.emit == "rows" and spec.kind not in RUNNING_KINDS:
+                raise InvalidInputError(
+                    f"aggregate {name!r}: {spec.kind} is not available with emit='rows'; "
+                    f"use emit='update' or one of {', '.join(RUNNING_KINDS)}."
+                )
+        if self.order_by is not None and (self.emit != "rows" or self.order_by not in self.input_schema.names):
+            raise InvalidInputError(
+                f"aggregate: order_by needs emit='rows' and a column out of {self.input_schema.names}, "
+                f"found emit={self.emit!r} and {self.order_by!r}."
+            )
+
+    def _check_names(self) -> None:
+        reserved = [*self.key_schema.names, *CONTROL_COLUMNS, KEY_HASH, KEY_GROUP, TIMEOUT_MS]
+        for what, names in (
+            ("state columns", [*reserved, *self.state_schema.names]),
+            ("output columns", self.output_schema.names),
+        ):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise InvalidInputError(f"aggregate: {what} {twice} would occur twice. Choose other output names.")
+
+
+def _concat(a: pa.Array, b: pa.Array) -> pa.Array:
+    return pa.concat_arrays([a.cast(b.type), b])

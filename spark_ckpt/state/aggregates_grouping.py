@@ -1,0 +1,79 @@
+"""Which rows share a key: by the 64-bit key hash, checked against the keys themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_ckpt.state.aggregates_segments import RADIX, Segments, plain_array, segment_starts, stable_order
+
+SAMPLED = 64
+"""One in so many keys is looked at to estimate the number of keys."""
+
+
+def rows_per_key(hashes: np.ndarray) -> float:
+    """Estimated: all rows of every 64th key are counted, because a sample of rows would miss repetitions."""
+    sample = hashes[(hashes & (SAMPLED - 1)) == 0]
+    return len(sample) / max(1, len(np.unique(sample))) if len(sample) > SAMPLED else float("inf")
+
+
+def group_by_key(keys: list[pa.Array], hashes: np.ndarray) -> Segments:
+    """Segments of equal keys, in the order of their (signed) hashes."""
+    order = _hash_order(hashes)
+    ordered = hashes if order is None else hashes[order]
+    seg = Segments(order, segment_starts(ordered), len(hashes))
+    return seg if _same_keys(keys, ordered, seg) else _group_by_values(keys, hashes)
+
+
+def _hash_order(hashes: np.ndarray) -> np.ndarray | None:
+    """Stable argsort of the hashes: by rank among few distinct ones, else by their four 16-bit digits."""
+    if len(hashes) < 2 or bool((hashes[1:] >= hashes[:-1]).all()):
+        return None
+    if len(hashes) < RADIX or len(hashes) / rows_per_key(hashes) < RADIX:
+        encoded = pa.array(hashes).dictionary_encode()
+        distinct = encoded.dictionary.to_numpy()
+        ranks = np.empty(len(distinct), np.int64)
+        ranks[np.argsort(distinct)] = np.arange(len(distinct))
+        return stable_order(ranks[encoded.indices.to_numpy()], len(distinct))
+    digits = hashes.view(np.uint64) ^ np.uint64(1 << 63)
+    order = np.argsort(digits.astype(np.uint16), kind="stable")
+    for shift in (16, 32, 48):
+        digit = (digits >> np.uint64(shift)).astype(np.uint16)
+        order = order[np.argsort(digit[order], kind="stable")]
+    return order
+
+
+def _same_keys(keys: list[pa.Array], ordered: np.ndarray, seg: Segments) -> bool:
+    """No two keys share a hash, unless xxhash64 met its like: then every row must be compared by value."""
+    if len(ordered) == len(seg.starts):
+        return True
+    same_hash = pa.array(ordered[1:] == ordered[:-1])
+    return not any(pc.any(pc.and_(same_hash, _differs(k, seg))).as_py() for k in keys if _may_collide(k, len(keys)))
+
+
+def _may_collide(key: pa.Array, columns: int) -> bool:
+    """xxhash64 maps different values of one column of at most 8 bytes to different hashes; null has some value's."""
+    t = key.type
+    narrow = pa.types.is_primitive(t) and t.bit_width <= 64
+    return columns > 1 or not narrow or key.null_count > 0
+
+
+def _differs(key: pa.Array, seg: Segments) -> pa.Array:
+    key = seg.arrange(key)
+    a, b = key[1:], key[:-1]
+    equal = pc.equal(a, b)
+    if pa.types.is_floating(key.type):
+        equal = pc.or_(equal, pc.and_(pc.is_nan(a), pc.is_nan(b)))
+    either_null = pc.xor(a.is_null(), b.is_null())
+    return pc.or_(pc.fill_null(pc.invert(equal), False), either_null)
+
+
+def _group_by_values(keys: list[pa.Array], hashes: np.ndarray) -> Segments:
+    names = [f"k{i}" for i in range(len(keys))]
+    table = pa.table([pa.array(hashes), *keys, pa.array(np.arange(len(hashes)))], names=["h", *names, "row"])
+    groups = table.group_by(["h", *names], use_threads=False).aggregate([("row", "list")]).sort_by("h")
+    rows = plain_array(groups["row_list"])
+    order = rows.flatten().to_numpy()
+    ends = np.cumsum(rows.value_lengths().to_numpy().astype(np.int64))
+    return Segments(order, np.concatenate(([0], ends[:-1])), len(order))

@@ -1,0 +1,84 @@
+"""From an ``AggSpec`` to its accumulator, after checking that the column exists and its type is supported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from spark_ckpt.agg import AggSpec
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.state.aggregates_accumulators import Accumulator, Collect, Count, Edge, Extreme, Mean, Sum
+from spark_ckpt.state.aggregates_hll import ApproxDistinct
+from spark_ckpt.state.aggregates_moments import Stddev
+
+RUNNING_KINDS = ("count", "sum", "mean", "min", "max", "stddev")
+
+
+def _numeric(t: pa.DataType) -> bool:
+    return pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal128(t)
+
+
+def _ordered(t: pa.DataType) -> bool:
+    dated = pa.types.is_date32(t) or pa.types.is_timestamp(t) or pa.types.is_duration(t)
+    return _numeric(t) or dated or pa.types.is_boolean(t) or _bytes(t)
+
+
+def _bytes(t: pa.DataType) -> bool:
+    return pa.types.is_string(t) or pa.types.is_binary(t) or pa.types.is_large_string(t) or pa.types.is_large_binary(t)
+
+
+def _any(t: pa.DataType) -> bool:
+    return not pa.types.is_null(t)
+
+
+NUMBERS = "integers, float, double and decimals up to 38 digits"
+FLAT = NUMBERS + ", string, binary, boolean, date, timestamps and day-time intervals"
+
+_SUPPORTED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
+    "count": (lambda _: True, "every type"),
+    "sum": (_numeric, NUMBERS),
+    "mean": (_numeric, NUMBERS),
+    "stddev": (_numeric, NUMBERS),
+    "min": (_ordered, FLAT),
+    "max": (_ordered, FLAT),
+    "approx_count_distinct": (_ordered, FLAT),
+    "first": (_any, "every type but void"),
+    "last": (_any, "every type but void"),
+    "collect_list": (_any, "every type but void"),
+}
+
+
+def make_accumulator(name: str, spec: AggSpec, input_schema: pa.Schema) -> Accumulator:
+    """Raises ``InvalidInputError`` naming column, type and what is supported."""
+    type_ = _checked_type(name, spec, input_schema)
+    column, options = spec.column, spec.options
+    if spec.kind in ("min", "max"):
+        return Extreme(name, column, type_, spec.kind == "max")
+    if spec.kind in ("first", "last"):
+        return Edge(name, column, type_, spec.kind == "last", options.get("ignore_nulls", False))
+    if spec.kind == "collect_list":
+        return Collect(name, column, type_, options["max_items"])
+    if spec.kind == "approx_count_distinct":
+        return ApproxDistinct(name, column, type_, options["rsd"])
+    plain: dict[str, type[Accumulator]] = {"count": Count, "sum": Sum, "mean": Mean, "stddev": Stddev}
+    return plain[spec.kind](name, column, type_)
+
+
+def _checked_type(name: str, spec: AggSpec, input_schema: pa.Schema) -> pa.DataType | None:
+    if spec.kind not in _SUPPORTED:
+        raise InvalidInputError(f"aggregate {name!r}: unknown kind {spec.kind!r}; expected one of {list(_SUPPORTED)}.")
+    if spec.column is None:
+        return None
+    if spec.column not in input_schema.names:
+        raise InvalidInputError(
+            f"aggregate {name!r}: no column {spec.column!r}; the DataFrame has {input_schema.names}."
+        )
+    type_ = input_schema.field(spec.column).type
+    supports, what = _SUPPORTED[spec.kind]
+    if not supports(type_):
+        raise InvalidInputError(
+            f"aggregate {name!r}: {spec.kind} does not support column {spec.column!r} of type {type_}. "
+            f"Supported: {what}. Cast the column first."
+        )
+    return type_

@@ -1,0 +1,113 @@
+"""Grouping without hashing rows one by one: a stable order that puts each group's rows side by side, then ``reduceat``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+RADIX = 1 << 16
+LONG_SEGMENT = 64
+"""Segments longer than this are accumulated one by one, shorter ones all at once, rank by rank."""
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Rows grouped into adjacent, non-empty segments.
+
+    ``order`` lists the rows' old positions (None: they lie right already), keeping the order of arrival inside a
+    segment; ``starts`` are the segments' first positions in the new order; ``rows`` is their total.
+    """
+
+    order: np.ndarray | None
+    starts: np.ndarray
+    rows: int
+
+    @property
+    def ends(self) -> np.ndarray:
+        return np.append(self.starts[1:], self.rows)
+
+    @property
+    def counts(self) -> np.ndarray:
+        return np.diff(self.starts, append=self.rows)
+
+    def arrange(self, column: pa.Array) -> pa.Array:
+        return column if self.order is None else column.take(pa.array(self.order))
+
+    def firsts(self) -> np.ndarray:
+        """Old position of each segment's first row."""
+        return self.starts if self.order is None else self.order[self.starts]
+
+
+def stable_order(index: np.ndarray, limit: int) -> np.ndarray | None:
+    """Stable argsort of integers in ``[0, limit)``; None if they are sorted already.
+
+    NumPy sorts 16-bit integers by radix in linear time, so wider ones are sorted by their halves.
+    """
+    if len(index) < 2 or bool((index[1:] >= index[:-1]).all()):
+        return None
+    if limit <= RADIX:
+        return np.argsort(index.astype(np.uint16), kind="stable")
+    order = np.argsort((index & (RADIX - 1)).astype(np.uint16), kind="stable")
+    if limit <= RADIX * RADIX:
+        return order[np.argsort((index >> 16)[order].astype(np.uint16), kind="stable")]
+    return np.argsort(index, kind="stable")
+
+
+def segments_by_index(index: np.ndarray, limit: int) -> tuple[Segments, np.ndarray]:
+    """Groups rows by ``index``; also returns the distinct indices, ascending, one a segment."""
+    order = stable_order(index, limit)
+    ordered = index if order is None else index[order]
+    starts = segment_starts(ordered)
+    return Segments(order, starts, len(index)), ordered[starts]
+
+
+def segment_starts(ordered: np.ndarray) -> np.ndarray:
+    if len(ordered) == 0:
+        return np.empty(0, np.int64)
+    return np.concatenate(([0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1))
+
+
+def accumulate(ufunc: np.ufunc, values: np.ndarray, seg: Segments) -> np.ndarray:
+    """``ufunc.accumulate`` inside each segment, strictly from left to right.
+
+    That order makes a running float sum independent of where batches were cut, and no segment's NaN or rounding
+    leaks into the next one, as it would with one cumulative sum over all rows.
+    """
+    out = values.copy()
+    counts = seg.counts
+    short = counts <= LONG_SEGMENT
+    for start, count in zip(seg.starts[~short].tolist(), counts[~short].tolist()):
+        ufunc.accumulate(values[start : start + count], out=out[start : start + count])
+    heads, lengths = seg.starts[short], counts[short]
+    for rank in range(1, LONG_SEGMENT):
+        heads, lengths = heads[lengths > rank], lengths[lengths > rank]
+        if len(heads) == 0:
+            break
+        at = heads + rank
+        out[at] = ufunc(out[at - 1], out[at])
+    return out
+
+
+def plain_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """One array, whatever the number of chunks."""
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def values_and_valid(column: pa.Array, fill: object) -> tuple[np.ndarray, np.ndarray | None]:
+    """NumPy values with ``fill`` for nulls, and which are not null (None: all)."""
+    if column.null_count == 0:
+        return column.to_numpy(zero_copy_only=False), None
+    filled = pc.fill_null(column, pa.scalar(fill, column.type)).to_numpy(zero_copy_only=False)
+    return filled, column.is_valid().to_numpy(zero_copy_only=False)
+
+
+def any_valid(valid: np.ndarray | None, seg: Segments) -> np.ndarray | None:
+    """Per segment: does it hold a value that is not null? None: all do."""
+    return None if valid is None else np.logical_or.reduceat(valid, seg.starts)
+
+
+def array_of(values: np.ndarray, valid: np.ndarray | None, type_: pa.DataType) -> pa.Array:
+    return pa.array(values, type=type_, mask=None if valid is None else ~valid)

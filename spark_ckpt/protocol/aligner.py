@@ -1,0 +1,249 @@
+"""Barrier alignment of one key group: which rows may be processed now, and when to snapshot.
+
+Theory of operation
+===================
+
+A row's *label* is the lowest checkpoint whose barrier can still be behind it: the last barrier its input injected,
+plus one. The key group is in *epoch* E: every checkpoint below E is finished or given up here. One call sees all
+rows and control events of a batch, so only labels and weights count, never the order inside the batch.
+
+Every input stands for ``key_groups`` shares of weight; barrier K is *aligned* when the weights received for it, plus
+those of inputs that finished before it, sum to the total. After Flink's BarrierBuffer (exactly once) and
+BarrierTracker (at least once).
+
+=====================  ==========================================  ============================================
+event for checkpoint K state before                                result
+=====================  ==========================================  ============================================
+barrier or cancel      K < E                                       ignored: finished or given up
+barrier                K >= E, weights incomplete                  pending; rows with label > E are held back
+barrier                K >= E, weights complete                    Process(K), Snapshot(K), E := K + 1
+barrier                a newer K' > K arrived, K incomplete        K given up: ForwardCancel(K), E := K + 1
+cancel                 K >= E                                      older pending ones and K given up
+finished               label <= K                                  counts for K as if its barrier had arrived
+(held bytes)           more than ``max_buffered_bytes``            Declined(K), ForwardCancel(K), E := K + 1
+=====================  ==========================================  ============================================
+
+Giving up K sets E to K + 1, which releases the rows behind K's barriers; nothing is lost, they belong to the next
+checkpoint then. A cancel is passed on exactly when E advances without a snapshot: rows leave here with label E, and
+whoever is downstream would hold them back, waiting for a barrier K that never comes.
+
+At least once differs in two points: rows are processed whatever their label (and leave with label E), and a newer
+barrier does not cancel an older one; the older is given up only when the newer completes.
+
+A source whose lanes finish keeps one lane alive for its barriers: an operator learns of a checkpoint from a barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from spark_ckpt.errors import ProtocolBugError
+from spark_ckpt.protocol._body import Body, whole
+
+EXACTLY_ONCE = "exactly_once"
+AT_LEAST_ONCE = "at_least_once"
+
+
+@dataclass(frozen=True)
+class AlignerConfig:
+    """``total_weight`` is ``inputs * key_groups``; ``max_buffered_bytes`` None: no limit."""
+
+    total_weight: int
+    mode: str = EXACTLY_ONCE
+    max_buffered_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class PendingBarrier:
+    """A checkpoint some of whose barriers have arrived, the first one at ``first_ms``."""
+
+    checkpoint: int
+    weight: int
+    triggered_ms: int
+    first_ms: int
+    held_bytes: int = 0
+    """The most that was held back at the end of a batch while it was pending."""
+
+
+@dataclass(frozen=True)
+class AlignerState:
+    """What survives a batch. ``finished`` pairs a label with the weight that counts from that checkpoint on."""
+
+    epoch: int
+    pending: tuple[PendingBarrier, ...] = ()
+    finished: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def restored(cls, checkpoint: int) -> AlignerState:
+        """The state right behind ``checkpoint``'s barrier; 0 for a job's first start."""
+        return cls(checkpoint + 1)
+
+    def to_json(self) -> dict[str, Any]:
+        pending = [[p.checkpoint, p.weight, p.triggered_ms, p.first_ms, p.held_bytes] for p in self.pending]
+        return {"epoch": self.epoch, "pending": pending, "finished": [list(f) for f in self.finished]}
+
+    @classmethod
+    def from_json(cls, value: Any, where: str = "alignment state") -> AlignerState:
+        b = Body(value, where)
+        pending = b.items("pending", lambda v: PendingBarrier(*(whole(x) for x in v)))
+        return cls(b.integer("epoch"), pending, b.items("finished", _pair))
+
+
+@dataclass(frozen=True)
+class BatchInput:
+    """What one batch brought to the key group.
+
+    ``barriers`` maps checkpoint to (weight, triggered_ms), ``finished`` the label of ``Finished`` rows to their
+    weight. ``bytes_by_label`` counts the rows held back so far and those newly arrived, by label.
+    """
+
+    now_ms: int
+    barriers: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    cancels: frozenset[int] = frozenset()
+    finished: Mapping[int, int] = field(default_factory=dict)
+    bytes_by_label: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Process:
+    """Process every row with label <= ``up_to`` (None: every row). Its output leaves with label ``epoch``."""
+
+    up_to: int | None
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Snapshot, acknowledge and forward barrier ``checkpoint``. ``aligned_from_ms``: its first barrier's arrival."""
+
+    checkpoint: int
+    triggered_ms: int
+    aligned_from_ms: int
+    held_bytes: int
+
+
+@dataclass(frozen=True)
+class ForwardCancel:
+    checkpoint: int
+
+
+@dataclass(frozen=True)
+class Declined:
+    """Tell the coordinator that this key group could not take ``checkpoint``."""
+
+    checkpoint: int
+    reason: str
+    held_bytes: int
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Rows with these labels wait for the next batch."""
+
+    epochs: tuple[int, ...]
+    bytes: int
+
+
+Action = Process | Snapshot | ForwardCancel | Declined | Hold
+
+
+def plan(state: AlignerState, config: AlignerConfig, batch: BatchInput) -> tuple[AlignerState, tuple[Action, ...]]:
+    """What to do with a batch, in order. Executor: once a key group and batch; the same again when it is replayed.
+
+    Raises ``ProtocolBugError`` when more weight arrives than there is.
+    """
+    state = _add_finished(state, batch.finished)
+    if not state.pending and not batch.barriers and not batch.cancels:
+        return _settle(state, config, batch, ())
+    pending = _merge(state, batch)
+    state, actions = _advance(replace(state, pending=()), config, pending, batch.cancels)
+    return _settle(state, config, batch, actions)
+
+
+def _add_finished(state: AlignerState, finished: Mapping[int, int]) -> AlignerState:
+    if not finished:
+        return state
+    total: dict[int, int] = dict(state.finished)
+    for label, weight in finished.items():
+        # Labels up to the epoch count for every checkpoint that can still come: one entry is enough.
+        label = max(label, state.epoch)
+        total[label] = total.get(label, 0) + weight
+    return replace(state, finished=tuple(sorted(total.items())))
+
+
+def _merge(state: AlignerState, batch: BatchInput) -> dict[int, PendingBarrier]:
+    pending = {p.checkpoint: p for p in state.pending}
+    for checkpoint, (weight, triggered_ms) in batch.barriers.items():
+        if checkpoint < state.epoch:
+            continue
+        old = pending.get(checkpoint) or PendingBarrier(checkpoint, 0, triggered_ms, batch.now_ms)
+        pending[checkpoint] = replace(old, weight=old.weight + weight)
+    return pending
+
+
+def _advance(
+    state: AlignerState, config: AlignerConfig, pending: dict[int, PendingBarrier], cancels: frozenset[int]
+) -> tuple[AlignerState, tuple[Action, ...]]:
+    """Go through the checkpoints, oldest first, until one stays pending."""
+    actions: list[Action] = []
+    todo = sorted(set(pending) | {c for c in cancels if c >= state.epoch})
+    exactly_once = config.mode == EXACTLY_ONCE
+    for i, k in enumerate(todo):
+        barrier = pending.get(k)
+        if barrier is not None and k not in cancels and _aligned(state, config, barrier):
+            actions += [ForwardCancel(p.checkpoint) for p in state.pending]
+            actions += [Process(k if exactly_once else None, state.epoch), _snapshot(barrier)]
+            state = replace(state, epoch=k + 1, pending=())
+        elif k in cancels or (exactly_once and i + 1 < len(todo)):
+            actions += [ForwardCancel(p.checkpoint) for p in state.pending] + [ForwardCancel(k)]
+            state = replace(state, epoch=k + 1, pending=())
+        elif barrier is not None:
+            state = replace(state, pending=(*state.pending, barrier))
+    return state, tuple(actions)
+
+
+def _aligned(state: AlignerState, config: AlignerConfig, barrier: PendingBarrier) -> bool:
+    finished = sum(w for label, w in state.finished if label <= barrier.checkpoint)
+    weight = barrier.weight + finished
+    if weight > config.total_weight:
+        raise ProtocolBugError(
+            f"checkpoint {barrier.checkpoint}: expected barriers of weight {config.total_weight}, found {weight} "
+            f"({finished} of it finished); the operator's inputs were wired wrongly"
+        )
+    return weight == config.total_weight
+
+
+def _snapshot(barrier: PendingBarrier) -> Snapshot:
+    return Snapshot(barrier.checkpoint, barrier.triggered_ms, barrier.first_ms, barrier.held_bytes)
+
+
+def _settle(
+    state: AlignerState, config: AlignerConfig, batch: BatchInput, actions: tuple[Action, ...]
+) -> tuple[AlignerState, tuple[Action, ...]]:
+    """Process what may be processed now and hold back the rest, or decline if that is too much."""
+    if config.mode == AT_LEAST_ONCE:
+        return state, (*actions, Process(None, state.epoch))
+    labels, size = _behind(batch, state.epoch)
+    if state.pending and config.max_buffered_bytes is not None and size > config.max_buffered_bytes:
+        k = state.pending[-1].checkpoint
+        reason = f"held back {size} bytes of rows while aligning, more than {config.max_buffered_bytes}"
+        actions = (*actions, Declined(k, reason, size), ForwardCancel(k))
+        state = replace(state, epoch=k + 1, pending=())
+        labels, size = _behind(batch, state.epoch)
+    actions = (*actions, Process(state.epoch, state.epoch))
+    if labels:
+        pending = tuple(replace(p, held_bytes=max(p.held_bytes, size)) for p in state.pending)
+        return replace(state, pending=pending), (*actions, Hold(labels, size))
+    return state, actions
+
+
+def _behind(batch: BatchInput, epoch: int) -> tuple[tuple[int, ...], int]:
+    labels = tuple(sorted(label for label in batch.bytes_by_label if label > epoch))
+    return labels, sum(batch.bytes_by_label[label] for label in labels)
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    label, weight = value
+    return whole(label), whole(weight)

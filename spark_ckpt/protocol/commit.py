@@ -1,0 +1,359 @@
+"""The sink's commit on the driver: records a batch, completes checkpoints, commits their transactions.
+
+Coroutines that yield :class:`~spark_ckpt.protocol.steps.Step` and are sent each step's result, so that the I/O shell
+and the simulation drive the very same code. The order for a batch:
+
+    AbortSink (of a replaced attempt), WriteBatch,
+    for every checkpoint that is now fully acknowledged:
+        ReadTrigger, ReadNewestGeneration, CommitState (each uid), ReadNewestGeneration, CreateCompletion,
+        CommitSink (each sink with committables), WriteSavepoint (if it is one), WriteCommitted, AppendHistory,
+        WriteAborted + AppendHistory (each older one that it subsumes), CollectFiles, DropBatches, DropCheckpoint
+    for every checkpoint that was declined or cancelled: ReadTrigger, WriteAborted, AppendHistory
+
+Until Spark's own commit log says batch N is done, a restart replays N. Comments name what a crash at each place
+leads to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from dataclasses import replace
+from typing import Any
+
+from spark_ckpt.errors import CheckpointFailedError, CorruptStorageError, FencedError, ProtocolBugError
+from spark_ckpt.protocol.coordinator import merge_stats, plan_retention
+from spark_ckpt.protocol.events import Cancel, Decline, Flushed
+from spark_ckpt.protocol.records import (
+    CHECKPOINT,
+    DECLINED,
+    SAVEPOINT,
+    SUBSUMED,
+    AbortedRecord,
+    BatchRecord,
+    CommittedRecord,
+    CompletionRecord,
+    TableRef,
+    TriggerRecord,
+)
+from spark_ckpt.protocol.steps import (
+    AbortSink,
+    AppendHistory,
+    CollectFiles,
+    CommitSink,
+    CommitState,
+    CreateCompletion,
+    Created,
+    DropBatches,
+    DropCheckpoint,
+    ReadAborted,
+    ReadNewestGeneration,
+    ReadTrigger,
+    SavepointFailed,
+    Step,
+    WriteAborted,
+    WriteBatch,
+    WriteCommitted,
+    WriteSavepoint,
+)
+from spark_ckpt.protocol.view import JobView, is_empty, rebuild, trim
+from spark_ckpt.types import CheckpointId, CommitPermit, Committable, Generation
+
+Steps = Generator[Step, Any, JobView]
+"""Yields steps, is sent their results, and returns the next view."""
+
+
+def commit_batch(view: JobView, record: BatchRecord, now_ms: int) -> Steps:
+    """Driver, sink commit: once a batch, and again with a new ``record`` of the same batch after a crash.
+
+    Raises ``FencedError`` (a newer generation owns the job; nothing was committed), ``CheckpointFailedError``
+    (everything of this batch is durable; more checkpoints failed in a row than tolerated), ``CorruptStorageError``
+    and ``ProtocolBugError``. After any exception, of a step's too, rebuild the view.
+    """
+    _check(view, record)
+    if view.last and view.last.origin == view.origin and view.last.checkpoint not in view.committed:
+        view = yield from _publish(view, view.last, now_ms)
+    if _covered(view, record):
+        view = yield from _stage_covered(view, record)
+    else:
+        view = yield from _stage(view, record)
+    view, triggers = yield from _triggers(view)
+    for trigger in _to_complete(triggers):
+        view = yield from _complete(view, trigger, record.batch, now_ms)
+    view = yield from _give_up(view, record, now_ms)
+    return view
+
+
+def commit_completions(view: JobView, records: Iterable[CompletionRecord], now_ms: int) -> Steps:
+    """Driver, before a query starts: commit what completion records authorise and no ``committed/`` confirms.
+
+    Raises ``FencedError``. A crash anywhere: the next start does it again.
+    """
+    yield from _fence(view)
+    for record in sorted(records, key=lambda r: r.checkpoint):
+        view = yield from _publish(view, record, now_ms)
+    return view
+
+
+def _check(view: JobView, record: BatchRecord) -> None:
+    if (record.origin, record.generation) != (view.origin, view.generation):
+        raise ProtocolBugError(
+            f"batch {record.batch}: expected origin {view.origin} and generation {view.generation}, "
+            f"found {record.origin} and {record.generation}"
+        )
+    newest = max((*view.open, view.last.batch if view.last and view.last.origin == view.origin else -1), default=-1)
+    if record.batch < newest:
+        raise ProtocolBugError(f"batch {record.batch} came after batch {newest}; Spark replays only its last batch")
+    if _covered(view, record):
+        return
+    late = [c.epoch for c in record.staged] + [e.epoch for e in record.events if isinstance(e, Flushed)]
+    if late and min(late) <= view.last_id:
+        raise ProtocolBugError(
+            f"batch {record.batch}: found rows of epoch {min(late)}, but checkpoint {view.last_id} is complete"
+        )
+
+
+def _covered(view: JobView, record: BatchRecord) -> bool:
+    """Whether the batch is a replay of the one that completed the last checkpoint."""
+    return view.last is not None and (view.last.origin, view.last.batch) == (record.origin, record.batch)
+
+
+# --- staging -----------------------------------------------------------------------------------------------
+
+
+def _stage(view: JobView, record: BatchRecord) -> Steps:
+    """Record what the batch staged. What an earlier attempt of the same batch staged is garbage."""
+    earlier = view.open.get(record.batch)
+    if earlier is not None:
+        # Stopped in here: the earlier record names aborted committables, but its batch is replayed before anything
+        # can complete, and replaces it.
+        yield from _abort(c for c in earlier.staged if c not in record.staged)
+    yield WriteBatch(record)
+    # Stopped here: Spark replays the batch, and its record replaces this one.
+    return view.with_batch(record)
+
+
+def _stage_covered(view: JobView, record: BatchRecord) -> Steps:
+    """The batch completed a checkpoint K in an earlier attempt. K's record is canonical: what the replay staged of
+    epochs <= K is garbage; what it staged of later epochs replaces what the first attempt did."""
+    assert view.last is not None
+    later = trim(record, view.last.checkpoint)
+    earlier = view.open.get(record.batch)
+    canonical = set(view.last.committables)
+    yield from _abort(c for c in record.staged if c.epoch <= view.last.checkpoint and c not in canonical)
+    if earlier is not None:
+        yield from _abort(c for c in earlier.staged if c not in later.staged)
+    yield WriteBatch(later)
+    # Stopped here, or above: Spark replays the batch once more, K still covers it.
+    return view.with_batch(later)
+
+
+def _abort(committables: Iterable[Committable]) -> Generator[Step, Any, None]:
+    for sink, group in by_sink(committables):
+        yield AbortSink(sink, group)
+
+
+def by_sink(
+    committables: Iterable[Committable], order: tuple[str, ...] = ()
+) -> list[tuple[str, tuple[Committable, ...]]]:
+    """The committables of each sink that has any, in the order they were staged; sinks of ``order`` first."""
+    groups: dict[str, list[Committable]] = {sink: [] for sink in order}
+    for c in committables:
+        groups.setdefault(c.sink, []).append(c)
+    return [(sink, tuple(g)) for sink, g in groups.items() if g]
+
+
+# --- completing --------------------------------------------------------------------------------------------
+
+
+def _triggers(view: JobView) -> Generator[Step, Any, tuple[JobView, tuple[TriggerRecord, ...]]]:
+    """The triggers of the fully acknowledged checkpoints that were not aborted meanwhile, oldest first."""
+    out: list[TriggerRecord] = []
+    for checkpoint in view.ready():
+        trigger, aborted = yield ReadTrigger(checkpoint)
+        if trigger is None:
+            raise CorruptStorageError(
+                f"checkpoint {checkpoint} is fully acknowledged: expected triggers/{checkpoint}, found nothing; "
+                f"restore another checkpoint"
+            )
+        if aborted is None:
+            out.append(trigger)
+        else:
+            view = view.with_aborted([checkpoint])
+    return view, tuple(out)
+
+
+def _to_complete(ready: tuple[TriggerRecord, ...]) -> tuple[TriggerRecord, ...]:
+    """The newest, and every savepoint: somebody waits for it under its own name. The newest subsumes the others."""
+    return tuple(t for t in ready if t is ready[-1] or t.kind == SAVEPOINT)
+
+
+def _complete(view: JobView, trigger: TriggerRecord, batch: int, now_ms: int) -> Steps:
+    checkpoint = CheckpointId(trigger.checkpoint)
+    previous = view.last
+    yield from _fence(view)
+    tables = {}
+    for uid in view.topology.operators:
+        base = previous.tables.get(uid) if previous else None
+        groups = view.pending[checkpoint].groups[uid]
+        tables[uid] = yield CommitState(uid, checkpoint, base, view.flushed(uid, checkpoint), groups)
+        # Stopped here: the table has a version that no completion names. The replay commits K's state once more,
+        # from files of its own, on top of the same base.
+    record = _completion(view, trigger, tables, batch, now_ms)
+    # A driver that was restored elsewhere must not complete: its successor began from an earlier checkpoint. The
+    # successor voids every checkpoint triggered before it looked; a later one is triggered after its generation was
+    # written, which this reads. So no completion can slip through between reading and creating.
+    yield from _fence(view)
+    found = yield CreateCompletion(record)
+    _check_created(found, record)
+    # Stopped here: K is complete. The next start commits it, and the replay of this batch is covered.
+    subsumed = sorted(k for k in view.pending if k < checkpoint)
+    view = yield from _publish(view.with_completion(record), record, now_ms)
+    for older in subsumed:
+        reason = f"checkpoint {checkpoint} completed first"
+        view = yield from _write_aborted(view, older, SUBSUMED, reason, batch, now_ms)
+    return (yield from _retain(view, previous))
+
+
+def _fence(view: JobView) -> Generator[Step, Any, None]:
+    newest = yield ReadNewestGeneration()
+    if newest != view.generation:
+        raise FencedError(
+            f"job {view.job!r}: expected generation {view.generation} to be the newest, found {newest}; "
+            f"another query runs this job now, stop this one"
+        )
+
+
+def _check_created(found: Any, record: CompletionRecord) -> None:
+    if isinstance(found, Created) or found.record == record:
+        return
+    there = found.record
+    if there.generation != record.generation:
+        raise FencedError(
+            f"checkpoint {record.checkpoint}: expected to own it as generation {record.generation}, found it owned by "
+            f"generation {there.generation}; stop this query (starting it again goes on from what is there)"
+        )
+    raise ProtocolBugError(f"checkpoint {record.checkpoint} was completed twice by generation {record.generation}")
+
+
+def _completion(
+    view: JobView, trigger: TriggerRecord, tables: dict[str, TableRef], batch: int, now_ms: int
+) -> CompletionRecord:
+    k = trigger.checkpoint
+    pending = view.pending[k]
+    records = [view.open[b] for b in sorted(view.open)]
+    staged = [c for r in records for c in sorted(r.staged, key=lambda c: c.epoch) if c.epoch <= k]
+    return CompletionRecord(
+        checkpoint=k,
+        kind=trigger.kind,
+        generation=view.generation,
+        origin=view.origin,
+        batch=batch,
+        batches_from=min((r.batch for r in records if not is_empty(trim(r, k))), default=batch + 1),
+        sources=pending.sources,
+        tables=tables,
+        committables=tuple(sorted(staged, key=lambda c: c.epoch)),
+        topology=view.topology,
+        triggered_ms=trigger.time_ms,
+        completed_ms=now_ms,
+        stats={uid: merge_stats({}, s) for uid, s in pending.stats.items()},
+        target=trigger.target,
+        finished_weight=view.finished_weight(k),
+    )
+
+
+def _publish(view: JobView, record: CompletionRecord, now_ms: int) -> Steps:
+    """Make a complete checkpoint visible. The only place where a commit permit is made."""
+    permit = CommitPermit(view.job, CheckpointId(record.checkpoint), Generation(record.generation))
+    for sink, group in by_sink(record.committables, record.topology.sinks):
+        yield CommitSink(permit, sink, group)
+        # Stopped here: the record authorises the rest; the next start commits every sink again, which changes nothing
+        # where it was done.
+    failed: SavepointFailed | None = None
+    if record.kind == SAVEPOINT and record.target is not None:
+        # After the sinks: whoever restores the savepoint, perhaps under another job's name that no ledger knows, finds
+        # nothing left to commit. Before `committed/K`: that announces it, so it is complete when announced.
+        failed = yield WriteSavepoint(record)
+        # Stopped here: no `committed/K`, so the next start commits and writes it again.
+    yield WriteCommitted(CommittedRecord(record.checkpoint, view.generation, now_ms, failed.reason if failed else None))
+    # Stopped here: K is done; the history misses a row, and what may be dropped is dropped after the next checkpoint.
+    yield AppendHistory(
+        CheckpointId(record.checkpoint),
+        record.kind,
+        "completed",
+        record.generation,
+        record.origin,
+        record.batch,
+        record.triggered_ms,
+        record.completed_ms,
+        f"savepoint not written: {failed.reason}" if failed else None,
+        record.target,
+        record.stats,
+    )
+    return replace(view, committed=view.committed | {record.checkpoint})
+
+
+def _retain(view: JobView, previous: CompletionRecord | None) -> Steps:
+    """Drop what is not needed any more. Stopped anywhere in here: it is dropped after the next checkpoint."""
+    assert view.last is not None
+    # Spark commits the first batch of a location only after this returned: until the second, it may start over.
+    pinned = {view.restored_from} if view.restored_from is not None and view.last.batch == 0 else set()
+    # A savepoint of another place is not ours to look into.
+    before = previous.checkpoint if previous and previous.checkpoint in view.completed else None
+    plan = plan_retention(view.completed, view.committed, view.retain, before, pinned)
+    if plan.files_up_to is not None:
+        named_by = sorted({*plan.keep, plan.files_up_to, view.last.checkpoint})
+        yield CollectFiles(CheckpointId(plan.files_up_to), tuple(CheckpointId(k) for k in named_by))
+    yield DropBatches(view.origin, view.last.batches_from)
+    for checkpoint in plan.drop:
+        yield DropCheckpoint(CheckpointId(checkpoint))
+    return replace(view, completed=plan.keep)
+
+
+# --- giving up ---------------------------------------------------------------------------------------------
+
+
+def _give_up(view: JobView, record: BatchRecord, now_ms: int) -> Steps:
+    """Abort what was declined or cancelled on the way, once each, and count failures."""
+    declined = {e.checkpoint: f"{e.uid}: {e.reason}" for e in reversed(record.events) if isinstance(e, Decline)}
+    cancelled = {e.checkpoint for e in record.events if isinstance(e, Cancel)}
+    failed = False
+    for k in sorted(declined.keys() | cancelled):
+        if view.done(k):
+            continue
+        trigger, aborted = yield ReadTrigger(CheckpointId(k))
+        if aborted is not None:
+            view = view.with_aborted([k])
+            continue
+        cause = DECLINED if k in declined else SUBSUMED
+        reason = declined.get(k, "a newer checkpoint's barrier overtook it")
+        view = yield from _write_aborted(view, k, cause, reason, record.batch, now_ms, trigger)
+        failed = failed or cause == DECLINED
+    if failed:
+        # Expiries were recorded by the first source, in its own process.
+        view = replace(view, failures=view.failures.add((yield ReadAborted()), view.generation))
+        _check_failures(view)
+    return view
+
+
+def _write_aborted(
+    view: JobView, k: int, cause: str, reason: str, batch: int, now_ms: int, trigger: TriggerRecord | None = None
+) -> Steps:
+    yield WriteAborted(AbortedRecord(k, cause, reason, now_ms, view.generation))
+    # Stopped here: the record stands; a replay of the batch finds it and does not count it again.
+    triggered_ms = trigger.time_ms if trigger else None
+    kind = trigger.kind if trigger else CHECKPOINT
+    yield AppendHistory(CheckpointId(k), kind, cause, view.generation, view.origin, batch, triggered_ms, now_ms, reason)
+    return view.with_aborted([k])
+
+
+def _check_failures(view: JobView) -> None:
+    failed = view.failures
+    if failed.exceeded:
+        raise CheckpointFailedError(
+            f"job {view.job!r}: expected at most {failed.tolerable} failed checkpoints in a row "
+            f"(spark.ckpt.tolerableFailures), found {len(failed.failed)}, the last one {max(failed.failed)}; "
+            f"see the checkpoint history for the reasons"
+        )
+
+
+__all__ = ["JobView", "Steps", "by_sink", "commit_batch", "commit_completions", "rebuild"]

@@ -1,0 +1,340 @@
+"""The coordinator's decisions: when to trigger, what an acknowledgement means, when to give up, what to retain.
+
+The trigger decision is taken in the first source's ``latestOffset``; acknowledgements are counted in the sink's
+commit. Both are one driver's processes and share only the records. After Flink's CheckpointRequestDecider,
+PendingCheckpoint and CheckpointFailureManager.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from spark_ckpt.errors import ProtocolBugError
+from spark_ckpt.protocol.events import GroupManifest, OperatorAck, SourceAck
+from spark_ckpt.protocol.records import (
+    CHECKPOINT,
+    DECLINED,
+    EXPIRED,
+    FINAL,
+    SAVEPOINT,
+    AbortedRecord,
+    Topology,
+    TriggerRecord,
+)
+
+# --- when to trigger ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TriggerPolicy:
+    """``spark.ckpt.*`` as numbers. ``interval_ms`` None: no periodic checkpoints."""
+
+    interval_ms: int | None = 10_000
+    min_pause_ms: int = 0
+    timeout_ms: int = 600_000
+    max_concurrent: int = 1
+
+
+@dataclass(frozen=True)
+class ManualRequest:
+    """Somebody asked for a checkpoint or savepoint (``requests/<request>``)."""
+
+    request: str
+    kind: str
+    time_ms: int
+    target: str | None = None
+    terminal: bool = False
+
+
+@dataclass(frozen=True)
+class PendingTrigger:
+    """A triggered checkpoint that is neither complete, subsumed nor aborted."""
+
+    checkpoint: int
+    triggered_ms: int
+    terminal: bool = False
+
+
+@dataclass(frozen=True)
+class TriggerFacts:
+    """What the first source knows. ``initial_delay_ms`` is drawn at random below the interval, once a generation.
+
+    ``requests`` are those not answered by a trigger yet, oldest first. ``at_end``: the input is bounded and all of
+    it has been read. ``final_done``: the final checkpoint of this run is complete. ``stopping``: a
+    stop-with-savepoint of this generation is complete, the query only waits to be stopped.
+    """
+
+    now_ms: int
+    started_ms: int
+    initial_delay_ms: int
+    last_trigger_ms: int | None = None
+    last_completion_ms: int | None = None
+    pending: tuple[PendingTrigger, ...] = ()
+    requests: tuple[ManualRequest, ...] = ()
+    at_end: bool = False
+    final_done: bool = False
+    stopping: bool = False
+
+
+class WaitReason(enum.Enum):
+    STOPPING = "a stop-with-savepoint is under way"
+    PENDING = "as many checkpoints as maxConcurrent allows are pending"
+    INTERVAL = "the interval has not passed"
+    MIN_PAUSE = "the minimum pause has not passed"
+    DISABLED = "periodic checkpoints are off"
+    FINISHED = "the input has ended and its final checkpoint is complete"
+
+
+@dataclass(frozen=True)
+class TriggerNow:
+    kind: str
+    by: str
+    target: str | None = None
+    terminal: bool = False
+    request: str | None = None
+
+
+@dataclass(frozen=True)
+class Wait:
+    """``until_ms`` None: until something else happens."""
+
+    until_ms: int | None
+    why: WaitReason
+
+
+def decide_trigger(policy: TriggerPolicy, facts: TriggerFacts) -> TriggerNow | Wait:
+    """Driver, first source, before every batch and while idle."""
+    if facts.stopping or any(p.terminal for p in facts.pending):
+        return Wait(None, WaitReason.STOPPING)
+    if len(facts.pending) >= policy.max_concurrent:
+        # Manual requests wait too: a newer barrier would cancel the pending checkpoint wherever it is incomplete.
+        return Wait(None, WaitReason.PENDING)
+    if facts.requests:
+        r = facts.requests[0]
+        return TriggerNow(r.kind, "request", r.target, r.terminal, r.request)
+    if facts.at_end:
+        return _at_end(facts)
+    return _periodic(policy, facts)
+
+
+def _at_end(facts: TriggerFacts) -> TriggerNow | Wait:
+    if facts.final_done:
+        return Wait(None, WaitReason.FINISHED)
+    if facts.pending:
+        return Wait(None, WaitReason.PENDING)
+    return TriggerNow(FINAL, "end of input")
+
+
+def _periodic(policy: TriggerPolicy, facts: TriggerFacts) -> TriggerNow | Wait:
+    if policy.interval_ms is None:
+        return Wait(None, WaitReason.DISABLED)
+    first = facts.started_ms + facts.initial_delay_ms
+    due = first if facts.last_trigger_ms is None else facts.last_trigger_ms + policy.interval_ms
+    if facts.now_ms < due:
+        return Wait(due, WaitReason.INTERVAL)
+    if facts.last_completion_ms is not None and facts.now_ms < facts.last_completion_ms + policy.min_pause_ms:
+        return Wait(facts.last_completion_ms + policy.min_pause_ms, WaitReason.MIN_PAUSE)
+    return TriggerNow(CHECKPOINT, "interval")
+
+
+@dataclass(frozen=True)
+class Expire:
+    """Write ``aborted/checkpoint`` (cause EXPIRED) and send its cancel marker with the next batch."""
+
+    checkpoint: int
+    reason: str
+
+
+def decide_expiry(policy: TriggerPolicy, pending: Iterable[PendingTrigger], now_ms: int) -> tuple[Expire, ...]:
+    """Pending checkpoints that took longer than ``timeout``. A late acknowledgement finds them DISCARDED."""
+    late = [(p.checkpoint, now_ms - p.triggered_ms) for p in pending]
+    return tuple(
+        Expire(k, f"not complete {age_ms} ms after its trigger (timeout {policy.timeout_ms} ms)")
+        for k, age_ms in late
+        if age_ms > policy.timeout_ms
+    )
+
+
+def decide_lost(open_triggers: Iterable[TriggerRecord], generation: int, leader_epoch: int) -> tuple[int, ...]:
+    """Driver, first source, once after a start: triggers of earlier generations that it never injected.
+
+    ``leader_epoch``: the last barrier in its newest planned offset, plus one. Another source may have injected such
+    a checkpoint already: write ``aborted/K`` (cause LOST) and send its cancel marker with the next batch.
+    """
+    return tuple(
+        sorted(t.checkpoint for t in open_triggers if t.generation < generation and t.checkpoint >= leader_epoch)
+    )
+
+
+# --- pending checkpoints -----------------------------------------------------------------------------------
+
+
+class AckResult(enum.Enum):
+    SUCCESS = "success"
+    DUPLICATE = "duplicate"
+    UNKNOWN = "unknown"
+    """Nobody of that name takes part."""
+    DISCARDED = "discarded"
+    """The checkpoint is complete, subsumed or aborted: the acknowledgement comes too late."""
+
+
+@dataclass(frozen=True)
+class PendingCheckpoint:
+    """Who has acknowledged checkpoint ``checkpoint`` so far."""
+
+    checkpoint: int
+    topology: Topology
+    sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[int, GroupManifest]] = field(default_factory=dict)
+    stats: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    weight: int = 0
+    discarded: bool = False
+
+    def acknowledge(self, ack: SourceAck | OperatorAck) -> tuple[PendingCheckpoint, AckResult]:
+        """Count one acknowledgement. Raises ``ProtocolBugError`` if two partitions claim one key group."""
+        if self.discarded:
+            return self, AckResult.DISCARDED
+        return self._source(ack) if isinstance(ack, SourceAck) else self._operator(ack)
+
+    def barrier(self, weight: int) -> PendingCheckpoint:
+        """Count barrier weight that reached the sink."""
+        return replace(self, weight=self.weight + weight)
+
+    def discard(self) -> PendingCheckpoint:
+        return replace(self, discarded=True)
+
+    def missing(self, finished_weight: int = 0) -> tuple[str, ...]:
+        """Whose acknowledgement is outstanding; empty when the checkpoint is complete.
+
+        ``finished_weight``: what counts as arrived at the sink because its input ended before this checkpoint.
+        """
+        g, t = self.topology.key_groups, self.topology
+        out = [f"source {s}" for s in t.sources if s not in self.sources]
+        out += [
+            f"operator {u} ({len(self.groups.get(u, {}))} of {g} key groups)"
+            for u in t.operators
+            if len(self.groups.get(u, {})) < g
+        ]
+        weight = self.weight + finished_weight
+        if weight > t.weight_total:
+            raise ProtocolBugError(
+                f"checkpoint {self.checkpoint}: expected barriers of weight {t.weight_total} at the sink, "
+                f"found {weight}"
+            )
+        return (*out, f"sink ({weight} of {t.weight_total} weight)") if weight < t.weight_total else tuple(out)
+
+    def _source(self, ack: SourceAck) -> tuple[PendingCheckpoint, AckResult]:
+        if ack.source not in self.topology.sources:
+            return self, AckResult.UNKNOWN
+        if ack.source in self.sources:
+            return self, AckResult.DUPLICATE
+        return replace(self, sources={**self.sources, ack.source: ack.offset}), AckResult.SUCCESS
+
+    def _operator(self, ack: OperatorAck) -> tuple[PendingCheckpoint, AckResult]:
+        if ack.uid not in self.topology.operators or not all(0 <= g < self.topology.key_groups for g in ack.groups):
+            return self, AckResult.UNKNOWN
+        known = self.groups.get(ack.uid, {})
+        again = known.keys() & ack.groups.keys()
+        if again and all(known.get(g) == m for g, m in ack.groups.items()):
+            return self, AckResult.DUPLICATE
+        if again:
+            raise ProtocolBugError(
+                f"checkpoint {self.checkpoint}: key groups {sorted(again)[:5]} of {ack.uid!r} were acknowledged twice"
+            )
+        groups = {**self.groups, ack.uid: {**known, **ack.groups}}
+        stats = {**self.stats, ack.uid: merge_stats(self.stats.get(ack.uid, {}), ack.stats)}
+        return replace(self, groups=groups, stats=stats), AckResult.SUCCESS
+
+
+def merge_stats(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:
+    """Sums; the larger one for names that end in ``_ms`` or begin with ``max_``."""
+    out = dict(a)
+    for name, value in b.items():
+        largest = name.endswith("_ms") or name.startswith("max_")
+        out[name] = max(out[name], value) if largest and name in out else value if largest else out.get(name, 0) + value
+    return out
+
+
+# --- failures ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FailureCounter:
+    """Failed checkpoints in a row, in this generation. A completed one starts it anew; each id counts once."""
+
+    tolerable: int
+    failed: frozenset[int] = frozenset()
+
+    def add(self, aborted: Iterable[AbortedRecord], generation: int) -> FailureCounter:
+        """Count what counts: declines and expiries; not what was subsumed or lost in a restart."""
+        more = {a.checkpoint for a in aborted if a.cause in (DECLINED, EXPIRED) and a.generation == generation}
+        return replace(self, failed=self.failed | more)
+
+    def completed(self, checkpoint: int) -> FailureCounter:
+        return replace(self, failed=frozenset(k for k in self.failed if k > checkpoint))
+
+    @property
+    def exceeded(self) -> bool:
+        return len(self.failed) > self.tolerable
+
+
+# --- retention ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Retention:
+    """``drop``: checkpoints whose records and manifests may go. ``keep``: the others, oldest first.
+
+    State files of epochs <= ``files_up_to`` that neither the newest checkpoint, nor ``files_up_to``, nor any of
+    ``keep`` names are garbage. It is the completion before the newest one: a replay of the batch that completed the
+    newest starts from state that may still name any file of a later epoch. None: no file may go yet.
+    """
+
+    keep: tuple[int, ...]
+    drop: tuple[int, ...]
+    files_up_to: int | None
+
+
+def plan_retention(
+    completed: Iterable[int],
+    committed: Iterable[int],
+    retain: int,
+    previous: int | None = None,
+    pinned: Iterable[int] = (),
+) -> Retention:
+    """What may go. Never a checkpoint that is not committed, is ``pinned``, or is among the newest ``retain``.
+
+    ``previous``: the completion the newest one was built on. ``pinned``: the one that a fresh Spark location
+    restored, as long as it may have to repeat its first batch.
+    """
+    ids = sorted(set(completed))
+    done, pins = set(committed), set(pinned)
+    drop = tuple(k for k in ids[: -max(retain, 1)] if k in done and k not in pins)
+    return Retention(tuple(k for k in ids if k not in drop), drop, previous)
+
+
+__all__ = [
+    "CHECKPOINT",
+    "FINAL",
+    "SAVEPOINT",
+    "AckResult",
+    "Expire",
+    "FailureCounter",
+    "ManualRequest",
+    "PendingCheckpoint",
+    "PendingTrigger",
+    "Retention",
+    "TriggerFacts",
+    "TriggerNow",
+    "TriggerPolicy",
+    "Wait",
+    "WaitReason",
+    "decide_expiry",
+    "decide_lost",
+    "decide_trigger",
+    "merge_stats",
+    "plan_retention",
+]

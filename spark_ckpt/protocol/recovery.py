@@ -1,0 +1,337 @@
+"""What a starting query does: go on, restore, start fresh, or refuse. A pure decision from the records.
+
+==============================  =========================================================================
+Spark location                  decision
+==============================  =========================================================================
+has planned batches             go on there, with the restore decision its first opener took, if the job
+                                has not been started elsewhere since; else refuse
+empty, ``restore=auto``         restore the newest checkpoint of the job's current line; fresh if it has
+                                no history
+empty, ``restore=<id or path>``  restore that one
+empty, ``restore=none``         start fresh: the user says so
+==============================  =========================================================================
+
+The *current line*: origins form a chain (each was restored from a checkpoint of an earlier one). The newest origin
+that did anything says where the job stands: at its own newest checkpoint, or else where it began.
+
+A new generation writes its record *before* it reads these facts, so that an older driver still alive is fenced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from spark_ckpt.protocol.records import BatchRecord, CompletionRecord, GenerationRecord, Topology
+from spark_ckpt.types import Committable
+
+AUTO, NONE = "auto", "none"
+
+
+@dataclass(frozen=True)
+class SparkLocation:
+    """The query's Spark checkpoint location: the newest batch in ``offsets/`` and in ``commits/``, or None."""
+
+    path: str
+    planned: int | None = None
+    committed: int | None = None
+
+
+@dataclass(frozen=True)
+class StartFacts:
+    """``restore``: ``auto``, ``none``, a checkpoint id, or a savepoint's record read from ``savepoint_path``.
+
+    ``generations`` are the *earlier* ones (claims that were never decided, with origin 0, are passed over).
+    ``completions`` holds no void records. ``open_triggers``: ids in ``triggers/`` that are neither complete, void
+    nor aborted.
+    """
+
+    restore: str | int | CompletionRecord
+    location: SparkLocation
+    topology: Topology
+    generation: int
+    generations: tuple[GenerationRecord, ...] = ()
+    completions: tuple[CompletionRecord, ...] = ()
+    committed: frozenset[int] = frozenset()
+    batches: tuple[BatchRecord, ...] = ()
+    open_triggers: tuple[int, ...] = ()
+    allow_non_restored: bool = False
+    savepoint_path: str | None = None
+
+
+@dataclass(frozen=True)
+class GoOn:
+    """Go on at the location, as ``origin``.
+
+    ``restored`` / ``restored_path``: what the origin began from (``initialOffset`` and the restore rows of batch 0
+    come from it; a path's record must be read again if ``restored`` is None and ``restored_path`` is not). ``adopt``:
+    Spark replays the batch that completed this one. ``commit``: complete, but not confirmed as committed.
+    """
+
+    origin: int
+    restored: CompletionRecord | None
+    restored_path: str | None
+    adopt: CompletionRecord | None
+    commit: tuple[CompletionRecord, ...]
+
+
+@dataclass(frozen=True)
+class RestoreFrom:
+    """Begin a new origin (= this generation) from ``checkpoint``. In this order:
+
+    void ``abort_triggers`` (create ``checkpoints/K`` as a ``VoidRecord``; if a completion is there already, an older
+    driver was quicker: read the facts and decide again), write this generation's decision, ``commit``, ``abort``,
+    write ``aborted/`` (cause LOST) for ``abort_triggers``, delete the batch records of ``drop_origins``.
+    ``fresh_uids`` start empty; ``dropped_uids`` are in the checkpoint and not in the query.
+    """
+
+    checkpoint: CompletionRecord
+    commit: tuple[CompletionRecord, ...] = ()
+    abort: tuple[Committable, ...] = ()
+    abort_triggers: tuple[int, ...] = ()
+    drop_origins: tuple[int, ...] = ()
+    fresh_uids: tuple[str, ...] = ()
+    dropped_uids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StartFresh:
+    """Begin a new origin (= this generation) with nothing; the rest as in :class:`RestoreFrom`."""
+
+    commit: tuple[CompletionRecord, ...] = ()
+    abort: tuple[Committable, ...] = ()
+    abort_triggers: tuple[int, ...] = ()
+    drop_origins: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """Raise ``TopologyError`` (``topology`` is True) or ``ConfigError`` with ``reason``; nothing was changed."""
+
+    reason: str
+    topology: bool = False
+
+
+Decision = GoOn | RestoreFrom | StartFresh | Refuse
+
+
+def decide_start(facts: StartFacts) -> Decision:
+    """Driver, once a start, after this generation's record was created and before anything is read from sources."""
+    if facts.location.planned is not None:
+        return _go_on(facts)
+    chosen = _choose(facts)
+    if isinstance(chosen, Refuse):
+        return chosen
+    commit, abort, origins = _clean_up(facts)
+    if chosen is None:
+        return _sinks_exist(facts, commit) or StartFresh(commit, abort, facts.open_triggers, origins)
+    fit = fit_topology(chosen.topology, facts.topology, facts.allow_non_restored)
+    if isinstance(fit, Refuse):
+        return fit
+    restore = RestoreFrom(chosen, commit, abort, facts.open_triggers, origins, fit.fresh_uids, fit.dropped_uids)
+    return _sinks_exist(facts, commit) or restore
+
+
+# --- going on at the same location ---------------------------------------------------------------------------
+
+
+def _go_on(facts: StartFacts) -> GoOn | Refuse:
+    here = [g for g in facts.generations if g.spark_location == facts.location.path and g.origin]
+    if not here:
+        return Refuse(
+            f"the Spark checkpoint location {facts.location.path} holds batches, but this job never ran there; "
+            f"expected an empty location or the job's own: give another checkpointLocation, or another job name"
+        )
+    latest = max(here, key=lambda g: g.generation)
+    first = min((g for g in here if g.origin == latest.origin), key=lambda g: g.generation)
+    own = [c for c in facts.completions if c.origin == first.origin]
+    newest = max(own, key=lambda c: c.checkpoint, default=None)
+    return (
+        _moved_on(facts, first)
+        or _rolled_back(facts, newest)
+        or _same_topology(latest.topology, facts.topology)
+        or _restored_gone(facts, first)
+        or GoOn(
+            origin=first.origin,
+            restored=None if first.restored_path else _find(facts, first.restored_from),
+            restored_path=first.restored_path,
+            adopt=newest if newest and newest.batch > _committed(facts) else None,
+            commit=_uncommitted(facts),
+        )
+    )
+
+
+def _moved_on(facts: StartFacts, here: GenerationRecord) -> Refuse | None:
+    newer = [g for g in facts.generations if g.origin > here.origin]
+    if not newer:
+        return None
+    g = max(newer, key=lambda g: g.generation)
+    return Refuse(
+        f"the job went on at {g.spark_location} (generation {g.generation}) since it last ran at "
+        f"{facts.location.path}, whose transactions were given up then; start it there, or at an empty "
+        f"location, which restores the newest checkpoint"
+    )
+
+
+def _rolled_back(facts: StartFacts, newest: CompletionRecord | None) -> Refuse | None:
+    if newest is None or newest.batch <= _committed(facts) + 1:
+        return None
+    return Refuse(
+        f"the Spark checkpoint location {facts.location.path} was set back: expected batch {newest.batch}, which "
+        f"completed checkpoint {newest.checkpoint}, to be its last or committed, found batch {_committed(facts)} "
+        f"committed last; start at an empty location, which restores the newest checkpoint"
+    )
+
+
+def _restored_gone(facts: StartFacts, first: GenerationRecord) -> Refuse | None:
+    """Until its first batch is committed, a location needs what it was restored from."""
+    k = first.restored_from
+    if k is None or first.restored_path or facts.location.committed is not None or _find(facts, k) is not None:
+        return None
+    return Refuse(
+        f"the Spark checkpoint location {facts.location.path} began from checkpoint {k} and has not committed a batch "
+        f"yet: expected checkpoints/{k}, found nothing; start at an empty location"
+    )
+
+
+def _same_topology(old: Topology, new: Topology) -> Refuse | None:
+    """A running location keeps its plan: Spark's own state belongs to it."""
+    advice = "stop with a savepoint, or restore the newest checkpoint by starting at an empty location"
+    for name, a, b in (
+        ("sources", sorted(old.sources), sorted(new.sources)),
+        ("operators (uids)", sorted(old.operators), sorted(new.operators)),
+        ("sinks", sorted(old.sinks), sorted(new.sinks)),
+        ("maxParallelism", old.key_groups, new.key_groups),
+        ("streams at the sink", old.weight_total, new.weight_total),
+    ):
+        if a != b:
+            return Refuse(f"the query at this location changed: expected {name} {a}, found {b}; {advice}", True)
+    return _schemas_differ(old, new)
+
+
+def _committed(facts: StartFacts) -> int:
+    return -1 if facts.location.committed is None else facts.location.committed
+
+
+# --- choosing what to restore ----------------------------------------------------------------------------------
+
+
+def _choose(facts: StartFacts) -> CompletionRecord | Refuse | None:
+    """The checkpoint an empty location begins from; None: fresh."""
+    restore = facts.restore
+    if isinstance(restore, CompletionRecord):
+        return as_savepoint(restore)
+    if restore == NONE:
+        return None
+    if restore == AUTO:
+        return _line(facts)
+    found = _find(facts, restore) if isinstance(restore, int) else None
+    if found is None:
+        have = sorted(c.checkpoint for c in facts.completions)
+        return Refuse(f"restore={restore}: expected one of the job's checkpoints {have}, auto, none or a path")
+    return found
+
+
+def _line(facts: StartFacts) -> CompletionRecord | Refuse | None:
+    """Where the job stands: see the module's docstring."""
+    active = {b.origin for b in facts.batches} | {c.origin for c in facts.completions}
+    origins = sorted({g.origin for g in facts.generations} & active, reverse=True)
+    if not origins:
+        # Nobody did anything yet, or the records of who did are gone: then there is nothing newer than the newest.
+        return max(facts.completions, key=lambda c: c.checkpoint, default=None)
+    own = [c for c in facts.completions if c.origin == origins[0]]
+    if own:
+        return max(own, key=lambda c: c.checkpoint)
+    first = min((g for g in facts.generations if g.origin == origins[0]), key=lambda g: g.generation)
+    if first.restored_from is None:
+        return None
+    if first.restored_path:
+        return Refuse(
+            f"the job began from the savepoint {first.restored_path} and has not completed a checkpoint since: "
+            f"expected restore={first.restored_path} (again), or restore=none, found restore=auto at an empty location"
+        )
+    found = _find(facts, first.restored_from)
+    return found or Refuse(
+        f"the job stands at checkpoint {first.restored_from}: expected checkpoints/{first.restored_from}, "
+        f"found nothing; name another with restore=<id>"
+    )
+
+
+def as_savepoint(record: CompletionRecord) -> CompletionRecord:
+    """A savepoint's record as the base of this job: what it says of its own job's batches means nothing here, and its
+    committables were committed before it was written."""
+    return replace(record, origin=0, batch=-1, batches_from=0, committables=(), finished_weight=0)
+
+
+# --- leaving other origins behind ------------------------------------------------------------------------------
+
+
+def _uncommitted(facts: StartFacts) -> tuple[CompletionRecord, ...]:
+    """A completion record is canonical, whatever is restored: what it authorises becomes visible."""
+    found = [c for c in facts.completions if c.checkpoint not in facts.committed]
+    return tuple(sorted(found, key=lambda c: c.checkpoint))
+
+
+def _clean_up(facts: StartFacts) -> tuple[tuple[CompletionRecord, ...], tuple[Committable, ...], tuple[int, ...]]:
+    reached: dict[int, int] = {}
+    for c in facts.completions:
+        reached[c.origin] = max(reached.get(c.origin, 0), c.checkpoint)
+    # Up to its origin's newest checkpoint, a committable is committed, or was aborted when it turned out to be garbage.
+    open_ = [c for b in facts.batches for c in b.staged if c.epoch > reached.get(b.origin, 0)]
+    abort = tuple(c for c in dict.fromkeys(open_) if c.sink in facts.topology.sinks)
+    return _uncommitted(facts), abort, tuple(sorted({b.origin for b in facts.batches}))
+
+
+def _sinks_exist(facts: StartFacts, commit: tuple[CompletionRecord, ...]) -> Refuse | None:
+    needed = {c.sink for r in commit for c in r.committables}
+    gone = sorted(needed - set(facts.topology.sinks))
+    if not gone:
+        return None
+    return Refuse(
+        f"checkpoint {commit[-1].checkpoint} is complete but not committed: expected sinks {sorted(needed)}, "
+        f"found {sorted(facts.topology.sinks)}; start once with {gone}, then change the query",
+        True,
+    )
+
+
+def _find(facts: StartFacts, checkpoint: int | None) -> CompletionRecord | None:
+    return next((c for c in facts.completions if c.checkpoint == checkpoint), None)
+
+
+# --- topology --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fit:
+    fresh_uids: tuple[str, ...] = field(default=())
+    dropped_uids: tuple[str, ...] = field(default=())
+
+
+def fit_topology(old: Topology, new: Topology, allow_non_restored: bool) -> Fit | Refuse:
+    """Whether a query of topology ``new`` can restore a checkpoint of topology ``old``."""
+    if old.key_groups != new.key_groups:
+        return Refuse(
+            f"maxParallelism changed: expected {old.key_groups} as in the checkpoint, found {new.key_groups}", True
+        )
+    dropped = tuple(u for u in (*old.operators, *old.sources) if u not in new.operators and u not in new.sources)
+    if dropped and not allow_non_restored:
+        return Refuse(
+            f"the checkpoint holds state of {list(dropped)}: expected these uids in the query, found "
+            f"{[*new.operators, *new.sources]}; add them, or set spark.ckpt.allowNonRestoredState to drop their state",
+            True,
+        )
+    fresh = tuple(u for u in (*new.operators, *new.sources) if u not in old.operators and u not in old.sources)
+    return _schemas_differ(old, new) or Fit(fresh, dropped)
+
+
+def _schemas_differ(old: Topology, new: Topology) -> Refuse | None:
+    for uid, now in new.operators.items():
+        was: Mapping[str, object] = old.operators.get(uid, now)
+        for part, name in (("keys", "key schema"), ("state", "state schema")):
+            if was.get(part) != now.get(part):
+                return Refuse(
+                    f"operator {uid!r}: the {name} changed: expected {was.get(part)}, found {now.get(part)}; "
+                    f"change it back, or give the operator a new uid",
+                    True,
+                )
+    return None

@@ -1,0 +1,192 @@
+"""What the sink's commit asks its surroundings to do, one step at a time, and what it is told back.
+
+The real I/O shell and the simulation both execute these. Every step is idempotent: after a crash the same code asks
+for it again. A step that cannot be done raises; the exception goes through the coroutine and ends it, and its
+:class:`~spark_ckpt.protocol.commit.JobView` must then be thrown away and rebuilt from the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from spark_ckpt.protocol.events import Flushed, GroupManifest
+from spark_ckpt.protocol.records import (
+    AbortedRecord,
+    BatchRecord,
+    CommittedRecord,
+    CompletionRecord,
+    TableRef,
+    VoidRecord,
+)
+from spark_ckpt.types import CheckpointId, CommitPermit, Committable
+
+
+@dataclass(frozen=True)
+class WriteBatch:
+    """Write ``batches/<record.name>``, replacing what is there. Result: None."""
+
+    record: BatchRecord
+
+
+@dataclass(frozen=True)
+class AbortSink:
+    """Call the sink's ``abort``. Result: None."""
+
+    sink: str
+    committables: tuple[Committable, ...]
+
+
+@dataclass(frozen=True)
+class ReadTrigger:
+    """Read ``triggers/K`` and ``aborted/K``. Result: ``(TriggerRecord | None, AbortedRecord | None)``."""
+
+    checkpoint: CheckpointId
+
+
+@dataclass(frozen=True)
+class ReadAborted:
+    """Read every ``aborted/`` record (asked only after a decline). Result: a tuple of ``AbortedRecord``."""
+
+
+@dataclass(frozen=True)
+class ReadNewestGeneration:
+    """List ``generations/``, past any cache. Result: the highest number."""
+
+
+@dataclass(frozen=True)
+class CommitState:
+    """Make one version of ``uid``'s state table hold exactly the state at ``checkpoint``. Result: ``TableRef``.
+
+    That is: the content of ``base`` (None: empty), plus the rows of ``flushed`` in order, minus the dead rows they
+    name; what no run of ``groups`` names is removed. ``groups`` holds every key group. The table's newest version
+    may be *other* than ``base``: a crash may have left a version behind that no completion names (with the same
+    ``checkpoint``, made from files of a task attempt that was replaced), or an older checkpoint was restored. The
+    result must not depend on such versions. Check: rows minus dead rows equals the sum of the groups' ``keys``.
+    """
+
+    uid: str
+    checkpoint: CheckpointId
+    base: TableRef | None
+    flushed: tuple[Flushed, ...]
+    groups: Mapping[int, GroupManifest]
+
+
+@dataclass(frozen=True)
+class CreateCompletion:
+    """Create ``checkpoints/K`` if absent. Result: ``Created`` or ``Exists`` with what is there."""
+
+    record: CompletionRecord
+
+
+@dataclass(frozen=True)
+class Created:
+    pass
+
+
+@dataclass(frozen=True)
+class Exists:
+    record: CompletionRecord | VoidRecord
+
+
+@dataclass(frozen=True)
+class CommitSink:
+    """Call the sink's ``commit``. Result: None."""
+
+    permit: CommitPermit
+    sink: str
+    committables: tuple[Committable, ...]
+
+
+@dataclass(frozen=True)
+class WriteSavepoint:
+    """Copy the checkpoint to ``record.target``, self-contained; its own record there comes last.
+
+    Result: None, or ``SavepointFailed`` when trying again cannot help (the target is not writable).
+    """
+
+    record: CompletionRecord
+
+
+@dataclass(frozen=True)
+class SavepointFailed:
+    reason: str
+
+
+@dataclass(frozen=True)
+class WriteCommitted:
+    """Write ``committed/K``, replacing what is there. Whoever waits for K may be told now. Result: None."""
+
+    record: CommittedRecord
+
+
+@dataclass(frozen=True)
+class WriteAborted:
+    """Write ``aborted/K``, replacing what is there. Result: None."""
+
+    record: AbortedRecord
+
+
+@dataclass(frozen=True)
+class AppendHistory:
+    """Add one row to the history table. Result: None.
+
+    ``outcome`` is ``completed`` or the cause of the abort. A crash may lose a row: history is a report, not a fact.
+    """
+
+    checkpoint: CheckpointId
+    kind: str | None
+    outcome: str
+    generation: int
+    origin: int
+    batch: int
+    triggered_ms: int | None
+    ended_ms: int
+    reason: str | None = None
+    target: str | None = None
+    stats: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CollectFiles:
+    """Delete state files of epochs <= ``up_to`` that no manifest of ``named_by`` names. Result: None."""
+
+    up_to: CheckpointId
+    named_by: tuple[CheckpointId, ...]
+
+
+@dataclass(frozen=True)
+class DropBatches:
+    """Delete the batch records of ``origin`` with batch numbers below ``below``. Result: None."""
+
+    origin: int
+    below: int
+
+
+@dataclass(frozen=True)
+class DropCheckpoint:
+    """Delete what is recorded of K: ``checkpoints/K`` first, then ``committed/``, ``triggers/``, manifests.
+
+    In this order a crash never leaves a completion that looks uncommitted. Result: None.
+    """
+
+    checkpoint: CheckpointId
+
+
+Step = (
+    WriteBatch
+    | AbortSink
+    | ReadTrigger
+    | ReadAborted
+    | ReadNewestGeneration
+    | CommitState
+    | CreateCompletion
+    | CommitSink
+    | WriteSavepoint
+    | WriteCommitted
+    | WriteAborted
+    | AppendHistory
+    | CollectFiles
+    | DropBatches
+    | DropCheckpoint
+)

@@ -115,7 +115,7 @@ def from_bytes(data: bytes | pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
     """Inverse of :func:`to_bytes`, zero-copy. Raises ``CorruptStorageError`` if ``data`` is no such message."""
     try:
         return pa.ipc.read_record_batch(data if isinstance(data, pa.Buffer) else pa.py_buffer(data), schema)
-    except (pa.ArrowInvalid, OSError) as e:
+    except (pa.ArrowInvalid, OSError, EOFError) as e:
         raise CorruptStorageError(
             f"expected an Arrow record batch of {schema.names}, found {len(data)} bytes: {e}"
         ) from e

@@ -171,7 +171,7 @@ class KeyedState:
         Everything is aligned with ``lookup``; removing a key that does not exist changes nothing. Raises
         ``UserFunctionError`` if a key is marked both, ``ProtocolBugError`` if the lookup is out of date.
         """
-        self._check(lookup, write, remove)
+        self._check(lookup, state, write, remove)
         ended = remove & lookup.exists
         self.keys += int(np.count_nonzero(write & ~lookup.exists)) - int(np.count_nonzero(ended))
         in_memtable = lookup.source == MEMTABLE
@@ -232,9 +232,11 @@ class KeyedState:
         state = pa.Table.from_batches([found.select(self.layout.value_schema.names)])
         return Lookup(hashes, keys, exists, state, timeout_ms, source, row, self._version)
 
-    def _check(self, lookup: Lookup, write: Mask, remove: Mask) -> None:
+    def _check(self, lookup: Lookup, state: pa.Table, write: Mask, remove: Mask) -> None:
         if lookup.version != self._version:
             raise ProtocolBugError("a lookup was used after the state had changed: look the keys up again")
+        if not len(state) == len(write) == len(remove) == len(lookup):
+            raise UserFunctionError(f"expected state for {len(lookup)} keys, found {len(state)} rows")
         if (write & remove).any():
             raise UserFunctionError(f"{np.count_nonzero(write & remove)} keys are both written and removed: choose one")
 

@@ -40,7 +40,8 @@ class StateLayout:
     @cached_property
     def table_schema(self) -> pa.Schema:
         """The state table: keys, values, ``TIMEOUT_MS`` (with time-outs), ``KEY_GROUP``, ``KEY_HASH``."""
-        return pa.schema([*self.stored_schema][:-1] + [pa.field(KEY_GROUP, pa.int32()), pa.field(KEY_HASH, pa.int64())])
+        *columns, key_hash = self.stored_schema
+        return pa.schema([*columns, pa.field(KEY_GROUP, pa.int32()), key_hash])
 
     @cached_property
     def stored_schema(self) -> pa.Schema:

@@ -1,4 +1,4 @@
-"""State files in memory: a run reader and appender that behave like the storage ones."""
+"""State files in memory: a run reader and appender that behave like those of the storage room."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ class MemoryRuns:
 
     def __init__(self) -> None:
         self.files: dict[str, pa.Table] = {}
+        """What tasks that ended wrote."""
         self.dead: dict[str, BitMap] = {}
+        self.reads: list[Run] = []
+        """Every run that was read, in order."""
 
     def appender(self, file: str) -> MemoryAppender:
         """One task's appender; its file appears when the appender is closed."""
         return MemoryAppender(self, file)
 
     def read(self, run: Run) -> pa.RecordBatch:
+        self.reads.append(run)
         if run.file not in self.files:
             raise CorruptStorageError(f"expected state file {run.file}, found {sorted(self.files)}")
         batches = self.files[run.file].slice(run.start, run.count).combine_chunks().to_batches()
@@ -32,7 +36,7 @@ class MemoryRuns:
         return batches[0]
 
     def bury(self, dead: Mapping[str, BitMap]) -> None:
-        """What a flush reported as dead. Names files that may appear later."""
+        """Take note of what a flush reported as dead, in files that may yet appear."""
         for file, positions in dead.items():
             self.dead[file] = self.dead.get(file, BitMap()) | positions
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from pyroaring import BitMap64
+from pyroaring import BitMap
 
 from spark_ckpt.errors import ProtocolBugError
 from spark_ckpt.protocol.events import Flushed, GroupManifest
@@ -53,10 +53,9 @@ def content_from_json(value: Mapping[str, Any]) -> dict[str, FileEntry]:
     }
 
 
-def named_files(content: TableContent, groups: Mapping[int, GroupManifest]) -> set[str]:
-    """Every file in the table folder that this content needs: state files and deletion vector files."""
-    vectors = {entry.dv.file for entry in content.values() if entry.dv}
-    return set(content) | run_files(groups) | vectors
+def named_files(content: TableContent) -> set[str]:
+    """Every file in the table folder that ``content`` needs: state files and deletion vector files."""
+    return set(content) | {entry.dv.file for entry in content.values() if entry.dv}
 
 
 def run_files(groups: Mapping[int, GroupManifest]) -> set[str]:
@@ -69,32 +68,31 @@ class Plan:
     """The content a checkpoint needs, with newly dead rows by file that the deletion vectors do not say yet."""
 
     entries: dict[str, FileEntry]
-    newly_dead: dict[str, BitMap64]
+    newly_dead: dict[str, BitMap]
 
 
-def plan_content(
-    base: TableContent | None, flushed: Iterable[Flushed], groups: Mapping[int, GroupManifest]
-) -> Plan:
+def plan_content(base: TableContent | None, flushed: Iterable[Flushed], groups: Mapping[int, GroupManifest]) -> Plan:
     """``base`` and what was flushed since, minus files that no run names. Entries still have the base's vectors."""
     named = run_files(groups)
     entries = {file: entry for file, entry in (base or {}).items() if file in named}
-    dead: dict[str, BitMap64] = {}
+    dead: dict[str, BitMap] = {}
     for event in flushed:
         for file in event.files:
             if file.file in named:
                 entries.setdefault(file.file, FileEntry(file.rows, file.size_bytes))
         for name, rows in event.dead.items():
             if name in named:
-                dead[name] = dead.get(name, BitMap64()) | decode_rows(rows)
+                dead[name] = dead.get(name, BitMap()) | decode_rows(rows)
     missing = sorted(named - set(entries))
     if missing:
         raise ProtocolBugError(
-            f"Runs name {len(missing)} state files that no flush announced: expected each in the content, missing {missing[:3]}."
+            f"Runs name {len(missing)} state files that no flush announced: expected each in the content,"
+            f" missing {missing[:3]}. The checkpoint is not committed."
         )
     return Plan(entries, {file: rows for file, rows in dead.items() if rows and file in entries})
 
 
-def with_dead(file: str, entry: FileEntry, dead: BitMap64, payload: bytes) -> FileEntry:
+def with_dead(file: str, entry: FileEntry, dead: BitMap, payload: bytes) -> FileEntry:
     """``entry`` with exactly the rows ``dead``; its vector (``payload``) is in no file yet."""
     if dead and dead.max() >= entry.rows:
         raise ProtocolBugError(

@@ -13,15 +13,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyroaring import BitMap, BitMap64
+from pyroaring import BitMap
 
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.storage.filesystem import Folder
 
 _MAGIC = struct.pack("<I", 1681511377)
+# A 64-bit roaring bitmap is a number of 32-bit ones, each behind its high word. A state file has fewer than 2**32 rows.
+_ONE_BITMAP = struct.pack("<QI", 1, 0)
 _FILE_VERSION = b"\x01"
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-_COOKIES_32 = (12346, 12347)
 
 
 @dataclass(frozen=True)
@@ -44,22 +45,20 @@ class DvRef:
 
 
 def encode_rows(rows: Any) -> bytes:
-    """Row numbers (any iterable or NumPy array) as :class:`~spark_ckpt.protocol.events.Flushed` carries them."""
-    return bytes(BitMap64(rows).serialize())
+    """Row numbers (an iterable or ``uint32`` array) as :class:`~spark_ckpt.protocol.events.Flushed` carries them."""
+    return bytes(BitMap(rows).serialize())
 
 
-def decode_rows(data: bytes) -> BitMap64:
-    """Inverse of :func:`encode_rows`; takes a serialised 32-bit roaring bitmap too. Raises ``ValueError``."""
-    if len(data) >= 4 and struct.unpack_from("<I", data)[0] & 0xFFFF in _COOKIES_32:
-        return BitMap64(BitMap.deserialize(data))
-    return BitMap64.deserialize(data)
+def decode_rows(data: bytes) -> BitMap:
+    """Inverse of :func:`encode_rows`. Raises ``ValueError``."""
+    return BitMap.deserialize(data)
 
 
-def vector_payload(rows: BitMap64) -> bytes:
+def vector_payload(rows: BitMap) -> bytes:
     """The bytes of a vector; the same rows always give the same bytes."""
-    compact = BitMap64(rows)
+    compact = BitMap(rows)
     compact.run_optimize()
-    return _MAGIC + bytes(compact.serialize())
+    return _MAGIC + _ONE_BITMAP + bytes(compact.serialize())
 
 
 def unstored(payload: bytes, cardinality: int) -> DvRef:
@@ -81,16 +80,17 @@ def write_vectors(folder: Folder, payloads: Mapping[str, bytes]) -> tuple[str, d
     return name, offsets
 
 
-def read_vector(folder: Folder, ref: DvRef) -> BitMap64:
+def read_vector(folder: Folder, ref: DvRef) -> BitMap:
     """The dead rows. Raises ``CorruptStorageError`` if the file is missing or damaged."""
     shown = f"{folder.shown(ref.file)} at {ref.offset}"
     try:
         data = folder.read_range(ref.file, ref.offset + 4, ref.size_bytes)
     except FileNotFoundError:
         raise _corrupt(shown, "a deletion vector", "no such file") from None
-    if len(data) != ref.size_bytes or zlib.crc32(data) != ref.crc32 or data[:4] != _MAGIC:
-        raise _corrupt(shown, f"{ref.size_bytes} bytes with checksum {ref.crc32}", f"{len(data)} with {zlib.crc32(data)}")
-    return BitMap64.deserialize(data[4:])
+    checksum = zlib.crc32(data)
+    if len(data) != ref.size_bytes or checksum != ref.crc32:
+        raise _corrupt(shown, f"{ref.size_bytes} bytes, checksum {ref.crc32}", f"{len(data)}, checksum {checksum}")
+    return BitMap.deserialize(data[len(_MAGIC + _ONE_BITMAP) :])
 
 
 def _corrupt(shown: str, expected: str, found: str) -> CorruptStorageError:

@@ -9,11 +9,12 @@ import contextlib
 import json
 import logging
 import re
+import time
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -42,6 +43,10 @@ _DELTA_RS_OPTIONS = {
 }
 
 _logger = logging.getLogger(__name__)
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def commit_name(version: int) -> str:
@@ -93,8 +98,9 @@ class DeltaLog:
             actions = tuple(json.loads(line) for line in data.splitlines() if line.strip())
         except ValueError:
             raise CorruptStorageError(
-                f"{self._folder.shown(commit_name(version))} is damaged: expected JSON lines, found {len(data)} bytes of"
-                f" something else. Put back a good copy, or restore another checkpoint into a new job folder."
+                f"{self._folder.shown(commit_name(version))} is damaged: expected JSON lines, found"
+                f" {len(data)} bytes of something else. Put back a good copy, or restore another checkpoint into a"
+                f" new job folder."
             ) from None
         return LogCommit(version, actions)
 
@@ -102,6 +108,17 @@ class DeltaLog:
         """Write commit ``version`` if nobody has; returns whether this call did."""
         lines = [json.dumps(action, separators=(",", ":")) for action in actions]
         return self._folder.create(commit_name(version), ("\n".join(lines) + "\n").encode())
+
+    def files(self, versions: Iterable[int]) -> dict[str, FileEntry]:
+        """Names and sizes of the files that remain after replaying ``versions`` of a table without vectors."""
+        found: dict[str, FileEntry] = {}
+        for commit in filter(None, map(self.read, versions)):
+            for action in commit.actions:
+                if "remove" in action:
+                    found.pop(unquote(action["remove"]["path"]), None)
+                elif "add" in action:
+                    found[unquote(action["add"]["path"])] = FileEntry(0, action["add"]["size"])
+        return found
 
     def checkpoint(self) -> None:
         """Write a log checkpoint of the newest version, so that readers need not replay all commits.
@@ -142,7 +159,9 @@ def protocol_action(schema: pa.Schema, deletion_vectors: bool) -> dict[str, Any]
     }
 
 
-def metadata_action(schema: pa.Schema, description: str, configuration: Mapping[str, str], now_ms: int) -> dict[str, Any]:
+def metadata_action(
+    schema: pa.Schema, description: str, configuration: Mapping[str, str], now_ms: int
+) -> dict[str, Any]:
     return {
         "metaData": {
             "id": str(uuid.uuid4()),

@@ -48,6 +48,11 @@ def table_features(schema: pa.Schema) -> list[str]:
     return ["timestampNtz"] if "timestamp_ntz" in to_delta_schema(schema) else []
 
 
+def describe_columns(schema_string: str) -> str:
+    """Names and types, for messages."""
+    return ", ".join(f"{field.name} {field.type}" for field in from_delta_schema(schema_string))
+
+
 def _struct(fields: list[pa.Field], where: str) -> dict[str, Any]:
     seen: dict[str, str] = {}
     for field in fields:

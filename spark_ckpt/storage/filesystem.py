@@ -22,6 +22,7 @@ from spark_ckpt.errors import InvalidInputError
 _CACHED_LISTINGS = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "az", "adl"})
 _SECRET_PARAMETER = re.compile(r"(?i)([?&;][^=&;]*(?:pass|secret|token|key|sig|credential)[^=&;]*=)[^&;]*")
 _TEMPORARY = ".tmp"
+_CONFLICTS = 3
 _MEMORY_LOCK = threading.Lock()
 
 
@@ -42,7 +43,7 @@ def normalize_url(url: str) -> str:
     ``file://localhost/x`` mean ``/x``; a relative path is relative to the working directory.
     """
     if not url or not url.strip():
-        raise InvalidInputError("Expected a path or URL of a folder, found an empty value. Set it, e.g. s3://bucket/dir.")
+        raise InvalidInputError("Expected a folder's path or URL, found an empty value. Set it, e.g. s3://bucket/dir.")
     url = re.sub(r"^s3[an]://", "s3://", url)
     if url.startswith("file:"):
         url = re.sub(r"^file:(//(localhost)?(?=/))?", "", url)
@@ -51,7 +52,9 @@ def normalize_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def open_filesystem(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[fsspec.AbstractFileSystem, str]:
+def open_filesystem(
+    url: str, storage_options: Mapping[str, Any] | None = None
+) -> tuple[fsspec.AbstractFileSystem, str]:
     """The file system behind ``url`` and the folder's path on it. Driver and executors; opens no connection by itself.
 
     Raises ``InvalidInputError`` if the scheme is unknown or its package is not installed.
@@ -66,8 +69,8 @@ def open_filesystem(url: str, storage_options: Mapping[str, Any] | None = None) 
     except (ImportError, ValueError) as error:
         reason = type(error).__name__ if options else str(error)
         raise InvalidInputError(
-            f"Cannot open {redact(url)!r}: expected a path or a URL that fsspec knows, found scheme {scheme!r} ({reason})."
-            f" Install the package for it (s3fs, gcsfs, adlfs, ...) or use another URL."
+            f"Cannot open {redact(url)!r}: expected a path or a URL that fsspec knows, found scheme {scheme!r}"
+            f" ({reason}). Install the package for it (s3fs, gcsfs, adlfs, ...) or use another URL."
         ) from None
     return fs, str(path).rstrip("/") or "/"
 
@@ -107,11 +110,7 @@ class Folder:
         if self.local:
             return self._create_local(name, data, durable)
         with _MEMORY_LOCK if self._memory else contextlib.nullcontext():
-            try:
-                self.fs.pipe_file(self.path(name), data, mode="create")
-            except FileExistsError:
-                return False
-        return True
+            return self._create_remote(name, bytes(data))
 
     def replace(self, name: str, data: bytes | memoryview, durable: bool = True) -> None:
         """Write ``name`` whatever was there. Readers see the old or the new content, never a mixture."""
@@ -123,7 +122,7 @@ class Folder:
                 sync_folder(os.path.dirname(target))
             return
         with _MEMORY_LOCK if self._memory else contextlib.nullcontext():
-            self.fs.pipe_file(self.path(name), data)
+            self.fs.pipe_file(self.path(name), bytes(data))
 
     def read(self, name: str) -> bytes | None:
         """All of ``name``, or None if there is no such file."""
@@ -197,6 +196,23 @@ class Folder:
         if durable:
             sync_folder(os.path.dirname(target))
         return True
+
+    def _create_remote(self, name: str, data: bytes) -> bool:
+        for last in (False,) * _CONFLICTS + (True,):
+            try:
+                self.fs.pipe_file(self.path(name), data, mode="create")
+                return True
+            except FileExistsError:
+                return False
+            except PermissionError:
+                raise
+            except OSError:
+                # Object stores say "precondition failed" and "conflict, try again" by errors of many types.
+                if self.fs.exists(self.path(name)):
+                    return False
+                if last:
+                    raise
+        raise AssertionError("unreachable")
 
     def _parent_made(self, name: str, durable: bool) -> str:
         target = self.path(name)

@@ -1,4 +1,4 @@
-"""The checkpoint history: a plain Delta table, one row a checkpoint, for people and dashboards. Recovery never reads it."""
+"""The checkpoint history: a plain Delta table, one row a checkpoint, for people. Recovery never reads it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ COMPACT_VERSIONS = 100
 _TRANSACTION_SLOTS = 256
 
 _INSTANT = pa.timestamp("us", tz="UTC")
-_STATE = pa.map_(
-    pa.string(), pa.struct([("keys", pa.int64()), ("size_bytes", pa.int64()), ("files", pa.int64())])
-)
+_STATE = pa.map_(pa.string(), pa.struct([("keys", pa.int64()), ("size_bytes", pa.int64()), ("files", pa.int64())]))
 SCHEMA = pa.schema(
     [
         ("id", pa.int64()),
@@ -58,14 +56,14 @@ class UidSize:
 
 @dataclass(frozen=True)
 class HistoryRow:
-    """One checkpoint. ``kind``: checkpoint, savepoint, ...; ``outcome``: completed or aborted, with ``reason``.
+    """One checkpoint. ``kind``: checkpoint, savepoint, ...; ``outcome``: completed, or why it was given up.
 
     ``duration_ms`` runs from trigger to completion, ``commit_ms`` is the driver's part of it; ``alignment_ms`` is the
     largest of all key groups; ``written_*`` counts state files written since the checkpoint before.
     """
 
     id: int
-    kind: str
+    kind: str | None
     outcome: str
     triggered_ms: int
     generation: int
@@ -100,7 +98,8 @@ class History:
         """
         table = self._opened() or self._created()
         slot = f"checkpoint-{row.id % _TRANSACTION_SLOTS}"
-        if (table.transaction_version(slot) or -1) >= row.id:
+        recorded = table.transaction_version(slot)
+        if recorded is not None and recorded >= row.id:
             return False
         done = CommitProperties(app_transactions=[Transaction(slot, row.id)])
         write_deltalake(table, _to_table(row), mode="append", commit_properties=done)
@@ -133,7 +132,8 @@ class History:
         )
         return self._table
 
-    def _compact(self, table: DeltaTable) -> None:
+    @staticmethod
+    def _compact(table: DeltaTable) -> None:
         table.optimize.compact()
         table.create_checkpoint()
         # An hour is enough for whoever reads an older version just now.

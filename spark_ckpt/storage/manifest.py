@@ -1,4 +1,4 @@
-"""Manifest records: the state of one operator at one checkpoint, ``manifests/<uid>/<K>-<token>.json`` in the job's folder."""
+"""Manifest records: one operator's state at one checkpoint, ``manifests/<uid>/<K>-<token>.json`` of the job."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StateManifest:
     @property
     def files(self) -> set[str]:
         """Every file in the state table's folder that this manifest needs."""
-        return named_files(self.content, self.groups)
+        return named_files(self.content)
 
     @property
     def keys(self) -> int:

@@ -97,9 +97,10 @@ class RecordStore:
         Raises ``StorageNotWritableError`` if it cannot be written or belongs to another job.
         """
         answer = self.create(JOB_RECORD, "job", {"job": job})
-        if isinstance(answer, Exists) and answer.body.get("job") != job:
+        owner = answer.body.get("job") if isinstance(answer, Exists) else job
+        if owner != job:
             raise StorageNotWritableError(
-                f"{self._folder.shown('')} belongs to another job: expected job {job!r}, found {answer.body.get('job')!r} in"
+                f"{self._folder.shown('')} belongs to another job: expected job {job!r}, found {owner!r} in"
                 f" {JOB_RECORD}. Set spark.ckpt.job or spark.ckpt.dir to a place of this job's own."
             )
         probe = f"probe-{uuid.uuid4().hex}.json"
@@ -139,7 +140,7 @@ def _decode(data: bytes, kind: str, shown: str) -> dict[str, Any]:
     if not isinstance(record, dict) or not isinstance(record.get("body"), dict):
         raise _corrupt(shown, "a record with a body", f"JSON of another shape ({len(data)} bytes)")
     if record.get("format") != FORMAT:
-        raise _corrupt(shown, f"format {FORMAT}", f"format {record.get('format')!r}; was it written by a newer release?")
+        raise _corrupt(shown, f"format {FORMAT}", f"format {record.get('format')!r} (of a newer release?)")
     if record.get("kind") != kind:
         raise _corrupt(shown, f"a record of kind {kind!r}", f"kind {record.get('kind')!r}")
     checksum = _checksum(record["body"])

@@ -53,7 +53,7 @@ class RunCache:
         self, table_url: str, cache_dir: str, max_bytes: int, storage_options: Mapping[str, Any] | None = None
     ) -> None:
         self._folder = Folder(table_url, storage_options)
-        identity = hashlib.sha256(self._folder.url.encode()).hexdigest()[:24]
+        identity = hashlib.sha256(f"{_boot_id()} {self._folder.url}".encode()).hexdigest()[:24]
         self._dir = os.path.join(cache_dir, identity)
         self._budget = CacheBudget(cache_dir, max_bytes)
         self._open: OrderedDict[str, pa.RecordBatch] = OrderedDict()
@@ -71,16 +71,14 @@ class RunCache:
 
         Raises ``CorruptStorageError`` naming the state file if it is missing or damaged or has too few rows.
         """
-        whole = self._mapped(f"{run.file}.all.arrow", None)
-        if whole is not None and whole.num_rows >= run.start + run.count:
+        whole = self._mapped(f"{run.file}.all.arrow", run.start + run.count)
+        if whole is not None:
             return whole.slice(run.start, run.count)
         layout = self._layout(run)
         first, stop = layout.span(run)
         name = f"{run.file}.{first}-{stop}.arrow"
         rows = layout.starts[stop] - layout.starts[first]
-        batch = self._mapped(name, rows)
-        if batch is None:
-            batch = self._decode(run, name, first, stop)
+        batch = self._mapped(name, rows) or self._decode(run, name, first, stop)
         return batch.slice(run.start - layout.starts[first], run.count)
 
     def _decode(self, run: Run, name: str, first: int, stop: int) -> pa.RecordBatch:
@@ -113,9 +111,9 @@ class RunCache:
             )
         return layout
 
-    def _mapped(self, name: str, rows: int | None) -> pa.RecordBatch | None:
+    def _mapped(self, name: str, least_rows: int) -> pa.RecordBatch | None:
         batch = self._open.get(name)
-        if batch is not None:
+        if batch is not None and batch.num_rows >= least_rows:
             self._open.move_to_end(name)
             return batch
         path = os.path.join(self._dir, name)
@@ -123,11 +121,11 @@ class RunCache:
             with pa.memory_map(path, "rb") as source:
                 batch = pa.ipc.open_file(source).get_batch(0)
             batch.validate()
-            if rows is not None and batch.num_rows != rows:
-                raise pa.ArrowInvalid(f"expected {rows} rows, found {batch.num_rows}")
         except FileNotFoundError:
             return None
         except (OSError, pa.ArrowException, IndexError):
+            batch = None
+        if batch is None or batch.num_rows < least_rows:
             with contextlib.suppress(OSError):
                 os.unlink(path)
             return None
@@ -136,7 +134,7 @@ class RunCache:
         return batch
 
     def _store(self, name: str, batch: pa.RecordBatch) -> None:
-        os.makedirs(self._dir, exist_ok=True)
+        os.makedirs(self._dir, mode=0o700, exist_ok=True)
         path = os.path.join(self._dir, name)
         temporary = f"{path}.{uuid.uuid4().hex}.tmp"
         try:
@@ -148,6 +146,27 @@ class RunCache:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
         self._budget.added(size)
+
+
+_shared: dict[tuple[str, str, int, str], RunCache] = {}
+
+
+def shared_cache(
+    table_url: str, cache_dir: str, max_bytes: int, storage_options: Mapping[str, Any] | None = None
+) -> RunCache:
+    """This process's cache of a table, the same object each time, so that its maps stay open from task to task."""
+    key = (table_url, cache_dir, max_bytes, repr(sorted((storage_options or {}).items())))
+    if key not in _shared:
+        _shared[key] = RunCache(table_url, cache_dir, max_bytes, storage_options)
+    return _shared[key]
+
+
+def _boot_id() -> str:
+    # Cached files are not synced: after a power loss one may have its size and none of its bytes. They are not
+    # trusted across a reboot, and the budget removes them in time.
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+    return ""
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch | None:

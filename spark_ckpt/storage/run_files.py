@@ -22,6 +22,11 @@ ROW_GROUP_ROWS = 128 * 1024
 WRITE_OPTIONS: dict[str, Any] = {"compression": "zstd", "use_dictionary": False, "write_page_checksum": True}
 
 
+def run_file_name(epoch: int, partition: int, attempt: str) -> str:
+    """The name of a state file. ``attempt`` must be unique to the task attempt, also across restarts of the job."""
+    return f"e{epoch:010d}-p{partition:05d}-{attempt}.parquet"
+
+
 def write_run_file(
     target: str | Folder, name: str, table: pa.Table, storage_options: Mapping[str, Any] | None = None
 ) -> StateFile:

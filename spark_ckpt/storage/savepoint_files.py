@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import time
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -16,45 +14,65 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyroaring import BitMap64
+from pyroaring import BitMap
 
-from spark_ckpt.errors import CorruptStorageError, ProtocolBugError
+from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.protocol.events import GroupManifest, Run
 from spark_ckpt.storage import delta_log
-from spark_ckpt.storage.content import FileEntry, TableContent
+from spark_ckpt.storage.content import FileEntry, TableContent, check_live_rows
 from spark_ckpt.storage.deletion_vectors import read_vector
-from spark_ckpt.storage.filesystem import Folder, sync_folder
+from spark_ckpt.storage.filesystem import Folder, make_folder, sync_folder
 from spark_ckpt.storage.run_files import WRITE_OPTIONS, open_run_file, read_row_group
 
 _PREFIX = "savepoint-"
-_COPY_BYTES = 16 * 1024 * 1024
 
 
-def export(
+def export_files(
     source: Folder, content: TableContent, groups: Mapping[int, GroupManifest], target: Folder, schema: pa.Schema
 ) -> tuple[dict[str, FileEntry], dict[int, GroupManifest]]:
     """Copy the live rows of ``content`` into a plain Delta table at ``target``, file by file. Driver.
 
-    Returns content and groups of the copy: no dead rows, no tombstone runs, new file names that occur nowhere else.
-    Called again after a crash it replaces what the earlier call wrote. Memory: one row group.
+    Returns content and groups of the copy: no dead rows, no tombstone runs, and file names that occur nowhere else.
+    A run's ``due_ms`` may be earlier than its rows' earliest. Called again after a crash, it replaces what the
+    earlier call wrote. Memory: one row group and one compressed file.
+
+    Raises ``CorruptStorageError`` if a state file is missing or damaged.
     """
-    new_content: dict[str, FileEntry] = {}
-    moved: dict[str, tuple[str, BitMap64]] = {}
     token = uuid.uuid4().hex
+    copied: dict[str, FileEntry] = {}
+    moved: dict[str, tuple[str, BitMap]] = {}
     for number, (file, entry) in enumerate(sorted(content.items())):
-        if not entry.in_table:
-            continue
-        dead = read_vector(source, entry.dv) if entry.dv else BitMap64()
-        name = f"{_PREFIX}{token}-{number:05d}.parquet"
-        new_content[name] = _copy_live(source, file, dead, target, name)
-        moved[file] = (name, dead)
-        if new_content[name].rows != entry.rows - len(dead):
-            raise ProtocolBugError(f"{name} has {new_content[name].rows} rows: expected {entry.rows - len(dead)} of {file}.")
-    _publish(target, new_content, schema)
-    return new_content, {g: _move_group(group, moved) for g, group in groups.items()}
+        if entry.in_table:
+            name = f"{_PREFIX}{token}-{number:05d}.parquet"
+            dead = read_vector(source, entry.dv) if entry.dv else BitMap()
+            copied[name] = _copy_live(source, file, dead, target, name)
+            moved[file] = (name, dead)
+    new_groups = {number: _move_group(group, moved) for number, group in groups.items()}
+    check_live_rows(copied, new_groups)
+    _publish(target, copied, schema)
+    return copied, new_groups
 
 
-def _copy_live(source: Folder, file: str, dead: BitMap64, target: Folder, name: str) -> FileEntry:
+def import_files(source: Folder, names: Iterable[str], target: Folder) -> None:
+    """Make files ``names`` of ``source`` available in ``target``. Driver, when a job is restored. Idempotent.
+
+    On one local file system it costs a hard link a file and no copying; on one object store, copies inside it.
+    Raises ``CorruptStorageError`` if a file is missing.
+    """
+    missing = sorted(set(names) - set(target.names()))
+    for name in missing:
+        try:
+            _import_one(source, name, target)
+        except FileNotFoundError:
+            raise CorruptStorageError(
+                f"{source.shown(name)} is missing: expected it because the manifest to restore names it."
+                f" Put it back, or restore another checkpoint."
+            ) from None
+    if missing and target.local:
+        sync_folder(target.root)
+
+
+def _copy_live(source: Folder, file: str, dead: BitMap, target: Folder, name: str) -> FileEntry:
     sink, first, rows = pa.BufferOutputStream(), 0, 0
     with open_run_file(source, file) as reader, pq.ParquetWriter(sink, reader.schema_arrow, **WRITE_OPTIONS) as writer:
         for index in range(reader.num_row_groups):
@@ -64,90 +82,61 @@ def _copy_live(source: Folder, file: str, dead: BitMap64, target: Folder, name: 
             rows += live.num_rows
             if live.num_rows:
                 writer.write_table(live, row_group_size=live.num_rows)
-    data = sink.getvalue().to_pybytes()
-    target.create(name, data)
-    return FileEntry(rows, len(data))
+    data = sink.getvalue()
+    target.create(name, memoryview(data))
+    return FileEntry(rows, data.size)
 
 
-def _live_rows(table: pa.Table, first: int, dead: BitMap64) -> pa.Table:
-    here = BitMap64(range(first, first + table.num_rows)) & dead
+def _live_rows(table: pa.Table, first: int, dead: BitMap) -> pa.Table:
+    here = dead & BitMap(range(first, first + table.num_rows))
     if not here:
         return table
     mask = np.ones(table.num_rows, bool)
-    mask[np.fromiter(here, np.int64, len(here)) - first] = False
+    mask[np.array(here, dtype=np.int64) - first] = False
     return table.filter(pa.array(mask))
 
 
-def _move_group(group: GroupManifest, moved: Mapping[str, tuple[str, BitMap64]]) -> GroupManifest:
+def _move_group(group: GroupManifest, moved: Mapping[str, tuple[str, BitMap]]) -> GroupManifest:
     runs = [_move_run(run, *moved[run.file]) for run in group.runs if not run.tombstones and run.file in moved]
     return replace(group, runs=tuple(run for run in runs if run.count))
 
 
-def _move_run(run: Run, name: str, dead: BitMap64) -> Run:
+def _move_run(run: Run, name: str, dead: BitMap) -> Run:
     before = dead.rank(run.start - 1) if run.start else 0
-    within = dead.rank(run.start + run.count - 1) - before if run.count else 0
+    within = dead.rank(run.start + run.count - 1) - before
     return replace(run, file=name, start=run.start - before, count=run.count - within)
 
 
 def _publish(target: Folder, content: TableContent, schema: pa.Schema) -> None:
     """One version that holds ``content``, whatever an earlier, interrupted export left there."""
-    log, now_ms = delta_log.DeltaLog(target), int(time.time() * 1000)
-    version, before = -1, {}
-    for version in log.versions():
-        for action in (log.read(version) or delta_log.LogCommit(version, ())).actions:
-            if "add" in action:
-                before[action["add"]["path"]] = FileEntry(0, action["add"]["size"])
-            if "remove" in action:
-                before.pop(action["remove"]["path"], None)
+    log, now_ms = delta_log.DeltaLog(target), delta_log.now_ms()
+    versions = log.versions()
+    before = log.files(versions)
+    version = versions[-1] + 1 if versions else 0
     actions = [
         delta_log.commit_info_action("SAVEPOINT", {}, now_ms),
         delta_log.protocol_action(schema, deletion_vectors=False),
-        delta_log.metadata_action(schema, "savepoint", {}, now_ms),
+        delta_log.metadata_action(schema, "State at a savepoint", {}, now_ms),
         *(delta_log.remove_action(file, entry, now_ms) for file, entry in before.items()),
         *(delta_log.add_action(file, entry, now_ms) for file, entry in content.items()),
     ]
-    if not log.put(version + 1, actions):
+    if not log.put(version, actions):
         raise CorruptStorageError(
             f"Savepoint table {target.shown('')} was written by someone else at the same time: expected to own version"
-            f" {version + 1}. Use a new path for the savepoint."
+            f" {version}, found it taken. Use a new path for the savepoint."
         )
     for name in target.names():
         if name.startswith(_PREFIX) and name not in content:
             target.remove(name)
 
 
-def bring(source: Folder, names: Iterable[str], target: Folder) -> None:
-    """Make files ``names`` of ``source`` available in ``target``. Driver, when a job is restored. Idempotent.
-
-    On one local file system it costs a hard link a file and no copying; on one object store, a copy inside it.
-    Raises ``CorruptStorageError`` if a file is missing.
-    """
-    present = set(target.names())
-    for name in sorted(set(names) - present):
-        try:
-            _bring_one(source, name, target)
-        except FileNotFoundError:
-            raise CorruptStorageError(
-                f"{source.shown(name)} is missing: expected it because the manifest to restore names it."
-                f" Put it back, or restore another checkpoint."
-            ) from None
-    if target.local and os.path.isdir(target.root):
-        sync_folder(target.root)
-
-
-def _bring_one(source: Folder, name: str, target: Folder) -> None:
+def _import_one(source: Folder, name: str, target: Folder) -> None:
     if source.local and target.local:
-        os.makedirs(target.root, exist_ok=True)
+        make_folder(target.root)
         with contextlib.suppress(FileExistsError):
-            try:
-                os.link(source.path(name), target.path(name))
+            if _linked(source.path(name), target.path(name)):
                 return
-            except FileExistsError:
-                return
-            except OSError:
-                if not os.path.exists(source.path(name)):
-                    raise FileNotFoundError(name) from None
-    if source.fs == target.fs and not target.local:
+    elif source.fs == target.fs:
         source.fs.cp_file(source.path(name), target.path(name))
         return
     data = source.read(name)
@@ -156,4 +145,12 @@ def _bring_one(source: Folder, name: str, target: Folder) -> None:
     target.create(name, data)
 
 
-__all__ = ["bring", "export", "shutil"]
+def _linked(source: str, target: str) -> bool:
+    """Whether ``target`` is a hard link now; not so across file systems, and on those without links."""
+    try:
+        os.link(source, target)
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except OSError:
+        return False
+    return True

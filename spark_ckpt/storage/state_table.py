@@ -1,20 +1,19 @@
 """The state of one operator as a Delta table whose recorded version is exactly the state at a checkpoint.
 
-A checkpoint adds files and kills rows by deletion vectors in one Delta version. The table's *content* (every file, its
-dead rows) is kept beside the log, so that a commit costs what changed and not the table.
+A checkpoint adds files and kills rows by deletion vectors in one Delta version. What a version holds is kept beside
+the log too (:mod:`spark_ckpt.storage.table_head`), so that a commit costs what changed and not the table.
 """
 
 from __future__ import annotations
 
 import time
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
-from spark_ckpt.errors import CorruptStorageError, FencedError, InvalidInputError, TopologyError
+from spark_ckpt.errors import CorruptStorageError, FencedError, TopologyError
 from spark_ckpt.protocol.events import Flushed, GroupManifest
 from spark_ckpt.storage import delta_log, savepoint_files
 from spark_ckpt.storage.content import (
@@ -22,27 +21,22 @@ from spark_ckpt.storage.content import (
     Plan,
     TableContent,
     adopt_vectors,
-    changed_files,
     check_live_rows,
-    content_from_json,
-    content_to_json,
     named_files,
     plan_content,
     with_dead,
 )
 from spark_ckpt.storage.deletion_vectors import read_vector, vector_payload, write_vectors
-from spark_ckpt.storage.delta_log import DeltaLog
-from spark_ckpt.storage.delta_schema import from_delta_schema, to_delta_schema
+from spark_ckpt.storage.delta_schema import describe_columns, from_delta_schema, to_delta_schema
 from spark_ckpt.storage.filesystem import Folder
-from spark_ckpt.storage.record_store import RecordStore
+from spark_ckpt.storage.run_files import run_file_name, write_run_file
+from spark_ckpt.storage.table_head import OWN, Head, HeadLog, Writer
 
-LOG_CHECKPOINT_VERSIONS = 20
-"""After this many versions the Delta log gets a checkpoint."""
+__all__ = ["StateTable", "TableCommit", "TableContent", "run_file_name", "write_run_file"]
 
-_OWN = "_ckpt"
 _CONFIGURATION = {
     "delta.enableDeletionVectors": "true",
-    # Removed files are named in every log checkpoint for this long; a checkpoint every few seconds makes many.
+    # Removed files are named in every log checkpoint for this long, and a checkpoint every few seconds removes many.
     "delta.deletedFileRetentionDuration": "interval 1 days",
 }
 
@@ -55,143 +49,113 @@ class TableCommit:
     content: TableContent
 
 
-@dataclass(frozen=True)
-class _Head:
-    version: int
-    content: dict[str, FileEntry]
-    schema: str
-    details: dict[str, Any]
-
-
 class StateTable:
     """One operator's state table. Driver; one writer at a time, and a writer of an older generation is fenced.
 
-    Keep one object over many commits where possible: it remembers the head and saves reading it.
+    Keep one object over many commits where possible: it remembers the head, which saves reading it.
     """
 
     def __init__(self, url: str, uid: str, storage_options: Mapping[str, Any] | None = None) -> None:
         self.uid = uid
         self.folder = Folder(url, storage_options)
-        self._log = DeltaLog(self.folder)
-        self._records = RecordStore(url, storage_options)
-        self._known: _Head | None = None
+        self._heads = HeadLog(self.folder)
 
     @property
     def url(self) -> str:
         return self.folder.url
 
-    def create_if_absent(self, schema: pa.Schema, description: str, replace: bool = False) -> None:
-        """Make the table with version 0, empty. Driver, at start; again after each restart.
+    def create_if_absent(self, schema: pa.Schema, description: str, reset: bool = False) -> None:
+        """Make the table with version 0, empty. Driver, at start; again at each restart.
 
-        Raises ``InvalidInputError`` for a schema that cannot be stored, and ``TopologyError`` if the table exists with
-        another schema, unless ``replace`` (an explicit fresh start): then a new, empty version gets the new schema.
+        ``reset`` is for an explicit fresh start only: a table with another schema gets a new, empty version with this
+        one. Raises ``InvalidInputError`` for a schema that cannot be stored, and ``TopologyError`` if the table has
+        another schema.
         """
         wanted = to_delta_schema(schema)
-        head = self._read_head()
-        while head is None:
-            if self._write_first(schema, wanted, description):
-                return
-            head = self._read_head()
-        if head.schema == wanted:
-            return
-        if not replace:
-            raise TopologyError(
-                f"The state of {self.uid!r} changed its columns: expected {_columns(head.schema)} as stored in"
-                f" {self.folder.shown('')}, found {_columns(wanted)}. Give the changed operator a new uid, or start"
-                f" fresh (spark.ckpt.restore=none)."
-            )
-        now_ms = _now_ms()
-        extra = [
+        now_ms = delta_log.now_ms()
+        definition = [
             delta_log.protocol_action(schema, deletion_vectors=True),
             delta_log.metadata_action(schema, description, _CONFIGURATION, now_ms),
         ]
-        details = {"app_id": head.details["app_id"], "checkpoint": head.details["checkpoint"]}
-        details["generation"] = head.details["generation"]
-        self._publish(head, {}, wanted, details, "REPLACE TABLE", extra)
+        head = self._heads.read()
+        while head is None or head.schema != wanted:
+            if head is not None and not reset:
+                raise TopologyError(
+                    f"The columns of the state of {self.uid!r} changed: expected {describe_columns(head.schema)}, as"
+                    f" stored, found {describe_columns(wanted)}. Give the changed operator a new uid, or start fresh"
+                    f" (spark.ckpt.restore=none)."
+                )
+            writer = head.writer if head else Writer(self.uid, 0, 0)
+            head = self._heads.put(head, {}, wanted, writer, definition) or self._heads.read()
 
     def commit(
         self,
         app_id: str,
         checkpoint: int,
         base: TableContent | None,
-        flushed: Sequence[Flushed],
+        flushed: Iterable[Flushed],
         groups: Mapping[int, GroupManifest],
         generation: int = 0,
     ) -> TableCommit:
         """Make one version that is the state at ``checkpoint``. Driver; again with the same checkpoint after a crash.
 
         ``base`` is the content at the checkpoint that ``flushed`` builds on (None: empty). Whatever the head holds
-        (an earlier attempt at this checkpoint, checkpoints behind a restored one), the new version holds ``base`` and
-        ``flushed``, minus files that no run of ``groups`` names. If the head already is that, nothing is written.
-        Costs what changed: vectors of untouched files are neither read nor written.
+        (an earlier attempt at this checkpoint, or checkpoints behind a restored one), the new version holds ``base``
+        and ``flushed``, minus dead rows and files that no run of ``groups`` names. If the head is that already,
+        nothing is written. Costs what changed: vectors of untouched files are neither read nor written.
 
-        Raises ``ProtocolBugError`` if rows and keys do not add up (nothing is written), ``FencedError`` if a newer
-        generation, or this one with a newer checkpoint, wrote the head, and ``CorruptStorageError`` if somebody
+        Raises ``ProtocolBugError`` if rows and keys do not add up (nothing is written then), ``FencedError`` if the
+        head is of a newer generation, or of this one and a newer checkpoint, and ``CorruptStorageError`` if somebody
         else changed the table's files.
         """
-        plan = plan_content(base, flushed, groups)
-        entries, payloads = self._kill_rows(plan)
+        entries, payloads = self._kill_rows(plan_content(base, flushed, groups))
         check_live_rows(entries, groups)
-        details = {"app_id": app_id, "checkpoint": checkpoint, "generation": generation}
-        while True:
-            head = self._head()
-            self._check_not_fenced(head, generation, checkpoint)
-            wanted = adopt_vectors(entries, head.content)
-            same = (head.details["app_id"], head.details["checkpoint"]) == (app_id, checkpoint)
-            if same and wanted == head.content:
-                return TableCommit(head.version, head.content)
-            # A crash before the put leaves a vector file and a content file that nobody names: gc removes them.
-            stored = self._store_vectors(wanted, payloads)
-            written = self._publish(head, stored, head.schema, details, "CHECKPOINT", [])
-            if written:
-                return written
+        return self._publish(Writer(app_id, checkpoint, generation), entries, payloads, fenced=True)
 
     def rollback(self, app_id: str, checkpoint: int, content: TableContent) -> TableCommit:
         """Make the head hold ``content`` of a completed checkpoint again. Only while the job is stopped.
 
         For gc after a crash between a state commit and its completion record: the head then names files that no
-        manifest does. Does nothing if the head already holds it.
+        manifest does. Writes nothing if the head holds it already.
         """
-        details = {"app_id": app_id, "checkpoint": checkpoint, "generation": self._head().details["generation"]}
-        while True:
-            head = self._head()
-            if head.content == dict(content):
-                return TableCommit(head.version, head.content)
-            written = self._publish(head, dict(content), head.schema, details, "ROLLBACK", [])
-            if written:
-                return written
+        head = self._head()
+        if dict(head.content) == dict(content):
+            return TableCommit(head.version, head.content)
+        return self._publish(Writer(app_id, checkpoint, head.writer.generation), content, {}, fenced=False)
 
     def schema(self) -> pa.Schema:
         """The table's columns as they are stored."""
         return from_delta_schema(self._head().schema)
 
     def head(self) -> TableCommit:
-        """The newest version and what it holds; of no meaning to recovery, which goes by manifests."""
+        """The newest version and what it holds. Means nothing to recovery, which goes by manifests."""
         head = self._head()
         return TableCommit(head.version, head.content)
 
-    def remove(self, names: Sequence[str]) -> None:
+    def remove(self, names: Iterable[str]) -> None:
         """Remove files of the table folder by name. Idempotent. The caller knows that nobody needs them."""
         for name in names:
             self.folder.remove(name)
 
     def trim_log(self, oldest_version: int) -> list[str]:
         """Remove log files that no version from ``oldest_version`` on needs, so that the log stays short."""
-        return self._log.trim(oldest_version)
+        return self._heads.log.trim(oldest_version)
 
-    def gc(self, live: set[str], min_age_s: float = 0.0) -> list[str]:
+    def gc(self, live: Iterable[str], min_age_s: float = 0.0) -> list[str]:
         """Remove state, vector and content files that nobody names; returns their names. Only while the job is stopped.
 
-        ``live`` is what retained checkpoints name (:func:`~spark_ckpt.storage.content.named_files`); what the table's
-        head names stays too. Files younger than ``min_age_s`` stay. Idempotent.
+        ``live`` is what retained checkpoints name (``StateManifest.files``); what the table's head names stays too.
+        Files younger than ``min_age_s`` stay. Idempotent.
         """
         self.folder.remove_temporaries()
-        head = self._read_head()
-        keep = live | (named_files(head.content, {}) | {f"{_OWN}/{head.details['content']}"} if head else set())
+        head = self._heads.read()
+        keep = set(live)
+        if head:
+            keep |= {f"{OWN}/{head.record}"} | named_files(head.content)
         found = [n for n in self.folder.names() if n.endswith((".parquet", ".bin"))]
-        found += [f"{_OWN}/{n}" for n in self.folder.names(_OWN)]
-        oldest = time.time() - min_age_s
-        removed = [n for n in found if n not in keep and (not min_age_s or self.folder.modified_s(n) <= oldest)]
+        found += [f"{OWN}/{n}" for n in self.folder.names(OWN)]
+        oldest_s = time.time() - min_age_s
+        removed = [n for n in found if n not in keep and (not min_age_s or self.folder.modified_s(n) <= oldest_s)]
         self.remove(removed)
         return removed
 
@@ -202,20 +166,39 @@ class StateTable:
         target_url: str,
         storage_options: Mapping[str, Any] | None = None,
     ) -> tuple[dict[str, FileEntry], dict[int, GroupManifest]]:
-        """Copy the state at a checkpoint into ``<target_url>/state/<uid>/`` as a plain Delta table; see ``savepoint_files``."""
-        target = Folder(f"{target_url}/state/{self.uid}", storage_options or self.folder.storage_options)
-        return savepoint_files.export(self.folder, content, groups, target, self.schema())
+        """Copy the state at a checkpoint into ``<target_url>/state/<uid>/``; returns content and groups of the copy.
+
+        See :func:`spark_ckpt.storage.savepoint_files.export_files`. ``storage_options`` default to the table's.
+        """
+        options = self.folder.storage_options if storage_options is None else storage_options
+        target = Folder(f"{target_url.rstrip('/')}/state/{self.uid}", options)
+        return savepoint_files.export_files(self.folder, content, groups, target, self.schema())
 
     def import_state(
-        self,
-        source_url: str,
-        content: TableContent,
-        groups: Mapping[int, GroupManifest],
-        storage_options: Mapping[str, Any] | None = None,
+        self, source_url: str, content: TableContent, storage_options: Mapping[str, Any] | None = None
     ) -> None:
-        """Bring the files of ``content`` from the state table folder ``source_url`` into this one's; see ``savepoint_files``."""
-        source = Folder(source_url, storage_options or self.folder.storage_options)
-        savepoint_files.bring(source, named_files(content, groups), self.folder)
+        """Bring the files of ``content`` from the state table folder ``source_url`` into this one's folder.
+
+        They become part of the table by the next :meth:`commit` with this content as its base. See
+        :func:`spark_ckpt.storage.savepoint_files.import_files`.
+        """
+        options = self.folder.storage_options if storage_options is None else storage_options
+        savepoint_files.import_files(Folder(source_url, options), named_files(content), self.folder)
+
+    def _publish(
+        self, writer: Writer, entries: TableContent, payloads: Mapping[str, bytes], fenced: bool
+    ) -> TableCommit:
+        while True:
+            head = self._head()
+            if fenced:
+                self._check_not_fenced(head.writer, writer)
+            wanted = adopt_vectors(entries, head.content)
+            same = (head.writer.app_id, head.writer.checkpoint) == (writer.app_id, writer.checkpoint)
+            if same and wanted == head.content:
+                return TableCommit(head.version, head.content)
+            written = self._heads.put(head, self._store_vectors(wanted, payloads), head.schema, writer)
+            if written:
+                return TableCommit(written.version, written.content)
 
     def _kill_rows(self, plan: Plan) -> tuple[dict[str, FileEntry], dict[str, bytes]]:
         entries, payloads = dict(plan.entries), {}
@@ -229,114 +212,28 @@ class StateTable:
         return entries, payloads
 
     def _store_vectors(self, wanted: Mapping[str, FileEntry], payloads: Mapping[str, bytes]) -> dict[str, FileEntry]:
-        unstored = {file: entry for file, entry in wanted.items() if entry.dv and not entry.dv.file}
+        new = {file: entry.dv for file, entry in wanted.items() if entry.dv and not entry.dv.file}
         stored = dict(wanted)
-        if unstored:
-            name, offsets = write_vectors(self.folder, {file: payloads[file] for file in unstored})
-            for file, entry in unstored.items():
-                assert entry.dv is not None
-                stored[file] = replace(entry, dv=replace(entry.dv, file=name, offset=offsets[file]))
+        if new:
+            name, offsets = write_vectors(self.folder, {file: payloads[file] for file in new})
+            for file, dv in new.items():
+                stored[file] = replace(wanted[file], dv=replace(dv, file=name, offset=offsets[file]))
         return stored
 
-    def _publish(
-        self,
-        head: _Head,
-        content: dict[str, FileEntry],
-        schema: str,
-        details: Mapping[str, Any],
-        operation: str,
-        extra: Sequence[Mapping[str, Any]],
-    ) -> TableCommit | None:
-        """Turn ``head`` into ``content`` by one version; None if somebody else took that version first."""
-        now_ms = _now_ms()
-        details = {**details, "content": self._write_content(content, schema), "previous": head.details["content"]}
-        lost, gained = changed_files(head.content, content)
-        actions = [
-            delta_log.commit_info_action(operation, details, now_ms),
-            *extra,
-            delta_log.transaction_action(details["app_id"], details["checkpoint"], now_ms),
-            *(delta_log.remove_action(f, head.content[f], now_ms) for f in lost),
-            *(delta_log.add_action(f, content[f], now_ms) for f in gained),
-        ]
-        version = head.version + 1
-        if not self._log.put(version, actions):
-            return None
-        # The version is there: a crash from here on costs only what gc or the next commit tidies up.
-        self._known = _Head(version, content, schema, dict(details))
-        self.folder.remove(f"{_OWN}/{head.details.get('previous')}")
-        if version % LOG_CHECKPOINT_VERSIONS == 0:
-            self._log.checkpoint()
-        return TableCommit(version, content)
-
-    def _write_content(self, content: TableContent, schema: str) -> str:
-        name = f"content-{uuid.uuid4().hex}.json"
-        self._records.create(f"{_OWN}/{name}", "content", {"schema": schema, "content": content_to_json(content)})
-        return name
-
-    def _write_first(self, schema: pa.Schema, schema_string: str, description: str) -> bool:
-        now_ms = _now_ms()
-        details = {"app_id": "", "checkpoint": 0, "generation": 0, "content": self._write_content({}, schema_string)}
-        actions = [
-            delta_log.commit_info_action("CREATE TABLE", details, now_ms),
-            delta_log.protocol_action(schema, deletion_vectors=True),
-            delta_log.metadata_action(schema, description, _CONFIGURATION, now_ms),
-        ]
-        return self._log.put(0, actions)
-
-    def _head(self) -> _Head:
-        head = self._read_head()
+    def _head(self) -> Head:
+        head = self._heads.read()
         if head is None:
             raise CorruptStorageError(
                 f"There is no state table at {self.folder.shown('')}: expected the one of uid {self.uid!r}, found no"
-                f" Delta log. Restore another checkpoint into a new job folder."
+                f" Delta log. Restore a checkpoint into a new job folder."
             )
         return head
 
-    def _read_head(self) -> _Head | None:
-        """The newest version, with the content our newest commit says; foreign commits may only change no files."""
-        newest = self._log.newest(self._known.version if self._known else None)
-        if newest is None:
-            return None
-        for version in range(newest, -1, -1):
-            if self._known and version == self._known.version:
-                self._known = replace(self._known, version=newest)
-                return self._known
-            commit = self._log.read(version)
-            details = delta_log.own_details(commit) if commit else None
-            if commit is None or (details is None and commit.changes_files):
-                raise self._foreign(version, "nothing" if commit is None else "somebody else's changes to its files")
-            if details is not None:
-                body = self._records.read(f"{_OWN}/{details['content']}", "content")
-                if body is None:
-                    if self._log.newest() != newest:
-                        return self._read_head()  # a newer commit tidied up meanwhile
-                    raise self._foreign(version, f"no file {_OWN}/{details['content']}")
-                self._known = _Head(newest, content_from_json(body["content"]), body["schema"], details)
-                return self._known
-        raise self._foreign(0, "no commit of this library")
-
-    def _foreign(self, version: int, found: str) -> CorruptStorageError:
-        return CorruptStorageError(
-            f"State table {self.folder.shown('')} was written by someone else: expected only commits of this library to"
-            f" change its files, found {found} at version {version}. Undo that (Delta RESTORE does not help), or"
-            f" restore a checkpoint into a new job folder; do not run OPTIMIZE, VACUUM or writes on state tables."
-        )
-
-    def _check_not_fenced(self, head: _Head, generation: int, checkpoint: int) -> None:
-        theirs = (head.details["generation"], head.details["checkpoint"])
-        if theirs > (generation, checkpoint):
+    def _check_not_fenced(self, theirs: Writer, ours: Writer) -> None:
+        # A newer checkpoint of an older generation is no fence: it was committed here, but never completed.
+        if (theirs.generation, theirs.checkpoint) > (ours.generation, ours.checkpoint):
             raise FencedError(
                 f"State table {self.folder.shown('')} was written by a newer attempt: expected at most generation"
-                f" {generation}, checkpoint {checkpoint}, found {theirs[0]}, {theirs[1]}. Stop this query."
+                f" {ours.generation}, checkpoint {ours.checkpoint}, found generation {theirs.generation}, checkpoint"
+                f" {theirs.checkpoint}. Stop this query."
             )
-
-
-def _columns(schema_string: str) -> str:
-    return ", ".join(f"{f.name} {f.type}" for f in from_delta_schema(schema_string))
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
-
-
-__all__ = ["FileEntry", "InvalidInputError", "StateTable", "TableCommit", "TableContent"]

@@ -1,0 +1,154 @@
+"""The newest version of a state table and what it holds, found without replaying the Delta log."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.storage import delta_log
+from spark_ckpt.storage.content import FileEntry, TableContent, changed_files, content_from_json, content_to_json
+from spark_ckpt.storage.delta_log import DeltaLog, LogCommit
+from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.record_store import RecordStore
+
+OWN = "_ckpt"
+"""Below the table's folder: content files. Delta readers and VACUUM pass over names with an underscore."""
+
+LOG_CHECKPOINT_VERSIONS = 20
+"""After this many versions the Delta log gets a checkpoint."""
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Who wrote a version, and for which checkpoint."""
+
+    app_id: str
+    checkpoint: int
+    generation: int
+
+
+@dataclass(frozen=True)
+class Head:
+    """The newest version, what it holds, and who wrote that.
+
+    ``record`` is its content file; ``previous`` that of the version before.
+    """
+
+    version: int
+    content: Mapping[str, FileEntry]
+    schema: str
+    writer: Writer
+    record: str
+    previous: str | None
+
+
+class HeadLog:
+    """Reads a table's head and puts the next version on top of it. Driver.
+
+    Each of our commits names a content file, so that reading the head costs one small file and not the log.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._records = RecordStore(folder.url, folder.storage_options)
+        self._known: Head | None = None
+        self.log = DeltaLog(folder)
+
+    def read(self) -> Head | None:
+        """The head, or None if there is no table. Foreign commits that change no files are passed over.
+
+        Raises ``CorruptStorageError`` if somebody else changed the table's files, or a content file is gone.
+        """
+        while True:
+            newest = self.log.newest(self._known.version if self._known else None)
+            if newest is None:
+                return None
+            head = self._read_at(newest)
+            if head is not None:
+                self._known = head
+                return head
+
+    def put(
+        self,
+        head: Head | None,
+        content: TableContent,
+        schema: str,
+        writer: Writer,
+        actions: Sequence[Mapping[str, Any]],
+    ) -> Head | None:
+        """Put the version that turns ``head`` into ``content``; None if somebody else took that version first.
+
+        ``actions`` (a new protocol or schema) go ahead of the file actions.
+        """
+        before = head.content if head else {}
+        now_ms = delta_log.now_ms()
+        record = self._write_content(content, schema)
+        lost, gained = changed_files(before, content)
+        details = {**vars(writer), "content": record, "previous": head.record if head else None}
+        version = head.version + 1 if head else 0
+        operation = "CHECKPOINT" if head else "CREATE TABLE"
+        # A crash before the put leaves a content file, and perhaps a vector file, that nobody names: gc removes them.
+        put = self.log.put(
+            version,
+            [
+                delta_log.commit_info_action(operation, details, now_ms),
+                *actions,
+                delta_log.transaction_action(writer.app_id, writer.checkpoint, now_ms),
+                *(delta_log.remove_action(file, before[file], now_ms) for file in lost),
+                *(delta_log.add_action(file, content[file], now_ms) for file in gained),
+            ],
+        )
+        if not put:
+            self._folder.remove(f"{OWN}/{record}")
+            return None
+        # The version is there. What a crash from here on leaves undone only costs space and readers' time.
+        self._known = Head(version, content, schema, writer, record, details["previous"])
+        if head and head.previous:
+            self._folder.remove(f"{OWN}/{head.previous}")
+        if version and version % LOG_CHECKPOINT_VERSIONS == 0:
+            self.log.checkpoint()
+        return self._known
+
+    def _read_at(self, newest: int) -> Head | None:
+        """The head if ``newest`` is the newest version; None if a newer one came meanwhile."""
+        for version in range(newest, -1, -1):
+            if self._known and version == self._known.version:
+                return replace(self._known, version=newest)
+            commit = self.log.read(version)
+            details = delta_log.own_details(commit) if commit else None
+            if commit is None or (details is None and commit.changes_files):
+                raise self._foreign(version, commit)
+            if details is not None:
+                return self._own(newest, version, details)
+        raise self._foreign(0, None)
+
+    def _own(self, newest: int, version: int, details: Mapping[str, Any]) -> Head | None:
+        name = f"{OWN}/{details['content']}"
+        body = self._records.read(name, "content")
+        if body is None:
+            if self.log.newest(newest) != newest:
+                return None  # a newer commit tidied the file up
+            raise CorruptStorageError(
+                f"{self._folder.shown(name)} is missing: expected it because version {version} of the state table names"
+                f" it. Put it back, or restore a checkpoint into a new job folder."
+            )
+        writer = Writer(details["app_id"], details["checkpoint"], details["generation"])
+        return Head(
+            newest, content_from_json(body["content"]), body["schema"], writer, details["content"], details["previous"]
+        )
+
+    def _write_content(self, content: TableContent, schema: str) -> str:
+        name = f"content-{uuid.uuid4().hex}.json"
+        self._records.create(f"{OWN}/{name}", "content", {"schema": schema, "content": content_to_json(content)})
+        return name
+
+    def _foreign(self, version: int, commit: LogCommit | None) -> CorruptStorageError:
+        found = "changes to its files by another writer" if commit else "no commit"
+        return CorruptStorageError(
+            f"State table {self._folder.shown('')} was written by someone else: expected that only this library changes"
+            f" its files, found {found} at version {version}. Restore a checkpoint into a new job folder,"
+            f" and do not run OPTIMIZE, VACUUM, DELETE or other writes on state tables."
+        )

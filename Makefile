@@ -24,7 +24,7 @@ simulate:  ## the seeded simulation: make simulate SEEDS=100000, or SEED=17 to r
 	@$(DEV) python -m spark_ckpt.testing.simulate $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 bench:  ## keyed count and sum against plain Spark; writes benchmarks/RESULTS.md
-	@$(DEV) python benchmarks/keyed_count.py
+	@$(DEV) python -m benchmarks.keyed_count
 
 lint:  ## ruff, the layering of the packages, mypy
 	@$(DEV) ruff check .

@@ -1,0 +1,152 @@
+"""``spark-ckpt``: look at a job's checkpoints and steer it, from outside its process.
+
+Every command is a thin shell over :func:`spark_ckpt.job`; none starts Spark. Exit codes: 0 done, 1 the job or its
+storage is not as it should be (the message says what to do), 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import spark_ckpt
+from spark_ckpt.errors import CkptError, ConfigError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+Dir = Annotated[str, typer.Argument(help="The folder or URL given as spark.ckpt.dir.")]
+Name = Annotated[str, typer.Argument(help="The job's name.")]
+Storage = Annotated[
+    list[str] | None,
+    typer.Option("--storage", "-s", metavar="NAME=VALUE", help="Option of the fsspec file system; repeat it."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+@app.callback()
+def main() -> None:
+    """Checkpoints and savepoints of spark_ckpt jobs."""
+
+
+@app.command("list")
+def list_(dir: Dir, job: Name, storage: Storage = None, as_json: AsJson = False) -> None:
+    """List the job's checkpoints, newest last."""
+    with _errors():
+        rows = _open(dir, job, storage).checkpoints()
+    if as_json:
+        typer.echo(_json(rows))
+    elif rows:
+        _print_table(rows)
+    else:
+        typer.echo(f"{job} has no checkpoints in {dir}.")
+
+
+@app.command()
+def show(
+    dir: Dir,
+    job: Name,
+    checkpoint: Annotated[int, typer.Argument(help="The checkpoint's id.")],
+    storage: Storage = None,
+) -> None:
+    """Show everything one checkpoint recorded, as JSON."""
+    with _errors():
+        typer.echo(_json(_open(dir, job, storage).show(checkpoint)))
+
+
+@app.command()
+def savepoint(
+    dir: Dir,
+    job: Name,
+    path: Annotated[str, typer.Argument(help="Where to write the savepoint.")],
+    storage: Storage = None,
+) -> None:
+    """Ask the running job for a savepoint, and wait until it is complete."""
+    with _errors():
+        done = _open(dir, job, storage).savepoint(path)
+    _done("savepoint", done, path)
+
+
+@app.command()
+def stop(
+    dir: Dir,
+    job: Name,
+    path: Annotated[str | None, typer.Option("--savepoint", help="Write a savepoint here and stop behind it.")] = None,
+    storage: Storage = None,
+) -> None:
+    """Stop the running job, with a savepoint if a path is given."""
+    with _errors():
+        done = _open(dir, job, storage).stop(path)
+    _done("stopped", done, path)
+
+
+@app.command()
+def gc(dir: Dir, job: Name, storage: Storage = None) -> None:
+    """Remove what nobody will use any more. Only while the job is stopped."""
+    with _errors():
+        removed = _open(dir, job, storage).gc()
+    _print_names(removed, "removed", "nothing to remove")
+
+
+@app.command()
+def verify(dir: Dir, job: Name, storage: Storage = None) -> None:
+    """Check that everything the job's checkpoints name is there and whole. Exit code 1 if not."""
+    with _errors():
+        problems = _open(dir, job, storage).verify()
+    _print_names(problems, "problem", "everything is there and whole")
+    if problems:
+        raise typer.Exit(1)
+
+
+def _open(dir: str, job: str, storage: Sequence[str] | None) -> Any:
+    return spark_ckpt.job(dir, job, storage=_storage(storage or ()))
+
+
+def _storage(pairs: Sequence[str]) -> dict[str, str]:
+    options = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not (name and equals):
+            # The text may be a secret whose name was forgotten.
+            raise ConfigError("--storage expects NAME=VALUE, for example --storage key=...")
+        options[name] = value
+    return options
+
+
+@contextlib.contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except CkptError as error:
+        typer.secho(str(error), fg=typer.colors.RED, err=True)
+        raise typer.Exit(1) from None
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, default=str)
+
+
+def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:
+    console = Console()
+    table = Table()
+    for name in rows[0]:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*("" if value is None else str(value) for value in row.values()))
+    console.print(table)
+
+
+def _print_names(names: Sequence[Any], label: str, otherwise: str) -> None:
+    for name in names:
+        typer.echo(f"{label}: {name}")
+    if not names:
+        typer.echo(otherwise)
+
+
+def _done(what: str, result: Any, path: str | None) -> None:
+    typer.echo(f"{what}: {result if result is not None else path or 'done'}")

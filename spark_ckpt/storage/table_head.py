@@ -77,7 +77,7 @@ class HeadLog:
         content: TableContent,
         schema: str,
         writer: Writer,
-        actions: Sequence[Mapping[str, Any]],
+        actions: Sequence[Mapping[str, Any]] = (),
     ) -> Head | None:
         """Put the version that turns ``head`` into ``content``; None if somebody else took that version first.
 

@@ -34,10 +34,11 @@ Split = TypeVar("Split")
 
 
 class UsesMetadata:
-    """Mixin for a ``DataSource`` that keeps files of its own: both are set before anything is called.
+    """Mixin for a ``DataSource`` that keeps files of its own; both attributes are set before anything is called.
 
-    ``metadata_url`` is its folder and ``storage_options`` open it (fsspec). The folder belongs to this source of this job alone and survives restarts. What an offset cannot do without there
-    must be named by the reader's ``savepoint_files``.
+    ``metadata_url`` is its folder, opened with the fsspec ``storage_options``. It belongs to this source of this job
+    alone and survives restarts. What an offset cannot do without there must be named by the reader's
+    ``savepoint_files``.
     """
 
     metadata_url: str = ""

@@ -37,6 +37,22 @@ def parse_options(source: str, declared: Mapping[str, Option], given: Mapping[st
     return values
 
 
+def storage_options_of(given: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The ``storage.*`` options as keyword arguments for fsspec (dots nest), and the other options."""
+    storage: dict[str, Any] = {}
+    rest = {}
+    for key, value in given.items():
+        if not key.lower().startswith("storage."):
+            rest[key] = value
+            continue
+        *parents, last = key[len("storage.") :].split(".")
+        target = storage
+        for parent in parents:
+            target = target.setdefault(parent, {})
+        target[last] = {"true": True, "false": False}.get(value.lower(), value)
+    return storage, rest
+
+
 def _parse(source: str, name: str, option: Option, text: str) -> Any:
     try:
         return option.parse(text)
@@ -46,6 +62,10 @@ def _parse(source: str, name: str, option: Option, text: str) -> Any:
 
 def text(default: str | None = None, expects: str = "text") -> Option:
     return Option(_non_empty, expects, default)
+
+
+def anything(default: str) -> Option:
+    return Option(str, "text, which may be empty", default)
 
 
 def positive(default: int | None = None, expects: str = "a whole number of at least 1") -> Option:

@@ -1,4 +1,3 @@
-# ruff: noqa: N802  (the method names are PySpark's)
 """The ``rate`` source: numbers with timestamps, the same ones every time.
 
 Unlike Spark's, it has no clock: row *n* is ``(n, startTime + n / rowsPerSecond)`` whenever it is read. With ``numRows``

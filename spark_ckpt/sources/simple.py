@@ -1,4 +1,3 @@
-# ruff: noqa: N802  (the method names are PySpark's)
 """``SimpleDataSourceStreamReader`` as an ordinary stream reader.
 
 The driver learns the end of a batch by reading it, so the rows are at hand when the batch is planned: they travel
@@ -47,7 +46,7 @@ class SimpleAdapter(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, Any]:
         return dict(self.simple.initialOffset())
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Read everything behind ``start``. The limit is the reader's own business, as in Spark."""
         records, end = self.simple.read(start)
         batches = list(records_to_batches(iter(records), self._schema, self._source))

@@ -1,0 +1,93 @@
+"""What happens to data that a source cannot read: stop, skip, or keep it in a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from spark_ckpt.errors import BadRecordError
+from spark_ckpt.sources.file_listing import FileEntry
+from spark_ckpt.storage.filesystem import Folder
+
+FAIL = "fail"
+SKIP = "skip"
+_SHOWN = 200
+
+
+class MalformedFileError(Exception):
+    """A file, from some place on, is not what its format asks for. Internal: becomes a :class:`Bad`."""
+
+
+@dataclass(frozen=True)
+class Bad:
+    """One piece of bad data: where in its file, what was expected, what is there, and what is wrong with it."""
+
+    place: str
+    expected: str
+    found: str
+    reason: str
+
+
+class BadRecords:
+    """Executor. ``policy`` is ``fail``, ``skip``, or the URL of a folder that keeps one JSON file a bad record.
+
+    The kept file's name depends only on the input file and the place in it, so a replay writes nothing twice.
+    """
+
+    def __init__(self, policy: str, storage_options: Mapping[str, Any]) -> None:
+        self.policy = policy
+        self._storage_options = dict(storage_options)
+
+    def handle(self, entry: FileEntry, shown: str, bad: Bad) -> None:
+        """Raises ``BadRecordError`` if the policy is to fail; otherwise the record is kept, once, or dropped."""
+        if self.policy == FAIL:
+            raise BadRecordError(
+                f"{shown}, {bad.place}: expected {bad.expected}, found {_short(bad.found)} ({bad.reason}). Nothing of "
+                "this batch was committed. Set the option badRecords to 'skip', or to a folder that keeps what cannot "
+                "be read, and start again; or correct the file and start once with changedFiles=accept"
+            )
+        if self.policy != SKIP:
+            self._keep(entry, shown, bad)
+
+    def _keep(self, entry: FileEntry, shown: str, bad: Bad) -> None:
+        identity = json.dumps([entry.path, entry.size, entry.mtime_us, entry.etag, bad.place])
+        name = f"{entry.path.rsplit('/', 1)[-1]}-{hashlib.sha256(identity.encode()).hexdigest()[:24]}.json"
+        body = {"file": shown, "place": bad.place, "expected": bad.expected, "record": bad.found, "reason": bad.reason}
+        Folder(self.policy, self._storage_options).create(name, json.dumps(body).encode())
+
+
+def salvage(
+    count: int, attempt: Callable[[int, int], pa.RecordBatch], describe: Callable[[int, str], Bad]
+) -> Iterator[pa.RecordBatch | Bad]:
+    """Convert ``count`` records, in order, in pieces as large as possible, and each bad one by itself.
+
+    ``attempt(low, high)`` converts a range or raises ``pyarrow.ArrowInvalid``; a bad record costs about
+    ``2 log2(count)`` attempts.
+    """
+    pending = [(0, count)]
+    while pending:
+        low, high = pending.pop()
+        if low == high:
+            continue
+        try:
+            yield attempt(low, high)
+        except pa.ArrowInvalid as error:
+            if high - low == 1:
+                yield describe(low, _reason(error))
+            else:
+                middle = (low + high) // 2
+                pending += [(middle, high), (low, middle)]
+
+
+def _reason(error: Exception) -> str:
+    return str(error).split("\n")[0].replace(" in row 0", "").strip()
+
+
+def _short(text: str) -> str:
+    text = text.strip()
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")

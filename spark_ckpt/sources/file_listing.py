@@ -1,0 +1,151 @@
+"""What the ``files`` source sees in its folder: listing, identity of a file, opening it unchanged."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from typing import Any
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.storage.filesystem import normalize_url, open_filesystem, redact
+
+_TIME_KEYS = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
+_GLOB = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One discovered file: its path on the file system and what tells whether it is still the same."""
+
+    path: str
+    size: int
+    mtime_us: int
+    etag: str = ""
+
+    def same_as(self, other: FileEntry) -> bool:
+        """Object stores give times of differing precision; where there is an etag it says more than the time."""
+        if self.etag and other.etag:
+            return self.size == other.size and self.etag == other.etag
+        return self.size == other.size and self.mtime_us == other.mtime_us
+
+    def __str__(self) -> str:
+        time = dt.datetime.fromtimestamp(self.mtime_us / 1e6, dt.timezone.utc).isoformat(timespec="microseconds")
+        return f"{self.size} bytes of {time}" + (f", etag {self.etag}" if self.etag else "")
+
+
+@dataclass(frozen=True)
+class ChangePolicy:
+    """What to do about a file that is no longer what was discovered."""
+
+    accept_changed: bool = False
+    ignore_missing: bool = False
+
+
+class InputFolder:
+    """The files below a folder, matching a glob, or one file. Driver and executors; picklable."""
+
+    def __init__(
+        self,
+        url: str,
+        storage_options: Mapping[str, Any],
+        recursive: bool = False,
+        name_filter: str | None = None,
+        changes: ChangePolicy | None = None,
+    ) -> None:
+        self.url = normalize_url(url)
+        self.fs, self.root = open_filesystem(url, storage_options)
+        self.local = "://" not in self.url
+        self._recursive = recursive
+        self._name_filter = name_filter
+        self._changes = changes or ChangePolicy()
+
+    def files(self) -> list[FileEntry]:
+        """Every input file, oldest first, then by path. Hidden (``_``, ``.``) and empty files are left out.
+
+        A file without bytes is one that somebody has only begun to write: it is listed once it has content.
+        Raises ``InvalidInputError`` if a local path does not exist.
+        """
+        self.fs.invalidate_cache()
+        entries = [self._entry(info) for info in self._infos() if self._is_input(info)]
+        return sorted((e for e in entries if e.size > 0), key=lambda e: (e.mtime_us, e.path))
+
+    def check(self, entry: FileEntry) -> bool:
+        """Whether the file may be read: it is there and still what was discovered; False only if it may be missing.
+
+        Raises ``InvalidInputError`` if it has changed or vanished and the options do not allow for that.
+        """
+        try:
+            found = self._entry(self.fs.info(entry.path))
+        except FileNotFoundError:
+            if self._changes.ignore_missing:
+                return False
+            raise self._vanished(entry) from None
+        self.require_same(entry, found)
+        return True
+
+    def require_same(self, entry: FileEntry, found: FileEntry) -> None:
+        if self._changes.accept_changed or entry.same_as(found):
+            return
+        raise InvalidInputError(
+            f"{self.shown(entry.path)} changed after it was discovered: expected {entry}, found {found}. Input files "
+            "must be complete when they appear and stay as they are: write them under a name that starts with '_' or "
+            "'.' and rename them. Put the old content back, or start once with the option changedFiles=accept to go "
+            "on with the file as it is now (what was already read of it is not read again)"
+        )
+
+    def shown(self, path: str) -> str:
+        return redact(path if self.local else self.fs.unstrip_protocol(path))
+
+    def _vanished(self, entry: FileEntry) -> InvalidInputError:
+        return InvalidInputError(
+            f"{self.shown(entry.path)} has vanished: expected {entry}, found no such file. It was discovered and not "
+            "all of it was read (or it must be read again after a restart). Put it back, or set the option "
+            "ignoreMissingFiles=true to go on without it. Keep input files until a completed checkpoint covers them"
+        )
+
+    def _infos(self) -> Iterator[dict[str, Any]]:
+        if _GLOB.search(self.root):
+            for info in self.fs.glob(self.root, detail=True).values():
+                yield from self._inside(info)
+        elif self.fs.exists(self.root):
+            yield from self._inside(self.fs.info(self.root))
+        elif self.local:
+            raise InvalidInputError(
+                f"expected a folder, a file or a glob of files, found nothing at {redact(self.url)}; "
+                "check the option 'path'"
+            )
+
+    def _inside(self, info: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        path = info["name"].rstrip("/")
+        if info["type"] != "directory":
+            yield info
+        elif self._recursive:
+            yield from self.fs.find(path, detail=True).values()
+        else:
+            yield from self.fs.ls(path, detail=True)
+
+    def _is_input(self, info: dict[str, Any]) -> bool:
+        path = info["name"]
+        if info["type"] == "directory" or (info["type"] != "file" and not self.fs.isfile(path)):
+            return False
+        inside = path[len(self.root) :] if path.startswith(self.root + "/") else path.rsplit("/", 1)[-1]
+        if any(part[:1] in ("_", ".") for part in inside.split("/") if part):
+            return False
+        return self._name_filter is None or fnmatch(path.rsplit("/", 1)[-1], self._name_filter)
+
+    def _entry(self, info: dict[str, Any]) -> FileEntry:
+        time = next((info[key] for key in _TIME_KEYS if info.get(key) is not None), 0)
+        etag = str(info.get("ETag") or info.get("etag") or "").strip('"')
+        return FileEntry(info["name"], int(info["size"] or 0), _micros(time), etag)
+
+
+def _micros(time: Any) -> int:
+    if isinstance(time, dt.datetime):
+        time = time if time.tzinfo else time.replace(tzinfo=dt.timezone.utc)
+        return (time - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)) // dt.timedelta(microseconds=1)
+    if isinstance(time, str):
+        return _micros(dt.datetime.fromisoformat(time.replace("Z", "+00:00")))
+    return int(time * 1_000_000)

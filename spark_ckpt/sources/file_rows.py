@@ -1,0 +1,223 @@
+"""From a file split to record batches: Parquet by rows and row groups, JSON and CSV by records. Executor.
+
+The driver uses :func:`cut` of the same readers to learn how many rows a file holds when ``maxRowsPerTrigger`` asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import IO, Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_ckpt.errors import BadRecordError
+from spark_ckpt.sources.bad_records import Bad, MalformedFileError, salvage
+from spark_ckpt.sources.convert import MAX_BATCH_ROWS, conform
+from spark_ckpt.sources.file_listing import FileEntry, InputFolder
+from spark_ckpt.sources.file_plan import Cut, FileSplit, Position
+from spark_ckpt.sources.file_text import TextFormat, TextParser, chunks, content_ends, data_start, require_values
+
+
+class FileRows(Protocol):
+    """Reads one format. Malformed data raises nothing: ``read`` yields ``Bad`` for it, ``cut`` counts it as no rows."""
+
+    def read(self, split: FileSplit, schema: pa.Schema) -> Iterator[pa.RecordBatch | Bad]:
+        """The rows of ``split``. Raises ``FileNotFoundError``."""
+        ...
+
+    def cut(self, entry: FileEntry, at: Position, max_rows: int) -> Cut:
+        """What at most ``max_rows`` rows from ``at`` on are. Raises ``FileNotFoundError``."""
+        ...
+
+
+class ParquetRows:
+    """Row ranges read only the row groups they touch."""
+
+    def __init__(self, folder: InputFolder, stream: bool) -> None:
+        self._folder = folder
+        self._stream = stream
+
+    def cut(self, entry: FileEntry, at: Position, max_rows: int) -> Cut:
+        try:
+            with self.open(entry) as file:
+                total = file.metadata.num_rows
+        except MalformedFileError:
+            return Cut(0, None)
+        if total - at.row <= max_rows:
+            return Cut(max(0, total - at.row), None)
+        row = at.row + max_rows
+        return Cut(max_rows, Position(at.file, row, entry.size * row // total))
+
+    def read(self, split: FileSplit, schema: pa.Schema) -> Iterator[pa.RecordBatch | Bad]:
+        try:
+            with self.open(split.entry) as file:
+                columns = _columns(file.schema_arrow, schema)
+                for group, first, low, high in _row_groups(file, split):
+                    yield from self._group(file, group, first, (low, high), columns, schema)
+        except MalformedFileError as error:
+            yield Bad("the file as a whole", "a Parquet file", "something else", str(error))
+
+    def schema(self, entry: FileEntry) -> pa.Schema:
+        """Raises ``MalformedFileError``, ``FileNotFoundError``."""
+        with self.open(entry) as file:
+            return file.schema_arrow
+
+    @contextmanager
+    def open(self, entry: FileEntry) -> Iterator[pq.ParquetFile]:
+        with self._raw(entry) as raw:
+            with _malformed():
+                file = pq.ParquetFile(raw, coerce_int96_timestamp_unit="us")
+            yield file
+
+    def _raw(self, entry: FileEntry) -> AbstractContextManager[Any]:
+        # Arrow's own file reads without the interpreter; anything else goes through fsspec.
+        return pa.OSFile(entry.path) if self._folder.local else self._folder.fs.open(entry.path, "rb")
+
+    def _group(
+        self, file: pq.ParquetFile, group: int, first: int, rows: tuple[int, int], columns: list[str], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch | Bad]:
+        """Rows ``[low, high)`` of a row group whose first row is number ``first`` of the file.
+
+        If bad data is skipped, a group is decoded as a whole before any of it counts: whether its rows are skipped
+        must not depend on the range that a batch asks for.
+        """
+        try:
+            batches = file.iter_batches(MAX_BATCH_ROWS, row_groups=[group], columns=columns)
+            with _malformed():
+                found = batches if self._stream else list(batches)
+            for batch in _guarded(found):
+                if first >= rows[1]:
+                    break
+                low, high = max(rows[0] - first, 0), min(rows[1] - first, batch.num_rows)
+                if low < high:
+                    yield from self._convert(batch.slice(low, high - low), first + low, schema)
+                first += batch.num_rows
+        except MalformedFileError as error:
+            yield Bad(f"row group {group}", "a readable row group", "damaged data", str(error))
+
+    def _convert(self, batch: pa.RecordBatch, first: int, schema: pa.Schema) -> Iterator[pa.RecordBatch | Bad]:
+        def attempt(low: int, high: int) -> pa.RecordBatch:
+            found = conform(batch.slice(low, high - low), schema, fill_missing=True)
+            require_values(found)
+            return found
+
+        def describe(row: int, reason: str) -> Bad:
+            expected = f"columns ({', '.join(f'{f.name} {f.type}' for f in schema)})"
+            return Bad(f"row {first + row + 1}", expected, str(batch.slice(row, 1).to_pylist()[0]), reason)
+
+        yield from salvage(batch.num_rows, attempt, describe)
+
+
+class TextRows:
+    """JSON lines and CSV, compressed or not (by the file's extension)."""
+
+    def __init__(self, folder: InputFolder, fmt: TextFormat) -> None:
+        self._folder = folder
+        self._fmt = fmt
+
+    def cut(self, entry: FileEntry, at: Position, max_rows: int) -> Cut:
+        """Reads as far as the batch will: the driver sees every byte of a file that is split by rows once."""
+        rows, stop = 0, 0
+        try:
+            with self.open(entry) as file:
+                begin = max(at.byte, data_start(file, self._fmt)[0])
+                for place, data in chunks(file, begin, None, self._fmt):
+                    _, ends = content_ends(data, self._fmt)
+                    if rows + ends.size > max_rows:
+                        stop = place + int(ends[max_rows - rows - 1]) if rows < max_rows else stop
+                        return Cut(max_rows, Position(at.file, at.row + max_rows, stop))
+                    rows, stop = rows + int(ends.size), place + len(data)
+        except MalformedFileError:
+            pass  # what is readable before the damage counts; reading reports the rest
+        return Cut(rows, None)
+
+    def read(self, split: FileSplit, schema: pa.Schema) -> Iterator[pa.RecordBatch | Bad]:
+        row = split.row_start
+        try:
+            with self.open(split.entry) as file:
+                begin, header = data_start(file, self._fmt)
+                if header == []:
+                    return
+                parser = TextParser(self._fmt, schema, header)
+        except MalformedFileError as error:
+            yield Bad("at its beginning", f"a {self._fmt.kind} file", "something else", str(error))
+            return
+        try:
+            with self.open(split.entry) as file:
+                for place, data in chunks(file, max(begin, split.byte_start), split.byte_end, self._fmt):
+                    starts, ends = content_ends(data, self._fmt)
+                    yield from self._convert(parser, data, starts.tolist(), ends.tolist(), place, row)
+                    row += len(starts)
+        except MalformedFileError as error:
+            yield Bad(f"behind record {row}", f"a {self._fmt.kind} file", "something else", str(error))
+
+    def open(self, entry: FileEntry) -> AbstractContextManager[IO[bytes]]:
+        file: AbstractContextManager[IO[bytes]] = self._folder.fs.open(entry.path, "rb", compression="infer")
+        return file
+
+    def _convert(
+        self, parser: TextParser, data: bytes, starts: list[int], ends: list[int], place: int, row: int
+    ) -> Iterator[pa.RecordBatch | Bad]:
+        def attempt(low: int, high: int) -> pa.RecordBatch:
+            return parser.parse(data[starts[low] : ends[high - 1]], high - low)
+
+        def describe(record: int, reason: str) -> Bad:
+            found = data[starts[record] : ends[record]].decode(errors="backslashreplace").rstrip("\r\n")
+            where = f"record {row + record + 1} (byte {place + starts[record]})"
+            return Bad(where, parser.expected(), found, reason)
+
+        for found in salvage(len(starts), attempt, describe):
+            if not (isinstance(found, Bad) and not found.found.strip()):  # a line of blanks is no record
+                yield found
+
+
+def _columns(found: pa.Schema, schema: pa.Schema) -> list[str]:
+    """The file's columns that the schema names. Raises ``MalformedFileError`` if it cannot be a file of that schema."""
+    wanted = {name.lower(): name for name in reversed(schema.names)}
+    columns = [name for name in found.names if name in schema.names or name.lower() in wanted]
+    if not columns:
+        raise MalformedFileError(f"it has columns {found.names}, none of {schema.names}")
+    try:
+        nothing = [pa.nulls(0, found.field(name).type) for name in columns]
+        conform(pa.RecordBatch.from_arrays(nothing, names=columns), schema, fill_missing=True)
+    except (BadRecordError, pa.ArrowInvalid) as error:
+        raise MalformedFileError(str(error)) from None
+    return columns
+
+
+def _row_groups(file: pq.ParquetFile, split: FileSplit) -> Iterator[tuple[int, int, int, int]]:
+    """Group, its first row, and the rows ``[low, high)`` wanted of it, for every group the split touches."""
+    count, first = file.metadata.num_row_groups, 0
+    groups = range(split.part * count // split.parts, (split.part + 1) * count // split.parts)
+    stop = file.metadata.num_rows if split.row_end is None else split.row_end
+    for group in range(count):
+        rows = file.metadata.row_group(group).num_rows
+        low, high = max(first, split.row_start), min(first + rows, stop)
+        if group in groups and low < high:
+            yield group, first, low, high
+        first += rows
+
+
+@contextmanager
+def _malformed() -> Iterator[None]:
+    """Arrow's word for a damaged file is ArrowInvalid, or an OSError without a number; one with a number is real."""
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        raise MalformedFileError(str(error)) from None
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise MalformedFileError(str(error)) from None
+
+
+def _guarded(batches: Any) -> Iterator[pa.RecordBatch]:
+    iterator = iter(batches)
+    while True:
+        with _malformed():
+            batch = next(iterator, None)
+        if batch is None:
+            return
+        yield batch

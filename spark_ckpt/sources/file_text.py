@@ -1,0 +1,259 @@
+"""Text files record by record: where records end, and how a chunk of them becomes Arrow (JSON lines and CSV).
+
+A record is a line; with ``multiLine`` (CSV) a line break inside quotes does not end it. Whether a record is good
+depends on that record alone, never on its neighbours or on where a batch happened to end: a chunk that does not parse
+into exactly one row a record is parsed again in smaller pieces.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import lzma
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+import pyarrow.types as pt
+
+from spark_ckpt.errors import ConfigError
+from spark_ckpt.sources.bad_records import MalformedFileError
+from spark_ckpt.sources.convert import conform
+
+CHUNK_BYTES = 4 << 20
+_NEWLINE, _RETURN = 10, 13
+_BOM = b"\xef\xbb\xbf"
+_ZONE = r"\d:\d\d.*(?:Z|z|[+-]\d{2}(?::?\d{2})?)$"
+_FINER_THAN_MICROS = r"(\.\d{6})\d+"
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How to read the text: ``kind`` is json or csv, the rest concerns csv."""
+
+    kind: str
+    sep: str = ","
+    quote: str = '"'
+    header: bool = False
+    multi_line: bool = False
+    null_value: str = ""
+
+
+def check_schema(kind: str, schema: pa.Schema) -> None:
+    """Raises ``ConfigError`` for a column type that the format cannot hold."""
+    for field in schema:
+        if kind == "csv" and pt.is_nested(field.type):
+            allowed = "plain types only"
+        elif kind == "json" and not _json_type(field.type):
+            allowed = "no maps and no intervals"
+        else:
+            continue
+        raise ConfigError(
+            f"fileFormat {kind} cannot hold column '{field.name}' of type {field.type}: expected {allowed}"
+        )
+
+
+def record_ends(data: bytes, fmt: TextFormat) -> npt.NDArray[np.int64]:
+    """The end (behind the line break) of every record in ``data`` that is complete there."""
+    chars = np.frombuffer(data, dtype=np.uint8)
+    ends = np.flatnonzero(chars == _NEWLINE) + 1
+    if fmt.multi_line and ends.size:
+        ends = ends[_quotes_before(chars, ends, fmt) % 2 == 0]
+    return ends
+
+
+def content_ends(data: bytes, fmt: TextFormat) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Starts and ends of the records in ``data`` that are not empty lines; the last may lack its line break."""
+    ends = record_ends(data, fmt)
+    if not ends.size or ends[-1] < len(data):
+        ends = np.append(ends, len(data))
+    starts = np.concatenate(([0], ends[:-1])).astype(np.int64)
+    chars = np.frombuffer(data, dtype=np.uint8)
+    length = ends - starts
+    blank = (length == 0) | ((length == 1) & np.isin(chars[ends - 1], (_NEWLINE, _RETURN)))
+    blank |= (length == 2) & (chars[ends - 1] == _NEWLINE) & (chars[np.maximum(ends - 2, 0)] == _RETURN)
+    return starts[~blank], ends[~blank]
+
+
+def chunks(file: IO[bytes], start: int, end: int | None, fmt: TextFormat) -> Iterator[tuple[int, bytes]]:
+    """Whole records from byte ``start`` to ``end``, some megabytes at a time, each with its place.
+
+    Raises ``MalformedFileError`` if the file cannot be decompressed.
+    """
+    rest, at = b"", start
+    file.seek(start)
+    while True:
+        data = _read(file, CHUNK_BYTES if end is None else min(CHUNK_BYTES, end - at - len(rest)))
+        rest += data
+        if not data:
+            break
+        ends = record_ends(rest, fmt)
+        if ends.size:
+            yield at, rest[: ends[-1]]
+            at, rest = at + int(ends[-1]), rest[ends[-1] :]
+    if rest:
+        yield at, rest
+
+
+def data_start(file: IO[bytes], fmt: TextFormat) -> tuple[int, list[str] | None]:
+    """Where the records begin, behind byte order mark and header, and the header's names (None: there is none)."""
+    file.seek(0)
+    bom = len(_BOM) if _read(file, len(_BOM)) == _BOM else 0
+    if not fmt.header:
+        return bom, None
+    for at, data in chunks(file, bom, None, fmt):
+        starts, ends = content_ends(data, fmt)
+        if starts.size:
+            try:
+                line = data[starts[0] : ends[0]].decode()
+            except UnicodeDecodeError as error:
+                raise MalformedFileError(f"the header is not UTF-8: {error}") from None
+            return at + int(ends[0]), next(csv.reader(io.StringIO(line), delimiter=fmt.sep, quotechar=fmt.quote))
+    return bom, []
+
+
+class TextParser:
+    """Parses records into batches of ``schema``. ``header`` are the file's column names, in order, if it has them.
+
+    Raises ``MalformedFileError`` if the header does not fit the schema.
+    """
+
+    def __init__(self, fmt: TextFormat, schema: pa.Schema, header: list[str] | None) -> None:
+        self._fmt = fmt
+        self._schema = schema
+        self._names = schema.names if header is None else _matched(header, schema)
+        self._physical = pa.schema([pa.field(f.name, _physical_type(fmt.kind, f.type)) for f in schema])
+
+    def expected(self) -> str:
+        form = "one JSON object a line" if self._fmt.kind == "json" else f"{len(self._names)} values a record"
+        return f"{form} for columns ({', '.join(f'{f.name} {f.type}' for f in self._schema)})"
+
+    def parse(self, data: bytes, records: int) -> pa.RecordBatch:
+        """The rows of ``data``, which holds ``records`` records. Raises ``pyarrow.ArrowInvalid`` if any is bad."""
+        if self._fmt.kind == "csv" and self._odd_quotes(data):
+            raise pa.ArrowInvalid("a quote is not closed; if values may hold line breaks, set multiLine=true")
+        table = self._json(data) if self._fmt.kind == "json" else self._csv(data)
+        if table.num_rows != records:
+            raise pa.ArrowInvalid(f"{table.num_rows} rows in {records} record(s)")
+        batches = table.combine_chunks().to_batches()
+        if not batches:
+            return pa.RecordBatch.from_pylist([], schema=self._schema)
+        batch = conform(_with_timestamps(batches[0], self._schema), self._schema, fill_missing=True)
+        require_values(batch)
+        return batch
+
+    def _json(self, data: bytes) -> pa.Table:
+        table = pa_json.read_json(
+            io.BytesIO(data),
+            read_options=pa_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            parse_options=pa_json.ParseOptions(explicit_schema=self._physical, unexpected_field_behavior="ignore"),
+        )
+        table.validate(full=True)  # the JSON reader lets invalid UTF-8 through
+        return table
+
+    def _csv(self, data: bytes) -> pa.Table:
+        wanted = [name for name in self._schema.names if name in self._names]
+        return pa_csv.read_csv(
+            io.BytesIO(data),
+            read_options=pa_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=self._names),
+            parse_options=pa_csv.ParseOptions(
+                delimiter=self._fmt.sep, quote_char=self._fmt.quote, newlines_in_values=self._fmt.multi_line
+            ),
+            convert_options=pa_csv.ConvertOptions(
+                column_types=self._physical,
+                include_columns=wanted,
+                null_values=[self._fmt.null_value],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+
+    def _odd_quotes(self, data: bytes) -> bool:
+        if self._fmt.quote.encode() not in data:
+            return False
+        _, ends = content_ends(data, self._fmt)
+        counts = np.diff(_quotes_before(np.frombuffer(data, dtype=np.uint8), ends, self._fmt), prepend=0)
+        return bool((counts % 2).any())
+
+
+def require_values(batch: pa.RecordBatch) -> None:
+    """Raises ``pyarrow.ArrowInvalid`` if a column that must not be null is."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if not field.nullable and column.null_count:
+            raise pa.ArrowInvalid(f"column '{field.name}' must not be null")
+
+
+def _matched(header: list[str], schema: pa.Schema) -> list[str]:
+    """The header with names spelt as the schema spells them."""
+    spelling = {name.lower(): name for name in reversed(schema.names)}
+    exact = set(schema.names)
+    names = [name if name in exact else spelling.get(name.strip().lower(), name) for name in header]
+    known = [name for name in names if name in exact]
+    if not known or len(set(known)) < len(known):
+        raise MalformedFileError(f"the header names {header}, which does not name each of {schema.names} once")
+    return names
+
+
+def _quotes_before(chars: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], fmt: TextFormat) -> npt.NDArray[np.int64]:
+    return np.searchsorted(np.flatnonzero(chars == ord(fmt.quote)), ends)
+
+
+def _read(file: IO[bytes], size: int) -> bytes:
+    try:
+        return file.read(size)
+    except (zlib.error, lzma.LZMAError, EOFError) as error:
+        raise MalformedFileError(f"it cannot be decompressed: {error}") from None
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise MalformedFileError(f"it cannot be decompressed: {error}") from None  # gzip and bz2 say so like this
+
+
+def _physical_type(kind: str, kind_of: pa.DataType) -> pa.DataType:
+    """What the parser reads for a column; the rest is a cast."""
+    if pt.is_timestamp(kind_of):
+        return pa.string()
+    return kind_of if kind == "csv" else _json_type(kind_of)
+
+
+def _json_type(wanted: pa.DataType) -> pa.DataType | None:
+    """The JSON reader takes dates as numbers of days: read them as text. None for what it cannot read."""
+    if pt.is_date(wanted):
+        return pa.string()
+    if pt.is_struct(wanted):
+        fields = [(field.name, _json_type(field.type)) for field in wanted]
+        return pa.struct(fields) if all(kind for _, kind in fields) else None
+    if pt.is_list(wanted):
+        inner = _json_type(wanted.value_type)
+        return pa.list_(inner) if inner else None
+    if pt.is_map(wanted) or pt.is_duration(wanted) or pt.is_interval(wanted):
+        return None
+    return wanted
+
+
+def _with_timestamps(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = list(batch.columns)
+    for index, name in enumerate(batch.schema.names):
+        target = schema.field(name).type
+        if pt.is_timestamp(target) and pt.is_string(columns[index].type):
+            columns[index] = _timestamps(columns[index], target)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _timestamps(text: pa.Array, target: pa.DataType) -> pa.Array:
+    """ISO 8601 to microseconds. With a zone where the target has one; what has none then counts as UTC."""
+    text = pc.replace_substring_regex(text, pattern=_FINER_THAN_MICROS, replacement=r"\1")
+    plain = pa.timestamp(target.unit)
+    if target.tz is None:
+        return text.cast(plain)
+    zoned = pc.match_substring_regex(text, pattern=_ZONE)
+    nothing = pa.scalar(None, pa.string())
+    with_zone = pc.if_else(zoned, text, nothing).cast(target)
+    return pc.coalesce(with_zone, pc.if_else(zoned, nothing, text).cast(plain).cast(target))

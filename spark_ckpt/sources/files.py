@@ -1,0 +1,255 @@
+"""The ``files`` source: a folder in which files appear, read in the order in which they were discovered.
+
+An offset is a position in the job's discovery log (:mod:`spark_ckpt.sources.file_log`), so a file is never read twice
+and a late file with an old time is never missed. A batch is replayed from its two offsets alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from spark_ckpt.errors import ConfigError
+from spark_ckpt.sources.bad_records import FAIL, SKIP, Bad, BadRecords, MalformedFileError
+from spark_ckpt.sources.base import UsesMetadata
+from spark_ckpt.sources.convert import arrow_schema, pieces, spark_schema
+from spark_ckpt.sources.file_listing import ChangePolicy, FileEntry, InputFolder
+from spark_ckpt.sources.file_log import DiscoveryLog
+from spark_ckpt.sources.file_plan import Cut, FileSplit, Limits, Position, next_position, plan_splits
+from spark_ckpt.sources.file_rows import FileRows, ParquetRows, TextRows
+from spark_ckpt.sources.file_text import TextFormat, check_schema
+from spark_ckpt.sources.options import (
+    anything,
+    choice,
+    duration_s,
+    flag,
+    one_character,
+    parse_options,
+    positive,
+    size,
+    storage_options_of,
+    text,
+)
+from spark_ckpt.storage.filesystem import normalize_url, redact
+from spark_ckpt.storage.record_store import RecordStore
+
+CSV_OPTIONS = {
+    "header": flag(),
+    "sep": one_character(","),
+    "quote": one_character('"'),
+    "multiLine": flag(),
+    "nullValue": anything(""),
+}
+
+OPTIONS = {
+    "path": text(expects="a folder, file or glob, local or any fsspec URL"),
+    "fileFormat": choice("parquet", "json", "csv"),
+    "recursive": flag(),
+    "pathGlobFilter": text(expects="a glob for file names, such as *.json"),
+    "maxFilesPerTrigger": positive(1000),
+    "maxRowsPerTrigger": positive(),
+    "maxBytesPerTrigger": size(),
+    "maxSplitBytes": size(128 << 20),
+    "badRecords": text(FAIL, f"{FAIL}, {SKIP}, or a folder"),
+    "changedFiles": choice("fail", "accept", default="fail"),
+    "ignoreMissingFiles": flag(),
+    "discoveryInterval": duration_s(1.0),
+    **CSV_OPTIONS,
+}
+
+
+class FilesSource(DataSource, UsesMetadata):
+    """Options (case-insensitive): see ``OPTIONS`` above and ``docs/``; ``path`` and ``fileFormat`` are required.
+
+    ``storage.*`` are options of the input's fsspec file system; without any, those of the job's own storage are used
+    where the scheme is the same.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._own_storage, rest = storage_options_of(options)
+        self.parsed = parse_options("files", OPTIONS, rest)
+        for required in ("path", "fileFormat"):
+            if self.parsed[required] is None:
+                raise ConfigError(
+                    f"source 'files': expected option '{required}' ({OPTIONS[required].expects}), found none"
+                )
+        given = {key.lower() for key in rest}
+        misplaced = [name for name in CSV_OPTIONS if name.lower() in given]
+        if misplaced and self.parsed["fileFormat"] != "csv":
+            raise ConfigError(
+                f"source 'files': {', '.join(misplaced)} apply to fileFormat csv only, "
+                f"found fileFormat {self.parsed['fileFormat']}; remove them"
+            )
+        self._check_bad_records()
+
+    @classmethod
+    def name(cls) -> str:
+        return "files"
+
+    def schema(self) -> StructType:
+        """Of the first Parquet file, all columns nullable. Raises ``ConfigError`` if nothing tells it."""
+        if self.parsed["fileFormat"] != "parquet":
+            raise ConfigError(f"fileFormat {self.parsed['fileFormat']} needs a schema; give one with .schema(...)")
+        folder = self.folder()
+        rows = ParquetRows(folder, stream=True)
+        for entry in self._known_files(folder):
+            try:
+                return spark_schema(rows.schema(entry))
+            except (MalformedFileError, FileNotFoundError):
+                continue
+        raise ConfigError(
+            f"no readable Parquet file to infer the schema from at {redact(folder.url)}; give .schema(...)"
+        )
+
+    def streamReader(self, schema: StructType) -> FilesReader:
+        return FilesReader(self, schema)
+
+    def folder(self) -> InputFolder:
+        o = self.parsed
+        changes = ChangePolicy(o["changedFiles"] == "accept", o["ignoreMissingFiles"])
+        storage = self._storage_for(o["path"])
+        return InputFolder(o["path"], storage, o["recursive"], o["pathGlobFilter"], changes)
+
+    def rows(self, folder: InputFolder) -> FileRows:
+        o = self.parsed
+        if o["fileFormat"] == "parquet":
+            return ParquetRows(folder, stream=o["badRecords"] == FAIL)
+        fmt = TextFormat(o["fileFormat"], o["sep"], o["quote"], o["header"], o["multiLine"], o["nullValue"])
+        return TextRows(folder, fmt)
+
+    def bad_records(self) -> BadRecords:
+        policy = self.parsed["badRecords"]
+        return BadRecords(policy, self._storage_for(policy))
+
+    def log(self) -> DiscoveryLog:
+        return DiscoveryLog(RecordStore(self.metadata_url, self.storage_options))
+
+    def _known_files(self, folder: InputFolder) -> Iterator[FileEntry]:
+        """The job's first file before any other, so that a restart infers the same schema."""
+        if self.metadata_url:
+            yield from self.log().entries
+        yield from folder.files()
+
+    def _storage_for(self, url: str) -> Mapping[str, Any]:
+        return self._own_storage or (self.storage_options if _scheme(url) == _scheme(self.metadata_url) else {})
+
+    def _check_bad_records(self) -> None:
+        policy = self.parsed["badRecords"]
+        if policy.lower() in (FAIL, SKIP):
+            self.parsed["badRecords"] = policy.lower()
+            return
+        folder, root = normalize_url(policy), normalize_url(self.parsed["path"])
+        if folder == root or folder.startswith(f"{root}/"):
+            raise ConfigError(
+                f"option 'badRecords' of source 'files': expected a folder outside the input, found {redact(folder)} "
+                f"inside {redact(root)}, where what is kept would be read as input"
+            )
+
+
+class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Driver: discovers, admits and plans. Executor: ``read``. Offset: see :class:`Position`."""
+
+    def __init__(self, source: FilesSource, schema: StructType, clock: Callable[[], float] = time.monotonic) -> None:
+        self._source = source
+        self._schema = arrow_schema(schema)
+        self._clock = clock
+        o = source.parsed
+        if o["fileFormat"] != "parquet":
+            check_schema(o["fileFormat"], self._schema)
+        self._limits = Limits(o["maxFilesPerTrigger"], o["maxRowsPerTrigger"], o["maxBytesPerTrigger"])
+        self._folder = source.folder()
+        self._rows = source.rows(self._folder)
+        self._bad = source.bad_records()
+        self._log: DiscoveryLog | None = None
+        self._next_listing = float("-inf")
+        self._pinned: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_log": None}
+
+    def initialOffset(self) -> dict[str, Any]:
+        return Position().offset()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        # Spark knows one limit; any but ReadAllAvailable stands for all of this source's options here.
+        return ReadMaxFiles(self._limits.files or 1)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        at = Position.of(start)
+        log = self._known()
+        log.require(at.file)
+        if self._pinned is None:
+            self._discover(log)
+        known = log.entries if self._pinned is None else log.entries[: self._pinned]
+        if at.file >= len(known):
+            return start
+        if isinstance(limit, ReadAllAvailable):
+            return Position(len(known)).offset()
+        return next_position(at, known, self._limits, self._cut).offset()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        log = self._known()
+        self._discover(log, now=True)
+        self._pinned = len(log)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        log, stop = self._known(), Position.of(end)
+        log.require(stop.file + (1 if stop.row else 0))
+        divide = self._source.parsed["maxSplitBytes"] if self._source.parsed["fileFormat"] == "parquet" else None
+        return list(plan_splits(Position.of(start), stop, log.entries, divide))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Checked before and after: what a file was at discovery is what its rows come from, or the batch fails."""
+        assert isinstance(partition, FileSplit)
+        entry = partition.entry
+        if not self._folder.check(entry):
+            return
+        for found in self._rows.read(partition, self._schema):
+            if isinstance(found, Bad):
+                # A file that is being rewritten looks damaged; that it changed is the better message.
+                self._folder.check(entry)
+                self._bad.handle(entry, self._folder.shown(entry.path), found)
+            else:
+                yield from pieces(found)
+        self._folder.check(entry)
+
+    def savepoint_files(self, offset: dict[str, Any]) -> list[str]:
+        at = Position.of(offset)
+        log, count = self._known(), at.file + (1 if at.row else 0)
+        log.require(count)
+        return log.records_upto(count)
+
+    def _known(self) -> DiscoveryLog:
+        if self._log is None:
+            self._log = self._source.log()
+        return self._log
+
+    def _discover(self, log: DiscoveryLog, now: bool = False) -> None:
+        """List and log what is new. Not more often than ``discoveryInterval``, nor more than a fifth of the time."""
+        began = self._clock()
+        if began < self._next_listing and not now:
+            return
+        if self._next_listing == float("-inf"):
+            log.compact()
+        files = self._folder.files()
+        for file in files:
+            known = log.find(file.path)
+            if known is not None:
+                self._folder.require_same(known, file)
+        log.append(files)
+        ended = self._clock()
+        self._next_listing = ended + max(self._source.parsed["discoveryInterval"], 4 * (ended - began))
+
+    def _cut(self, entry: FileEntry, at: Position, max_rows: int) -> Cut:
+        return self._rows.cut(entry, at, max_rows) if self._folder.check(entry) else Cut(0, None)
+
+
+def _scheme(url: str) -> str:
+    url = normalize_url(url) if url else ""
+    return url.split("://")[0] if "://" in url else "file"

@@ -3,11 +3,13 @@
 Coroutines that yield :class:`~spark_ckpt.protocol.steps.Step` and are sent each step's result, so that the I/O shell
 and the simulation drive the very same code. The order for a batch:
 
-    AbortSink (of a replaced attempt), WriteBatch,
+    WriteBatch,
     for every checkpoint that is now fully acknowledged:
         ReadTrigger, ReadNewestGeneration, CommitState (each uid), ReadNewestGeneration, CreateCompletion,
         CommitSink (each sink with committables), WriteSavepoint (if it is one), WriteCommitted, AppendHistory,
-        WriteAborted + AppendHistory (each older one that it subsumes), CollectFiles, DropBatches, DropCheckpoint
+        WriteAborted + AppendHistory (each older one that it subsumes)
+    AbortSink (of what a replaced attempt staged),
+    CollectFiles, DropBatches, DropCheckpoint (if something completed)
     for every checkpoint that was declined or cancelled: ReadTrigger, WriteAborted, AppendHistory
 
 Until Spark's own commit log says batch N is done, a restart replays N. Comments name what a crash at each place
@@ -72,13 +74,14 @@ def commit_batch(view: JobView, record: BatchRecord, now_ms: int) -> Steps:
     _check(view, record)
     if view.last and view.last.origin == view.origin and view.last.checkpoint not in view.committed:
         view = yield from _publish(view, view.last, now_ms)
-    if _covered(view, record):
-        view = yield from _stage_covered(view, record)
-    else:
-        view = yield from _stage(view, record)
+    view = yield from _stage(view, record)
+    previous = view.last
     view, triggers = yield from _triggers(view)
     for trigger in _to_complete(triggers):
         view = yield from _complete(view, trigger, record.batch, now_ms)
+    view = yield from _abort_garbage(view)
+    if view.last and view.last != previous:
+        view = yield from _retain(view, previous)
     view = yield from _give_up(view, record, now_ms)
     return view
 
@@ -121,35 +124,32 @@ def _covered(view: JobView, record: BatchRecord) -> bool:
 
 
 def _stage(view: JobView, record: BatchRecord) -> Steps:
-    """Record what the batch staged. What an earlier attempt of the same batch staged is garbage."""
-    earlier = view.open.get(record.batch)
-    if earlier is not None:
-        # Stopped in here: the earlier record names aborted committables, but its batch is replayed before anything
-        # can complete, and replaces it.
-        yield from _abort(c for c in earlier.staged if c not in record.staged)
+    """Record what the batch staged; what an earlier attempt of the same batch staged is garbage.
+
+    If the earlier attempt completed a checkpoint K, K's record is canonical: what the replay staged of epochs <= K is
+    garbage, and what it staged of later epochs replaces what the first attempt did.
+    """
+    garbage: list[Committable] = []
+    if view.last and _covered(view, record):
+        canonical = set(view.last.committables)
+        garbage += [c for c in record.staged if c.epoch <= view.last.checkpoint and c not in canonical]
+        record = trim(record, view.last.checkpoint)
+    if record.batch in view.open:
+        garbage += [c for c in view.open[record.batch].staged if c not in record.staged]
     yield WriteBatch(record)
-    # Stopped here: Spark replays the batch, and its record replaces this one.
-    return view.with_batch(record)
+    # Stopped here: Spark replays the batch, and its next record replaces this one.
+    return replace(view.with_batch(record), garbage=(*view.garbage, *garbage))
 
 
-def _stage_covered(view: JobView, record: BatchRecord) -> Steps:
-    """The batch completed a checkpoint K in an earlier attempt. K's record is canonical: what the replay staged of
-    epochs <= K is garbage; what it staged of later epochs replaces what the first attempt did."""
-    assert view.last is not None
-    later = trim(record, view.last.checkpoint)
-    earlier = view.open.get(record.batch)
-    canonical = set(view.last.committables)
-    yield from _abort(c for c in record.staged if c.epoch <= view.last.checkpoint and c not in canonical)
-    if earlier is not None:
-        yield from _abort(c for c in earlier.staged if c not in later.staged)
-    yield WriteBatch(later)
-    # Stopped here, or above: Spark replays the batch once more, K still covers it.
-    return view.with_batch(later)
-
-
-def _abort(committables: Iterable[Committable]) -> Generator[Step, Any, None]:
-    for sink, group in by_sink(committables):
+def _abort_garbage(view: JobView) -> Steps:
+    """Abort what replaced attempts staged. Only now: their driver, if it still lives, may have been about to create a
+    completion record that names it. It lost that race to ours, or has nothing left to create.
+    """
+    canonical = set(view.last.committables) if view.last else set()
+    for sink, group in by_sink(c for c in view.garbage if c not in canonical):
         yield AbortSink(sink, group)
+        # Stopped here: the replaced records still name the rest, or else the sink's gc finds it.
+    return replace(view, garbage=())
 
 
 def by_sink(
@@ -189,11 +189,10 @@ def _to_complete(ready: tuple[TriggerRecord, ...]) -> tuple[TriggerRecord, ...]:
 
 def _complete(view: JobView, trigger: TriggerRecord, batch: int, now_ms: int) -> Steps:
     checkpoint = CheckpointId(trigger.checkpoint)
-    previous = view.last
     yield from _fence(view)
     tables = {}
     for uid in view.topology.operators:
-        base = previous.tables.get(uid) if previous else None
+        base = view.last.tables.get(uid) if view.last else None
         groups = view.pending[checkpoint].groups[uid]
         tables[uid] = yield CommitState(uid, checkpoint, base, view.flushed(uid, checkpoint), groups)
         # Stopped here: the table has a version that no completion names. The replay commits K's state once more,
@@ -211,7 +210,7 @@ def _complete(view: JobView, trigger: TriggerRecord, batch: int, now_ms: int) ->
     for older in subsumed:
         reason = f"checkpoint {checkpoint} completed first"
         view = yield from _write_aborted(view, older, SUBSUMED, reason, batch, now_ms)
-    return (yield from _retain(view, previous))
+    return view
 
 
 def _fence(view: JobView) -> Generator[Step, Any, None]:

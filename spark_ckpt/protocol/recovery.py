@@ -81,7 +81,8 @@ class RestoreFrom:
 
     void ``abort_triggers`` (create ``checkpoints/K`` as a ``VoidRecord``; if a completion is there already, an older
     driver was quicker: read the facts and decide again), write this generation's decision, ``commit``, ``abort``,
-    write ``aborted/`` (cause LOST) for ``abort_triggers``, delete the batch records of ``drop_origins``.
+    write ``aborted/`` (cause LOST) for ``abort_triggers``, delete the batch records of ``drop_origins``. See
+    :func:`spark_ckpt.protocol.startup.start_job`, which does it.
     ``fresh_uids`` start empty; ``dropped_uids`` are in the checkpoint and not in the query.
     """
 

@@ -1,4 +1,4 @@
-"""What the sink's commit asks its surroundings to do, one step at a time, and what it is told back.
+"""What a start and the sink's commit ask their surroundings to do, one step at a time, and what it is told back.
 
 The real I/O shell and the simulation both execute these. Every step is idempotent: after a crash the same code asks
 for it again. A step that cannot be done raises; the exception goes through the coroutine and ends it, and its
@@ -16,10 +16,39 @@ from spark_ckpt.protocol.records import (
     BatchRecord,
     CommittedRecord,
     CompletionRecord,
+    GenerationRecord,
     TableRef,
     VoidRecord,
 )
 from spark_ckpt.types import CheckpointId, CommitPermit, Committable
+
+
+@dataclass(frozen=True)
+class CreateGeneration:
+    """Create ``generations/g`` if absent. Result: whether it was created (False: the number is taken)."""
+
+    record: GenerationRecord
+
+
+@dataclass(frozen=True)
+class ReadStartFacts:
+    """List and read, past any cache, what :class:`~spark_ckpt.protocol.recovery.StartFacts` holds. Result: that."""
+
+    generation: int
+
+
+@dataclass(frozen=True)
+class CreateVoid:
+    """Create ``checkpoints/K`` if absent. Result: ``Created`` or ``Exists`` with what is there."""
+
+    record: VoidRecord
+
+
+@dataclass(frozen=True)
+class WriteGeneration:
+    """Write ``generations/g``, replacing this generation's own claim. Result: None."""
+
+    record: GenerationRecord
 
 
 @dataclass(frozen=True)
@@ -157,10 +186,10 @@ class CollectFiles:
 
 @dataclass(frozen=True)
 class DropBatches:
-    """Delete the batch records of ``origin`` with batch numbers below ``below``. Result: None."""
+    """Delete the batch records of ``origin`` with batch numbers below ``below`` (None: all). Result: None."""
 
     origin: int
-    below: int
+    below: int | None
 
 
 @dataclass(frozen=True)
@@ -174,7 +203,11 @@ class DropCheckpoint:
 
 
 Step = (
-    WriteBatch
+    CreateGeneration
+    | ReadStartFacts
+    | CreateVoid
+    | WriteGeneration
+    | WriteBatch
     | AbortSink
     | ReadTrigger
     | ReadAborted

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from spark_ckpt.protocol.coordinator import FailureCounter, PendingCheckpoint
 from spark_ckpt.protocol.events import Cancel, Decline, Event, Flushed, OperatorAck, SourceAck
 from spark_ckpt.protocol.records import AbortedRecord, BatchRecord, CompletionRecord, Topology
-from spark_ckpt.types import CheckpointId
+from spark_ckpt.types import CheckpointId, Committable
 
 
 @dataclass(frozen=True)
 class JobView:
     """``last``: the completion that the next one builds on. ``open``: batch records behind it, trimmed to its later
-    epochs. ``pending``: who acknowledged what, folded from ``open``. ``completed``: ids of the completion records."""
+    epochs. ``pending``: who acknowledged what, folded from ``open``. ``completed``: ids of the completion records.
+    ``garbage``: what replaced attempts of open batches staged."""
 
     job: str
     topology: Topology
@@ -29,6 +30,7 @@ class JobView:
     pending: Mapping[int, PendingCheckpoint] = field(default_factory=dict)
     failures: FailureCounter = field(default_factory=lambda: FailureCounter(0))
     retain: int = 1
+    garbage: tuple[Committable, ...] = ()
 
     @property
     def last_id(self) -> int:
@@ -125,9 +127,14 @@ def rebuild(
         retain=retain,
     )
     newest: dict[int, BatchRecord] = {}
+    replaced: list[BatchRecord] = []
     for r in sorted((r for r in batches if r.origin == origin), key=lambda r: (r.batch, r.generation)):
+        replaced += [newest[r.batch]] if r.batch in newest else []
         newest[r.batch] = r
-    view = replace(view, open=_open(newest.values(), last if own else None))
+    kept = {c for r in newest.values() for c in r.staged}
+    # Epochs up to the last completion are settled; what crashes left of them is for the sinks' gc.
+    garbage = tuple(c for r in replaced for c in r.staged if c not in kept and c.epoch > view.last_id)
+    view = replace(view, garbage=garbage, open=_open(newest.values(), last if own else None))
     return view._fold(view.open[b] for b in sorted(view.open))
 
 

@@ -1,0 +1,121 @@
+"""A query's start, as a coroutine of steps: claim a generation, decide, settle what earlier generations left.
+
+CreateGeneration (a claim), ReadStartFacts,
+restoring or fresh: CreateVoid (each open trigger; back to ReadStartFacts if one completed meanwhile),
+WriteGeneration (the decision), CommitSink ... AppendHistory (each completion not confirmed as committed),
+restoring or fresh: AbortSink (what nobody will commit), WriteAborted (each open trigger), DropBatches
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spark_ckpt.errors import ConfigError, FencedError, TopologyError
+from spark_ckpt.protocol.commit import by_sink, commit_completions
+from spark_ckpt.protocol.records import LOST, AbortedRecord, CompletionRecord, GenerationRecord, VoidRecord
+from spark_ckpt.protocol.recovery import GoOn, Refuse, RestoreFrom, StartFacts, StartFresh, decide_start
+from spark_ckpt.protocol.steps import (
+    AbortSink,
+    Created,
+    CreateGeneration,
+    CreateVoid,
+    DropBatches,
+    ReadStartFacts,
+    Step,
+    WriteAborted,
+    WriteGeneration,
+)
+from spark_ckpt.protocol.view import JobView
+from spark_ckpt.types import Committable
+
+
+@dataclass(frozen=True)
+class Started:
+    """``generation`` is the record as decided; ``decision`` tells sources and sink where to begin."""
+
+    generation: GenerationRecord
+    decision: GoOn | RestoreFrom | StartFresh
+
+
+def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step, Any, Started]:
+    """Driver, once a start, before Spark's query starts. ``claim``: origin 0, a number above the known generations.
+
+    A crash anywhere: the next start does the rest, from what is recorded by then. Raises ``TopologyError`` or
+    ``ConfigError`` when the job cannot start like this (nothing was changed but the claim), and ``FencedError`` when a
+    still newer query starts at the same time.
+    """
+    while not (yield CreateGeneration(claim)):
+        claim = replace(claim, generation=claim.generation + 1)
+    # Stopped here: an undecided claim. It fences older drivers, which is right: this start was asked for.
+    facts, decision = yield from _decide(claim, now_ms)
+    record = _decided(facts, claim, decision)
+    yield WriteGeneration(record)
+    # Stopped here: if batches are planned at this location they go on as this record says; else a new start decides
+    # anew. Either way it settles what is left below.
+    view = JobView(job=job, topology=record.topology, generation=record.generation, origin=record.origin)
+    yield from commit_completions(view, decision.commit, now_ms)
+    if not isinstance(decision, GoOn):
+        yield from _leave_behind(facts, decision, now_ms)
+    return Started(record, decision)
+
+
+def _decide(
+    claim: GenerationRecord, now_ms: int
+) -> Generator[Step, Any, tuple[StartFacts, GoOn | RestoreFrom | StartFresh]]:
+    while True:
+        facts: StartFacts = yield ReadStartFacts(claim.generation)
+        decision = decide_start(facts)
+        if isinstance(decision, Refuse):
+            raise (TopologyError if decision.topology else ConfigError)(decision.reason)
+        if isinstance(decision, GoOn) or (yield from _void(decision.abort_triggers, claim.generation, now_ms)):
+            return facts, decision
+
+
+def _void(triggers: tuple[int, ...], generation: int, now_ms: int) -> Generator[Step, Any, bool]:
+    """Take the names of all open checkpoints. False: an older driver completed one before it was fenced."""
+    for k in triggers:
+        found = yield CreateVoid(VoidRecord(k, generation, now_ms))
+        # Stopped here: K can never complete. Going on at the old location aborts it, another restore finds it void.
+        if isinstance(found, Created):
+            continue
+        if isinstance(found.record, CompletionRecord):
+            return False
+        if found.record.generation > generation:
+            raise FencedError(
+                f"expected generation {generation} to be the newest, found checkpoint {k} voided by generation "
+                f"{found.record.generation}; another query runs this job now, stop this one"
+            )
+    return True
+
+
+def _decided(facts: StartFacts, claim: GenerationRecord, decision: GoOn | RestoreFrom | StartFresh) -> GenerationRecord:
+    if isinstance(decision, GoOn):
+        first = next(g for g in facts.generations if g.origin == decision.origin)
+        return replace(
+            claim,
+            origin=decision.origin,
+            restored_from=first.restored_from,
+            restored_path=first.restored_path,
+        )
+    if isinstance(decision, StartFresh):
+        return replace(claim, origin=claim.generation)
+    path = facts.savepoint_path if isinstance(facts.restore, CompletionRecord) else None
+    restored = decision.checkpoint.checkpoint
+    return replace(claim, origin=claim.generation, restored_from=restored, restored_path=path)
+
+
+def _leave_behind(facts: StartFacts, decision: RestoreFrom | StartFresh, now_ms: int) -> Generator[Step, Any, None]:
+    """Nobody can complete the open checkpoints any more: give up what was staged for them."""
+    for sink, group in by_sink(_in_order(decision.abort)):
+        yield AbortSink(sink, group)
+        # Stopped here, or above: the batch records still name the rest; the next start aborts all of it.
+    for k in decision.abort_triggers:
+        yield WriteAborted(AbortedRecord(k, LOST, "the job was started elsewhere", now_ms, facts.generation))
+    for origin in decision.drop_origins:
+        yield DropBatches(origin, None)
+
+
+def _in_order(committables: tuple[Committable, ...]) -> list[Committable]:
+    return sorted(committables, key=lambda c: c.epoch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event
@@ -73,11 +72,11 @@ class RecordStoreConformance:
         "damage",
         [
             pytest.param(lambda data: data[:-5], id="cut short"),
-            pytest.param(lambda data: b"", id="empty"),
+            pytest.param(lambda _: b"", id="empty"),
             pytest.param(lambda data: b"\xff\xfe" + data, id="not text"),
             pytest.param(lambda data: data.replace(b"1234", b"1235"), id="changed value"),
             pytest.param(lambda data: data.replace(b'"format":1', b'"format":99'), id="other format"),
-            pytest.param(lambda data: json.dumps([1]).encode(), id="other shape"),
+            pytest.param(lambda _: json.dumps([1]).encode(), id="other shape"),
         ],
     )
     def test_a_damaged_record_is_named_and_nothing_is_guessed(
@@ -86,11 +85,8 @@ class RecordStoreConformance:
         store.create("f/a.json", "thing", {"n": 1234})
         folder = Folder(store.url, store.storage_options)
         folder.replace("f/a.json", damage(folder.read("f/a.json") or b""))
-        with pytest.raises(
-            CorruptStorageError, match=r"f/a\.json .*expected .*found .*restore another checkpoint"
-        ) as e:
+        with pytest.raises(CorruptStorageError, match=r"f/a\.json .*expected .*found .*restore another checkpoint"):
             store.read("f/a.json", "thing")
-        assert str(pickle.loads(pickle.dumps(e.value))) == str(e.value)
         with pytest.raises(CorruptStorageError):
             store.create("f/a.json", "thing", {})
 

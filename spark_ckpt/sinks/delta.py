@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -214,9 +215,11 @@ class _DeltaWriter(SinkWriter):
         )]  # fmt: skip
 
     def close(self) -> None:
-        if self._stream is not None and not self._stream.closed:  # it failed: gc finds what reached the storage
-            self._writer = None
-            self._stream.close()
+        if self._writer is not None and not self._stream.closed:  # the task failed: gc finds what reached the storage
+            with suppress(Exception):
+                self._writer.close()
+            with suppress(Exception):
+                self._stream.close()
 
 
 def _append(table: DeltaTable, staged: Sequence[Mapping[str, Any]], properties: CommitProperties) -> None:

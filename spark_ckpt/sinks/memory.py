@@ -11,6 +11,7 @@ import os
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -116,7 +117,8 @@ class _MemoryWriter(SinkWriter):
         return [staging.encode("memory", file=self._path.name, rows=self._rows)]
 
     def close(self) -> None:
-        self._writer.close()
+        with suppress(Exception):
+            self._writer.close()
 
 
 def read(name_or_path: str) -> pa.Table:

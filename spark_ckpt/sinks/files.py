@@ -1,0 +1,180 @@
+"""The ``files`` sink: Parquet, JSON or CSV files in a folder, by fsspec.
+
+Writers stage below ``.staging/``. A commit moves each staged file to its final name, which depends on nothing but the
+checkpoint and the file's place in it, and then writes ``_manifests/{checkpoint}-{job and sink}.json``.
+
+What is atomic: the manifest. It appears once all its files are in place, whole, and only then; who reads just the
+files that manifests name sees whole checkpoints. What is not: the folder. Who lists it, as Spark does, sees a prefix
+of the checkpoint's files while a commit is under way, or after a crash within one until the query starts again; each
+single file is whole. Files are never rewritten, and hidden names (``.`` or ``_`` first) are not for readers.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, ClassVar
+
+import fsspec
+import pyarrow as pa
+
+from spark_ckpt.errors import CorruptStorageError, InvalidInputError
+from spark_ckpt.sinks import staging
+from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
+from spark_ckpt.sinks.files_formats import EXTENSIONS, check_schema, open_writer
+from spark_ckpt.sinks.options import SinkOptions
+from spark_ckpt.types import CommitPermit, Committable
+
+_KIND = "files"
+_STAGING, _MANIFESTS = ".staging", "_manifests"
+
+
+class FilesSink(TwoPhaseSink):
+    """Options: ``path`` (any fsspec URL), ``fileFormat`` (parquet, json, csv), ``header`` (of CSV files, true).
+
+    ``storage.*`` goes to the fsspec file system. Rows are appended; one file a task and epoch. JSON and CSV files
+    have timestamps with a zone in UTC. See the module for what readers may see when.
+    """
+
+    OPTIONS: ClassVar[tuple[str, ...]] = ("path", "fileFormat", "header")
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        parsed = SinkOptions(_KIND, options, self.OPTIONS, prefixes=("storage.",))
+        self._url = parsed.required("path").rstrip("/") or "/"
+        self._format = parsed.choice("fileFormat", sorted(EXTENSIONS), "parquet")
+        self._header = parsed.flag("header", True)
+        self._storage = parsed.prefixed("storage.")
+
+    def __repr__(self) -> str:
+        return f"FilesSink({self._url}, {self._format})"
+
+    def validate(self, schema: pa.Schema) -> None:
+        """Also proves that the folder can be written."""
+        check_schema(self._format, schema)
+        try:
+            files, root = self._open()
+            probe = f"{root}/{_STAGING}/.probe-{uuid.uuid4().hex}"
+            files.makedirs(f"{root}/{_STAGING}", exist_ok=True)
+            files.pipe_file(probe, b"")
+            files.rm_file(probe)
+        except (OSError, ValueError, ImportError) as error:
+            raise InvalidInputError(f"{self!r}: the folder cannot be written: {error}") from error
+
+    def writer(self, ctx: WriterContext) -> SinkWriter:
+        files, root = self._open()
+        return _FilesWriter(files, f"{root}/{_STAGING}", ctx, self._format, self._header)
+
+    def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
+        sink = staging.sink_of(committables)
+        staged = [staging.decode(_KIND, c) for c in committables]
+        files, root = self._open()
+        found = staging.digest(committables)
+        place = f"{permit.checkpoint:010d}-{staging.tag(f'{permit.job}/{sink}')}"
+        manifest = f"{root}/{_MANIFESTS}/{place}.json"
+        if files.exists(manifest):
+            recorded = json.loads(files.cat_file(manifest))["digest"]
+            return staging.check_same_life(manifest, permit, sink, recorded, found)
+        names = [f"part-{place.replace('-', f'-{i:05d}-', 1)}.{s['ext']}" for i, s in enumerate(staged)]
+        self._check_present(files, root, staged, names)
+        for i, (s, name) in enumerate(zip(staged, names, strict=True)):
+            # A crash between two of these: the next commit moves the rest. One that copies and then deletes, as on
+            # object stores, may have left both names: moving again overwrites the same bytes.
+            self._step(f"before move {i}")
+            if files.exists(f"{root}/{_STAGING}/{s['file']}"):
+                files.mv(f"{root}/{_STAGING}/{s['file']}", f"{root}/{name}")
+        self._step("before manifest")  # a crash here: everything is in place, the next commit writes the manifest
+        listed = [{"file": n, "rows": s["rows"], "epoch": c.epoch}
+                  for n, s, c in zip(names, staged, committables, strict=True)]  # fmt: skip
+        body = {"job": permit.job, "sink": sink, "checkpoint": permit.checkpoint, "digest": found, "files": listed}
+        self._publish(files, root, manifest, body)
+        self._step("after manifest")  # a crash here: the manifest tells the next commit it is done
+
+    def abort(self, committables: Sequence[Committable]) -> None:
+        files, root = self._open()
+        for c in committables:
+            _remove(files, f"{root}/{_STAGING}/{staging.decode(_KIND, c)['file']}")
+
+    def gc(self, job: str, keep: Sequence[Committable]) -> list[str]:
+        files, root = self._open()
+        folder = f"{root}/{_STAGING}"
+        if not files.exists(folder):
+            return []
+        named = {staging.decode_any(c).get("file") for c in keep}
+        present = sorted(str(p).rsplit("/", 1)[-1] for p in files.ls(folder, detail=False))
+        lost = [n for n in present if n.startswith(staging.staged_prefix(job)) and n not in named]
+        for name in lost:
+            _remove(files, f"{folder}/{name}")
+        return lost
+
+    def _open(self) -> tuple[Any, str]:
+        files, root = fsspec.core.url_to_fs(self._url, **self._storage)
+        files.invalidate_cache()  # other processes write here, too
+        return files, str(root).rstrip("/")
+
+    def _check_present(self, files: Any, root: str, staged: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+        places = zip(staged, names, strict=True)
+        missing = [
+            s["file"]
+            for s, name in places
+            if not files.exists(f"{root}/{_STAGING}/{s['file']}") and not files.exists(f"{root}/{name}")
+        ]
+        if missing:
+            raise CorruptStorageError(
+                f"{self!r}: staged file(s) {', '.join(missing)} are missing from {_STAGING}. Nothing was published; "
+                "restore an earlier checkpoint"
+            )
+
+    def _publish(self, files: Any, root: str, manifest: str, body: Mapping[str, Any]) -> None:
+        """Written aside and moved, so that no reader meets half a manifest."""
+        files.makedirs(f"{root}/{_MANIFESTS}", exist_ok=True)
+        aside = f"{root}/{_STAGING}/{staging.staged_prefix(body['job'])}manifest-{uuid.uuid4().hex}"
+        files.pipe_file(aside, json.dumps(body, indent=1).encode())
+        files.mv(aside, manifest)
+
+
+class _FilesWriter(SinkWriter):
+    def __init__(self, files: Any, folder: str, ctx: WriterContext, file_format: str, header: bool) -> None:
+        self._files, self._folder, self._schema = files, folder, ctx.schema
+        self._format, self._header = file_format, header
+        self._name = f"{staging.staged_name(ctx)}.{EXTENSIONS[file_format]}"
+        self._chunks = staging.Chunks()
+        self._rows = 0
+        self._stream: Any = None
+        self._writer: Any = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._put(self._chunks.add(batch))
+
+    def prepare_commit(self) -> Sequence[bytes]:
+        self._put(self._chunks.rest())
+        if self._writer is None:
+            return []
+        self._writer.close()
+        self._writer = None
+        self._stream.close()
+        return [staging.encode(_KIND, file=self._name, rows=self._rows, ext=EXTENSIONS[self._format])]
+
+    def close(self) -> None:
+        if self._writer is not None:  # the task failed: gc finds what reached the storage
+            with suppress(Exception):
+                self._writer.close()
+            with suppress(Exception):
+                self._stream.close()
+
+    def _put(self, table: pa.Table | None) -> None:
+        if table is None:
+            return
+        if self._writer is None:
+            self._files.makedirs(self._folder, exist_ok=True)
+            self._stream = self._files.open(f"{self._folder}/{self._name}", "wb")
+            self._writer = open_writer(self._format, self._stream, self._schema, header=self._header)
+        self._writer.write(table.cast(self._schema))
+        self._rows += len(table)
+
+
+def _remove(files: Any, path: str) -> None:
+    if files.exists(path):
+        files.rm_file(path)

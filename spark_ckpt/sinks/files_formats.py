@@ -1,0 +1,168 @@
+"""Writing staged files as Parquet, JSON lines or CSV, a table at a time."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import math
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from spark_ckpt.errors import InvalidInputError
+
+EXTENSIONS = {"parquet": "parquet", "json": "json", "csv": "csv"}
+
+
+class FileWriter(Protocol):
+    """Appends tables of one schema to an open binary stream; ``close`` finishes the file, not the stream."""
+
+    def write(self, table: pa.Table) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def check_schema(file_format: str, schema: pa.Schema) -> None:
+    """Raises ``InvalidInputError`` naming a column the format cannot hold."""
+    for field in schema:
+        if file_format == "csv" and (pt.is_nested(field.type) or pt.is_binary(field.type)):
+            raise InvalidInputError(
+                f"column '{field.name}' has type {field.type}, which a CSV file cannot hold; cast it, leave it out "
+                "with option 'columns', or use fileFormat parquet or json"
+            )
+        if pt.is_null(field.type) or pt.is_duration(field.type) or pt.is_interval(field.type):
+            raise InvalidInputError(f"column '{field.name}' has type {field.type}, which files cannot hold; cast it")
+
+
+def open_writer(file_format: str, stream: Any, schema: pa.Schema, *, header: bool) -> FileWriter:
+    if file_format == "parquet":
+        return _Parquet(stream, schema)
+    return _Csv(stream, schema, header) if file_format == "csv" else _Json(stream)
+
+
+class _Parquet:
+    def __init__(self, stream: Any, schema: pa.Schema) -> None:
+        self._writer = pq.ParquetWriter(stream, schema)
+
+    def write(self, table: pa.Table) -> None:
+        self._writer.write_table(table)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Csv:
+    """Null is an empty field, an empty text is ``""``; timestamps with a zone are in UTC."""
+
+    def __init__(self, stream: Any, schema: pa.Schema, header: bool) -> None:
+        self._writer = pacsv.CSVWriter(stream, _utc(schema), write_options=pacsv.WriteOptions(include_header=header))
+        self._schema = _utc(schema)
+
+    def write(self, table: pa.Table) -> None:
+        self._writer.write_table(table.cast(self._schema))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Json:
+    """One object a line, nulls written out; binary as base64, timestamps as ISO 8601, NaN as Spark reads it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, table: pa.Table) -> None:
+        utc = table.cast(_utc(table.schema)).combine_chunks()
+        parts: list[Any] = []
+        for i, name in enumerate(utc.column_names):
+            parts += [("{" if i == 0 else ",") + json.dumps(name) + ":", json_texts(utc.column(i))]
+        lines = pc.binary_join_element_wise(*parts, "}\n", "")
+        self._stream.write(b"".join(_bytes(chunk) for chunk in pa.chunked_array(lines).chunks))
+
+    def close(self) -> None:
+        pass
+
+
+def json_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Each value of ``column`` as JSON text, ``null`` for null."""
+    kind = column.type
+    if pt.is_boolean(kind) or pt.is_integer(kind) or pt.is_decimal(kind):
+        texts = column.cast(pa.string())
+    elif pt.is_floating(kind):
+        texts = _float_texts(column)
+    elif pt.is_date(kind) or pt.is_time(kind):
+        texts = _quoted(column.cast(pa.string()))
+    elif pt.is_timestamp(kind):
+        iso = pc.replace_substring(column.cast(pa.timestamp("us")).cast(pa.string()), " ", "T", max_replacements=1)
+        texts = _quoted(pc.binary_join_element_wise(iso, "Z" if kind.tz else "", ""))
+    elif pt.is_string(kind) or pt.is_large_string(kind):
+        texts = _string_texts(column.cast(pa.string()))
+    else:
+        texts = pa.chunked_array([[_dump(v, kind) for v in column.to_pylist()]], pa.string())
+    return pc.fill_null(texts, "null")
+
+
+def _quoted(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.binary_join_element_wise('"', texts, '"', "")
+
+
+def _string_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pc.any(pc.match_substring_regex(column, r"[\x00-\x1f]")).as_py():
+        return pa.chunked_array([[_dump(v) for v in column.to_pylist()]], pa.string())
+    escaped = pc.replace_substring(pc.replace_substring(column, "\\", "\\\\"), '"', '\\"')
+    return _quoted(escaped)
+
+
+def _float_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    texts = column.cast(pa.string())
+    for value, name in (("nan", '"NaN"'), ("-nan", '"NaN"'), ("inf", '"Infinity"'), ("-inf", '"-Infinity"')):
+        texts = pc.if_else(pc.equal(texts, value), name, texts)
+    return texts
+
+
+def _dump(value: Any, kind: pa.DataType | None = None) -> str | None:
+    return None if value is None else _value_text(value, pa.string() if kind is None else kind)
+
+
+def _value_text(value: Any, kind: pa.DataType) -> str:
+    """One value as JSON text: the slow path, for nested columns and texts with control characters."""
+    if value is None:
+        return "null"
+    if pt.is_struct(kind):
+        members = (f"{_name(f.name)}:{_value_text(value[f.name], f.type)}" for f in kind)
+        return "{" + ",".join(members) + "}"
+    if pt.is_map(kind):
+        return "{" + ",".join(f"{_name(k)}:{_value_text(v, kind.item_type)}" for k, v in value) + "}"
+    if pt.is_nested(kind):
+        return "[" + ",".join(_value_text(v, kind.value_type) for v in value) + "]"
+    if pt.is_decimal(kind):
+        return str(value)
+    if pt.is_floating(kind) and not math.isfinite(value):
+        return '"NaN"' if math.isnan(value) else ('"Infinity"' if value > 0 else '"-Infinity"')
+    if isinstance(value, bytes):
+        return f'"{base64.b64encode(value).decode()}"'
+    if isinstance(value, datetime.datetime):
+        utc = value if value.tzinfo is None else value.astimezone(datetime.timezone.utc)
+        return f'"{utc.isoformat(timespec="microseconds").replace("+00:00", "Z")}"'
+    return json.dumps(value if isinstance(value, bool | int | float | str) else str(value), ensure_ascii=False)
+
+
+def _name(key: Any) -> str:
+    return json.dumps(key if isinstance(key, str) else str(key), ensure_ascii=False)
+
+
+def _utc(schema: pa.Schema) -> pa.Schema:
+    fields = [f.with_type(pa.timestamp("us", "UTC")) if pt.is_timestamp(f.type) and f.type.tz else f for f in schema]
+    return pa.schema([f.with_type(f.type.value_type) if pt.is_dictionary(f.type) else f for f in fields])
+
+
+def _bytes(texts: pa.Array) -> bytes:
+    """The texts one behind the other, without making a Python object of each."""
+    offsets, data = texts.buffers()[1:3]
+    places = memoryview(offsets).cast("i")[texts.offset : texts.offset + len(texts) + 1]
+    return b"" if data is None else bytes(memoryview(data)[places[0] : places[-1]])

@@ -1,0 +1,459 @@
+"""What every two-phase sink must do, as tests to inherit.
+
+::
+
+    from spark_ckpt.testing.sink_conformance import SinkConformance, SinkTarget
+
+    class MyTarget(SinkTarget): ...
+
+    class TestMySink(SinkConformance):
+        @pytest.fixture
+        def target(self, tmp_path):
+            return MyTarget(MySink, {"path": str(tmp_path)})
+
+A sink that merges by key inherits :class:`MergeConformance` as well. After zarr's store suite.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import pickle
+import subprocess
+import sys
+import traceback
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_ckpt.errors import CkptError, ConfigError
+from spark_ckpt.sinks.base import TwoPhaseSink, WriterContext
+from spark_ckpt.sinks.registry import create_sink
+from spark_ckpt.types import CheckpointId, CommitPermit, Committable, Epoch, Generation
+
+JOB, SINK = "a job/1", "totals"
+SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("v", pa.string())])
+Rows = Sequence[tuple[int, Any]]
+_KILLED = 9
+
+
+class SimulatedCrash(BaseException):
+    """The process stops here; not an ``Exception``, so that no handler of the sink can swallow it."""
+
+
+class SinkTarget(ABC):
+    """One empty target: a sink (name or class) with the options that lead to it, and how to look at it."""
+
+    secrets: tuple[str, ...] = ()
+    """Texts among the options that must not show anywhere."""
+
+    is_ordered = True
+    """Whether :meth:`read` gives appended rows back in the order they were committed."""
+
+    def __init__(self, sink: str | type[TwoPhaseSink], options: Mapping[str, str]) -> None:
+        self.sink = sink
+        self.options = dict(options)
+
+    @abstractmethod
+    def read(self, schema: pa.Schema) -> pa.Table:
+        """What any reader sees now, as ``schema``."""
+
+    @abstractmethod
+    def leftovers(self) -> list[str]:
+        """Everything staged that is neither visible nor removed."""
+
+    def make(self) -> TwoPhaseSink:
+        """A new sink object, as another process would make it."""
+        return create_sink(self.sink, self.options)
+
+    def validated(self, schema: pa.Schema = SCHEMA) -> TwoPhaseSink:
+        sink = self.make()
+        sink.validate(schema)
+        return sink
+
+    def rows(self) -> list[tuple[Any, Any]]:
+        table = self.read(SCHEMA)
+        found = list(zip(table["k"].to_pylist(), table["v"].to_pylist(), strict=True))
+        return found if self.is_ordered else sorted(found)
+
+
+def context(
+    epoch: int, batch: int, partition: int = 0, *, job: str = JOB, sink: str = SINK, schema: pa.Schema = SCHEMA
+) -> WriterContext:
+    return WriterContext(job, sink, 1, Epoch(epoch), batch, partition, f"{batch}-{partition}-{uuid.uuid4()}", schema)
+
+
+def stage_table(sink: TwoPhaseSink, ctx: WriterContext, *tables: pa.Table) -> list[Committable]:
+    """What one task does with one epoch's rows."""
+    writer = sink.writer(ctx)
+    try:
+        for table in tables:
+            for batch in table.to_batches():
+                writer.write(batch)
+        return [Committable(ctx.sink, ctx.epoch, data) for data in writer.prepare_commit()]
+    finally:
+        writer.close()
+
+
+def stage(sink: TwoPhaseSink, rows: Rows, epoch: int = 1, batch: int = 1, partition: int = 0) -> list[Committable]:
+    return stage_table(sink, context(epoch, batch, partition), table_of(rows))
+
+
+def table_of(rows: Rows) -> pa.Table:
+    return pa.table([[k for k, _ in rows], [v for _, v in rows]], schema=SCHEMA)
+
+
+def permit(checkpoint: int, job: str = JOB) -> CommitPermit:
+    return CommitPermit(job, CheckpointId(checkpoint), Generation(1))
+
+
+class SinkConformance:
+    """Contracts of every sink. ``target`` gives a new, empty target each time."""
+
+    @pytest.fixture
+    def target(self) -> SinkTarget:
+        raise NotImplementedError("a conformance test gives the target it is for")
+
+    def typed_rows(self) -> pa.Table:
+        """Values that must come back as they went in. Override to leave out types the sink refuses."""
+        return typed_rows()
+
+    def test_staged_rows_are_invisible(self, target: SinkTarget) -> None:
+        sink = target.validated()
+        assert stage(sink, [(1, "a")])
+        assert target.rows() == []
+        assert target.leftovers()
+
+    def test_a_commit_makes_all_rows_visible_and_leaves_nothing_staged(self, target: SinkTarget) -> None:
+        sink = target.validated()
+        sink.commit(permit(1), stage(sink, [(1, "a"), (2, "b")]))
+        assert target.rows() == [(1, "a"), (2, "b")]
+        assert target.leftovers() == []
+
+    def test_committing_a_checkpoint_again_changes_nothing(self, target: SinkTarget) -> None:
+        sink = target.validated()
+        first, second = stage(sink, [(1, "a")], epoch=1), stage(sink, [(2, "b")], epoch=2, batch=2)
+        sink.commit(permit(1), first)
+        sink.commit(permit(1), first)
+        sink.commit(permit(2), second)
+        for again, staged in ((1, first), (2, second)):
+            target.make().commit(permit(again), staged)
+        assert target.rows() == [(1, "a"), (2, "b")]
+        assert target.leftovers() == []
+
+    def test_abort_leaves_no_trace_however_often(self, target: SinkTarget) -> None:
+        sink = target.validated()
+        staged = stage(sink, [(1, "a")])
+        sink.abort(staged)
+        target.make().abort(staged)
+        assert (target.rows(), target.leftovers()) == ([], [])
+
+    def test_abort_after_commit_touches_nothing(self, target: SinkTarget) -> None:
+        sink = target.validated()
+        staged = stage(sink, [(1, "a")])
+        sink.commit(permit(1), staged)
+        sink.abort(staged)
+        assert target.rows() == [(1, "a")]
+
+    def test_what_was_aborted_cannot_be_committed_any_more(self, target: SinkTarget) -> None:
+        sink = target.validated()
+        gone, there = stage(sink, [(1, "a")]), stage(sink, [(2, "b")], batch=2)
+        sink.abort(gone)
+        with pytest.raises(CkptError, match="missing"):
+            sink.commit(permit(1), [*there, *gone])
+        assert target.rows() == []
+
+    def test_another_process_commits_with_options_and_committables_only(self, target: SinkTarget) -> None:
+        staged = stage(target.validated(), [(1, "a"), (2, None)])
+        assert commit_elsewhere(target, permit(1), staged) == 0
+        assert sorted(target.rows()) == [(1, "a"), (2, None)]
+        assert target.leftovers() == []
+
+    def test_a_commit_killed_in_the_middle_is_finished_by_the_next_process(self, target: SinkTarget) -> None:
+        sink = target.validated()
+        steps: list[str] = []
+        sink.on_step = steps.append
+        sink.commit(permit(1), stage(sink, [(1, "a")]))
+        staged = stage(sink, [(2, "b")], epoch=2) + stage(sink, [(3, "c")], epoch=2, batch=2)
+        assert commit_elsewhere(target, permit(2), staged, stop_at=len(steps) // 2) in (0, _KILLED)
+        target.make().commit(permit(2), staged)
+        assert target.rows() == [(1, "a"), (2, "b"), (3, "c")]
+        assert target.leftovers() == []
+
+    def test_a_crash_between_any_two_steps_of_a_commit_is_recovered_by_committing_again(
+        self, target: SinkTarget
+    ) -> None:
+        target.validated()
+        expected: list[tuple[int, str]] = []
+        for checkpoint in range(1, 30):
+            new = [(10 * checkpoint + i, f"r{i}") for i in range(3)]
+            staged = [c for i, row in enumerate(new) for c in stage(target.make(), [row], checkpoint, 3 * checkpoint + i)]
+            crashed = crash_in_commit(target, permit(checkpoint), staged, checkpoint)
+            target.make().commit(permit(checkpoint), staged)
+            expected += new
+            assert target.rows() == expected
+            assert target.leftovers() == []
+            if not crashed:
+                return
+        pytest.fail("commit has more than 30 steps for three committables")
+
+    def test_tasks_batches_and_epochs_commit_together_in_order(self, target: SinkTarget) -> None:
+        sink = target.validated()
+        expected, staged = [], []
+        for epoch, batch, partition in [(1, 1, 0), (1, 1, 1), (1, 2, 0), (2, 2, 1), (3, 12, 0)]:
+            rows = [(epoch * 1000 + batch * 10 + partition, f"{epoch}")] * 2
+            staged += stage(sink, rows, epoch, batch, partition)
+            expected += rows
+        sink.commit(permit(3), staged)
+        assert target.rows() == expected
+        assert target.leftovers() == []
+
+    def test_tasks_stage_at_the_same_time(self, target: SinkTarget) -> None:
+        target.validated()
+
+        def task(partition: int) -> list[Committable]:
+            return stage(target.make(), [(1000 * partition + i, "x") for i in range(200)], partition=partition)
+
+        with ThreadPoolExecutor(6) as pool:
+            staged = [c for done in pool.map(task, range(6)) for c in done]
+        target.make().commit(permit(1), staged)
+        assert sorted(k for k, _ in target.rows()) == [1000 * p + i for p in range(6) for i in range(200)]
+
+    def test_two_drivers_committing_the_same_checkpoint_commit_it_once(self, target: SinkTarget) -> None:
+        staged = stage(target.validated(), [(i, "x") for i in range(50)])
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda _: target.make().commit(permit(1), staged), range(4)))
+        assert target.rows() == [(i, "x") for i in range(50)]
+
+    def test_gc_removes_what_nobody_will_commit_and_respects_keep(self, target: SinkTarget) -> None:
+        sink = target.validated()
+        sink.commit(permit(1), stage(sink, [(1, "a")]))
+        kept, _lost = stage(sink, [(2, "kept")], 2, 2), stage(sink, [(3, "lost")], 2, 2, 1)
+        unfinished = sink.writer(context(2, 3))
+        unfinished.write(table_of([(4, "never prepared")]).to_batches()[0])
+        unfinished.close()
+        foreign = Committable("another sink", Epoch(2), b"\x00 not ours")
+        assert target.make().gc(JOB, [*kept, foreign])
+        assert target.make().gc(JOB, [*kept, foreign]) == []
+        sink.commit(permit(2), kept)
+        assert target.rows() == [(1, "a"), (2, "kept")]
+        assert target.leftovers() == []
+
+    def test_gc_leaves_another_jobs_rows_alone(self, target: SinkTarget) -> None:
+        sink = target.validated()
+        other = stage_table(sink, context(1, 1, job="another job"), table_of([(1, "theirs")]))
+        assert sink.gc(JOB, []) == []
+        sink.commit(permit(1, "another job"), other)
+        assert target.rows() == [(1, "theirs")]
+
+    def test_jobs_and_sinks_with_the_same_checkpoint_number_do_not_meet(self, target: SinkTarget) -> None:
+        sink = target.validated()
+        for i, (job, name) in enumerate([("one", "s"), ("two", "s"), ("one", "t")]):
+            sink.commit(permit(1, job), stage_table(sink, context(1, 1, job=job, sink=name), table_of([(i, job)])))
+        assert sorted(target.rows()) == [(0, "one"), (1, "two"), (2, "one")]
+
+    def test_a_second_life_of_a_job_is_refused_instead_of_dropping_its_rows(self, target: SinkTarget) -> None:
+        sink = target.validated()
+        sink.commit(permit(1), stage(sink, [(1, "first life")]))
+        with pytest.raises(CkptError, match="other contents"):
+            sink.commit(permit(1), stage(sink, [(2, "second life")]))
+        assert target.rows() == [(1, "first life")]
+
+    def test_a_writer_without_rows_stages_nothing(self, target: SinkTarget) -> None:
+        sink = target.validated()
+        assert stage_table(sink, context(1, 1)) == []
+        assert stage_table(sink, context(1, 1), SCHEMA.empty_table(), SCHEMA.empty_table()) == []
+        assert target.leftovers() == []
+
+    def test_types_and_nulls_survive(self, target: SinkTarget) -> None:
+        rows = self.typed_rows()
+        sink = target.validated(rows.schema)
+        staged = stage_table(sink, context(1, 1, schema=rows.schema), rows.slice(0, 1), rows.slice(1))
+        sink.commit(permit(1), staged)
+        found = target.read(rows.schema)
+        position = found["id"].to_pylist()
+        assert sorted(position) == rows["id"].to_pylist()
+        assert found.take([position.index(i) for i in rows["id"].to_pylist()]).to_pylist() == rows.to_pylist()
+
+    def test_more_rows_than_one_chunk_survive(self, target: SinkTarget) -> None:
+        sink = target.validated()
+        count = 300_000
+        rows = pa.table([pa.array(range(count), pa.int64()), ["x"] * count], schema=SCHEMA)
+        sink.commit(permit(1), stage_table(sink, context(1, 1), rows))
+        assert target.read(SCHEMA)["k"].combine_chunks().sort() == rows["k"].combine_chunks()
+        assert target.leftovers() == []
+
+    def test_validating_again_keeps_what_is_staged_and_committed(self, target: SinkTarget) -> None:
+        sink = target.validated()
+        sink.commit(permit(1), stage(sink, [(1, "a")]))
+        staged = stage(sink, [(2, "b")], 2, 2)
+        target.validated().commit(permit(2), staged)
+        assert target.rows() == [(1, "a"), (2, "b")]
+
+    def test_secrets_show_nowhere(self, target: SinkTarget) -> None:
+        sink = target.validated()
+        staged = stage(sink, [(1, "a")])
+        shown = [repr(sink), str(sink), *(repr(c) for c in staged)]
+        sink.abort(staged)
+        try:
+            sink.commit(permit(1), staged)
+        except CkptError as error:
+            shown.append("".join(traceback.format_exception(error)))
+        assert [s for s in target.secrets if any(s in text for text in shown)] == []
+
+    def test_unknown_options_are_refused_with_the_valid_ones(self, target: SinkTarget) -> None:
+        valid = create_sink(target.sink, target.options).OPTIONS
+        with pytest.raises(ConfigError, match="no_such_option") as refused:
+            create_sink(target.sink, {**target.options, "no_such_option": "1"})
+        assert [name for name in valid if name not in str(refused.value)] == []
+
+    def test_options_ignore_case_and_columns_projects(self, target: SinkTarget) -> None:
+        wide = SCHEMA.insert(0, pa.field("unwanted", pa.list_(pa.int64())))
+        sink = create_sink(target.sink, {**{k.upper(): v for k, v in target.options.items()}, "COLUMNS": "k, v"})
+        sink.validate(wide)
+        rows = table_of([(1, "a")]).add_column(0, wide.field(0), [[[1]]])
+        sink.commit(permit(1), stage_table(sink, context(1, 1, schema=wide), rows))
+        assert target.rows() == [(1, "a")]
+
+
+class MergeConformance:
+    """Contracts of a sink that merges by key. ``merge_target`` merges by ``k``."""
+
+    @pytest.fixture
+    def merge_target(self) -> SinkTarget:
+        raise NotImplementedError("a conformance test gives the target it is for")
+
+    def test_the_last_row_of_a_key_wins_within_and_across_checkpoints(self, merge_target: SinkTarget) -> None:
+        sink = merge_target.validated()
+        staged = stage(sink, [(1, "old"), (2, "b"), (1, "newer")], 1, 1)
+        staged += stage(sink, [(3, "x"), (1, "newest")], 1, 2) + stage(sink, [(3, None)], 2, 10)
+        sink.commit(permit(2), staged)
+        assert sorted(merge_target.rows()) == [(1, "newest"), (2, "b"), (3, None)]
+        sink.commit(permit(3), stage(sink, [(2, "c"), (4, "d")], 3, 11))
+        assert sorted(merge_target.rows()) == [(1, "newest"), (2, "c"), (3, None), (4, "d")]
+        assert merge_target.leftovers() == []
+
+    def test_committing_an_older_merge_again_does_not_bring_old_rows_back(self, merge_target: SinkTarget) -> None:
+        sink = merge_target.validated()
+        first = stage(sink, [(1, "old")], 1, 1)
+        sink.commit(permit(1), first)
+        sink.commit(permit(2), stage(sink, [(1, "new")], 2, 2))
+        merge_target.make().commit(permit(1), first)
+        assert merge_target.rows() == [(1, "new")]
+
+    def test_a_crash_between_any_two_steps_of_a_merge_is_recovered(self, merge_target: SinkTarget) -> None:
+        merge_target.validated()
+        for checkpoint in range(1, 30):
+            staged = stage(merge_target.make(), [(1, f"v{checkpoint}"), (checkpoint + 1, "new")], checkpoint, checkpoint)
+            crashed = crash_in_commit(merge_target, permit(checkpoint), staged, checkpoint)
+            merge_target.make().commit(permit(checkpoint), staged)
+            assert sorted(merge_target.rows()) == [(1, f"v{checkpoint}"), *((i + 2, "new") for i in range(checkpoint))]
+            assert merge_target.leftovers() == []
+            if not crashed:
+                return
+        pytest.fail("a merge has more than 30 steps")
+
+    def test_keys_must_be_columns(self, merge_target: SinkTarget) -> None:
+        with pytest.raises(CkptError, match="mergeKeys"):
+            merge_target.make().validate(pa.schema([pa.field("other", pa.int64())]))
+
+
+def crash_in_commit(target: SinkTarget, allowed: CommitPermit, staged: Sequence[Committable], at: int) -> bool:
+    """Commit and crash at the ``at``-th step (from 1); False if the commit has fewer steps."""
+    sink, left = target.make(), [at]
+
+    def stop(_: str) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise SimulatedCrash
+
+    sink.on_step = stop
+    try:
+        sink.commit(allowed, staged)
+    except SimulatedCrash:
+        return True
+    return False
+
+
+def commit_elsewhere(
+    target: SinkTarget, allowed: CommitPermit, staged: Sequence[Committable], stop_at: int | None = None
+) -> int:
+    """Commit in a new process, which may kill itself at a step (from 0); its exit code."""
+    work = pickle.dumps((target.sink, target.options, allowed, list(staged), stop_at))
+    code = f"from {__name__} import _commit_here; _commit_here()"
+    done = subprocess.run([sys.executable, "-c", code], input=work, capture_output=True, timeout=120, check=False)
+    if done.returncode not in (0, _KILLED):
+        pytest.fail(f"the other process failed:\n{done.stderr.decode()}")
+    return done.returncode
+
+
+def _commit_here() -> None:
+    sink_name, options, allowed, staged, stop_at = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our own parent
+    sink = create_sink(sink_name, options)
+    count = iter(range(1_000_000))
+
+    def stop(_: str) -> None:
+        if next(count) == stop_at:
+            os._exit(_KILLED)
+
+    sink.on_step = stop
+    sink.commit(allowed, staged)
+
+
+_UTC = dt.timezone.utc
+_TYPED: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "bool": (pa.bool_(), [True, False]),
+    "byte": (pa.int8(), [-128, 127]),
+    "short": (pa.int16(), [-(2**15), 2**15 - 1]),
+    "int": (pa.int32(), [-(2**31), 2**31 - 1]),
+    "long": (pa.int64(), [-(2**63), 2**63 - 1]),
+    "float": (pa.float32(), [1.5, -0.25]),
+    "double": (pa.float64(), [1e300, -1.2345678901234567]),
+    "decimal": (pa.decimal128(10, 2), [Decimal("12345678.90"), Decimal("-0.01")]),
+    "big decimal": (pa.decimal128(38, 18), [Decimal("12345678901234567890.123456789012345678"), Decimal("-1E-18")]),
+    "text": (pa.string(), ['quotes " and \\ and , and \n and \t', "Zürich 漢字 🦆"]),
+    "empty": (pa.string(), ["", "null"]),
+    "large text": (pa.large_string(), ["x", "y" * 1000]),
+    "bytes": (pa.binary(), [b"\x00\xff\\", b""]),
+    "date": (pa.date32(), [dt.date(1900, 1, 1), dt.date(2999, 12, 31)]),
+    "instant": (
+        pa.timestamp("us", "UTC"),
+        [dt.datetime(1969, 12, 31, 23, 59, 59, 999999, _UTC), dt.datetime(2100, 2, 28, tzinfo=_UTC)],
+    ),
+    "local time": (pa.timestamp("us"), [dt.datetime(1960, 1, 1, 0, 0, 0, 1), dt.datetime(2024, 2, 29, 12)]),
+}
+_NESTED: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "list": (pa.list_(pa.int32()), [[1, None], []]),
+    "struct": (pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))]), [{"a": 1, "b": ["x"]}, {"a": None, "b": None}]),
+    "map": (pa.map_(pa.string(), pa.float64()), [[("x", 1.5), ("y", None)], []]),
+}
+
+
+def typed_rows(*, nested: bool = True, without: Sequence[str] = ()) -> pa.Table:
+    """Two rows of extremes and one of nulls, a column of each type, with an ``id``."""
+    columns = {k: v for k, v in {**_TYPED, **(_NESTED if nested else {})}.items() if k not in without}
+    arrays = {name: pa.array([*values, None], kind) for name, (kind, values) in columns.items()}
+    return pa.table({"id": pa.array([0, 1, 2], pa.int64()), **arrays})
+
+
+__all__ = [
+    "SCHEMA",
+    "MergeConformance",
+    "SimulatedCrash",
+    "SinkConformance",
+    "SinkTarget",
+    "commit_elsewhere",
+    "context",
+    "crash_in_commit",
+    "permit",
+    "stage",
+    "stage_table",
+    "table_of",
+    "typed_rows",
+]

@@ -16,6 +16,9 @@ import pyarrow as pa
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 
+_LENGTH_BYTES = 8
+_LARGEST_LZ4_RATIO = 255
+
 Rows = npt.NDArray[np.int64]
 """Row positions."""
 
@@ -119,3 +122,22 @@ def from_bytes(data: bytes | pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
         raise CorruptStorageError(
             f"expected an Arrow record batch of {schema.names}, found {len(data)} bytes: {e}"
         ) from e
+
+
+def compress(data: bytes) -> bytes:
+    """LZ4 with the length in front. For what passes through Spark's state store: every MB costs it about 18 ms."""
+    packed: bytes = pa.Codec("lz4").compress(data, asbytes=True)
+    return len(data).to_bytes(_LENGTH_BYTES, "little") + packed
+
+
+def decompress(data: bytes) -> pa.Buffer:
+    """Inverse of :func:`compress`. Raises ``CorruptStorageError``."""
+    size = int.from_bytes(data[:_LENGTH_BYTES], "little")
+    try:
+        if size > len(data) * _LARGEST_LZ4_RATIO:
+            raise CorruptStorageError(
+                f"expected LZ4 data of at most {len(data) * _LARGEST_LZ4_RATIO} bytes, found {size}"
+            )
+        return pa.Codec("lz4").decompress(pa.py_buffer(data).slice(_LENGTH_BYTES), size)
+    except (pa.ArrowInvalid, OSError, IndexError) as e:
+        raise CorruptStorageError(f"expected LZ4 data, found {len(data)} bytes: {e}") from e

@@ -26,13 +26,13 @@ from spark_ckpt.errors import CorruptStorageError, ProtocolBugError, TopologyErr
 from spark_ckpt.protocol.events import GroupManifest, Run, run_from_json, run_to_json
 from spark_ckpt.state.compaction import CompactionPolicy, Sorted, merge
 from spark_ckpt.state.function import NO_TIMEOUT
-from spark_ckpt.state.ipc import Rows, conform, empty, int64_view, one_batch
+from spark_ckpt.state.ipc import Rows, conform, int64_view, one_batch
 from spark_ckpt.state.keys import Hashes, Mask
 from spark_ckpt.state.layout import StateLayout
 from spark_ckpt.state.levels import MEMTABLE, NOWHERE, Levels, Sources
 from spark_ckpt.state.memtable import Memtable
 from spark_ckpt.state.ports import RunAppender, RunReader
-from spark_ckpt.state.timers import Searched, earliest, find_due
+from spark_ckpt.state.timers import Searched, earliest, find_due, next_due_ms
 from spark_ckpt.types import KEY_HASH, TIMEOUT_MS
 
 
@@ -148,15 +148,24 @@ class KeyedState:
         time or the watermark. A key stays due until it is written with another time-out or removed.
         """
         if not self.layout.with_timeout:
-            return self.touch(np.empty(0, np.int64), pa.Table.from_batches([empty(self.layout.key_schema)]))
+            return self._nothing()
         source, row, searched = find_due(self._levels, now_ms)
         self._searched.update(searched)
+        if not len(row):
+            return self._nothing()
         names = self.layout.key_schema.names
         found = self._levels.gather([*names, KEY_HASH], source, row)
         order = np.argsort(int64_view(found.column(KEY_HASH)), kind="stable")
         found = found.take(pa.array(order))
         keys = pa.Table.from_batches([found.select(names)])
         return self._lookup(int64_view(found.column(KEY_HASH)), keys, source[order], row[order])
+
+    def next_due_ms(self) -> int | None:
+        """A lower bound of the live keys' time-outs in milliseconds; None if none has a time-out. Reads no run.
+
+        After :meth:`seal` the bound accounts for what :meth:`due` found and the writes behind it.
+        """
+        return next_due_ms(self._levels) if self.layout.with_timeout else None
 
     def write(
         self,
@@ -231,6 +240,11 @@ class KeyedState:
             timeout_ms = found.column(TIMEOUT_MS).fill_null(NO_TIMEOUT).to_numpy()
         state = pa.Table.from_batches([found.select(self.layout.value_schema.names)])
         return Lookup(hashes, keys, exists, state, timeout_ms, source, row, self._version)
+
+    def _nothing(self) -> Lookup:
+        keys, state = self.layout.key_schema.empty_table(), self.layout.value_schema.empty_table()
+        no_rows = np.empty(0, np.int64)
+        return Lookup(no_rows, keys, no_rows > 0, state, no_rows, no_rows.astype(np.int32), no_rows, self._version)
 
     def _check(self, lookup: Lookup, state: pa.Table, write: Mask, remove: Mask) -> None:
         if lookup.version != self._version:

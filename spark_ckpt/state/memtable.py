@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from spark_ckpt.state.ipc import Rows, concat, empty, from_bytes, int64_view, to_bytes
+from spark_ckpt.state.ipc import Rows, compress, concat, decompress, empty, from_bytes, int64_view, to_bytes
 from spark_ckpt.state.keys import Hashes, Mask
 from spark_ckpt.state.layout import StateLayout
 from spark_ckpt.types import KEY_HASH
@@ -67,10 +67,10 @@ class Memtable:
         return Memtable(self.rows.take(pa.array(rows)), self.removed[rows])
 
     def to_bytes(self) -> bytes:
-        return to_bytes(self.rows.append_column(REMOVED, pa.array(self.removed)))
+        return compress(to_bytes(self.rows.append_column(REMOVED, pa.array(self.removed))))
 
     @staticmethod
-    def from_bytes(data: bytes | pa.Buffer, layout: StateLayout) -> Memtable:
-        batch = from_bytes(data, layout.stored_schema.append(pa.field(REMOVED, pa.bool_())))
+    def from_bytes(data: bytes, layout: StateLayout) -> Memtable:
+        batch = from_bytes(decompress(data), layout.stored_schema.append(pa.field(REMOVED, pa.bool_())))
         removed = batch.column(REMOVED).to_numpy(zero_copy_only=False)
         return Memtable(batch.select(layout.stored_schema.names), removed)

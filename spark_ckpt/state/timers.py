@@ -43,6 +43,13 @@ def find_due(levels: Levels, now_ms: int) -> tuple[Sources, Rows, dict[int, Sear
     return np.concatenate(sources), np.concatenate(rows), searched
 
 
+def next_due_ms(levels: Levels) -> int | None:
+    """A lower bound of the live keys' time-outs, without reading a run."""
+    timeouts = int64_view(levels.memtable.rows.column(TIMEOUT_MS))
+    bounds = [earliest(timeouts[~levels.memtable.removed]), *(run.due_ms for run in levels.runs)]
+    return min((b for b in bounds if b is not None), default=None)
+
+
 def earliest(timeouts: npt.NDArray[np.int64]) -> int | None:
     """The smallest time-out, or None."""
     timeouts = timeouts[timeouts != NO_TIMEOUT]

@@ -20,6 +20,7 @@ from spark_ckpt.errors import CorruptStorageError, InvalidInputError, ProtocolBu
 from spark_ckpt.protocol.events import GroupManifest
 from spark_ckpt.state.compaction import CompactionPolicy
 from spark_ckpt.state.function import NO_TIMEOUT
+from spark_ckpt.state.ipc import compress
 from spark_ckpt.state.keyed_state import KeyedState
 from spark_ckpt.state.keys import NULL_HASH, group_rows, injective
 from spark_ckpt.state.layout import StateLayout
@@ -284,7 +285,7 @@ def test_state_sealed_with_other_columns_is_refused() -> None:
         KeyedState.open(other, meta, memtable, MemoryRuns())
 
 
-@pytest.mark.parametrize("damage", [None, b"", b"\0" * 40])
+@pytest.mark.parametrize("damage", [None, b"", b"\0" * 40, b"\xff" * 40, compress(b"\0" * 40)])
 def test_a_damaged_memtable_is_corrupt_storage(damage: bytes | None) -> None:
     state = KeyedState.open(long_layout(), None, None, MemoryRuns())
     put(state, [1])

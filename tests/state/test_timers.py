@@ -155,10 +155,26 @@ def test_the_next_time_out_is_found_behind_many_dead_ones(group: Group) -> None:
     assert group.state.runs[0].due_ms is None
 
 
+def test_the_next_time_out_is_known_without_reading_runs(group: Group) -> None:
+    assert group.state.next_due_ms() is None
+    group.put({1: 50, 2: 20, 3: NO_TIMEOUT})
+    assert group.state.next_due_ms() == 20
+    group.flush()
+    group.put({4: 30})
+    assert group.state.next_due_ms() == 20
+    assert group.due(25) == [2]
+    group.put({2: NO_TIMEOUT})
+    group.remove(4)
+    group.reopen()
+    assert group.state.next_due_ms() == 50
+    assert group.runs.reads == []
+
+
 def test_state_without_time_outs_is_never_due() -> None:
     layout = StateLayout(LAYOUT.key_schema, LAYOUT.value_schema)
     state = KeyedState.open(layout, None, None, MemoryRuns())
     assert len(state.due(10**15)) == 0
+    assert state.next_due_ms() is None
 
 
 def test_writing_without_time_outs_where_they_are_used_is_refused(group: Group) -> None:

@@ -114,6 +114,8 @@ class _Parser:
         name = self._take()
         if name.startswith("`"):
             name = name[1:-1].replace("``", "`")
+        elif name[0] in "'\",:<>()":
+            raise self._error(name)
         if self._peek() == ":":
             self._take()
         kind, nullable, metadata = self.data_type(), True, {}
@@ -128,12 +130,18 @@ class _Parser:
         if self._peek() != "(":
             return []
         self._take()
-        numbers = [int(self._take())]
+        numbers = [self._number()]
         while self._peek() == ",":
             self._take()
-            numbers.append(int(self._take()))
+            numbers.append(self._number())
         self.expect(")")
         return numbers
+
+    def _number(self) -> int:
+        token = self._take()
+        if not token.isdigit():
+            raise self._error(token)
+        return int(token)
 
     def _peek(self) -> str:
         return self._tokens[self._next] if self._next < len(self._tokens) else ""

@@ -69,7 +69,7 @@ class InputFolder:
         Raises ``InvalidInputError`` if a local path does not exist.
         """
         self.fs.invalidate_cache()
-        entries = [self._entry(info) for info in self._infos() if self._is_input(info)]
+        entries = [self._entry(self._followed(info)) for info in self._infos() if self._is_input(info)]
         return sorted((e for e in entries if e.size > 0), key=lambda e: (e.mtime_us, e.path))
 
     def check(self, entry: FileEntry) -> bool:
@@ -135,6 +135,10 @@ class InputFolder:
         if any(part[:1] in ("_", ".") for part in inside.split("/") if part):
             return False
         return self._name_filter is None or fnmatch(path.rsplit("/", 1)[-1], self._name_filter)
+
+    def _followed(self, info: dict[str, Any]) -> dict[str, Any]:
+        """A listing tells a link's own time, a look at the path that of the file it leads to."""
+        return dict(self.fs.info(info["name"])) if info["type"] != "file" or info.get("islink") else info
 
     def _entry(self, info: dict[str, Any]) -> FileEntry:
         time = next((info[key] for key in _TIME_KEYS if info.get(key) is not None), 0)

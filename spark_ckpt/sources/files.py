@@ -231,7 +231,10 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._log
 
     def _discover(self, log: DiscoveryLog, now: bool = False) -> None:
-        """List and log what is new. Not more often than ``discoveryInterval``, nor more than a fifth of the time."""
+        """List and log what is new. Not more often than ``discoveryInterval``, nor more than a fifth of the time.
+
+        With an interval of 0 every call lists.
+        """
         began = self._clock()
         if began < self._next_listing and not now:
             return
@@ -243,8 +246,8 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if known is not None:
                 self._folder.require_same(known, file)
         log.append(files)
-        ended = self._clock()
-        self._next_listing = ended + max(self._source.parsed["discoveryInterval"], 4 * (ended - began))
+        ended, interval = self._clock(), self._source.parsed["discoveryInterval"]
+        self._next_listing = ended + (max(interval, 4 * (ended - began)) if interval else 0)
 
     def _cut(self, entry: FileEntry, at: Position, max_rows: int) -> Cut:
         return self._rows.cut(entry, at, max_rows) if self._folder.check(entry) else Cut(0, None)

@@ -1,0 +1,521 @@
+"""The files source finds every file once, in order, and replays a batch from its offsets."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.types import StructType
+
+from spark_ckpt.errors import ConfigError, CorruptStorageError, InvalidInputError
+from spark_ckpt.sources import file_log
+from spark_ckpt.sources.base import InnerReader, open_source
+from spark_ckpt.sources.files import FilesReader, FilesSource
+
+SCHEMA = StructType().add("n", "long").add("name", "string")
+FORMATS = ("parquet", "json", "csv")
+Offset = dict[str, Any]
+
+
+class Input:
+    """A folder of input files whose times the test sets, and the job that reads it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "in"
+        self.metadata = folder / "job"
+        self.path.mkdir()
+
+    def write(self, name: str, numbers: Any, mtime: int = 1000, kind: str = "parquet", group: int = 4) -> Path:
+        file = self.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        rows = [{"n": n, "name": f"number {n}"} for n in numbers]
+        if kind == "parquet":
+            pq.write_table(pa.Table.from_pylist(rows), file, row_group_size=group)
+        elif kind == "json":
+            file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        else:
+            file.write_text("n,name\n" + "".join(f"{row['n']},{row['name']}\n" for row in rows))
+        os.utime(file, (mtime, mtime))
+        return file
+
+    def source(self, kind: str = "parquet", **options: Any) -> FilesSource:
+        given = {"path": str(self.path), "fileFormat": kind, "discoveryInterval": "0s"}
+        given |= {"header": "true"} if kind == "csv" else {}
+        source = FilesSource({**given, **{key: str(value) for key, value in options.items()}})
+        source.metadata_url = str(self.metadata)
+        return source
+
+    def open(self, kind: str = "parquet", **options: Any) -> InnerReader:
+        return InnerReader(self.source(kind, **options), SCHEMA)
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Input:
+    return Input(tmp_path)
+
+
+def read(reader: InnerReader, start: Offset, end: Offset) -> list[int]:
+    executor = pickle.loads(cloudpickle.dumps(reader))
+    splits = pickle.loads(cloudpickle.dumps(reader.splits(start, end)))
+    return [row["n"] for split in splits for batch in executor.read(split) for row in batch.to_pylist()]
+
+
+def batches(reader: InnerReader, start: Offset | None = None) -> list[list[int]]:
+    at, found = reader.initial() if start is None else start, []
+    while (end := reader.latest(at, False)) != at:
+        found.append(read(reader, at, end))
+        at = end
+    return found
+
+
+# -- discovery -----------------------------------------------------------------------------------------------------
+
+
+def test_files_are_read_by_time_and_then_by_path(inputs: Input) -> None:
+    inputs.write("a.parquet", [3], mtime=2000)
+    inputs.write("c.parquet", [2], mtime=1000)
+    inputs.write("b.parquet", [1], mtime=1000)
+    assert batches(inputs.open(maxFilesPerTrigger=1)) == [[1], [2], [3]]
+
+
+def test_a_late_file_with_an_older_time_is_not_missed(inputs: Input) -> None:
+    inputs.write("a.parquet", [1], mtime=5000)
+    reader = inputs.open()
+    end = reader.latest(reader.initial(), False)
+    inputs.write("b.parquet", [2], mtime=100)
+    assert batches(reader, end) == [[2]]
+
+
+def test_no_file_is_read_twice_after_a_restart(inputs: Input) -> None:
+    inputs.write("a.parquet", [1])
+    inputs.write("b.parquet", [2], mtime=2000)
+    reader = inputs.open(maxFilesPerTrigger=1)
+    end = reader.latest(reader.initial(), False)
+    inputs.write("c.parquet", [3], mtime=500)
+    assert batches(inputs.open(), end) == [[2, 3]]
+
+
+def test_after_going_back_files_come_in_the_order_in_which_they_were_discovered(inputs: Input) -> None:
+    reader, order = inputs.open(), []
+    start = at = reader.initial()
+    for name, time in (("c", 3000), ("a", 2000), ("b", 1000)):
+        inputs.write(f"{name}.parquet", [time], mtime=time)
+        order.append(time)
+        at = reader.latest(at, False)
+    assert batches(inputs.open(), start) == [order]
+
+
+def test_two_drivers_that_discover_at_the_same_time_agree_on_the_order(inputs: Input) -> None:
+    inputs.write("b.parquet", [2])
+    old, new = inputs.open(), inputs.open()
+    start = old.initial()
+    old.splits(start, {**start, "row": 0})
+    old_log, new_log = old._reader._known(), new._reader._known()
+    inputs.write("a.parquet", [1], mtime=500)
+    assert len(old_log) == len(new_log) == 0
+    new_log.append(new._reader._folder.files()[1:])
+    assert batches(old) == batches(new) == [[2, 1]]
+
+
+def test_hidden_and_empty_files_and_folders_are_left_out(inputs: Input) -> None:
+    inputs.write("a.parquet", [1])
+    for hidden in ("_b.parquet", ".c.parquet", "_SUCCESS", "_temporary/d.parquet", "sub/e.parquet"):
+        inputs.write(hidden, [99])
+    (inputs.path / "begun.parquet").touch()
+    assert batches(inputs.open()) == [[1]]
+
+
+def test_a_recursive_source_reads_folders_below_but_no_hidden_ones(inputs: Input) -> None:
+    inputs.write("a.parquet", [1])
+    inputs.write("x/y/b.parquet", [2], mtime=2000)
+    inputs.write("_x/c.parquet", [99])
+    inputs.write("x/.y/d.parquet", [99])
+    assert batches(inputs.open(recursive="true")) == [[1, 2]]
+
+
+def test_an_empty_file_is_read_once_it_has_content(inputs: Input) -> None:
+    (inputs.path / "a.parquet").touch()
+    reader = inputs.open()
+    assert batches(reader) == []
+    inputs.write("a.parquet", [1])
+    assert batches(reader) == [[1]]
+
+
+def test_a_glob_a_single_file_and_a_name_filter_choose_files(inputs: Input) -> None:
+    inputs.write("day1/a.parquet", [1])
+    inputs.write("day2/b.parquet", [2], mtime=2000)
+    inputs.write("day2/c.txt", [3], mtime=3000)
+    assert batches(inputs.open(path=inputs.path / "day*" / "*.parquet")) == [[1, 2]]
+    inputs.metadata = inputs.metadata.with_name("job2")
+    assert batches(inputs.open(path=inputs.path / "day2" / "b.parquet")) == [[2]]
+    inputs.metadata = inputs.metadata.with_name("job3")
+    assert batches(inputs.open(path=inputs.path / "day*", pathGlobFilter="*.txt")) == [[3]]
+
+
+def test_a_symbolic_link_is_read_like_the_file_it_leads_to(inputs: Input, tmp_path: Path) -> None:
+    inputs.write("../elsewhere.parquet", [1])
+    (inputs.path / "link.parquet").symlink_to(tmp_path / "elsewhere.parquet")
+    assert batches(inputs.open()) == [[1]]
+
+
+def test_the_folder_is_listed_at_most_once_an_interval_but_always_at_first(inputs: Input) -> None:
+    now = [100.0]
+    source = inputs.source(discoveryInterval="2s")
+    reader = FilesReader(source, SCHEMA, clock=lambda: now[0])
+    limit = reader.getDefaultReadLimit()
+    start = reader.initialOffset()
+    inputs.write("a.parquet", [1])
+    first = reader.latestOffset(start, limit)
+    assert first["file"] == 1
+    inputs.write("b.parquet", [2])
+    now[0] += 1.9
+    assert reader.latestOffset(first, limit) == first
+    now[0] += 0.2
+    assert reader.latestOffset(first, limit)["file"] == 2
+
+
+def test_a_local_folder_that_does_not_exist_is_an_error(inputs: Input) -> None:
+    reader = inputs.open(path=inputs.path / "nothing")
+    with pytest.raises(InvalidInputError, match="found nothing at"):
+        reader.latest(reader.initial(), False)
+
+
+def test_another_file_system_is_read_through_fsspec(inputs: Input) -> None:
+    import fsspec
+
+    fs = fsspec.filesystem("memory")
+    for name in ("a", "b"):
+        fs.pipe_file(f"/input/{name}.json", json.dumps({"n": ord(name), "name": name}).encode())
+    source = inputs.source("json", path="memory://input", maxRowsPerTrigger=1)
+    source.metadata_url = "memory://job-files"
+    assert batches(InnerReader(source, SCHEMA)) == [[97], [98]]
+    fs.rm("/input", recursive=True)
+    fs.rm("/job-files", recursive=True)
+
+
+# -- admission and replay ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_file_is_split_by_rows_and_no_row_is_lost_or_repeated(inputs: Input, kind: str) -> None:
+    inputs.write("a", range(10), 1000, kind)
+    inputs.write("b", range(10, 13), 2000, kind)
+    inputs.write("c", range(13, 20), 3000, kind)
+    found = batches(inputs.open(kind, maxRowsPerTrigger=6))
+    assert found == [list(range(6)), list(range(6, 12)), list(range(12, 18)), [18, 19]]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_batch_that_ends_with_a_file_leaves_nothing_of_it(inputs: Input, kind: str) -> None:
+    inputs.write("a", range(6), 1000, kind)
+    reader = inputs.open(kind, maxRowsPerTrigger=3)
+    assert batches(reader) == [[0, 1, 2], [3, 4, 5]]
+    assert reader.latest({"file": 0, "row": 3, "byte": 0}, False)["file"] in (0, 1)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_replay_of_any_range_yields_the_same_rows(inputs: Input, kind: str) -> None:
+    for i in range(4):
+        inputs.write(f"{i}", range(i * 10, i * 10 + 10), 1000 + i, kind)
+    reader, offsets = inputs.open(kind, maxRowsPerTrigger=7), []
+    offsets.append(reader.initial())
+    while (end := reader.latest(offsets[-1], False)) != offsets[-1]:
+        offsets.append(end)
+    inputs.write("late", [99], 1, kind)
+    restarted = inputs.open(kind)
+    for low in range(len(offsets)):
+        for high in range(low, len(offsets)):
+            expected = list(range(low * 7, min(40, high * 7)))
+            assert read(restarted, offsets[low], offsets[high]) == expected
+
+
+def test_the_limits_combine_and_the_tightest_one_holds(inputs: Input) -> None:
+    files = [inputs.write(f"{i}.parquet", range(i * 4, i * 4 + 4), 1000 + i) for i in range(6)]
+    size = files[0].stat().st_size
+    assert [len(b) for b in batches(inputs.open(maxFilesPerTrigger=2, maxBytesPerTrigger=10 * size))] == [8, 8, 8]
+    assert [len(b) for b in batches(inputs.open(maxFilesPerTrigger=5, maxBytesPerTrigger=3 * size + 200))] == [12, 12]
+    assert [len(b) for b in batches(inputs.open(maxFilesPerTrigger=2, maxRowsPerTrigger=5))] == [5, 5, 5, 5, 4]
+    assert [len(b) for b in batches(inputs.open(maxRowsPerTrigger=9, maxFilesPerTrigger=2))] == [8, 8, 8]
+
+
+def test_a_file_larger_than_the_byte_limit_is_read_alone(inputs: Input) -> None:
+    for i in range(3):
+        inputs.write(f"{i}.parquet", [i], 1000 + i)
+    assert batches(inputs.open(maxBytesPerTrigger=1)) == [[0], [1], [2]]
+
+
+def test_read_all_available_ignores_the_limits(inputs: Input) -> None:
+    for i in range(3):
+        inputs.write(f"{i}.parquet", [i], 1000 + i)
+    reader = inputs.open(maxFilesPerTrigger=1, maxRowsPerTrigger=1)
+    assert read(reader, reader.initial(), reader.latest(reader.initial(), limit_all=True)) == [0, 1, 2]
+
+
+def test_available_now_pins_the_end_and_still_keeps_the_limits(inputs: Input) -> None:
+    for i in range(3):
+        inputs.write(f"{i}.parquet", [i], 1000 + i)
+    reader = inputs.open(maxFilesPerTrigger=2)
+    reader.prepare_available_now()
+    inputs.write("late.parquet", [99])
+    assert batches(reader) == [[0, 1], [2]]
+    assert batches(inputs.open(), {"file": 3, "row": 0, "byte": 0}) == [[99]]
+
+
+def test_a_row_limit_can_be_added_or_dropped_between_restarts(inputs: Input) -> None:
+    inputs.write("a", range(10), kind="csv")
+    limited = inputs.open("csv", maxRowsPerTrigger=3)
+    end = limited.latest(limited.initial(), False)
+    assert batches(inputs.open("csv"), end) == [list(range(3, 10))]
+
+
+def test_a_large_parquet_file_is_divided_by_row_groups(inputs: Input) -> None:
+    file = inputs.write("a.parquet", range(20), group=4)
+    reader = inputs.open(maxSplitBytes=file.stat().st_size // 3)
+    start = reader.initial()
+    end = reader.latest(start, False)
+    splits = reader.splits(start, end)
+    assert len(splits) == 4
+    assert [len([r for b in reader.read(s) for r in b.to_pylist()]) for s in splits] == [4, 4, 4, 8]
+    assert read(reader, start, end) == list(range(20))
+
+
+# -- files that do not stay as they were ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_file_that_changed_between_planning_and_reading_is_an_error(inputs: Input, kind: str) -> None:
+    inputs.write("a", [1], 1000, kind)
+    reader = inputs.open(kind)
+    start = reader.initial()
+    end = reader.latest(start, False)
+    inputs.write("a", [1, 2], 1001, kind)
+    with pytest.raises(InvalidInputError, match=r"a changed after it was discovered: expected \d+ bytes of 1970"):
+        read(reader, start, end)
+
+
+def test_a_file_that_grows_after_it_was_read_is_an_error(inputs: Input) -> None:
+    inputs.write("a", [1], kind="json")
+    reader = inputs.open("json")
+    end = reader.latest(reader.initial(), False)
+    inputs.write("a", [1, 2], kind="json")
+    with pytest.raises(InvalidInputError, match="changed after it was discovered"):
+        reader.latest(end, False)
+    accepting = inputs.open("json", changedFiles="accept")
+    assert accepting.latest(end, False) == end
+
+
+def test_a_changed_file_can_be_accepted(inputs: Input) -> None:
+    inputs.write("a", [1], kind="json")
+    reader = inputs.open("json", changedFiles="accept")
+    start = reader.initial()
+    end = reader.latest(start, False)
+    inputs.write("a", [1, 2], kind="json")
+    assert read(reader, start, end) == [1, 2]
+
+
+def test_a_file_that_changes_while_it_is_read_is_an_error(inputs: Input) -> None:
+    inputs.write("a.parquet", [1])
+    reader = inputs.open()
+    start = reader.initial()
+    (split,) = reader.splits(start, reader.latest(start, False))
+    rows = reader.read(split)
+    next(rows)
+    inputs.write("a.parquet", [1], mtime=1001)
+    with pytest.raises(InvalidInputError, match="changed after it was discovered"):
+        next(rows)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_file_that_vanished_is_an_error_unless_it_may(inputs: Input, kind: str) -> None:
+    inputs.write("a", [1], 1000, kind)
+    inputs.write("b", [2], 2000, kind)
+    reader = inputs.open(kind)
+    start = reader.initial()
+    end = reader.latest(start, False)
+    (inputs.path / "a").unlink()
+    with pytest.raises(InvalidInputError, match="a has vanished: expected"):
+        read(reader, start, end)
+    with pytest.raises(InvalidInputError, match="a has vanished: expected"):
+        inputs.open(kind, maxRowsPerTrigger=1).latest(start, False)
+    assert read(inputs.open(kind, ignoreMissingFiles="true"), start, end) == [2]
+    assert batches(inputs.open(kind, ignoreMissingFiles="true", maxRowsPerTrigger=1)) == [[2]]
+
+
+def test_files_may_be_removed_once_they_are_read(inputs: Input) -> None:
+    inputs.write("a.parquet", [1])
+    reader = inputs.open()
+    end = reader.latest(reader.initial(), False)
+    (inputs.path / "a.parquet").unlink()
+    inputs.write("b.parquet", [2])
+    assert batches(inputs.open(), end) == [[2]]
+
+
+# -- the log -------------------------------------------------------------------------------------------------------
+
+
+def discover(inputs: Input, count: int) -> Offset:
+    reader = inputs.open()
+    at = reader.initial()
+    for i in range(count):
+        inputs.write(f"{i}.parquet", [i], 1000 + i)
+        at = reader.latest(at, False)
+    return at
+
+
+def test_an_offset_behind_the_log_is_refused_instead_of_reading_something_else(inputs: Input) -> None:
+    inputs.write("a.parquet", [1])
+    reader = inputs.open()
+    with pytest.raises(CorruptStorageError, match="expected at least 3 files, which a source offset counts, found 0"):
+        reader.splits(reader.initial(), {"file": 3, "row": 0, "byte": 0})
+    with pytest.raises(CorruptStorageError, match="ends too early"):
+        reader.latest({"file": 3, "row": 0, "byte": 0}, False)
+
+
+def test_a_missing_record_of_the_log_is_an_error(inputs: Input) -> None:
+    end = discover(inputs, 3)
+    (inputs.metadata / "files" / "0000000001.json").unlink()
+    with pytest.raises(CorruptStorageError, match=r"has a gap: expected a record that begins with file 1, found 2"):
+        inputs.open().latest(end, False)
+
+
+def test_a_savepoint_takes_the_records_that_its_offset_counts(inputs: Input) -> None:
+    discover(inputs, 3)
+    reader = inputs.open()
+    names = [f"files/{n:010d}.json" for n in range(3)]
+    assert reader.savepoint_files({"file": 0, "row": 0, "byte": 0}) == []
+    assert reader.savepoint_files({"file": 1, "row": 0, "byte": 0}) == names[:1]
+    assert reader.savepoint_files({"file": 1, "row": 5, "byte": 9}) == names[:2]
+    assert reader.savepoint_files({"file": 3, "row": 0, "byte": 0}) == names
+
+
+def test_a_copy_of_the_savepoint_files_gives_the_offset_its_meaning_elsewhere(inputs: Input) -> None:
+    discover(inputs, 3)
+    at = {"file": 2, "row": 0, "byte": 0}
+    copied = {name: (inputs.metadata / name).read_bytes() for name in inputs.open().savepoint_files(at)}
+    inputs.metadata = inputs.metadata.with_name("other-job")
+    for name, data in copied.items():
+        (inputs.metadata / name).parent.mkdir(parents=True, exist_ok=True)
+        (inputs.metadata / name).write_bytes(data)
+    assert batches(inputs.open(), at) == [[2]]
+
+
+def test_compaction_keeps_every_file_at_its_place(inputs: Input, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_log, "COMPACT_AFTER", 4)
+    end = discover(inputs, 5)
+    records = inputs.metadata / "files"
+    assert len(list(records.iterdir())) == 5
+    for i in range(5, 8):
+        reader = inputs.open()
+        inputs.write(f"{i}.parquet", [i], 1000 + i)
+        assert batches(reader, end) == [[i]]
+        end = {"file": i + 1, "row": 0, "byte": 0}
+    assert sorted(f.name for f in records.iterdir())[0] == "0000000005.json"
+    reader = inputs.open()
+    assert batches(reader) == [list(range(8))]
+    assert reader.savepoint_files({"file": 2, "row": 0, "byte": 0}) == ["files/upto-0000000008.json"]
+
+
+def test_a_compaction_that_was_cut_short_is_finished_later(inputs: Input, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_log, "COMPACT_AFTER", 4)
+    discover(inputs, 5)
+    records = inputs.metadata / "files"
+    before = {f: f.read_bytes() for f in records.iterdir()}
+    assert batches(inputs.open()) == [list(range(5))]
+    for file, data in before.items():  # as if the process had died before it removed them
+        file.write_bytes(data)
+    assert batches(inputs.open()) == [list(range(5))]
+    assert [f.name for f in records.iterdir()] == ["upto-0000000005.json"]
+
+
+# -- schemas and options -------------------------------------------------------------------------------------------
+
+
+def test_the_schema_of_parquet_files_is_taken_from_the_first_one_across_restarts(inputs: Input) -> None:
+    inputs.write("a.parquet", [1], mtime=2000)
+    reader = inputs.open()
+    reader.latest(reader.initial(), False)
+    pq.write_table(pa.table({"other": [1]}), inputs.path / "older.parquet")
+    os.utime(inputs.path / "older.parquet", (1, 1))
+    source = inputs.source()
+    assert source.schema() == SCHEMA
+    source.metadata_url = ""
+    assert source.schema().names == ["other"]
+
+
+def test_inferred_types_are_those_spark_would_choose(inputs: Input) -> None:
+    table = pa.table(
+        {
+            "utc": pa.array([0], pa.timestamp("ns", "UTC")),
+            "local": pa.array([0], pa.timestamp("ms")),
+            "unsigned": pa.array([1], pa.uint32()),
+            "word": pa.array(["x"]).dictionary_encode(),
+            "list": pa.array([["x"]], pa.large_list(pa.large_string())),
+        }
+    )
+    pq.write_table(table, inputs.path / "a.parquet")
+    schema = inputs.source().schema()
+    assert schema.simpleString() == (
+        "struct<utc:timestamp,local:timestamp_ntz,unsigned:bigint,word:string,list:array<string>>"
+    )
+    opened = InnerReader(inputs.source(), schema)
+    (split,) = opened.splits(opened.initial(), opened.latest(opened.initial(), False))
+    (batch,) = opened.read(split)
+    assert batch.schema == opened.arrow_schema
+
+
+@pytest.mark.parametrize("kind", ["json", "csv"])
+def test_text_needs_a_schema(inputs: Input, kind: str) -> None:
+    with pytest.raises(ConfigError, match=f"fileFormat {kind} needs a schema"):
+        open_source("files", {"path": str(inputs.path), "fileFormat": kind}, None, "").schema()
+
+
+def test_a_schema_cannot_be_inferred_from_nothing(inputs: Input) -> None:
+    with pytest.raises(ConfigError, match="no readable Parquet file to infer the schema from"):
+        inputs.source().schema()
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"), [("csv", "array<int>"), ("csv", "struct<a:int>"), ("json", "map<string,int>")]
+)
+def test_a_column_that_the_format_cannot_hold_is_refused_at_start(inputs: Input, kind: str, column: str) -> None:
+    from spark_ckpt.sources.ddl import parse_ddl
+
+    with pytest.raises(ConfigError, match=f"fileFormat {kind} cannot hold column 'c'"):
+        InnerReader(inputs.source(kind), parse_ddl(f"c {column}"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fileFormat": "json"}, "expected option 'path'"),
+        ({"path": "/in"}, r"expected option 'fileFormat' \(one of parquet, json, csv\)"),
+        ({"path": "/in", "fileFormat": "orc"}, "expected one of parquet, json, csv, found 'orc'"),
+        ({"path": "/in", "fileFormat": "csv", "maxFilesPerTrigger": "0"}, "a whole number of at least 1, found '0'"),
+        ({"path": "/in", "fileFormat": "csv", "maxBytesPerTrigger": "1 parsec"}, "expected a size such as 64m"),
+        ({"path": "/in", "fileFormat": "csv", "discoveryInterval": "soon"}, "expected a duration such as 500ms"),
+        ({"path": "/in", "fileFormat": "csv", "sep": "||"}, "expected one ASCII character"),
+        ({"path": "/in", "fileFormat": "csv", "header": "maybe"}, "expected true or false"),
+        ({"path": "/in", "fileFormat": "csv", "maxFiles": "1"}, "has no option 'maxFiles'; valid options: badRecords"),
+        ({"path": "/in", "fileFormat": "json", "HEADER": "true"}, "header apply to fileFormat csv only"),
+        ({"path": "/in", "fileFormat": "json", "badRecords": "/in/bad"}, "expected a folder outside the input"),
+    ],
+)
+def test_bad_options_are_refused_with_what_is_valid(options: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        FilesSource(options)
+
+
+def test_storage_options_go_to_the_inputs_file_system_only(inputs: Input) -> None:
+    source = FilesSource({"path": "s3://b/in", "fileFormat": "json", "storage.client_kwargs.endpoint_url": "http://x"})
+    assert source._storage_for("s3://b/in") == {"client_kwargs": {"endpoint_url": "http://x"}}
+    source = FilesSource({"path": "s3://b/in", "fileFormat": "json"})
+    source.metadata_url, source.storage_options = "s3a://jobs/j", {"key": "k"}
+    assert source._storage_for("s3://b/in") == {"key": "k"}
+    assert source._storage_for("/local") == {}

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates_accumulators import Accumulator
 from spark_ckpt.state.aggregates_grouping import group_by_key, rows_per_key
-from spark_ckpt.state.aggregates_kinds import RUNNING_KINDS, make_accumulator
+from spark_ckpt.state.aggregates_kinds import FLAT, RUNNING_KINDS, is_ordered, make_accumulator
+from spark_ckpt.state.aggregates_ordinals import ascending_order
 from spark_ckpt.state.aggregates_segments import plain_array, segments_by_index
 from spark_ckpt.state.function import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
 from spark_ckpt.types import CONTROL_COLUMNS, KEY_GROUP, KEY_HASH, TIMEOUT_MS
@@ -105,8 +105,8 @@ class AggregateFunction(StateFunction):
         if rows.num_rows == 0:
             return self._unchanged(touched)
         if self.order_by is not None:
-            order = pc.sort_indices(rows, sort_keys=[(self.order_by, "ascending")], null_placement="at_start")
-            rows, index = rows.take(order), index[order.to_numpy()]
+            order = ascending_order(plain_array(rows[self.order_by]))
+            rows, index = rows.take(pa.array(order)), index[order]
         parts, all_index = self._after_state(touched, self._lift(rows), index)
         n, before = touched.keys.num_rows, len(all_index) - len(index)
         seg, found = segments_by_index(all_index, n)
@@ -197,11 +197,18 @@ class AggregateFunction(StateFunction):
                     f"aggregate {name!r}: {spec.kind} is not available with emit='rows'; "
                     f"use emit='update' or one of {', '.join(RUNNING_KINDS)}."
                 )
-        if self.order_by is not None and (self.emit != "rows" or self.order_by not in self.input_schema.names):
+        if self.order_by is not None:
+            self._check_order_by(self.order_by)
+
+    def _check_order_by(self, column: str) -> None:
+        if self.emit != "rows" or column not in self.input_schema.names:
             raise InvalidInputError(
                 f"aggregate: order_by needs emit='rows' and a column out of {self.input_schema.names}, "
-                f"found emit={self.emit!r} and {self.order_by!r}."
+                f"found emit={self.emit!r} and {column!r}."
             )
+        type_ = self.input_schema.field(column).type
+        if not is_ordered(type_):
+            raise InvalidInputError(f"aggregate: cannot order by column {column!r} of type {type_}. Supported: {FLAT}.")
 
     def _check_names(self) -> None:
         reserved = [*self.key_schema.names, *CONTROL_COLUMNS, KEY_HASH, KEY_GROUP, TIMEOUT_MS]

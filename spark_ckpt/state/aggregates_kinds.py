@@ -19,7 +19,8 @@ def _numeric(t: pa.DataType) -> bool:
     return pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal128(t)
 
 
-def _ordered(t: pa.DataType) -> bool:
+def is_ordered(t: pa.DataType) -> bool:
+    """Whether values of the type can be compared here: for min, max, distinct counts and ``order_by``."""
     dated = pa.types.is_date32(t) or pa.types.is_timestamp(t) or pa.types.is_duration(t)
     return _numeric(t) or dated or pa.types.is_boolean(t) or _bytes(t)
 
@@ -40,9 +41,9 @@ _SUPPORTED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "sum": (_numeric, NUMBERS),
     "mean": (_numeric, NUMBERS),
     "stddev": (_numeric, NUMBERS),
-    "min": (_ordered, FLAT),
-    "max": (_ordered, FLAT),
-    "approx_count_distinct": (_ordered, FLAT),
+    "min": (is_ordered, FLAT),
+    "max": (is_ordered, FLAT),
+    "approx_count_distinct": (is_ordered, FLAT),
     "first": (_any, "every type but void"),
     "last": (_any, "every type but void"),
     "collect_list": (_any, "every type but void"),

@@ -39,6 +39,14 @@ def ordinals(column: pa.Array, largest: bool) -> Ordinals:
     return Ordinals(values, valid, np.maximum if largest else np.minimum, decode)
 
 
+def ascending_order(column: pa.Array) -> np.ndarray:
+    """Stable argsort: nulls first, NaN last."""
+    ords = ordinals(column, largest=True)
+    if ords.valid is None:
+        return np.argsort(ords.values, kind="stable")
+    return np.lexsort((ords.values, ords.valid))
+
+
 def _integer_view(column: pa.Array) -> pa.Array | None:
     t = column.type
     if pa.types.is_boolean(t):

@@ -1,0 +1,244 @@
+"""Aggregates compared with the same aggregates in plain Python, over batches, tasks, nulls, NaN and every type."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import pickle
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.state.aggregates_harness import CTX, Operator, by_key, expected, same
+
+from spark_ckpt import agg
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.state.aggregates import AggregateFunction
+from spark_ckpt.state.aggregates_grouping import group_by_key
+from spark_ckpt.state.function import Touched
+
+KEYS = pa.schema([("k", pa.string())])
+TYPES = {
+    "double": (pa.float64(), st.floats(-1e6, 1e6) | st.sampled_from([math.nan, math.inf, -0.0, 0.0])),
+    "float": (pa.float32(), st.sampled_from([1.5, -2.25, 1024.0, math.nan])),
+    "long": (pa.int64(), st.integers(-(2**40), 2**40)),
+    "byte": (pa.int8(), st.integers(-128, 127)),
+    "decimal": (pa.decimal128(12, 3), st.decimals(-(10**8), 10**8, places=3)),
+    "wide": (pa.decimal128(38, 2), st.decimals(-(10**30), 10**30, places=2)),
+    "string": (pa.string(), st.text(max_size=20)),
+    "binary": (pa.binary(), st.binary(max_size=10)),
+    "bool": (pa.bool_(), st.booleans()),
+    "date": (pa.date32(), st.dates()),
+    "timestamp": (
+        pa.timestamp("us", "UTC"),
+        st.datetimes(dt.datetime(1600, 1, 1), dt.datetime(2200, 1, 1), timezones=st.just(dt.timezone.utc)),
+    ),
+    "ntz": (pa.timestamp("us"), st.datetimes(dt.datetime(1600, 1, 1), dt.datetime(2200, 1, 1))),
+}
+NUMBERS = ("double", "float", "long", "byte", "decimal", "wide")
+EVERY_TYPE = {
+    "n": agg.count(),
+    "known": agg.count("v"),
+    "low": agg.min("v"),
+    "high": agg.max("v"),
+    "first": agg.first("v"),
+    "last": agg.last("v"),
+    "first_known": agg.first("v", ignore_nulls=True),
+    "last_known": agg.last("v", ignore_nulls=True),
+    "some": agg.collect_list("v", max_items=3),
+}
+NUMERIC = {"total": agg.sum("v"), "average": agg.mean("v"), "spread": agg.stddev("v")}
+
+
+def schema_of(type_: pa.DataType) -> pa.Schema:
+    return pa.schema([("k", pa.string()), ("v", type_)])
+
+
+def table(rows: list[tuple[Any, Any]], type_: pa.DataType) -> pa.Table:
+    return pa.Table.from_pylist([{"k": k, "v": v} for k, v in rows], schema=schema_of(type_))
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[str, list[list[list[tuple[Any, Any]]]]]:
+    """A column type, and batches of tasks of (key, value) rows."""
+    name = draw(st.sampled_from(sorted(TYPES)))
+    row = st.tuples(st.sampled_from(["a", "b", "", None]), st.none() | TYPES[name][1])
+    task = st.lists(row, max_size=8)
+    return name, draw(st.lists(st.lists(task, min_size=1, max_size=3), min_size=1, max_size=4))
+
+
+def assert_matches(output: list[dict[str, Any]], rows: list[dict[str, Any]], specs: dict[str, Any], t: Any) -> None:
+    groups = by_key(rows, "k")
+    for out in output:
+        mine = groups[repr({"k": out["k"]})]
+        for name, spec in specs.items():
+            want = expected(spec, mine, t)
+            got = out[name]
+            if isinstance(got, list):
+                assert len(got) == len(want)
+                assert all(map(same, got, want))
+            else:
+                assert same(got, want, scale=1e6), (name, got, want)
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories())
+def test_any_cut_into_batches_and_tasks_gives_what_all_rows_give(history: Any) -> None:
+    name, batches = history
+    type_ = TYPES[name][0]
+    specs = EVERY_TYPE | (NUMERIC if name in NUMBERS else {})
+    operator = Operator(AggregateFunction(KEYS, schema_of(type_), specs))
+    seen: list[dict[str, Any]] = []
+    for tasks in batches:
+        tables = [table(rows, type_) for rows in tasks]
+        output = operator.batch(*tables)
+        arrived = pa.concat_tables(tables).to_pylist()
+        seen += arrived
+        assert sorted(by_key(output, "k")) == sorted(by_key(arrived, "k"))
+        assert_matches(output, seen, specs, type_)
+
+
+@pytest.mark.parametrize("keys", [5, 60_000, 90_000])
+def test_large_batches_match_whatever_way_of_grouping_is_chosen(keys: int) -> None:
+    rng = np.random.default_rng(keys)
+    k = rng.integers(0, keys, 100_000)
+    hashes = k * np.int64(-7046029254386353131)  # odd, so it maps different keys to different hashes
+    rows = pa.table({"k": k, "v": rng.integers(-100, 100, len(k)), "_key_hash": hashes})
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    function = AggregateFunction(schema.remove(1), schema, {"n": agg.count(), "t": agg.sum("v"), "s": agg.stddev("v")})
+    combined = function.combine(rows)
+    distinct, index = np.unique(combined["k"].to_numpy(), return_inverse=True)
+    none = np.zeros(len(distinct), bool)
+    empty = function.state_schema.empty_table().take(pa.array([None] * len(distinct), pa.int64()))
+    touched = Touched(pa.table({"k": distinct}), combined, index, empty, none, none, np.full(len(distinct), -1))
+    output = function.process(CTX, touched).output.to_pandas().set_index("k")
+    want = rows.to_pandas().groupby("k")["v"].agg(["count", "sum", "std"])
+    np.testing.assert_array_equal(output["n"], want["count"])
+    np.testing.assert_array_equal(output["t"], want["sum"])
+    np.testing.assert_allclose(output["s"], want["std"], rtol=1e-9)
+
+
+@pytest.mark.parametrize("key", ["a", 5, 2.5, Decimal("1.25"), dt.date(2024, 2, 29), True, b"\x00"])
+def test_null_keys_and_keys_that_share_a_hash_stay_apart(key: Any) -> None:
+    rows = pa.table({"k": pa.array([key, None, key, None, key]), "v": [1, 2, 3, 4, 5]})
+    function = AggregateFunction(rows.schema.remove(1), rows.schema, {"t": agg.sum("v")})
+    output = Operator(function, one_hash=True).batch(rows)
+    assert {repr(r["k"]): r["t"] for r in output} == {repr(key): 9, "None": 6}
+
+
+def test_keys_of_several_columns_are_told_apart_column_by_column() -> None:
+    rows = pa.table({"a": ["x", "x", None, None, "x"], "b": [math.nan, 1.0, 1.0, None, math.nan], "v": [1, 2, 3, 4, 5]})
+    keys = pa.schema([rows.schema.field("a"), rows.schema.field("b")])
+    output = Operator(AggregateFunction(keys, rows.schema, {"t": agg.sum("v")}), one_hash=True).batch(rows)
+    assert sorted(r["t"] for r in output) == [2, 3, 4, 6]
+
+
+def test_combine_returns_one_row_a_key_in_hash_order() -> None:
+    rows = pa.table({"k": [3, 1, 3, 2, 1] * 20, "v": range(100), "_key_hash": [30, -10, 30, 20, -10] * 20})
+    function = AggregateFunction(rows.schema.remove(2).remove(1), rows.schema, {"n": agg.count()})
+    combined = function.combine(rows)
+    assert combined.to_pydict() == {"k": [1, 2, 3], "_key_hash": [-10, 20, 30], "n": [40, 20, 40]}
+
+
+def test_rows_whose_keys_hardly_repeat_are_not_grouped_but_still_merge() -> None:
+    hashes = np.arange(-(2**20), 2**20, 64)
+    rows = pa.table({"k": hashes, "_key_hash": hashes, "v": np.ones(len(hashes), np.int64)})
+    function = AggregateFunction(rows.schema.remove(2).remove(1), rows.schema, {"t": agg.sum("v")})
+    assert function.combine(rows).num_rows == len(hashes)
+    assert group_by_key([pa.array(hashes)], hashes).order is None
+
+
+@pytest.mark.parametrize(("value", "times"), [(2**62, 2), (-(2**62) - 1, 2), (2**53, 2**10)])
+def test_a_sum_of_integers_raises_when_it_leaves_the_range_of_long(value: int, times: int) -> None:
+    function = AggregateFunction(KEYS, schema_of(pa.int64()), {"t": agg.sum("v")})
+    operator = Operator(function)
+    assert operator.batch(table([("a", value)] * (times - 1), pa.int64()))[0]["t"] == value * (times - 1)
+    with pytest.raises(InvalidInputError, match="'t'.*'v'.*int64.*Cast"):
+        operator.batch(table([("a", value), ("b", 1)], pa.int64()))
+
+
+def test_a_sum_may_reach_the_ends_of_the_range_of_long() -> None:
+    function = AggregateFunction(KEYS, schema_of(pa.int64()), {"t": agg.sum("v")})
+    rows = table([("a", 2**63 - 1), ("b", -(2**63)), ("a", 0), ("b", -1), ("b", 1)], pa.int64())
+    assert {r["k"]: r["t"] for r in Operator(function).batch(rows)} == {"a": 2**63 - 1, "b": -(2**63)}
+
+
+@pytest.mark.parametrize("value", ["9" * 38, "-" + "9" * 38])
+def test_a_sum_of_decimals_raises_when_it_needs_more_than_38_digits(value: str) -> None:
+    type_ = pa.decimal128(38, 0)
+    operator = Operator(AggregateFunction(KEYS, schema_of(type_), {"t": agg.sum("v")}))
+    assert operator.batch(table([("a", Decimal(value))], type_))[0]["t"] == Decimal(value)
+    with pytest.raises(InvalidInputError, match="decimal128"):
+        operator.batch(table([("a", Decimal(value))], type_))
+
+
+def test_means_of_integers_do_not_overflow() -> None:
+    operator = Operator(AggregateFunction(KEYS, schema_of(pa.int64()), {"m": agg.mean("v")}))
+    assert operator.batch(table([("a", 2**62)] * 8, pa.int64()))[0]["m"] == float(2**62)
+
+
+@pytest.mark.parametrize(("cents", "mean"), [(["1", "1", "2"], "1.333333"), (["0.01", "0.02", "0"], "0.010000")])
+def test_means_of_decimals_have_four_more_digits(cents: list[str], mean: str) -> None:
+    type_ = pa.decimal128(10, 2)
+    function = AggregateFunction(KEYS, schema_of(type_), {"m": agg.avg("v")})
+    assert function.output_schema.field("m").type == pa.decimal128(14, 6)
+    rows = table([("a", Decimal(c)) for c in cents], type_)
+    assert Operator(function).batch(rows)[0]["m"] == Decimal(mean)
+
+
+def test_result_types_are_spark_s() -> None:
+    schema = pa.schema([("k", pa.string()), ("i", pa.int32()), ("f", pa.float32()), ("d", pa.decimal128(35, 4))])
+    function = AggregateFunction(
+        KEYS,
+        schema,
+        {
+            "n": agg.count(),
+            "si": agg.sum("i"),
+            "sf": agg.sum("f"),
+            "sd": agg.sum("d"),
+            "mi": agg.mean("i"),
+            "md": agg.mean("d"),
+            "lo": agg.min("f"),
+            "dev": agg.stddev("d"),
+            "u": agg.approx_count_distinct("k"),
+            "l": agg.collect_list("i", 2),
+        },
+    )
+    types = [str(f.type) for f in function.output_schema]
+    assert types == [
+        "string", "int64", "int64", "double", "decimal128(38, 4)", "double", "decimal128(38, 8)", "float", "double",
+        "int64", "list<element: int32>",
+    ]  # fmt: skip
+
+
+def test_state_columns_are_named_after_the_aggregate_and_typed() -> None:
+    specs = {"n": agg.count(), "t": agg.sum("v"), "m": agg.mean("v"), "d": agg.stddev("v")}
+    function = AggregateFunction(KEYS, schema_of(pa.int32()), specs)
+    assert {f.name: str(f.type) for f in function.state_schema} == {
+        "n": "int64", "t": "int64", "m_sum": "double", "m_count": "int64",
+        "d_count": "int64", "d_mean": "double", "d_m2": "double",
+    }  # fmt: skip
+
+
+def test_nested_values_can_be_kept_and_collected() -> None:
+    type_ = pa.struct([("x", pa.int64()), ("y", pa.list_(pa.string()))])
+    function = AggregateFunction(KEYS, schema_of(type_), {"f": agg.first("v"), "all": agg.collect_list("v", 2)})
+    operator = Operator(function)
+    one, two = {"x": 1, "y": ["a", None]}, {"x": None, "y": None}
+    operator.batch(table([("a", one), ("a", None)], type_))
+    assert operator.batch(table([("a", two), ("a", one)], type_)) == [{"k": "a", "f": one, "all": [one, two]}]
+
+
+def test_a_function_survives_pickling() -> None:
+    function = pickle.loads(pickle.dumps(AggregateFunction(KEYS, schema_of(pa.int64()), {"t": agg.sum("v")})))
+    assert Operator(function).batch(table([("a", 1), ("a", 2)], pa.int64())) == [{"k": "a", "t": 3}]
+
+
+def test_an_empty_batch_changes_nothing() -> None:
+    operator = Operator(AggregateFunction(KEYS, schema_of(pa.int64()), EVERY_TYPE | NUMERIC))
+    assert operator.batch(table([], pa.int64())) == []
+    assert operator.state == {}

@@ -1,0 +1,85 @@
+"""The sink's commit of one generation. Driver.
+
+Spark calls ``commit`` in a reused Python process with a new writer object each batch, so what was learned is kept in
+this module, by job and generation. It is derived from the records and thrown away after any error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from spark_ckpt.protocol import commit as protocol
+from spark_ckpt.protocol import events as ev
+from spark_ckpt.protocol.records import BatchRecord
+from spark_ckpt.spark.job_io import JobIO
+from spark_ckpt.spark.spec import RunSpec, SinkSpec
+from spark_ckpt.types import Committable
+
+_committers: dict[tuple[str, int], Committer] = {}
+
+
+def committer_for(run: RunSpec, sinks: tuple[SinkSpec, ...]) -> Committer:
+    """The committer of this generation in this process."""
+    key = (run.url, run.generation)
+    if key not in _committers:
+        _committers.clear()
+        _committers[key] = Committer(run, sinks)
+    return _committers[key]
+
+
+class Committer:
+    """Drives the commit coroutine of one generation, batch after batch."""
+
+    def __init__(self, run: RunSpec, sinks: tuple[SinkSpec, ...]) -> None:
+        self.run = run
+        self.io = JobIO(run.job, run.config, sinks, run.generation)
+        self._view: protocol.JobView | None = None
+
+    def commit(self, batch: int, staged: Sequence[Committable], events: Sequence[ev.Event]) -> None:
+        """One batch. Raises what the steps raise; the next call rebuilds everything from the records."""
+        record = batch_record(self.run, batch, staged, events)
+        # Forgotten first: if a step raises, the next call starts from the records.
+        view, self._view = self._view or self._rebuilt(), None
+        self._view = self.io.run(protocol.commit_batch(view, record, int(time.time() * 1000)))
+
+    def abort(self, batch: int, staged: Sequence[Committable]) -> None:
+        """A batch failed. What its record names may be authorised and stays; recovery decides about it."""
+        records = self.io.records
+        known = {c for b in records.batches(self.run.origin) if b.batch == batch for c in b.staged}
+        known |= {c for k in records.completions() for c in k.committables}
+        for sink, group in protocol.by_sink(c for c in staged if c not in known):
+            self.io.sink(sink).abort(group)
+
+    def _rebuilt(self) -> protocol.JobView:
+        run, records = self.run, self.io.records
+        completions = records.completions()
+        aborted = (records.aborted(k) for k in records.ids("aborted"))
+        return protocol.rebuild(
+            job=run.job,
+            topology=run.topology,
+            generation=run.generation,
+            origin=run.origin,
+            restored=next((c for c in completions if c.checkpoint == run.restored_from), None),
+            completions=completions,
+            batches=records.batches(run.origin),
+            committed=records.ids("committed"),
+            aborted=[a for a in aborted if a is not None],
+            tolerable_failures=run.config.tolerable_failures,
+            retain=run.config.retain,
+        )
+
+
+def batch_record(run: RunSpec, batch: int, staged: Sequence[Committable], events: Sequence[ev.Event]) -> BatchRecord:
+    """Fold what the tasks of a batch reported."""
+    barriers: dict[int, int] = {}
+    finished: dict[int, int] = {}
+    kept: list[ev.Event] = []
+    for e in events:
+        if isinstance(e, ev.Barrier):
+            barriers[e.checkpoint] = barriers.get(e.checkpoint, 0) + e.weight
+        elif isinstance(e, ev.Finished):
+            finished[e.epoch] = finished.get(e.epoch, 0) + e.weight
+        elif isinstance(e, ev.SourceAck | ev.OperatorAck | ev.Flushed | ev.Decline | ev.Cancel):
+            kept.append(e)
+    return BatchRecord(run.origin, batch, run.generation, tuple(staged), tuple(kept), barriers, finished)

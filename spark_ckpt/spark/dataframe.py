@@ -1,0 +1,256 @@
+"""The DataFrame of a checkpointed stream: PySpark's methods, with the control columns kept.
+
+A wrapper DataFrame is a recipe. It is built twice: at once over an empty table, so that names, types and errors are
+those of Spark; and at ``start()``, when job, generation and restore point are known, over the real sources.
+Driver only. Works with Spark Connect: no JVM object is touched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType, TimestampType
+
+from spark_ckpt.config import parse_duration_ms
+from spark_ckpt.errors import ControlColumnsError, InvalidInputError
+from spark_ckpt.spark.lineage import Lineage, WatermarkNode
+from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_BITS, TAG
+
+SparkDF = Any
+Build = Callable[[Any], SparkDF]
+
+# Generators that drop rows without elements, or multiply rows, would drop or multiply barriers.
+_UNSAFE_GENERATOR = re.compile(r"\b(explode|posexplode|inline|stack)\(", re.IGNORECASE)
+
+_UNSUPPORTED_HINT = (
+    "is not supported on a checkpointed stream, because Spark could drop, duplicate or reorder barriers in it. "
+    "Keyed work goes through groupBy(...).aggregate / applyInPandasWithState / applyInArrowWithState; for other "
+    "stateless steps use select, where, withColumn, mapInArrow, mapInPandas or transformSpark."
+)
+
+
+class CkptDataFrame:
+    """A stream with barriers in it. Immutable; every method returns a new one."""
+
+    def __init__(self, session: Any, build: Build, lineage: Lineage, preview: SparkDF) -> None:
+        self._session = session
+        self._build = build
+        self._lineage = lineage
+        self._preview = preview
+        missing = [c for c in CONTROL_COLUMNS if c not in preview.columns]
+        if missing:
+            raise ControlColumnsError(
+                f"the control columns {missing} are gone after a plain DataFrame operation; expected both of "
+                f"{list(CONTROL_COLUMNS)}, found {preview.columns}. Keep them in every select and leave their values alone."
+            )
+
+    # -- what it looks like ------------------------------------------------------------------------------------
+
+    @property
+    def schema(self) -> StructType:
+        """The user's columns; control columns are not shown."""
+        return StructType([f for f in self._preview.schema.fields if f.name not in CONTROL_COLUMNS])
+
+    @property
+    def columns(self) -> list[str]:
+        return [c for c in self._preview.columns if c not in CONTROL_COLUMNS]
+
+    @property
+    def isStreaming(self) -> bool:
+        return True
+
+    def printSchema(self) -> None:
+        self._preview.select(*[F.col(f"`{c}`") for c in self.columns]).printSchema()
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self.columns:
+            raise InvalidInputError(f"there is no column {name!r}; the columns are {self.columns}")
+        return F.col(f"`{name}`")
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and name in self.columns:
+            return self[name]
+        raise AttributeError(f"DataFrame.{name} {_UNSUPPORTED_HINT}")
+
+    def _operators(self) -> dict[str, dict[str, Any]]:
+        """uid -> schemas, as checkpoints record them."""
+        return {
+            o.uid: {"state": _schema_text(o.layout.value_schema), "keys": _schema_text(o.layout.key_schema)}
+            for o in self._lineage.operators
+        }
+
+    def _layouts(self) -> dict[str, Any]:
+        return {o.uid: o.layout for o in self._lineage.operators}
+
+    def _arrow_schema(self) -> Any:
+        from spark_ckpt.spark.stateless import arrow_schema
+
+        return arrow_schema(self.schema)
+
+    # -- stateless steps ---------------------------------------------------------------------------------------
+
+    def _step(self, step: Callable[[SparkDF], SparkDF], lineage: Lineage | None = None) -> CkptDataFrame:
+        parent = self._build
+
+        def build(ctx: Any) -> SparkDF:
+            return step(ctx.once(parent))
+
+        return CkptDataFrame(self._session, build, lineage or self._lineage, step(self._preview))
+
+    def select(self, *cols: Any) -> CkptDataFrame:
+        flat = list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list) else list(cols)
+        wanted: list[Any] = []
+        for c in flat:
+            wanted.extend([F.col(f"`{n}`") for n in self.columns] if isinstance(c, str) and c == "*" else [c])
+        _refuse_generators(wanted)
+        return self._step(lambda df: df.select(*wanted, TAG, CTL))
+
+    def selectExpr(self, *exprs: str) -> CkptDataFrame:
+        return self.select(*[e if e == "*" else F.expr(e) for e in exprs])
+
+    def where(self, condition: Column | str) -> CkptDataFrame:
+        wanted = F.expr(condition) if isinstance(condition, str) else condition
+        return self._step(lambda df: df.where(wanted | F.col(CTL).isNotNull()))
+
+    filter = where
+
+    def withColumn(self, name: str, col: Column) -> CkptDataFrame:
+        return self.withColumns({name: col})
+
+    def withColumns(self, columns: dict[str, Column]) -> CkptDataFrame:
+        _refuse_control(columns)
+        _refuse_generators(list(columns.values()))
+        return self._step(lambda df: df.withColumns(columns))
+
+    def withColumnRenamed(self, existing: str, new: str) -> CkptDataFrame:
+        return self.withColumnsRenamed({existing: new})
+
+    def withColumnsRenamed(self, names: dict[str, str]) -> CkptDataFrame:
+        _refuse_control([*names, *names.values()])
+        return self._step(lambda df: df.withColumnsRenamed(names))
+
+    def drop(self, *cols: Any) -> CkptDataFrame:
+        _refuse_control([c for c in cols if isinstance(c, str)])
+        return self._step(lambda df: df.drop(*cols))
+
+    def toDF(self, *names: str) -> CkptDataFrame:
+        old = self.columns
+        if len(names) != len(old):
+            raise InvalidInputError(f"toDF got {len(names)} names for {len(old)} columns: {old}")
+        return self.select(*[F.col(f"`{o}`").alias(n) for o, n in zip(old, names, strict=True)])
+
+    def alias(self, name: str) -> CkptDataFrame:
+        return self._step(lambda df: df.alias(name))
+
+    def transform(self, func: Callable[..., CkptDataFrame], *args: Any, **kwargs: Any) -> CkptDataFrame:
+        return func(self, *args, **kwargs)
+
+    def transformSpark(self, func: Callable[[SparkDF], SparkDF]) -> CkptDataFrame:
+        """Apply ``func`` to the plain Spark DataFrame, control columns included.
+
+        For what this class has no method for. ``func`` must keep every control row (``__ckpt_ctl`` not null) exactly
+        once and both control columns; losing the columns raises ``ControlColumnsError`` here. It is called twice.
+        """
+        return self._step(func)
+
+    def mapInArrow(self, func: Callable[..., Any], schema: Any) -> CkptDataFrame:
+        """As PySpark's; ``func`` sees data rows only. It is called once for each run of rows of the same epoch."""
+        from spark_ckpt.spark.stateless import MapArrow, with_control
+
+        out = with_control(_as_struct(schema))
+        return self._step(lambda df: df.mapInArrow(MapArrow(func, out), out))
+
+    def mapInPandas(self, func: Callable[..., Any], schema: Any) -> CkptDataFrame:
+        """As PySpark's; ``func`` sees data rows only. It is called once for each run of rows of the same epoch."""
+        from spark_ckpt.spark.stateless import MapPandas, with_control
+
+        out = with_control(_as_struct(schema))
+        return self._step(lambda df: df.mapInArrow(MapPandas(func, out), out))
+
+    # -- several streams ---------------------------------------------------------------------------------------
+
+    def union(self, other: CkptDataFrame) -> CkptDataFrame:
+        """By position, as in Spark. Every keyed operator behind it aligns the barriers of both sides."""
+        if len(self.columns) != len(other.columns):
+            raise InvalidInputError(f"union needs equally many columns; found {self.columns} and {other.columns}")
+        return self.unionByName(other.toDF(*self.columns))
+
+    unionAll = union
+
+    def unionByName(self, other: CkptDataFrame, allowMissingColumns: bool = False) -> CkptDataFrame:
+        left, right = self._build, other._build
+
+        def build(ctx: Any) -> SparkDF:
+            return ctx.once(left).unionByName(ctx.once(right), allowMissingColumns)
+
+        preview = self._preview.unionByName(other._preview, allowMissingColumns)
+        return CkptDataFrame(self._session, build, self._lineage.union(other._lineage), preview)
+
+    # -- time and keys -----------------------------------------------------------------------------------------
+
+    def withWatermark(self, eventTime: str, delayThreshold: str) -> CkptDataFrame:
+        """Spark's watermark: the largest event time seen minus the delay, the smallest over all streams.
+
+        It is computed from the rows that reach the next keyed operator and travels in-band from there.
+        """
+        found = {f.name: f.dataType for f in self.schema.fields}.get(eventTime)
+        if not isinstance(found, TimestampType):
+            raise InvalidInputError(f"withWatermark needs a timestamp column; {eventTime!r} is {found}")
+        node = WatermarkNode(eventTime, parse_duration_ms(delayThreshold) * 1000)
+        lineage, parent = self._lineage.with_watermark(node), self._build
+
+        def build(ctx: Any) -> SparkDF:
+            return _mark_stream(ctx.once(parent), ctx.stream_number(node))
+
+        return CkptDataFrame(self._session, build, lineage, self._preview)
+
+    def groupBy(self, *cols: Any) -> Any:
+        from spark_ckpt.spark.grouped import CkptGroupedData
+
+        flat = list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list) else list(cols)
+        return CkptGroupedData(self, flat)
+
+    groupby = groupBy
+
+    @property
+    def writeStream(self) -> Any:
+        from spark_ckpt.spark.write import CkptStreamWriterBuilder
+
+        return CkptStreamWriterBuilder(self)
+
+
+def _schema_text(schema: Any) -> str:
+    return ", ".join(f"{f.name} {f.type}" for f in schema)
+
+
+def _mark_stream(df: SparkDF, number: int) -> SparkDF:
+    mask = (1 << STREAM_BITS) - 1
+    cleared = F.col(TAG).bitwiseAND(F.lit(~mask).cast("long"))
+    return df.withColumn(TAG, cleared.bitwiseOR(F.lit(number).cast("long")))
+
+
+def _as_struct(schema: Any) -> StructType:
+    if isinstance(schema, StructType):
+        return schema
+    return StructType.fromDDL(schema)
+
+
+def _refuse_control(names: Any) -> None:
+    reserved = [n for n in names if n in CONTROL_COLUMNS]
+    if reserved:
+        raise ControlColumnsError(f"{reserved} carry the barriers and cannot be dropped, renamed or replaced")
+
+
+def _refuse_generators(columns: list[Any]) -> None:
+    for column in columns:
+        text = column if isinstance(column, str) else str(column)
+        found = _UNSAFE_GENERATOR.search(text)
+        if found and isinstance(column, Column):
+            raise InvalidInputError(
+                f"{found.group(1)}(...) drops or multiplies rows, barriers among them; use {found.group(1)}_outer(...) "
+                "followed by where(...), or mapInArrow"
+            )

@@ -1,0 +1,210 @@
+"""``groupBy(...)`` of a checkpointed stream: the keyed operators. Driver only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_ckpt.agg import AggSpec
+from spark_ckpt.errors import InvalidInputError, TopologyError
+from spark_ckpt.spark.dataframe import CkptDataFrame
+from spark_ckpt.spark.lineage import OperatorNode
+from spark_ckpt.spark.stateless import arrow_schema, with_control
+from spark_ckpt.spark.wiring import wire_operator
+from spark_ckpt.state.aggregates import AggregateFunction
+from spark_ckpt.state.function import StateFunction
+from spark_ckpt.state.functions_arrow import ArrowStateFunction
+from spark_ckpt.state.functions_pandas import PandasStateFunction
+from spark_ckpt.state.layout import StateLayout
+from spark_ckpt.types import CONTROL_COLUMNS
+
+_KEY_TYPES = (
+    T.BooleanType,
+    T.ByteType,
+    T.ShortType,
+    T.IntegerType,
+    T.LongType,
+    T.FloatType,
+    T.DoubleType,
+    T.DecimalType,
+    T.StringType,
+    T.BinaryType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+)
+_TIMEOUTS = ("NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout")
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The grouping keys: output name -> expression over the parent's columns, and their types."""
+
+    expressions: dict[str, Column]
+    schema: T.StructType
+
+
+class CkptGroupedData:
+    """What ``groupBy`` returns. Every operator needs a ``uid``: its state is found again by it."""
+
+    def __init__(self, parent: CkptDataFrame, cols: list[Any]) -> None:
+        self._parent = parent
+        self._keys = _resolve_keys(parent, cols)
+
+    def aggregate(
+        self, *, uid: str | None = None, emit: str = "update", orderBy: str | None = None, **aggregates: AggSpec
+    ) -> CkptDataFrame:
+        """Keyed aggregation; ``name=agg.count()`` and so on (:mod:`spark_ckpt.agg`).
+
+        ``emit="update"`` gives, for each batch, the new values of the keys it touched (write them to a merging sink).
+        ``emit="rows"`` gives each input row with the running values of its key appended, in ``orderBy`` order within
+        a batch (Flink's rolling aggregation).
+        """
+        if not aggregates:
+            raise InvalidInputError("aggregate needs at least one aggregate, such as n=agg.count()")
+        needed = {s.column for s in aggregates.values() if s.column is not None} | ({orderBy} if orderBy else set())
+        columns = self._parent.columns if emit == "rows" else sorted(needed)
+        missing = sorted(needed - set(self._parent.columns))
+        if missing:
+            raise InvalidInputError(f"aggregate names column(s) {missing}; the columns are {self._parent.columns}")
+        inputs = _arrow_columns(self._parent.schema, columns)
+        function = AggregateFunction(self._key_arrow(), inputs, aggregates, emit=emit, order_by=orderBy)
+        return self._operator(uid, function, columns)
+
+    def applyInPandasWithState(
+        self,
+        func: Callable[..., Iterator[Any]],
+        outputStructType: T.StructType | str,
+        stateStructType: T.StructType | str,
+        outputMode: str,
+        timeoutConf: str,
+        *,
+        uid: str | None = None,
+    ) -> CkptDataFrame:
+        """Spark's operator of the same name; the function needs no change. ``outputMode``: append or update."""
+        if outputMode.lower() not in ("append", "update"):
+            raise InvalidInputError(f"outputMode must be append or update, found {outputMode!r}")
+        columns = self._parent.columns
+        function = PandasStateFunction(
+            func,
+            self._key_arrow(),
+            _arrow_columns(self._parent.schema, columns),
+            arrow_schema(_struct(outputStructType)),
+            arrow_schema(_struct(stateStructType)),
+            timeout=_timeout(timeoutConf),
+            session_timezone=self._parent._session.spark.conf.get("spark.sql.session.timeZone"),
+        )
+        return self._operator(uid, function, columns)
+
+    def applyInArrowWithState(
+        self,
+        func: Callable[..., Any],
+        outputStructType: T.StructType | str,
+        stateStructType: T.StructType | str,
+        timeoutConf: str = "NoTimeout",
+        *,
+        uid: str | None = None,
+    ) -> CkptDataFrame:
+        """The vectorised form: ``func(rows, state, ctx)`` sees a whole key group as Arrow tables.
+
+        See :class:`spark_ckpt.state.functions_arrow.ArrowStateFunction` for what it gets and returns.
+        """
+        columns = self._parent.columns
+        function = ArrowStateFunction(
+            func,
+            self._key_arrow(),
+            _arrow_columns(self._parent.schema, columns),
+            arrow_schema(_struct(outputStructType)),
+            arrow_schema(_struct(stateStructType)),
+            timeout=_timeout(timeoutConf),
+        )
+        return self._operator(uid, function, columns)
+
+    def _key_arrow(self) -> pa.Schema:
+        return arrow_schema(self._keys.schema)
+
+    def _operator(self, uid: str | None, function: StateFunction, columns: list[str]) -> CkptDataFrame:
+        parent, keys = self._parent, self._keys
+        node = OperatorNode(_checked_uid(uid), _layout(function), parent._lineage.sources)
+        lineage = parent._lineage.through(node)
+        _check_event_time(parent, function)
+
+        def build(ctx: Any) -> Any:
+            return wire_operator(ctx, ctx.once(parent._build), parent._lineage, node, keys, function, columns)
+
+        out = with_control(_spark_struct(function.output_schema))
+        preview = parent._session.empty(out)
+        return CkptDataFrame(parent._session, build, lineage, preview)
+
+
+def _resolve_keys(parent: CkptDataFrame, cols: list[Any]) -> Keys:
+    if not cols:
+        raise InvalidInputError("groupBy needs at least one key column")
+    expressions: dict[str, Column] = {}
+    fields: list[T.StructField] = []
+    for col in cols:
+        resolved = parent._preview.select(F.col(f"`{col}`") if isinstance(col, str) else col).schema.fields[0]
+        if not isinstance(resolved.dataType, _KEY_TYPES):
+            raise InvalidInputError(
+                f"key {resolved.name!r} has type {resolved.dataType.simpleString()}, which cannot be a key here; expected one "
+                f"of {', '.join(t().simpleString() if t is not T.DecimalType else 'decimal' for t in _KEY_TYPES)}. "
+                "Group by the fields of a struct one by one."
+            )
+        expressions[resolved.name] = F.col(f"`{resolved.name}`") if isinstance(col, str) else col
+        fields.append(T.StructField(resolved.name, resolved.dataType, True))
+    if len(expressions) != len(cols):
+        raise InvalidInputError(f"groupBy has two keys of the same name: {[f.name for f in fields]}")
+    return Keys(expressions, T.StructType(fields))
+
+
+def _checked_uid(uid: str | None) -> str:
+    if not uid:
+        raise TopologyError(
+            'a keyed operator needs a uid, the stable name its state is found again by; add uid="..." to the call'
+        )
+    if not uid.replace("-", "").replace("_", "").replace(".", "").isalnum() or uid.startswith("."):
+        raise TopologyError(f"uid {uid!r} is used as a folder name: letters, digits, '-', '_' and '.' only")
+    return uid
+
+
+def _check_event_time(parent: CkptDataFrame, function: StateFunction) -> None:
+    if function.timeout != "EventTimeTimeout":
+        return
+    if not parent._lineage.watermarks:
+        raise InvalidInputError("EventTimeTimeout needs withWatermark(...) before groupBy, as in Spark")
+    for node in parent._lineage.open_watermarks:
+        if node.column not in parent.columns:
+            raise InvalidInputError(
+                f"the event-time column {node.column!r} of withWatermark is not among the columns any more: {parent.columns}"
+            )
+
+
+def _arrow_columns(schema: T.StructType, columns: list[str]) -> pa.Schema:
+    by_name = {f.name: f for f in schema.fields if f.name not in CONTROL_COLUMNS}
+    return arrow_schema(T.StructType([T.StructField(c, by_name[c].dataType, True) for c in columns]))
+
+
+def _layout(function: StateFunction) -> StateLayout:
+    return StateLayout(function.key_schema, function.state_schema, function.timeout != "NoTimeout")
+
+
+def _spark_struct(schema: pa.Schema) -> T.StructType:
+    from spark_ckpt.spark.stateless import spark_schema
+
+    return spark_schema(schema)
+
+
+def _struct(schema: T.StructType | str) -> T.StructType:
+    return schema if isinstance(schema, T.StructType) else T.StructType.fromDDL(schema)
+
+
+def _timeout(conf: str) -> str:
+    if conf not in _TIMEOUTS:
+        raise InvalidInputError(f"timeoutConf must be one of {list(_TIMEOUTS)}, found {conf!r}")
+    return conf

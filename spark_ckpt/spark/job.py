@@ -1,0 +1,189 @@
+"""A job by its folder, running or not: history, state, savepoints, clean-up. Needs no Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+from spark_ckpt.config import JobConfig
+from spark_ckpt.errors import CheckpointFailedError, CorruptStorageError, InvalidInputError
+from spark_ckpt.protocol.records import SAVEPOINT, CompletionRecord
+from spark_ckpt.sinks.registry import create_sink
+from spark_ckpt.spark.job_records import JobRecords, id_name
+from spark_ckpt.spark.requests import create_request, withdraw_request
+from spark_ckpt.spark.spec import SinkSpec, job_url
+from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.history import History
+from spark_ckpt.storage.manifest import StateManifest, read_manifest
+from spark_ckpt.storage.state_table import StateTable
+from spark_ckpt.types import Committable
+
+_POLL_S = 0.1
+
+
+class Job:
+    """One job's folder. ``sinks`` are needed only to clean up behind them."""
+
+    def __init__(self, config: JobConfig, name: str, sinks: tuple[SinkSpec, ...] = ()) -> None:
+        self.config = config
+        self.name = name
+        self.url = job_url(config, name)
+        self.records = JobRecords(self.url, config)
+        self._sinks = sinks
+
+    def checkpoints(self) -> list[dict[str, Any]]:
+        """The checkpoint history, oldest first; also a Delta table at ``<dir>/<job>/history``."""
+        rows = History(f"{self.url}/history", self.config.storage_options()).read()
+        return [{**{f.name: getattr(r, f.name) for f in fields(r)}, "duration_ms": r.duration_ms} for r in rows]
+
+    def completed(self) -> list[CompletionRecord]:
+        """The checkpoints that can be restored, oldest first."""
+        return self.records.completions()
+
+    def show(self, checkpoint: int) -> CompletionRecord:
+        """One checkpoint's completion record. Raises ``InvalidInputError`` if there is none."""
+        found = self.records.completion(checkpoint)
+        if found is None:
+            have = [c.checkpoint for c in self.completed()]
+            raise InvalidInputError(f"job {self.name!r} has no checkpoint {checkpoint}; it has {have}")
+        return found
+
+    def state_table(self, uid: str, checkpoint: int | None = None) -> tuple[str, int]:
+        """(URL, version) of the Delta table that is ``uid``'s state at ``checkpoint`` (default: the newest)."""
+        done = self.completed()
+        if checkpoint is None and not done:
+            raise InvalidInputError(f"job {self.name!r} has no completed checkpoint yet")
+        record = self.show(done[-1].checkpoint if checkpoint is None else checkpoint)
+        if uid not in record.tables:
+            raise InvalidInputError(
+                f"checkpoint {record.checkpoint} has no state of {uid!r}, only of {list(record.tables)}"
+            )
+        return f"{self.url}/state/{uid}", record.tables[uid].version
+
+    def savepoint(self, path: str, timeout_s: float = 600.0) -> int:
+        """Ask the running job for a savepoint and wait for it."""
+        return self._ask(path, False, timeout_s)
+
+    def stop(self, path: str, timeout_s: float = 600.0) -> int:
+        """Ask the running job for a synchronous savepoint. The query then idles until its owner stops it."""
+        return self._ask(path, True, timeout_s)
+
+    def _ask(self, path: str, terminal: bool, timeout_s: float) -> int:
+        request = create_request(self.records.store, SAVEPOINT, path, terminal)
+        try:
+            return wait_for_request(self.records, request, time.monotonic() + timeout_s, lambda: None)
+        finally:
+            withdraw_request(self.records.store, request)
+
+    # -- checks and clean-up -------------------------------------------------------------------------------------
+
+    def verify(self) -> list[str]:
+        """Check that every file that a retained checkpoint names is there; returns what is wrong, empty if nothing."""
+        wrong: list[str] = []
+        for record in self.completed():
+            for uid in record.tables:
+                try:
+                    manifest = self._manifest(record, uid)
+                except CorruptStorageError as e:
+                    wrong.append(str(e))
+                    continue
+                there = set(Folder(f"{self.url}/state/{uid}", self.config.storage_options()).names())
+                missing = sorted(manifest.files - there)
+                wrong += [f"checkpoint {record.checkpoint}: {uid}: file {f} is missing" for f in missing]
+        return wrong
+
+    def gc(self, min_age_s: float = 0.0) -> list[str]:
+        """Remove what no retained checkpoint needs: orphan state files, manifests, staged sink data.
+
+        Only while the job is stopped. What it may still commit or go on from is kept. Returns what was removed.
+        """
+        removed: list[str] = []
+        done = self.completed()
+        # A stopped job may go on at its Spark location from state newer than its last checkpoint.
+        floor = max((c.checkpoint for c in done), default=0)
+        for uid in Folder(f"{self.url}/state", self.config.storage_options()).folders():
+            removed += self._gc_table(uid, done, floor, min_age_s)
+        named = {t.manifest for c in done for t in c.tables.values()}
+        for uid in self._folders("manifests"):
+            for name in self.records.store.names(f"manifests/{uid}"):
+                if f"manifests/{uid}/{name}" not in named:
+                    self.records.store.delete(f"manifests/{uid}/{name}")
+                    removed.append(f"manifests/{uid}/{name}")
+        keep = self._open_committables()
+        for spec in self._sinks:
+            mine = [c for c in keep if c.sink == spec.id]
+            removed += create_sink(spec.cls, spec.options).gc(self.name, mine)
+        self.records.store.remove_temporaries()
+        return removed
+
+    def _gc_table(self, uid: str, done: list[CompletionRecord], floor: int, min_age_s: float) -> list[str]:
+        table = StateTable(f"{self.url}/state/{uid}", uid, self.config.storage_options())
+        live: set[str] = set()
+        for record in done:
+            if uid in record.tables:
+                live |= self._manifest(record, uid).files
+        for batch in self.records.batches():
+            for event in batch.events:
+                files = getattr(event, "files", ()) if getattr(event, "uid", None) == uid else ()
+                live |= {f.file for f in files}
+        newest = next((c for c in reversed(done) if uid in c.tables), None)
+        if newest is not None:
+            # A crash between a state commit and its completion leaves a head that names files nobody else does.
+            table.rollback(f"{self.name}/{uid}", newest.checkpoint, self._manifest(newest, uid).content)
+        return [f"state/{uid}/{name}" for name in table.gc(live, min_age_s)]
+
+    def delete_checkpoints(self) -> None:
+        """Remove every checkpoint of the job, its state and Spark's own folder. Savepoints elsewhere stay."""
+        folder = Folder(self.url, self.config.storage_options())
+        for record in self.completed():
+            self.records.store.delete(f"checkpoints/{id_name(record.checkpoint)}")
+        for name in ("committed", "triggers", "aborted", "batches", "requests", "manifests", "state", "spark"):
+            if folder.fs.exists(folder.path(name)):
+                folder.fs.rm(folder.path(name), recursive=True)
+
+    def _open_committables(self) -> list[Committable]:
+        committed = set(self.records.ids("committed"))
+        staged = [c for b in self.records.batches() for c in b.staged]
+        authorised = [c for r in self.completed() if r.checkpoint not in committed for c in r.committables]
+        return staged + authorised
+
+    def _manifest(self, record: CompletionRecord, uid: str) -> StateManifest:
+        return read_manifest(self.records.store, record.tables[uid].manifest)
+
+    def _folders(self, name: str) -> list[str]:
+        return Folder(f"{self.url}/{name}", self.config.storage_options()).folders()
+
+
+def job(dir: str, name: str, sinks: tuple[SinkSpec, ...] = (), **options: str) -> Job:
+    """The job ``name`` below ``dir``; ``options`` are ``spark.ckpt.*`` settings such as storage options."""
+    return Job(JobConfig.from_options({"dir": dir, **options}), name, sinks)
+
+
+def wait_for_request(records: JobRecords, request: str, deadline: float, alive: Callable[[], None]) -> int:
+    """Wait until the checkpoint that answers ``request`` is committed; returns its id.
+
+    ``deadline`` is of ``time.monotonic``. Raises ``CheckpointFailedError`` if it was aborted or time ran out.
+    """
+    seen: set[int] = set()
+    answer: int | None = None
+    while time.monotonic() < deadline:
+        for k in records.ids("triggers") if answer is None else ():
+            trigger = records.trigger(k) if k not in seen else None
+            seen.add(k)
+            if trigger is not None and trigger.request == request:
+                answer = k
+        if answer is not None:
+            done, gone = records.committed(answer), records.aborted(answer)
+            if done is not None and done.savepoint_error:
+                raise InvalidInputError(done.savepoint_error)
+            if done is not None:
+                return answer
+            if gone is not None:
+                raise CheckpointFailedError(f"checkpoint {answer} was aborted: {gone.reason}")
+        alive()
+        time.sleep(_POLL_S)
+    raise CheckpointFailedError(
+        f"request {request} was not answered in time; is the query running and not stuck in a batch?"
+    )

@@ -1,0 +1,209 @@
+"""The I/O shell of the protocol: executes the steps that its coroutines ask for. Driver.
+
+Every method named ``_<Step>`` does one step of :mod:`spark_ckpt.protocol.steps`; what a step means stands there.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+from spark_ckpt.config import JobConfig
+from spark_ckpt.faults import reach
+from spark_ckpt.protocol import steps as st
+from spark_ckpt.protocol.records import CompletionRecord, GenerationRecord, TableRef, VoidRecord
+from spark_ckpt.protocol.recovery import StartFacts
+from spark_ckpt.sinks.base import TwoPhaseSink
+from spark_ckpt.sinks.registry import create_sink
+from spark_ckpt.spark.hooks import call_hook
+from spark_ckpt.spark.job_records import JobRecords, id_name
+from spark_ckpt.spark.report import history_row
+from spark_ckpt.spark.savepoints import write_savepoint
+from spark_ckpt.spark.spec import SinkSpec, job_url
+from spark_ckpt.storage.content import TableContent, named_files
+from spark_ckpt.storage.delta_schema import to_delta_schema
+from spark_ckpt.storage.history import History
+from spark_ckpt.storage.manifest import StateManifest, read_manifest, write_manifest
+from spark_ckpt.storage.record_store import Created
+from spark_ckpt.storage.state_table import StateTable
+
+Result = TypeVar("Result")
+
+
+class JobIO:
+    """Storage and sinks of one job, in one process. ``generation`` is that of the query that commits."""
+
+    def __init__(
+        self,
+        job: str,
+        config: JobConfig,
+        sinks: tuple[SinkSpec, ...],
+        generation: int = 0,
+        read_facts: Callable[[int], StartFacts] | None = None,
+    ) -> None:
+        self.job = job
+        self.config = config
+        self.url = job_url(config, job)
+        self.records = JobRecords(self.url, config)
+        self._generation = generation
+        self._read_facts = read_facts
+        self._specs = {s.id: s for s in sinks}
+        self._sinks: dict[str, TwoPhaseSink] = {}
+        self._tables: dict[str, StateTable] = {}
+        self._contents: dict[str, TableContent] = {}
+        self._history = History(f"{self.url}/history", config.storage_options())
+
+    def run(self, coroutine: Generator[st.Step, Any, Result]) -> Result:
+        """Drive a coroutine of the protocol to its end. What a step raises ends it."""
+        try:
+            step = next(coroutine)
+            while True:
+                name = type(step).__name__
+                reach(f"before {name}")
+                result = getattr(self, f"_{name}")(step)
+                reach(f"after {name}")
+                step = coroutine.send(result)
+        except StopIteration as done:
+            value: Result = done.value
+            return value
+
+    def sink(self, name: str) -> TwoPhaseSink:
+        if name not in self._sinks:
+            spec = self._specs[name]
+            self._sinks[name] = create_sink(spec.cls, spec.options)
+        return self._sinks[name]
+
+    def table(self, uid: str) -> StateTable:
+        if uid not in self._tables:
+            self._tables[uid] = StateTable(f"{self.url}/state/{uid}", uid, self.config.storage_options())
+        return self._tables[uid]
+
+    # -- generations ---------------------------------------------------------------------------------------------
+
+    def _CreateGeneration(self, step: st.CreateGeneration) -> bool:
+        return self.records.create_generation(step.record)
+
+    def _ReadStartFacts(self, step: st.ReadStartFacts) -> StartFacts:
+        assert self._read_facts is not None
+        return self._read_facts(step.generation)
+
+    def _CreateVoid(self, step: st.CreateVoid) -> st.Created | st.Exists:
+        return self._create_checkpoint(step.record)
+
+    def _WriteGeneration(self, step: st.WriteGeneration) -> None:
+        record: GenerationRecord = step.record
+        self.records.store.replace(f"generations/{id_name(record.generation)}", "generation", record.to_json())
+
+    # -- batches and checkpoints ---------------------------------------------------------------------------------
+
+    def _create_checkpoint(self, record: CompletionRecord | VoidRecord) -> st.Created | st.Exists:
+        path = f"checkpoints/{id_name(record.checkpoint)}"
+        if isinstance(self.records.store.create(path, "checkpoint", record.to_json()), Created):
+            return st.Created()
+        found = self.records.checkpoint(record.checkpoint)
+        assert found is not None
+        return st.Exists(found)
+
+    def _WriteBatch(self, step: st.WriteBatch) -> None:
+        self.records.store.replace(f"batches/{step.record.name}.json", "batch", step.record.to_json())
+
+    def _AbortSink(self, step: st.AbortSink) -> None:
+        self.sink(step.sink).abort(step.committables)
+
+    def _ReadTrigger(self, step: st.ReadTrigger) -> Any:
+        return self.records.trigger(step.checkpoint), self.records.aborted(step.checkpoint)
+
+    def _ReadAborted(self, step: st.ReadAborted) -> Any:
+        found = (self.records.aborted(k) for k in self.records.ids("aborted"))
+        return tuple(a for a in found if a is not None)
+
+    def _ReadNewestGeneration(self, step: st.ReadNewestGeneration) -> int:
+        return max(self.records.ids("generations"), default=0)
+
+    def _CommitState(self, step: st.CommitState) -> TableRef:
+        table = self.table(step.uid)
+        base = self._content(step.base) if step.base is not None else None
+        app_id = f"{self.job}/{step.uid}"
+        done = table.commit(app_id, step.checkpoint, base, step.flushed, step.groups, self._generation)
+        schema = to_delta_schema(table.schema())
+        manifest = StateManifest(step.uid, step.checkpoint, done.version, schema, done.content, step.groups)
+        path = write_manifest(self.records.store, manifest, uuid.uuid4().hex[:12])
+        self._contents = {k: v for k, v in self._contents.items() if f"/{step.uid}/" not in k}
+        self._contents[path] = done.content
+        return TableRef(done.version, path)
+
+    def _content(self, ref: TableRef) -> TableContent:
+        if ref.manifest not in self._contents:
+            self._contents[ref.manifest] = read_manifest(self.records.store, ref.manifest).content
+        return self._contents[ref.manifest]
+
+    def _CreateCompletion(self, step: st.CreateCompletion) -> st.Created | st.Exists:
+        return self._create_checkpoint(step.record)
+
+    def _CommitSink(self, step: st.CommitSink) -> None:
+        self.sink(step.sink).commit(step.permit, step.committables)
+
+    def _WriteSavepoint(self, step: st.WriteSavepoint) -> st.SavepointFailed | None:
+        return write_savepoint(self.job, self.config, self.records, self.table, step.record)
+
+    def _WriteCommitted(self, step: st.WriteCommitted) -> None:
+        k = step.record.checkpoint
+        self.records.store.replace(f"committed/{id_name(k)}", "committed", step.record.to_json())
+
+    def _WriteAborted(self, step: st.WriteAborted) -> None:
+        self.records.abort(step.record)
+        info = {"cause": step.record.cause, "reason": step.record.reason}
+        call_hook(self.config, self.job, "on_abort", step.record.checkpoint, info)
+
+    def _AppendHistory(self, step: st.AppendHistory) -> None:
+        if step.outcome == "completed":
+            info = {"kind": step.kind, "batch": step.batch, "duration_ms": step.ended_ms - (step.triggered_ms or 0)}
+            call_hook(self.config, self.job, "on_complete", step.checkpoint, info)
+        if self.config.history:
+            record = self.records.completion(step.checkpoint)
+            manifests = (
+                [read_manifest(self.records.store, t.manifest) for t in record.tables.values()] if record else []
+            )
+            self._history.append(history_row(step, manifests, _now_ms()))
+
+    def _CollectFiles(self, step: st.CollectFiles) -> None:
+        """Names come from the manifests; a file's epoch stands in its name."""
+        live: dict[str, set[str]] = {}
+        for checkpoint in step.named_by:
+            record = self.records.completion(checkpoint)
+            for uid, ref in record.tables.items() if record else ():
+                live.setdefault(uid, set()).update(read_manifest(self.records.store, ref.manifest).files)
+        for uid, files in live.items():
+            table = self.table(uid)
+            keep = files | named_files(table.head().content)
+            found = (n for n in table.folder.names() if n not in keep)
+            table.remove([n for n in found if n.endswith(".bin") or _epoch_of(n) <= step.up_to])
+
+    def _DropBatches(self, step: st.DropBatches) -> None:
+        for name in self.records.store.names("batches"):
+            origin, batch = name.split("-")[:2]
+            if int(origin) == step.origin and (step.below is None or int(batch) < step.below):
+                self.records.store.delete(f"batches/{name}")
+
+    def _DropCheckpoint(self, step: st.DropCheckpoint) -> None:
+        record, name = self.records.completion(step.checkpoint), id_name(step.checkpoint)
+        manifests = [t.manifest for t in record.tables.values()] if record else []
+        store = self.records.store
+        for path in (f"checkpoints/{name}", f"committed/{name}", f"triggers/{name}", *manifests):
+            store.delete(path)
+        for folder in ("aborted", "triggers"):
+            for k in self.records.ids(folder):
+                if k < step.checkpoint and (folder == "aborted" or not store.exists(f"checkpoints/{id_name(k)}")):
+                    store.delete(f"{folder}/{id_name(k)}")
+
+
+def _epoch_of(file: str) -> float:
+    """The epoch in a state file's name; infinite for files of somebody else."""
+    epoch = file[1:11]
+    return int(epoch) if file.startswith("e") and epoch.isdigit() and file.endswith(".parquet") else float("inf")
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,83 @@
+"""What flows into a DataFrame: its inputs, sources, keyed operators and watermarks. Plain values, no Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_ckpt.errors import TopologyError
+from spark_ckpt.state.layout import StateLayout
+
+
+@dataclass(frozen=True, eq=False)
+class SourceNode:
+    """One ``readStream...load()``. ``inner`` is a known source's name or a Python DataSource class."""
+
+    inner: Any
+    options: dict[str, str]
+    schema: Any
+    uid: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorNode:
+    """One keyed operator. ``upstream`` are the sources whose rows can reach it."""
+
+    uid: str
+    layout: StateLayout
+    upstream: tuple[SourceNode, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class WatermarkNode:
+    """One ``withWatermark``: an event-time column and how late its rows may be."""
+
+    column: str
+    delay_us: int
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """``inputs`` counts the streams whose barriers arrive here: sources, or the operators nearest upstream.
+
+    A source or operator that reaches a place along two branches counts twice, because its barriers come twice.
+    ``open_watermarks`` are computed from rows at the next keyed operator; ``watermarks`` are all that apply.
+    """
+
+    inputs: int = 1
+    sources: tuple[SourceNode, ...] = ()
+    operators: tuple[OperatorNode, ...] = ()
+    watermarks: tuple[WatermarkNode, ...] = ()
+    open_watermarks: tuple[WatermarkNode, ...] = field(default=())
+
+    def union(self, other: Lineage) -> Lineage:
+        shared = {o.uid for o in self.operators} & {o.uid for o in other.operators}
+        if shared:
+            raise TopologyError(
+                f"both sides of the union contain the keyed operator(s) {sorted(shared)}; Spark would run each of them "
+                "twice. Union before the operator, or give two different operators two different uids."
+            )
+        return Lineage(
+            self.inputs + other.inputs,
+            _merge(self.sources, other.sources),
+            self.operators + other.operators,
+            _merge(self.watermarks, other.watermarks),
+            _merge(self.open_watermarks, other.open_watermarks),
+        )
+
+    def with_watermark(self, node: WatermarkNode) -> Lineage:
+        """A second ``withWatermark`` on the same rows replaces the first, as the rows carry one stream number."""
+        kept = tuple(w for w in self.watermarks if w not in self.open_watermarks)
+        return Lineage(self.inputs, self.sources, self.operators, (*kept, node), (node,))
+
+    def through(self, operator: OperatorNode) -> Lineage:
+        """Behind a keyed operator: one input, and watermarks arrive in-band instead of on rows."""
+        if any(o.uid == operator.uid for o in self.operators):
+            raise TopologyError(
+                f"two keyed operators have the uid {operator.uid!r}; their state would be mixed up. Give each its own uid."
+            )
+        return Lineage(1, self.sources, (*self.operators, operator), self.watermarks, ())
+
+
+def _merge(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+    return a + tuple(x for x in b if x not in a)

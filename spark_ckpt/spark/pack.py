@@ -1,0 +1,130 @@
+"""The pack stage, before the shuffle: rows of one task become one envelope for each key group. Executor.
+
+The shuffle then carries a few binary rows instead of data rows. Aggregates are combined here first, per epoch and key.
+Barriers, cancels, finished lanes and watermarks go into every key group's envelope; restore rows are split by key
+group; what concerns other stages rides along with one key group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_ckpt.protocol import events as ev
+from spark_ckpt.spark.operator import EVENT_TIME, OperatorSpec, WatermarkSpec
+from spark_ckpt.spark.stateless import runs_of_tag, split_control
+from spark_ckpt.state.envelope import Controls, pack, route
+from spark_ckpt.types import CTL, STREAM_BITS, epoch_of_tag
+
+_FLUSH_BYTES = 256 << 20
+"""Rows kept before they are packed; a task with more sends several envelopes for a key group."""
+
+_OUT = pa.schema([("key_group", pa.int32()), ("head", pa.binary()), ("body", pa.binary())])
+
+
+class PackStage:
+    """One instance is pickled to every task; called once with the task's batches."""
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self.spec = spec
+        self._packed_schema = spec.packed_schema()
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows: dict[int, list[pa.RecordBatch]] = {}
+        controls = _Controls(self.spec)
+        size = 0
+        for batch in batches:
+            data, control = split_control(batch)
+            if control.num_rows:
+                controls.add(control)
+            for tag, piece in runs_of_tag(data):
+                controls.note_event_times(tag, piece)
+                rows.setdefault(epoch_of_tag(tag), []).append(self._needed(tag, piece))
+                size += piece.nbytes
+            if size > _FLUSH_BYTES:
+                yield from self._pack(rows, Controls())
+                rows, size = {}, 0
+        yield from self._pack(rows, controls.resolved())
+
+    def _needed(self, tag: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Drop control columns, add the event time of the row's stream, give every column its canonical type."""
+        columns = []
+        for field in self.spec.rows_schema:
+            if field.name == EVENT_TIME:
+                columns.append(_event_micros(rows, self._stream(tag)))
+            else:
+                columns.append(rows.column(field.name).cast(field.type))
+        return pa.RecordBatch.from_arrays(columns, schema=self.spec.rows_schema)
+
+    def _stream(self, tag: int) -> WatermarkSpec | None:
+        number = tag & ((1 << STREAM_BITS) - 1)
+        return next((w for w in self.spec.open_watermarks if w.number == number), None)
+
+    def _pack(self, rows: dict[int, list[pa.RecordBatch]], controls: Controls) -> Iterator[pa.RecordBatch]:
+        combined = [
+            (epoch, self.spec.function.combine(pa.Table.from_batches(batches)))
+            for epoch, batches in sorted(rows.items())
+        ]
+        packed = list(pack(combined, self.spec.run.key_groups, controls, self._packed_schema))
+        if packed:
+            groups, heads, bodies = zip(*packed, strict=True)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(groups, pa.int32()), pa.array(heads, pa.binary()), pa.array(bodies, pa.binary())], schema=_OUT
+            )
+
+
+class _Controls:
+    """The control events of one task: merged where they add up, routed where they concern one key group."""
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self.spec = spec
+        self._barriers: dict[int, ev.Barrier] = {}
+        self._cancels: set[int] = set()
+        self._finished: dict[int, int] = {}
+        self._watermarks: dict[tuple[int, str], int] = {}
+        self._others: list[ev.Event] = []
+
+    def add(self, control: pa.RecordBatch) -> None:
+        for payload in control.column(control.schema.get_field_index(CTL)).to_pylist():
+            self._add(ev.decode(payload))
+
+    def _add(self, event: ev.Event) -> None:
+        if isinstance(event, ev.Barrier):
+            old = self._barriers.get(event.checkpoint)
+            weight = event.weight + (old.weight if old else 0)
+            self._barriers[event.checkpoint] = ev.Barrier(event.checkpoint, weight, event.triggered_ms)
+        elif isinstance(event, ev.Cancel):
+            self._cancels.add(event.checkpoint)
+        elif isinstance(event, ev.Finished):
+            self._finished[event.epoch] = self._finished.get(event.epoch, 0) + event.weight
+        elif isinstance(event, ev.Watermark):
+            self._note(event.epoch, event.stream, event.micros)
+        else:
+            self._others.append(event)
+
+    def note_event_times(self, tag: int, rows: pa.RecordBatch) -> None:
+        number = tag & ((1 << STREAM_BITS) - 1)
+        for spec in self.spec.open_watermarks:
+            if spec.number == number:
+                largest = pc.max(_event_micros(rows, spec)).as_py()
+                if largest is not None:
+                    self._note(epoch_of_tag(tag), spec.name, largest - spec.delay_us)
+
+    def _note(self, epoch: int, stream: str, micros: int) -> None:
+        key = (epoch, stream)
+        self._watermarks[key] = max(self._watermarks.get(key, micros), micros)
+
+    def resolved(self) -> Controls:
+        broadcast: list[ev.Event] = [b for _, b in sorted(self._barriers.items())]
+        broadcast += [ev.Cancel(k) for k in sorted(self._cancels)]
+        broadcast += [ev.Finished(w, epoch) for epoch, w in sorted(self._finished.items())]
+        broadcast += [ev.Watermark(s, us, epoch) for (epoch, s), us in sorted(self._watermarks.items())]
+        return route([*broadcast, *self._others], self.spec.uid, self.spec.run.key_groups)
+
+
+def _event_micros(rows: pa.RecordBatch, spec: WatermarkSpec | None) -> pa.Array:
+    if spec is None:
+        return pa.nulls(rows.num_rows, pa.int64())
+    return rows.column(spec.column).cast(pa.timestamp("us", "UTC")).view(pa.int64())

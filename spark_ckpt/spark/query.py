@@ -1,0 +1,79 @@
+"""The running query: Spark's ``StreamingQuery`` plus checkpoints and savepoints. Any process that holds it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
+from spark_ckpt.protocol.records import CHECKPOINT, SAVEPOINT
+from spark_ckpt.spark.job import Job, wait_for_request
+from spark_ckpt.spark.requests import create_request
+from spark_ckpt.spark.spec import RunSpec, SinkSpec
+
+_SAVEPOINT_TIMEOUT_S = 600.0
+
+
+class CkptQuery:
+    """A started query. What is not defined here is Spark's own (``status``, ``lastProgress``, ``exception`` ...)."""
+
+    def __init__(self, query: Any, run: RunSpec, sinks: tuple[SinkSpec, ...]) -> None:
+        self._query = query
+        self._run = run
+        self._sinks = sinks
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._query, name)
+
+    @property
+    def job(self) -> Job:
+        """The job's folder: history, state, clean-up."""
+        return Job(self._run.config, self._run.job, self._sinks)
+
+    @property
+    def generation(self) -> int:
+        return self._run.generation
+
+    def checkpoints(self) -> list[dict[str, Any]]:
+        """The checkpoint history, oldest first: id, kind, outcome, times, alignment, sizes."""
+        return self.job.checkpoints()
+
+    def checkpoint(self, timeout_s: float = _SAVEPOINT_TIMEOUT_S) -> int:
+        """Take a checkpoint now; returns its id once every sink has committed it."""
+        return self._ask(CHECKPOINT, None, False, timeout_s)
+
+    def savepoint(self, path: str, timeout_s: float = _SAVEPOINT_TIMEOUT_S) -> int:
+        """Take a savepoint into the empty folder ``path``; returns its id once it is complete.
+
+        It is self-contained: it outlives the job's retention and the job's folder. Raises ``CheckpointFailedError``
+        if it was aborted, ``InvalidInputError`` if ``path`` cannot be written.
+        """
+        return self._ask(SAVEPOINT, path, False, timeout_s)
+
+    def stop(self, savepoint: str | None = None, timeout_s: float = _SAVEPOINT_TIMEOUT_S) -> int | None:
+        """Stop the query. With ``savepoint``, a synchronous one first: nothing behind its barrier is processed.
+
+        If the savepoint fails, the query goes on and the error is raised. Returns the savepoint's id.
+        """
+        done = self._ask(SAVEPOINT, savepoint, True, timeout_s) if savepoint is not None else None
+        self._query.stop()
+        if self._run.config.retention == "delete" and self._query.exception() is None:
+            self.job.delete_checkpoints()
+        return done
+
+    def _ask(self, kind: str, target: str | None, terminal: bool, timeout_s: float) -> int:
+        if not self._query.isActive:
+            raise InvalidInputError("the query is not running; a savepoint of a stopped job is Job.savepoint's work")
+        records = self.job.records
+        request = create_request(records.store, kind, target, terminal)
+        deadline = time.monotonic() + timeout_s
+
+        def alive() -> None:
+            if not self._query.isActive:
+                raise CheckpointFailedError(
+                    f"the query ended before the {kind} was complete: {self._query.exception()}"
+                )
+
+        return wait_for_request(records, request, deadline, alive)

@@ -1,0 +1,102 @@
+"""``spark_ckpt.enable(spark)``: the entry point. Driver only; classic Spark and Spark Connect alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from spark_ckpt.config import JobConfig
+from spark_ckpt.errors import ConfigError, ControlColumnsError
+from spark_ckpt.sources.base import open_source
+from spark_ckpt.spark.dataframe import CkptDataFrame
+from spark_ckpt.spark.lineage import Lineage, SourceNode
+from spark_ckpt.spark.stateless import with_control
+from spark_ckpt.types import CONTROL_COLUMNS
+
+PREFIX = "spark.ckpt."
+
+
+def enable(spark: Any) -> CkptSession:
+    """Checkpoints for the streams of ``spark``. Reads and checks ``spark.ckpt.*`` of the session's conf.
+
+    Raises ``ConfigError`` for unknown keys and bad values.
+    """
+    return CkptSession(spark)
+
+
+class CkptSession:
+    """Where checkpointed streams begin. Cheap; make as many as you like."""
+
+    def __init__(self, spark: Any) -> None:
+        self.spark = spark
+        self.config()
+
+    @property
+    def readStream(self) -> CkptStreamReaderBuilder:
+        return CkptStreamReaderBuilder(self)
+
+    def config(self, overrides: dict[str, str] | None = None) -> JobConfig:
+        """The configuration as it is now; ``overrides`` (reader or writer options) win."""
+        found = {k: v for k, v in self.spark.conf.getAll.items() if k.startswith(PREFIX)}
+        return JobConfig.from_options(found, overrides or {})
+
+    def empty(self, schema: StructType) -> Any:
+        """A plain batch DataFrame without rows: what recipes are tried on before they run."""
+        return self.spark.createDataFrame([], schema)
+
+
+class CkptStreamReaderBuilder:
+    """``spark.readStream``, for inner sources: ``files``, ``rate`` or any Python streaming DataSource class."""
+
+    def __init__(self, session: CkptSession) -> None:
+        self._session = session
+        self._format: Any = None
+        self._options: dict[str, str] = {}
+        self._schema: StructType | None = None
+
+    def format(self, source: Any) -> CkptStreamReaderBuilder:
+        self._format = source
+        return self
+
+    def schema(self, schema: StructType | str) -> CkptStreamReaderBuilder:
+        self._schema = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
+        return self
+
+    def option(self, key: str, value: Any) -> CkptStreamReaderBuilder:
+        self._options[key] = _text(value)
+        return self
+
+    def options(self, **options: Any) -> CkptStreamReaderBuilder:
+        for key, value in options.items():
+            self.option(key, value)
+        return self
+
+    def load(self, path: str | None = None) -> CkptDataFrame:
+        """The stream. Checks the source's options now; option ``uid`` names the source in checkpoints."""
+        if self._format is None:
+            raise ConfigError("readStream needs format(...): files, rate, or a Python DataSource class")
+        options = dict(self._options)
+        if path is not None:
+            options["path"] = path
+        uid = options.pop("uid", None)
+        config = self._session.config()
+        storage = config.storage_options()
+        opened = open_source(self._format, options, self._schema, f"{config.dir}/_none", storage)
+        schema = self._schema or opened.schema()
+        taken = [f.name for f in schema.fields if f.name in CONTROL_COLUMNS]
+        if taken:
+            raise ControlColumnsError(
+                f"the source has column(s) {taken}, which are reserved for the barriers; rename them"
+            )
+        node = SourceNode(self._format, options, schema, uid)
+        full = with_control(schema)
+
+        def build(ctx: Any) -> Any:
+            return ctx.load_source(node)
+
+        return CkptDataFrame(self._session, build, Lineage(1, (node,)), self._session.empty(full))
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

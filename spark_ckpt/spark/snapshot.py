@@ -1,0 +1,153 @@
+"""The unpack and snapshot stage, right behind the operator in the same task. Executor.
+
+It sees the whole partition: turns envelopes into record batches for what follows, writes what key groups flushed into
+one state file, and replaces the key groups' barriers by one barrier of this partition and one acknowledgement.
+
+A task that dies after the file is written leaves an orphan nobody names (its name is random); ``gc`` removes it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from spark_ckpt.protocol import events as ev
+from spark_ckpt.spark.hooks import call_hook
+from spark_ckpt.spark.operator import ACK, DATA, EVENT, FLUSH, OperatorSpec
+from spark_ckpt.spark.stateless import arrow_schema, spark_schema, with_control
+from spark_ckpt.state.ipc import from_bytes, plain_schema
+from spark_ckpt.storage.run_files import write_run_file
+from spark_ckpt.types import make_tag
+
+
+class SnapshotStage:
+    """One instance is pickled to every task; called once with the task's envelopes."""
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self.spec = spec
+        self.schema = arrow_schema(with_control(spark_schema(spec.function.output_schema)))
+        self.data_schema = plain_schema(spec.function.output_schema)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = _Partition(self.spec)
+        for batch in batches:
+            kinds, epochs, heads, bodies = (batch.column(i) for i in range(4))
+            for i, kind in enumerate(kinds.to_pylist()):
+                body = bodies[i].as_buffer() if bodies[i].is_valid else None
+                if kind == DATA:
+                    yield self._data(epochs[i].as_py(), from_bytes(body, self.data_schema))
+                else:
+                    found.add(kind, epochs[i].as_py(), heads[i].as_py(), body)
+        events = found.settle()
+        if events:
+            yield self._control(events)
+
+    def _data(self, epoch: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+        n = rows.num_rows
+        control = [pa.repeat(pa.scalar(make_tag(epoch), pa.int64()), n), pa.nulls(n, pa.binary())]
+        return pa.RecordBatch.from_arrays([*rows.columns, *control], schema=self.schema)
+
+    def _control(self, events: list[ev.Event]) -> pa.RecordBatch:
+        n = len(events)
+        nulls = [pa.nulls(n, f.type) for f in list(self.schema)[:-2]]
+        payload = pa.array([ev.encode(e) for e in events], pa.binary())
+        return pa.RecordBatch.from_arrays([*nulls, pa.nulls(n, pa.int64()), payload], schema=self.schema)
+
+
+class _Partition:
+    """Everything of one partition that is not data."""
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self.spec = spec
+        task = TaskContext.get()
+        self.partition = task.partitionId() if task is not None else 0
+        self._flushed: dict[tuple[str, int], list[pa.RecordBatch]] = {}
+        self._dead: dict[int, dict[str, bytes]] = {}
+        self._acks: dict[int, list[tuple[int, dict[str, Any]]]] = {}
+        self._cancels: set[int] = set()
+        self._declines: dict[int, ev.Decline] = {}
+        self._watermarks: dict[tuple[int, str], int] = {}
+        self._others: list[ev.Event] = []
+        self._table_schema = spec.layout().table_schema
+
+    def add(self, kind: int, epoch: int, head: bytes, body: pa.Buffer | None) -> None:
+        if kind == FLUSH:
+            assert body is not None
+            # The name and the order of rows were fixed when the key group flushed; see operator.FlushFiles.
+            self._flushed.setdefault((head.decode(), epoch), []).append(from_bytes(body, self._table_schema))
+        elif kind == ACK:
+            ack = json.loads(head)
+            self._acks.setdefault(ack["checkpoint"], []).append((epoch, ack))
+        elif kind == EVENT:
+            assert body is not None
+            self._event(ev.decode(body.to_pybytes()))
+
+    def _event(self, event: ev.Event) -> None:
+        if isinstance(event, ev.Cancel):
+            self._cancels.add(event.checkpoint)
+        elif isinstance(event, ev.Decline) and event.uid == self.spec.uid:
+            self._declines.setdefault(event.checkpoint, event)
+        elif isinstance(event, ev.Watermark):
+            key = (event.epoch, event.stream)
+            self._watermarks[key] = max(self._watermarks.get(key, event.micros), event.micros)
+        elif isinstance(event, ev.Flushed) and event.uid == self.spec.uid and not event.files:
+            self._bury(event)
+        else:
+            self._others.append(event)
+
+    def _bury(self, event: ev.Flushed) -> None:
+        """Unite the key groups' dead rows: a file's rows belong to several of them."""
+        from pyroaring import BitMap
+
+        dead = self._dead.setdefault(event.epoch, {})
+        for file, bitmap in event.dead.items():
+            old = dead.get(file)
+            dead[file] = bitmap if old is None else (BitMap.deserialize(old) | BitMap.deserialize(bitmap)).serialize()
+
+    def settle(self) -> list[ev.Event]:
+        """Write the state files, then say so. Nothing is announced that is not durable."""
+        started = time.perf_counter()
+        files = self._write_files()
+        write_ms = int((time.perf_counter() - started) * 1000)
+        events: list[ev.Event] = []
+        for epoch in sorted(set(files) | set(self._dead)):
+            events.append(ev.Flushed(self.spec.uid, epoch, tuple(files.get(epoch, ())), self._dead.get(epoch, {})))
+        events += [ev.Watermark(s, us, epoch) for (epoch, s), us in sorted(self._watermarks.items())]
+        for checkpoint, groups in sorted(self._acks.items()):
+            events += self._acknowledge(checkpoint, groups, files.get(checkpoint, []), write_ms)
+        events += [ev.Cancel(k) for k in sorted(self._cancels)]
+        return [*events, *self._declines.values(), *self._others]
+
+    def _write_files(self) -> dict[int, list[ev.StateFile]]:
+        written: dict[int, list[ev.StateFile]] = {}
+        config = self.spec.run.config
+        for (name, epoch), batches in self._flushed.items():
+            table = pa.Table.from_batches(batches)
+            file = write_run_file(self.spec.table_url, name, table, config.storage_options())
+            self.spec.cache().put(name, table)
+            written.setdefault(epoch, []).append(file)
+        return written
+
+    def _acknowledge(
+        self, checkpoint: int, groups: list[tuple[int, dict[str, Any]]], files: list[ev.StateFile], write_ms: int
+    ) -> list[ev.Event]:
+        manifests = {g: ev.group_from_json(a["group"]) for g, a in groups}
+        stats = {
+            "alignment_ms": max(a["alignment_ms"] for _, a in groups),
+            "held_bytes": sum(a["held_bytes"] for _, a in groups),
+            "keys": sum(m.keys for m in manifests.values()),
+            "rows": sum(f.rows for f in files),
+            "size_bytes": sum(f.size_bytes for f in files),
+            "write_ms": write_ms,
+        }
+        run, info = self.spec.run, {"uid": self.spec.uid, "partition": self.partition, **stats}
+        call_hook(run.config, run.job, "on_snapshot", checkpoint, info)
+        return [
+            ev.OperatorAck(self.spec.uid, checkpoint, self.partition, manifests, stats),
+            ev.Barrier(checkpoint, len(groups), groups[0][1]["triggered_ms"]),
+        ]

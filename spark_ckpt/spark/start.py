@@ -1,0 +1,231 @@
+"""Starting a query: validate, claim a generation, decide where to go on from, recover, wire, start. Driver.
+
+Nothing is read from a source before the decision is durable. A crash anywhere in here: the next start claims a newer
+generation and does it all again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from spark_ckpt.config import JobConfig
+from spark_ckpt.errors import ConfigError
+from spark_ckpt.protocol.records import GenerationRecord, Topology
+from spark_ckpt.protocol.recovery import AUTO, NONE, GoOn, RestoreFrom, SparkLocation, StartFacts, StartFresh
+from spark_ckpt.protocol.startup import Started, start_job
+from spark_ckpt.sinks.registry import create_sink, sink_class
+from spark_ckpt.spark.hooks import load_hooks
+from spark_ckpt.spark.job_io import JobIO
+from spark_ckpt.spark.job_records import JobRecords
+from spark_ckpt.spark.savepoints import import_savepoint
+from spark_ckpt.spark.spec import RunSpec, SinkSpec, job_url
+from spark_ckpt.storage.filesystem import Folder, normalize_url
+from spark_ckpt.storage.state_table import StateTable
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """What is to run: enough to decide and recover, without Spark. ``tables`` maps uid to its state table's schema."""
+
+    job: str
+    config: JobConfig
+    location: str
+    topology: Topology
+    sinks: tuple[SinkSpec, ...]
+    output: pa.Schema
+    tables: dict[str, pa.Schema] = field(default_factory=dict)
+
+
+def checked_sinks(requests: list[tuple[Any, dict[str, str]]]) -> tuple[SinkSpec, ...]:
+    """Name the sinks (option ``uid``, else the format, numbered) and find their classes. Raises ``ConfigError``."""
+    specs: list[SinkSpec] = []
+    for number, (sink, options) in enumerate(requests):
+        own = dict(options)
+        name = own.pop("uid", None) or (sink if isinstance(sink, str) else sink.__name__.lower())
+        if any(s.id == name for s in specs):
+            name = f"{name}-{number}"
+        specs.append(SinkSpec(name, sink_class(sink) if isinstance(sink, str) else sink, own))
+    return tuple(specs)
+
+
+def begin(plan: JobPlan) -> RunSpec:
+    """Claim a new generation of the job and recover what earlier ones left; returns what the new one is.
+
+    Raises ``StorageNotWritableError``, ``ConfigError``, ``TopologyError``, ``InvalidInputError``, and what sinks
+    raise when they validate or recover.
+    """
+    if plan.config.hooks is not None:
+        load_hooks(plan.config.hooks)
+    url = job_url(plan.config, plan.job)
+    records = JobRecords(url, plan.config)
+    records.store.check_writable(plan.job)
+    for spec in plan.sinks:
+        create_sink(spec.cls, spec.options).validate(plan.output)
+    restore = _restore_option(records, plan, url)
+    io = JobIO(plan.job, plan.config, plan.sinks, read_facts=lambda g: _facts(records, plan, g, restore))
+    claim = GenerationRecord(
+        max(records.ids("generations"), default=0) + 1, 0, plan.location, None, _now_ms(), plan.topology
+    )
+    started = io.run(start_job(plan.job, claim, _now_ms()))
+    _ensure_tables(plan, url, started.decision)
+    return _run_spec(plan, started)
+
+
+def _run_spec(plan: JobPlan, started: Started) -> RunSpec:
+    record, decision = started.generation, started.decision
+    return RunSpec(
+        job=plan.job,
+        config=plan.config,
+        generation=record.generation,
+        origin=record.origin,
+        start_epoch=(record.restored_from or 0) + 1,
+        restored_from=record.restored_from,
+        adopt=decision.adopt.checkpoint if isinstance(decision, GoOn) and decision.adopt else None,
+        topology=plan.topology,
+    )
+
+
+def _restore_option(records: JobRecords, plan: JobPlan, url: str) -> str | int:
+    restore = plan.config.restore
+    if restore in (AUTO, NONE):
+        return restore
+    if restore.isdigit():
+        return int(restore)
+    if spark_location(plan).planned is not None:
+        return AUTO
+    return import_savepoint(records, url, restore, plan.config.storage_options(), _now_ms())
+
+
+def spark_location(plan: JobPlan) -> SparkLocation:
+    """What Spark's own checkpoint folder says."""
+    folder = Folder(plan.location, plan.config.storage_options())
+    return SparkLocation(plan.location, _newest(folder, "offsets"), _newest(folder, "commits"))
+
+
+def _newest(folder: Folder, name: str) -> int | None:
+    return max((int(n) for n in folder.names(name) if n.isdigit()), default=None)
+
+
+def _facts(records: JobRecords, plan: JobPlan, generation: int, restore: str | int) -> StartFacts:
+    completions = tuple(records.completions())
+    settled = {*records.ids("checkpoints"), *records.ids("aborted")}
+    return StartFacts(
+        restore=restore,
+        location=spark_location(plan),
+        topology=plan.topology,
+        generation=generation,
+        generations=tuple(g for g in records.generations() if g.generation < generation and g.origin),
+        completions=completions,
+        committed=frozenset(records.ids("committed")),
+        batches=tuple(records.batches()),
+        open_triggers=tuple(k for k in records.ids("triggers") if k not in settled),
+        allow_non_restored=plan.config.allow_non_restored_state,
+    )
+
+
+def _ensure_tables(plan: JobPlan, url: str, decision: Any) -> None:
+    """Every operator's state table exists, with its schema, before the first checkpoint."""
+    fresh = set(plan.tables) if isinstance(decision, StartFresh) else set()
+    if isinstance(decision, RestoreFrom):
+        fresh = set(decision.fresh_uids)
+    for uid, schema in plan.tables.items():
+        table = StateTable(f"{url}/state/{uid}", uid, plan.config.storage_options())
+        table.create_if_absent(schema, f"keyed state of {uid}, job {plan.job}", reset=uid in fresh)
+
+
+# --- with Spark ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StartRequest:
+    """What ``writeStream...start()`` was asked for."""
+
+    df: Any
+    sinks: list[tuple[Any, dict[str, str]]]
+    job_options: dict[str, str]
+    query_name: str | None
+    location: str | None
+    trigger: dict[str, Any]
+
+
+def start_query(request: StartRequest) -> Any:
+    """Start the streaming query of a wrapped DataFrame; returns a ``CkptQuery``."""
+    from spark_ckpt.spark.build import BuildContext, name_sources, query_topology
+    from spark_ckpt.spark.datasource import data_source_for
+    from spark_ckpt.spark.query import CkptQuery
+
+    session = request.df._session
+    spark, lineage = session.spark, request.df._lineage
+    config = session.config(request.job_options)
+    job = config.job or request.query_name
+    if not job:
+        raise ConfigError("a job needs a name: set queryName(...) or spark.ckpt.job")
+    config = replace(config, job=job, lanes=config.lanes or _default_lanes(spark))
+    location = request.location or f"{job_url(config, job)}/spark"
+    sources = name_sources(lineage)
+    sinks = checked_sinks(request.sinks)
+    topology = query_topology(lineage, sources, sinks, config.max_parallelism, request.df._operators())
+    plan = JobPlan(
+        job,
+        config,
+        normalize_url(location),
+        topology,
+        sinks,
+        request.df._arrow_schema(),
+        {uid: layout.table_schema for uid, layout in request.df._layouts().items()},
+    )
+    run = begin(plan)
+    format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in job)}_{run.generation}"
+    ctx = BuildContext(spark, format_name, run, sources)
+    spark.dataSource.register(data_source_for(format_name, run, ctx.source_specs(lineage), sinks))
+    with _session_confs(spark, ctx):
+        writer = ctx.once(request.df._build).writeStream.format(format_name).outputMode("append")
+        writer = writer.option("checkpointLocation", location).queryName(request.query_name or job)
+        if request.trigger:
+            writer = writer.trigger(**request.trigger)
+        query = writer.start()
+    return CkptQuery(query, run, sinks)
+
+
+def _default_lanes(spark: Any) -> int:
+    """As many lanes as the cluster has cores; Spark Connect does not tell, so the local number stands in."""
+    try:
+        return max(1, int(spark.sparkContext.defaultParallelism))
+    except Exception:  # noqa: BLE001 - Spark Connect raises its own errors for what it has not
+        return max(1, os.cpu_count() or 1)
+
+
+class _session_confs:
+    """Session confs a checkpointed query needs, set only around ``start()``: the query keeps its own copy."""
+
+    def __init__(self, spark: Any, ctx: Any) -> None:
+        self._conf = spark.conf
+        self._wanted = {
+            # Several applyInPandasWithState in one query run and recover correctly; Spark's check refuses them.
+            "spark.sql.streaming.unsupportedOperationCheck": "false",
+            "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        }
+        self._before: dict[str, str | None] = {}
+
+    def __enter__(self) -> None:
+        for key, value in self._wanted.items():
+            self._before[key] = self._conf.get(key, None)
+            self._conf.set(key, value)
+
+    def __exit__(self, *_: Any) -> None:
+        restore: Callable[[str, str], None] = self._conf.set
+        for key, value in self._before.items():
+            if value is None:
+                self._conf.unset(key)
+            else:
+                restore(key, value)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,100 @@
+"""Stateless Python steps that never show control rows to the user's function. Executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
+
+
+def with_control(schema: StructType) -> StructType:
+    """``schema``, all nullable (control rows hold no data), plus the control columns."""
+    fields = [StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields]
+    return StructType([*fields, StructField(TAG, LongType()), StructField(CTL, BinaryType())])
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The canonical Arrow form: timestamps in UTC."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    return from_arrow_schema(schema)
+
+
+def split_control(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """(data rows, control rows); the common cases copy nothing."""
+    control = batch.column(batch.schema.get_field_index(CTL))
+    if control.null_count == len(control):
+        return batch, batch.slice(0, 0)
+    is_data = pc.is_null(control)
+    return batch.filter(is_data), batch.filter(pc.invert(is_data))
+
+
+def runs_of_tag(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Cut a batch where the tag changes; nearly always one piece."""
+    if not batch.num_rows:
+        return
+    tags = batch.column(batch.schema.get_field_index(TAG))
+    ends = pc.run_end_encode(tags, run_end_type=pa.int64())
+    start = 0
+    for end, tag in zip(ends.run_ends.to_pylist(), ends.values.to_pylist(), strict=True):
+        yield tag, batch.slice(start, end - start)
+        start = end
+
+
+class MapArrow:
+    """``mapInArrow`` around the control rows. One instance is pickled to every task."""
+
+    def __init__(self, func: Callable[..., Any], out: StructType) -> None:
+        self.func = func
+        self.schema = arrow_schema(out)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        control: list[pa.RecordBatch] = []
+
+        def tagged() -> Iterator[tuple[int, pa.RecordBatch]]:
+            for batch in batches:
+                data, ctl = split_control(batch)
+                if ctl.num_rows:
+                    control.append(ctl)
+                yield from runs_of_tag(data)
+
+        for tag, pieces in groupby(tagged(), key=lambda piece: piece[0]):
+            yield from (
+                self._tag(out, tag) for out in self._call(p.drop_columns(list(CONTROL_COLUMNS)) for _, p in pieces)
+            )
+        for ctl in control:
+            yield self._empty_data(ctl)
+
+    def _call(self, data: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from self.func(data)
+
+    def _tag(self, batch: pa.RecordBatch, tag: int) -> pa.RecordBatch:
+        names = self.schema.names[:-2]
+        columns = [batch.column(n).cast(self.schema.field(n).type) for n in names]
+        n = batch.num_rows
+        return pa.RecordBatch.from_arrays(
+            [*columns, pa.repeat(pa.scalar(tag, pa.int64()), n), pa.nulls(n, pa.binary())], schema=self.schema
+        )
+
+    def _empty_data(self, control: pa.RecordBatch) -> pa.RecordBatch:
+        empty = [pa.nulls(control.num_rows, f.type) for f in list(self.schema)[:-2]]
+        tail = [control.column(control.schema.get_field_index(c)) for c in CONTROL_COLUMNS]
+        return pa.RecordBatch.from_arrays([*empty, *tail], schema=self.schema)
+
+
+class MapPandas(MapArrow):
+    """``mapInPandas`` around the control rows."""
+
+    def _call(self, data: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        wanted = pa.schema(list(self.schema)[:-2])
+        for frame in self.func(batch.to_pandas() for batch in data):
+            yield from pa.Table.from_pandas(frame, schema=wanted, preserve_index=False).to_batches()

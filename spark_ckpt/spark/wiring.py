@@ -1,0 +1,89 @@
+"""Turns a keyed operator into Spark stages: hash (JVM), pack (before the shuffle), operate, unpack and snapshot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_ckpt.spark.lineage import Lineage, OperatorNode
+from spark_ckpt.spark.operator import EVENT_TIME, KeyedOperator, OperatorSpec, WatermarkSpec
+from spark_ckpt.spark.pack import PackStage
+from spark_ckpt.spark.snapshot import SnapshotStage
+from spark_ckpt.spark.stateless import arrow_schema, spark_schema, with_control
+from spark_ckpt.state.function import StateFunction
+from spark_ckpt.types import CTL, KEY_HASH, TAG
+
+PACKED = "key_group int, head binary, body binary"
+PRODUCED = "kind int, epoch long, head binary, body binary"
+STATE = "meta binary, memtable binary, held binary"
+
+
+def wire_operator(
+    ctx: Any,
+    df: Any,
+    lineage: Lineage,
+    node: OperatorNode,
+    keys: Any,
+    function: StateFunction,
+    columns: list[str],
+) -> Any:
+    """The operator's rows as a DataFrame with control columns. ``ctx`` is the build context of a start."""
+    spec = OperatorSpec(
+        run=ctx.run,
+        uid=node.uid,
+        inputs=lineage.inputs,
+        function=function,
+        rows_schema=rows_schema(df, keys, columns, function, lineage),
+        watermarks=tuple(ctx.stream_name(w) for w in lineage.watermarks),
+        open_watermarks=tuple(
+            WatermarkSpec(ctx.stream_number(w), ctx.stream_name(w), w.column, w.delay_us)
+            for w in lineage.open_watermarks
+        ),
+    )
+    timeout = "ProcessingTimeTimeout" if function.timeout == "ProcessingTimeTimeout" else "NoTimeout"
+    out = with_control(spark_schema(function.output_schema))
+    return (
+        hashed(df, lineage, keys, columns)
+        .mapInArrow(PackStage(spec), PACKED)
+        .groupBy("key_group")
+        .applyInPandasWithState(KeyedOperator(spec), PRODUCED, STATE, "append", timeout)
+        .mapInArrow(SnapshotStage(spec), out)
+    )
+
+
+def hashed(df: Any, lineage: Lineage, keys: Any, columns: list[str]) -> Any:
+    """Only what the operator needs: normalised keys, inputs, event times, the keys' hash, control columns."""
+    names = list(keys.expressions)
+    key_columns = [
+        normalised(expression, field.dataType).alias(field.name)
+        for expression, field in zip(keys.expressions.values(), keys.schema.fields, strict=True)
+    ]
+    events = [w.column for w in lineage.open_watermarks if w.column in df.columns]
+    inputs = list(dict.fromkeys([*columns, *events]))
+    others = [F.col(f"`{c}`") for c in inputs if c not in names]
+    rows = df.select(*key_columns, *others, TAG, CTL)
+    key_hash = F.xxhash64(*[F.col(f"`{n}`") for n in names]).alias(KEY_HASH)
+    return rows.select(*[F.col(f"`{n}`") for n in names], *others, key_hash, TAG, CTL)
+
+
+def rows_schema(df: Any, keys: Any, columns: list[str], function: StateFunction, lineage: Lineage) -> pa.Schema:
+    """Key columns, input columns, ``KEY_HASH`` and ``EVENT_TIME`` where late rows are dropped."""
+    types = {f.name: f.dataType for f in df.schema.fields}
+    inputs = [T.StructField(c, types[c], True) for c in columns if c not in keys.expressions]
+    fields = list(arrow_schema(T.StructType([*keys.schema.fields, *inputs])))
+    fields.append(pa.field(KEY_HASH, pa.int64()))
+    if function.timeout == "EventTimeTimeout" and lineage.open_watermarks:
+        fields.append(pa.field(EVENT_TIME, pa.int64()))
+    return pa.schema(fields)
+
+
+def normalised(column: Column, kind: T.DataType) -> Column:
+    """Spark's groupBy takes -0.0 and 0.0 for one key, and all NaNs; so must the hash."""
+    if not isinstance(kind, T.FloatType | T.DoubleType):
+        return column
+    nan = F.lit(float("nan")).cast(kind)
+    return F.when(F.isnan(column), nan).otherwise(column + F.lit(0.0).cast(kind))

@@ -1,0 +1,80 @@
+"""``writeStream`` of a checkpointed stream: sinks, job name, start. Driver only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_ckpt.config import is_config_key
+from spark_ckpt.errors import ConfigError, InvalidInputError
+from spark_ckpt.spark.query import CkptQuery
+
+
+class CkptStreamWriterBuilder:
+    """``df.writeStream``. Options that are ``spark.ckpt.*`` keys configure the job, all others the sink."""
+
+    def __init__(self, df: Any) -> None:
+        self._df = df
+        self._format: Any = None
+        self._options: dict[str, str] = {}
+        self._more: list[tuple[Any, dict[str, str]]] = []
+        self._query_name: str | None = None
+        self._trigger: dict[str, Any] = {}
+
+    def format(self, sink: Any) -> CkptStreamWriterBuilder:
+        self._format = sink
+        return self
+
+    def option(self, key: str, value: Any) -> CkptStreamWriterBuilder:
+        self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
+        return self
+
+    def options(self, **options: Any) -> CkptStreamWriterBuilder:
+        for key, value in options.items():
+            self.option(key, value)
+        return self
+
+    def alsoTo(self, sink: Any, **options: Any) -> CkptStreamWriterBuilder:
+        """A further sink for the same rows, completed under the same checkpoints: all sinks or none.
+
+        ``columns="a,b"`` gives it some of the columns; ``uid`` names it (default: the format and its number).
+        """
+        self._more.append((sink, {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in options.items()}))
+        return self
+
+    def outputMode(self, mode: str) -> CkptStreamWriterBuilder:
+        if mode.lower() not in ("append", "update"):
+            raise InvalidInputError(f"outputMode must be append or update, found {mode!r}; complete is not supported")
+        return self
+
+    def queryName(self, name: str) -> CkptStreamWriterBuilder:
+        self._query_name = name
+        return self
+
+    def trigger(self, **trigger: Any) -> CkptStreamWriterBuilder:
+        if trigger.get("continuous") is not None or trigger.get("realTime") is not None:
+            raise InvalidInputError(
+                "barriers travel in micro-batches: use trigger(processingTime=...) or availableNow=True"
+            )
+        self._trigger = trigger
+        return self
+
+    def foreachBatch(self, func: Any) -> CkptStreamWriterBuilder:
+        raise InvalidInputError(
+            "foreachBatch is at-least-once and sees every batch, not every checkpoint; write a TwoPhaseSink and register it "
+            "with spark_ckpt.register_sink"
+        )
+
+    def start(self, path: str | None = None) -> CkptQuery:
+        """Validate everything, decide where to go on from, and start the query. See :mod:`spark_ckpt.spark.start`."""
+        from spark_ckpt.spark.start import StartRequest, start_query
+
+        options = dict(self._options)
+        if path is not None:
+            options["path"] = path
+        if self._format is None:
+            raise ConfigError("writeStream needs format(...): the name of a two-phase sink")
+        location = options.pop("checkpointLocation", None)
+        job_options = {k: options.pop(k) for k in list(options) if is_config_key(k)}
+        sinks = [(self._format, options), *self._more]
+        request = StartRequest(self._df, sinks, job_options, self._query_name, location, self._trigger)
+        return start_query(request)

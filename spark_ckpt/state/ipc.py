@@ -86,6 +86,7 @@ def one_batch(table: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
     return batches[0]
 
 
+@lru_cache(maxsize=256)
 def empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
 

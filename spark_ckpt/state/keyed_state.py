@@ -10,9 +10,7 @@ The idea is that of O'Neil et al., "The Log-Structured Merge-Tree" (1996), one t
 
 from __future__ import annotations
 
-import base64
 import json
-from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,6 +24,7 @@ from spark_ckpt.errors import CorruptStorageError, ProtocolBugError, TopologyErr
 from spark_ckpt.protocol.events import GroupManifest, Run, run_from_json, run_to_json
 from spark_ckpt.state.compaction import CompactionPolicy, Sorted, merge
 from spark_ckpt.state.function import NO_TIMEOUT
+from spark_ckpt.state.graveyard import Graveyard
 from spark_ckpt.state.ipc import Rows, conform, int64_view, one_batch
 from spark_ckpt.state.keys import Hashes, Mask
 from spark_ckpt.state.layout import StateLayout
@@ -75,7 +74,7 @@ class KeyedState:
         """Number of live keys."""
         self._policy = policy or CompactionPolicy()
         self._levels = Levels(layout, reader, Memtable.empty(layout))
-        self._dead: dict[str, BitMap] = {}
+        self._dead = Graveyard()
         self._searched: dict[int, Searched] = {}
         self._version = 0
 
@@ -103,7 +102,7 @@ class KeyedState:
             )
         state.keys = meta["keys"]
         state._levels.runs = [run_from_json(r) for r in meta["runs"]]
-        state._dead = {file: BitMap.deserialize(base64.b64decode(b)) for file, b in meta["dead"].items()}
+        state._dead = Graveyard.from_json(meta["dead"])
         if memtable is not None:
             state._levels.memtable = Memtable.from_bytes(memtable, layout)
         elif meta["rows"]:
@@ -118,7 +117,7 @@ class KeyedState:
             "keys": self.keys,
             "rows": len(self._levels.memtable),
             "runs": [run_to_json(r) for r in self._levels.runs],
-            "dead": {file: base64.b64encode(b.serialize()).decode() for file, b in self._dead.items()},
+            "dead": self._dead.to_json(),
         }
         return meta, self._levels.memtable.to_bytes() if len(self._levels.memtable) else None
 
@@ -209,25 +208,25 @@ class KeyedState:
         parts = [Sorted(self._levels.memtable.rows, self._levels.memtable.removed)]
         parts += [self._sorted_run(i) for i in reversed(range(kept, len(self._levels.runs)))]
         result = merge(self.layout, parts, keep_tombstones=kept > 0)
-        self._bury_runs(self._levels.runs[kept:])
+        for run in self._levels.runs[kept:]:
+            self._dead.bury_run(run)
         del self._levels.runs[kept:]
         self._append(appender, epoch, key_group, result)
         self._levels.memtable = Memtable.empty(self.layout)
         self._version += 1
-        dead, self._dead = self._dead, {}
-        return FlushResult(dead, len(result.removed), merged)
+        return FlushResult(self._dead.take(), len(result.removed), merged)
 
     def adopt(self, manifest: GroupManifest) -> None:
         """Take over a checkpoint's state: its runs and keys replace everything, memtable and pending dead rows too."""
         self._levels.runs = list(manifest.runs)
         self.keys = manifest.keys
         self._levels.memtable = Memtable.empty(self.layout)
-        self._dead, self._searched = {}, {}
+        self._dead, self._searched = Graveyard(), {}
         self._version += 1
 
     def manifest(self, watermarks_us: Mapping[str, int]) -> GroupManifest:
         """The state right after a flush. Raises ``ProtocolBugError`` if something is still in the memtable."""
-        if len(self._levels.memtable) or self._dead:
+        if len(self._levels.memtable) or len(self._dead):
             raise ProtocolBugError(f"manifest of a key group with {len(self._levels.memtable)} unflushed rows")
         return GroupManifest(self.runs, self.keys, dict(watermarks_us))
 
@@ -265,8 +264,8 @@ class KeyedState:
             state = state.take(pa.array(rows, mask=removed))
         columns = [*one_batch(keys).columns, *one_batch(state).columns]
         if self.layout.with_timeout:
-            if timeout_ms is None:
-                raise ProtocolBugError("state with time-outs is written without timeout_ms")
+            if timeout_ms is None or len(timeout_ms) != len(lookup):
+                raise UserFunctionError(f"expected timeout_ms for {len(lookup)} keys: NO_TIMEOUT where a key has none")
             columns.append(pa.array(np.where(removed, NO_TIMEOUT, timeout_ms[rows])))
         columns.append(pa.array(lookup.hashes[rows]))
         return Memtable(pa.RecordBatch.from_arrays(columns, schema=self.layout.stored_schema), removed)
@@ -282,13 +281,7 @@ class KeyedState:
         """Remember the run rows that these writes and removals kill. Tombstone rows are dead already."""
         buried = np.where(changed & lookup.exists, lookup.source, NOWHERE)
         for i, run in enumerate(self._levels.runs):
-            positions = lookup.row[buried == i]
-            if len(positions):
-                self._dead.setdefault(run.file, BitMap()).update(_uint32(positions + run.start))
-
-    def _bury_runs(self, runs: list[Run]) -> None:
-        for run in runs:
-            self._dead.setdefault(run.file, BitMap()).add_range(run.start, run.start + run.count)
+            self._dead.bury(run, lookup.row[buried == i])
 
     def _append(self, appender: RunAppender, epoch: int, key_group: int, rows: Sorted) -> None:
         for tombstones in (False, True):
@@ -304,7 +297,7 @@ class KeyedState:
             run = Run(file, start, len(batch), epoch, tombstones, due_ms)
             self._levels.add_run(run, batch)
             if tombstones:
-                self._bury_runs([run])
+                self._dead.bury_run(run)
 
     def _sorted_run(self, index: int) -> Sorted:
         rows = one_batch(conform(self._levels.run_rows(index), self.layout.stored_schema))
@@ -314,12 +307,6 @@ class KeyedState:
         """Raise the bound of searched runs whose due rows were all written anew or removed since."""
         for i, searched in self._searched.items():
             run = self._levels.runs[i]
-            fired = BitMap(_uint32(searched.fired + run.start))
-            if fired <= self._dead.get(run.file, BitMap()):
+            if self._dead.holds(run, searched.fired):
                 self._levels.runs[i] = replace(run, due_ms=searched.next_due_ms)
         self._searched = {}
-
-
-def _uint32(positions: Rows) -> array[int]:
-    """What roaring bitmaps take without a loop in Python."""
-    return array("I", positions.astype(np.uint32).tobytes())

@@ -87,9 +87,11 @@ class Levels:
         """Columns of the versions at ``source`` and ``row``, null where ``NOWHERE``."""
         schema = pa.schema([self.layout.table_schema.field(c) for c in columns])
         parts, index, offset = [], np.full(len(source), -1, np.int64), 0
-        for i in np.unique(source[source != NOWHERE]):
+        for i in range(MEMTABLE, len(self.runs)):
             wanted = np.flatnonzero(source == i)
-            table = self.memtable.rows if i == MEMTABLE else self.run_rows(int(i))
+            if not len(wanted):
+                continue
+            table = self.memtable.rows if i == MEMTABLE else self.run_rows(i)
             part = table.select(columns).take(pa.array(row[wanted]))
             parts.append(one_batch(conform(part, schema)))
             index[wanted] = np.arange(offset, offset + len(wanted))

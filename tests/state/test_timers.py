@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_ckpt.errors import ProtocolBugError
+from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.state.compaction import CompactionPolicy
 from spark_ckpt.state.function import NO_TIMEOUT
 from spark_ckpt.state.keyed_state import KeyedState
@@ -179,5 +179,6 @@ def test_state_without_time_outs_is_never_due() -> None:
 
 def test_writing_without_time_outs_where_they_are_used_is_refused(group: Group) -> None:
     lookup = group.state.touch(np.array([1]), pa.table({"k": [1]}))
-    with pytest.raises(ProtocolBugError, match="timeout_ms"):
-        group.state.write(lookup, pa.table({"v": [1]}), np.ones(1, bool), np.zeros(1, bool))
+    for timeouts in (None, np.empty(0, np.int64)):
+        with pytest.raises(UserFunctionError, match="timeout_ms"):
+            group.state.write(lookup, pa.table({"v": [1]}), np.ones(1, bool), np.zeros(1, bool), timeouts)

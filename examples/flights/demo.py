@@ -29,7 +29,7 @@ from examples.flights.prepare import prepare
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".demo"
-FILES = 40
+FILES = 36
 KILL_AT = 0.4
 """Kill the driver when this part of the flights is committed."""
 

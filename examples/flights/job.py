@@ -34,20 +34,21 @@ def turnarounds(key: tuple[str], batches: Iterable[pd.DataFrame], state: Any) ->
     the aircraft is home again after the arrival and a flight back as long as the flight out.
     """
     flights = pd.concat(list(batches)).sort_values("id", ignore_index=True)
-    home, dest, trips, short_trips = state.get if state.exists else (None, None, 0, 0)
-    departed = flights["departed"].to_numpy("datetime64[m]").astype("int64")
-    arrived = flights["arrived"].to_numpy("datetime64[m]").astype("int64")
-    rows = []
-    for i, air_time in enumerate(flights["air_time"]):
-        waited = None if home is None else int(departed[i]) - home
+    home, _, trips, short_trips = state.get if state.exists else (None, None, 0, 0)
+    departed = flights["departed"].to_numpy("datetime64[m]").astype("int64").tolist()
+    arrived = flights["arrived"].to_numpy("datetime64[m]").astype("int64").tolist()
+    waits, shorts, counts, short_counts = [], [], [], []
+    for left, landed, air_time in zip(departed, arrived, flights["air_time"].tolist()):
+        waited = None if home is None else left - home
         short = waited is not None and 0 <= waited < SHORT_MIN
         trips, short_trips = trips + 1, short_trips + short
-        rows.append((waited, short, trips, short_trips))
-        home = None if pd.isna(air_time) else int(arrived[i]) + int(air_time)
-        dest = flights["dest"].iat[i]
-    state.update((home, dest, trips, short_trips))
-    flights[["turnaround_min", "short", "trips", "short_trips"]] = pd.DataFrame(rows, dtype=object)
-    yield flights
+        waits.append(waited)
+        shorts.append(short)
+        counts.append(trips)
+        short_counts.append(short_trips)
+        home = None if pd.isna(air_time) else landed + int(air_time)
+    state.update((home, flights["dest"].iat[-1], trips, short_trips))
+    yield flights.assign(turnaround_min=pd.array(waits, "Int64"), short=shorts, trips=counts, short_trips=short_counts)
 
 
 def start(spark: SparkSession, folder: Path) -> Any:
@@ -55,7 +56,7 @@ def start(spark: SparkSession, folder: Path) -> Any:
     flights = (
         ckpt.readStream.format("files")
         .option("fileFormat", "parquet")
-        .option("maxFilesPerTrigger", 2)
+        .option("maxFilesPerTrigger", 3)
         .schema(FLIGHT)
         .load(str(folder / "input"))
     )

@@ -16,12 +16,15 @@ from rich.console import Console
 from rich.table import Table
 
 import spark_ckpt
+from spark_ckpt.config import STORAGE
 from spark_ckpt.errors import CkptError, ConfigError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 Dir = Annotated[str, typer.Argument(help="The folder or URL given as spark.ckpt.dir.")]
 Name = Annotated[str, typer.Argument(help="The job's name.")]
+Path = Annotated[str, typer.Argument(help="An empty folder or URL to write the savepoint to.")]
+Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait before giving up.")]
 Storage = Annotated[
     list[str] | None,
     typer.Option("--storage", "-s", metavar="NAME=VALUE", help="Option of the fsspec file system; repeat it."),
@@ -56,38 +59,28 @@ def show(
 ) -> None:
     """Show everything one checkpoint recorded, as JSON."""
     with _errors():
-        typer.echo(_json(_open(dir, job, storage).show(checkpoint)))
+        typer.echo(_json(_open(dir, job, storage).show(checkpoint).to_json()))
 
 
 @app.command()
-def savepoint(
-    dir: Dir,
-    job: Name,
-    path: Annotated[str, typer.Argument(help="Where to write the savepoint.")],
-    storage: Storage = None,
-) -> None:
+def savepoint(dir: Dir, job: Name, path: Path, timeout: Timeout = 600.0, storage: Storage = None) -> None:
     """Ask the running job for a savepoint, and wait until it is complete."""
     with _errors():
-        done = _open(dir, job, storage).savepoint(path)
-    _done("savepoint", done, path)
+        done = _open(dir, job, storage).savepoint(path, timeout_s=timeout)
+    typer.echo(f"savepoint of checkpoint {done} is complete: {path}")
 
 
 @app.command()
-def stop(
-    dir: Dir,
-    job: Name,
-    path: Annotated[str | None, typer.Option("--savepoint", help="Write a savepoint here and stop behind it.")] = None,
-    storage: Storage = None,
-) -> None:
-    """Stop the running job, with a savepoint if a path is given."""
+def stop(dir: Dir, job: Name, path: Path, timeout: Timeout = 600.0, storage: Storage = None) -> None:
+    """Ask the running job for a savepoint behind which it processes nothing; then its process can be ended."""
     with _errors():
-        done = _open(dir, job, storage).stop(path)
-    _done("stopped", done, path)
+        done = _open(dir, job, storage).stop(path, timeout_s=timeout)
+    typer.echo(f"savepoint of checkpoint {done} is complete: {path}; the job stands still and can be ended")
 
 
 @app.command()
 def gc(dir: Dir, job: Name, storage: Storage = None) -> None:
-    """Remove what nobody will use any more. Only while the job is stopped."""
+    """Remove what no retained checkpoint needs from the job's folder. Only while the job is stopped."""
     with _errors():
         removed = _open(dir, job, storage).gc()
     _print_names(removed, "removed", "nothing to remove")
@@ -104,17 +97,18 @@ def verify(dir: Dir, job: Name, storage: Storage = None) -> None:
 
 
 def _open(dir: str, job: str, storage: Sequence[str] | None) -> Any:
-    return spark_ckpt.job(dir, job, storage=_storage(storage or ()))
+    return spark_ckpt.job(dir, job, **_storage(storage or ()))
 
 
 def _storage(pairs: Sequence[str]) -> dict[str, str]:
+    """``--storage`` options as configuration keys."""
     options = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not (name and equals):
             # The text may be a secret whose name was forgotten.
             raise ConfigError("--storage expects NAME=VALUE, for example --storage key=...")
-        options[name] = value
+        options[f"{STORAGE}{name}"] = value
     return options
 
 
@@ -146,7 +140,3 @@ def _print_names(names: Sequence[Any], label: str, otherwise: str) -> None:
         typer.echo(f"{label}: {name}")
     if not names:
         typer.echo(otherwise)
-
-
-def _done(what: str, result: Any, path: str | None) -> None:
-    typer.echo(f"{what}: {result if result is not None else path or 'done'}")

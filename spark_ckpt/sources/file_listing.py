@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from stat import S_ISDIR, S_ISREG
 from typing import Any
 
 from spark_ckpt.errors import InvalidInputError
@@ -69,7 +71,7 @@ class InputFolder:
         Raises ``InvalidInputError`` if a local path does not exist.
         """
         self.fs.invalidate_cache()
-        entries = [self._entry(self._followed(info)) for info in self._infos() if self._is_input(info)]
+        entries = [self._entry(info) for info in self._infos()]
         return sorted((e for e in entries if e.size > 0), key=lambda e: (e.mtime_us, e.path))
 
     def check(self, entry: FileEntry) -> bool:
@@ -78,7 +80,7 @@ class InputFolder:
         Raises ``InvalidInputError`` if it has changed or vanished and the options do not allow for that.
         """
         try:
-            found = self._entry(self.fs.info(entry.path))
+            found = self._entry(self._info(entry.path))
         except FileNotFoundError:
             if self._changes.ignore_missing:
                 return False
@@ -107,43 +109,70 @@ class InputFolder:
         )
 
     def _infos(self) -> Iterator[dict[str, Any]]:
+        for path in self._roots():
+            try:
+                info = self._info(path)
+            except FileNotFoundError:
+                continue
+            if info["type"] == "directory":
+                yield from (found for found in self._below(path) if self._is_input(found, path))
+            elif self._is_input(info, path.rsplit("/", 1)[0]):
+                yield info
+
+    def _roots(self) -> list[str]:
         if _GLOB.search(self.root):
-            for info in self.fs.glob(self.root, detail=True).values():
-                yield from self._inside(info)
-        elif self.fs.exists(self.root):
-            yield from self._inside(self.fs.info(self.root))
-        elif self.local:
+            return sorted(self.fs.glob(self.root))
+        if self.local and not os.path.exists(self.root):
             raise InvalidInputError(
                 f"expected a folder, a file or a glob of files, found nothing at {redact(self.url)}; "
                 "check the option 'path'"
             )
+        return [self.root]
 
-    def _inside(self, info: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        path = info["name"].rstrip("/")
-        if info["type"] != "directory":
-            yield info
+    def _below(self, folder: str) -> Iterator[dict[str, Any]]:
+        if self.local:
+            yield from _scan(folder, self._recursive)
         elif self._recursive:
-            yield from self.fs.find(path, detail=True).values()
+            yield from self.fs.find(folder, detail=True).values()
         else:
-            yield from self.fs.ls(path, detail=True)
+            yield from self.fs.ls(folder, detail=True)
 
-    def _is_input(self, info: dict[str, Any]) -> bool:
-        path = info["name"]
-        if info["type"] == "directory" or (info["type"] != "file" and not self.fs.isfile(path)):
+    def _is_input(self, info: dict[str, Any], folder: str) -> bool:
+        name = info["name"].rsplit("/", 1)[-1]
+        if info["type"] != "file" or any(_hidden(part) for part in info["name"][len(folder) :].split("/")):
             return False
-        inside = path[len(self.root) :] if path.startswith(self.root + "/") else path.rsplit("/", 1)[-1]
-        if any(part[:1] in ("_", ".") for part in inside.split("/") if part):
-            return False
-        return self._name_filter is None or fnmatch(path.rsplit("/", 1)[-1], self._name_filter)
+        return self._name_filter is None or fnmatch(name, self._name_filter)
 
-    def _followed(self, info: dict[str, Any]) -> dict[str, Any]:
-        """A listing tells a link's own time, a look at the path that of the file it leads to."""
-        return dict(self.fs.info(info["name"])) if info["type"] != "file" or info.get("islink") else info
+    def _info(self, path: str) -> dict[str, Any]:
+        return _local_info(path, os.stat(path)) if self.local else dict(self.fs.info(path))
 
     def _entry(self, info: dict[str, Any]) -> FileEntry:
         time = next((info[key] for key in _TIME_KEYS if info.get(key) is not None), 0)
         etag = str(info.get("ETag") or info.get("etag") or "").strip('"')
         return FileEntry(info["name"], int(info["size"] or 0), _micros(time), etag)
+
+
+def _scan(folder: str, recursive: bool) -> Iterator[dict[str, Any]]:
+    """What is in a local folder, links followed. What is renamed or removed meanwhile is left out, not an error."""
+    with os.scandir(folder) as found:
+        for item in found:
+            try:
+                info = _local_info(item.path, item.stat())
+            except FileNotFoundError:
+                continue
+            if info["type"] == "file":
+                yield info
+            elif info["type"] == "directory" and recursive and not _hidden(item.name):
+                yield from _scan(item.path, recursive)
+
+
+def _local_info(path: str, status: os.stat_result) -> dict[str, Any]:
+    kind = "directory" if S_ISDIR(status.st_mode) else "file" if S_ISREG(status.st_mode) else "other"
+    return {"name": path, "size": status.st_size, "mtime": status.st_mtime, "type": kind}
+
+
+def _hidden(name: str) -> bool:
+    return name[:1] in ("_", ".")
 
 
 def _micros(time: Any) -> int:

@@ -29,6 +29,8 @@ class DiscoveryLog:
         self._store = store
         self._ordinals: dict[str, int] = {}
         self.entries: list[FileEntry] = []
+        self._compacted = 0  # files in the newest compacted record
+        self._singles = 0  # records behind it
         self._load()
 
     def __len__(self) -> int:
@@ -59,43 +61,48 @@ class DiscoveryLog:
             answer = self._store.create(_name(len(self.entries)), _KIND, {"first": len(self.entries), "files": rows})
             # Exists: another driver of this job discovered at the same time. Its record stands.
             self._absorb(answer.body if isinstance(answer, Exists) else {"first": len(self.entries), "files": rows})
+            self._singles += 1
 
     def records_upto(self, count: int) -> list[str]:
         """Names of the records, relative to the metadata folder, that hold the first ``count`` files."""
         found = []
         for name in self._relevant(self._store.names(FOLDER)):
-            if name.startswith(_COMPACT) or int(name.split(".")[0]) < count:
+            if name.startswith(_COMPACT) or _number(name) < count:
                 found.append(f"{FOLDER}/{name}")
         return found if count else []
 
     def compact(self) -> None:
-        """Replace many small records by one. Driver, before the first discovery of a query, when nobody copies them.
+        """Once many small records have come together, put everything into one, so that a restart reads few.
 
-        A crash in between leaves records that the new one makes superfluous; the next compaction removes them.
+        Driver. Removes only what the compaction before this one made superfluous: a savepoint may be copying the
+        rest at this moment. A crash in between leaves records that nobody reads and the next compaction removes.
         """
-        names = self._store.names(FOLDER)
-        if len(names) < COMPACT_AFTER:
+        if self._singles < max(COMPACT_AFTER, len(self.entries) // 100):
             return
         rows = [[f.path, f.size, f.mtime_us, f.etag] for f in self.entries]
-        kept = f"{_COMPACT}{len(rows):010d}.json"
-        self._store.replace(f"{FOLDER}/{kept}", _KIND, {"first": 0, "files": rows})
-        for name in names:
-            if name != kept and _end_or_first(name) < len(rows):
+        self._store.replace(f"{FOLDER}/{_COMPACT}{len(rows):010d}.json", _KIND, {"first": 0, "files": rows})
+        for name in self._store.names(FOLDER):
+            if _number(name) < self._compacted:
                 self._store.delete(f"{FOLDER}/{name}")
+        self._compacted, self._singles = len(rows), 0
 
     def _load(self) -> None:
         for name in self._relevant(self._store.names(FOLDER)):
-            if not name.startswith(_COMPACT) and int(name.split(".")[0]) < len(self.entries):
+            compacted = name.startswith(_COMPACT)
+            if _number(name) <= len(self.entries) - (0 if compacted else 1):
                 continue
             body = self._store.read(f"{FOLDER}/{name}", _KIND)
             if body is not None:
                 self._absorb(body)
+                self._compacted, self._singles = (
+                    (_number(name), 0) if compacted else (self._compacted, self._singles + 1)
+                )
 
     def _relevant(self, names: Sequence[str]) -> list[str]:
         """The newest compacted record, if any, and those behind it, in order."""
         compacted = max((name for name in names if name.startswith(_COMPACT)), default="")
-        first = _end_or_first(compacted) if compacted else 0
-        single = sorted(name for name in names if not name.startswith(_COMPACT) and _end_or_first(name) >= first)
+        first = _number(compacted) if compacted else 0
+        single = sorted(name for name in names if not name.startswith(_COMPACT) and _number(name) >= first)
         return [compacted, *single] if compacted else single
 
     def _absorb(self, body: Mapping[str, Any]) -> None:
@@ -115,5 +122,6 @@ def _name(first: int) -> str:
     return f"{FOLDER}/{first:010d}.json"
 
 
-def _end_or_first(name: str) -> int:
+def _number(name: str) -> int:
+    """Of a record: its first file's ordinal; of a compacted one: how many files it holds."""
     return int(name.removeprefix(_COMPACT).split(".")[0])

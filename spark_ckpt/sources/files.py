@@ -65,10 +65,22 @@ OPTIONS = {
 
 
 class FilesSource(DataSource, UsesMetadata):
-    """Options (case-insensitive): see ``OPTIONS`` above and ``docs/``; ``path`` and ``fileFormat`` are required.
+    """Options, case-insensitive:
 
-    ``storage.*`` are options of the input's fsspec file system; without any, those of the job's own storage are used
-    where the scheme is the same.
+    - ``path`` (required): folder, file or glob, local or any fsspec URL; ``fileFormat`` (required): parquet, json
+      (one object a line) or csv. ``recursive`` (false): folders below too. ``pathGlobFilter``: of file names.
+    - ``maxFilesPerTrigger`` (1000), ``maxRowsPerTrigger``, ``maxBytesPerTrigger`` (of files as they are stored; the
+      first is always taken): a batch keeps all of them; only the row limit splits a file, and costs the driver a
+      look at Parquet footers, or at the text itself.
+    - ``maxSplitBytes`` (128m): larger Parquet files are read in parallel.
+    - ``badRecords`` (fail): fail, skip, or a folder where each bad record is kept once.
+    - ``changedFiles`` (fail): fail, or accept a file that is no longer what was discovered.
+      ``ignoreMissingFiles`` (false): go on without a file that has vanished.
+    - ``discoveryInterval`` (1s): how often the folder is listed at most.
+    - csv only: ``header`` (false: columns by position; true: by name), ``sep`` (,), ``quote`` ("), ``multiLine``
+      (false), ``nullValue`` (empty).
+    - ``storage.*``: of the input's fsspec file system; without any, those of the job's own storage are used where
+      the scheme is the same.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -210,13 +222,16 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         entry = partition.entry
         if not self._folder.check(entry):
             return
-        for found in self._rows.read(partition, self._schema):
-            if isinstance(found, Bad):
-                # A file that is being rewritten looks damaged; that it changed is the better message.
-                self._folder.check(entry)
-                self._bad.handle(entry, self._folder.shown(entry.path), found)
-            else:
-                yield from pieces(found)
+        try:
+            for found in self._rows.read(partition, self._schema):
+                if isinstance(found, Bad):
+                    # A file that is being rewritten looks damaged; that it changed is the better message.
+                    self._folder.check(entry)
+                    self._bad.handle(entry, self._folder.shown(entry.path), found)
+                else:
+                    yield from pieces(found)
+        except FileNotFoundError:
+            pass  # it vanished just now: the check below says so
         self._folder.check(entry)
 
     def savepoint_files(self, offset: dict[str, Any]) -> list[str]:
@@ -238,19 +253,22 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         began = self._clock()
         if began < self._next_listing and not now:
             return
-        if self._next_listing == float("-inf"):
-            log.compact()
         files = self._folder.files()
         for file in files:
             known = log.find(file.path)
             if known is not None:
                 self._folder.require_same(known, file)
         log.append(files)
+        log.compact()
         ended, interval = self._clock(), self._source.parsed["discoveryInterval"]
         self._next_listing = ended + (max(interval, 4 * (ended - began)) if interval else 0)
 
     def _cut(self, entry: FileEntry, at: Position, max_rows: int) -> Cut:
-        return self._rows.cut(entry, at, max_rows) if self._folder.check(entry) else Cut(0, None)
+        try:
+            return self._rows.cut(entry, at, max_rows) if self._folder.check(entry) else Cut(0, None)
+        except FileNotFoundError:
+            self._folder.check(entry)
+            return Cut(0, None)
 
 
 def _scheme(url: str) -> str:

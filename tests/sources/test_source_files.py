@@ -159,6 +159,25 @@ def test_a_glob_a_single_file_and_a_name_filter_choose_files(inputs: Input) -> N
     assert batches(inputs.open(path=inputs.path / "day*", pathGlobFilter="*.txt")) == [[3]]
 
 
+def test_a_recursive_glob_leaves_hidden_folders_out(inputs: Input) -> None:
+    inputs.write("day1/x/a.parquet", [1])
+    inputs.write("day1/_temporary/b.parquet", [99])
+    inputs.write("_day2/c.parquet", [2], mtime=2000)
+    assert batches(inputs.open(path=inputs.path / "*day*", recursive="true")) == [[1, 2]]
+
+
+def test_a_link_to_the_folder_is_followed(inputs: Input, tmp_path: Path) -> None:
+    inputs.write("a.parquet", [1])
+    (tmp_path / "link").symlink_to(inputs.path)
+    assert batches(inputs.open(path=tmp_path / "link")) == [[1]]
+
+
+def test_a_file_that_is_renamed_while_the_folder_is_listed_does_no_harm(inputs: Input) -> None:
+    (inputs.path / "gone.parquet").symlink_to(inputs.path / "nowhere")
+    inputs.write("a.parquet", [1])
+    assert batches(inputs.open()) == [[1]]
+
+
 def test_a_symbolic_link_is_read_like_the_file_it_leads_to(inputs: Input, tmp_path: Path) -> None:
     inputs.write("../elsewhere.parquet", [1])
     (inputs.path / "link.parquet").symlink_to(tmp_path / "elsewhere.parquet")
@@ -364,7 +383,8 @@ def discover(inputs: Input, count: int) -> Offset:
     reader = inputs.open()
     at = reader.initial()
     for i in range(count):
-        inputs.write(f"{i}.parquet", [i], 1000 + i)
+        if not (inputs.path / f"{i}.parquet").exists():
+            inputs.write(f"{i}.parquet", [i], 1000 + i)
         at = reader.latest(at, False)
     return at
 
@@ -406,32 +426,42 @@ def test_a_copy_of_the_savepoint_files_gives_the_offset_its_meaning_elsewhere(in
     assert batches(inputs.open(), at) == [[2]]
 
 
+def records(inputs: Input) -> list[str]:
+    return sorted(file.name for file in (inputs.metadata / "files").iterdir() if not file.name.startswith("."))
+
+
 def test_compaction_keeps_every_file_at_its_place(inputs: Input, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_log, "COMPACT_AFTER", 4)
-    end = discover(inputs, 5)
-    records = inputs.metadata / "files"
-    assert len(list(records.iterdir())) == 5
-    for i in range(5, 8):
-        reader = inputs.open()
-        inputs.write(f"{i}.parquet", [i], 1000 + i)
-        assert batches(reader, end) == [[i]]
-        end = {"file": i + 1, "row": 0, "byte": 0}
-    assert sorted(f.name for f in records.iterdir())[0] == "0000000005.json"
+    discover(inputs, 11)
+    assert "upto-0000000008.json" in records(inputs)
+    assert "0000000000.json" not in records(inputs)
     reader = inputs.open()
-    assert batches(reader) == [list(range(8))]
-    assert reader.savepoint_files({"file": 2, "row": 0, "byte": 0}) == ["files/upto-0000000008.json"]
+    assert batches(reader) == [list(range(11))]
+    newest = ["files/upto-0000000008.json", "files/0000000008.json", "files/0000000009.json"]
+    assert reader.savepoint_files({"file": 2, "row": 0, "byte": 0}) == newest[:1]
+    assert reader.savepoint_files({"file": 10, "row": 0, "byte": 0}) == newest
 
 
-def test_a_compaction_that_was_cut_short_is_finished_later(inputs: Input, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compaction_leaves_what_a_savepoint_may_be_copying(inputs: Input, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_log, "COMPACT_AFTER", 4)
-    discover(inputs, 5)
-    records = inputs.metadata / "files"
-    before = {f: f.read_bytes() for f in records.iterdir()}
-    assert batches(inputs.open()) == [list(range(5))]
+    discover(inputs, 7)
+    copying = inputs.open().savepoint_files({"file": 7, "row": 0, "byte": 0})
+    discover(inputs, 8)  # one more file: the second compaction
+    assert "upto-0000000008.json" in records(inputs)
+    assert {name.removeprefix("files/") for name in copying} <= set(records(inputs))
+
+
+def test_a_compaction_that_was_cut_short_is_harmless(inputs: Input, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_log, "COMPACT_AFTER", 4)
+    discover(inputs, 7)
+    before = {file: file.read_bytes() for file in (inputs.metadata / "files").iterdir() if file.is_file()}
+    discover(inputs, 8)
     for file, data in before.items():  # as if the process had died before it removed them
         file.write_bytes(data)
-    assert batches(inputs.open()) == [list(range(5))]
-    assert [f.name for f in records.iterdir()] == ["upto-0000000005.json"]
+    assert batches(inputs.open()) == [list(range(8))]
+    discover(inputs, 12)
+    assert batches(inputs.open()) == [list(range(12))]
+    assert records(inputs)[0] == "0000000008.json"
 
 
 # -- schemas and options -------------------------------------------------------------------------------------------

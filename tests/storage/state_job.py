@@ -133,9 +133,7 @@ class Job:
     def _changes(self, number: int, group: Group) -> dict[int, str | None]:
         keys = [k for k in range(number, KEYS, GROUPS) if self.random.random() < 0.3]
         remove = 1.0 if self.random.random() < 0.1 else 0.3
-        return {
-            k: None if k in group.live and self.random.random() < remove else f"{k}@{self.attempts}" for k in keys
-        }
+        return {k: None if k in group.live and self.random.random() < remove else f"{k}@{self.attempts}" for k in keys}
 
 
 class _Task:
@@ -170,9 +168,7 @@ class _Task:
         dead = {file: encode_rows(sorted(rows)) for file, rows in self.dead.items() if rows}
         if not self.written:
             return Flushed(table.uid, self.epoch, (), dead)
-        return Flushed(
-            table.uid, self.epoch, (write_run_file(table.url, self.file, rows_table(self.written)),), dead
-        )
+        return Flushed(table.uid, self.epoch, (write_run_file(table.url, self.file, rows_table(self.written)),), dead)
 
     def _append(self, group: Group, rows: dict[int, str | None], place: int) -> int:
         start = len(self.written)

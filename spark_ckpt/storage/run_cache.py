@@ -148,19 +148,6 @@ class RunCache:
         self._budget.added(size)
 
 
-_shared: dict[tuple[str, str, int, str], RunCache] = {}
-
-
-def shared_cache(
-    table_url: str, cache_dir: str, max_bytes: int, storage_options: Mapping[str, Any] | None = None
-) -> RunCache:
-    """This process's cache of a table, the same object each time, so that its maps stay open from task to task."""
-    key = (table_url, cache_dir, max_bytes, repr(sorted((storage_options or {}).items())))
-    if key not in _shared:
-        _shared[key] = RunCache(table_url, cache_dir, max_bytes, storage_options)
-    return _shared[key]
-
-
 def _boot_id() -> str:
     # Cached files are not synced: after a power loss one may have its size and none of its bytes. They are not
     # trusted across a reboot, and the budget removes them in time.

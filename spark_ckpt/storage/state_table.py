@@ -175,15 +175,21 @@ class StateTable:
         return savepoint_files.export_files(self.folder, content, groups, target, self.schema())
 
     def import_state(
-        self, source_url: str, content: TableContent, storage_options: Mapping[str, Any] | None = None
+        self,
+        source_url: str,
+        content: TableContent,
+        groups: Mapping[int, GroupManifest],
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        """Bring the files of ``content`` from the state table folder ``source_url`` into this one's folder.
+        """Bring the files that ``groups`` name from the state table folder ``source_url`` into this one's folder.
 
-        They become part of the table by the next :meth:`commit` with this content as its base. See
+        They become part of the table by the next :meth:`commit` with this content as its base, or by
+        :meth:`rollback`. See
         :func:`spark_ckpt.storage.savepoint_files.import_files`.
         """
         options = self.folder.storage_options if storage_options is None else storage_options
-        savepoint_files.import_files(Folder(source_url, options), named_files(content), self.folder)
+        needed = plan_content(content, (), groups).entries
+        savepoint_files.import_files(Folder(source_url, options), named_files(needed), self.folder)
 
     def _publish(
         self, writer: Writer, entries: TableContent, payloads: Mapping[str, bytes], fenced: bool

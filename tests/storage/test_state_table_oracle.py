@@ -85,7 +85,7 @@ def test_a_savepoint_is_a_plain_table_and_a_job_goes_on_from_it(tmp_path: Path, 
 
     other = StateTable(str(tmp_path / "other" / "u"), "u")
     other.create_if_absent(SCHEMA, "")
-    other.import_state(source, content)
+    other.import_state(source, content, groups)
     import_files(other.folder, content, other.folder)  # again: nothing to do
     done = other.commit("other/u", recorded.checkpoint + 1, content, [], groups)
     assert read_version(other.url, done.version) == recorded.rows

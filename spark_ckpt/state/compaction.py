@@ -21,8 +21,8 @@ class CompactionPolicy:
     bounds stored rows to so many times the live keys."""
 
     fan_out: int = 4
-    factor: float = 1.0
     max_runs: int = 8
+    factor: float = 1.0
     max_garbage: float = 3.0
 
     def runs_to_merge(self, sizes: Sequence[int], new_rows: int, live_keys: int) -> int:

@@ -209,7 +209,7 @@ STEPS = ["update", "update", "update", "due", "flush", "end_task", "barrier", "a
 
 @given(
     st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 999)), max_size=30),
-    st.sampled_from([CompactionPolicy(), CompactionPolicy(2, 1.0, 2), CompactionPolicy(3, 2.0, 3, 100.0)]),
+    st.sampled_from([CompactionPolicy(), CompactionPolicy(2, 2), CompactionPolicy(3, 3, 2.0, 100.0)]),
 )
 def test_state_equals_a_dict_after_any_history(steps: list[tuple[str, int]], policy: CompactionPolicy) -> None:
     play(Model(["string", "double"], policy), steps)
@@ -219,7 +219,7 @@ def test_state_equals_a_dict_after_any_history(steps: list[tuple[str, int]], pol
 @pytest.mark.parametrize("seed", range(3))
 def test_every_key_type_with_null_survives_long_histories(kind: str, seed: int) -> None:
     rng = random.Random(seed)
-    policy = CompactionPolicy(rng.choice([2, 3, 4]), rng.choice([0.5, 1.0, 2.0]), rng.choice([2, 4, 8]))
+    policy = CompactionPolicy(rng.choice([2, 3, 4]), rng.choice([2, 4, 8]), rng.choice([0.5, 1.0, 2.0]))
     play(Model([kind], policy), [(rng.choice(STEPS), rng.randrange(1000)) for _ in range(60)])
 
 

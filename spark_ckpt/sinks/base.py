@@ -77,7 +77,7 @@ class TwoPhaseSink(ABC):
         if self.on_step is not None:
             self.on_step(name)
 
-    def validate(self, schema: pa.Schema) -> None:
+    def validate(self, schema: pa.Schema) -> None:  # noqa: B027 - a sink that takes any schema need not check
         """Driver, once, before the query starts. Raise ``InvalidInputError`` if options or schema cannot work."""
 
     @abstractmethod

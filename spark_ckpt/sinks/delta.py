@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 
@@ -26,7 +26,7 @@ from spark_ckpt.sinks import staging
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.delta_log import logged_names
 from spark_ckpt.sinks.delta_types import delta_schema, file_stats
-from spark_ckpt.sinks.options import SinkOptions
+from spark_ckpt.sinks.options import SinkOptions, redact, secret_values
 from spark_ckpt.types import CommitPermit, Committable
 
 _COMMIT_TRIES = 10
@@ -38,7 +38,8 @@ class DeltaSink(TwoPhaseSink):
     """Options: ``path``; ``mode`` (append, merge) and ``mergeKeys``; ``storage.*`` as delta-rs names them.
 
     Merging, the last row a key wins, and keys that are null are equal to each other. A merge reads what the
-    checkpoint staged into the driver's memory. Someone else's commits to the table are met by trying again.
+    checkpoint staged into the driver's memory. Someone else's commits to the table are met by trying again. A process
+    killed inside a merge may leave files with delta-rs's own names; like any writer's, VACUUM removes them.
     """
 
     OPTIONS: ClassVar[tuple[str, ...]] = ("path", "mode", "mergeKeys")
@@ -61,8 +62,11 @@ class DeltaSink(TwoPhaseSink):
         nested = [k for k in self._keys if pa.types.is_nested(wanted.field(k).type)]
         if nested:
             raise InvalidInputError(f"option 'mergeKeys' names {', '.join(nested)}, which are nested; keys are flat")
-        DeltaTable.create(self._path, schema=wanted, mode="ignore", storage_options=self._storage)
-        table = self._open()
+        try:
+            DeltaTable.create(self._path, schema=wanted, mode="ignore", storage_options=self._storage)
+            table = self._open()
+        except (DeltaError, OSError, ValueError) as error:
+            raise InvalidInputError(f"Delta table {self._path} cannot be made or opened: {self._told(error)}") from None
         _check_features(self._path, table)
         _check_columns(self._path, pa.schema(table.schema()), wanted, schema)
 
@@ -73,7 +77,7 @@ class DeltaSink(TwoPhaseSink):
         sink = staging.sink_of(committables)
         staged = [staging.decode(_KIND, c) for c in committables]
         app, found = f"{permit.job}/{sink}", staging.digest(committables)
-        keys = next((s["keys"] for s in reversed(staged) if s["keys"]), [])
+        keys: list[str] = next((s["keys"] for s in reversed(staged) if s["keys"]), [])
         properties = CommitProperties(
             app_transactions=[Transaction(app, permit.checkpoint)],
             custom_metadata={"ckpt": {"app": app, "checkpoint": permit.checkpoint, "digest": found}},
@@ -120,7 +124,9 @@ class DeltaSink(TwoPhaseSink):
         if version is None or version < permit.checkpoint:
             return False
         notes = (h.get("ckpt") for h in table.history())
-        ours = [n for n in notes if n and (n["app"], n["checkpoint"]) == (app, permit.checkpoint)]
+        ours = [
+            n for n in notes if isinstance(n, dict) and (n.get("app"), n.get("checkpoint")) == (app, permit.checkpoint)
+        ]
         staging.check_same_life(f"Delta table {self._path}", permit, sink, ours[0]["digest"] if ours else None, found)
         return True
 
@@ -138,7 +144,7 @@ class DeltaSink(TwoPhaseSink):
     ) -> None:
         files = self._files()
         rows = pa.concat_tables(
-            [pq.read_table(s["file"], filesystem=files) for s in staged], promote_options="default"
+            [pq.read_table(s["file"], filesystem=files, partitioning=None) for s in staged], promote_options="default"
         )
         extra = [f.name for f in table.schema().fields if f.name not in rows.column_names]
         same = " AND ".join(f"(t.{_quoted(k)} IS NOT DISTINCT FROM s.{_quoted(k)})" for k in keys)
@@ -147,13 +153,21 @@ class DeltaSink(TwoPhaseSink):
         )
         merger.when_matched_update_all(except_cols=extra).when_not_matched_insert_all(except_cols=extra).execute()
 
+    def _told(self, error: Exception) -> str:
+        return redact(str(error), secret_values(self._storage))
+
     def _until_no_conflict(self, apply: Callable[[DeltaTable], None]) -> None:
         pause_s = _FIRST_PAUSE_S
         for _ in range(_COMMIT_TRIES):
             try:
                 return apply(self._open())
             except CommitFailedError as error:
-                last = error
+                last = self._told(error)
+            except (DeltaError, OSError) as error:
+                raise RetryableError(
+                    f"Delta table {self._path}: the commit failed: {self._told(error)}. Start the query again: it "
+                    "commits what is missing"
+                ) from None
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, 2.0)
         raise RetryableError(
@@ -262,5 +276,3 @@ def _check_columns(path: str, found: pa.Schema, wanted: pa.Schema, declared: pa.
     problems += [f"column '{name}' must not be null in the table and the query does not have it" for name in absent]
     if problems:
         raise InvalidInputError(f"Delta table {path} does not fit the query: {'; '.join(problems)}")
-
-

@@ -24,7 +24,7 @@ from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.files_formats import EXTENSIONS, check_schema, open_writer
-from spark_ckpt.sinks.options import SinkOptions
+from spark_ckpt.sinks.options import SinkOptions, redact, secret_values
 from spark_ckpt.types import CommitPermit, Committable
 
 _KIND = "files"
@@ -34,8 +34,8 @@ _STAGING, _MANIFESTS = ".staging", "_manifests"
 class FilesSink(TwoPhaseSink):
     """Options: ``path`` (any fsspec URL), ``fileFormat`` (parquet, json, csv), ``header`` (of CSV files, true).
 
-    ``storage.*`` goes to the fsspec file system. Rows are appended; one file a task and epoch. JSON and CSV files
-    have timestamps with a zone in UTC. See the module for what readers may see when.
+    ``storage.*`` goes to the fsspec file system, JSON objects, lists and booleans as such. Rows are appended, one file
+    a task and epoch. JSON and CSV files have timestamps with a zone in UTC. See the module for what readers see when.
     """
 
     OPTIONS: ClassVar[tuple[str, ...]] = ("path", "fileFormat", "header")
@@ -46,7 +46,7 @@ class FilesSink(TwoPhaseSink):
         self._url = parsed.required("path").rstrip("/") or "/"
         self._format = parsed.choice("fileFormat", sorted(EXTENSIONS), "parquet")
         self._header = parsed.flag("header", True)
-        self._storage = parsed.prefixed("storage.")
+        self._storage = {k: _storage_value(v) for k, v in parsed.prefixed("storage.").items()}
 
     def __repr__(self) -> str:
         return f"FilesSink({self._url}, {self._format})"
@@ -61,7 +61,8 @@ class FilesSink(TwoPhaseSink):
             files.pipe_file(probe, b"")
             files.rm_file(probe)
         except (OSError, ValueError, ImportError) as error:
-            raise InvalidInputError(f"{self!r}: the folder cannot be written: {error}") from error
+            told = redact(str(error), secret_values(self._storage))
+            raise InvalidInputError(f"{self!r}: the folder cannot be written: {told}") from None
 
     def writer(self, ctx: WriterContext) -> SinkWriter:
         files, root = self._open()
@@ -76,15 +77,15 @@ class FilesSink(TwoPhaseSink):
         manifest = f"{root}/{_MANIFESTS}/{place}.json"
         if files.exists(manifest):
             recorded = json.loads(files.cat_file(manifest))["digest"]
-            return staging.check_same_life(manifest, permit, sink, recorded, found)
+            staging.check_same_life(manifest, permit, sink, recorded, found)
+            return
         names = [f"part-{place.replace('-', f'-{i:05d}-', 1)}.{s['ext']}" for i, s in enumerate(staged)]
         self._check_present(files, root, staged, names)
         for i, (s, name) in enumerate(zip(staged, names, strict=True)):
             # A crash between two of these: the next commit moves the rest. One that copies and then deletes, as on
             # object stores, may have left both names: moving again overwrites the same bytes.
             self._step(f"before move {i}")
-            if files.exists(f"{root}/{_STAGING}/{s['file']}"):
-                files.mv(f"{root}/{_STAGING}/{s['file']}", f"{root}/{name}")
+            self._move(files, f"{root}/{_STAGING}/{s['file']}", f"{root}/{name}")
         self._step("before manifest")  # a crash here: everything is in place, the next commit writes the manifest
         listed = [{"file": n, "rows": s["rows"], "epoch": c.epoch}
                   for n, s, c in zip(names, staged, committables, strict=True)]  # fmt: skip
@@ -113,6 +114,14 @@ class FilesSink(TwoPhaseSink):
         files, root = fsspec.core.url_to_fs(self._url, **self._storage)
         files.invalidate_cache()  # other processes write here, too
         return files, str(root).rstrip("/")
+
+    def _move(self, files: Any, staged: str, final: str) -> None:
+        try:
+            if files.exists(staged):
+                files.mv(staged, final)
+        except FileNotFoundError:
+            if not files.exists(final):  # else another driver, committing the same checkpoint, was faster
+                raise
 
     def _check_present(self, files: Any, root: str, staged: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
         places = zip(staged, names, strict=True)
@@ -173,6 +182,16 @@ class _FilesWriter(SinkWriter):
             self._writer = open_writer(self._format, self._stream, self._schema, header=self._header)
         self._writer.write(table.cast(self._schema))
         self._rows += len(table)
+
+
+def _storage_value(text: str) -> Any:
+    """fsspec takes more than texts: JSON objects, lists and booleans are read as such."""
+    if text.startswith(("{", "[")) or text in ("true", "false"):
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    return text
 
 
 def _remove(files: Any, path: str) -> None:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.sinks.arrow_text import iso_timestamps, zoned_as_text
 
 EXTENSIONS = {"parquet": "parquet", "json": "json", "csv": "csv"}
 
@@ -60,11 +61,12 @@ class _Csv:
     """Null is an empty field, an empty text is ``""``; timestamps with a zone are in UTC."""
 
     def __init__(self, stream: Any, schema: pa.Schema, header: bool) -> None:
-        self._writer = pacsv.CSVWriter(stream, _utc(schema), write_options=pacsv.WriteOptions(include_header=header))
-        self._schema = _utc(schema)
+        self._schema = _without_dictionaries(schema)
+        texts = zoned_as_text(self._schema.empty_table()).schema
+        self._writer = pacsv.CSVWriter(stream, texts, write_options=pacsv.WriteOptions(include_header=header))
 
     def write(self, table: pa.Table) -> None:
-        self._writer.write_table(table.cast(self._schema))
+        self._writer.write_table(zoned_as_text(table.cast(self._schema)))
 
     def close(self) -> None:
         self._writer.close()
@@ -77,10 +79,10 @@ class _Json:
         self._stream = stream
 
     def write(self, table: pa.Table) -> None:
-        utc = table.cast(_utc(table.schema)).combine_chunks()
+        flat = table.cast(_without_dictionaries(table.schema)).combine_chunks()
         parts: list[Any] = []
-        for i, name in enumerate(utc.column_names):
-            parts += [("{" if i == 0 else ",") + json.dumps(name) + ":", json_texts(utc.column(i))]
+        for i, name in enumerate(flat.column_names):
+            parts += [("{" if i == 0 else ",") + _name(name) + ":", json_texts(flat.column(i))]
         lines = pc.binary_join_element_wise(*parts, "}\n", "")
         self._stream.write(b"".join(_bytes(chunk) for chunk in pa.chunked_array(lines).chunks))
 
@@ -98,8 +100,7 @@ def json_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     elif pt.is_date(kind) or pt.is_time(kind):
         texts = _quoted(column.cast(pa.string()))
     elif pt.is_timestamp(kind):
-        iso = pc.replace_substring(column.cast(pa.timestamp("us")).cast(pa.string()), " ", "T", max_replacements=1)
-        texts = _quoted(pc.binary_join_element_wise(iso, "Z" if kind.tz else "", ""))
+        texts = _quoted(iso_timestamps(column, separator="T", utc_suffix="Z"))
     elif pt.is_string(kind) or pt.is_large_string(kind):
         texts = _string_texts(column.cast(pa.string()))
     else:
@@ -156,9 +157,8 @@ def _name(key: Any) -> str:
     return json.dumps(key if isinstance(key, str) else str(key), ensure_ascii=False)
 
 
-def _utc(schema: pa.Schema) -> pa.Schema:
-    fields = [f.with_type(pa.timestamp("us", "UTC")) if pt.is_timestamp(f.type) and f.type.tz else f for f in schema]
-    return pa.schema([f.with_type(f.type.value_type) if pt.is_dictionary(f.type) else f for f in fields])
+def _without_dictionaries(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([f.with_type(f.type.value_type) if pt.is_dictionary(f.type) else f for f in schema])
 
 
 def _bytes(texts: pa.Array) -> bytes:

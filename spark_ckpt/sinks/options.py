@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, quote_plus
 
 from spark_ckpt.errors import ConfigError
 
@@ -23,6 +25,22 @@ def parse_names(sink: str, option: str, value: str) -> tuple[str, ...]:
     return names
 
 
+_SECRET_NAMES = ("pass", "secret", "token", "key", "credential", "connection_string")
+
+
+def secret_values(options: Mapping[str, Any]) -> list[str]:
+    """The values whose names say that they are secrets."""
+    return [str(v) for k, v in options.items() if v and any(word in k.lower() for word in _SECRET_NAMES)]
+
+
+def redact(text: str, secrets: Iterable[str]) -> str:
+    """``text`` without ``secrets``, plain or as a URL quotes them."""
+    for secret in secrets:
+        for form in (secret, quote(secret, safe=""), quote_plus(secret)):
+            text = text.replace(form, "***")
+    return text
+
+
 class SinkOptions:
     """The options of one sink, checked against the names it declares.
 
@@ -33,11 +51,9 @@ class SinkOptions:
         ConfigError: an option is unknown.
     """
 
-    def __init__(
-        self, sink: str, raw: Mapping[str, str], valid: Sequence[str], prefixes: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, sink: str, raw: Mapping[str, str], valid: Sequence[str], prefixes: Sequence[str] = ()) -> None:
         self._sink = sink
-        self._valid = [*valid, *(f"{p}*" for p in prefixes)]
+        self._valid = [*valid, *(f"{p}*" for p in prefixes), "columns"]
         known = {name.lower() for name in valid}
         self._values = {k.lower(): v for k, v in raw.items() if k.lower() in known}
         self._prefixed = {k: v for k, v in raw.items() if k.lower().startswith(tuple(prefixes))}

@@ -6,32 +6,26 @@ the ledger, not anybody's memory of the commit, tells committed from lost.
 
 from __future__ import annotations
 
-import secrets
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, ClassVar
-from urllib.parse import quote, quote_plus
 
 import pyarrow as pa
 import sqlalchemy as sa
 
-from spark_ckpt.errors import CkptError, CorruptStorageError, InvalidInputError, RetryableError
+from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.sinks import sql_dialects, sql_tables, staging
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.options import SinkOptions
+from spark_ckpt.sinks.sql_database import Database
 from spark_ckpt.sinks.sql_dialects import SEQ, STAGE
 from spark_ckpt.sinks.sql_types import plain_schema
+from spark_ckpt.sinks.sql_writer import SqlWriter, StagingPlace
 from spark_ckpt.types import CommitPermit, Committable
 
 _KIND = "sql"
-_TRIES = 8
-_FIRST_PAUSE_S = 0.05
+_RANK = "_ckpt_rank"
 _IDS_AT_ONCE = 5_000
-_CHUNK_ROWS = 64 * 1024
-_CHUNK_BYTES = 16 * 1024 * 1024
 
 
 class SqlSink(TwoPhaseSink):
@@ -52,7 +46,8 @@ class SqlSink(TwoPhaseSink):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
         parsed = SinkOptions(_KIND, options, self.OPTIONS)
-        self._url = sql_dialects.parse_url(parsed.required("url"), parsed.text("user"), parsed.text("password"))
+        url = sql_dialects.parse_url(parsed.required("url"), parsed.text("user"), parsed.text("password"))
+        self._database = Database(url)
         self._table = parsed.required("table")
         self._schema = parsed.text("schema")
         self._create = parsed.flag("createTable", True)
@@ -65,15 +60,11 @@ class SqlSink(TwoPhaseSink):
 
     @property
     def _place(self) -> str:
-        return f"table {self._target_name} of {self._redacted(self._url.render_as_string(hide_password=True))}"
+        return f"table {self._target_name} of {self._database}"
 
     @property
     def _target_name(self) -> str:
         return f"{self._schema}.{self._table}" if self._schema else self._table
-
-    @cached_property
-    def engine(self) -> sa.Engine:
-        return sql_dialects.connect_engine(self._url)
 
     def validate(self, schema: pa.Schema) -> None:
         """Connects, creates what is missing, and checks an existing target column by column."""
@@ -91,13 +82,14 @@ class SqlSink(TwoPhaseSink):
             name = sql_tables.staging_name(self._table, rows)
             sql_tables.create_staging(connection, name, self._schema, rows, found)
 
-        with self._errors("preparing", outage=InvalidInputError):
-            sql_dialects.prepare_database(self.engine)
+        with self._database.errors(f"{self._place}: preparing it", outage=InvalidInputError):
+            sql_dialects.prepare_database(self._database.engine)
             # Another job may create the same tables at the same time: then ours fails once and finds them.
-            self._transaction(prepare, again_on=(sa.exc.ProgrammingError, sa.exc.IntegrityError))
+            self._database.transaction(prepare, again_on=(sa.exc.ProgrammingError, sa.exc.IntegrityError))
 
     def writer(self, ctx: WriterContext) -> SinkWriter:
-        return _SqlWriter(self, ctx)
+        place = StagingPlace(self._database, self._stages, self._schema, self._table, self._target_name)
+        return SqlWriter(place, ctx, self._keys)
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         sink = staging.sink_of(committables)
@@ -113,20 +105,20 @@ class SqlSink(TwoPhaseSink):
             connection.execute(sa.insert(self._ledger), entry)
             self._step("after ledger")  # a crash anywhere in here: the database rolls back to staged rows, no ledger
             self._mark(connection, staged)
-            for name, group in groupby(staged, key=lambda s: str(s["staging"])):
-                self._move(connection, name, list(group))
+            for name, group in groupby(enumerate(staged), key=lambda s: str(s[1]["staging"])):
+                self._move(connection, name, list(group), self._mine(row))
             self._step("after move")
             connection.execute(sa.delete(self._stages).where(self._stages.c.position.is_not(None), *self._mine(row)))
 
-        with self._errors(f"committing checkpoint {permit.checkpoint}"):
+        with self._database.errors(f"{self._place}: committing checkpoint {permit.checkpoint}"):
             # Whoever commits the same checkpoint first wins the ledger's key; the other then finds it there.
-            self._transaction(move, again_on=(sa.exc.IntegrityError,))
+            self._database.transaction(move, again_on=(sa.exc.IntegrityError,))
         self._step("after transaction")  # a crash here: the ledger tells the next commit it is done
 
     def abort(self, committables: Sequence[Committable]) -> None:
         ids = [staging.decode(_KIND, c)["stage"] for c in committables]
-        with self._errors("aborting"):
-            self._transaction(lambda connection: self._discard(connection, ids))
+        with self._database.errors(f"{self._place}: aborting"):
+            self._database.transaction(lambda connection: self._discard(connection, ids))
 
     def gc(self, job: str, keep: Sequence[Committable]) -> list[str]:
         named = {staging.decode_any(c).get("stage") for c in keep}
@@ -142,8 +134,8 @@ class SqlSink(TwoPhaseSink):
             self._discard(connection, [r.id for r in lost])
             return [f"stage {r.id} (epoch {r.epoch}, batch {r.batch}, {r.attempt}): {r.rows} rows" for r in lost]
 
-        with self._errors("collecting garbage"):
-            return self._transaction(collect)
+        with self._database.errors(f"{self._place}: collecting garbage"):
+            return self._database.transaction(collect)
 
     def _mine(self, row: Mapping[str, Any]) -> tuple[sa.ColumnElement[bool], ...]:
         return self._stages.c.job == row["job"], self._stages.c.sink == row["sink"]
@@ -171,25 +163,31 @@ class SqlSink(TwoPhaseSink):
                 "incomplete in the staging table. Nothing was committed; restore an earlier checkpoint"
             )
 
-    def _move(self, connection: sa.Connection, name: str, staged: Sequence[Mapping[str, Any]]) -> None:
-        columns, keys = staged[-1]["columns"], staged[-1]["keys"]
+    def _move(
+        self,
+        connection: sa.Connection,
+        name: str,
+        staged: Sequence[tuple[int, Mapping[str, Any]]],
+        mine: Sequence[sa.ColumnElement[bool]],
+    ) -> None:
+        """Move neighbours in commit order that were staged in table ``name``."""
+        columns, keys = staged[-1][1]["columns"], staged[-1][1]["keys"]
         source = sa.table(name, *(sa.column(c) for c in (STAGE, SEQ, *columns)), schema=self._schema)
         target = sa.table(self._table, *(sa.column(c) for c in columns), schema=self._schema)
         stages = self._stages.c
-        ids = stages.id.in_([s["stage"] for s in staged])
-        joined = source.join(self._stages, stages.id == source.c[STAGE])
-        picked = [source.c[c] for c in columns]
+        ours = sa.and_(stages.position.between(staged[0][0], staged[-1][0]), *mine)
+        rows = sa.select(*(source.c[c] for c in columns))
+        rows = rows.select_from(source.join(self._stages, stages.id == source.c[STAGE])).where(ours)
         if keys:
             newest = sa.func.row_number().over(
                 partition_by=[source.c[k] for k in keys], order_by=[stages.position.desc(), source.c[SEQ].desc()]
             )
-            numbered = sa.select(*picked, newest.label("_ckpt_rank")).select_from(joined).where(ids).subquery()
-            rows = sa.select(*(numbered.c[c] for c in columns)).where(numbered.c["_ckpt_rank"] == 1)
-            connection.execute(sql_dialects.upsert(connection.dialect.name, target, columns, keys, rows))
+            ranked = rows.add_columns(newest.label(_RANK)).subquery()
+            last = sa.select(*(ranked.c[c] for c in columns)).where(ranked.c[_RANK] == 1)
+            connection.execute(sql_dialects.upsert(connection.dialect.name, target, columns, keys, last))
         else:
-            rows = sa.select(*picked).select_from(joined).where(ids)
             connection.execute(sa.insert(target).from_select(columns, rows))
-        connection.execute(sa.delete(source).where(source.c[STAGE].in_([s["stage"] for s in staged])))
+        connection.execute(sa.delete(source).where(source.c[STAGE].in_(sa.select(stages.id).where(ours))))
 
     def _discard(self, connection: sa.Connection, ids: Sequence[int]) -> None:
         """Committed stages are no longer in the register, so nothing of theirs can be touched."""
@@ -201,105 +199,3 @@ class SqlSink(TwoPhaseSink):
                 rows = [r.id for r in found if r.staging == name]
                 connection.execute(sa.delete(source).where(source.c[STAGE].in_(rows)))
             connection.execute(sa.delete(self._stages).where(chosen))
-
-    def _transaction(
-        self, work: Callable[[sa.Connection], Any], again_on: tuple[type[Exception], ...] = ()
-    ) -> Any:
-        """Run ``work`` in one transaction; again if the database asks for it, and once if ``again_on`` is met."""
-        pause_s, met = _FIRST_PAUSE_S, 0
-        for last in [False] * (_TRIES - 1) + [True]:
-            try:
-                with self.engine.begin() as connection:
-                    return work(connection)
-            except sa.exc.DBAPIError as error:
-                met += isinstance(error, again_on)
-                if last or not (sql_dialects.is_transient(error.orig) or (isinstance(error, again_on) and met == 1)):
-                    raise
-            time.sleep(pause_s)
-            pause_s *= 2
-        raise AssertionError("unreachable")
-
-    @contextmanager
-    def _errors(self, doing: str, outage: type[CkptError] = RetryableError) -> Iterator[None]:
-        """Database errors as ours, without secrets; the original is not shown with them."""
-        drivers: tuple[type[BaseException], ...] = (sa.exc.SQLAlchemyError, self._driver_error())
-        try:
-            yield
-        except drivers as error:
-            cause = getattr(error, "orig", None) or error
-            kind = outage if sql_dialects.is_outage(cause) else InvalidInputError
-            failure = kind(f"{self._place}: {doing} failed: {self._redacted(str(cause)).strip()}")
-        else:
-            return
-        raise failure from None
-
-    def _driver_error(self) -> type[BaseException]:
-        dbapi = self.engine.dialect.dbapi
-        error: type[BaseException] = sa.exc.SQLAlchemyError if dbapi is None else dbapi.Error
-        return error
-
-    def _redacted(self, text: str) -> str:
-        for secret in [self._url.password, *self._url.query.values()]:
-            for form in (str(secret), quote(str(secret), safe=""), quote_plus(str(secret))) if secret else ():
-                text = text.replace(form, "***")
-        return text
-
-
-class _SqlWriter(SinkWriter):
-    """Inserts some 64 K rows a transaction: tasks that write to SQLite at the same time wait for each other."""
-
-    def __init__(self, sink: SqlSink, ctx: WriterContext) -> None:
-        self._sink, self._ctx = sink, ctx
-        self._schema = plain_schema(ctx.schema)
-        self._chunks = staging.Chunks(_CHUNK_ROWS, _CHUNK_BYTES)
-        self._stage = secrets.randbits(62)  # also tells a retried attempt's rows from the first one's
-        self._staging = sql_tables.staging_name(sink._table, self._schema)
-        self._rows = 0
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        for key in self._sink._keys:
-            if batch.column(key).null_count:
-                raise InvalidInputError(f"mergeKeys column '{key}' has a null; a database key cannot be null")
-        self._put(self._chunks.add(batch))
-
-    def prepare_commit(self) -> Sequence[bytes]:
-        self._put(self._chunks.rest())
-        if not self._rows:
-            return []
-        return [staging.encode(
-            _KIND, stage=self._stage, staging=self._staging, rows=self._rows, columns=self._schema.names,
-            keys=list(self._sink._keys),
-        )]  # fmt: skip
-
-    def close(self) -> None:
-        """Nothing to release: a connection lives only while a chunk is written."""
-
-    def _put(self, rows: pa.Table | None) -> None:
-        if rows is None:
-            return
-        plain = rows.cast(self._schema)
-
-        def insert(connection: sa.Connection) -> None:
-            self._register(connection, len(plain))
-            schema = self._sink._schema
-            sql_dialects.stage_rows(connection, self._staging, schema, plain, self._stage, self._rows)
-
-        with self._sink._errors(f"staging epoch {self._ctx.epoch}"):
-            self._sink._transaction(insert)
-        self._rows += len(plain)
-
-    def _register(self, connection: sa.Connection, rows: int) -> None:
-        stages = self._sink._stages
-        if not self._rows:
-            entry = {
-                "id": self._stage, "job": self._ctx.job, "sink": self._ctx.sink, "target": self._sink._target_name,
-                "staging": self._staging, "epoch": self._ctx.epoch, "batch": self._ctx.batch,
-                "partition": self._ctx.partition, "attempt": self._ctx.attempt, "rows": rows,
-            }  # fmt: skip
-            connection.execute(sa.insert(stages), entry)
-            return
-        grown = sa.update(stages).where(stages.c.id == self._stage).values(rows=stages.c.rows + rows)
-        if connection.execute(grown).rowcount != 1:
-            raise RetryableError(
-                f"{self._sink!r}: the rows of attempt {self._ctx.attempt} were aborted while it still wrote; run it again"
-            )

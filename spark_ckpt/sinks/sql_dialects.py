@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.sinks.arrow_text import zoned_as_text
 from spark_ckpt.sinks.sql_types import as_text
 
 STAGE, SEQ = "_ckpt_stage", "_ckpt_seq"
@@ -47,8 +48,16 @@ def parse_url(text: str, user: str | None, password: str | None) -> sa.URL:
 
 
 def connect_engine(url: sa.URL) -> sa.Engine:
-    """An engine without a pool: a task holds a connection only while it writes."""
-    engine = sa.create_engine(url, poolclass=sa.pool.NullPool, hide_parameters=True)
+    """An engine without a pool: a task holds a connection only while it writes.
+
+    Raises ``ConfigError`` if SQLAlchemy does not know the database, or its driver is not installed.
+    """
+    try:
+        engine = sa.create_engine(url, poolclass=sa.pool.NullPool, hide_parameters=True)
+    except sa.exc.NoSuchModuleError:
+        raise ConfigError(f"sink 'sql': SQLAlchemy knows no database '{url.drivername}'") from None
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"sink 'sql': '{url.drivername}' needs the package '{error.name}'; install it") from None
     if engine.dialect.name == "sqlite":
         sa.event.listen(engine, "connect", _sqlite_connected)
         sa.event.listen(engine, "begin", _sqlite_begin)
@@ -84,35 +93,40 @@ def is_outage(error: Any) -> bool:
     """Whether the database, and not what we asked of it, is the problem."""
     state = getattr(error, "sqlstate", None)
     if state is None:
+        # SQLite has one class for a full disk and for a missing table; the second does not heal by trying again.
+        if str(error).startswith("no such") or "has no column" in str(error):
+            return False
         return type(error).__name__ in ("OperationalError", "InterfaceError")
     return is_transient(error) or str(state).startswith(_GONE)
 
 
-def stage_rows(connection: sa.Connection, staging: str, schema: str | None, rows: pa.Table, stage: int, seq: int) -> None:
+def stage_rows(
+    connection: sa.Connection, staging: str, schema: str | None, rows: pa.Table, stage: int, seq: int
+) -> None:
     """Insert ``rows`` (plain types) into the staging table, numbered from ``seq`` on, inside the open transaction."""
-    name = sa.table(staging, schema=schema)
+    names = [STAGE, SEQ, *rows.column_names]
+    table = sa.table(staging, *(sa.column(n) for n in names), schema=schema)
     quote = connection.dialect.identifier_preparer
-    columns = ", ".join(quote.quote(c) for c in (STAGE, SEQ, *rows.column_names))
-    target = f"{quote.format_table(name)} ({columns})"
+    target = f"{quote.format_table(table)} ({', '.join(quote.quote(n) for n in names)})"
     if (connection.dialect.name, connection.dialect.driver) == ("postgresql", "psycopg"):
         _copy(connection, target, rows, stage, seq)
     elif connection.dialect.name == "sqlite":
-        marks = ", ".join("?" * (2 + rows.num_columns))
-        values = [as_text(c).to_pylist() for c in rows.columns]
-        cursor = connection.connection.cursor()
-        numbered = zip(itertools.repeat(stage, len(rows)), range(seq, seq + len(rows)), *values, strict=True)
-        cursor.executemany(f"INSERT INTO {target} VALUES ({marks})", numbered)
+        marks = ", ".join("?" * len(names))
+        cursor: Any = connection.connection.cursor()
+        cursor.executemany(f"INSERT INTO {target} VALUES ({marks})", _tuples(rows, stage, seq, text=True))
     else:
-        names = [STAGE, SEQ, *rows.column_names]
-        generic = sa.table(staging, *(sa.column(n) for n in names), schema=schema)
-        values = [c.to_pylist() for c in rows.columns]
-        numbered = zip(itertools.repeat(stage, len(rows)), range(seq, seq + len(rows)), *values, strict=True)
-        connection.execute(sa.insert(generic), [dict(zip(names, row, strict=True)) for row in numbered])
+        values = _tuples(rows, stage, seq, text=False)
+        connection.execute(sa.insert(table), [dict(zip(names, row, strict=True)) for row in values])
+
+
+def _tuples(rows: pa.Table, stage: int, seq: int, *, text: bool) -> Iterator[tuple[Any, ...]]:
+    values = [(as_text(c) if text else c).to_pylist() for c in rows.columns]
+    return zip(itertools.repeat(stage, len(rows)), range(seq, seq + len(rows)), *values, strict=True)
 
 
 def _copy(connection: sa.Connection, target: str, rows: pa.Table, stage: int, seq: int) -> None:
     numbers = [pa.repeat(pa.scalar(stage, pa.int64()), len(rows)), pa.array(range(seq, seq + len(rows)), pa.int64())]
-    columns = [_hex(c) if pt.is_binary(c.type) else c for c in rows.columns]
+    columns = [_hex(c) if pt.is_binary(c.type) else c for c in zoned_as_text(rows).columns]
     names = [STAGE, SEQ, *rows.column_names]
     text = io.BytesIO()
     pacsv.write_csv(pa.table([*numbers, *columns], names=names), text, pacsv.WriteOptions(include_header=False))

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.sinks.arrow_text import iso_timestamps
 
 _MYSQL = ("mysql", "mariadb")
 _SQLITE_EXACT_DIGITS = 15  # SQLite turns longer numbers into a double; as text they stay what they are
@@ -101,5 +102,5 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Temporal and decimal columns as ISO and decimal text (UTC, no zone suffix); others as they are."""
     kind = column.type
     if pt.is_timestamp(kind):
-        return column.cast(pa.timestamp("us")).cast(pa.string())
+        return iso_timestamps(column)
     return column.cast(pa.string()) if pt.is_temporal(kind) or pt.is_decimal(kind) else column

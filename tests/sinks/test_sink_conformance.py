@@ -138,7 +138,9 @@ class FilesTarget(SinkTarget):
         if self.options["fileFormat"] == "parquet":
             return pq.read_table(source, schema=schema)
         if self.options["fileFormat"] == "csv":
-            convert = pacsv.ConvertOptions(column_types=schema, strings_can_be_null=True, quoted_strings_can_be_null=False)
+            convert = pacsv.ConvertOptions(
+                column_types=schema, strings_can_be_null=True, quoted_strings_can_be_null=False
+            )
             return pacsv.read_csv(source, pacsv.ReadOptions(), pacsv.ParseOptions(newlines_in_values=True), convert)
         lines = [json.loads(line, parse_float=str) for line in data.splitlines()]
         return pa.table([[_from_json(r[f.name], f.type) for r in lines] for f in schema], schema=schema)

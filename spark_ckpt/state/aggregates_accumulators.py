@@ -25,12 +25,12 @@ Add = Callable[[np.ndarray], np.ndarray]
 
 
 class Accumulator(ABC):
-    """One aggregate of one column. ``column`` is None where whole rows are counted."""
+    """One aggregate of one column. Name, array and type of the column are None where whole rows are counted."""
 
     can_run = True
     """Whether ``running`` is available."""
 
-    def __init__(self, name: str, column: str | None, type_: pa.DataType | None) -> None:
+    def __init__(self, name: str, column: str | None, type_: pa.DataType) -> None:
         self.name, self.column, self.type = name, column, type_
 
     @property
@@ -43,7 +43,7 @@ class Accumulator(ABC):
     def output_type(self) -> pa.DataType: ...
 
     @abstractmethod
-    def lift(self, column: pa.Array | None, rows: int) -> list[pa.Array]:
+    def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
         """One partial for each row."""
 
     @abstractmethod
@@ -67,7 +67,7 @@ class Count(Accumulator):
     def output_type(self) -> pa.DataType:
         return pa.int64()
 
-    def lift(self, column: pa.Array | None, rows: int) -> list[pa.Array]:
+    def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
         if column is None or column.null_count == 0:
             return [pa.array(np.ones(rows, np.int64))]
         return [column.is_valid().cast(pa.int64())]
@@ -98,7 +98,7 @@ class Sum(Accumulator):
     def output_type(self) -> pa.DataType:
         return self.sum_type
 
-    def lift(self, column: pa.Array | None, rows: int) -> list[pa.Array]:
+    def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
         return [column.cast(self.sum_type)]
 
     def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
@@ -159,17 +159,14 @@ class Mean(Sum):
         digits = min(MAX_DIGITS, self.type.precision + 4)
         return pa.decimal128(digits, min(MAX_DIGITS, self.type.scale + 4))
 
-    def lift(self, column: pa.Array | None, rows: int) -> list[pa.Array]:
-        return [*self._to_sum(column), column.is_valid().cast(pa.int64())]
-
-    def _to_sum(self, column: pa.Array) -> list[pa.Array]:
-        return [column.cast(self.sum_type, safe=False)]
+    def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
+        return [column.cast(self.sum_type, safe=False), column.is_valid().cast(pa.int64())]
 
     def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
-        return super().merge(parts[:1], seg) + [pa.array(np.add.reduceat(parts[1].to_numpy(), seg.starts))]
+        return [*super().merge(parts[:1], seg), pa.array(np.add.reduceat(parts[1].to_numpy(), seg.starts))]
 
     def running(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
-        return super().running(parts[:1], seg) + [pa.array(accumulate(np.add, parts[1].to_numpy(), seg))]
+        return [*super().running(parts[:1], seg), pa.array(accumulate(np.add, parts[1].to_numpy(), seg))]
 
     def result(self, parts: list[pa.Array]) -> pa.Array:
         if not pa.types.is_decimal(self.type):
@@ -183,7 +180,7 @@ class Mean(Sum):
 class Extreme(Accumulator):
     """Minimum or maximum of any ordered type, by comparing ordinals."""
 
-    def __init__(self, name: str, column: str | None, type_: pa.DataType | None, largest: bool) -> None:
+    def __init__(self, name: str, column: str | None, type_: pa.DataType, largest: bool) -> None:
         super().__init__(name, column, type_)
         self.largest = largest
 
@@ -195,7 +192,7 @@ class Extreme(Accumulator):
     def output_type(self) -> pa.DataType:
         return self.type
 
-    def lift(self, column: pa.Array | None, rows: int) -> list[pa.Array]:
+    def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
         return [column]
 
     def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
@@ -214,7 +211,7 @@ class Edge(Accumulator):
 
     can_run = False
 
-    def __init__(self, name: str, column: str | None, type_: pa.DataType | None, last: bool, skip: bool) -> None:
+    def __init__(self, name: str, column: str | None, type_: pa.DataType, last: bool, skip: bool) -> None:
         super().__init__(name, column, type_)
         self.last, self.ignore_nulls = last, skip
 
@@ -226,7 +223,7 @@ class Edge(Accumulator):
     def output_type(self) -> pa.DataType:
         return self.type
 
-    def lift(self, column: pa.Array | None, rows: int) -> list[pa.Array]:
+    def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
         return [column]
 
     def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
@@ -245,7 +242,7 @@ class Collect(Accumulator):
 
     can_run = False
 
-    def __init__(self, name: str, column: str | None, type_: pa.DataType | None, max_items: int) -> None:
+    def __init__(self, name: str, column: str | None, type_: pa.DataType, max_items: int) -> None:
         super().__init__(name, column, type_)
         self.max_items = max_items
 
@@ -257,7 +254,7 @@ class Collect(Accumulator):
     def output_type(self) -> pa.DataType:
         return pa.list_(pa.field("element", self.type))
 
-    def lift(self, column: pa.Array | None, rows: int) -> list[pa.Array]:
+    def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
         valid = column.is_valid().to_numpy(zero_copy_only=False)
         return [self._lists(valid.astype(np.int64), column.drop_null())]
 

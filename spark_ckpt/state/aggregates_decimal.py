@@ -42,7 +42,7 @@ def _limbs(column: pa.Array) -> list[np.ndarray]:
 
 
 def divide_half_up(total: pa.Array, count: pa.Array, type_: pa.DataType) -> pa.Array:
-    """``total / count`` rounded half up to ``type_``'s scale, as Spark divides; null where ``count`` is 0 or total null.
+    """``total / count`` rounded half up to ``type_``'s scale, as Spark divides; null where there is nothing to divide.
 
     Arrow truncates far behind the last digit wanted, which cannot change how that digit is rounded.
     """

@@ -66,6 +66,6 @@ def _hash_bytes(column: pa.Array) -> np.ndarray:
         word = words[begin[active] + at] & (~np.uint64(0) >> (np.uint64(64) - left * np.uint64(8)))
         out[active] = mix(out[active] ^ word)
     for i in np.flatnonzero(size > LONGEST).tolist():
-        digest = hashlib.blake2b(raw[begin[i] : begin[i] + size[i]], digest_size=8).digest()
+        digest = hashlib.blake2b(raw[begin[i] : begin[i] + size[i]].tobytes(), digest_size=8).digest()
         out[i] = int.from_bytes(digest, "little")
     return out

@@ -23,7 +23,7 @@ class ApproxDistinct(Accumulator):
 
     can_run = False
 
-    def __init__(self, name: str, column: str | None, type_: pa.DataType | None, rsd: float) -> None:
+    def __init__(self, name: str, column: str | None, type_: pa.DataType, rsd: float) -> None:
         super().__init__(name, column, type_)
         # As Spark's HyperLogLogPlusPlusHelper derives its precision.
         self.precision = max(4, math.ceil(2 * math.log2(1.106 / rsd)))
@@ -37,7 +37,7 @@ class ApproxDistinct(Accumulator):
     def output_type(self) -> pa.DataType:
         return pa.int64()
 
-    def lift(self, column: pa.Array | None, rows: int) -> list[pa.Array]:
+    def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
         valid = column.is_valid().to_numpy(zero_copy_only=False)
         hashes = hash_column(column.drop_null())
         codes = ((hashes >> np.uint64(64 - self.precision)) << np.uint64(8)).astype(np.uint32)

@@ -66,7 +66,7 @@ def make_accumulator(name: str, spec: AggSpec, input_schema: pa.Schema) -> Accum
     return plain[spec.kind](name, column, type_)
 
 
-def _checked_type(name: str, spec: AggSpec, input_schema: pa.Schema) -> pa.DataType | None:
+def _checked_type(name: str, spec: AggSpec, input_schema: pa.Schema) -> pa.DataType:
     if spec.kind not in _SUPPORTED:
         raise InvalidInputError(f"aggregate {name!r}: unknown kind {spec.kind!r}; expected one of {list(_SUPPORTED)}.")
     if spec.column is None:

@@ -11,7 +11,7 @@ from spark_ckpt.state.aggregates_segments import Segments, accumulate
 
 
 class Stddev(Accumulator):
-    """Sample standard deviation; partials merge by Chan, Golub and LeVeque's parallel formula (1979), for any number."""
+    """Sample standard deviation; partials merge by Chan, Golub and LeVeque's parallel formula (1979)."""
 
     @property
     def fields(self) -> list[pa.Field]:
@@ -25,7 +25,7 @@ class Stddev(Accumulator):
     def output_type(self) -> pa.DataType:
         return pa.float64()
 
-    def lift(self, column: pa.Array | None, rows: int) -> list[pa.Array]:
+    def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
         values = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0)
         return [column.is_valid().cast(pa.int64()), values, pa.array(np.zeros(rows))]
 

@@ -1,4 +1,4 @@
-"""Grouping without hashing rows one by one: a stable order that puts each group's rows side by side, then ``reduceat``."""
+"""Grouping without a row loop: a stable order puts each group's rows side by side, then ``reduceat`` folds them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``applyInArrowWithState``: the user's function sees a whole key group as Arrow tables, and no loop over keys is ours."""
+"""``applyInArrowWithState``: the user's function sees a whole key group as Arrow tables; there is no loop over keys."""
 
 from __future__ import annotations
 

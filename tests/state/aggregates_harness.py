@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import math
 import statistics
@@ -11,12 +12,41 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from hypothesis import strategies as st
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.state.function import NO_TIMEOUT, CallContext, StateFunction, Touched
 from spark_ckpt.types import KEY_HASH
 
 CTX = CallContext(uid="totals", key_group=3, checkpoint=7, processing_time_ms=1_000, watermark_ms=None)
+
+KEYS = pa.schema([("k", pa.string())])
+TYPES = {
+    "double": (pa.float64(), st.floats(-1e6, 1e6) | st.sampled_from([math.nan, math.inf, -0.0, 0.0])),
+    "float": (pa.float32(), st.sampled_from([1.5, -2.25, 1024.0, math.nan])),
+    "long": (pa.int64(), st.integers(-(2**40), 2**40)),
+    "byte": (pa.int8(), st.integers(-128, 127)),
+    "decimal": (pa.decimal128(12, 3), st.decimals(-(10**8), 10**8, places=3)),
+    "wide": (pa.decimal128(38, 2), st.decimals(-(10**30), 10**30, places=2)),
+    "string": (pa.string(), st.text(max_size=20)),
+    "binary": (pa.binary(), st.binary(max_size=10)),
+    "bool": (pa.bool_(), st.booleans()),
+    "date": (pa.date32(), st.dates()),
+    "timestamp": (
+        pa.timestamp("us", "UTC"),
+        st.datetimes(dt.datetime(1600, 1, 1), dt.datetime(2200, 1, 1), timezones=st.just(dt.timezone.utc)),
+    ),
+    "ntz": (pa.timestamp("us"), st.datetimes(dt.datetime(1600, 1, 1), dt.datetime(2200, 1, 1))),
+}
+NUMBERS = ("double", "float", "long", "byte", "decimal", "wide")
+
+
+def schema_of(type_: pa.DataType) -> pa.Schema:
+    return pa.schema([("k", pa.string()), ("v", type_)])
+
+
+def table(rows: list[tuple[Any, Any]], type_: pa.DataType) -> pa.Table:
+    return pa.Table.from_pylist([{"k": k, "v": v} for k, v in rows], schema=schema_of(type_))
 
 
 class Operator:

@@ -13,33 +13,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.state.aggregates_harness import CTX, Operator, by_key, expected, same
 
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates import AggregateFunction
 from spark_ckpt.state.aggregates_grouping import group_by_key
 from spark_ckpt.state.function import Touched
+from tests.state.aggregates_harness import CTX, KEYS, NUMBERS, TYPES, Operator, by_key, expected, same, schema_of, table
 
-KEYS = pa.schema([("k", pa.string())])
-TYPES = {
-    "double": (pa.float64(), st.floats(-1e6, 1e6) | st.sampled_from([math.nan, math.inf, -0.0, 0.0])),
-    "float": (pa.float32(), st.sampled_from([1.5, -2.25, 1024.0, math.nan])),
-    "long": (pa.int64(), st.integers(-(2**40), 2**40)),
-    "byte": (pa.int8(), st.integers(-128, 127)),
-    "decimal": (pa.decimal128(12, 3), st.decimals(-(10**8), 10**8, places=3)),
-    "wide": (pa.decimal128(38, 2), st.decimals(-(10**30), 10**30, places=2)),
-    "string": (pa.string(), st.text(max_size=20)),
-    "binary": (pa.binary(), st.binary(max_size=10)),
-    "bool": (pa.bool_(), st.booleans()),
-    "date": (pa.date32(), st.dates()),
-    "timestamp": (
-        pa.timestamp("us", "UTC"),
-        st.datetimes(dt.datetime(1600, 1, 1), dt.datetime(2200, 1, 1), timezones=st.just(dt.timezone.utc)),
-    ),
-    "ntz": (pa.timestamp("us"), st.datetimes(dt.datetime(1600, 1, 1), dt.datetime(2200, 1, 1))),
-}
-NUMBERS = ("double", "float", "long", "byte", "decimal", "wide")
 EVERY_TYPE = {
     "n": agg.count(),
     "known": agg.count("v"),
@@ -52,14 +33,6 @@ EVERY_TYPE = {
     "some": agg.collect_list("v", max_items=3),
 }
 NUMERIC = {"total": agg.sum("v"), "average": agg.mean("v"), "spread": agg.stddev("v")}
-
-
-def schema_of(type_: pa.DataType) -> pa.Schema:
-    return pa.schema([("k", pa.string()), ("v", type_)])
-
-
-def table(rows: list[tuple[Any, Any]], type_: pa.DataType) -> pa.Table:
-    return pa.Table.from_pylist([{"k": k, "v": v} for k, v in rows], schema=schema_of(type_))
 
 
 @st.composite
@@ -157,7 +130,7 @@ def test_a_sum_of_integers_raises_when_it_leaves_the_range_of_long(value: int, t
     function = AggregateFunction(KEYS, schema_of(pa.int64()), {"t": agg.sum("v")})
     operator = Operator(function)
     assert operator.batch(table([("a", value)] * (times - 1), pa.int64()))[0]["t"] == value * (times - 1)
-    with pytest.raises(InvalidInputError, match="'t'.*'v'.*int64.*Cast"):
+    with pytest.raises(InvalidInputError, match=r"'t'.*'v'.*int64.*Cast"):
         operator.batch(table([("a", value), ("b", 1)], pa.int64()))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import subprocess
 import sys
 from decimal import Decimal
@@ -10,13 +11,13 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.state.aggregates_harness import Operator
 
 from spark_ckpt import agg
 from spark_ckpt.state.aggregates import AggregateFunction
 from spark_ckpt.state.aggregates_hash import hash_column
 from spark_ckpt.state.aggregates_hll import ApproxDistinct
 from spark_ckpt.state.aggregates_segments import Segments
+from tests.state.aggregates_harness import Operator
 
 KEYS = pa.schema([("k", pa.string())])
 
@@ -89,7 +90,8 @@ def test_hashes_are_the_same_in_every_process() -> None:
         "print(h(pa.array(['', 'spark', 'x' * 400])).tolist(), h(pa.array([1.5, 0.0])).tolist())"
     )
     here = f"{hash_column(pa.array(['', 'spark', 'x' * 400])).tolist()} {hash_column(pa.array([1.5, 0.0])).tolist()}"
-    there = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=".")
+    env = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    there = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=env)
     assert there.stdout.strip() == here
     assert hash_column(pa.array([0, 1])).tolist() == [16294208416658607535, 10451216379200822465]
 

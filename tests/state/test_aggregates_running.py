@@ -11,13 +11,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.state.aggregates_harness import CTX, Operator, expected, same
-from tests.state.test_aggregates import KEYS, NUMBERS, TYPES, schema_of, table
 
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates import AggregateFunction
 from spark_ckpt.state.function import Touched
+from tests.state.aggregates_harness import CTX, KEYS, NUMBERS, TYPES, Operator, expected, same, schema_of, table
 
 ANY = {"n": agg.count(), "known": agg.count("v"), "low": agg.min("v"), "high": agg.max("v")}
 NUMERIC = {"total": agg.sum("v"), "average": agg.mean("v"), "spread": agg.stddev("v")}

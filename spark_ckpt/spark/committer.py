@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from spark_ckpt.protocol import commit as protocol
 from spark_ckpt.protocol import events as ev
-from spark_ckpt.protocol.records import BatchRecord
+from spark_ckpt.protocol.records import BatchRecord, CompletionRecord
 from spark_ckpt.spark.job_io import JobIO
 from spark_ckpt.spark.spec import RunSpec, SinkSpec
 from spark_ckpt.types import Committable
@@ -42,6 +42,10 @@ class Committer:
         # Forgotten first: if a step raises, the next call starts from the records.
         view, self._view = self._view or self._rebuilt(), None
         self._view = self.io.run(protocol.commit_batch(view, record, int(time.time() * 1000)))
+
+    def publish(self, completions: Sequence[CompletionRecord]) -> None:
+        """Commit what is complete and was not confirmed; for a writer that no start did it for."""
+        self.io.run(protocol.commit_completions(self._rebuilt(), completions, int(time.time() * 1000)))
 
     def abort(self, batch: int, staged: Sequence[Committable]) -> None:
         """A batch failed. What its record names may be authorised and stays; recovery decides about it."""

@@ -61,7 +61,7 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.schema = arrow_schema(with_control(schema))
         self.inner: InnerReader = opened.reader(schema)
         self._desk: TriggerDesk | None = None
-        self._adopted = run.adopt is None
+        self._adopted = False
         self._available_now = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -71,11 +71,12 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:
         """Stable for one Spark location: asked again whenever its first batch is replayed."""
+        desk = self._desk_()
         offset: Offset = {"inner": None, "epoch": self.run.start_epoch, "barrier": None, "triggered_ms": 0}
         offset.update(pending=[], cancel=[], ended=False)
         restored = self.run.restored_from
         if restored is not None:
-            offset.update(self._desk_().restored_offset(restored, self.source.id))
+            offset.update(desk.restored_offset(restored, self.source.id))
             offset["restore"] = restored
         if offset["inner"] is None:
             offset["inner"] = self.inner.initial()
@@ -145,9 +146,8 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         desk = self._desk_()
         if "restore" in start and self.source.restores:
             return restore_events(desk.records, start["restore"], self.source.restores, adopt=False)
-        if not self._adopted:
+        if not self._adopted and self.run.adopt is not None:
             self._adopted = True
-            assert self.run.adopt is not None
             return restore_events(desk.records, self.run.adopt, self.source.restores, adopt=True)
         return []
 

@@ -40,6 +40,8 @@ class JobPlan:
     sinks: tuple[SinkSpec, ...]
     output: pa.Schema
     tables: dict[str, pa.Schema] = field(default_factory=dict)
+    sinks_known: bool = True
+    """False for the plain plugin's reader: its writer commits what earlier generations left."""
 
 
 def checked_sinks(requests: list[tuple[Any, dict[str, str]]]) -> tuple[SinkSpec, ...]:
@@ -122,7 +124,7 @@ def _facts(records: JobRecords, plan: JobPlan, generation: int, restore: str | i
         generation=generation,
         generations=tuple(g for g in records.generations() if g.generation < generation and g.origin),
         completions=completions,
-        committed=frozenset(records.ids("committed")),
+        committed=frozenset(records.ids("committed") if plan.sinks_known else (c.checkpoint for c in completions)),
         batches=tuple(records.batches()),
         open_triggers=tuple(k for k in records.ids("triggers") if k not in settled),
         allow_non_restored=plan.config.allow_non_restored_state,

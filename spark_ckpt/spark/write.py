@@ -9,6 +9,11 @@ from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.spark.query import CkptQuery
 
 
+def is_job_option(key: str) -> bool:
+    """Whether an option configures the job. ``mode`` without the prefix is the sink's (append, merge, upsert)."""
+    return is_config_key(key) and key.lower() != "mode"
+
+
 class CkptStreamWriterBuilder:
     """``df.writeStream``. Options that are ``spark.ckpt.*`` keys configure the job, all others the sink."""
 
@@ -74,7 +79,7 @@ class CkptStreamWriterBuilder:
         if self._format is None:
             raise ConfigError("writeStream needs format(...): the name of a two-phase sink")
         location = options.pop("checkpointLocation", None)
-        job_options = {k: options.pop(k) for k in list(options) if is_config_key(k)}
+        job_options = {k: options.pop(k) for k in list(options) if is_job_option(k)}
         sinks = [(self._format, options), *self._more]
         request = StartRequest(self._df, sinks, job_options, self._query_name, location, self._trigger)
         return start_query(request)

@@ -1,0 +1,10 @@
+"""Lets Spark find ``format("ckpt")`` without registration: it looks for ``DefaultSource`` in modules ``pyspark_*``."""
+
+from spark_ckpt.spark.plain import PlainDataSource
+
+
+class DefaultSource(PlainDataSource):
+    """``spark.readStream.format("ckpt")`` and ``df.writeStream.format("ckpt")``."""
+
+
+__all__ = ["DefaultSource"]

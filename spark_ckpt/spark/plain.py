@@ -1,0 +1,148 @@
+"""The plugin without the wrapper: ``readStream.format("ckpt")`` and ``writeStream.format("ckpt")``.
+
+One ckpt source, the user's own stateless steps, one two-phase sink. The control columns are visible and must be kept:
+no ``select`` may drop them and no filter may drop rows whose ``__ckpt_ctl`` is not null. Reader and writer only see
+their own options, so both need ``dir``, ``job`` and ``checkpointLocation``.
+
+The reader's driver process claims the generation when the query asks it for its first offset; it does not know the
+sink. So what an earlier generation completed and did not commit is committed by the writer, before its first batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from spark_ckpt.config import JobConfig, is_config_key
+from spark_ckpt.errors import ConfigError
+from spark_ckpt.protocol.records import Topology
+from spark_ckpt.sinks.registry import sink_class
+from spark_ckpt.sources.base import open_source
+from spark_ckpt.spark.committer import Committer
+from spark_ckpt.spark.job_records import JobRecords
+from spark_ckpt.spark.reader import CkptStreamReader, Offset
+from spark_ckpt.spark.spec import RunSpec, SinkSpec, SourceSpec, job_url
+from spark_ckpt.spark.start import JobPlan, begin
+from spark_ckpt.spark.stateless import with_control
+from spark_ckpt.spark.triggers import TriggerDesk
+from spark_ckpt.spark.writer import CkptStreamWriter, require_control_columns
+from spark_ckpt.storage.filesystem import normalize_url
+from spark_ckpt.types import CONTROL_COLUMNS
+
+_RESERVED = ("source", "sink", "uid", "checkpointlocation", "lanes")
+
+
+class PlainDataSource(DataSource):
+    """What Spark finds under the name ``ckpt``. Made from options only."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ckpt"
+
+    def schema(self) -> StructType:
+        return with_control(self._opened(None).schema())
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        require_control_columns(schema)
+        inner = StructType([f for f in schema.fields if f.name not in CONTROL_COLUMNS])
+        return PlainReader(*self._job(), self._source_spec(inner))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        config, location = self._job()
+        name = self.options.get("sink")
+        if not name:
+            raise ConfigError("writeStream.format('ckpt') needs option sink, such as delta, sql or files")
+        own = {k: v for k, v in self.options.items() if k == "mode" or not _is_ours(k)}
+        spec = SinkSpec(self.options.get("uid", name), sink_class(name), own)
+        return PlainWriter(config, location, spec, schema)
+
+    def _job(self) -> tuple[JobConfig, str]:
+        given = {k: v for k, v in self.options.items() if is_config_key(k) and k != "mode"}
+        config = JobConfig.from_options(given)
+        if config.job is None:
+            raise ConfigError("format('ckpt') needs option job, the job's name, on the reader and on the writer")
+        location = self.options.get("checkpointlocation", f"{job_url(config, config.job)}/spark")
+        return config, normalize_url(location)
+
+    def _source_spec(self, schema: StructType | None) -> SourceSpec:
+        inner = self.options.get("source")
+        if not inner:
+            raise ConfigError("readStream.format('ckpt') needs option source: files, rate or module:Class")
+        own = {k: v for k, v in self.options.items() if not _is_ours(k)}
+        lanes = int(self.options.get("lanes", "2"))
+        return SourceSpec(self.options.get("uid", f"{inner}-0"), inner, own, schema, True, (), lanes)
+
+    def _opened(self, schema: StructType | None) -> Any:
+        config, _ = self._job()
+        spec = self._source_spec(schema)
+        url = f"{job_url(config, str(config.job))}/sources/{spec.id}"
+        return open_source(spec.inner, spec.options, schema, url, config.storage_options())
+
+
+class PlainReader(CkptStreamReader):
+    """Claims the generation on the driver, when it is first asked for an offset."""
+
+    def __init__(self, config: JobConfig, location: str, source: SourceSpec) -> None:
+        topology = Topology(config.max_parallelism, config.max_parallelism, (source.id,), {}, ())
+        super().__init__(RunSpec(str(config.job), config, 0, 0, 1, None, None, topology), source)
+        self._location = location
+
+    def _desk_(self) -> TriggerDesk:
+        if self._desk is None:
+            run = self.run
+            plan = JobPlan(run.job, run.config, self._location, run.topology, (), pa.schema([]), sinks_known=False)
+            self.run = begin(plan)
+        return super()._desk_()
+
+    def partitions(self, start: Offset, end: Offset) -> Any:
+        self._desk_()
+        return super().partitions(start, end)
+
+
+class PlainWriter(CkptStreamWriter):
+    """Finds on the driver, with its first commit, the generation that the reader claimed."""
+
+    def __init__(self, config: JobConfig, location: str, sink: SinkSpec, schema: StructType) -> None:
+        topology = Topology(config.max_parallelism, config.max_parallelism, (), {}, ())
+        super().__init__(RunSpec(str(config.job), config, 0, 0, 1, None, None, topology), (sink,), schema)
+        self._location = location
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._join()
+        super().commit(messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._join()
+        super().abort(messages, batchId)
+
+    def _join(self) -> None:
+        """Take part in the reader's generation; the first time, commit what is complete and was not confirmed."""
+        records = JobRecords(self.run.url, self.run.config)
+        newest = max(records.generations(), key=lambda g: g.generation, default=None)
+        if newest is None or newest.spark_location != self._location:
+            raise ConfigError(
+                f"the reader of job {self.run.job!r} expects the Spark checkpoint location "
+                f"{newest.spark_location if newest else '(none: no ckpt reader of this job)'}, the query runs at "
+                f"{self._location}; give reader and writer the same dir, job and checkpointLocation options"
+            )
+        self.run = replace(
+            self.run,
+            generation=newest.generation,
+            origin=newest.origin,
+            start_epoch=(newest.restored_from or 0) + 1,
+            restored_from=newest.restored_from,
+            topology=newest.topology,
+        )
+        committed = set(records.ids("committed"))
+        open_ = [c for c in records.completions() if c.checkpoint not in committed]
+        if open_:
+            committer = Committer(self.run, self.sinks)
+            committer.publish(open_)
+
+
+def _is_ours(key: str) -> bool:
+    return key.lower() in _RESERVED or is_config_key(key)

@@ -63,14 +63,15 @@ class AggregateFunction(StateFunction):
         if self.emit == "rows" or rows.num_rows == 0:
             return rows if self.emit == "rows" else self._partial_table(rows, self._lift(rows))
         hashes = rows[KEY_HASH].to_numpy()
-        parts = self._lift(rows)
-        if rows_per_key(hashes) < MIN_REDUCTION:
-            return self._partial_table(rows, parts)
+        ratio = rows_per_key(hashes)
+        if ratio < MIN_REDUCTION:
+            return self._partial_table(rows, self._lift(rows))
         keys = [plain_array(rows[name]) for name in self.key_schema.names]
-        seg = group_by_key(keys, hashes)
-        merged = self._each(parts, lambda a, p: a.merge([seg.arrange(c) for c in p], seg))
+        seg = group_by_key(keys, hashes, len(hashes) / ratio)
+        columns = self._columns(rows)
+        folded = [a.fold(columns.get(a.column), seg) for a in self.accumulators]
         at = pa.array(seg.firsts())
-        return self._partial_table(rows.select([*self.key_schema.names, KEY_HASH]).take(at), merged)
+        return self._partial_table(rows.select([*self.key_schema.names, KEY_HASH]).take(at), folded)
 
     def process(self, ctx: CallContext, touched: Touched) -> Changed:
         return self._process_rows(touched) if self.emit == "rows" else self._process_update(touched)
@@ -134,9 +135,12 @@ class AggregateFunction(StateFunction):
         none = np.zeros(n, bool)
         return Changed(self.output_schema.empty_table(), touched.state, none, none, np.full(n, NO_TIMEOUT, np.int64))
 
-    def _lift(self, rows: pa.Table) -> list[list[pa.Array]]:
+    def _columns(self, rows: pa.Table) -> dict[str | None, pa.Array]:
         needed = {a.column for a in self.accumulators if a.column is not None}
-        columns: dict[str | None, pa.Array] = {name: plain_array(rows[name]) for name in needed}
+        return {name: plain_array(rows[name]) for name in needed}
+
+    def _lift(self, rows: pa.Table) -> list[list[pa.Array]]:
+        columns = self._columns(rows)
         return [a.lift(columns.get(a.column), rows.num_rows) for a in self.accumulators]
 
     def _each(

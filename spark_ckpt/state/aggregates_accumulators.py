@@ -46,6 +46,10 @@ class Accumulator(ABC):
     def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
         """One partial for each row."""
 
+    def fold(self, column: pa.Array, seg: Segments) -> list[pa.Array]:
+        """``lift``, then ``merge``: one partial for each segment of rows."""
+        return self.merge([seg.arrange(part) for part in self.lift(column, seg.rows)], seg)
+
     @abstractmethod
     def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
         """One partial for each segment of ``parts``, which lie in the segments' order."""
@@ -71,6 +75,11 @@ class Count(Accumulator):
         if column is None or column.null_count == 0:
             return [pa.array(np.ones(rows, np.int64))]
         return [column.is_valid().cast(pa.int64())]
+
+    def fold(self, column: pa.Array, seg: Segments) -> list[pa.Array]:
+        if column is None or column.null_count == 0:
+            return [pa.array(seg.counts)]
+        return super().fold(column, seg)
 
     def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
         return [pa.array(np.add.reduceat(parts[0].to_numpy(), seg.starts))]

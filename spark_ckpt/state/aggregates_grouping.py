@@ -18,19 +18,19 @@ def rows_per_key(hashes: np.ndarray) -> float:
     return len(sample) / max(1, len(np.unique(sample))) if len(sample) > SAMPLED else float("inf")
 
 
-def group_by_key(keys: list[pa.Array], hashes: np.ndarray) -> Segments:
+def group_by_key(keys: list[pa.Array], hashes: np.ndarray, expected_keys: float) -> Segments:
     """Segments of equal keys, in the order of their (signed) hashes."""
-    order = _hash_order(hashes)
+    order = _hash_order(hashes, expected_keys)
     ordered = hashes if order is None else hashes[order]
     seg = Segments(order, segment_starts(ordered), len(hashes))
     return seg if _same_keys(keys, ordered, seg) else _group_by_values(keys, hashes)
 
 
-def _hash_order(hashes: np.ndarray) -> np.ndarray | None:
+def _hash_order(hashes: np.ndarray, expected_keys: float) -> np.ndarray | None:
     """Stable argsort of the hashes: by rank among few distinct ones, else by their four 16-bit digits."""
     if len(hashes) < 2 or bool((hashes[1:] >= hashes[:-1]).all()):
         return None
-    if len(hashes) < RADIX or len(hashes) / rows_per_key(hashes) < RADIX:
+    if expected_keys < RADIX:
         encoded = pa.array(hashes).dictionary_encode()
         distinct = encoded.dictionary.to_numpy()
         ranks = np.empty(len(distinct), np.int64)

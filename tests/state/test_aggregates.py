@@ -122,7 +122,7 @@ def test_rows_whose_keys_hardly_repeat_are_not_grouped_but_still_merge() -> None
     rows = pa.table({"k": hashes, "_key_hash": hashes, "v": np.ones(len(hashes), np.int64)})
     function = AggregateFunction(rows.schema.remove(2).remove(1), rows.schema, {"t": agg.sum("v")})
     assert function.combine(rows).num_rows == len(hashes)
-    assert group_by_key([pa.array(hashes)], hashes).order is None
+    assert group_by_key([pa.array(hashes)], hashes, len(hashes)).order is None
 
 
 @pytest.mark.parametrize(("value", "times"), [(2**62, 2), (-(2**62) - 1, 2), (2**53, 2**10)])

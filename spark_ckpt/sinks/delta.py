@@ -62,6 +62,8 @@ class DeltaSink(TwoPhaseSink):
         nested = [k for k in self._keys if pa.types.is_nested(wanted.field(k).type)]
         if nested:
             raise InvalidInputError(f"option 'mergeKeys' names {', '.join(nested)}, which are nested; keys are flat")
+        if self._keys and any("`" in name for name in wanted.names):
+            raise InvalidInputError("delta-rs cannot merge columns whose names have a backtick; rename them")
         try:
             DeltaTable.create(self._path, schema=wanted, mode="ignore", storage_options=self._storage)
             table = self._open()

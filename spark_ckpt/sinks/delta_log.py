@@ -40,9 +40,7 @@ def _names_in_commit(files: pafs.FileSystem, path: str) -> Iterable[str]:
 
 
 def _names_in_checkpoint(files: pafs.FileSystem, path: str) -> Iterable[str]:
-    columns = [f"{kind}.path" for kind in _FILE_ACTIONS]
-    table = pq.read_table(path, columns=columns, filesystem=files)
+    with files.open_input_file(path) as stream:
+        table = pq.ParquetFile(stream).read(columns=[f"{kind}.path" for kind in _FILE_ACTIONS])
     for kind in table.column_names:
-        for entry in table[kind].to_pylist():
-            if entry and entry.get("path"):
-                yield unquote(entry["path"])
+        yield from (unquote(entry["path"]) for entry in table[kind].to_pylist() if entry and entry["path"])

@@ -139,9 +139,10 @@ class FilesSink(TwoPhaseSink):
     def _publish(self, files: Any, root: str, manifest: str, body: Mapping[str, Any]) -> None:
         """Written aside and moved, so that no reader meets half a manifest."""
         files.makedirs(f"{root}/{_MANIFESTS}", exist_ok=True)
-        aside = f"{root}/{_STAGING}/{staging.staged_prefix(body['job'])}manifest-{uuid.uuid4().hex}"
+        aside = f"{root}/{_STAGING}/{staging.staged_prefix(body['job'])}{manifest.rsplit('/', 1)[-1]}"
         files.pipe_file(aside, json.dumps(body, indent=1).encode())
-        files.mv(aside, manifest)
+        self._step("before manifest move")  # a crash here: the next commit writes the same name again, and moves it
+        self._move(files, aside, manifest)
 
 
 class _FilesWriter(SinkWriter):

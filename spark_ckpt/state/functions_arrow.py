@@ -47,7 +47,7 @@ class ArrowStateFunction(StateFunction):
     ) -> None:
         self.func = func
         self.key_schema, self.input_schema = key_schema, input_schema
-        self.output_schema, self.state_schema, self.timeout = output_schema, state_schema, timeout
+        self.output_schema, self.state_schema, self.timeout = nullable(output_schema), nullable(state_schema), timeout
 
     def process(self, ctx: CallContext, touched: Touched) -> Changed:
         rows = touched.rows.select(self.input_schema.names)
@@ -131,6 +131,11 @@ class ArrowStateFunction(StateFunction):
                 f"{_where(ctx)}: the {what} table does not fit: expected {_types(schema)}, found "
                 f"{_types(table.schema)}: {e}"
             ) from e
+
+
+def nullable(schema: pa.Schema) -> pa.Schema:
+    """Every column nullable, as Spark makes what a stateful operator puts out; keys without state need it too."""
+    return pa.schema([f.with_nullable(True) for f in schema])
 
 
 def _choose(mask: np.ndarray, a: pa.Table, b: pa.Table) -> pa.Table:

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.state.function import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
+from spark_ckpt.state.functions_arrow import nullable
 from spark_ckpt.state.functions_pandas_input import DEFINED, CallInput, spark_struct
 
 if TYPE_CHECKING:
@@ -57,10 +58,10 @@ class PandasStateFunction(StateFunction):
         options: dict[str, bool] | None = None,
     ) -> None:
         self.func = func
-        self.key_schema, self.input_schema, self.output_schema = key_schema, input_schema, output_schema
-        self.value_schema = state_schema
-        has_timeout = timeout != "NoTimeout"
-        self.state_schema = state_schema.append(pa.field(DEFINED, pa.bool_())) if has_timeout else state_schema
+        self.key_schema, self.input_schema, self.output_schema = key_schema, input_schema, nullable(output_schema)
+        self.value_schema = nullable(state_schema)
+        defined = [pa.field(DEFINED, pa.bool_())] if timeout != "NoTimeout" else []
+        self.state_schema = pa.schema([*self.value_schema, *defined])
         self.output_struct, self.state_struct = output_struct, state_struct
         self.timeout, self.session_timezone, self.has_watermark = timeout, session_timezone, has_watermark
         self.options = dict(options or {})

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkRuntimeError, PySparkValueError
 from pyspark.sql.streaming.state import GroupState
@@ -203,3 +204,11 @@ def test_errors_of_the_function_name_where_and_keep_their_cause() -> None:
 def test_a_function_survives_pickling() -> None:
     f = pickle.loads(pickle.dumps(function(count, PROCESSING)))
     assert call(f, ["a"], [(0, 1)]).output.to_pylist() == [{"k": "a", "n": 1}]
+
+
+def test_fields_declared_not_null_may_be_null_in_keys_without_state_and_in_outputs() -> None:
+    state = pa.schema([pa.field("n", pa.int64(), nullable=False), ("note", pa.string())])
+    output = pa.schema([pa.field("k", pa.string(), nullable=False), ("n", pa.int64())])
+    changed = call(function(count, state_schema=state, output_schema=output), ["a", None], [(1, 1)])
+    assert changed.output.to_pylist() == [{"k": None, "n": 1}]
+    assert changed.state["n"].to_pylist() == [None, 1]

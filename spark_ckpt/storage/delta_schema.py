@@ -45,7 +45,13 @@ def from_delta_schema(schema_string: str) -> pa.Schema:
 
 def table_features(schema: pa.Schema) -> list[str]:
     """Delta table features that ``schema`` needs."""
-    return ["timestampNtz"] if "timestamp_ntz" in to_delta_schema(schema) else []
+    return ["timestampNtz"] if _has_local_times(pa.struct(list(schema))) else []
+
+
+def _has_local_times(arrow: pa.DataType) -> bool:
+    if pt.is_timestamp(arrow):
+        return arrow.tz is None
+    return any(_has_local_times(arrow.field(i).type) for i in range(arrow.num_fields))
 
 
 def describe_columns(schema_string: str) -> str:

@@ -64,19 +64,20 @@ class RunCache:
         batch = _one_batch(table)
         if batch is not None:
             with contextlib.suppress(OSError):  # a full local disk costs speed and nothing else
-                self._store(f"{name}.all.arrow", batch)
+                self._store(_whole(name), batch)
 
     def read(self, run: Run) -> pa.RecordBatch:
         """The run's rows as a slice of a memory map.
 
         Raises ``CorruptStorageError`` naming the state file if it is missing or damaged or has too few rows.
         """
-        whole = self._mapped(f"{run.file}.all.arrow", run.start + run.count)
+        whole = self._mapped(_whole(run.file), run.start + run.count)
         if whole is not None:
             return whole.slice(run.start, run.count)
         layout = self._layout(run)
         first, stop = layout.span(run)
-        name = f"{run.file}.{first}-{stop}.arrow"
+        everything = (first, stop) == (0, len(layout.starts) - 1)
+        name = _whole(run.file) if everything else f"{run.file}.{first}-{stop}.arrow"
         rows = layout.starts[stop] - layout.starts[first]
         batch = self._mapped(name, rows) or self._decode(run, name, first, stop)
         return batch.slice(run.start - layout.starts[first], run.count)
@@ -146,6 +147,10 @@ class RunCache:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
         self._budget.added(size)
+
+
+def _whole(file: str) -> str:
+    return f"{file}.all.arrow"
 
 
 def _boot_id() -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_ckpt.errors import CorruptStorageError, ProtocolBugError
+from spark_ckpt.errors import CorruptStorageError, InvalidInputError, ProtocolBugError
 from spark_ckpt.protocol.events import StateFile
+from spark_ckpt.storage.delta_schema import to_delta_schema
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.types import KEY_GROUP
 
@@ -19,7 +22,10 @@ ROW_GROUP_ROWS = 128 * 1024
 
 # zstd without dictionaries: 1 M rows of ids, doubles and names took 0.16 s and 23.7 MB (snappy 0.11 s and 30 MB,
 # zstd with dictionaries 0.36 s and 30 MB), on 2 slow cores; all of them read in 0.04 s.
-WRITE_OPTIONS: dict[str, Any] = {"compression": "zstd", "use_dictionary": False, "write_page_checksum": True}
+_WRITE_OPTIONS: dict[str, Any] = {"compression": "zstd", "use_dictionary": False, "write_page_checksum": True}
+
+
+_COLUMNS = "spark_ckpt.columns.crc32"
 
 
 def run_file_name(epoch: int, partition: int, attempt: str) -> str:
@@ -37,13 +43,21 @@ def write_run_file(
     """
     folder = target if isinstance(target, Folder) else Folder(target, storage_options)
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, table.schema, **WRITE_OPTIONS) as writer:
+    with run_file_writer(sink, table.schema) as writer:
         for start, stop in row_groups(table):
             writer.write_table(table.slice(start, stop - start), row_group_size=max(1, stop - start))
     data = sink.getvalue()
     if not folder.create(name, memoryview(data) if folder.local else data.to_pybytes()):
         raise ProtocolBugError(f"State file {folder.shown(name)} exists: expected a name that no attempt used before.")
     return StateFile(name, table.num_rows, data.size)
+
+
+@contextlib.contextmanager
+def run_file_writer(sink: pa.NativeFile, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+    """Writes a state file's content. Pages carry checksums of their own; columns get one in the footer."""
+    with pq.ParquetWriter(sink, schema.remove_metadata(), **_WRITE_OPTIONS) as writer:
+        writer.add_key_value_metadata({_COLUMNS: _column_checksum(schema)})
+        yield writer
 
 
 def row_groups(table: pa.Table) -> Iterator[tuple[int, int]]:
@@ -68,20 +82,37 @@ def open_run_file(folder: Folder, name: str) -> pq.ParquetFile:
     """Open state file ``name``. Raises ``CorruptStorageError`` if it is missing or damaged."""
     try:
         source = folder.path(name) if folder.local else folder.fs.open(folder.path(name), "rb")
-        return pq.ParquetFile(source, memory_map=folder.local, page_checksum_verification=True)
-    except (OSError, pa.ArrowException) as error:
-        raise damaged(folder, name, error) from None
+        file = pq.ParquetFile(source, memory_map=folder.local, page_checksum_verification=True)
+        _check_footer(file)
+    except (OSError, ValueError, pa.ArrowException, InvalidInputError) as error:
+        raise _damaged(folder, name, error) from None
+    return file
 
 
 def read_row_group(folder: Folder, name: str, file: pq.ParquetFile, index: int) -> pa.Table:
     """Row group ``index`` of an open state file. Raises ``CorruptStorageError`` if it is damaged."""
     try:
-        return file.read_row_group(index, use_threads=False)
-    except (OSError, pa.ArrowException) as error:
-        raise damaged(folder, name, error) from None
+        return file.read_row_group(index, use_threads=False).replace_schema_metadata(None)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise _damaged(folder, name, error) from None
 
 
-def damaged(folder: Folder, name: str, error: Exception) -> CorruptStorageError:
+def _check_footer(file: pq.ParquetFile) -> None:
+    """Raises ``ValueError`` if the footer, which has no checksum, contradicts itself."""
+    footer, columns = file.metadata, _column_checksum(file.schema_arrow)
+    written = (footer.metadata or {}).get(_COLUMNS.encode(), b"none").decode()
+    if columns != written:
+        raise ValueError(f"columns with checksum {columns} instead of {written}")
+    rows = sum(footer.row_group(index).num_rows for index in range(footer.num_row_groups))
+    if rows != footer.num_rows:
+        raise ValueError(f"row groups of {rows} rows instead of {footer.num_rows}")
+
+
+def _column_checksum(schema: pa.Schema) -> str:
+    return str(zlib.crc32(to_delta_schema(schema).encode()))
+
+
+def _damaged(folder: Folder, name: str, error: Exception) -> CorruptStorageError:
     found = "no such file" if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"
     return CorruptStorageError(
         f"State file {folder.shown(name)} cannot be read: expected a complete Parquet file, found {found[:200]}."

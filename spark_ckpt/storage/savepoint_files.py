@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from spark_ckpt.errors import CorruptStorageError
@@ -22,7 +21,7 @@ from spark_ckpt.storage import delta_log
 from spark_ckpt.storage.content import FileEntry, TableContent, check_live_rows
 from spark_ckpt.storage.deletion_vectors import read_vector
 from spark_ckpt.storage.filesystem import Folder, make_folder, sync_folder
-from spark_ckpt.storage.run_files import WRITE_OPTIONS, open_run_file, read_row_group
+from spark_ckpt.storage.run_files import open_run_file, read_row_group, run_file_writer
 
 _PREFIX = "savepoint-"
 
@@ -74,7 +73,7 @@ def import_files(source: Folder, names: Iterable[str], target: Folder) -> None:
 
 def _copy_live(source: Folder, file: str, dead: BitMap, target: Folder, name: str) -> FileEntry:
     sink, first, rows = pa.BufferOutputStream(), 0, 0
-    with open_run_file(source, file) as reader, pq.ParquetWriter(sink, reader.schema_arrow, **WRITE_OPTIONS) as writer:
+    with open_run_file(source, file) as reader, run_file_writer(sink, reader.schema_arrow) as writer:
         for index in range(reader.num_row_groups):
             table = read_row_group(source, file, reader, index)
             live = _live_rows(table, first, dead)

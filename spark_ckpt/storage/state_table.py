@@ -29,10 +29,7 @@ from spark_ckpt.storage.content import (
 from spark_ckpt.storage.deletion_vectors import read_vector, vector_payload, write_vectors
 from spark_ckpt.storage.delta_schema import describe_columns, from_delta_schema, to_delta_schema
 from spark_ckpt.storage.filesystem import Folder
-from spark_ckpt.storage.run_files import run_file_name, write_run_file
 from spark_ckpt.storage.table_head import OWN, Head, HeadLog, Writer
-
-__all__ = ["StateTable", "TableCommit", "TableContent", "run_file_name", "write_run_file"]
 
 _CONFIGURATION = {
     "delta.enableDeletionVectors": "true",

@@ -6,6 +6,7 @@ make demo        (or: python -m examples.flights.demo)
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 import sqlite3
@@ -20,18 +21,20 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from rich.console import Console
-from rich.table import Table
 
 import spark_ckpt
 from examples.flights import batch
 from examples.flights.compare import Comparison, compare
 from examples.flights.prepare import prepare
+from spark_ckpt.cli.history import history_table
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".demo"
 FILES = 36
 KILL_AT = 0.4
 """Kill the driver when this part of the flights is committed."""
+SILENCE_S = 10.0
+"""Show something at least this often."""
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
@@ -80,33 +83,42 @@ def run_job(total: int, kill_at: int | None) -> int:
         _watch(process, total, kill_at)
     finally:
         if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
+            kill_driver(process.pid)
     return process.wait()
 
 
+def kill_driver(pid: int) -> None:
+    """SIGKILL for the driver, its JVM and its Python workers, as if the machine had lost power.
+
+    They are the processes of the session that the driver was started in.
+    """
+    victims = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and _session(p) == pid]
+    for victim in sorted(victims):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(victim, signal.SIGKILL)
+    console.print(
+        f"  killed   {len(victims)} processes with SIGKILL: the driver (pid {pid}), its JVM, its Python workers"
+    )
+
+
+def _session(process: Path) -> int | None:
+    try:
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None  # it has ended meanwhile
+    return int(fields[3])
+
+
 def _watch(process: subprocess.Popen[bytes], total: int, kill_at: int | None) -> None:
-    began, shown = time.monotonic(), Committed(0, 0)
+    began, shown, spoke = time.monotonic(), Committed(0, 0), 0.0
     while process.poll() is None:
-        now = committed()
-        if now != shown:
-            took = time.monotonic() - began
+        now, took = committed(), time.monotonic() - began
+        if now != shown or took - spoke > SILENCE_S:
             console.print(f"  {took:5.1f} s  {now.flights / total:4.0%}  committed: {now}")
-            shown = now
+            shown, spoke = now, took
         if kill_at is not None and now.flights >= kill_at:
-            process.send_signal(signal.SIGKILL)
             return
         time.sleep(0.05)
-
-
-def show_history(rows: list[dict[str, object]]) -> None:
-    """The checkpoint history, one line each."""
-    columns = list(rows[0]) if rows else []
-    table = Table(title="Checkpoints of the job", title_justify="left")
-    for name in columns:
-        table.add_column(name)
-    for row in rows:
-        table.add_row(*("" if row[name] is None else str(row[name]) for name in columns))
-    console.print(table)
 
 
 def compare_sinks(flights: pa.Table) -> list[tuple[str, Comparison]]:
@@ -158,7 +170,7 @@ def main() -> int:
     if code != -signal.SIGKILL:
         return fail(f"the job ended with exit code {code} before it could be killed")
     at_kill = committed()
-    console.print(f"  killed   committed at that time: {at_kill}")
+    console.print(f"           committed at that time: {at_kill}")
     if at_kill.flights >= total:
         return fail("everything was committed already; the kill proved nothing")
 
@@ -168,7 +180,7 @@ def main() -> int:
         return fail(f"the job ended with exit code {code}")
 
     console.print("[bold]4. What happened[/]")
-    show_history(spark_ckpt.job(str(FOLDER / "checkpoints"), "flights").checkpoints())
+    console.print(history_table(spark_ckpt.job(str(FOLDER / "checkpoints"), "flights").checkpoints()))
 
     console.print("[bold]5. Both sinks against a batch computation (pandas), row by row[/]")
     results = compare_sinks(flights)

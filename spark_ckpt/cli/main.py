@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, is_dataclass
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 import spark_ckpt
+from spark_ckpt.cli.history import history_table
 from spark_ckpt.config import STORAGE
 from spark_ckpt.errors import CkptError, ConfigError
 
@@ -45,7 +46,7 @@ def list_(dir: Dir, job: Name, storage: Storage = None, as_json: AsJson = False)
     if as_json:
         typer.echo(_json(rows))
     elif rows:
-        _print_table(rows)
+        Console().print(history_table(rows))
     else:
         typer.echo(f"{job} has no checkpoints in {dir}.")
 
@@ -122,17 +123,7 @@ def _errors() -> Iterator[None]:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, indent=2, default=str)
-
-
-def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:
-    console = Console()
-    table = Table()
-    for name in rows[0]:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*("" if value is None else str(value) for value in row.values()))
-    console.print(table)
+    return json.dumps(value, indent=2, default=lambda v: asdict(v) if is_dataclass(v) else str(v))
 
 
 def _print_names(names: Sequence[Any], label: str, otherwise: str) -> None:

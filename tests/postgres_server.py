@@ -65,6 +65,17 @@ class PostgresServer:
             return self
         self._root = Path(tempfile.mkdtemp(prefix="spark-ckpt-pg-", dir="/tmp"))
         self._root.chmod(0o755)
+        try:
+            self._start()
+        except BaseException:
+            shutil.rmtree(self._root)
+            self._root = None
+            raise
+        atexit.register(self.stop)
+        return self
+
+    def _start(self) -> None:
+        assert self._root is not None
         self._bin = _binaries(self._root)
         (self._root / "password").write_text(PASSWORD)
         self._own(self._root)
@@ -74,9 +85,7 @@ class PostgresServer:
         settings = "".join(f"{k} = '{v}'\n" for k, v in {**_SETTINGS, "port": str(self._port)}.items())
         with (self._data / "postgresql.conf").open("a") as file:
             file.write(settings)
-        atexit.register(self.stop)
         self._run("pg_ctl", "-w", "-D", str(self._data), "-l", str(self._root / "log"), "start")
-        return self
 
     def stop(self) -> None:
         if self._root is None:
@@ -131,12 +140,15 @@ def _binaries(root: Path) -> Path:
     install = installs[-1].parent.parent
     reachable = all(p.stat().st_mode & 0o005 == 0o005 for p in [*installs[-1].parents, installs[-1]])
     if _system_user() is not None and not reachable:
+        package = install.parent
         copied = root / "install"
-        shutil.copytree(install, copied, symlinks=True)
+        shutil.copytree(install, copied / package.name / install.name, symlinks=True)
+        for libraries in package.parent.glob(f"{package.name}.libs"):  # binaries find them relative to themselves
+            shutil.copytree(libraries, copied / libraries.name)
         for path in [copied, *copied.rglob("*")]:
             if not path.is_symlink():
                 path.chmod(0o755)
-        install = copied
+        install = copied / package.name / install.name
     return install / "bin"
 
 

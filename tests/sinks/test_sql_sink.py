@@ -129,7 +129,7 @@ def test_a_missing_target_is_refused_if_it_may_not_be_made(url: str) -> None:
 
 def test_a_nested_column_is_refused_at_start_by_name(url: str) -> None:
     nested = SCHEMA.append(pa.field("tags", pa.list_(pa.string())))
-    with pytest.raises(InvalidInputError, match="column 'tags' has type list<.*'columns'"):
+    with pytest.raises(InvalidInputError, match=r"column .tags. has type list<.*columns"):
         make(url, schema=nested)
 
 
@@ -181,10 +181,10 @@ def test_an_attempt_that_was_aborted_while_it_still_wrote_cannot_stage_more(
 
 def test_many_staged_transactions_commit_and_abort(url: str) -> None:
     sink = make(url)
-    staged = [c for i in range(150) for c in stage(sink, [(i, "x")], partition=i)]
-    sink.abort(staged[100:])
-    sink.commit(permit(1), staged[:100])
-    assert run(url, "SELECT count(*), min(k), max(k) FROM t") == [(100, 0, 99)]
+    staged = [c for i in range(60) for c in stage(sink, [(i, "x")], partition=i)]
+    sink.abort(staged[40:])
+    sink.commit(permit(1), staged[:40])
+    assert run(url, "SELECT count(*), min(k), max(k) FROM t") == [(40, 0, 39)]
 
 
 def test_a_schema_of_its_own_holds_the_target_and_all_that_is_ours() -> None:

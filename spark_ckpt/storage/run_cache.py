@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import uuid
 from collections import OrderedDict
@@ -22,6 +23,8 @@ from spark_ckpt.protocol.events import Run
 from spark_ckpt.storage.cache_budget import CacheBudget
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.run_files import open_run_file, read_row_group
+
+_logger = logging.getLogger(__name__)
 
 _MAX_OPEN = 256
 _MAX_LAYOUTS = 256
@@ -58,22 +61,23 @@ class RunCache:
         self._budget = CacheBudget(cache_dir, max_bytes)
         self._open: OrderedDict[str, pa.RecordBatch] = OrderedDict()
         self._layouts: OrderedDict[str, _Layout] = OrderedDict()
+        self._warned = False
 
     def put(self, name: str, table: pa.Table) -> None:
         """Keep a state file that is being written. Called by the snapshot stage, once a file; only saves work later."""
         batch = _one_batch(table)
         if batch is not None:
-            with contextlib.suppress(OSError):  # a full local disk costs speed and nothing else
-                self._store(_whole(name), batch)
+            self._store(_whole(name), batch)
 
     def read(self, run: Run) -> pa.RecordBatch:
         """The run's rows as a slice of a memory map.
 
         Raises ``CorruptStorageError`` naming the state file if it is missing or damaged or has too few rows.
         """
-        whole = self._mapped(_whole(run.file), run.start + run.count)
-        if whole is not None:
-            return whole.slice(run.start, run.count)
+        if run.file not in self._layouts:  # else the whole file was looked for in vain before
+            whole = self._mapped(_whole(run.file), run.start + run.count)
+            if whole is not None:
+                return whole.slice(run.start, run.count)
         layout = self._layout(run)
         first, stop = layout.span(run)
         everything = (first, stop) == (0, len(layout.starts) - 1)
@@ -91,10 +95,8 @@ class RunCache:
                 f"Run {run} of {self._folder.shown(run.file)} holds more than 2 GB in a column:"
                 f" expected runs that fit one Arrow batch. Raise spark.ckpt.maxParallelism in a new job."
             )
-        with contextlib.suppress(OSError):
-            self._store(name, batch)
-            return self._mapped(name, batch.num_rows) or batch
-        return batch
+        self._store(name, batch)
+        return self._mapped(name, batch.num_rows) or batch
 
     def _layout(self, run: Run) -> _Layout:
         layout = self._layouts.get(run.file)
@@ -122,7 +124,7 @@ class RunCache:
             with pa.memory_map(path, "rb") as source:
                 batch = pa.ipc.open_file(source).get_batch(0)
             batch.validate()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, pa.ArrowException, IndexError):
             batch = None
@@ -135,6 +137,14 @@ class RunCache:
         return batch
 
     def _store(self, name: str, batch: pa.RecordBatch) -> None:
+        try:
+            self._budget.added(self._write(name, batch))
+        except OSError as error:  # a full local disk costs speed and nothing else
+            if not self._warned:
+                self._warned = True
+                _logger.warning("Runs cannot be cached in %s, which makes lookups slow: %s", self._dir, error.strerror)
+
+    def _write(self, name: str, batch: pa.RecordBatch) -> int:
         os.makedirs(self._dir, mode=0o700, exist_ok=True)
         path = os.path.join(self._dir, name)
         temporary = f"{path}.{uuid.uuid4().hex}.tmp"
@@ -143,10 +153,10 @@ class RunCache:
                 writer.write_batch(batch)
             size = os.path.getsize(temporary)
             os.replace(temporary, path)
+            return size
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
-        self._budget.added(size)
 
 
 def _whole(file: str) -> str:

@@ -49,9 +49,8 @@ def _seconds(ms: int | None) -> str:
 
 def size_text(size_bytes: int) -> str:
     """``12.3 KiB`` and the like."""
-    value, unit = float(size_bytes), "B"
-    for unit in ("B", "KiB", "MiB", "GiB"):  # noqa: B007 - the unit it stops at
-        if value < 1024:
-            break
-        value /= 1024
-    return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+    if size_bytes < 1024:
+        return f"{size_bytes} B"
+    units = ("KiB", "MiB", "GiB", "TiB")
+    power = min((size_bytes.bit_length() - 1) // 10, len(units))
+    return f"{size_bytes / 1024**power:,.1f} {units[power - 1]}"

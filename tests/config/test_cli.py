@@ -1,0 +1,131 @@
+"""The command ``spark-ckpt`` over real job folders; Spark is not needed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from spark_ckpt.cli import app
+from spark_ckpt.cli.history import size_text
+from spark_ckpt.config import JobConfig
+from spark_ckpt.protocol.records import CompletionRecord, TableRef, Topology
+from spark_ckpt.spark.job_records import JobRecords, id_name
+from spark_ckpt.storage.history import History, HistoryRow, UidSize
+
+TOPOLOGY = Topology(4, 4, ("in",), {}, ("out",))
+
+
+def command(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A job with the completed checkpoint 3, which names a manifest, and the aborted checkpoint 4."""
+    url = tmp_path / "flights"
+    records = JobRecords(str(url), JobConfig(dir=str(tmp_path)))
+    done = CompletionRecord(
+        checkpoint=3,
+        kind="checkpoint",
+        generation=1,
+        origin=1,
+        batch=7,
+        batches_from=8,
+        sources={"in": {"inner": {"row": 5}}},
+        tables={"routes": TableRef(2, "manifests/routes/missing.json")},
+        committables=(),
+        topology=TOPOLOGY,
+        triggered_ms=1_700_000_000_000,
+        completed_ms=1_700_000_001_500,
+    )
+    records.store.create(f"checkpoints/{id_name(3)}", "checkpoint", done.to_json())
+    history = History(f"{url}/history")
+    size = {"routes": UidSize(keys=1234, size_bytes=2048, files=1)}
+    history.append(
+        HistoryRow(3, "checkpoint", "completed", 1_700_000_000_000, 1, 7, None, 1_700_000_001_500, state=size)
+    )
+    history.append(HistoryRow(4, "checkpoint", "expired", 1_700_000_010_000, 1, 9, reason="took longer than 1 min"))
+    return tmp_path
+
+
+def test_list_shows_every_checkpoint_with_its_outcome(job: Path) -> None:
+    result = command("list", str(job), "flights")
+    assert result.exit_code == 0
+    assert "completed" in result.output
+    assert "1.50 s" in result.output
+    assert "routes 1,234" in result.output
+    assert "took longer than 1 min" in result.output
+
+
+def test_list_as_json_is_the_history_of_the_api(job: Path) -> None:
+    rows = json.loads(command("list", str(job), "flights", "--json").output)
+    assert [row["id"] for row in rows] == [3, 4]
+    assert rows[0]["duration_ms"] == 1500
+    assert rows[0]["state"]["routes"]["keys"] == 1234
+
+
+def test_list_of_a_job_without_checkpoints_says_so(tmp_path: Path) -> None:
+    result = command("list", str(tmp_path), "nothing")
+    assert (result.exit_code, "no checkpoints" in result.output) == (0, True)
+
+
+def test_show_prints_the_completion_record(job: Path) -> None:
+    shown = json.loads(command("show", str(job), "flights", "3").output)
+    assert (shown["checkpoint"], shown["sources"]) == (3, {"in": {"inner": {"row": 5}}})
+
+
+def test_show_of_an_unknown_checkpoint_names_those_there_are(job: Path) -> None:
+    result = command("show", str(job), "flights", "99")
+    assert result.exit_code == 1
+    assert "99" in result.output
+    assert "[3]" in result.output
+
+
+def test_verify_fails_and_names_what_is_missing(job: Path) -> None:
+    result = command("verify", str(job), "flights")
+    assert result.exit_code == 1
+    assert "missing.json" in result.output
+
+
+def test_verify_of_a_sound_job_succeeds(tmp_path: Path) -> None:
+    result = command("verify", str(tmp_path), "flights")
+    assert (result.exit_code, "whole" in result.output) == (0, True)
+
+
+def test_gc_of_a_job_without_garbage_removes_nothing(tmp_path: Path) -> None:
+    result = command("gc", str(tmp_path), "flights")
+    assert (result.exit_code, "nothing to remove" in result.output) == (0, True)
+
+
+@pytest.mark.parametrize("name", ["savepoint", "stop"])
+def test_a_savepoint_of_a_job_that_does_not_run_gives_up_and_withdraws_the_request(job: Path, name: str) -> None:
+    result = command(name, str(job), "flights", str(job / "savepoint"), "--timeout", "0")
+    assert result.exit_code == 1
+    assert "is the query running" in result.output
+    assert list((job / "flights" / "requests").glob("*.json")) == []
+
+
+@pytest.mark.parametrize("option", ["hunter2", "=hunter2"])
+def test_a_storage_option_without_a_name_is_refused_without_showing_it(tmp_path: Path, option: str) -> None:
+    result = command("list", str(tmp_path), "flights", "--storage", option)
+    assert result.exit_code == 1
+    assert "NAME=VALUE" in result.output
+    assert "hunter2" not in result.output
+
+
+def test_storage_options_reach_the_configuration(tmp_path: Path) -> None:
+    result = command("list", str(tmp_path), "flights", "--storage", "Key=hunter2")
+    assert result.exit_code == 1
+    assert "lower case" in result.output
+    assert "hunter2" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 * 2**30, "3.0 GiB"), (2**60, "1,048,576.0 TiB")],
+)
+def test_sizes_are_shown_in_binary_units(size_bytes: int, text: str) -> None:
+    assert size_text(size_bytes) == text

@@ -98,7 +98,7 @@ def verify(dir: Dir, job: Name, storage: Storage = None) -> None:
 
 
 def _open(dir: str, job: str, storage: Sequence[str] | None) -> Any:
-    return spark_ckpt.job(dir, job, **_storage(storage or ()))
+    return spark_ckpt.job(dir, job, (), **_storage(storage or ()))
 
 
 def _storage(pairs: Sequence[str]) -> dict[str, str]:
@@ -123,7 +123,7 @@ def _errors() -> Iterator[None]:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, indent=2, default=lambda v: asdict(v) if is_dataclass(v) else str(v))
+    return json.dumps(value, indent=2, default=_plain)
 
 
 def _print_names(names: Sequence[Any], label: str, otherwise: str) -> None:
@@ -131,3 +131,7 @@ def _print_names(names: Sequence[Any], label: str, otherwise: str) -> None:
         typer.echo(f"{label}: {name}")
     if not names:
         typer.echo(otherwise)
+
+
+def _plain(value: Any) -> Any:
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)

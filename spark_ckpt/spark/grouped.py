@@ -39,6 +39,12 @@ _KEY_TYPES = (
     T.TimestampType,
     T.TimestampNTZType,
 )
+_PANDAS_CONFS = {
+    "safecheck": "spark.sql.execution.pandas.convertToArrowArraySafely",
+    "assign_cols_by_name": "spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName",
+}
+"""Spark's settings for what a pandas function returns, by the name the function knows them by."""
+
 _TIMEOUTS = ("NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout")
 
 
@@ -91,14 +97,20 @@ class CkptGroupedData:
         if outputMode.lower() not in ("append", "update"):
             raise InvalidInputError(f"outputMode must be append or update, found {outputMode!r}")
         columns = self._parent.columns
+        output, state = _struct(outputStructType), _struct(stateStructType)
+        conf = self._parent._session.spark.conf
         function = PandasStateFunction(
             func,
             self._key_arrow(),
             _arrow_columns(self._parent.schema, columns),
-            arrow_schema(_struct(outputStructType)),
-            arrow_schema(_struct(stateStructType)),
+            arrow_schema(output),
+            arrow_schema(state),
+            output_struct=output.json(),
+            state_struct=state.json(),
             timeout=_timeout(timeoutConf),
-            session_timezone=self._parent._session.spark.conf.get("spark.sql.session.timeZone"),
+            session_timezone=conf.get("spark.sql.session.timeZone"),
+            has_watermark=bool(self._parent._lineage.watermarks),
+            options={name: conf.get(key, "") == "true" for name, key in _PANDAS_CONFS.items() if conf.get(key, "")},
         )
         return self._operator(uid, function, columns)
 

@@ -14,6 +14,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from spark_ckpt.spark.spec import RunSpec
 from spark_ckpt.state.compaction import CompactionPolicy
 from spark_ckpt.state.envelope import unpack
 from spark_ckpt.state.function import CallContext, Changed, StateFunction, Touched
-from spark_ckpt.state.ipc import from_bytes, one_batch, plain_schema, to_bytes
+from spark_ckpt.state.ipc import compress, decompress, from_bytes, one_batch, plain_schema, to_bytes
 from spark_ckpt.state.keyed_state import KeyedState, Lookup
 from spark_ckpt.state.keys import group_rows
 from spark_ckpt.state.layout import StateLayout
@@ -73,6 +74,7 @@ class OperatorSpec:
         """As Spark: late rows are dropped only before an operator with event-time time-outs."""
         return self.function.timeout == "EventTimeTimeout" and bool(self.open_watermarks)
 
+    @cached_property
     def packed_schema(self) -> pa.Schema:
         """The rows in an envelope: what ``combine`` makes of the rows that reach the pack stage."""
         return plain_schema(self.function.combine(self.rows_schema.empty_table()).schema)
@@ -81,6 +83,7 @@ class OperatorSpec:
     def table_url(self) -> str:
         return f"{self.run.url}/state/{self.uid}"
 
+    @cached_property
     def layout(self) -> StateLayout:
         f = self.function
         return StateLayout(f.key_schema, f.state_schema, f.timeout != "NoTimeout")
@@ -205,9 +208,9 @@ class GroupCall:
         meta, memtable, held = stored if stored is not None else (None, None, None)
         parsed = json.loads(meta) if meta is not None else None
         self.meta = GroupMeta.from_json(parsed) if parsed else GroupMeta(aligner.AlignerState(spec.run.start_epoch))
-        self.keyed = KeyedState.open(spec.layout(), parsed and parsed["keyed"], memtable, spec.cache(), policy)
+        self.keyed = KeyedState.open(spec.layout, parsed and parsed["keyed"], memtable, spec.cache(), policy)
         self.rows: dict[int, list[pa.RecordBatch]] = {}
-        self._input_schema = spec.packed_schema()
+        self._input_schema = spec.packed_schema
         if held:
             self._unhold(held)
         self._events: list[ev.Event] = []
@@ -398,10 +401,10 @@ class GroupCall:
         if not self.rows:
             return None
         batches = [b for label in sorted(self.rows) for b in self.rows[label]]
-        return to_bytes(one_batch(pa.Table.from_batches(batches)))
+        return compress(to_bytes(one_batch(pa.Table.from_batches(batches))))
 
     def _unhold(self, held: bytes) -> None:
-        batch, start = from_bytes(held, self._input_schema), 0
+        batch, start = from_bytes(decompress(held), self._input_schema), 0
         for label, count in sorted(self.meta.held.items()):
             self.rows[label] = [batch.slice(start, count)]
             start += count

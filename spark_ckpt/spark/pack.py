@@ -29,7 +29,7 @@ class PackStage:
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.spec = spec
-        self._packed_schema = spec.packed_schema()
+        self._packed_schema = spec.packed_schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows: dict[int, list[pa.RecordBatch]] = {}

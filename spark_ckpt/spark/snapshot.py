@@ -73,7 +73,7 @@ class _Partition:
         self._declines: dict[int, ev.Decline] = {}
         self._watermarks: dict[tuple[int, str], int] = {}
         self._others: list[ev.Event] = []
-        self._table_schema = spec.layout().table_schema
+        self._table_schema = spec.layout.table_schema
 
     def add(self, kind: int, epoch: int, head: bytes, body: pa.Buffer | None) -> None:
         if kind == FLUSH:

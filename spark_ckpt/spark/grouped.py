@@ -110,7 +110,7 @@ class CkptGroupedData:
             timeout=_timeout(timeoutConf),
             session_timezone=conf.get("spark.sql.session.timeZone"),
             has_watermark=bool(self._parent._lineage.watermarks),
-            options={name: conf.get(key, "") == "true" for name, key in _PANDAS_CONFS.items() if conf.get(key, "")},
+            options={name: conf.get(key) == "true" for name, key in _PANDAS_CONFS.items()},
         )
         return self._operator(uid, function, columns)
 

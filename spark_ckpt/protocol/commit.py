@@ -305,7 +305,7 @@ def _retain(view: JobView, previous: CompletionRecord | None) -> Steps:
     yield DropBatches(view.origin, view.last.batches_from)
     for checkpoint in plan.drop:
         yield DropCheckpoint(CheckpointId(checkpoint))
-    return replace(view, completed=plan.keep)
+    return replace(view, completed=plan.keep, committed=view.committed.difference(plan.drop))
 
 
 # --- giving up ---------------------------------------------------------------------------------------------

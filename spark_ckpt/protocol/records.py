@@ -36,6 +36,10 @@ CAUSES = (DECLINED, EXPIRED, SUBSUMED, LOST)
 was injected everywhere, or the job was restored elsewhere."""
 
 
+UNDECIDED, REFUSED = 0, -1
+"""Values of ``GenerationRecord.origin`` that are no origin."""
+
+
 @dataclass(frozen=True)
 class Topology:
     """What takes part in a checkpoint. ``operators`` maps uid to its schemas: ``{"state": ..., "keys": ...}``.
@@ -75,8 +79,8 @@ class GenerationRecord:
     """One start of the job. ``origin`` is the generation that first opened ``spark_location``; it took the restore
     decision (``restored_from``, and ``restored_path`` if that was a savepoint's path) for the location's whole life.
 
-    Its owner creates it with ``origin`` 0 (a claim, which fences the others) before it reads the facts, and replaces
-    it when it has decided. A claim that was never decided means nothing but its number.
+    Its owner creates it with ``origin`` UNDECIDED (a claim, which fences the others) before it reads the facts, and
+    replaces it when it has decided, or was REFUSED.
     """
 
     generation: int

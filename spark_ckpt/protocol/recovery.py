@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from spark_ckpt.protocol.records import BatchRecord, CompletionRecord, GenerationRecord, Topology
+from spark_ckpt.protocol.records import UNDECIDED, BatchRecord, CompletionRecord, GenerationRecord, Topology
 from spark_ckpt.types import Committable
 
 AUTO, NONE = "auto", "none"
@@ -30,18 +30,23 @@ AUTO, NONE = "auto", "none"
 
 @dataclass(frozen=True)
 class SparkLocation:
-    """The query's Spark checkpoint location: the newest batch in ``offsets/`` and in ``commits/``, or None."""
+    """The query's Spark checkpoint location: the newest batch in ``offsets/`` and in ``commits/``, or None.
+
+    ``origin`` is what the sources wrote into the planned offsets. The path alone does not tell: two queries may have
+    been started at one empty location, and locations are deleted and moved.
+    """
 
     path: str
     planned: int | None = None
     committed: int | None = None
+    origin: int | None = None
 
 
 @dataclass(frozen=True)
 class StartFacts:
     """``restore``: ``auto``, ``none``, a checkpoint id, or a savepoint's record read from ``savepoint_path``.
 
-    ``generations`` are the *earlier* ones (claims that were never decided, with origin 0, are passed over).
+    ``generations`` are all but ``generation``, claims included.
     ``completions`` holds no void records. ``open_triggers``: ids in ``triggers/`` that are neither complete, void
     nor aborted.
     """
@@ -137,18 +142,19 @@ def decide_start(facts: StartFacts) -> Decision:
 
 
 def _go_on(facts: StartFacts) -> GoOn | Refuse:
-    here = [g for g in facts.generations if g.spark_location == facts.location.path and g.origin]
+    here = [g for g in facts.generations if g.origin > 0 and g.origin == facts.location.origin]
     if not here:
         return Refuse(
-            f"the Spark checkpoint location {facts.location.path} holds batches, but this job never ran there; "
-            f"expected an empty location or the job's own: give another checkpointLocation, or another job name"
+            f"the Spark checkpoint location {facts.location.path} holds batches of origin {facts.location.origin}, "
+            f"which is none of this job's: expected an empty location or the job's own; give another "
+            f"checkpointLocation, or another job name"
         )
     latest = max(here, key=lambda g: g.generation)
-    first = min((g for g in here if g.origin == latest.origin), key=lambda g: g.generation)
+    first = min(here, key=lambda g: g.generation)
     own = [c for c in facts.completions if c.origin == first.origin]
     newest = max(own, key=lambda c: c.checkpoint, default=None)
     return (
-        _moved_on(facts, first)
+        _moved_on(facts, latest)
         or _rolled_back(facts, newest)
         or _same_topology(latest.topology, facts.topology)
         or _restored_gone(facts, first)
@@ -163,7 +169,13 @@ def _go_on(facts: StartFacts) -> GoOn | Refuse:
 
 
 def _moved_on(facts: StartFacts, here: GenerationRecord) -> Refuse | None:
-    newer = [g for g in facts.generations if g.origin > here.origin]
+    """Another location took over, or began to and may still: an undecided claim counts, its owner may be alive."""
+    newer = [
+        g
+        for g in facts.generations
+        if g.origin > here.origin
+        or (g.origin == UNDECIDED and g.generation > here.generation and g.spark_location != facts.location.path)
+    ]
     if not newer:
         return None
     g = max(newer, key=lambda g: g.generation)
@@ -236,7 +248,7 @@ def _choose(facts: StartFacts) -> CompletionRecord | Refuse | None:
 def _line(facts: StartFacts) -> CompletionRecord | Refuse | None:
     """Where the job stands: see the module's docstring."""
     active = {b.origin for b in facts.batches} | {c.origin for c in facts.completions}
-    origins = sorted({g.origin for g in facts.generations} & active, reverse=True)
+    origins = sorted({g.origin for g in facts.generations if g.origin > 0} & active, reverse=True)
     if not origins:
         # Nobody did anything yet, or the records of who did are gone: then there is nothing newer than the newest.
         return max(facts.completions, key=lambda c: c.checkpoint, default=None)

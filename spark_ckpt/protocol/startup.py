@@ -14,7 +14,7 @@ from typing import Any
 
 from spark_ckpt.errors import ConfigError, FencedError, TopologyError
 from spark_ckpt.protocol.commit import by_sink, commit_completions
-from spark_ckpt.protocol.records import LOST, AbortedRecord, CompletionRecord, GenerationRecord, VoidRecord
+from spark_ckpt.protocol.records import LOST, REFUSED, AbortedRecord, CompletionRecord, GenerationRecord, VoidRecord
 from spark_ckpt.protocol.recovery import GoOn, Refuse, RestoreFrom, StartFacts, StartFresh, decide_start
 from spark_ckpt.protocol.steps import (
     AbortSink,
@@ -66,11 +66,24 @@ def _decide(
 ) -> Generator[Step, Any, tuple[StartFacts, GoOn | RestoreFrom | StartFresh]]:
     while True:
         facts: StartFacts = yield ReadStartFacts(claim.generation)
+        _fence(facts)
         decision = decide_start(facts)
         if isinstance(decision, Refuse):
+            yield WriteGeneration(replace(claim, origin=REFUSED))
+            # Stopped before this: the claim stays undecided, and other locations with batches refuse to go on.
             raise (TopologyError if decision.topology else ConfigError)(decision.reason)
         if isinstance(decision, GoOn) or (yield from _void(decision.abort_triggers, claim.generation, now_ms)):
             return facts, decision
+
+
+def _fence(facts: StartFacts) -> None:
+    """What is decided from these facts concerns only what earlier generations did: none of a later one is in them."""
+    newest = max((g.generation for g in facts.generations), default=0)
+    if newest > facts.generation:
+        raise FencedError(
+            f"expected generation {facts.generation} to be the newest, found {newest}; another query started this job "
+            f"at the same time, stop this one"
+        )
 
 
 def _void(triggers: tuple[int, ...], generation: int, now_ms: int) -> Generator[Step, Any, bool]:

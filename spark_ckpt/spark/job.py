@@ -113,8 +113,7 @@ class Job:
                     removed.append(f"manifests/{uid}/{name}")
         keep = self._open_committables()
         for spec in self._sinks:
-            mine = [c for c in keep if c.sink == spec.id]
-            removed += create_sink(spec.cls, spec.options).gc(self.name, mine)
+            removed += create_sink(spec.cls, spec.options).gc(self.name, keep)
         self.records.store.remove_temporaries()
         return removed
 

@@ -3,7 +3,7 @@
 One reader lives in a Python process beside the driver for as long as the query runs. What it decides travels in the
 offset that Spark writes to its offset log before the batch runs, so a replayed batch carries the same barriers:
 
-    {"inner": <inner offset>, "epoch": E, "barrier": K | null, "triggered_ms": t, "pending": [[K, t], ...],
+    {"origin": o, "inner": <inner offset>, "epoch": E, "barrier": K | null, "triggered_ms": t, "pending": [[K, t], ...],
      "cancel": [K, ...], "ended": bool, "restore": K | absent, "terminal": generation | absent}
 
 Rows between ``start`` and ``end`` belong to epoch ``start.epoch``; the barrier, if ``end`` has one, comes behind them.
@@ -73,6 +73,7 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Stable for one Spark location: asked again whenever its first batch is replayed."""
         desk = self._desk_()
         offset: Offset = {"inner": None, "epoch": self.run.start_epoch, "barrier": None, "triggered_ms": 0}
+        offset["origin"] = self.run.origin
         offset.update(pending=[], cancel=[], ended=False)
         restored = self.run.restored_from
         if restored is not None:
@@ -208,6 +209,7 @@ def _next_offset(start: Offset, inner: Any, ended: bool, decision: Injection, ge
     barrier = decision.barrier
     terminal = {"terminal": generation} if decision.terminal else {}
     return {
+        "origin": start["origin"],
         "inner": inner,
         "epoch": start["epoch"] if barrier is None else barrier + 1,
         "barrier": barrier,

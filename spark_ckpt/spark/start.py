@@ -6,6 +6,7 @@ generation and does it all again.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -107,7 +108,21 @@ def _restore_option(records: JobRecords, plan: JobPlan, url: str) -> str | int:
 def spark_location(plan: JobPlan) -> SparkLocation:
     """What Spark's own checkpoint folder says."""
     folder = Folder(plan.location, plan.config.storage_options())
-    return SparkLocation(plan.location, _newest(folder, "offsets"), _newest(folder, "commits"))
+    planned = _newest(folder, "offsets")
+    origin = None if planned is None else _origin(folder.read(f"offsets/{planned}") or b"")
+    return SparkLocation(plan.location, planned, _newest(folder, "commits"), origin)
+
+
+def _origin(offsets: bytes) -> int | None:
+    """The origin that a ckpt source wrote into its offset; each line of Spark's offset log is a source's."""
+    for line in offsets.decode(errors="replace").splitlines():
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict) and isinstance(value.get("origin"), int):
+            return int(value["origin"])
+    return None
 
 
 def _newest(folder: Folder, name: str) -> int | None:
@@ -122,7 +137,7 @@ def _facts(records: JobRecords, plan: JobPlan, generation: int, restore: str | i
         location=spark_location(plan),
         topology=plan.topology,
         generation=generation,
-        generations=tuple(g for g in records.generations() if g.generation < generation and g.origin),
+        generations=tuple(g for g in records.generations() if g.generation != generation),
         completions=completions,
         committed=frozenset(records.ids("committed") if plan.sinks_known else (c.checkpoint for c in completions)),
         batches=tuple(records.batches()),

@@ -1,31 +1,46 @@
 """Places where a process can be made to die, so that tests can prove what recovery does there.
 
-Off unless the environment variable ``SPARK_CKPT_KILL_AT`` is set: ``place=marker file``. The first process that
-reaches ``place`` while the marker file is absent creates it and kills itself with SIGKILL, as a power cut would.
+Off unless the environment variable ``SPARK_CKPT_KILL_AT`` is set: ``place=marker file``, several divided by ``;``. The
+first process that reaches ``place`` while the marker file is absent creates it and kills itself with SIGKILL, as a
+power cut would. ``place#3`` means a process that comes there for the third time.
+
+``SPARK_CKPT_KILL_PID`` names what dies instead, as for kill(2): a process, or a process group if negative.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 
-_VARIABLE = "SPARK_CKPT_KILL_AT"
+_AT, _PID = "SPARK_CKPT_KILL_AT", "SPARK_CKPT_KILL_PID"
+_reached: Counter[str] = Counter()
 
 
 def reach(place: str) -> None:
     """Die here, once, if the environment asks for it."""
-    wanted = os.environ.get(_VARIABLE)
-    if not wanted:
-        return
-    name, _, marker = wanted.partition("=")
-    if name != place:
-        return
+    for wanted in filter(None, os.environ.get(_AT, "").split(";")):
+        name, _, marker = wanted.partition("=")
+        name, _, nth = name.partition("#")
+        if name != place:
+            continue
+        _reached[wanted] += 1
+        if _reached[wanted] >= int(nth or 1) and _claim(marker):
+            _die()
+
+
+def _claim(marker: str) -> bool:
     try:
         os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
-        return
-    target = os.environ.get("SPARK_CKPT_KILL_PID")
-    # The commit runs in a child of the driver's JVM: a test may name the driver itself as what dies.
-    os.kill(int(target) if target else os.getpid(), signal.SIGKILL)
-    if target:
+        return False
+    return True
+
+
+def _die() -> None:
+    target = int(os.environ.get(_PID) or os.getpid())
+    # The commit runs in a child of the driver's JVM, so a test names the driver itself as what dies. Whoever waits
+    # here does nothing more, as if it had died in the same moment.
+    os.kill(target, signal.SIGKILL)
+    while True:
         signal.pause()

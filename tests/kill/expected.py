@@ -1,0 +1,56 @@
+"""What the job of these tests must produce, computed plainly.
+
+Numbers 0, 1, ...; those divisible by 3 are dropped; running count and sum of each ``k`` (operator ``totals``); then the
+rows of each ``g`` are numbered and the sums added up (operator ``numbered``), beginning anew after ``RESET`` rows, so
+that keyed state is removed and made again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+N_ROWS = 240
+ROWS_PER_BATCH = 40
+KEYS, GROUPS = 23, 5
+RESET = 9
+SOURCE, TOTALS, NUMBERED = "rate-0", "totals", "numbered"
+
+
+class Row(NamedTuple):
+    value: int
+    k: int
+    n: int
+    s: int
+    g: int
+    seq: int
+    total: int
+
+
+class Expected(NamedTuple):
+    """Everything that rows below an offset make: sink rows in order, and both operators' state by key."""
+
+    rows: list[Row]
+    totals: dict[int, tuple[int, int]]
+    numbered: dict[int, tuple[int, int]]
+
+    @property
+    def latest(self) -> list[Row]:
+        """What a sink that merges by ``g`` holds."""
+        return sorted({row.g: row for row in self.rows}.values())
+
+
+def expected(upto: int = N_ROWS) -> Expected:
+    """The result of the numbers below ``upto``."""
+    made = Expected([], {}, {})
+    for value in range(upto):
+        if value % 3 == 0:
+            continue
+        k, g = value % KEYS, value % GROUPS
+        n, s = made.totals.get(k, (0, 0))
+        made.totals[k] = n, s = n + 1, s + value
+        seq, total = made.numbered.pop(g, (0, 0))
+        seq, total = seq + 1, total + s
+        made.rows.append(Row(value, k, n, s, g, seq, total))
+        if seq < RESET:
+            made.numbered[g] = (seq, total)
+    return made

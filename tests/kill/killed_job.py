@@ -1,0 +1,132 @@
+"""The job that is killed: ``killed_job.py '{"dir": ..., ...}'``. Start the same command again until it exits with 0.
+
+What dies when a kill point is reached: the driver (its whole process group), this Python worker, or its executor.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pyspark.sql import SparkSession
+
+import spark_ckpt
+from spark_ckpt import agg
+from spark_ckpt.faults import reach
+from spark_ckpt.protocol.events import run_from_json
+from tests.kill.expected import GROUPS, KEYS, N_ROWS, NUMBERED, RESET, ROWS_PER_BATCH, TOTALS
+
+JOB = "killed"
+IN_FUNCTION = "in the user's function"
+# Short-lived JVMs: the second compiler would cost more than it saves.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+
+
+def session(plan: dict[str, Any]) -> SparkSession:
+    builder = SparkSession.builder
+    builder = builder.remote(plan["remote"]) if "remote" in plan else builder.master(plan["master"])
+    conf = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.warehouse.dir": plan["dir"] + "/warehouse",
+        "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+        "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+        "spark.ckpt.dir": plan["dir"] + "/jobs",
+        "spark.ckpt.cache.dir": plan["dir"] + "/cache",
+        "spark.ckpt.interval": "1s",
+        "spark.ckpt.initialDelay": "0s",
+        "spark.ckpt.maxParallelism": "8",
+        "spark.ckpt.retain": "2",
+        # Several runs a key group, so that deletion vectors and files shared by checkpoints are in play.
+        "spark.ckpt.compaction.fanout": "4",
+        **plan.get("conf", {}),
+    }
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def numbered(victim: str) -> Any:
+    """The user's function. ``victim`` is what dies if the kill point in it is reached."""
+
+    def number_rows(key: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+        if victim == "executor":
+            os.environ["SPARK_CKPT_KILL_PID"] = str(_parent_of(os.getppid()))
+        reach(IN_FUNCTION)
+        seq, total = state.get if state.exists else (0, 0)
+        rows = pd.concat(list(frames)).sort_values("value")
+        seqs, totals = [], []
+        for s in rows["s"]:
+            seq, total = seq + 1, total + int(s)
+            seqs.append(seq)
+            totals.append(total)
+            seq, total = (seq, total) if seq < RESET else (0, 0)
+        if seq:
+            state.update((seq, total))
+        else:
+            state.remove()
+        yield rows[["value", "k", "n", "s", "g"]].assign(seq=seqs, total=totals)
+
+    return number_rows
+
+
+def _parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def start(spark: SparkSession, plan: dict[str, Any]) -> Any:
+    ckpt = spark_ckpt.enable(spark)
+    source = ckpt.readStream.format("rate").options(rowsPerBatch=ROWS_PER_BATCH, numRows=N_ROWS, numSplits=2).load()
+    rows = source.where("value % 3 != 0").selectExpr("value", f"value % {KEYS} as k")
+    totals = rows.groupBy("k").aggregate(uid=TOTALS, emit="rows", orderBy="value", n=agg.count(), s=agg.sum("value"))
+    result = (
+        totals.selectExpr("value", "k", "n", "s", f"value % {GROUPS} as g")
+        .groupBy("g")
+        .applyInPandasWithState(
+            numbered(plan["victim"]),
+            "value long, k long, n long, s long, g long, seq long, total long",
+            "seq long, total long",
+            "append",
+            "NoTimeout",
+            uid=NUMBERED,
+        )
+    )
+    first, *others = plan["sinks"]
+    writer = result.writeStream.format(first[0]).options(**first[1])
+    for kind, options in others:
+        writer = writer.alsoTo(kind, **options)
+    return writer.queryName(JOB).trigger(availableNow=True).start()
+
+
+def live_runs(spark: SparkSession, location: str) -> dict[str, list[str]]:
+    """The state files that the run lists in Spark's own state store name, by operator number."""
+    named = {}
+    for number in range(2):
+        store = spark.read.format("statestore").option("operatorId", number).load(location)
+        metas = [json.loads(row.value["groupState"]["meta"]) for row in store.collect()]
+        named[str(number)] = sorted({run_from_json(r).file for meta in metas for r in meta["keyed"]["runs"]})
+    return named
+
+
+def main() -> None:
+    plan = json.loads(sys.argv[1])
+    if plan["victim"] == "driver":
+        os.environ["SPARK_CKPT_KILL_PID"] = str(-os.getpgrp())
+    spark = session(plan)
+    if "remote" not in plan:
+        spark.sparkContext.setLogLevel("ERROR")
+    query = start(spark, plan)
+    query.awaitTermination()
+    if "live" in plan:
+        Path(plan["live"]).write_text(json.dumps(live_runs(spark, f"{plan['dir']}/jobs/{JOB}/spark")))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Starts a command in a session of its own, and sees to it that nothing of it lives on when it is dead."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+REPOSITORY = Path(__file__).parents[2]
+DEADLINE_S = 280.0
+"""Far above what a start takes on a slow and busy machine; only a hang reaches it."""
+
+
+def await_condition(what: str, condition: Callable[[], bool], deadline_s: float = DEADLINE_S) -> None:
+    """Poll until ``condition`` holds. Raises ``TimeoutError`` naming ``what`` that did not happen."""
+    end = time.monotonic() + deadline_s
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(f"{what} did not happen in {deadline_s} s")
+        time.sleep(0.02)
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Of a process that uses Spark and this checkout."""
+    paths = [str(REPOSITORY), str(REPOSITORY / "python_datasource")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYSPARK_PYTHON": sys.executable, **more}
+
+
+class Session:
+    """A process and all its descendants. ``with`` ends them by SIGKILL, as when the machine goes."""
+
+    def __init__(self, command: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
+        self.log = log
+        with log.open("ab") as out:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, cwd=log.parent,
+                start_new_session=True,
+            )  # fmt: skip
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self.process.wait()
+
+    def wait(self) -> int:
+        """Its exit code; minus the signal's number if one killed it."""
+        return self.process.wait(DEADLINE_S)
+
+    def kill(self) -> None:
+        """SIGKILL to every process of the session, and to what they start meanwhile, until none is left."""
+        await_condition(f"the end of session {self.process.pid}", self._killed_all)
+
+    def members(self) -> list[int]:
+        return [pid for pid in psutil.pids() if _session_of(pid) == self.process.pid]
+
+    def _killed_all(self) -> bool:
+        alive = self.members()
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not alive
+
+
+def _session_of(pid: int) -> int | None:
+    try:
+        # The dead who wait for their parent to ask after them do no harm.
+        return None if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE else os.getsid(pid)
+    except (psutil.NoSuchProcess, ProcessLookupError):
+        return None

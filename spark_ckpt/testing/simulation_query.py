@@ -1,0 +1,239 @@
+"""One simulated start of the job: the driver's loop as Spark runs it.
+
+Offsets are logged before a batch runs and the commit log is written after the sink's commit, so that a restart replays
+the last planned batch with the same offsets; state store versions are those of the batch before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_ckpt.protocol.aligner import AlignerConfig
+from spark_ckpt.protocol.commit import JobView, commit_batch, rebuild
+from spark_ckpt.protocol.coordinator import WaitReason
+from spark_ckpt.protocol.events import (
+    Barrier,
+    Cancel,
+    Decline,
+    Event,
+    Finished,
+    Flushed,
+    OperatorAck,
+    Restore,
+    SourceAck,
+)
+from spark_ckpt.protocol.records import BatchRecord, CompletionRecord, GenerationRecord
+from spark_ckpt.protocol.recovery import GoOn, RestoreFrom
+from spark_ckpt.protocol.startup import start_job
+from spark_ckpt.testing.simulation_shell import Shell
+from spark_ckpt.testing.simulation_sources import Offset, SourceReader, initial_offset, read, restores_for
+from spark_ckpt.testing.simulation_state import GroupCall, Output, TaskFiles, run_partition
+from spark_ckpt.testing.simulation_world import Location, SimulationError, Visible, World
+from spark_ckpt.types import Committable, Epoch
+
+FINISHED, STOPPED = "finished", "stopped"
+MAX_POLLS = 3000
+
+
+class Query:
+    """Runs until the final checkpoint or a stop-with-savepoint is complete; dies by ``Crash`` or an error."""
+
+    def __init__(self, world: World, scenario: Any, location: Location) -> None:
+        self.world, self.scenario, self.location = world, scenario, location
+        self.shell = Shell(world, location, scenario.topology, scenario.sabotage)
+        self.partitions = world.rng.randint(1, scenario.key_groups)
+        self.config = {
+            uid: AlignerConfig(len(inputs) * scenario.key_groups, scenario.mode, scenario.max_buffered)
+            for uid, inputs in scenario.operators.items()
+        }
+
+    def run(self) -> str:
+        self._start()
+        self.world.log("== started", f"generation {self.generation} origin {self.origin} at {self.location.path}")
+        last = max(self.location.offsets, default=-1)
+        if last > self.location.committed:
+            self._batch(last)
+        for _ in range(MAX_POLLS):
+            self.world.now_ms += self.world.rng.randint(0, self.scenario.tick_ms)
+            outcome = self._poll()
+            if outcome:
+                return outcome
+        raise SimulationError("the query makes no progress")
+
+    # --- start ---
+
+    def _start(self) -> None:
+        r, s = self.world.records, self.scenario
+        number = max(r.text["generations"], default=0) + 1
+        claim = GenerationRecord(number, 0, self.location.path, None, self.world.now_ms, s.topology)
+        started = self.world.drive(start_job(s.job, claim, self.world.now_ms), self.shell)
+        self.generation, self.origin = started.generation.generation, started.generation.origin
+        decision = started.decision
+        self.restored: CompletionRecord | None = None
+        if isinstance(decision, GoOn):
+            self.restored = decision.restored
+            self._check_adopt(decision)
+        elif isinstance(decision, RestoreFrom):
+            self.restored = decision.checkpoint
+            s.restores += 1
+        self.restored_from = started.generation.restored_from or 0
+        self.initial = {spec.name: initial_offset(spec, self.restored, self.origin) for spec in s.sources}
+        self.view = self._rebuild()
+        self.readers = [SourceReader(self.world, spec, spec is s.sources[0], self.generation, s) for spec in s.sources]
+
+    def _check_adopt(self, decision: GoOn) -> None:
+        newest = max(self.location.offsets, default=-1)
+        if decision.adopt and (decision.adopt.batch != newest or newest == self.location.committed):
+            raise SimulationError(f"batch {newest} is planned, but {decision.adopt.batch} is to be adopted")
+
+    def _rebuild(self) -> JobView:
+        r = self.world.records
+        return rebuild(
+            job=self.scenario.job,
+            topology=self.scenario.topology,
+            generation=self.generation,
+            origin=self.origin,
+            restored=self.restored or r.completions().get(self.restored_from),
+            completions=r.completions().values(),
+            batches=r.all("batches"),
+            committed=r.text["committed"],
+            aborted=r.all("aborted"),
+            voided=r.voids(),
+            tolerable_failures=self.scenario.tolerable_failures,
+            retain=self.scenario.retain,
+        )
+
+    # --- the loop ---
+
+    def _poll(self) -> str | None:
+        number = max(self.location.offsets, default=-1) + 1
+        start = self._start_offsets(number)
+        end = {x.spec.name: x.latest_offset(start[x.spec.name], self.origin, self.restored_from) for x in self.readers}
+        if end != start:
+            self.world.point("plan batch", f"{number}: {end}")
+            self.location.offsets[number] = end
+            self.world.point("planned batch", number)
+            self._batch(number)
+            return None
+        waiting = self.readers[0].waiting
+        if waiting and waiting.why is WaitReason.FINISHED and all(x.at_end(end[x.spec.name]) for x in self.readers):
+            return FINISHED
+        return STOPPED if waiting and waiting.why is WaitReason.STOPPING and self._stopped() else None
+
+    def _stopped(self) -> bool:
+        r = self.world.records
+        mine = [t for t in r.all("triggers") if t.terminal and t.generation == self.generation]
+        return any(t.checkpoint in r.text["committed"] for t in mine)
+
+    def _start_offsets(self, number: int) -> dict[str, Offset]:
+        return self.location.offsets.get(number - 1) or self.initial
+
+    def _batch(self, number: int) -> None:
+        start, end = self._start_offsets(number), self.location.offsets[number]
+        before = self.location.state.get(number - 1, {})
+        streams = {
+            spec.name: read(spec, start[spec.name], end[spec.name], self.scenario.key_groups, restores)
+            for spec in self.scenario.sources
+            for restores in [self._restores(number, end[spec.name])]
+        }
+        after: dict[tuple[str, int], Any] = {}
+        for uid in self.scenario.operators:
+            streams[uid] = self._operator(uid, streams, before, after)
+        record = self._sink(number, streams)
+        self.world.point("commit state store", number)
+        self.location.state = {n: s for n, s in self.location.state.items() if n == number - 1}
+        self.location.state[number] = after
+        self.view = self.world.drive(commit_batch(self.view, record, self.world.now_ms), self.shell)
+        self._check_view()
+        self.world.point("Spark commits batch", number)
+        self.location.committed = number
+        self.world.point("committed batch", number)
+
+    def _restores(self, number: int, end: Offset) -> list[Restore]:
+        """What a source sends ahead of its data: the restored checkpoint, or the one that this replay adopts."""
+        out: list[Restore] = []
+        if number == 0 and self.restored is not None:
+            out += self._restore(self.restored, adopt=False)
+        last = self.view.last
+        covered = last is not None and (last.origin, last.batch) == (self.origin, number)
+        if last is not None and covered and end["barrier"] == last.checkpoint and self.scenario.sabotage != "no_adopt":
+            out += self._restore(last, adopt=True)
+        return out
+
+    def _restore(self, record: CompletionRecord, adopt: bool) -> list[Restore]:
+        groups = {uid: self.world.tables.manifest(ref.manifest) for uid, ref in record.tables.items()}
+        return restores_for(record.checkpoint, groups, adopt)
+
+    def _operator(
+        self, uid: str, streams: dict[str, list[Output]], before: dict[Any, Any], after: dict[Any, Any]
+    ) -> list[Output]:
+        s = self.scenario
+        inputs = [_rekeyed(name, o) for name in s.operators[uid] for o in streams[name]]
+        self.world.rng.shuffle(inputs)
+
+        def call(group: int, files: TaskFiles) -> GroupCall:
+            return GroupCall(uid, group, self.config[uid], s.memtable_limit, files, s.sabotage)
+
+        out = []
+        for p in range(self.partitions):
+            groups = [g for g in range(s.key_groups) if g % self.partitions == p]
+            if self.world.rng.random() < s.task_failures:
+                # A task that fails at its end leaves files behind; Spark runs it again.
+                run_partition(self.world, uid, groups, call, inputs, before, s.key_groups, p)
+            states, output = run_partition(self.world, uid, groups, call, inputs, before, s.key_groups, p)
+            after.update(states)
+            out.append(output)
+        return out
+
+    # --- sink ---
+
+    def _sink(self, number: int, streams: dict[str, list[Output]]) -> BatchRecord:
+        """The writers' part: stage rows by epoch; fold what they report, in any order."""
+        tasks = [(name, o) for name in self.scenario.sink_inputs for o in streams[name]]
+        self.world.rng.shuffle(tasks)
+        staged: list[Committable] = []
+        events: list[Event] = []
+        barriers: dict[int, int] = {}
+        finished: dict[int, int] = {}
+        for name, output in tasks:
+            if self.world.rng.random() < self.scenario.task_failures:
+                self._write(name, output)
+            staged += self._write(name, output)
+            for label, event in output.controls:
+                if isinstance(event, Barrier):
+                    barriers[event.checkpoint] = barriers.get(event.checkpoint, 0) + event.weight
+                elif isinstance(event, Finished):
+                    finished[label] = finished.get(label, 0) + event.weight
+                elif isinstance(event, SourceAck | OperatorAck | Flushed | Decline | Cancel):
+                    events.append(event)
+        return BatchRecord(self.origin, number, self.generation, tuple(staged), tuple(events), barriers, finished)
+
+    def _write(self, name: str, output: Output) -> list[Committable]:
+        by_epoch: dict[int, list[Visible]] = {}
+        for label, key, value in output.rows:
+            by_epoch.setdefault(label, []).append((name, key, value))
+        out = []
+        for epoch, rows in sorted(by_epoch.items()):
+            for sink in self.scenario.topology.sinks:
+                self.world.point("stage rows", f"{sink} epoch {epoch}")
+                data = f"{sink}-{self.world.unique()}".encode()
+                self.world.sink.staged[data] = rows
+                out.append(Committable(sink, Epoch(epoch), data))
+        return out
+
+    def _check_view(self) -> None:
+        """What the sink's process remembers is what another process would rebuild."""
+        if self.world.rng.random() < 0.2:
+            fresh = self._rebuild()
+            for name in ("last", "completed", "committed"):
+                if getattr(fresh, name) != getattr(self.view, name) and not self.world.zombies_moved:
+                    raise SimulationError(f"{name} is {getattr(self.view, name)}, rebuilt {getattr(fresh, name)}")
+            if self.world.rng.random() < 0.5:
+                self.view = fresh
+
+
+def _rekeyed(name: str, output: Output) -> Output:
+    """Rows of an operator get another key on their way to the next, as a second groupBy would give them."""
+    if name.startswith("source"):
+        return output
+    return Output([(label, (key + value) % 5, value) for label, key, value in output.rows], output.controls)

@@ -1,0 +1,224 @@
+"""The simulated I/O shell: executes the protocol's steps on the simulated world and checks what must always hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.protocol import steps as s
+from spark_ckpt.protocol.events import GroupManifest
+from spark_ckpt.protocol.records import CompletionRecord, TableRef, Topology
+from spark_ckpt.protocol.recovery import SparkLocation, StartFacts
+from spark_ckpt.testing.simulation_world import Location, SimulationError, World
+
+
+def epoch_of_file(name: str) -> int:
+    return int(name[1:11])
+
+
+class Shell:
+    """Executes steps for one process. ``sabotage`` breaks a rule on purpose, to prove that it is noticed."""
+
+    def __init__(self, world: World, location: Location, topology: Topology, sabotage: str = "") -> None:
+        self.world = world
+        self.location = location
+        self.topology = topology
+        self.sabotage = sabotage
+
+    def __call__(self, step: Any) -> Any:
+        return getattr(self, f"_{type(step).__name__}")(step)
+
+    # --- start ---
+
+    def _CreateGeneration(self, step: s.CreateGeneration) -> bool:
+        return self.world.records.create("generations", step.record.generation, step.record)
+
+    def _WriteGeneration(self, step: s.WriteGeneration) -> None:
+        self.world.records.put("generations", step.record.generation, step.record)
+
+    def _ReadStartFacts(self, step: s.ReadStartFacts) -> StartFacts:
+        r, here = self.world.records, self.location
+        completions = r.completions()
+        planned = max(here.offsets, default=None)
+        closed = {*r.text["checkpoints"], *r.text["aborted"]}
+        return StartFacts(
+            restore="auto",
+            location=SparkLocation(
+                here.path,
+                planned,
+                here.committed if here.committed >= 0 else None,
+                None if planned is None else here.offsets[planned]["source0"]["origin"],
+            ),
+            topology=self.topology,
+            generation=step.generation,
+            generations=tuple(g for g in r.all("generations") if g.generation != step.generation),
+            completions=tuple(completions.values()),
+            committed=frozenset(r.text["committed"]),
+            batches=tuple(r.all("batches")),
+            open_triggers=tuple(sorted(set(r.text["triggers"]) - closed)),
+        )
+
+    def _CreateVoid(self, step: s.CreateVoid) -> s.Created | s.Exists:
+        if self.sabotage == "no_void":
+            return s.Created()
+        return self._create(step.record.checkpoint, step.record)
+
+    # --- records ---
+
+    def _WriteBatch(self, step: s.WriteBatch) -> None:
+        self.world.records.put("batches", step.record.name, step.record)
+
+    def _ReadTrigger(self, step: s.ReadTrigger) -> Any:
+        r = self.world.records
+        return r.get("triggers", step.checkpoint), r.get("aborted", step.checkpoint)
+
+    def _ReadAborted(self, step: s.ReadAborted) -> Any:
+        return tuple(self.world.records.all("aborted"))
+
+    def _ReadNewestGeneration(self, step: s.ReadNewestGeneration) -> int:
+        newest: int = max(self.world.records.text["generations"])
+        return newest
+
+    def _CreateCompletion(self, step: s.CreateCompletion) -> s.Created | s.Exists:
+        if self.sabotage == "commit_before_record":
+            for c in step.record.committables:
+                self.world.sink.commit(c.sink, -c.epoch * 1_000_000 - self.world.unique(), (c,))
+            self.world.point("sabotage", "committed before the record")
+        return self._create(step.record.checkpoint, step.record)
+
+    def _create(self, checkpoint: int, record: Any) -> s.Created | s.Exists:
+        if self.world.records.create("checkpoints", checkpoint, record):
+            return s.Created()
+        return s.Exists(self.world.records.get("checkpoints", checkpoint))
+
+    def _WriteCommitted(self, step: s.WriteCommitted) -> None:
+        k = step.record.checkpoint
+        record = self.world.records.get("checkpoints", k)
+        if record is None and not self.world.zombie_moves:
+            raise SimulationError(f"checkpoint {k} is confirmed as committed and has no record")
+        if isinstance(record, CompletionRecord) and record.target and record.target not in self.world.savepoints:
+            raise SimulationError(f"savepoint {record.target} is announced before it is written")
+        if record is not None:
+            self.world.records.put("committed", k, step.record)
+
+    def _WriteAborted(self, step: s.WriteAborted) -> None:
+        self.world.records.put("aborted", step.record.checkpoint, step.record)
+
+    def _AppendHistory(self, step: s.AppendHistory) -> None:
+        self.world.history.append(step)
+
+    def _WriteSavepoint(self, step: s.WriteSavepoint) -> None:
+        assert step.record.target is not None
+        for sink in {c.sink for c in step.record.committables}:
+            if (sink, step.record.checkpoint) not in self.world.sink.ledger and not self.sabotage:
+                raise SimulationError("a savepoint is written before its checkpoint is committed")
+        self.world.savepoints[step.record.target] = step.record
+
+    # --- sink ---
+
+    def _CommitSink(self, step: s.CommitSink) -> None:
+        if self.sabotage == "commit_before_record":
+            return
+        k = step.permit.checkpoint
+        record = self.world.records.get("checkpoints", k)
+        if (step.sink, k) not in self.world.sink.ledger:
+            if not isinstance(record, CompletionRecord):
+                raise SimulationError(f"checkpoint {k} is committed without a completion record")
+            if step.committables != tuple(c for c in record.committables if c.sink == step.sink):
+                raise SimulationError(f"checkpoint {k}: {step.sink} commits other than what the record names")
+        elif record is None:
+            return  # a zombie commits again what is long done
+        self.world.sink.commit(step.sink, k, step.committables)
+
+    def _AbortSink(self, step: s.AbortSink) -> None:
+        self.world.sink.abort(step.committables)
+
+    # --- state ---
+
+    def _CommitState(self, step: s.CommitState) -> TableRef:
+        versions = self.world.tables.versions.setdefault(step.uid, [])
+        content = dict(versions[step.base.version]) if step.base else {}
+        for f in step.flushed:
+            content.update({sf.file: frozenset() for sf in f.files})
+            for file, dead in f.dead.items():
+                if file not in content:
+                    raise SimulationError(f"{step.uid}: rows of {file} die, which the table does not hold")
+                content[file] = content[file] | frozenset(json.loads(dead))
+        named = {r.file for g in step.groups.values() for r in g.runs}
+        content = {f: d for f, d in content.items() if f in named}
+        try:
+            self._check_state(step, content, named)
+        except SimulationError as e:
+            if self.world.zombie_moves:  # its successor may have collected its files since; nobody reads this version
+                raise CorruptStorageError(str(e)) from e
+            raise
+        name = f"{step.uid}/{step.checkpoint}-{self.world.unique()}"
+        versions.append(content)
+        self.world.tables.write_manifest(name, dict(step.groups))
+        return TableRef(len(versions) - 1, name)
+
+    def _check_state(self, step: s.CommitState, content: dict[str, frozenset[int]], named: set[str]) -> None:
+        if set(content) != named:
+            raise SimulationError(f"{step.uid} at {step.checkpoint}: {sorted(named - set(content))} named, not there")
+        live = live_rows(self.world, step.uid, content)
+        if sorted(live) != sorted(state_of(self.world, step.uid, step.groups).items()):
+            raise SimulationError(f"{step.uid} at {step.checkpoint}: the table's live rows are not the state")
+        if len(live) != sum(g.keys for g in step.groups.values()):
+            raise SimulationError(f"{step.uid} at {step.checkpoint}: {len(live)} live rows, but other key counts")
+
+    # --- dropping ---
+
+    def _CollectFiles(self, step: s.CollectFiles) -> None:
+        records = [self.world.records.get("checkpoints", k) for k in step.named_by]
+        if self.world.zombie_moves and None in records:
+            return  # its successor has dropped them since, and collects by itself
+        if any(not isinstance(r, CompletionRecord) for r in records):
+            raise SimulationError(f"{step} names a checkpoint that is gone")
+        collect(self.world, records, lambda epoch: epoch <= step.up_to)
+
+    def _DropBatches(self, step: s.DropBatches) -> None:
+        for record in self.world.records.all("batches"):
+            if record.origin == step.origin and (step.below is None or record.batch < step.below):
+                self.world.records.delete("batches", record.name)
+
+    def _DropCheckpoint(self, step: s.DropCheckpoint) -> None:
+        records = self.world.records
+        record = records.get("checkpoints", step.checkpoint)
+        for folder in ("checkpoints", "committed", "triggers"):
+            records.delete(folder, step.checkpoint)
+        for ref in record.tables.values() if record else ():
+            self.world.tables.manifests.pop(ref.manifest, None)
+
+
+def live_rows(world: World, uid: str, content: dict[str, frozenset[int]]) -> list[tuple[int, int]]:
+    """What a reader of the table version sees."""
+    out = []
+    for file, dead in content.items():
+        rows = world.tables.rows(uid, file)
+        out += [(k, v) for i, (k, v) in enumerate(rows) if i not in dead and v is not None]
+    return out
+
+
+def state_of(world: World, uid: str, groups: dict[int, GroupManifest] | Any) -> dict[int, int]:
+    """What an operator finds when it looks through its runs, oldest first."""
+    state: dict[int, int] = {}
+    for group in groups.values():
+        for run in group.runs:
+            for key, value in world.tables.rows(uid, run.file)[run.start : run.start + run.count]:
+                state.pop(key, None)
+                if value is not None:
+                    state[key] = value
+    return state
+
+
+def collect(world: World, named_by: Iterable[CompletionRecord], old: Callable[[int], bool]) -> None:
+    """Delete the state files that are ``old`` and that no checkpoint of ``named_by`` names."""
+    named = set()
+    for record in named_by:
+        for uid, ref in record.tables.items():
+            named |= {(uid, r.file) for g in world.tables.manifest(ref.manifest).values() for r in g.runs}
+    for uid, name in list(world.tables.files):
+        if (uid, name) not in named and old(epoch_of_file(name)):
+            del world.tables.files[uid, name]

@@ -1,0 +1,245 @@
+"""What survives a crash in the simulation, and the point where the process stops.
+
+Records, Spark's checkpoint locations, state files and tables, staged and visible rows. Every change goes through
+:meth:`World.point`, before and after, where the seed may stop the process, and where drivers that were believed dead
+take a step.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from spark_ckpt.errors import CkptError
+from spark_ckpt.protocol.events import GroupManifest, groups_from_json, groups_to_json
+from spark_ckpt.protocol.records import (
+    AbortedRecord,
+    BatchRecord,
+    CommittedRecord,
+    CompletionRecord,
+    GenerationRecord,
+    TriggerRecord,
+    VoidRecord,
+    checkpoint_from_json,
+)
+from spark_ckpt.types import Committable
+
+Row = tuple[int, int, int]
+"""(label, key, value)"""
+Visible = tuple[str, int, int]
+"""(node that made it, key, value)"""
+
+
+class Crash(BaseException):
+    """The process stops here. Not an ``Exception``: nothing in it may catch it."""
+
+
+class SimulationError(AssertionError):
+    """An invariant does not hold."""
+
+
+@dataclass
+class Location:
+    """A Spark checkpoint location: offset log, commit log, and the state store's versions."""
+
+    path: str
+    offsets: dict[int, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    committed: int = -1
+    state: dict[int, dict[tuple[str, int], Any]] = field(default_factory=dict)
+
+
+class Records:
+    """The job's folder: JSON by name. Parsed values are kept as long as the text stays the same."""
+
+    _READ: ClassVar[dict[str, Callable[..., Any]]] = {
+        "generations": GenerationRecord.from_json,
+        "triggers": TriggerRecord.from_json,
+        "batches": BatchRecord.from_json,
+        "checkpoints": checkpoint_from_json,
+        "committed": CommittedRecord.from_json,
+        "aborted": AbortedRecord.from_json,
+    }
+
+    def __init__(self) -> None:
+        self.text: dict[str, dict[Any, str]] = {folder: {} for folder in self._READ}
+        self._parsed: dict[str, Any] = {}
+
+    def put(self, folder: str, name: Any, record: Any) -> None:
+        self.text[folder][name] = json.dumps(record.to_json())
+
+    def create(self, folder: str, name: Any, record: Any) -> bool:
+        if name in self.text[folder]:
+            return False
+        self.put(folder, name, record)
+        return True
+
+    def get(self, folder: str, name: Any) -> Any:
+        text = self.text[folder].get(name)
+        if text is None:
+            return None
+        if text not in self._parsed:
+            self._parsed[text] = self._READ[folder](json.loads(text), f"{folder}/{name}")
+        return self._parsed[text]
+
+    def delete(self, folder: str, name: Any) -> None:
+        self.text[folder].pop(name, None)
+
+    def all(self, folder: str) -> list[Any]:
+        return [self.get(folder, name) for name in sorted(self.text[folder])]
+
+    def completions(self) -> dict[int, CompletionRecord]:
+        found = ((k, self.get("checkpoints", k)) for k in sorted(self.text["checkpoints"]))
+        return {k: r for k, r in found if isinstance(r, CompletionRecord)}
+
+    def voids(self) -> set[int]:
+        return {k for k in self.text["checkpoints"] if isinstance(self.get("checkpoints", k), VoidRecord)}
+
+
+@dataclass
+class StateTables:
+    """State files by (uid, name): rows of (key, count or None); table versions; manifests by name."""
+
+    files: dict[tuple[str, str], list[tuple[int, int | None]]] = field(default_factory=dict)
+    versions: dict[str, list[dict[str, frozenset[int]]]] = field(default_factory=dict)
+    manifests: dict[str, str] = field(default_factory=dict)
+
+    def manifest(self, name: str) -> dict[int, GroupManifest]:
+        if name not in self.manifests:
+            raise SimulationError(f"manifest {name} is named and missing")
+        return groups_from_json(json.loads(self.manifests[name]))
+
+    def write_manifest(self, name: str, groups: dict[int, GroupManifest]) -> None:
+        self.manifests[name] = json.dumps(groups_to_json(groups))
+
+    def rows(self, uid: str, name: str) -> list[tuple[int, int | None]]:
+        if (uid, name) not in self.files:
+            raise SimulationError(f"state file {uid}/{name} is named and missing")
+        return self.files[uid, name]
+
+
+@dataclass
+class ToySink:
+    """Staged rows by id, and what readers see: appended rows, and the newest value by key."""
+
+    staged: dict[bytes, list[Visible]] = field(default_factory=dict)
+    ledger: dict[tuple[str, int], tuple[Committable, ...]] = field(default_factory=dict)
+    committed: set[bytes] = field(default_factory=set)
+    appended: Counter[Visible] = field(default_factory=Counter)
+    merged: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def commit(self, sink: str, checkpoint: int, committables: tuple[Committable, ...]) -> None:
+        if (sink, checkpoint) in self.ledger:
+            if self.ledger[sink, checkpoint] != committables:
+                raise SimulationError(f"checkpoint {checkpoint} was committed with different committables in {sink}")
+            return
+        for c in committables:
+            if c.data not in self.staged:
+                raise SimulationError(f"checkpoint {checkpoint} names {c}, which was aborted or committed before")
+            self._publish(sink, self.staged.pop(c.data))
+            self.committed.add(c.data)
+        self.ledger[sink, checkpoint] = committables
+
+    def abort(self, committables: tuple[Committable, ...]) -> None:
+        for c in committables:
+            if c.data in self.committed:
+                raise SimulationError(f"{c} is aborted, but a checkpoint committed it")
+            self.staged.pop(c.data, None)
+
+    def _publish(self, sink: str, rows: list[Visible]) -> None:
+        for node, key, value in rows:
+            if sink == "append":
+                self.appended[node, key, value] += 1
+            else:
+                self.merged[node, key] = value
+
+
+@dataclass
+class Zombie:
+    """A driver believed dead, stopped at ``step`` of its coroutine; it moves on at ``rate`` of all points."""
+
+    steps: Generator[Any, Any, Any]
+    step: Any
+    execute: Callable[[Any], Any]
+    rate: float
+
+
+class World:
+    """Everything durable, the clock, and the seed's decisions about where to stop."""
+
+    def __init__(self, rng: random.Random, trace: list[str] | None = None) -> None:
+        self.rng = rng
+        self.trace = trace
+        self.now_ms = 1_000_000
+        self.records = Records()
+        self.tables = StateTables()
+        self.sink = ToySink()
+        self.savepoints: dict[str, CompletionRecord] = {}
+        self.locations: dict[str, Location] = {}
+        self.history: list[Any] = []
+        self.zombies: list[Zombie] = []
+        self.zombie_moves = False
+        self.zombies_moved = 0
+        self.stop_at: int | str | None = None
+        """After so many points, or at a point that concerns a step of this name."""
+        self.points = 0
+        self._ids = 0
+
+    def point(self, what: str, subject: Any = "") -> None:
+        """The process may stop here, and a zombie may move."""
+        self.points += 1
+        self.log(what, subject)
+        for zombie in list(self.zombies):
+            if self.rng.random() < zombie.rate:
+                self._move(zombie)
+        if self._stops(subject):
+            self.stop_at = None
+            self.log("== the process stops", "")
+            raise Crash
+
+    def _stops(self, subject: Any) -> bool:
+        if isinstance(self.stop_at, int):
+            self.stop_at -= 1
+            return self.stop_at < 0
+        return self.stop_at is not None and type(subject).__name__ == self.stop_at and self.rng.random() < 0.4
+
+    def log(self, what: str, subject: Any = "") -> None:
+        if self.trace is not None:
+            self.trace.append(f"{self.now_ms:>9} {'zombie ' if self.zombie_moves else ''}{what} {subject}")
+
+    def unique(self) -> int:
+        self._ids += 1
+        return self._ids
+
+    def drive(self, steps: Generator[Any, Any, Any], execute: Callable[[Any], Any]) -> Any:
+        """Run a coroutine of the protocol to its end; the process may stop before and after every step."""
+        step, result = None, None
+        try:
+            step = next(steps)
+            while True:
+                self.point("before", step)
+                result = execute(step)
+                done, step = step, None
+                self.point("after", done)
+                step = steps.send(result)
+        except StopIteration as e:
+            return e.value
+        except Crash:
+            if step is not None and self.rng.random() < 0.5:
+                self.zombies.append(Zombie(steps, step, execute, self.rng.choice((0.01, 0.05, 0.3))))
+            raise
+
+    def _move(self, zombie: Zombie) -> None:
+        self.zombie_moves = True
+        self.zombies_moved += 1
+        try:
+            self.log("moves", zombie.step)
+            zombie.step = zombie.steps.send(zombie.execute(zombie.step))
+        except (StopIteration, CkptError) as e:
+            self.log("ends", repr(e))
+            self.zombies.remove(zombie)
+        finally:
+            self.zombie_moves = False

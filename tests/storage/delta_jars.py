@@ -1,13 +1,50 @@
-"""Where the jars of delta-spark are, for tests that read tables on the JVM."""
+"""A Spark session that reads Delta tables on the JVM, and the jars it needs."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 ARTIFACT = "io.delta:delta-spark_4.2_2.13:4.4.0"
 _FETCH = ["mvn", "-q", "-B", "dependency:get", f"-Dartifact={ARTIFACT}"]
+
+
+@contextlib.contextmanager
+def delta_session() -> Iterator[SparkSession]:
+    """A session in a JVM of its own, with delta-spark and UTC. For a fixture of module scope: it starts for seconds."""
+    _stop_jvm()
+    session = (
+        SparkSession.builder.master("local[1]")
+        .config("spark.jars", ",".join(delta_jars()))
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        .config("spark.databricks.delta.snapshotPartitions", "1")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.ui.enabled", "false")
+        .getOrCreate()
+    )
+    try:
+        yield session
+    finally:
+        session.stop()
+        _stop_jvm()
+
+
+def _stop_jvm() -> None:
+    """Jars count only when a JVM starts, and pyspark keeps the one that an earlier test module started."""
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(60)
+        SparkContext._gateway = SparkContext._jvm = None
 
 
 def delta_jars() -> list[str]:

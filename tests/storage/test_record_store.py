@@ -13,7 +13,9 @@ import pytest
 
 from spark_ckpt.errors import CorruptStorageError, StorageNotWritableError
 from spark_ckpt.storage.record_store import Created, RecordStore
+from spark_ckpt.storage.state_table import StateTable
 from spark_ckpt.testing.record_store_conformance import RecordStoreConformance
+from tests.storage.state_job import new_job
 
 
 class TestLocalFolder(RecordStoreConformance):
@@ -74,20 +76,34 @@ def test_an_owner_record_that_is_damaged_is_not_taken_over(tmp_path: Path) -> No
         RecordStore(str(tmp_path)).check_writable("orders")
 
 
-def test_a_record_whose_first_put_was_answered_too_late_counts_as_created() -> None:
-    class LostAnswers(fsspec.get_filesystem_class("memory")):
-        """Like an object store's client that repeats a put after the connection broke."""
+class LostAnswers(fsspec.get_filesystem_class("memory")):
+    """Like an object store's client that repeats every put after the connection broke."""
 
-        protocol = "lostanswers"
+    protocol = "lostanswers"
 
-        def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: object) -> None:
-            super().pipe_file(path, value, mode, **kwargs)
-            super().pipe_file(path, value, mode, **kwargs)
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: object) -> None:
+        super().pipe_file(path, value, mode, **kwargs)
+        super().pipe_file(path, value, mode, **kwargs)
 
-    fsspec.register_implementation("lostanswers", LostAnswers)
-    store = RecordStore(f"lostanswers://{uuid.uuid4().hex}/job")
+
+@pytest.fixture
+def lost_answers() -> str:
+    fsspec.register_implementation("lostanswers", LostAnswers, clobber=True)
+    return f"lostanswers://{uuid.uuid4().hex}/job"
+
+
+def test_a_record_whose_first_put_was_answered_too_late_counts_as_created(lost_answers: str) -> None:
+    store = RecordStore(lost_answers)
     assert isinstance(store.create("a.json", "thing", {}), Created)
     assert not isinstance(store.create("a.json", "thing", {}), Created)
+
+
+def test_a_state_table_takes_its_own_repeated_puts_for_what_they_are(lost_answers: str) -> None:
+    job = new_job(lost_answers, seed=1)
+    for _ in range(10):
+        job.step()
+    done = job.checkpoint()
+    assert StateTable(lost_answers, "u").head().content == done.content
 
 
 def test_errors_survive_pickling(tmp_path: Path) -> None:

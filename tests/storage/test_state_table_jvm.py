@@ -18,25 +18,14 @@ from spark_ckpt.storage.deletion_vectors import encode_rows
 from spark_ckpt.storage.history import History, HistoryRow, UidSize
 from spark_ckpt.storage.run_files import write_run_file
 from spark_ckpt.storage.state_table import StateTable
-from tests.storage.delta_jars import delta_jars
+from tests.storage.delta_jars import delta_session
 from tests.storage.state_job import new_job, read_version
 
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    session = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.jars", ",".join(delta_jars()))
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-        .config("spark.databricks.delta.snapshotPartitions", "1")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.ui.enabled", "false")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
+    with delta_session() as session:
+        yield session
 
 
 def _read(spark: SparkSession, url: str, *versions: int) -> list[list[tuple[int, str]]]:

@@ -1,0 +1,151 @@
+"""One Spark session for the tests of this folder, input that comes in files of one batch each, and short starts."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import spark_ckpt
+from spark_ckpt.sinks import memory
+
+HERE = Path(__file__).parent
+DEADLINE_S = 240.0
+
+# Python workers find the library, and modules that configuration names (hooks), by the path the JVM was started with.
+for _folder in (str(HERE / "importable"), str(HERE.parents[1])):
+    sys.path.insert(0, _folder)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_folder, os.environ.get("PYTHONPATH")]))
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Checkpoints only when a test asks for them, or at the end of the input; a time zone that is not UTC."""
+    confs = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "America/New_York",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.ckpt.interval": "1h",
+        "spark.ckpt.initialDelay": "1h",
+        "spark.ckpt.maxParallelism": "4",
+        "spark.ckpt.lanes": "2",
+        "spark.ckpt.retain": "20",
+        "spark.ckpt.cache.dir": str(tmp_path_factory.mktemp("cache")),
+    }
+    builder = SparkSession.builder.master("local[2]")
+    for key, value in confs.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    for query in session.streams.active:
+        query.stop()
+    session.stop()
+
+
+@pytest.fixture
+def ckpt(spark: SparkSession, tmp_path: Path) -> Any:
+    """Checkpointed streams whose jobs live below ``tmp_path / "jobs"``."""
+    spark.conf.set("spark.ckpt.dir", str(tmp_path / "jobs"))
+    return spark_ckpt.enable(spark)
+
+
+class Input:
+    """A folder of Parquet files, one a batch, in the order they were added."""
+
+    def __init__(self, folder: Path, schema: str) -> None:
+        from pyspark.sql.pandas.types import to_arrow_schema
+        from pyspark.sql.types import StructType
+
+        self.folder, self.schema = folder, schema
+        self._arrow = to_arrow_schema(StructType.fromDDL(schema), timezone="UTC")
+        self._files = 0
+        folder.mkdir(parents=True)
+
+    def add(self, *rows: tuple[Any, ...]) -> None:
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(self._arrow)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, self._arrow, strict=True)]
+        path = self.folder / f"{self._files:03d}.parquet"
+        hidden = self.folder / f".{path.name}"
+        pq.write_table(pa.Table.from_arrays(arrays, schema=self._arrow), hidden)
+        # Spark's own source orders files by time, in milliseconds.
+        os.utime(hidden, (1_600_000_000 + self._files,) * 2)
+        hidden.rename(path)
+        self._files += 1
+
+    def stream(self, ckpt: Any, **options: Any) -> Any:
+        reader = ckpt.readStream.format("files").option("fileFormat", "parquet").schema(self.schema)
+        reader = reader.option("maxFilesPerTrigger", 1).option("discoveryInterval", "1ms")
+        return reader.options(**options).load(str(self.folder))
+
+    def spark_stream(self, spark: SparkSession) -> Any:
+        return spark.readStream.schema(self.schema).option("maxFilesPerTrigger", 1).parquet(str(self.folder))
+
+    def table(self, spark: SparkSession) -> Any:
+        """Everything, as a batch; in one partition, so that it has an order."""
+        reader = spark.read.schema(self.schema)
+        files = [reader.parquet(str(path)) for path in sorted(self.folder.glob("*.parquet"))]
+        return functools.reduce(DataFrame.union, files).coalesce(1)
+
+
+@pytest.fixture
+def new_input(tmp_path: Path) -> Callable[[str, str], Input]:
+    return lambda name, schema: Input(tmp_path / name, schema)
+
+
+class Job:
+    """Starts one query again and again: job ``job``, a memory sink below ``tmp_path``."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.sink = str(tmp_path / "sink")
+
+    def start(self, df: Any, keys: str | None = None, now: bool = True, **options: Any) -> Any:
+        """``now``: everything there is, then a final checkpoint; ``options`` with ``__`` for ``.``."""
+        writer = df.writeStream.format("memory").option("path", self.sink).queryName("job")
+        if keys is not None:
+            writer = writer.option("mergeKeys", keys)
+        for key, value in options.items():
+            writer = writer.option(key.replace("__", "."), value)
+        return writer.trigger(**({"availableNow": True} if now else {"processingTime": "0 seconds"})).start()
+
+    def run(self, df: Any, keys: str | None = None, **options: Any) -> Any:
+        query = self.start(df, keys, **options)
+        assert query.awaitTermination(DEADLINE_S), "the query did not come to its end"
+        return query
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """What is committed."""
+        return ordered([tuple(row.values()) for row in memory.read(self.sink).to_pylist()])
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path)
+
+
+def ordered(rows: Any) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in rows), key=lambda row: tuple(repr(value) for value in row))
+
+
+def wait_until(condition: Callable[[], Any], query: Any = None) -> Any:
+    """Poll until ``condition`` holds and return it; fail early when ``query`` has ended with an error."""
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        if query is not None and query.exception() is not None:
+            raise AssertionError(f"the query failed: {query.exception()}")
+        time.sleep(0.05)
+    raise AssertionError("not in time")

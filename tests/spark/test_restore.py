@@ -1,0 +1,195 @@
+"""Where a start goes on from: the Spark location, the newest checkpoint, a named one, a savepoint, or nothing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pytest
+from pyspark.sql import SparkSession
+
+import spark_ckpt
+from spark_ckpt import agg
+from spark_ckpt.errors import ConfigError, InvalidInputError, TopologyError
+from tests.spark.conftest import Input, Job, wait_until
+
+NewInput = Callable[[str, str], Input]
+SCHEMA = "k string, v long"
+
+
+@pytest.fixture
+def source(new_input: NewInput) -> Input:
+    made = new_input("input", SCHEMA)
+    made.add(("a", 1), ("b", 10))
+    made.add(("a", 2), ("c", 100))
+    return made
+
+
+def totals(source: Input, ckpt: Any, uid: str = "totals") -> Any:
+    return source.stream(ckpt).groupBy("k").aggregate(uid=uid, n=agg.count(), total=agg.sum("v"))
+
+
+def folder(tmp_path: Path, job: str = "job") -> spark_ckpt.Job:
+    return spark_ckpt.job(str(tmp_path / "jobs"), job)
+
+
+FIRST = [("a", 2, 3), ("b", 1, 10), ("c", 1, 100)]
+SECOND = [("a", 3, 7), ("b", 1, 10), ("c", 1, 100)]
+
+
+def test_the_same_spark_location_goes_on_where_it_was(ckpt: Any, source: Input, job: Job) -> None:
+    job.run(totals(source, ckpt), "k")
+    assert job.rows() == FIRST
+    source.add(("a", 4))
+    job.run(totals(source, ckpt), "k")
+    assert job.rows() == SECOND
+
+
+def test_an_empty_spark_location_restores_the_newest_checkpoint_with_any_number_of_shuffle_partitions(
+    spark: SparkSession, ckpt: Any, source: Input, job: Job, tmp_path: Path
+) -> None:
+    job.run(totals(source, ckpt), "k")
+    source.add(("a", 4))
+    spark.conf.set("spark.sql.shuffle.partitions", "3")
+    try:
+        job.run(totals(source, ckpt), "k", checkpointLocation=str(tmp_path / "elsewhere"))
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+    assert job.rows() == SECOND
+    assert folder(tmp_path).verify() == []
+
+
+def test_a_restore_reads_the_manifest_and_opens_state_only_when_a_key_is_touched(
+    ckpt: Any, source: Input, job: Job, tmp_path: Path
+) -> None:
+    job.run(totals(source, ckpt), "k")
+    state = tmp_path / "jobs/job/state/totals"
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    files = sorted(state.glob("*.parquet"))
+    assert files
+    for file in files:
+        file.rename(hidden / file.name)
+    # Nothing new to read: the restore itself must not need the state files.
+    job.run(
+        totals(source, ckpt), "k", checkpointLocation=str(tmp_path / "elsewhere"), cache__dir=str(tmp_path / "no-cache")
+    )
+    assert job.rows() == FIRST
+    for file in files:
+        (hidden / file.name).rename(file)
+
+
+def test_restore_by_id_goes_back_and_leaves_the_checkpoints_behind_it(
+    ckpt: Any, source: Input, job: Job, tmp_path: Path
+) -> None:
+    job.run(totals(source, ckpt), "k")
+    first = folder(tmp_path).completed()[-1].checkpoint
+    source.add(("a", 4))
+    job.run(totals(source, ckpt), "k")
+    # The sink keeps what was committed; the state goes back, and the third file is read again.
+    job.run(totals(source, ckpt), "k", restore=str(first), checkpointLocation=str(tmp_path / "back"))
+    assert job.rows() == SECOND
+    url, version = folder(tmp_path).state_table("totals")
+    table = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(url, version=version))
+    rows = table.execute("select k, n, total from t order by k").read_all()
+    assert [tuple(r.values()) for r in rows.to_struct_array().to_pylist()] == SECOND
+
+
+def test_restore_none_is_the_explicit_fresh_start(ckpt: Any, source: Input, job: Job, tmp_path: Path) -> None:
+    job.run(totals(source, ckpt), "k")
+    fresh = Job(tmp_path / "fresh")
+    fresh.run(totals(source, ckpt), "k", restore="none", checkpointLocation=str(tmp_path / "fresh-location"))
+    assert fresh.rows() == FIRST
+    ids = [c.checkpoint for c in folder(tmp_path).completed()]
+    assert ids == sorted(set(ids)), "ids are never used twice"
+
+
+def test_a_restore_of_a_missing_checkpoint_says_which_there_are(
+    ckpt: Any, source: Input, job: Job, tmp_path: Path
+) -> None:
+    job.run(totals(source, ckpt), "k")
+    with pytest.raises(ConfigError, match="expected one of the job's checkpoints"):
+        job.start(totals(source, ckpt), "k", restore="999", checkpointLocation=str(tmp_path / "x"))
+    with pytest.raises(InvalidInputError, match="savepoint"):
+        job.start(totals(source, ckpt), "k", restore=str(tmp_path / "none"), checkpointLocation=str(tmp_path / "x"))
+
+
+def test_state_of_an_operator_the_query_lacks_is_dropped_only_when_allowed(
+    ckpt: Any, source: Input, job: Job, tmp_path: Path
+) -> None:
+    job.run(totals(source, ckpt), "k")
+    other = str(tmp_path / "other")
+    with pytest.raises(TopologyError, match="totals"):
+        job.start(totals(source, ckpt, "renamed"), "k", checkpointLocation=other)
+    source.add(("a", 4))
+    fresh = Job(tmp_path / "fresh")
+    fresh.run(totals(source, ckpt, "renamed"), "k", checkpointLocation=other, allowNonRestoredState="true")
+    # The new uid starts empty; the source goes on behind what was read.
+    assert fresh.rows() == [("a", 1, 4)]
+
+
+def test_a_savepoint_outlives_the_job_and_starts_another_one(
+    ckpt: Any, source: Input, job: Job, tmp_path: Path
+) -> None:
+    query = job.start(totals(source, ckpt), "k", now=False)
+    savepoint = tmp_path / "savepoints/before"
+    query.savepoint(str(savepoint))
+    query.stop()
+    shutil.rmtree(tmp_path / "jobs")
+    table = deltalake.DeltaTable(str(savepoint / "state/totals"))
+    assert sorted(table.to_pyarrow_table().select(["k", "n", "total"]).to_pylist(), key=lambda r: r["k"]) == [
+        dict(zip(("k", "n", "total"), row, strict=True)) for row in FIRST
+    ]
+    source.add(("a", 4))
+    forked = Job(tmp_path / "forked")
+    forked.run(totals(source, ckpt), "k", restore=str(savepoint), job="forked")
+    assert forked.rows() == [("a", 3, 7)]
+    shutil.rmtree(savepoint)
+    source.add(("b", 1))
+    forked.run(totals(source, ckpt), "k", job="forked", checkpointLocation=str(tmp_path / "again"))
+    assert forked.rows() == [("a", 3, 7), ("b", 2, 11)]
+
+
+def test_stop_with_savepoint_processes_nothing_behind_its_barrier(
+    ckpt: Any, source: Input, job: Job, tmp_path: Path
+) -> None:
+    query = job.start(totals(source, ckpt), "k", now=False)
+    wait_until(lambda: query.lastProgress and query.lastProgress["batchId"] >= 1, query)
+    savepoint = tmp_path / "stopped"
+    checkpoint = query.stop(savepoint=str(savepoint))
+    assert not query.isActive
+    assert job.rows() == FIRST
+    source.add(("a", 4))
+    record = folder(tmp_path).show(checkpoint)
+    assert record.kind == "savepoint"
+    restored = Job(tmp_path / "restored")
+    restored.run(totals(source, ckpt), "k", restore=str(savepoint), job="restored")
+    assert restored.rows() == [("a", 3, 7)], "exactly what came behind the barrier"
+
+
+def test_a_savepoint_into_a_used_folder_is_refused_and_the_job_goes_on(
+    ckpt: Any, source: Input, job: Job, tmp_path: Path
+) -> None:
+    query = job.start(totals(source, ckpt), "k", now=False)
+    target = str(tmp_path / "taken")
+    query.savepoint(target)
+    with pytest.raises(InvalidInputError, match="already holds another savepoint"):
+        query.savepoint(target)
+    assert query.isActive
+    source.add(("a", 4))
+    query.checkpoint()
+    query.stop()
+    assert job.rows() == SECOND
+
+
+def test_retention_delete_removes_the_checkpoints_of_a_query_that_is_stopped_on_purpose(
+    ckpt: Any, source: Input, job: Job, tmp_path: Path
+) -> None:
+    query = job.start(totals(source, ckpt), "k", now=False, retention="delete")
+    query.checkpoint()
+    query.stop(savepoint=str(tmp_path / "kept"))
+    assert folder(tmp_path).completed() == []
+    assert (tmp_path / "kept/savepoint.json").exists()

@@ -41,11 +41,12 @@ class CkptDataFrame:
         self._build = build
         self._lineage = lineage
         self._preview = preview
-        missing = [c for c in CONTROL_COLUMNS if c not in preview.columns]
-        if missing:
+        wrong = [c for c in CONTROL_COLUMNS if preview.columns.count(c) != 1]
+        if wrong:
             raise ControlColumnsError(
-                f"the control columns {missing} are gone after a plain DataFrame operation; expected both of "
-                f"{list(CONTROL_COLUMNS)}, found {preview.columns}. Keep them in every select and leave their values alone."
+                f"the control columns {wrong} are gone or doubled after a plain DataFrame operation; expected each of "
+                f"{list(CONTROL_COLUMNS)} once, found {preview.columns}. Keep them in every select and leave their values "
+                "alone."
             )
 
     # -- what it looks like ------------------------------------------------------------------------------------
@@ -168,8 +169,10 @@ class CkptDataFrame:
         """As PySpark's; ``func`` sees data rows only. It is called once for each run of rows of the same epoch."""
         from spark_ckpt.spark.stateless import MapPandas, with_control
 
-        out = with_control(_as_struct(schema))
-        return self._step(lambda df: df.mapInArrow(MapPandas(func, out), out))
+        out, conf = with_control(_as_struct(schema)), self._session.spark.conf
+        safecheck = conf.get("spark.sql.execution.pandas.convertToArrowArraySafely", "false") == "true"
+        step = MapPandas(func, out, conf.get("spark.sql.session.timeZone"), safecheck)
+        return self._step(lambda df: df.mapInArrow(step, out))
 
     # -- several streams ---------------------------------------------------------------------------------------
 

@@ -162,7 +162,8 @@ def _resolve_keys(parent: CkptDataFrame, cols: list[Any]) -> Keys:
     fields: list[T.StructField] = []
     for col in cols:
         resolved = parent._preview.select(F.col(f"`{col}`") if isinstance(col, str) else col).schema.fields[0]
-        if not isinstance(resolved.dataType, _KEY_TYPES):
+        collated = isinstance(resolved.dataType, T.StringType) and not resolved.dataType.isUTF8BinaryCollation()
+        if collated or not isinstance(resolved.dataType, _KEY_TYPES):
             raise InvalidInputError(
                 f"key {resolved.name!r} has type {resolved.dataType.simpleString()}, which cannot be a key here; expected one "
                 f"of {', '.join(t().simpleString() if t is not T.DecimalType else 'decimal' for t in _KEY_TYPES)}. "

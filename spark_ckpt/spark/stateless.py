@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.conversion import ArrowBatchTransformer, PandasToArrowConversion
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
@@ -92,9 +93,27 @@ class MapArrow:
 
 
 class MapPandas(MapArrow):
-    """``mapInPandas`` around the control rows."""
+    """``mapInPandas`` around the control rows, with PySpark's own conversions: times are local to the session."""
+
+    def __init__(self, func: Callable[..., Any], out: StructType, timezone: str, safecheck: bool = False) -> None:
+        super().__init__(func, out)
+        self._struct = StructType(out.fields[:-2])
+        self._timezone = timezone
+        self._safecheck = safecheck
 
     def _call(self, data: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        wanted = pa.schema(list(self.schema)[:-2])
-        for frame in self.func(batch.to_pandas() for batch in data):
-            yield from pa.Table.from_pandas(frame, schema=wanted, preserve_index=False).to_batches()
+        for frame in self.func(map(self._frame, data)):
+            if len(frame):
+                yield PandasToArrowConversion.convert(
+                    frame,
+                    self._struct,
+                    timezone=self._timezone,
+                    safecheck=self._safecheck,
+                    arrow_cast=True,
+                    assign_cols_by_name=any(isinstance(c, str) for c in frame.columns),
+                )
+
+    def _frame(self, batch: pa.RecordBatch) -> Any:
+        import pandas as pd
+
+        return pd.concat(ArrowBatchTransformer.to_pandas(batch, timezone=self._timezone), axis=1)

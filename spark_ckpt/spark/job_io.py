@@ -170,16 +170,17 @@ class JobIO:
 
     def _CollectFiles(self, step: st.CollectFiles) -> None:
         """Names come from the manifests; a file's epoch stands in its name."""
-        live: dict[str, set[str]] = {}
+        named: dict[str, list[StateManifest]] = {}
         for checkpoint in step.named_by:
             record = self.records.completion(checkpoint)
             for uid, ref in record.tables.items() if record else ():
-                live.setdefault(uid, set()).update(read_manifest(self.records.store, ref.manifest).files)
-        for uid, files in live.items():
+                named.setdefault(uid, []).append(read_manifest(self.records.store, ref.manifest))
+        for uid, manifests in named.items():
             table = self.table(uid)
-            keep = files | named_files(table.head().content)
+            keep = set().union(*(m.files for m in manifests)) | named_files(table.head().content)
             found = (n for n in table.folder.names() if n not in keep)
             table.remove([n for n in found if n.endswith(".bin") or _epoch_of(n) <= step.up_to])
+            table.trim_log(min(m.table_version for m in manifests))
 
     def _DropBatches(self, step: st.DropBatches) -> None:
         for name in self.records.store.names("batches"):
@@ -200,9 +201,13 @@ class JobIO:
 
 
 def _epoch_of(file: str) -> float:
-    """The epoch in a state file's name; infinite for files of somebody else."""
+    """The epoch in a state file's name: 0 for one that came with a savepoint, infinite for somebody else's."""
+    if not file.endswith(".parquet"):
+        return float("inf")
     epoch = file[1:11]
-    return int(epoch) if file.startswith("e") and epoch.isdigit() and file.endswith(".parquet") else float("inf")
+    return (
+        int(epoch) if file.startswith("e") and epoch.isdigit() else 0 if file.startswith("savepoint-") else float("inf")
+    )
 
 
 def _now_ms() -> int:

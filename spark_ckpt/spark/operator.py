@@ -35,6 +35,7 @@ from spark_ckpt.state.keyed_state import KeyedState, Lookup
 from spark_ckpt.state.keys import group_rows
 from spark_ckpt.state.layout import StateLayout
 from spark_ckpt.storage.run_cache import RunCache
+from spark_ckpt.storage.run_files import run_file_name
 from spark_ckpt.types import KEY_HASH
 
 DATA, FLUSH, ACK, EVENT = 0, 1, 2, 3
@@ -145,7 +146,7 @@ class FlushFiles:
 
     def append(self, rows: pa.Table) -> tuple[str, int]:
         name, start = self._files.setdefault(
-            self.epoch, [f"e{self.epoch:010d}-p{self._partition:05d}-{uuid.uuid4().hex[:12]}.parquet", 0]
+            self.epoch, [run_file_name(self.epoch, self._partition, uuid.uuid4().hex[:12]), 0]
         )
         self._files[self.epoch][1] = start + rows.num_rows
         self.flushed.append((name, rows))

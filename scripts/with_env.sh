@@ -28,7 +28,7 @@ apt_install() {
   fi
   say "$purpose is missing: installing $*"
   apt-get update -qq >&2
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
 # The first Python >= 3.10 (and not newer than PySpark knows).

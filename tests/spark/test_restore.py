@@ -135,6 +135,7 @@ def test_a_savepoint_outlives_the_job_and_starts_another_one(
     ckpt: Any, source: Input, job: Job, tmp_path: Path
 ) -> None:
     query = job.start(totals(source, ckpt), "k", now=False)
+    wait_until(lambda: query.lastProgress and query.lastProgress["batchId"] >= 1, query)
     savepoint = tmp_path / "savepoints/before"
     query.savepoint(str(savepoint))
     query.stop()

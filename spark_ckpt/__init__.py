@@ -1,5 +1,7 @@
 """Flink-style checkpoints for Spark Structured Streaming, in Python, without jars."""
 
+from __future__ import annotations
+
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CkptError

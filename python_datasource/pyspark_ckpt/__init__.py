@@ -1,5 +1,7 @@
 """Lets Spark find ``format("ckpt")`` without registration: it looks for ``DefaultSource`` in modules ``pyspark_*``."""
 
+from __future__ import annotations
+
 from spark_ckpt.spark.plain import PlainDataSource
 
 

@@ -9,7 +9,7 @@ and the simulation drive the very same code. The order for a batch:
         CommitSink (each sink with committables), WriteSavepoint (if it is one), WriteCommitted, AppendHistory,
         WriteAborted + AppendHistory (each older one that it subsumes)
     AbortSink (of what a replaced attempt staged),
-    CollectFiles, DropBatches, DropCheckpoint (if something completed)
+    CollectFiles, DropBatches, DropCheckpoint, DropTriggers (if something completed)
     for every checkpoint that was declined or cancelled: ReadTrigger, WriteAborted, AppendHistory
 
 Until Spark's own commit log says batch N is done, a restart replays N. Comments name what a crash at each place
@@ -36,6 +36,7 @@ from spark_ckpt.protocol.records import (
     CompletionRecord,
     TableRef,
     TriggerRecord,
+    VoidRecord,
 )
 from spark_ckpt.protocol.steps import (
     AbortSink,
@@ -47,6 +48,7 @@ from spark_ckpt.protocol.steps import (
     Created,
     DropBatches,
     DropCheckpoint,
+    DropTriggers,
     ReadAborted,
     ReadNewestGeneration,
     ReadTrigger,
@@ -81,7 +83,7 @@ def commit_batch(view: JobView, record: BatchRecord, now_ms: int) -> Steps:
         view = yield from _complete(view, trigger, record.batch, now_ms)
     view = yield from _abort_garbage(view)
     if view.last and view.last != previous:
-        view = yield from _retain(view, previous)
+        view = yield from _retain(view, previous, now_ms)
     view = yield from _give_up(view, record, now_ms)
     return view
 
@@ -257,6 +259,7 @@ def _completion(
         stats={uid: merge_stats({}, s) for uid, s in pending.stats.items()},
         target=trigger.target,
         finished_weight=view.finished_weight(k),
+        triggered_by=trigger.generation,
     )
 
 
@@ -291,7 +294,7 @@ def _publish(view: JobView, record: CompletionRecord, now_ms: int) -> Steps:
     return replace(view, committed=view.committed | {record.checkpoint})
 
 
-def _retain(view: JobView, previous: CompletionRecord | None) -> Steps:
+def _retain(view: JobView, previous: CompletionRecord | None, now_ms: int) -> Steps:
     """Drop what is not needed any more. Stopped anywhere in here: it is dropped after the next checkpoint."""
     assert view.last is not None
     # Spark commits the first batch of a location only after this returned: until the second, it may start over.
@@ -303,8 +306,12 @@ def _retain(view: JobView, previous: CompletionRecord | None) -> Steps:
         named_by = sorted({*plan.keep, plan.files_up_to, view.last.checkpoint})
         yield CollectFiles(CheckpointId(plan.files_up_to), tuple(CheckpointId(k) for k in named_by))
     yield DropBatches(view.origin, view.last.batches_from)
-    for checkpoint in plan.drop:
-        yield DropCheckpoint(CheckpointId(checkpoint))
+    for k in plan.drop:
+        # An older driver may still be about to create K. If its name became free, it would authorise what it staged
+        # then a second time. Nobody older knows of what this generation triggered.
+        void = None if k in view.own else VoidRecord(k, view.generation, now_ms)
+        yield DropCheckpoint(CheckpointId(k), void)
+    yield DropTriggers(CheckpointId(plan.keep[0]))
     return replace(view, completed=plan.keep, committed=view.committed.difference(plan.drop))
 
 

@@ -77,7 +77,7 @@ class Topology:
 @dataclass(frozen=True)
 class GenerationRecord:
     """One start of the job. ``origin`` is the generation that first opened ``spark_location``; it took the restore
-    decision (``restored_from``, and ``restored_path`` if that was a savepoint's path) for the location's whole life.
+    decision (``restored_from``; None: fresh) for the location's whole life.
 
     Its owner creates it with ``origin`` UNDECIDED (a claim, which fences the others) before it reads the facts, and
     replaces it when it has decided, or was REFUSED.
@@ -89,7 +89,6 @@ class GenerationRecord:
     restored_from: int | None
     started_ms: int
     topology: Topology
-    restored_path: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "topology": self.topology.to_json()}
@@ -104,7 +103,6 @@ class GenerationRecord:
             b.optional_int("restored_from"),
             b.integer("started_ms"),
             Topology.from_json(b.mapping("topology"), f"{where}, topology"),
-            b.optional_str("restored_path"),
         )
 
 
@@ -213,6 +211,7 @@ class CompletionRecord:
     epoch. ``batch`` is the batch of ``origin`` whose sink commit created it; ``batches_from`` the lowest batch
     whose record still holds something of a later epoch. ``stats`` maps uid to what its acknowledgements reported.
     ``finished_weight`` is the weight at the sink whose input had ended by then; it counts for good in this origin.
+    ``triggered_by`` is the generation of its trigger.
     """
 
     checkpoint: int
@@ -230,6 +229,7 @@ class CompletionRecord:
     stats: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     target: str | None = None
     finished_weight: int = 0
+    triggered_by: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -260,14 +260,16 @@ class CompletionRecord:
             b.str_keys("stats", lambda v: {k: whole(n) for k, n in v.items()}),
             b.optional_str("target"),
             b.integer("finished_weight"),
+            b.integer("triggered_by"),
         )
 
 
 @dataclass(frozen=True)
 class VoidRecord:
-    """Takes the name ``checkpoints/K`` so that K can never complete: generation ``generation`` restored past it.
+    """Takes the name ``checkpoints/K`` so that K can never complete (again): generation ``generation`` restored past
+    it, or dropped its completion record.
 
-    The old driver, if it still lives, finds the name taken and is fenced.
+    An older driver, if it still lives, finds the name taken and is fenced.
     """
 
     checkpoint: int

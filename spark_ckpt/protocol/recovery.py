@@ -7,7 +7,7 @@ has planned batches             go on there, with the restore decision its first
                                 has not been started elsewhere since; else refuse
 empty, ``restore=auto``         restore the newest checkpoint of the job's current line; fresh if it has
                                 no history
-empty, ``restore=<id or path>``  restore that one
+empty, ``restore=<id>``         restore that one
 empty, ``restore=none``         start fresh: the user says so
 ==============================  =========================================================================
 
@@ -44,14 +44,15 @@ class SparkLocation:
 
 @dataclass(frozen=True)
 class StartFacts:
-    """``restore``: ``auto``, ``none``, a checkpoint id, or a savepoint's record read from ``savepoint_path``.
+    """``restore``: ``auto``, ``none`` or a checkpoint id. A savepoint is first imported as a checkpoint of this job
+    (:func:`as_savepoint`), so that it has an id here.
 
     ``generations`` are all but ``generation``, claims included.
     ``completions`` holds no void records. ``open_triggers``: ids in ``triggers/`` that are neither complete, void
     nor aborted.
     """
 
-    restore: str | int | CompletionRecord
+    restore: str | int
     location: SparkLocation
     topology: Topology
     generation: int
@@ -61,21 +62,18 @@ class StartFacts:
     batches: tuple[BatchRecord, ...] = ()
     open_triggers: tuple[int, ...] = ()
     allow_non_restored: bool = False
-    savepoint_path: str | None = None
 
 
 @dataclass(frozen=True)
 class GoOn:
     """Go on at the location, as ``origin``.
 
-    ``restored`` / ``restored_path``: what the origin began from (``initialOffset`` and the restore rows of batch 0
-    come from it; a path's record must be read again if ``restored`` is None and ``restored_path`` is not). ``adopt``:
-    Spark replays the batch that completed this one. ``commit``: complete, but not confirmed as committed.
+    ``restored``: what the origin began from (``initialOffset`` and the restore rows of batch 0 come from it).
+    ``adopt``: Spark replays the batch that completed this one. ``commit``: complete, not confirmed as committed.
     """
 
     origin: int
     restored: CompletionRecord | None
-    restored_path: str | None
     adopt: CompletionRecord | None
     commit: tuple[CompletionRecord, ...]
 
@@ -160,8 +158,7 @@ def _go_on(facts: StartFacts) -> GoOn | Refuse:
         or _restored_gone(facts, first)
         or GoOn(
             origin=first.origin,
-            restored=None if first.restored_path else _find(facts, first.restored_from),
-            restored_path=first.restored_path,
+            restored=_find(facts, first.restored_from),
             adopt=newest if newest and newest.batch > _committed(facts) else None,
             commit=_uncommitted(facts),
         )
@@ -199,7 +196,7 @@ def _rolled_back(facts: StartFacts, newest: CompletionRecord | None) -> Refuse |
 def _restored_gone(facts: StartFacts, first: GenerationRecord) -> Refuse | None:
     """Until its first batch is committed, a location needs what it was restored from."""
     k = first.restored_from
-    if k is None or first.restored_path or facts.location.committed is not None or _find(facts, k) is not None:
+    if k is None or facts.location.committed is not None or _find(facts, k) is not None:
         return None
     return Refuse(
         f"the Spark checkpoint location {facts.location.path} began from checkpoint {k} and has not committed a batch "
@@ -232,8 +229,6 @@ def _committed(facts: StartFacts) -> int:
 def _choose(facts: StartFacts) -> CompletionRecord | Refuse | None:
     """The checkpoint an empty location begins from; None: fresh."""
     restore = facts.restore
-    if isinstance(restore, CompletionRecord):
-        return as_savepoint(restore)
     if restore == NONE:
         return None
     if restore == AUTO:
@@ -241,7 +236,7 @@ def _choose(facts: StartFacts) -> CompletionRecord | Refuse | None:
     found = _find(facts, restore) if isinstance(restore, int) else None
     if found is None:
         have = sorted(c.checkpoint for c in facts.completions)
-        return Refuse(f"restore={restore}: expected one of the job's checkpoints {have}, auto, none or a path")
+        return Refuse(f"restore={restore}: expected one of the job's checkpoints {have}, auto or none")
     return found
 
 
@@ -258,11 +253,6 @@ def _line(facts: StartFacts) -> CompletionRecord | Refuse | None:
     first = min((g for g in facts.generations if g.origin == origins[0]), key=lambda g: g.generation)
     if first.restored_from is None:
         return None
-    if first.restored_path:
-        return Refuse(
-            f"the job began from the savepoint {first.restored_path} and has not completed a checkpoint since: "
-            f"expected restore={first.restored_path} (again), or restore=none, found restore=auto at an empty location"
-        )
     found = _find(facts, first.restored_from)
     return found or Refuse(
         f"the job stands at checkpoint {first.restored_from}: expected checkpoints/{first.restored_from}, "
@@ -271,8 +261,8 @@ def _line(facts: StartFacts) -> CompletionRecord | Refuse | None:
 
 
 def as_savepoint(record: CompletionRecord) -> CompletionRecord:
-    """A savepoint's record as the base of this job: what it says of its own job's batches means nothing here, and its
-    committables were committed before it was written."""
+    """A savepoint's record as a checkpoint of this job, to be given an id: what it says of its own job's batches means
+    nothing here, and its committables were committed before it was written."""
     return replace(record, origin=0, batch=-1, batches_from=0, committables=(), finished_weight=0)
 
 

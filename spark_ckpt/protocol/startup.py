@@ -106,17 +106,10 @@ def _void(triggers: tuple[int, ...], generation: int, now_ms: int) -> Generator[
 def _decided(facts: StartFacts, claim: GenerationRecord, decision: GoOn | RestoreFrom | StartFresh) -> GenerationRecord:
     if isinstance(decision, GoOn):
         first = next(g for g in facts.generations if g.origin == decision.origin)
-        return replace(
-            claim,
-            origin=decision.origin,
-            restored_from=first.restored_from,
-            restored_path=first.restored_path,
-        )
+        return replace(claim, origin=decision.origin, restored_from=first.restored_from)
     if isinstance(decision, StartFresh):
         return replace(claim, origin=claim.generation)
-    path = facts.savepoint_path if isinstance(facts.restore, CompletionRecord) else None
-    restored = decision.checkpoint.checkpoint
-    return replace(claim, origin=claim.generation, restored_from=restored, restored_path=path)
+    return replace(claim, origin=claim.generation, restored_from=decision.checkpoint.checkpoint)
 
 
 def _leave_behind(facts: StartFacts, decision: RestoreFrom | StartFresh, now_ms: int) -> Generator[Step, Any, None]:

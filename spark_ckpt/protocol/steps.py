@@ -194,12 +194,21 @@ class DropBatches:
 
 @dataclass(frozen=True)
 class DropCheckpoint:
-    """Delete what is recorded of K: ``checkpoints/K`` first, then ``committed/``, ``triggers/``, manifests.
+    """Delete what is recorded of K: ``checkpoints/K`` first, then ``committed/K`` and its manifests.
 
-    In this order a crash never leaves a completion that looks uncommitted. Result: None.
+    In this order a crash never leaves a completion that looks uncommitted. If ``void`` is given, it *replaces*
+    ``checkpoints/K``, which must not be free at any moment. Result: None.
     """
 
     checkpoint: CheckpointId
+    void: VoidRecord | None
+
+
+@dataclass(frozen=True)
+class DropTriggers:
+    """Delete ``triggers/`` and ``aborted/`` records of ids below ``below``. Result: None."""
+
+    below: CheckpointId
 
 
 Step = (
@@ -222,4 +231,5 @@ Step = (
     | CollectFiles
     | DropBatches
     | DropCheckpoint
+    | DropTriggers
 )

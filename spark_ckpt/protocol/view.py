@@ -15,7 +15,8 @@ from spark_ckpt.types import CheckpointId, Committable
 class JobView:
     """``last``: the completion that the next one builds on. ``open``: batch records behind it, trimmed to its later
     epochs. ``pending``: who acknowledged what, folded from ``open``. ``completed``: ids of the completion records.
-    ``garbage``: what replaced attempts of open batches staged."""
+    ``own``: those of them that this generation triggered. ``garbage``: what replaced attempts of open batches staged.
+    """
 
     job: str
     topology: Topology
@@ -24,6 +25,7 @@ class JobView:
     last: CompletionRecord | None = None
     restored_from: int | None = None
     completed: tuple[int, ...] = ()
+    own: frozenset[int] = frozenset()
     committed: frozenset[int] = frozenset()
     aborted: frozenset[int] = frozenset()
     open: Mapping[int, BatchRecord] = field(default_factory=dict)
@@ -68,6 +70,7 @@ class JobView:
             self,
             last=record,
             completed=tuple(sorted({*self.completed, record.checkpoint})),
+            own=self.own | ({record.checkpoint} if record.triggered_by == self.generation else set()),
             open=_open(self.open.values(), record),
             pending={k: p for k, p in self.pending.items() if k > record.checkpoint},
             failures=self.failures.completed(record.checkpoint),
@@ -121,6 +124,7 @@ def rebuild(
         last=last,
         restored_from=restored.checkpoint if restored else None,
         completed=tuple(sorted(c.checkpoint for c in known)),
+        own=frozenset(c.checkpoint for c in known if c.triggered_by == generation),
         committed=frozenset(committed),
         aborted=frozenset(a.checkpoint for a in aborted) | frozenset(voided),
         failures=FailureCounter(tolerable_failures).add(aborted, generation).completed(last.checkpoint if last else 0),

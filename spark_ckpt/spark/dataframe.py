@@ -45,8 +45,8 @@ class CkptDataFrame:
         if wrong:
             raise ControlColumnsError(
                 f"the control columns {wrong} are gone or doubled after a plain DataFrame operation; expected each of "
-                f"{list(CONTROL_COLUMNS)} once, found {preview.columns}. Keep them in every select and leave their values "
-                "alone."
+                f"{list(CONTROL_COLUMNS)} once, found {preview.columns}. Keep them in every select and leave "
+                "their values alone."
             )
 
     # -- what it looks like ------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from spark_ckpt.spark.writer import CkptStreamWriter
 
 
 class RunDataSource(DataSource):
-    """Readers and writer of one run. Subclassed for each start; classes are pickled by value, so nothing is looked up."""
+    """Readers and writer of one run. Subclassed for each start and pickled by value, so nothing is looked up."""
 
     run: RunSpec
     sources: dict[str, SourceSpec]
@@ -39,7 +39,7 @@ def data_source_for(
 ) -> type[RunDataSource]:
     """A DataSource class for ``spark.dataSource.register``; registering is by ``format_name``."""
 
-    def name(cls: type[Any]) -> str:
+    def name(_cls: type[Any]) -> str:
         return format_name
 
     body = {"name": classmethod(name), "run": run, "sources": sources, "sinks": sinks}

@@ -53,6 +53,6 @@ def call_hook(config: JobConfig, job: str, method: str, checkpoint: int, info: M
         return
     try:
         getattr(load_hooks(config.hooks), method)(job, checkpoint, info)
-    except Exception:
-        # The boundary to the user's code: a broken observer must not break the checkpoint it observes.
+    except Exception:  # noqa: BLE001 - the boundary to the user's code
+        # A broken observer must not break the checkpoint it observes.
         _log.exception("hook %s of job %s failed for checkpoint %s", method, job, checkpoint)

@@ -74,7 +74,8 @@ class Lineage:
         """Behind a keyed operator: one input, and watermarks arrive in-band instead of on rows."""
         if any(o.uid == operator.uid for o in self.operators):
             raise TopologyError(
-                f"two keyed operators have the uid {operator.uid!r}; their state would be mixed up. Give each its own uid."
+                f"two keyed operators have the uid {operator.uid!r}; their state would be mixed up. "
+                "Give each its own uid."
             )
         return Lineage(1, self.sources, (*self.operators, operator), self.watermarks, ())
 

@@ -143,7 +143,7 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return parts
 
     def _once_events(self, start: Offset, end: Offset) -> list[ev.Event]:
-        """Manifests for the operators: at the first batch of a restored location, or in the replay of a completed one."""
+        """Manifests for operators: in the first batch of a restored location, or in the replay of a completed one."""
         desk = self._desk_()
         if "restore" in start and self.source.restores:
             return restore_events(desk.records, start["restore"], self.source.restores, adopt=False)

@@ -18,8 +18,8 @@ def restore_events(records: JobRecords, checkpoint: int, uids: Sequence[str], ad
     completion = records.completion(checkpoint)
     if completion is None:
         raise CorruptStorageError(
-            f"checkpoint {checkpoint} is to be restored, but checkpoints/{checkpoint:010d}.json is gone; restore another one "
-            "(spark.ckpt.restore=<id>)"
+            f"checkpoint {checkpoint} is to be restored, but checkpoints/{checkpoint:010d}.json is gone; restore "
+            "another one (spark.ckpt.restore=<id>)"
         )
     found: list[ev.Event] = []
     for uid in uids:

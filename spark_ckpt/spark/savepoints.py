@@ -72,7 +72,8 @@ def import_savepoint(records: JobRecords, job_url: str, path: str, options: dict
     body = store.read(RECORD, "savepoint")
     if body is None:
         raise InvalidInputError(
-            f"spark.ckpt.restore={path}: expected a checkpoint id, auto, none or the folder of a savepoint; found no {RECORD} there"
+            f"spark.ckpt.restore={path}: expected a checkpoint id, auto, none or the folder of a savepoint; "
+            f"found no {RECORD} there"
         )
     try:
         source = CompletionRecord.from_json(body["record"], f"{path}/{RECORD}")

@@ -201,7 +201,7 @@ def start_query(request: StartRequest) -> Any:
     format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in job)}_{run.generation}"
     ctx = BuildContext(spark, format_name, run, sources)
     spark.dataSource.register(data_source_for(format_name, run, ctx.source_specs(lineage), sinks))
-    with _session_confs(spark, ctx):
+    with _SessionConfs(spark, ctx):
         writer = ctx.once(request.df._build).writeStream.format(format_name).outputMode("append")
         writer = writer.option("checkpointLocation", location).queryName(request.query_name or job)
         if request.trigger:
@@ -218,7 +218,7 @@ def _default_lanes(spark: Any) -> int:
         return max(1, os.cpu_count() or 1)
 
 
-class _session_confs:
+class _SessionConfs:
     """Session confs a checkpointed query needs, set only around ``start()``: the query keeps its own copy."""
 
     def __init__(self, spark: Any, ctx: Any) -> None:

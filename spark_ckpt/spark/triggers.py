@@ -156,8 +156,8 @@ class TriggerDesk:
         if self._failures.exceeded:
             raise CheckpointFailedError(
                 f"{len(self._failures.failed)} checkpoint(s) in a row failed, spark.ckpt.tolerableFailures allows "
-                f"{self.run.config.tolerable_failures}; the last: {expired[-1].reason}. Nothing is lost; start the query "
-                "again, with a longer spark.ckpt.timeout if the checkpoints need it."
+                f"{self.run.config.tolerable_failures}; the last: {expired[-1].reason}. Nothing is lost; start the "
+                "query again, with a longer spark.ckpt.timeout if the checkpoints need it."
             )
         kept = [p for p in pending if p.checkpoint not in gone]
         return Injection(None, 0, _plain(kept), tuple(sorted(gone)))

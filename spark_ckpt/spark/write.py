@@ -65,8 +65,8 @@ class CkptStreamWriterBuilder:
 
     def foreachBatch(self, func: Any) -> CkptStreamWriterBuilder:
         raise InvalidInputError(
-            "foreachBatch is at-least-once and sees every batch, not every checkpoint; write a TwoPhaseSink and register it "
-            "with spark_ckpt.register_sink"
+            "foreachBatch is at-least-once and sees every batch, not every checkpoint; write a TwoPhaseSink and "
+            "register it with spark_ckpt.register_sink"
         )
 
     def start(self, path: str | None = None) -> CkptQuery:

@@ -65,7 +65,7 @@ def summary(reports: Sequence[Report], seconds: float) -> str:
     return (
         f"{len(reports)} seeds in {seconds:.1f} s, no difference: {total('points')} points passed, "
         f"{total('starts')} starts, {total('restores')} restores, {total('checkpoints')} checkpoints, "
-        f"{total('aborted')} aborted, {total('savepoints')} savepoints"
+        f"{total('aborted')} aborted, {total('savepoints')} savepoints, {total('forks')} new jobs from one"
     )
 
 

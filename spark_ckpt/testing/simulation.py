@@ -20,7 +20,7 @@ from spark_ckpt.protocol.coordinator import TriggerPolicy
 from spark_ckpt.protocol.records import CompletionRecord, Topology
 from spark_ckpt.protocol.steps import Step
 from spark_ckpt.testing.simulation_query import FINISHED, Query
-from spark_ckpt.testing.simulation_shell import collect, live_rows
+from spark_ckpt.testing.simulation_shell import collect, import_as_new_job, live_rows
 from spark_ckpt.testing.simulation_sources import SourceSpec
 from spark_ckpt.testing.simulation_state import REMOVE_AT
 from spark_ckpt.testing.simulation_world import Crash, Location, SimulationError, Visible, World
@@ -65,9 +65,11 @@ class Scenario:
     savepoints: tuple[tuple[str, int, bool], ...]
     stops: tuple[int | str, ...]
     fresh_rate: float
+    fork_rate: float
     sabotage: str = ""
     answered: set[str | None] = field(default_factory=set)
     restores: int = 0
+    forks: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class Report:
     checkpoints: int
     aborted: int
     savepoints: int
+    forks: int
     points: int
 
 
@@ -117,10 +120,11 @@ def make_scenario(rng: random.Random, sabotage: str = "") -> Scenario:
         task_failures=rng.choice((0.0, 0.05)),
         initial_delay_ms=rng.randint(0, 500),
         savepoints=tuple(
-            (f"request{i}", 1_000_000 + rng.randint(0, 20_000), rng.random() < 0.3) for i in range(rng.randint(0, 2))
+            (f"request{i}", 1_000_000 + rng.randint(0, 20_000), rng.random() < 0.4) for i in range(rng.randint(0, 2))
         ),
         stops=tuple(_stop(rng) for _ in range(rng.randint(0, 7))),
         fresh_rate=rng.choice((0.0, 0.3, 0.6)),
+        fork_rate=rng.choice((0.0, 0.5)),
         sabotage=sabotage,
     )
 
@@ -155,6 +159,7 @@ def run_seed(seed: int, sabotage: str = "", trace: list[str] | None = None) -> R
         max(world.records.completions()),
         len(world.records.text["aborted"]),
         len(world.savepoints),
+        scenario.forks,
         world.points,
     )
 
@@ -167,6 +172,8 @@ def _run(world: World, scenario: Scenario) -> int:
         try:
             if Query(world, scenario, location).run() == FINISHED:
                 return start
+            if world.rng.random() < scenario.fork_rate:
+                location = _fork(world, scenario)
         except (Crash, FencedError, CheckpointFailedError) as e:
             world.log("== ended", repr(e))
         except ConfigError as e:  # a start that was believed dead took over with an empty location: follow it
@@ -177,6 +184,16 @@ def _run(world: World, scenario: Scenario) -> int:
         if world.rng.random() < scenario.fresh_rate and start < 30:
             location = _fresh_location(world)
     raise SimulationError("the job does not get to its end")
+
+
+def _fork(world: World, scenario: Scenario) -> Location:
+    """The job was stopped with a savepoint: a job of another name goes on from it, the old one's folder is deleted."""
+    newest = max(world.savepoints.values(), key=lambda s: s.record.checkpoint)
+    import_as_new_job(world, newest)
+    world.log("== a new job from savepoint", newest.record.checkpoint)
+    scenario.job += "-next"
+    scenario.forks += 1
+    return _fresh_location(world)
 
 
 def _fresh_location(world: World) -> Location:

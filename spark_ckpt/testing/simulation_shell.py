@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.protocol import steps as s
 from spark_ckpt.protocol.events import GroupManifest
-from spark_ckpt.protocol.records import CompletionRecord, TableRef, Topology
-from spark_ckpt.protocol.recovery import SparkLocation, StartFacts
-from spark_ckpt.testing.simulation_world import Location, SimulationError, World
+from spark_ckpt.protocol.records import CommittedRecord, CompletionRecord, TableRef, Topology
+from spark_ckpt.protocol.recovery import SparkLocation, StartFacts, as_savepoint
+from spark_ckpt.testing.simulation_world import Location, Records, Savepoint, SimulationError, StateTables, World
 
 
 def epoch_of_file(name: str) -> int:
@@ -21,8 +22,9 @@ def epoch_of_file(name: str) -> int:
 class Shell:
     """Executes steps for one process. ``sabotage`` breaks a rule on purpose, to prove that it is noticed."""
 
-    def __init__(self, world: World, location: Location, topology: Topology, sabotage: str = "") -> None:
+    def __init__(self, world: World, job: str, location: Location, topology: Topology, sabotage: str = "") -> None:
         self.world = world
+        self.job = job
         self.location = location
         self.topology = topology
         self.sabotage = sabotage
@@ -84,7 +86,7 @@ class Shell:
     def _CreateCompletion(self, step: s.CreateCompletion) -> s.Created | s.Exists:
         if self.sabotage == "commit_before_record":
             for c in step.record.committables:
-                self.world.sink.commit(c.sink, -c.epoch * 1_000_000 - self.world.unique(), (c,))
+                self.world.sink.commit("sabotage", c.sink, self.world.unique(), (c,))
             self.world.point("sabotage", "committed before the record")
         return self._create(step.record.checkpoint, step.record)
 
@@ -96,12 +98,11 @@ class Shell:
     def _WriteCommitted(self, step: s.WriteCommitted) -> None:
         k = step.record.checkpoint
         record = self.world.records.get("checkpoints", k)
-        if record is None and not self.world.zombie_moves:
+        if not isinstance(record, CompletionRecord) and not self.world.zombie_moves:
             raise SimulationError(f"checkpoint {k} is confirmed as committed and has no record")
         if isinstance(record, CompletionRecord) and record.target and record.target not in self.world.savepoints:
             raise SimulationError(f"savepoint {record.target} is announced before it is written")
-        if record is not None:
-            self.world.records.put("committed", k, step.record)
+        self.world.records.put("committed", k, step.record)
 
     def _WriteAborted(self, step: s.WriteAborted) -> None:
         self.world.records.put("aborted", step.record.checkpoint, step.record)
@@ -112,9 +113,9 @@ class Shell:
     def _WriteSavepoint(self, step: s.WriteSavepoint) -> None:
         assert step.record.target is not None
         for sink in {c.sink for c in step.record.committables}:
-            if (sink, step.record.checkpoint) not in self.world.sink.ledger and not self.sabotage:
+            if (self.job, sink, step.record.checkpoint) not in self.world.sink.ledger and not self.sabotage:
                 raise SimulationError("a savepoint is written before its checkpoint is committed")
-        self.world.savepoints[step.record.target] = step.record
+        self.world.savepoints[step.record.target] = export(self.world, step.record)
 
     # --- sink ---
 
@@ -123,14 +124,14 @@ class Shell:
             return
         k = step.permit.checkpoint
         record = self.world.records.get("checkpoints", k)
-        if (step.sink, k) not in self.world.sink.ledger:
+        if (self.job, step.sink, k) not in self.world.sink.ledger:
             if not isinstance(record, CompletionRecord):
                 raise SimulationError(f"checkpoint {k} is committed without a completion record")
             if step.committables != tuple(c for c in record.committables if c.sink == step.sink):
                 raise SimulationError(f"checkpoint {k}: {step.sink} commits other than what the record names")
-        elif record is None:
+        elif not isinstance(record, CompletionRecord):
             return  # a zombie commits again what is long done
-        self.world.sink.commit(step.sink, k, step.committables)
+        self.world.sink.commit(self.job, step.sink, k, step.committables)
 
     def _AbortSink(self, step: s.AbortSink) -> None:
         self.world.sink.abort(step.committables)
@@ -172,11 +173,11 @@ class Shell:
 
     def _CollectFiles(self, step: s.CollectFiles) -> None:
         records = [self.world.records.get("checkpoints", k) for k in step.named_by]
-        if self.world.zombie_moves and None in records:
-            return  # its successor has dropped them since, and collects by itself
-        if any(not isinstance(r, CompletionRecord) for r in records):
+        found = [r for r in records if isinstance(r, CompletionRecord)]
+        if len(found) == len(records):
+            collect(self.world, found, lambda epoch: epoch <= step.up_to)
+        elif not self.world.zombie_moves:  # a zombie's successor may have dropped them since; it collects by itself
             raise SimulationError(f"{step} names a checkpoint that is gone")
-        collect(self.world, records, lambda epoch: epoch <= step.up_to)
 
     def _DropBatches(self, step: s.DropBatches) -> None:
         for record in self.world.records.all("batches"):
@@ -186,10 +187,18 @@ class Shell:
     def _DropCheckpoint(self, step: s.DropCheckpoint) -> None:
         records = self.world.records
         record = records.get("checkpoints", step.checkpoint)
-        for folder in ("checkpoints", "committed", "triggers"):
-            records.delete(folder, step.checkpoint)
-        for ref in record.tables.values() if record else ():
+        if step.void is not None and self.sabotage != "no_void":
+            records.put("checkpoints", step.checkpoint, step.void)
+        else:
+            records.delete("checkpoints", step.checkpoint)
+        records.delete("committed", step.checkpoint)
+        for ref in record.tables.values() if isinstance(record, CompletionRecord) else ():
             self.world.tables.manifests.pop(ref.manifest, None)
+
+    def _DropTriggers(self, step: s.DropTriggers) -> None:
+        for folder in ("triggers", "aborted"):
+            for k in [k for k in self.world.records.text[folder] if k < step.below]:
+                self.world.records.delete(folder, k)
 
 
 def live_rows(world: World, uid: str, content: dict[str, frozenset[int]]) -> list[tuple[int, int]]:
@@ -211,6 +220,29 @@ def state_of(world: World, uid: str, groups: dict[int, GroupManifest] | Any) -> 
                 if value is not None:
                     state[key] = value
     return state
+
+
+def export(world: World, record: CompletionRecord) -> Savepoint:
+    tables = world.tables
+    contents = {uid: tables.versions[uid][ref.version] for uid, ref in record.tables.items()}
+    files = {(uid, f): tables.rows(uid, f) for uid, content in contents.items() for f in content}
+    groups = {uid: tables.manifest(ref.manifest) for uid, ref in record.tables.items()}
+    return Savepoint(replace(record, committables=()), files, contents, groups)
+
+
+def import_as_new_job(world: World, savepoint: Savepoint) -> None:
+    """Everything of the old job but its sinks is gone; a new one begins with the savepoint as its only checkpoint."""
+    world.records, world.tables, world.zombies = Records(), StateTables(), []
+    world.tables.files = dict(savepoint.files)
+    k = savepoint.record.checkpoint + 1
+    refs = {}
+    for uid, content in savepoint.contents.items():
+        world.tables.versions[uid] = [content]
+        world.tables.write_manifest(f"{uid}/{k}", savepoint.groups[uid])
+        refs[uid] = TableRef(0, f"{uid}/{k}")
+    record = replace(as_savepoint(savepoint.record), checkpoint=k, tables=refs)
+    world.records.put("committed", k, CommittedRecord(k, record.generation, world.now_ms))
+    world.records.put("checkpoints", k, record)
 
 
 def collect(world: World, named_by: Iterable[CompletionRecord], old: Callable[[int], bool]) -> None:

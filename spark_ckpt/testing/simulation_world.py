@@ -126,14 +126,14 @@ class ToySink:
     """Staged rows by id, and what readers see: appended rows, and the newest value by key."""
 
     staged: dict[bytes, list[Visible]] = field(default_factory=dict)
-    ledger: dict[tuple[str, int], tuple[Committable, ...]] = field(default_factory=dict)
+    ledger: dict[tuple[str, str, int], tuple[Committable, ...]] = field(default_factory=dict)
     committed: set[bytes] = field(default_factory=set)
     appended: Counter[Visible] = field(default_factory=Counter)
     merged: dict[tuple[str, int], int] = field(default_factory=dict)
 
-    def commit(self, sink: str, checkpoint: int, committables: tuple[Committable, ...]) -> None:
-        if (sink, checkpoint) in self.ledger:
-            if self.ledger[sink, checkpoint] != committables:
+    def commit(self, job: str, sink: str, checkpoint: int, committables: tuple[Committable, ...]) -> None:
+        if (job, sink, checkpoint) in self.ledger:
+            if self.ledger[job, sink, checkpoint] != committables:
                 raise SimulationError(f"checkpoint {checkpoint} was committed with different committables in {sink}")
             return
         for c in committables:
@@ -141,7 +141,7 @@ class ToySink:
                 raise SimulationError(f"checkpoint {checkpoint} names {c}, which was aborted or committed before")
             self._publish(sink, self.staged.pop(c.data))
             self.committed.add(c.data)
-        self.ledger[sink, checkpoint] = committables
+        self.ledger[job, sink, checkpoint] = committables
 
     def abort(self, committables: tuple[Committable, ...]) -> None:
         for c in committables:
@@ -155,6 +155,16 @@ class ToySink:
                 self.appended[node, key, value] += 1
             else:
                 self.merged[node, key] = value
+
+
+@dataclass(frozen=True)
+class Savepoint:
+    """A self-contained copy of a checkpoint: what the job's own folder loses later does not matter."""
+
+    record: CompletionRecord
+    files: dict[tuple[str, str], list[tuple[int, int | None]]]
+    contents: dict[str, dict[str, frozenset[int]]]
+    groups: dict[str, dict[int, GroupManifest]]
 
 
 @dataclass
@@ -177,7 +187,7 @@ class World:
         self.records = Records()
         self.tables = StateTables()
         self.sink = ToySink()
-        self.savepoints: dict[str, CompletionRecord] = {}
+        self.savepoints: dict[str, Savepoint] = {}
         self.locations: dict[str, Location] = {}
         self.history: list[Any] = []
         self.zombies: list[Zombie] = []

@@ -165,8 +165,8 @@ def _resolve_keys(parent: CkptDataFrame, cols: list[Any]) -> Keys:
         collated = isinstance(resolved.dataType, T.StringType) and not resolved.dataType.isUTF8BinaryCollation()
         if collated or not isinstance(resolved.dataType, _KEY_TYPES):
             raise InvalidInputError(
-                f"key {resolved.name!r} has type {resolved.dataType.simpleString()}, which cannot be a key here; expected "
-                f"one of {', '.join(t().simpleString() if t is not T.DecimalType else 'decimal' for t in _KEY_TYPES)}. "
+                f"key {resolved.name!r} has type {resolved.dataType.simpleString()}, which cannot be a key here; "
+                f"expected one of {', '.join(t().simpleString() if t is not T.DecimalType else 'decimal' for t in _KEY_TYPES)}. "
                 "Group by the fields of a struct one by one."
             )
         expressions[resolved.name] = F.col(f"`{resolved.name}`") if isinstance(col, str) else col

@@ -18,6 +18,7 @@ from spark_ckpt.spark.hooks import call_hook
 from spark_ckpt.spark.job_records import JobRecords
 from spark_ckpt.spark.requests import open_requests
 from spark_ckpt.spark.spec import RunSpec, SourceSpec
+from spark_ckpt.storage.history import History, HistoryRow
 
 Offset = dict[str, Any]
 _SETTLED_POLL_MS = 50
@@ -58,7 +59,6 @@ class TriggerDesk:
         self._polled: dict[str, int] = {}
         self._settled: set[int] = set()
         self._reported = max(self.records.ids("committed"), default=0)
-        self._failures = co.FailureCounter(run.config.tolerable_failures)
 
     # -- asked by the reader -----------------------------------------------------------------------------------
 
@@ -141,26 +141,38 @@ class TriggerDesk:
                 return record
 
     def _expire(self, expired: tuple[co.Expire, ...], pending: list[co.PendingTrigger], now_ms: int) -> Injection:
-        gone = {e.checkpoint for e in expired}
-        aborted = [AbortedRecord(e.checkpoint, EXPIRED, e.reason, now_ms, self.run.generation) for e in expired]
-        for record in aborted:
-            self.records.abort(record)
-            call_hook(
-                self.run.config,
-                self.run.job,
-                "on_abort",
-                record.checkpoint,
-                {"cause": record.cause, "reason": record.reason},
-            )
-        self._failures = self._failures.add(aborted, self.run.generation)
-        if self._failures.exceeded:
+        triggered = {p.checkpoint: p.triggered_ms for p in pending}
+        for e in expired:
+            record = AbortedRecord(e.checkpoint, EXPIRED, e.reason, now_ms, self.run.generation)
+            self._give_up(record, triggered[e.checkpoint])
+        failures = self._failed_in_a_row()
+        if failures.exceeded:
             raise CheckpointFailedError(
-                f"{len(self._failures.failed)} checkpoint(s) in a row failed, spark.ckpt.tolerableFailures allows "
-                f"{self.run.config.tolerable_failures}; the last: {expired[-1].reason}. Nothing is lost; start the "
-                "query again, with a longer spark.ckpt.timeout if the checkpoints need it."
+                f"{len(failures.failed)} checkpoint(s) in a row failed, spark.ckpt.tolerableFailures allows "
+                f"{failures.tolerable}; the last: {expired[-1].reason}. Nothing is lost; start the query "
+                "again, with a longer spark.ckpt.timeout if the checkpoints need it."
             )
+        gone = set(triggered) & {e.checkpoint for e in expired}
         kept = [p for p in pending if p.checkpoint not in gone]
         return Injection(None, 0, _plain(kept), tuple(sorted(gone)))
+
+    def _give_up(self, record: AbortedRecord, triggered_ms: int) -> None:
+        self.records.abort(record)
+        config, k = self.run.config, record.checkpoint
+        call_hook(config, self.run.job, "on_abort", k, {"cause": record.cause, "reason": record.reason})
+        if config.history:
+            trigger = self.records.trigger(k)
+            kind = trigger.kind if trigger else None
+            # No batch: the one that carries the cancel marker has no number yet.
+            row = HistoryRow(k, kind, record.cause, triggered_ms, record.generation, -1, record.reason)
+            History(f"{self.run.url}/history", config.storage_options()).append(row)
+
+    def _failed_in_a_row(self) -> co.FailureCounter:
+        """From the records, because declines are counted by the commit, in another process."""
+        aborted = (self.records.aborted(k) for k in self.records.ids("aborted"))
+        counter = co.FailureCounter(self.run.config.tolerable_failures)
+        counter = counter.add([a for a in aborted if a is not None], self.run.generation)
+        return counter.completed(max((c.checkpoint for c in self.records.completions()), default=0))
 
     # -- follower ----------------------------------------------------------------------------------------------
 

@@ -33,9 +33,9 @@ def require_control_columns(schema: StructType) -> None:
     missing = [c for c in CONTROL_COLUMNS if c not in schema.fieldNames()]
     if missing:
         raise ControlColumnsError(
-            f"the DataFrame written has no column(s) {missing}: a plain DataFrame operation lost the barriers. Expected "
-            f"both of {list(CONTROL_COLUMNS)}, found {schema.fieldNames()}. Keep them in every select, and let no filter "
-            f"drop rows whose {CTL} is not null; or use spark_ckpt.enable(spark).readStream, which does so by itself."
+            f"the DataFrame written has no column(s) {missing}: a plain DataFrame operation lost the barriers. "
+            f"Expected both of {list(CONTROL_COLUMNS)}, found {schema.fieldNames()}. Keep them in every select, and let "
+            f"no filter drop rows whose {CTL} is not null; or use spark_ckpt.enable(spark).readStream, which does so by itself."
         )
 
 

@@ -164,10 +164,10 @@ def _resolve_keys(parent: CkptDataFrame, cols: list[Any]) -> Keys:
         resolved = parent._preview.select(F.col(f"`{col}`") if isinstance(col, str) else col).schema.fields[0]
         collated = isinstance(resolved.dataType, T.StringType) and not resolved.dataType.isUTF8BinaryCollation()
         if collated or not isinstance(resolved.dataType, _KEY_TYPES):
+            known = ", ".join(t().simpleString() if t is not T.DecimalType else "decimal" for t in _KEY_TYPES)
             raise InvalidInputError(
                 f"key {resolved.name!r} has type {resolved.dataType.simpleString()}, which cannot be a key here; "
-                f"expected one of {', '.join(t().simpleString() if t is not T.DecimalType else 'decimal' for t in _KEY_TYPES)}. "
-                "Group by the fields of a struct one by one."
+                f"expected one of {known}. Group by the fields of a struct one by one."
             )
         expressions[resolved.name] = F.col(f"`{resolved.name}`") if isinstance(col, str) else col
         fields.append(T.StructField(resolved.name, resolved.dataType, True))

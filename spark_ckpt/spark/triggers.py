@@ -86,7 +86,9 @@ class TriggerDesk:
         pending = self._still_pending(start, now_ms)
         if not self.source.leader:
             return self._follow(start, pending, now_ms, drained)
-        expired = co.decide_expiry(self._policy(), pending, now_ms)
+        late = co.decide_expiry(self._policy(), pending, now_ms)
+        # ``pending`` may be a moment old; what has completed meanwhile must not be aborted.
+        expired = tuple(e for e in late if not self.records.settled(e.checkpoint))
         if expired:
             return self._expire(expired, pending, now_ms)
         decision = co.decide_trigger(self._policy(), self._facts(pending, now_ms, drained))

@@ -34,8 +34,9 @@ def require_control_columns(schema: StructType) -> None:
     if missing:
         raise ControlColumnsError(
             f"the DataFrame written has no column(s) {missing}: a plain DataFrame operation lost the barriers. "
-            f"Expected both of {list(CONTROL_COLUMNS)}, found {schema.fieldNames()}. Keep them in every select, and let "
-            f"no filter drop rows whose {CTL} is not null; or use spark_ckpt.enable(spark).readStream, which does so by itself."
+            f"Expected both of {list(CONTROL_COLUMNS)}, found {schema.fieldNames()}. Keep them in every select, and "
+            f"let no filter drop rows whose {CTL} is not null; or use spark_ckpt.enable(spark).readStream, which does "
+            "so by itself."
         )
 
 

@@ -9,7 +9,7 @@ and the simulation drive the very same code. The order for a batch:
         CommitSink (each sink with committables), WriteSavepoint (if it is one), WriteCommitted, AppendHistory,
         WriteAborted + AppendHistory (each older one that it subsumes)
     AbortSink (of what a replaced attempt staged),
-    CollectFiles, DropBatches, DropCheckpoint, DropTriggers (if something completed)
+    CollectFiles, DropBatches, DropCheckpoint (if something completed)
     for every checkpoint that was declined or cancelled: ReadTrigger, WriteAborted, AppendHistory
 
 Until Spark's own commit log says batch N is done, a restart replays N. Comments name what a crash at each place
@@ -48,7 +48,6 @@ from spark_ckpt.protocol.steps import (
     Created,
     DropBatches,
     DropCheckpoint,
-    DropTriggers,
     ReadAborted,
     ReadNewestGeneration,
     ReadTrigger,
@@ -311,7 +310,6 @@ def _retain(view: JobView, previous: CompletionRecord | None, now_ms: int) -> St
         # then a second time. Nobody older knows of what this generation triggered.
         void = None if k in view.own else VoidRecord(k, view.generation, now_ms)
         yield DropCheckpoint(CheckpointId(k), void)
-    yield DropTriggers(CheckpointId(plan.keep[0]))
     return replace(view, completed=plan.keep, committed=view.committed.difference(plan.drop))
 
 

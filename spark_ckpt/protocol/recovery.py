@@ -263,7 +263,7 @@ def _line(facts: StartFacts) -> CompletionRecord | Refuse | None:
 def as_savepoint(record: CompletionRecord) -> CompletionRecord:
     """A savepoint's record as a checkpoint of this job, to be given an id: what it says of its own job's batches means
     nothing here, and its committables were committed before it was written."""
-    return replace(record, origin=0, batch=-1, batches_from=0, committables=(), finished_weight=0)
+    return replace(record, origin=0, batch=-1, batches_from=0, committables=(), finished_weight=0, triggered_by=0)
 
 
 # --- leaving other origins behind ------------------------------------------------------------------------------

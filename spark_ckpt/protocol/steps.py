@@ -194,7 +194,8 @@ class DropBatches:
 
 @dataclass(frozen=True)
 class DropCheckpoint:
-    """Delete what is recorded of K: ``checkpoints/K`` first, then ``committed/K`` and its manifests.
+    """Delete what is recorded of K: ``checkpoints/K`` first, then ``committed/K``, its manifests, and ``triggers/`` and
+    ``aborted/`` of the ids up to K that have no completion record.
 
     In this order a crash never leaves a completion that looks uncommitted. If ``void`` is given, it *replaces*
     ``checkpoints/K``, which must not be free at any moment. Result: None.
@@ -202,13 +203,6 @@ class DropCheckpoint:
 
     checkpoint: CheckpointId
     void: VoidRecord | None
-
-
-@dataclass(frozen=True)
-class DropTriggers:
-    """Delete ``triggers/`` and ``aborted/`` records of ids below ``below``. Result: None."""
-
-    below: CheckpointId
 
 
 Step = (
@@ -231,5 +225,4 @@ Step = (
     | CollectFiles
     | DropBatches
     | DropCheckpoint
-    | DropTriggers
 )

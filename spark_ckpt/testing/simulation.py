@@ -157,7 +157,7 @@ def run_seed(seed: int, sabotage: str = "", trace: list[str] | None = None) -> R
         starts,
         scenario.restores,
         max(world.records.completions()),
-        len(world.records.text["aborted"]),
+        sum(h.outcome != "completed" for h in world.history),
         len(world.savepoints),
         scenario.forks,
         world.points,

@@ -194,11 +194,10 @@ class Shell:
         records.delete("committed", step.checkpoint)
         for ref in record.tables.values() if isinstance(record, CompletionRecord) else ():
             self.world.tables.manifests.pop(ref.manifest, None)
-
-    def _DropTriggers(self, step: s.DropTriggers) -> None:
+        kept = records.completions()
         for folder in ("triggers", "aborted"):
-            for k in [k for k in self.world.records.text[folder] if k < step.below]:
-                self.world.records.delete(folder, k)
+            for k in [k for k in records.text[folder] if k <= step.checkpoint and k not in kept]:
+                records.delete(folder, k)
 
 
 def live_rows(world: World, uid: str, content: dict[str, frozenset[int]]) -> list[tuple[int, int]]:

@@ -77,9 +77,16 @@ class BuildContext:
             restores[_carrier(operator, self._sources)].append(operator.uid)
         specs = {}
         for number, (node, name) in enumerate(self._sources.items()):
-            lanes = int(node.options.get("lanes", self.run.config.lanes or 1))
-            options = {k: v for k, v in node.options.items() if k != "lanes"}
-            specs[name] = SourceSpec(name, node.inner, options, node.schema, number == 0, tuple(restores[node]), lanes)
+            specs[name] = SourceSpec(
+                id=name,
+                inner=node.inner,
+                options=node.options,
+                schema=node.schema,
+                leader=number == 0,
+                restores=tuple(restores[node]),
+                reaches=tuple(o.uid for o in lineage.operators if node in o.upstream),
+                lanes=node.lanes or self.run.config.lanes or 1,
+            )
         return specs
 
 

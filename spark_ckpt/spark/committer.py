@@ -16,16 +16,15 @@ from spark_ckpt.spark.job_io import JobIO
 from spark_ckpt.spark.spec import RunSpec, SinkSpec
 from spark_ckpt.types import Committable
 
-_committers: dict[tuple[str, int], Committer] = {}
+_committers: dict[str, Committer] = {}
 
 
 def committer_for(run: RunSpec, sinks: tuple[SinkSpec, ...]) -> Committer:
     """The committer of this generation in this process."""
-    key = (run.url, run.generation)
-    if key not in _committers:
-        _committers.clear()
-        _committers[key] = Committer(run, sinks)
-    return _committers[key]
+    found = _committers.get(run.url)
+    if found is None or found.run.generation != run.generation:
+        found = _committers[run.url] = Committer(run, sinks)
+    return found
 
 
 class Committer:

@@ -17,6 +17,7 @@ class SourceNode:
     options: dict[str, str]
     schema: Any
     uid: str | None
+    lanes: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

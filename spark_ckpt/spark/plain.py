@@ -74,7 +74,7 @@ class PlainDataSource(DataSource):
             raise ConfigError("readStream.format('ckpt') needs option source: files, rate or module:Class")
         own = {k: v for k, v in self.options.items() if not _is_ours(k)}
         lanes = int(self.options.get("lanes", "2"))
-        return SourceSpec(self.options.get("uid", f"{inner}-0"), inner, own, schema, True, (), lanes)
+        return SourceSpec(self.options.get("uid", f"{inner}-0"), inner, own, schema, True, (), (), lanes)
 
     def _opened(self, schema: StructType | None) -> Any:
         config, _ = self._job()

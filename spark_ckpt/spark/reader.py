@@ -149,7 +149,9 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return restore_events(desk.records, start["restore"], self.source.restores, adopt=False)
         if not self._adopted and self.run.adopt is not None:
             self._adopted = True
-            return restore_events(desk.records, self.run.adopt, self.source.restores, adopt=True)
+            # An operator that takes the snapshot in the replay gets its barrier from a source that moves in it. That
+            # need not be the source that restores it, so every source that moves brings the manifests.
+            return restore_events(desk.records, self.run.adopt, self.source.reaches, adopt=True)
         return []
 
     def _add_barriers(self, parts: list[LanePartition], start: Offset, end: Offset) -> None:

@@ -73,13 +73,16 @@ class CkptStreamReaderBuilder:
         return self
 
     def load(self, path: str | None = None) -> CkptDataFrame:
-        """The stream. Checks the source's options now; option ``uid`` names the source in checkpoints."""
+        """The stream. Checks the source's options now.
+
+        Two options are for every source: ``uid`` names it in checkpoints, ``lanes`` is its parallelism.
+        """
         if self._format is None:
             raise ConfigError("readStream needs format(...): files, rate, or a Python DataSource class")
         options = dict(self._options)
         if path is not None:
             options["path"] = path
-        uid = options.pop("uid", None)
+        uid, lanes = options.pop("uid", None), _count("lanes", options.pop("lanes", None))
         config = self._session.config()
         storage = config.storage_options()
         opened = open_source(self._format, options, self._schema, f"{config.dir}/_none", storage)
@@ -89,13 +92,19 @@ class CkptStreamReaderBuilder:
             raise ControlColumnsError(
                 f"the source has column(s) {taken}, which are reserved for the barriers; rename them"
             )
-        node = SourceNode(self._format, options, schema, uid)
+        node = SourceNode(self._format, options, schema, uid, lanes)
         full = with_control(schema)
 
         def build(ctx: Any) -> Any:
             return ctx.load_source(node)
 
         return CkptDataFrame(self._session, build, Lineage(1, (node,)), self._session.empty(full))
+
+
+def _count(name: str, text: str | None) -> int | None:
+    if text is not None and not (text.isdigit() and int(text) > 0):
+        raise ConfigError(f"reader option {name}: expected a whole number above 0, found {text!r}")
+    return None if text is None else int(text)
 
 
 def _text(value: Any) -> str:

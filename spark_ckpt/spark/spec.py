@@ -44,7 +44,8 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """One source of a run. ``restores`` are the operators whose state this source's first batch carries."""
+    """One source of a run. ``restores`` are the operators whose state this source's first batch carries; ``reaches``
+    all that its rows can reach."""
 
     id: str
     inner: Any
@@ -52,6 +53,7 @@ class SourceSpec:
     schema: Any
     leader: bool
     restores: tuple[str, ...]
+    reaches: tuple[str, ...]
     lanes: int
 
 

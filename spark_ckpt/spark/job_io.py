@@ -192,11 +192,16 @@ class JobIO:
         record, name = self.records.completion(step.checkpoint), id_name(step.checkpoint)
         manifests = [t.manifest for t in record.tables.values()] if record else []
         store = self.records.store
-        for path in (f"checkpoints/{name}", f"committed/{name}", f"triggers/{name}", *manifests):
+        if step.void is None:
+            store.delete(f"checkpoints/{name}")
+        else:
+            store.replace(f"checkpoints/{name}", "checkpoint", step.void.to_json())
+        for path in (f"committed/{name}", *manifests):
             store.delete(path)
-        for folder in ("aborted", "triggers"):
+        completed = set(self.records.ids("checkpoints"))
+        for folder in ("triggers", "aborted"):
             for k in self.records.ids(folder):
-                if k < step.checkpoint and (folder == "aborted" or not store.exists(f"checkpoints/{id_name(k)}")):
+                if k <= step.checkpoint and (k not in completed or k == step.checkpoint):
                     store.delete(f"{folder}/{id_name(k)}")
 
 

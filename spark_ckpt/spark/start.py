@@ -226,7 +226,9 @@ class _SessionConfs:
         self._wanted = {
             # Several applyInPandasWithState in one query run and recover correctly; Spark's check refuses them.
             "spark.sql.streaming.unsupportedOperationCheck": "false",
+            # Few large batches into Python. Envelopes are large rows, so their bytes are bounded too.
             "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+            "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
         }
         self._before: dict[str, str | None] = {}
 

@@ -22,15 +22,13 @@ from collections.abc import Generator, Iterable
 from dataclasses import replace
 from typing import Any
 
-from spark_ckpt.errors import CheckpointFailedError, CorruptStorageError, FencedError, ProtocolBugError
+from spark_ckpt.errors import CorruptStorageError, FencedError, ProtocolBugError
 from spark_ckpt.protocol.coordinator import merge_stats, plan_retention
-from spark_ckpt.protocol.events import Cancel, Decline, Flushed
+from spark_ckpt.protocol.events import Flushed
+from spark_ckpt.protocol.give_up import give_up, write_aborted
 from spark_ckpt.protocol.records import (
-    CHECKPOINT,
-    DECLINED,
     SAVEPOINT,
     SUBSUMED,
-    AbortedRecord,
     BatchRecord,
     CommittedRecord,
     CompletionRecord,
@@ -48,12 +46,10 @@ from spark_ckpt.protocol.steps import (
     Created,
     DropBatches,
     DropCheckpoint,
-    ReadAborted,
     ReadNewestGeneration,
     ReadTrigger,
     SavepointFailed,
     Step,
-    WriteAborted,
     WriteBatch,
     WriteCommitted,
     WriteSavepoint,
@@ -83,7 +79,7 @@ def commit_batch(view: JobView, record: BatchRecord, now_ms: int) -> Steps:
     view = yield from _abort_garbage(view)
     if view.last and view.last != previous:
         view = yield from _retain(view, previous, now_ms)
-    view = yield from _give_up(view, record, now_ms)
+    view = yield from give_up(view, record, now_ms)
     return view
 
 
@@ -210,7 +206,7 @@ def _complete(view: JobView, trigger: TriggerRecord, batch: int, now_ms: int) ->
     view = yield from _publish(view.with_completion(record), record, now_ms)
     for older in subsumed:
         reason = f"checkpoint {checkpoint} completed first"
-        view = yield from _write_aborted(view, older, SUBSUMED, reason, batch, now_ms)
+        view = yield from write_aborted(view, older, SUBSUMED, reason, batch, now_ms)
     return view
 
 
@@ -311,53 +307,6 @@ def _retain(view: JobView, previous: CompletionRecord | None, now_ms: int) -> St
         void = None if k in view.own else VoidRecord(k, view.generation, now_ms)
         yield DropCheckpoint(CheckpointId(k), void)
     return replace(view, completed=plan.keep, committed=view.committed.difference(plan.drop))
-
-
-# --- giving up ---------------------------------------------------------------------------------------------
-
-
-def _give_up(view: JobView, record: BatchRecord, now_ms: int) -> Steps:
-    """Abort what was declined or cancelled on the way, once each, and count failures."""
-    declined = {e.checkpoint: f"{e.uid}: {e.reason}" for e in reversed(record.events) if isinstance(e, Decline)}
-    cancelled = {e.checkpoint for e in record.events if isinstance(e, Cancel)}
-    failed = False
-    for k in sorted(declined.keys() | cancelled):
-        if view.done(k):
-            continue
-        trigger, aborted = yield ReadTrigger(CheckpointId(k))
-        if aborted is not None:
-            view = view.with_aborted([k])
-            continue
-        cause = DECLINED if k in declined else SUBSUMED
-        reason = declined.get(k, "a newer checkpoint's barrier overtook it")
-        view = yield from _write_aborted(view, k, cause, reason, record.batch, now_ms, trigger)
-        failed = failed or cause == DECLINED
-    if failed:
-        # Expiries were recorded by the first source, in its own process.
-        view = replace(view, failures=view.failures.add((yield ReadAborted()), view.generation))
-        _check_failures(view)
-    return view
-
-
-def _write_aborted(
-    view: JobView, k: int, cause: str, reason: str, batch: int, now_ms: int, trigger: TriggerRecord | None = None
-) -> Steps:
-    yield WriteAborted(AbortedRecord(k, cause, reason, now_ms, view.generation))
-    # Stopped here: the record stands; a replay of the batch finds it and does not count it again.
-    triggered_ms = trigger.time_ms if trigger else None
-    kind = trigger.kind if trigger else CHECKPOINT
-    yield AppendHistory(CheckpointId(k), kind, cause, view.generation, view.origin, batch, triggered_ms, now_ms, reason)
-    return view.with_aborted([k])
-
-
-def _check_failures(view: JobView) -> None:
-    failed = view.failures
-    if failed.exceeded:
-        raise CheckpointFailedError(
-            f"job {view.job!r}: expected at most {failed.tolerable} failed checkpoints in a row "
-            f"(spark.ckpt.tolerableFailures), found {len(failed.failed)}, the last one {max(failed.failed)}; "
-            f"see the checkpoint history for the reasons"
-        )
 
 
 __all__ = ["JobView", "Steps", "by_sink", "commit_batch", "commit_completions", "rebuild"]

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
+from spark_ckpt.faults import reach
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.spark.hooks import call_hook
 from spark_ckpt.spark.operator import ACK, DATA, EVENT, FLUSH, OperatorSpec
@@ -130,6 +131,7 @@ class _Partition:
             table = pa.Table.from_batches(batches)
             file = write_run_file(self.spec.table_url, name, table, config.storage_options())
             self.spec.cache().put(name, table)
+            reach("after WriteStateFile")
             written.setdefault(epoch, []).append(file)
         return written
 

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import ControlColumnsError
+from spark_ckpt.faults import reach
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.registry import create_sink
@@ -124,6 +125,7 @@ class _TaskWriters:
         staged: list[Committable] = []
         for (sink, epoch), writer in sorted(self._open.items()):
             staged.extend(Committable(sink, Epoch(epoch), data) for data in writer.prepare_commit())
+            reach("after PrepareCommit")
         return tuple(staged)
 
     def close(self) -> None:

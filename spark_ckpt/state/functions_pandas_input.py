@@ -127,11 +127,26 @@ class Frames:
 def _series(rows: pa.Table, function: PandasStateFunction) -> list[pd.Series]:
     from pyspark.sql.conversion import ArrowBatchTransformer
 
+    # PySpark goes by the columns' own time zone, which is the session's in what the JVM sends and UTC in ours.
+    local = pa.schema([pa.field(f.name, _in_timezone(f.type, function.session_timezone)) for f in rows.schema])
     return ArrowBatchTransformer.to_pandas(
-        rows.combine_chunks(),
+        rows.cast(local).combine_chunks(),
         timezone=function.session_timezone,
         prefer_int_ext_dtype=function.options.get("prefer_int_ext_dtype", False),
     )
+
+
+def _in_timezone(kind: pa.DataType, timezone: str) -> pa.DataType:
+    """``kind`` with every time zone replaced; the instants stay the same."""
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp(kind.unit, timezone) if kind.tz is not None else kind
+    if pa.types.is_list(kind):
+        return pa.list_(_in_timezone(kind.value_type, timezone))
+    if pa.types.is_map(kind):
+        return pa.map_(_in_timezone(kind.key_type, timezone), _in_timezone(kind.item_type, timezone))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, _in_timezone(f.type, timezone)) for f in kind])
+    return kind
 
 
 def _key_tuples(keys: pa.Table, function: PandasStateFunction) -> list[tuple[Any, ...]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import time
@@ -13,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 import spark_ckpt
 from spark_ckpt.sinks import memory
@@ -93,10 +92,11 @@ class Input:
         return spark.readStream.schema(self.schema).option("maxFilesPerTrigger", 1).parquet(str(self.folder))
 
     def table(self, spark: SparkSession) -> Any:
-        """Everything, as a batch; in one partition, so that it has an order."""
-        reader = spark.read.schema(self.schema)
-        files = [reader.parquet(str(path)) for path in sorted(self.folder.glob("*.parquet"))]
-        return functools.reduce(DataFrame.union, files).coalesce(1)
+        """Everything, as a batch; from one file, so that it has an order."""
+        together = self.folder.with_name(f"{self.folder.name}-together.parquet")
+        files = sorted(self.folder.glob("*.parquet"))
+        pq.write_table(pa.concat_tables([pq.read_table(path) for path in files]), together)
+        return spark.read.schema(self.schema).parquet(str(together))
 
 
 @pytest.fixture

@@ -33,6 +33,8 @@ EVERY_TYPE = pa.schema(
         ("map", pa.map_(pa.string(), pa.int32())),
     ]
 )
+FROM_JVM = EVERY_TYPE.set(8, pa.field("at", pa.timestamp("us", "America/New_York")))
+"""Columns as Spark's JVM sends them to a worker: instants in the session's time zone."""
 FULL = {
     "byte": 1, "long": 2**60, "bool": True, "double": 1.5, "text": "é", "raw": b"\x00", "amount": Decimal("1.10"),
     "day": dt.date(2024, 2, 29), "at": dt.datetime(2024, 7, 1, 12, tzinfo=dt.timezone.utc),
@@ -54,7 +56,7 @@ def test_every_column_has_the_type_spark_gives_the_group_by_itself(groups: list[
     f = function(keep, key_schema=KEYS, input_schema=EVERY_TYPE, session_timezone="America/New_York")
     call(f, [str(i) for i in range(len(groups))], data.append_column("_i", pa.array(index)))
     for i, group in enumerate(groups):
-        one = data.slice(index.index(i), len(group)).combine_chunks()
+        one = data.slice(index.index(i), len(group)).cast(FROM_JVM).combine_chunks()
         want = pd.concat(ArrowBatchTransformer.to_pandas(one, timezone="America/New_York"), axis=1)
         pd.testing.assert_frame_equal(got[i], want, check_index_type="exact")
 

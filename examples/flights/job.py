@@ -56,7 +56,7 @@ def start(spark: SparkSession, folder: Path) -> Any:
     flights = (
         ckpt.readStream.format("files")
         .option("fileFormat", "parquet")
-        .option("maxFilesPerTrigger", 3)
+        .option("maxFilesPerTrigger", 4)
         .schema(FLIGHT)
         .load(str(folder / "input"))
     )

@@ -6,15 +6,20 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
+from rich import box
 from rich.table import Table
 
-_COLUMNS = ("id", "kind", "outcome", "start", "batch", "triggered (UTC)", "took", "alignment", "state written", "keys")
+_COLUMNS = ("id", "kind", "outcome", "start", "batch", "triggered", "took", "aligning", "written", "keys")
 _LEFT = ("kind", "outcome", "keys")
 
 
 def history_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Table:
-    """``rows`` as :meth:`spark_ckpt.Job.checkpoints` returns them; ``start`` counts the job's starts (generations)."""
-    table = Table(title=title, title_justify="left")
+    """``rows`` as :meth:`spark_ckpt.Job.checkpoints` returns them.
+
+    ``start`` counts the job's starts (generations), ``triggered`` is UTC, ``written`` the state files of the
+    checkpoint, ``keys`` the live keys of every operator; in their place the reason if it did not complete.
+    """
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in _COLUMNS:
         table.add_column(name, justify="left" if name in _LEFT else "right")
     for row in rows:
@@ -34,7 +39,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         f"{triggered:%H:%M:%S}",
         _seconds(row["duration_ms"]),
         _seconds(row["alignment_ms"]),
-        f"{row['written_rows']:,} rows {size_text(row['written_bytes'])}",
+        size_text(row["written_bytes"]),
         row["reason"] or keys,
     ]
 

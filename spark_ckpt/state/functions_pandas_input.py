@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from spark_ckpt.state.aggregates_segments import plain_array, segments_by_index
 from spark_ckpt.state.function import CallContext, Touched
+from spark_ckpt.state.ipc import one_batch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,7 +131,7 @@ def _series(rows: pa.Table, function: PandasStateFunction) -> list[pd.Series]:
     # PySpark goes by the columns' own time zone, which is the session's in what the JVM sends and UTC in ours.
     local = pa.schema([pa.field(f.name, _in_timezone(f.type, function.session_timezone)) for f in rows.schema])
     return ArrowBatchTransformer.to_pandas(
-        rows.cast(local).combine_chunks(),
+        one_batch(rows.cast(local)),  # PySpark cannot convert times in a column without a chunk
         timezone=function.session_timezone,
         prefer_int_ext_dtype=function.options.get("prefer_int_ext_dtype", False),
     )

@@ -61,6 +61,20 @@ def test_every_column_has_the_type_spark_gives_the_group_by_itself(groups: list[
         pd.testing.assert_frame_equal(got[i], want, check_index_type="exact")
 
 
+def test_a_call_of_timeouts_only_needs_no_rows_of_any_type() -> None:
+    got = []
+
+    def keep(key: Any, pdfs: Any, state: GroupState) -> Any:
+        got.extend([state.hasTimedOut, *pdfs])
+        return []
+
+    f = function(keep, timeout="EventTimeTimeout", input_schema=EVERY_TYPE, session_timezone="America/New_York")
+    rows = EVERY_TYPE.append(pa.field("_i", pa.int64())).empty_table()
+    call(f, ["a"], rows, state={0: (1, "x", True)}, timed_out=(0,))
+    assert got[0] is True
+    assert (len(got[1]), list(got[1].columns)) == (0, EVERY_TYPE.names)
+
+
 def test_the_user_may_write_to_the_dataframe() -> None:
     def use(key: Any, pdfs: Any, state: GroupState) -> Any:
         for pdf in pdfs:

@@ -252,7 +252,7 @@ class CompletionRecord:
             b.integer("batch"),
             b.integer("batches_from"),
             b.str_keys("sources", lambda v: dict(v)),
-            b.str_keys("tables", TableRef.from_json),
+            b.str_keys("tables", lambda v: TableRef.from_json(v, f"{where}, tables")),
             b.items("committables", committable_from_json),
             Topology.from_json(b.mapping("topology"), f"{where}, topology"),
             b.integer("triggered_ms"),

@@ -100,7 +100,8 @@ class Shell:
         record = self.world.records.get("checkpoints", k)
         if not isinstance(record, CompletionRecord) and not self.world.zombie_moves:
             raise SimulationError(f"checkpoint {k} is confirmed as committed and has no record")
-        if isinstance(record, CompletionRecord) and record.target and record.target not in self.world.savepoints:
+        written = step.record.savepoint_error is None and isinstance(record, CompletionRecord) and record.target
+        if written and written not in self.world.savepoints:
             raise SimulationError(f"savepoint {record.target} is announced before it is written")
         self.world.records.put("committed", k, step.record)
 
@@ -110,12 +111,17 @@ class Shell:
     def _AppendHistory(self, step: s.AppendHistory) -> None:
         self.world.history.append(step)
 
-    def _WriteSavepoint(self, step: s.WriteSavepoint) -> None:
+    def _WriteSavepoint(self, step: s.WriteSavepoint) -> s.SavepointFailed | None:
         assert step.record.target is not None
+        if step.record.target.startswith("read-only"):
+            return s.SavepointFailed("it is read-only")
+        if step.record.target in self.world.savepoints:
+            return None
         for sink in {c.sink for c in step.record.committables}:
             if (self.job, sink, step.record.checkpoint) not in self.world.sink.ledger and not self.sabotage:
                 raise SimulationError("a savepoint is written before its checkpoint is committed")
         self.world.savepoints[step.record.target] = export(self.world, step.record)
+        return None
 
     # --- sink ---
 

@@ -194,7 +194,7 @@ class World:
         self.zombie_moves = False
         self.zombies_moved = 0
         self.stop_at: int | str | None = None
-        """After so many points, or at a point that concerns a step of this name."""
+        """After so many points, at some point that concerns a step of this name, or at ``before <step>``."""
         self.points = 0
         self._ids = 0
 
@@ -205,16 +205,16 @@ class World:
         for zombie in list(self.zombies):
             if self.rng.random() < zombie.rate:
                 self._move(zombie)
-        if self._stops(subject):
+        if self._stops(what, type(subject).__name__):
             self.stop_at = None
             self.log("== the process stops", "")
             raise Crash
 
-    def _stops(self, subject: Any) -> bool:
+    def _stops(self, what: str, name: str) -> bool:
         if isinstance(self.stop_at, int):
             self.stop_at -= 1
             return self.stop_at < 0
-        return self.stop_at is not None and type(subject).__name__ == self.stop_at and self.rng.random() < 0.4
+        return self.stop_at == f"{what} {name}" or (self.stop_at == name and self.rng.random() < 0.4)
 
     def log(self, what: str, subject: Any = "") -> None:
         if self.trace is not None:

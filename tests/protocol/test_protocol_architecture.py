@@ -1,0 +1,102 @@
+"""Dependencies point inward, and the protocol is pure."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import spark_ckpt
+
+ROOT = Path(spark_ckpt.__file__).parent
+PURE = {
+    "__future__", "abc", "base64", "binascii", "collections", "dataclasses", "enum", "functools", "itertools",
+    "json", "typing", "spark_ckpt",
+}  # fmt: skip
+IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "compile", "__import__"}
+
+BASE = {"errors", "types"}
+INNER = {
+    "types": set(),
+    "errors": set(),
+    "config_values": BASE,
+    "config": {*BASE, "config_values"},
+    "agg": BASE,
+    "faults": BASE,
+    "protocol": BASE,
+    "state": {*BASE, "agg", "protocol"},
+    "storage": {*BASE, "config", "faults", "protocol", "state"},
+    "sources": {*BASE, "config", "protocol", "storage"},
+    "sinks": {*BASE, "config", "protocol", "storage"},
+    "spark": {*BASE, "agg", "config", "faults", "protocol", "state", "storage", "sources", "sinks"},
+}
+"""What each room may import. ``cli``, ``testing`` and the package itself are outermost."""
+WITHOUT = {
+    "state": {"deltalake", "fsspec", "requests", "socket", "sqlalchemy", "subprocess"},
+    "storage": {"pyspark", "delta", "py4j"},
+    "sinks": {"pyspark", "delta", "py4j"},
+}
+"""What a room must do without. Sources are PySpark's own interface, and ``state`` runs users' pandas functions."""
+
+
+def imports(path: Path) -> set[str]:
+    """Every module that ``path`` imports, inside functions too; imports for type checking only do not count."""
+    tree = ast.parse(path.read_text())
+    skipped = {n for i in ast.walk(tree) if isinstance(i, ast.If) and _type_checking(i.test) for n in ast.walk(i)}
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if node in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            assert node.module is not None
+            # "from spark_ckpt import x" may name a room.
+            names = {f"{node.module}.{a.name}" for a in node.names} if node.module == "spark_ckpt" else set()
+            found |= names or {node.module}
+    return found
+
+
+def _type_checking(test: ast.expr) -> bool:
+    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
+
+
+def files(room: str) -> list[Path]:
+    path = ROOT / room
+    return sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+
+
+def room_of(module: str) -> str | None:
+    parts = module.split(".")
+    return parts[1] if parts[0] == "spark_ckpt" and len(parts) > 1 else None
+
+
+@pytest.mark.parametrize("room", INNER)
+def test_dependencies_point_inward(room):
+    for path in files(room):
+        used = {r for r in map(room_of, imports(path)) if r is not None}
+        assert used <= INNER[room] | {room}, f"{path} imports {sorted(used - INNER[room] - {room})}"
+
+
+@pytest.mark.parametrize("room", WITHOUT)
+def test_a_room_does_without_what_is_outside(room):
+    for path in files(room):
+        foreign = {m.split(".")[0] for m in imports(path)} & WITHOUT[room]
+        assert not foreign, f"{path} imports {sorted(foreign)}"
+
+
+def test_the_protocol_imports_nothing_impure():
+    assert len(files("protocol")) > 5
+    for path in files("protocol"):
+        foreign = {m.split(".")[0] for m in imports(path)} - PURE
+        assert not foreign, f"{path} imports {sorted(foreign)}"
+
+
+def test_the_protocol_calls_nothing_impure():
+    for path in files("protocol"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in IMPURE_CALLS, f"{path}:{node.lineno} calls {node.func.id}"
+            assert not isinstance(node, ast.Global | ast.AsyncFunctionDef), f"{path}:{node.lineno}"

@@ -1,0 +1,404 @@
+"""The sink's commit, driven on the simulation's storage: order of steps, replays, fencing, failures, retention."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from spark_ckpt.errors import CheckpointFailedError, CorruptStorageError, FencedError, ProtocolBugError
+from spark_ckpt.protocol.commit import JobView, commit_batch, commit_completions, rebuild
+from spark_ckpt.protocol.events import Cancel, Decline, Flushed, GroupManifest, OperatorAck, Run, SourceAck, StateFile
+from spark_ckpt.protocol.records import (
+    AbortedRecord,
+    BatchRecord,
+    GenerationRecord,
+    Topology,
+    TriggerRecord,
+    VoidRecord,
+)
+from spark_ckpt.testing.simulation_shell import Shell
+from spark_ckpt.testing.simulation_world import Crash, Location, World
+from spark_ckpt.types import Committable, Epoch
+
+TOPOLOGY = Topology(1, 1, ("a",), {"x": {"state": "s", "keys": "k"}}, ("append", "merge"))
+NOW_MS = 5_000
+
+
+class Job:
+    """A job of one source, one operator with one key group, and a sink; ``steps`` are the names of those done."""
+
+    def __init__(self, retain=1, tolerable=0):
+        self.trace = []
+        self.world = World(random.Random(0), self.trace)
+        self.shell = Shell(self.world, "job", Location("spark"), TOPOLOGY)
+        self.generation = 1
+        self.options = {"retain": retain, "tolerable_failures": tolerable}
+        self.world.records.put("generations", 1, GenerationRecord(1, 1, "spark", None, 0, TOPOLOGY))
+        self.view = self.rebuilt()
+
+    def rebuilt(self) -> JobView:
+        r = self.world.records
+        return rebuild(
+            job="job", topology=TOPOLOGY, generation=self.generation, origin=1, restored=None,
+            completions=r.completions().values(), batches=r.all("batches"), committed=r.text["committed"],
+            aborted=r.all("aborted"), voided=r.voids(), **self.options,
+        )  # fmt: skip
+
+    def restart(self):
+        self.generation += 1
+        claim = GenerationRecord(self.generation, 1, "spark", None, 0, TOPOLOGY)
+        self.world.records.put("generations", self.generation, claim)
+        self.view = self.rebuilt()
+
+    def trigger(self, checkpoint, kind="checkpoint", target=None):
+        trigger = TriggerRecord(checkpoint, kind, 4_000, "interval", target, False, None, self.generation)
+        self.world.records.put("triggers", checkpoint, trigger)
+
+    def stage(self, name, epoch, sink="append"):
+        self.world.sink.staged[name.encode()] = [("x", len(self.world.sink.staged), epoch)]
+        return Committable(sink, Epoch(epoch), name.encode())
+
+    def batch(self, number, staged=(), events=(), barriers=None):
+        return BatchRecord(1, number, self.generation, tuple(staged), tuple(events), barriers or {})
+
+    def acks(self, checkpoint, epoch=None, file=None):
+        """Everybody's acknowledgement, with a state file of one row (key = the checkpoint) if ``file`` is given."""
+        runs, flushed = (), []
+        if file:
+            name = f"e{epoch or checkpoint:010d}-{file}"
+            self.world.tables.files["x", name] = [(checkpoint, 1)]
+            flushed = [Flushed("x", epoch or checkpoint, (StateFile(name, 1, 1),), {})]
+            runs = (Run(name, 0, 1, checkpoint),)
+        ack = OperatorAck("x", checkpoint, 0, {0: GroupManifest(runs, len(runs))}, {"rows": 3})
+        return [*flushed, SourceAck("a", checkpoint, {"inner": checkpoint}), ack]
+
+    def complete(self, checkpoint, number, staged=(), **kw):
+        return self.batch(number, staged, self.acks(checkpoint, **kw), {checkpoint: 1})
+
+    def commit(self, record):
+        self.view = self.world.drive(commit_batch(self.view, record, NOW_MS), self.shell)
+
+    def commit_until(self, record, step):
+        """The process stops right before ``step``."""
+        self.world.stop_at = f"before {step}"
+        with pytest.raises(Crash):
+            self.commit(record)
+        self.world.zombies.clear()
+        self.restart()
+
+    @property
+    def steps(self):
+        return [line.split("before ")[1].split("(")[0] for line in self.trace if " before " in line]
+
+
+def test_a_batch_without_a_checkpoint_is_only_recorded():
+    job = Job()
+    job.commit(job.batch(0, [job.stage("a", 1)]))
+    assert job.steps == ["WriteBatch"]
+    assert job.world.sink.staged
+
+
+def test_the_order_of_steps():
+    job = Job()
+    job.trigger(1)
+    job.commit(job.batch(0, [job.stage("a", 1)]))
+    job.commit(job.complete(1, 1, [job.stage("b", 1, "merge")], file="f"))
+    assert job.steps == [
+        "WriteBatch", "WriteBatch", "ReadTrigger", "ReadNewestGeneration", "CommitState", "ReadNewestGeneration",
+        "CreateCompletion", "CommitSink", "CommitSink", "WriteCommitted", "AppendHistory", "DropBatches",
+    ]  # fmt: skip
+    record = job.world.records.get("checkpoints", 1)
+    assert [c.data for c in record.committables] == [b"a", b"b"]
+    assert (record.batch, record.batches_from, record.triggered_ms, record.completed_ms) == (1, 2, 4_000, NOW_MS)
+    assert record.sources == {"a": {"inner": 1}}
+    assert record.stats == {"x": {"rows": 3}}
+    assert job.world.sink.committed == {b"a", b"b"}
+    assert job.world.records.text["batches"] == {}
+
+
+def test_what_belongs_to_a_later_epoch_stays_open():
+    job = Job()
+    job.trigger(1)
+    job.commit(job.complete(1, 0, [job.stage("a", 1), job.stage("b", 2)]))
+    assert job.world.sink.committed == {b"a"}
+    assert job.world.records.get("checkpoints", 1).batches_from == 0
+    job.trigger(2)
+    job.commit(job.complete(2, 1))
+    assert job.world.sink.committed == {b"a", b"b"}
+
+
+def test_state_is_what_was_flushed_up_to_the_checkpoint():
+    job = Job()
+    job.trigger(1)
+    late = Flushed("x", 2, (StateFile("e0000000002-late", 1, 1),), {})
+    record = job.complete(1, 0, file="f")
+    job.commit(replace(record, events=(*record.events, late)))
+    assert set(job.world.tables.versions["x"][0]) == {"e0000000001-f"}
+    assert job.rebuilt().flushed("x", 2) == (late,)
+
+
+@pytest.mark.parametrize("step", ["WriteBatch", "ReadTrigger", "CommitState", "CreateCompletion"])
+def test_stopped_before_the_completion_a_replay_replaces_everything(step):
+    job = Job()
+    job.trigger(1)
+    job.commit(job.batch(0, [job.stage("a", 1)]))
+    job.commit_until(job.complete(1, 1, [job.stage("b", 1)], file="f"), step)
+    job.commit(job.complete(1, 1, [job.stage("c", 1)], file="g"))
+    assert job.world.sink.committed == {b"a", b"c"}
+    assert job.world.records.completions().keys() == {1}
+
+
+@pytest.mark.parametrize("step", ["CommitSink", "WriteCommitted", "AppendHistory", "DropBatches"])
+def test_stopped_behind_the_completion_its_record_is_canonical(step):
+    job = Job()
+    job.trigger(1)
+    job.commit(job.batch(0, [job.stage("a", 1)]))
+    job.commit_until(job.complete(1, 1, [job.stage("b", 1), job.stage("b2", 2)], file="f"), step)
+    record = job.world.records.get("checkpoints", 1)
+    job.commit(job.complete(1, 1, [job.stage("c", 1), job.stage("c2", 2)], file="g"))
+    assert job.world.records.get("checkpoints", 1) == record
+    assert job.world.sink.committed == {b"a", b"b"}
+    assert set(job.world.sink.staged) == {b"c2"}, "what the first attempt staged of later epochs is garbage"
+    job.trigger(2)
+    job.commit(job.complete(2, 2))
+    assert job.world.sink.committed == {b"a", b"b", b"c2"}
+
+
+def test_a_replaced_attempt_is_aborted_only_behind_the_completion():
+    """An older driver, if it still lives, may be about to create a record that names it."""
+    job = Job()
+    job.trigger(1)
+    job.commit(job.complete(1, 0, [job.stage("a", 2)]))
+    job.trigger(2)
+    job.commit(job.batch(1, [job.stage("b", 2)]))
+    job.restart()
+    job.trace.clear()
+    job.commit(job.complete(2, 1, [job.stage("c", 2)]))
+    assert job.steps.index("AbortSink") > job.steps.index("CreateCompletion")
+    assert job.world.sink.committed == {b"a", b"c"}
+    assert not job.world.sink.staged
+
+
+def test_a_newer_generation_fences_before_anything_is_committed():
+    job = Job()
+    job.trigger(1)
+    job.world.records.put("generations", 2, GenerationRecord(2, 0, "elsewhere", None, 0, TOPOLOGY))
+    with pytest.raises(FencedError, match="expected generation 1 to be the newest, found 2"):
+        job.commit(job.complete(1, 0, [job.stage("a", 1)]))
+    assert "CommitState" not in job.steps
+    assert not job.world.sink.committed
+
+
+@pytest.mark.parametrize("there", ["void", "completion"])
+def test_a_checkpoint_owned_by_another_generation_fences(there):
+    job = Job()
+    job.trigger(1)
+    taken = VoidRecord(1, 9, 0)
+    if there == "completion":
+        other = Job()
+        other.trigger(1)
+        other.commit(other.complete(1, 0))
+        taken = replace(other.world.records.get("checkpoints", 1), generation=9)
+    job.world.records.put("checkpoints", 1, taken)
+    with pytest.raises(FencedError, match="owned by generation 9"):
+        job.commit(job.complete(1, 0, [job.stage("a", 1)]))
+    assert not job.world.sink.committed
+
+
+def test_a_completion_created_in_spite_of_an_error_is_recognised():
+    job = Job()
+    job.trigger(1)
+    create = job.shell._CreateCompletion
+    job.shell._CreateCompletion = lambda step: (create(step), create(step))[1]  # the store tried twice
+    job.commit(job.complete(1, 0, [job.stage("a", 1)]))
+    assert job.world.sink.committed == {b"a"}
+
+
+def test_the_newest_of_several_complete_checkpoints_subsumes_the_others():
+    job = Job()
+    job.trigger(1)
+    job.trigger(2)
+    job.commit(job.batch(0, [job.stage("a", 1)], [*job.acks(1), *job.acks(2)], {1: 1, 2: 1}))
+    assert job.world.records.completions().keys() == {2}
+    assert job.world.records.get("aborted", 1).cause == "subsumed"
+    assert job.world.sink.committed == {b"a"}
+
+
+def test_a_complete_savepoint_is_not_subsumed():
+    job = Job()
+    job.trigger(1, "savepoint", "there")
+    job.trigger(2)
+    job.commit(job.batch(0, [job.stage("a", 1)], [*job.acks(1), *job.acks(2)], {1: 1, 2: 1}))
+    assert "there" in job.world.savepoints
+    assert job.view.last.checkpoint == 2
+
+
+def test_a_savepoint_is_written_behind_the_sinks_and_before_it_is_announced():
+    job = Job()
+    job.trigger(1, "savepoint", "there")
+    job.commit(job.complete(1, 0, [job.stage("a", 1)]))
+    order = [s for s in job.steps if s in ("CreateCompletion", "CommitSink", "WriteSavepoint", "WriteCommitted")]
+    assert order == ["CreateCompletion", "CommitSink", "WriteSavepoint", "WriteCommitted"]
+
+
+@pytest.mark.parametrize("step", ["CommitSink", "WriteSavepoint", "WriteCommitted"])
+def test_a_savepoint_stopped_on_the_way_is_finished_by_the_next_start(step):
+    job = Job()
+    job.trigger(1, "savepoint", "there")
+    job.commit_until(job.complete(1, 0, [job.stage("a", 1)]), step)
+    record = job.world.records.get("checkpoints", 1)
+    job.view = job.world.drive(commit_completions(job.view, [record], NOW_MS), job.shell)
+    assert "there" in job.world.savepoints
+    assert job.world.sink.committed == {b"a"}
+    assert 1 in job.world.records.text["committed"]
+
+
+def test_a_savepoint_that_cannot_be_written_does_not_stop_the_job():
+    job = Job()
+    job.trigger(1, "savepoint", "read-only")
+    job.commit(job.complete(1, 0, [job.stage("a", 1)]))
+    assert job.world.sink.committed == {b"a"}
+    assert job.world.records.get("committed", 1).savepoint_error == "it is read-only"
+    assert "read-only" in job.world.history[-1].reason
+
+
+def test_a_fully_acknowledged_checkpoint_that_was_aborted_is_not_completed():
+    job = Job()
+    job.trigger(1)
+    job.world.records.put("aborted", 1, AbortedRecord(1, "expired", "slow", 0, 1))
+    job.commit(job.complete(1, 0, [job.stage("a", 1)]))
+    assert not job.world.records.completions()
+    assert 1 in job.view.aborted
+    job.trigger(2)
+    job.commit(job.complete(2, 1))
+    assert job.world.sink.committed == {b"a"}, "its rows go to the next checkpoint"
+
+
+def test_a_missing_trigger_is_corrupt_storage():
+    job = Job()
+    with pytest.raises(CorruptStorageError, match="triggers/1"):
+        job.commit(job.complete(1, 0))
+
+
+def test_a_decline_aborts_once_and_counts_once():
+    job = Job(tolerable=1)
+    job.trigger(1)
+    decline = [Decline("x", 1, "too much"), Decline("x", 1, "also"), Cancel(1)]
+    job.commit(job.batch(0, [], decline))
+    job.commit(job.batch(1, [], decline))
+    assert job.steps.count("WriteAborted") == 1
+    assert job.world.records.get("aborted", 1).reason == "x: too much"
+    assert job.view.failures.failed == {1}
+
+
+def test_too_many_failures_stop_the_query_when_everything_is_durable():
+    job = Job()
+    job.trigger(1)
+    with pytest.raises(CheckpointFailedError, match="expected at most 0 failed checkpoints in a row"):
+        job.commit(job.batch(0, [job.stage("a", 1)], [Decline("x", 1, "too much")]))
+    assert 1 in job.world.records.text["aborted"]
+    job.restart()
+    job.commit(job.batch(0, [job.stage("b", 1)], [Decline("x", 1, "too much")]))
+    assert not job.view.failures.failed, "a replay does not count it again"
+
+
+def test_expiries_recorded_by_the_first_source_count_too():
+    job = Job(tolerable=1)
+    job.trigger(1)
+    job.trigger(2)
+    job.world.records.put("aborted", 1, AbortedRecord(1, "expired", "slow", 0, 1))
+    with pytest.raises(CheckpointFailedError):
+        job.commit(job.batch(0, [], [Decline("x", 2, "too much")]))
+
+
+def test_failures_before_the_last_completion_do_not_count():
+    job = Job(tolerable=1)
+    for k in (1, 2, 3):
+        job.trigger(k)
+    job.commit(job.batch(0, [], [Decline("x", 1, "too much")]))
+    job.commit(job.complete(2, 1))
+    job.world.records.put("aborted", 1, AbortedRecord(1, "declined", "too much", 0, 1))
+    job.commit(job.batch(2, [], [Decline("x", 3, "too much")]))
+    assert job.view.failures.failed == {3}
+
+
+def test_a_cancelled_checkpoint_is_aborted_and_does_not_count_as_failed():
+    job = Job()
+    job.trigger(1)
+    job.commit(job.batch(0, [], [Cancel(1)]))
+    assert job.world.records.get("aborted", 1).cause == "subsumed"
+
+
+def test_an_expired_checkpoint_reaches_the_history_with_its_marker():
+    job = Job()
+    job.trigger(1)
+    job.world.records.put("aborted", 1, AbortedRecord(1, "expired", "slow", 0, 1))
+    job.commit(job.batch(0, [], [Cancel(1)]))
+    assert [(h.checkpoint, h.outcome, h.reason) for h in job.world.history] == [(1, "expired", "slow")]
+
+
+def test_the_newest_checkpoints_are_retained_and_older_ones_dropped():
+    job = Job(retain=2)
+    for k in (1, 2, 3):
+        job.trigger(k)
+        job.commit(job.complete(k, k, file="f"))
+    records = job.world.records
+    assert records.completions().keys() == {2, 3}
+    assert set(records.text["committed"]) == {2, 3}
+    assert set(records.text["triggers"]) == {2, 3}
+    assert {name for _, name in job.world.tables.files} == {"e0000000002-f", "e0000000003-f"}
+    assert job.view.completed == (2, 3)
+
+
+def test_the_name_of_a_dropped_checkpoint_of_an_earlier_generation_stays_taken():
+    """Its driver may still be about to create it."""
+    job = Job()
+    job.trigger(1)
+    job.commit(job.complete(1, 1))
+    job.restart()
+    for k in (2, 3):
+        job.trigger(k)
+        job.commit(job.complete(k, k))
+    assert job.world.records.voids() == {1}
+    assert set(job.world.records.text["checkpoints"]) == {1, 3}
+
+
+def test_rows_of_a_complete_epoch_in_a_later_batch_are_a_bug():
+    job = Job()
+    job.trigger(1)
+    job.commit(job.complete(1, 0))
+    with pytest.raises(ProtocolBugError, match="rows of epoch 1, but checkpoint 1 is complete"):
+        job.commit(job.batch(1, [job.stage("a", 1)]))
+
+
+def test_a_batch_of_another_generation_or_out_of_order_is_a_bug():
+    job = Job()
+    job.commit(job.batch(3))
+    with pytest.raises(ProtocolBugError, match="after batch 3"):
+        job.commit(job.batch(2))
+    with pytest.raises(ProtocolBugError, match="expected origin 1 and generation 1"):
+        job.commit(replace(job.batch(4), generation=2))
+
+
+def test_finished_inputs_count_for_every_later_checkpoint_across_restarts():
+    job = Job()
+    for k in (1, 2):
+        job.trigger(k)
+    job.commit(replace(job.complete(1, 0), barriers={}, finished={1: 1}))
+    assert job.view.last.checkpoint == 1
+    job.restart()
+    job.commit(replace(job.complete(2, 1), barriers={}))
+    assert job.view.last.checkpoint == 2
+
+
+def test_of_two_records_of_a_batch_the_newest_generations_counts():
+    job = Job()
+    job.commit(job.batch(0, [job.stage("a", 1)], job.acks(1)))
+    job.restart()
+    job.world.records.put("batches", "other", job.batch(0, [job.stage("b", 1)]))
+    view = job.rebuilt()
+    assert [c.data for c in view.open[0].staged] == [b"b"]
+    assert [c.data for c in view.garbage] == [b"a"]
+    assert not view.pending

@@ -1,0 +1,211 @@
+"""When checkpoints are triggered, acknowledged, given up, counted and dropped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spark_ckpt.errors import ProtocolBugError
+from spark_ckpt.protocol.coordinator import (
+    AckResult,
+    FailureCounter,
+    ManualRequest,
+    PendingCheckpoint,
+    PendingTrigger,
+    TriggerFacts,
+    TriggerNow,
+    TriggerPolicy,
+    Wait,
+    WaitReason,
+    decide_expiry,
+    decide_lost,
+    decide_trigger,
+    merge_stats,
+    plan_retention,
+)
+from spark_ckpt.protocol.events import GroupManifest, OperatorAck, SourceAck
+from spark_ckpt.protocol.records import AbortedRecord, Topology, TriggerRecord
+
+POLICY = TriggerPolicy(interval_ms=10_000, min_pause_ms=3_000, timeout_ms=60_000, max_concurrent=1)
+FACTS = TriggerFacts(now_ms=100_000, started_ms=50_000, initial_delay_ms=4_000)
+SAVEPOINT = ManualRequest("r1", "savepoint", 99_000, "s3://there", terminal=True)
+
+
+def facts(**changes):
+    return replace(FACTS, **changes)
+
+
+def test_the_first_checkpoint_comes_after_the_initial_delay():
+    assert decide_trigger(POLICY, facts(now_ms=53_999)) == Wait(54_000, WaitReason.INTERVAL)
+    assert decide_trigger(POLICY, facts(now_ms=54_000)) == TriggerNow("checkpoint", "interval")
+
+
+def test_the_next_one_comes_an_interval_after_the_last_trigger():
+    waiting = facts(last_trigger_ms=95_000)
+    assert decide_trigger(POLICY, waiting) == Wait(105_000, WaitReason.INTERVAL)
+    assert isinstance(decide_trigger(POLICY, replace(waiting, now_ms=105_000)), TriggerNow)
+
+
+def test_the_minimum_pause_counts_from_the_last_completion():
+    slow = facts(last_trigger_ms=80_000, last_completion_ms=98_000)
+    assert decide_trigger(POLICY, slow) == Wait(101_000, WaitReason.MIN_PAUSE)
+    assert isinstance(decide_trigger(POLICY, replace(slow, now_ms=101_000)), TriggerNow)
+
+
+def test_no_more_than_max_concurrent_are_pending_also_for_requests():
+    pending = facts(pending=(PendingTrigger(5, 99_000),), requests=(SAVEPOINT,))
+    assert decide_trigger(POLICY, pending) == Wait(None, WaitReason.PENDING)
+    assert isinstance(decide_trigger(replace(POLICY, max_concurrent=2), pending), TriggerNow)
+
+
+def test_a_request_comes_before_the_interval_and_the_pause():
+    asked = facts(last_trigger_ms=99_999, last_completion_ms=99_999, requests=(SAVEPOINT,))
+    assert decide_trigger(POLICY, asked) == TriggerNow("savepoint", "request", "s3://there", True, "r1")
+
+
+def test_requests_are_answered_oldest_first_also_at_the_end_of_input():
+    second = ManualRequest("r2", "checkpoint", 99_500)
+    decision = decide_trigger(POLICY, facts(requests=(SAVEPOINT, second), at_end=True))
+    assert isinstance(decision, TriggerNow)
+    assert decision.request == "r1"
+
+
+@pytest.mark.parametrize("stopping", [{"stopping": True}, {"pending": (PendingTrigger(5, 99_000, terminal=True),)}])
+def test_nothing_is_triggered_while_a_stop_with_savepoint_is_under_way(stopping):
+    asked = facts(requests=(SAVEPOINT,), at_end=True, **stopping)
+    assert decide_trigger(replace(POLICY, max_concurrent=9), asked) == Wait(None, WaitReason.STOPPING)
+
+
+def test_bounded_input_ends_with_a_final_checkpoint_once_nothing_is_pending():
+    many = replace(POLICY, max_concurrent=3)
+    end = facts(at_end=True, last_trigger_ms=99_999)
+    assert decide_trigger(many, replace(end, pending=(PendingTrigger(5, 9),))) == Wait(None, WaitReason.PENDING)
+    assert decide_trigger(many, end) == TriggerNow("final", "end of input")
+    assert decide_trigger(many, replace(end, final_done=True)) == Wait(None, WaitReason.FINISHED)
+
+
+def test_without_an_interval_only_requests_and_the_end_trigger():
+    off = replace(POLICY, interval_ms=None)
+    assert decide_trigger(off, FACTS) == Wait(None, WaitReason.DISABLED)
+    assert isinstance(decide_trigger(off, facts(requests=(SAVEPOINT,))), TriggerNow)
+    assert isinstance(decide_trigger(off, facts(at_end=True)), TriggerNow)
+
+
+def test_a_checkpoint_expires_after_its_timeout_and_not_at_it():
+    pending = [PendingTrigger(5, 40_000), PendingTrigger(6, 39_999)]
+    assert [e.checkpoint for e in decide_expiry(POLICY, pending, 100_000)] == [6]
+
+
+def test_a_trigger_that_its_generation_never_injected_is_lost():
+    def trigger(checkpoint, generation):
+        return TriggerRecord(checkpoint, "checkpoint", 0, "interval", None, False, None, generation)
+
+    open_triggers = [trigger(8, 2), trigger(7, 1), trigger(6, 1), trigger(9, 3)]
+    assert decide_lost(open_triggers, generation=3, leader_epoch=7) == (7, 8)
+
+
+# --- acknowledgements ------------------------------------------------------------------------------------------
+
+TOPOLOGY = Topology(2, 4, ("a", "b"), {"x": {}}, ("s",))
+PENDING = PendingCheckpoint(7, TOPOLOGY)
+GROUPS = {0: GroupManifest(keys=1), 1: GroupManifest(keys=2)}
+
+
+def source(name="a"):
+    return SourceAck(name, 7, {"inner": 1})
+
+
+def operator(groups, partition=0):
+    return OperatorAck("x", 7, partition, groups, {"rows": 5, "max_held": partition, "align_ms": 10 - partition})
+
+
+def test_a_checkpoint_is_complete_when_everyone_has_acknowledged():
+    p = PENDING
+    assert p.missing() == ("source a", "source b", "operator x (0 of 2 key groups)", "sink (0 of 4 weight)")
+    for ack in (source("a"), source("b"), operator({0: GROUPS[0]}), operator({1: GROUPS[1]}, 1)):
+        assert p.missing()
+        p, result = p.acknowledge(ack)
+        assert result is AckResult.SUCCESS
+    p = p.barrier(3)
+    assert p.missing() == ("sink (3 of 4 weight)",)
+    assert p.missing(finished_weight=1) == ()
+    assert p.barrier(1).missing() == ()
+    assert p.stats == {"x": {"rows": 10, "max_held": 1, "align_ms": 10}}
+
+
+def test_an_acknowledgement_again_is_a_duplicate_and_changes_nothing():
+    p, _ = PENDING.acknowledge(source())
+    assert p.acknowledge(source()) == (p, AckResult.DUPLICATE)
+    p, _ = p.acknowledge(operator(GROUPS))
+    assert p.acknowledge(operator({0: GROUPS[0]})) == (p, AckResult.DUPLICATE)
+
+
+@pytest.mark.parametrize(
+    "ack",
+    [source("stranger"), OperatorAck("stranger", 7, 0, GROUPS), operator({2: GROUPS[0]}), operator({-1: GROUPS[0]})],
+)
+def test_an_acknowledgement_of_a_stranger_is_unknown(ack):
+    assert PENDING.acknowledge(ack) == (PENDING, AckResult.UNKNOWN)
+
+
+def test_a_late_acknowledgement_is_discarded():
+    late = PENDING.discard()
+    assert late.acknowledge(source()) == (late, AckResult.DISCARDED)
+
+
+def test_two_partitions_that_claim_one_key_group_are_a_bug():
+    p, _ = PENDING.acknowledge(operator({0: GROUPS[0]}))
+    with pytest.raises(ProtocolBugError, match="acknowledged twice"):
+        p.acknowledge(operator(GROUPS, 1))
+
+
+def test_too_much_weight_at_the_sink_is_a_bug():
+    with pytest.raises(ProtocolBugError, match="expected barriers of weight 4 at the sink, found 5"):
+        PENDING.barrier(5).missing()
+
+
+def test_statistics_are_sums_or_maxima_by_name():
+    assert merge_stats({"rows": 1, "align_ms": 5}, {"rows": 2, "align_ms": 3, "max_x": 1}) == {
+        "rows": 3, "align_ms": 5, "max_x": 1,
+    }  # fmt: skip
+
+
+# --- failures and retention ------------------------------------------------------------------------------------
+
+
+def aborted(checkpoint, cause="declined", generation=1):
+    return AbortedRecord(checkpoint, cause, "", 0, generation)
+
+
+def test_a_failure_counts_once_and_only_declines_and_expiries_of_this_generation_count():
+    counter = FailureCounter(1).add([aborted(1), aborted(1), aborted(2, "expired", 9)], 1)
+    assert not counter.exceeded
+    counter = counter.add([aborted(1), aborted(3, "subsumed"), aborted(4, "lost")], 1)
+    assert not counter.exceeded
+    assert counter.add([aborted(5, "expired")], 1).exceeded
+
+
+def test_a_completed_checkpoint_starts_the_count_anew():
+    counter = FailureCounter(0).add([aborted(1)], 1)
+    assert counter.exceeded
+    assert not counter.completed(2).exceeded
+    assert counter.add([aborted(3)], 1).completed(2).exceeded
+
+
+def test_the_newest_are_retained():
+    plan = plan_retention([1, 2, 3, 4], committed=[1, 2, 3, 4], retain=2, previous=3)
+    assert (plan.keep, plan.drop, plan.files_up_to) == ((3, 4), (1, 2), 3)
+
+
+def test_what_is_not_committed_or_pinned_is_never_dropped():
+    plan = plan_retention([1, 2, 3], committed=[1, 3], retain=1, previous=2, pinned=[1])
+    assert (plan.keep, plan.drop) == ((1, 2, 3), ())
+
+
+def test_the_newest_is_retained_even_if_none_should_be():
+    assert plan_retention([1, 2], [1, 2], retain=0).keep == (2,)
+
+
+def test_files_stay_until_there_is_a_previous_completion():
+    assert plan_retention([1], [1], retain=1).files_up_to is None

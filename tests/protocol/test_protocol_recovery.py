@@ -1,0 +1,265 @@
+"""What a starting query decides from the records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spark_ckpt.protocol.records import (
+    REFUSED,
+    UNDECIDED,
+    BatchRecord,
+    CompletionRecord,
+    GenerationRecord,
+    TableRef,
+    Topology,
+)
+from spark_ckpt.protocol.recovery import (
+    GoOn,
+    Refuse,
+    RestoreFrom,
+    SparkLocation,
+    StartFacts,
+    StartFresh,
+    as_savepoint,
+    decide_start,
+    fit_topology,
+)
+from spark_ckpt.types import Committable, Epoch
+
+X = {"state": "n long", "keys": "k long"}
+TOPOLOGY = Topology(4, 8, ("a", "b"), {"x": X}, ("s", "t"))
+EMPTY = SparkLocation("file:/new")
+HERE = SparkLocation("file:/spark", 5, 4, 1)
+
+
+def staged(name, epoch, sink="s"):
+    return Committable(sink, Epoch(epoch), name.encode())
+
+
+def completion(checkpoint, origin=1, batch=None, committables=(), topology=TOPOLOGY):
+    batch = checkpoint if batch is None else batch
+    return CompletionRecord(
+        checkpoint, "checkpoint", origin, origin, batch, batch + 1, {}, {}, tuple(committables), topology, 0, 0
+    )
+
+
+def generation(number, origin=None, location="file:/spark", restored_from=None, topology=TOPOLOGY):
+    return GenerationRecord(number, number if origin is None else origin, location, restored_from, 0, topology)
+
+
+def facts(**changes):
+    """Generation 1 ran at file:/spark and completed checkpoints 1 to 3; generation 9 starts."""
+    done = tuple(completion(k) for k in (1, 2, 3))
+    base = StartFacts("auto", EMPTY, TOPOLOGY, 9, (generation(1),), done, frozenset({1, 2, 3}), (BatchRecord(1, 4, 1),))
+    return replace(base, **changes)
+
+
+def refused(decision, *texts):
+    assert isinstance(decision, Refuse)
+    for text in texts:
+        assert text in decision.reason
+    return decision
+
+
+# --- an empty location -----------------------------------------------------------------------------------------
+
+
+def test_a_job_without_history_starts_fresh():
+    nothing = StartFacts("auto", EMPTY, TOPOLOGY, 1)
+    assert decide_start(nothing) == StartFresh()
+
+
+def test_an_empty_location_never_reprocesses_a_job_that_has_history():
+    decision = decide_start(facts())
+    assert isinstance(decision, RestoreFrom)
+    assert decision.checkpoint.checkpoint == 3
+
+
+def test_restore_none_is_the_explicit_fresh_start():
+    assert isinstance(decide_start(facts(restore="none")), StartFresh)
+
+
+def test_restore_names_a_checkpoint():
+    decision = decide_start(facts(restore=2))
+    assert isinstance(decision, RestoreFrom)
+    assert decision.checkpoint.checkpoint == 2
+
+
+def test_restore_of_an_unknown_checkpoint_lists_what_there_is():
+    refused(decide_start(facts(restore=7)), "restore=7", "[1, 2, 3]")
+
+
+def test_what_is_complete_and_not_confirmed_is_committed_whatever_is_restored():
+    for restore in ("auto", 2, "none"):
+        decision = decide_start(facts(restore=restore, committed=frozenset({1})))
+        assert [c.checkpoint for c in decision.commit] == [2, 3]
+
+
+def test_what_nobody_will_commit_is_aborted():
+    canonical = staged("canonical", 3)
+    batches = (
+        BatchRecord(1, 3, 1, (canonical, staged("open", 4))),
+        BatchRecord(1, 4, 1, (staged("later", 4), staged("gone", 4, "dropped-sink"))),
+        BatchRecord(2, 0, 2, (staged("other", 1),)),
+    )
+    decision = decide_start(facts(batches=batches, generations=(generation(1), generation(2)), open_triggers=(4, 5)))
+    assert [c.data for c in decision.abort] == [b"open", b"later", b"other"]
+    assert (decision.abort_triggers, decision.drop_origins) == ((4, 5), (1, 2))
+
+
+def test_the_newest_origin_that_did_anything_says_where_the_job_stands():
+    """Rewound to 1, then stopped before its first checkpoint: 3 belongs to a line that was left."""
+    rewound = generation(2, location="file:/other", restored_from=1)
+    worked = facts(generations=(generation(1), rewound), batches=(BatchRecord(2, 0, 2),))
+    assert decide_start(worked).checkpoint.checkpoint == 1
+    idle = facts(generations=(generation(1), rewound))
+    assert decide_start(idle).checkpoint.checkpoint == 3
+    completed = facts(generations=(generation(1), rewound), completions=(completion(3), completion(4, 2, 0)))
+    assert decide_start(completed).checkpoint.checkpoint == 4
+
+
+def test_an_explicit_fresh_start_that_did_something_is_started_fresh_again():
+    decision = decide_start(facts(generations=(generation(1), generation(2)), batches=(BatchRecord(2, 0, 2),)))
+    assert isinstance(decision, StartFresh)
+
+
+def test_a_checkpoint_the_line_stands_at_and_that_is_gone_is_not_replaced_by_another():
+    rewound = generation(2, restored_from=77)
+    refused(decide_start(facts(generations=(generation(1), rewound), batches=(BatchRecord(2, 0, 2),))), "77")
+
+
+def test_an_imported_savepoint_is_restored_by_a_job_without_history():
+    imported = replace(as_savepoint(completion(6, committables=[staged("a", 6)])), checkpoint=7)
+    assert (imported.origin, imported.committables) == (0, ())
+    decision = decide_start(StartFacts("auto", EMPTY, TOPOLOGY, 1, (), (imported,), frozenset({7})))
+    assert isinstance(decision, RestoreFrom)
+    assert (decision.checkpoint.checkpoint, decision.commit) == (7, ())
+
+
+def test_a_sink_that_still_has_to_commit_must_be_there():
+    pending = completion(3, committables=[staged("a", 3, "removed")])
+    decision = decide_start(facts(completions=(pending,), committed=frozenset()))
+    assert refused(decision, "removed", "start once with").topology
+
+
+# --- the same location -----------------------------------------------------------------------------------------
+
+
+def test_a_location_with_batches_goes_on_as_its_origin():
+    decision = decide_start(facts(location=HERE))
+    assert decision == GoOn(1, None, None, ())
+
+
+def test_going_on_commits_first_what_is_canonical():
+    decision = decide_start(facts(location=HERE, committed=frozenset({1, 2})))
+    assert [c.checkpoint for c in decision.commit] == [3]
+
+
+def test_a_replay_of_the_batch_that_completed_a_checkpoint_adopts_it():
+    done = (completion(3, batch=5),)
+    assert decide_start(facts(location=HERE, completions=done)).adopt == done[0]
+    committed = replace(HERE, committed=5)
+    assert decide_start(facts(location=committed, completions=done)).adopt is None
+
+
+def test_a_location_that_has_committed_nothing_keeps_its_first_restore_decision():
+    """initialOffset must be what it was when batch 0 was planned."""
+    opened = generation(2, location="file:/new", restored_from=2)
+    again = generation(3, origin=2, location="file:/new", restored_from=2)
+    decision = decide_start(
+        facts(
+            location=SparkLocation("file:/new", 0, None, 2),
+            generations=(generation(1), opened, again),
+            batches=(BatchRecord(2, 0, 2),),
+        )
+    )
+    assert isinstance(decision, GoOn)
+    assert decision.restored.checkpoint == 2
+
+
+def test_a_location_that_needs_a_checkpoint_that_is_gone_refuses():
+    opened = generation(2, location="file:/new", restored_from=77)
+    fresh = SparkLocation("file:/new", 0, None, 2)
+    refused(decide_start(facts(location=fresh, generations=(opened,))), "77", "empty location")
+    assert isinstance(decide_start(facts(location=replace(fresh, committed=0), generations=(opened,))), GoOn)
+
+
+@pytest.mark.parametrize("origin", [None, 7])
+def test_batches_of_another_job_are_refused(origin):
+    refused(decide_start(facts(location=replace(HERE, origin=origin))), f"origin {origin}", "another")
+
+
+def test_a_location_the_job_has_left_is_refused():
+    refused(
+        decide_start(facts(location=HERE, generations=(generation(1), generation(2, location="file:/b")))), "file:/b"
+    )
+
+
+def test_a_start_elsewhere_that_may_still_be_alive_is_refused():
+    claim = generation(2, origin=UNDECIDED, location="file:/b")
+    refused(decide_start(facts(location=HERE, generations=(generation(1), claim))), "file:/b")
+    for harmless in (
+        generation(2, origin=UNDECIDED),
+        generation(2, origin=REFUSED, location="file:/b"),
+    ):
+        assert isinstance(decide_start(facts(location=HERE, generations=(generation(1), harmless))), GoOn)
+
+
+def test_a_location_that_was_set_back_is_refused():
+    done = (completion(3, batch=7),)
+    refused(decide_start(facts(location=HERE, completions=done)), "batch 7", "set back")
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"operators": {"x": X, "y": X}}, "operators"),
+        ({"sources": ("a",)}, "sources"),
+        ({"sinks": ("s",)}, "sinks"),
+        ({"key_groups": 8}, "maxParallelism"),
+        ({"weight_total": 4}, "streams at the sink"),
+        ({"operators": {"x": {**X, "state": "n double"}}}, "state schema"),
+    ],
+)
+def test_a_changed_query_at_the_same_location_is_refused(changed, text):
+    decision = decide_start(facts(location=HERE, topology=replace(TOPOLOGY, **changed)))
+    assert refused(decision, text, "expected", "found").topology
+
+
+# --- topology --------------------------------------------------------------------------------------------------
+
+
+def test_new_uids_start_empty():
+    new = replace(TOPOLOGY, operators={"x": X, "y": X}, sources=("a", "b", "c"))
+    assert fit_topology(TOPOLOGY, new, False).fresh_uids == ("y", "c")
+
+
+@pytest.mark.parametrize("gone", [{"operators": {}}, {"sources": ("a",)}])
+def test_state_that_nobody_takes_is_refused_unless_allowed(gone):
+    new = replace(TOPOLOGY, **gone)
+    assert refused(fit_topology(TOPOLOGY, new, False), "allowNonRestoredState").topology
+    assert fit_topology(TOPOLOGY, new, True).dropped_uids
+
+
+@pytest.mark.parametrize("part", ["state", "keys"])
+def test_a_changed_schema_is_refused_even_if_state_may_be_dropped(part):
+    new = replace(TOPOLOGY, operators={"x": {**X, part: "other"}})
+    refused(fit_topology(TOPOLOGY, new, True), "'x'", "expected", "found other", "new uid")
+
+
+def test_a_changed_number_of_key_groups_is_refused():
+    refused(fit_topology(TOPOLOGY, replace(TOPOLOGY, key_groups=8), True), "expected 4", "found 8")
+
+
+def test_a_restore_checks_the_topology_of_the_checkpoint_it_takes():
+    old = completion(3, topology=replace(TOPOLOGY, operators={"x": X, "y": X}))
+    refused(decide_start(facts(completions=(old,))), "['y']")
+    decision = decide_start(facts(completions=(old,), allow_non_restored=True))
+    assert decision.dropped_uids == ("y",)
+
+
+def test_tables_of_a_savepoint_are_kept():
+    record = replace(completion(6), tables={"x": TableRef(3, "m")})
+    assert as_savepoint(record).tables == record.tables

@@ -1,0 +1,51 @@
+"""The whole protocol with crashes, against the fault-free run; and proof that the simulation notices broken rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_ckpt.testing import simulate
+from spark_ckpt.testing.simulation import SABOTAGES, run_seed
+from spark_ckpt.testing.simulation_world import SimulationError
+
+
+def test_a_thousand_seeds_are_exactly_once_and_leave_nothing_behind():
+    reports = [run_seed(seed) for seed in range(1000)]
+    assert sum(r.starts > 1 for r in reports) > 500, "most runs are stopped somewhere"
+    assert sum(r.restores for r in reports) > 100
+    assert sum(r.aborted for r in reports) > 50
+    assert sum(r.savepoints for r in reports) > 50
+    assert sum(r.forks for r in reports) > 5
+
+
+@pytest.mark.parametrize("rule", SABOTAGES)
+def test_a_broken_rule_is_noticed(rule):
+    assert any(_fails(seed, rule) for seed in range(3000))
+
+
+def _fails(seed: int, rule: str) -> bool:
+    try:
+        run_seed(seed, rule)
+    except SimulationError:
+        return True
+    return False
+
+
+def test_a_seed_replays_the_same():
+    first: list[str] = []
+    second: list[str] = []
+    assert run_seed(8, trace=first) == run_seed(8, trace=second)
+    assert first == second
+
+
+def test_the_command_reports_and_replays(capsys):
+    assert simulate.main(["--seeds", "5", "--first", "3"]) == 0
+    assert "5 seeds" in capsys.readouterr().out
+    assert simulate.main(["--seed", "3"]) == 0
+    assert "planned batch 0" in capsys.readouterr().out
+
+
+def test_the_command_names_the_failing_seed(capsys):
+    assert simulate.main(["--seeds", "3000", "--sabotage", "commit_before_record"]) == 1
+    assert "replay it with: python -m spark_ckpt.testing.simulate --seed" in capsys.readouterr().out
+    assert simulate.main(["--seed", "34", "--sabotage", "commit_before_record"]) in (0, 1)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-N_ROWS = 240
-ROWS_PER_BATCH = 40
+N_ROWS = 180
+ROWS_PER_BATCH = 30
 KEYS, GROUPS = 23, 5
 RESET = 9
 SOURCE, TOTALS, NUMBERED = "rate-0", "totals", "numbered"

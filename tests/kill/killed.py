@@ -18,13 +18,16 @@ import spark_ckpt
 from spark_ckpt.protocol.records import CompletionRecord
 from spark_ckpt.spark.job import Job
 from spark_ckpt.spark.start import checked_sinks
+from spark_ckpt.storage.content import run_files
 from spark_ckpt.storage.manifest import StateManifest, read_manifest
-from spark_ckpt.storage.state_table import StateTable
 from tests.kill.expected import N_ROWS, NUMBERED, SOURCE, TOTALS, Expected, Row, expected
 from tests.kill.processes import Session, environment
 from tests.postgres_server import PASSWORD
 
 JOB = "killed"
+IN_RECOVERY = "in recovery: "
+"""Before a kill: also where a start settles what earlier ones left. Otherwise only in a batch's commit and tasks."""
+
 SCRIPT = Path(__file__).with_name("killed_job.py")
 
 
@@ -47,6 +50,7 @@ class KilledJob:
         if "remote" not in plan:
             self._plan["live"] = str(self._live)
         self.log = folder / "log"
+        self.collected: list[str] = []
 
     @property
     def job(self) -> Job:
@@ -60,10 +64,11 @@ class KilledJob:
             return session.wait()
 
     def session(self, *kills: str, **plan: Any) -> Session:
-        at = ";".join(f"{kill}={self._marker(kill)}" for kill in kills)
+        at = ";".join(f"{kill.removeprefix(IN_RECOVERY)}={self._marker(kill)}" for kill in kills)
+        whole = {**self._plan, "in_recovery": any(k.startswith(IN_RECOVERY) for k in kills), **plan}
+        whole["conf"] = {**whole.get("conf", {}), "spark.executorEnv.SPARK_CKPT_KILL_AT": at}
         env = environment(SPARK_CKPT_KILL_AT=at)
-        conf = {**self._plan.get("conf", {}), "spark.executorEnv.SPARK_CKPT_KILL_AT": at}
-        return Session([sys.executable, str(SCRIPT), json.dumps({**self._plan, **plan, "conf": conf})], self.log, env)
+        return Session([sys.executable, str(SCRIPT), json.dumps(whole)], self.log, env)
 
     def die(self, kill: str) -> None:
         """Start the command and see the driver die at ``kill``."""
@@ -71,9 +76,16 @@ class KilledJob:
         assert code == -signal.SIGKILL, f"expected death {kill}, found exit code {code}:\n{self.tail()}"
         assert self.was_killed(kill)
 
-    def finish(self) -> None:
-        """Start the command and see it end well."""
-        code = self.start()
+    def fail(self, kill: str) -> None:
+        """Start the command and see the query fail because something of it died at ``kill``."""
+        code = self.start(kill)
+        assert code == 1, f"expected a failed query by death {kill}, found exit code {code}:\n{self.tail()}"
+        assert self.was_killed(kill)
+
+    def finish(self, *kills: str) -> None:
+        """Start the command and see it end well, in spite of ``kills``."""
+        code = self.start(*kills)
+        assert all(map(self.was_killed, kills))
         assert code == 0, f"expected a good end, found exit code {code}:\n{self.tail()}"
 
     def was_killed(self, kill: str) -> bool:
@@ -115,7 +127,7 @@ class KilledJob:
         self.check_after_death()
         for sink in ("sql", "delta"):
             assert self.sink_rows(sink) == self.sink_should(sink, expected(N_ROWS))
-        self.job.gc()
+        self.collected = self.job.gc()
         self.check_storage()
         self.check_nothing_unnamed()
         self.check_live_state()
@@ -143,10 +155,11 @@ class KilledJob:
         if "live" not in self._plan:
             return
         newest = self.job.completed()[-1]
-        for uid, live in zip((TOTALS, NUMBERED), json.loads(self._live.read_text()).values(), strict=True):
-            runs = {run.file for group in self._manifest(newest, uid).groups.values() for run in group.runs}
-            assert set(live) == runs
-            assert runs <= self.files(f"jobs/{JOB}/state/{uid}")
+        live = {frozenset(files) for files in json.loads(self._live.read_text()).values()}
+        named = {uid: run_files(self._manifest(newest, uid).groups) for uid in (TOTALS, NUMBERED)}
+        assert live == {frozenset(files) for files in named.values()}
+        for uid, files in named.items():
+            assert files <= self.files(f"jobs/{JOB}/state/{uid}")
 
     def check_no_secret(self) -> None:
         """The database's password is in no record, no file and no log."""
@@ -188,9 +201,6 @@ class KilledJob:
         found = {row[key]: tuple(row[v] for v in values) for row in rows}
         assert len(found) == len(rows), f"{uid} at {record.checkpoint} has a key twice"
         return found
-
-    def head_files(self, uid: str) -> set[str]:
-        return set(StateTable(f"{self.job.url}/state/{uid}", uid).head().content)
 
     def sink_rows(self, sink: str) -> list[Row]:
         if sink == "delta":

@@ -1,6 +1,7 @@
 """The job that is killed: ``killed_job.py '{"dir": ..., ...}'``. Start the same command again until it exits with 0.
 
-What dies when a kill point is reached: the driver (its whole process group), this Python worker, or its executor.
+``victim``: what dies when a kill point is reached: the ``driver`` (its Python and its JVM), the Python ``worker``
+that reached it, or the ``executor`` that this worker belongs to.
 """
 
 from __future__ import annotations
@@ -34,12 +35,15 @@ def session(plan: dict[str, Any]) -> SparkSession:
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # As with JAVA_OPTIONS: few rows, so compiling costs more than it saves.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.warehouse.dir": plan["dir"] + "/warehouse",
         "spark.driver.extraJavaOptions": JAVA_OPTIONS,
         "spark.executor.extraJavaOptions": JAVA_OPTIONS,
         "spark.ckpt.dir": plan["dir"] + "/jobs",
         "spark.ckpt.cache.dir": plan["dir"] + "/cache",
-        "spark.ckpt.interval": "1s",
+        "spark.ckpt.interval": "100ms",  # with every batch
         "spark.ckpt.initialDelay": "0s",
         "spark.ckpt.maxParallelism": "8",
         "spark.ckpt.retain": "2",
@@ -52,12 +56,14 @@ def session(plan: dict[str, Any]) -> SparkSession:
     return builder.getOrCreate()
 
 
-def numbered(victim: str) -> Any:
-    """The user's function. ``victim`` is what dies if the kill point in it is reached."""
+def numbered(plan: dict[str, Any]) -> Any:
+    """The user's function. It leaves a file named after each executor that it ran in."""
 
     def number_rows(key: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-        if victim == "executor":
-            os.environ["SPARK_CKPT_KILL_PID"] = str(_parent_of(os.getppid()))
+        executor = _parent_of(os.getppid())
+        Path(plan["dir"], f"executor {executor}").touch()
+        if plan["victim"] == "executor":
+            os.environ["SPARK_CKPT_KILL_PID"] = str(executor)
         reach(IN_FUNCTION)
         seq, total = state.get if state.exists else (0, 0)
         rows = pd.concat(list(frames)).sort_values("value")
@@ -89,7 +95,7 @@ def start(spark: SparkSession, plan: dict[str, Any]) -> Any:
         totals.selectExpr("value", "k", "n", "s", f"value % {GROUPS} as g")
         .groupBy("g")
         .applyInPandasWithState(
-            numbered(plan["victim"]),
+            numbered(plan),
             "value long, k long, n long, s long, g long, seq long, total long",
             "seq long, total long",
             "append",
@@ -119,6 +125,9 @@ def main() -> None:
     if plan["victim"] == "driver":
         os.environ["SPARK_CKPT_KILL_PID"] = str(-os.getpgrp())
     spark = session(plan)
+    if not plan["in_recovery"]:
+        # Whoever starts from here on has the variable; this process, which recovers, has not.
+        del os.environ["SPARK_CKPT_KILL_AT"]
     if "remote" not in plan:
         spark.sparkContext.setLogLevel("ERROR")
     query = start(spark, plan)

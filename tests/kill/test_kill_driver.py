@@ -1,7 +1,7 @@
 """The driver (its Python process and its JVM) dies by SIGKILL around each step of the commit; see protocol/commit.py.
 
-Each case kills one job several times: at the named step, then again in the run that recovers, and then lets it finish.
-``#3``: the third time a process comes there, so that completed checkpoints are behind it.
+Each case kills one job again and again and then lets it finish. ``#3``: when the process that commits comes there for
+the third time, so that completed checkpoints are behind it. Checkpoints come with every batch if not said otherwise.
 """
 
 from __future__ import annotations
@@ -12,25 +12,38 @@ import pytest
 
 from tests.kill.killed import KilledJob
 
-CHAINS = {
-    # Spark replays the batch; what the first attempt staged is garbage.
-    "recording a batch": ("delta", "before WriteBatch#2", "after WriteBatch"),
-    # A version of the state table that no completion names; then one operator's without the other's.
-    "committing state": ("sql", "before CommitState#3", "after CommitState"),
-    # The second death leaves a canonical completion whose batch is replayed.
-    "completing a checkpoint": ("delta", "before CreateCompletion#2", "after CreateCompletion"),
-    # The second death is in the recovery of the first, between the two sinks.
-    "committing sinks": ("sql", "before CommitSink#3", "after CommitSink"),
-    "confirming the commit": ("delta", "after WriteCommitted#2", "before WriteCommitted"),
+CASES = {
+    # Checkpoints span several batches here, so that rows staged before a death belong to a checkpoint after it.
+    "a batch is recorded or state committed": (
+        {"merging": "delta", "conf": {"spark.ckpt.interval": "3s"}},
+        "before WriteBatch#2",
+        "after WriteBatch",  # the replayed batch's record replaces the first one
+        "before CommitState",
+        "after CommitState",  # one operator's table has a version that no completion names, the other's has not
+    ),
+    "a checkpoint completes": (
+        {"merging": "sql"},
+        "after WriteCommitted",  # only Spark does not know of it: the batch is replayed, the record is canonical
+        "before CreateCompletion",
+        "after CreateCompletion",
+        "in recovery: before CommitSink",
+    ),
+    "its sinks commit": (
+        {"merging": "delta"},
+        "before CommitSink#3",
+        "after CommitSink",  # one of the two sinks has committed
+        "before WriteCommitted",
+        "in recovery: after CommitSink",
+    ),
 }
 
 
-@pytest.mark.parametrize("case", CHAINS)
-def test_a_driver_killed_before_and_after_a_step_loses_and_doubles_nothing(
-    make_job: Callable[..., KilledJob], case: str
+@pytest.mark.parametrize("when", CASES)
+def test_a_driver_killed_before_and_after_each_step_loses_and_doubles_nothing(
+    make_job: Callable[..., KilledJob], when: str
 ) -> None:
-    merging, *kills = CHAINS[case]
-    job = make_job(merging)
+    plan, *kills = CASES[when]
+    job = make_job(**plan)
     for kill in kills:
         job.die(kill)
         job.check_after_death()

@@ -1,0 +1,210 @@
+"""What is wrong is refused with what was expected, what was found and what to do; and nothing is lost by it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import spark_ckpt
+from spark_ckpt import agg
+from spark_ckpt.errors import (
+    ConfigError,
+    ControlColumnsError,
+    CorruptStorageError,
+    InvalidInputError,
+    StorageNotWritableError,
+    TopologyError,
+)
+from tests.spark.conftest import DEADLINE_S, Input, Job
+
+NewInput = Callable[[str, str], Input]
+
+
+@pytest.fixture
+def data(new_input: NewInput) -> Input:
+    found = new_input("in", "k string, v long")
+    found.add(("a", 1), ("b", 2))
+    return found
+
+
+def _totals(df: Any, uid: str | None = "totals", **more: Any) -> Any:
+    return df.groupBy("k").aggregate(uid=uid, n=agg.count(), s=agg.sum("v"), **more)
+
+
+# --- configuration -------------------------------------------------------------------------------------------------
+
+
+def test_unknown_and_malformed_settings_are_refused_at_start(
+    spark: SparkSession, ckpt: Any, data: Input, job: Job, tmp_path: Path
+) -> None:
+    for key, value, said in [
+        ("spark.ckpt.intervall", "1s", r"spark\.ckpt\.intervall.*interval"),
+        ("spark.ckpt.mode", "exactly-once", r"spark\.ckpt\.mode: expected .*exactly_once.*at_least_once.*found"),
+        ("spark.ckpt.timeout", "soon", r"spark\.ckpt\.timeout: expected a duration.*found 'soon'"),
+    ]:
+        spark.conf.set(key, value)
+        try:
+            with pytest.raises(ConfigError, match=said):
+                spark_ckpt.enable(spark)
+        finally:
+            spark.conf.unset(key)
+    spark.conf.set("spark.ckpt.mode", "exactly_once")
+    stream = data.stream(ckpt)
+    for option, value, said in [
+        ("spark.ckpt.retain", "0", r"spark\.ckpt\.retain: expected .*found '0'"),
+        ("spark.ckpt.maxparalelism", "4", "maxParallelism"),
+        ("colour", "red", "colour"),
+        ("hooks", "no_such_module:Hooks", "no_such_module:Hooks"),
+    ]:
+        with pytest.raises(ConfigError, match=said):
+            job.start(stream, **{option: value})
+    with pytest.raises(ConfigError, match=r"queryName.*spark\.ckpt\.job"):
+        stream.writeStream.format("memory").option("path", job.sink).start()
+    with pytest.raises(ConfigError, match="paralelism"):
+        data.stream(ckpt, paralelism=3)
+    assert not list((tmp_path / "jobs").glob("*/generations")), "nothing was started"
+
+
+# --- the query -----------------------------------------------------------------------------------------------------
+
+
+def test_operators_need_uids_of_their_own(ckpt: Any, data: Input, job: Job) -> None:
+    stream = data.stream(ckpt)
+    with pytest.raises(TopologyError, match='needs a uid.*add uid="..."'):
+        _totals(stream, uid=None)
+    with pytest.raises(TopologyError, match="'../x'.*folder name"):
+        _totals(stream, uid="../x")
+    with pytest.raises(TopologyError, match="two keyed operators have the uid 'totals'"):
+        _totals(_totals(stream).withColumnRenamed("s", "v"))
+    with pytest.raises(TopologyError, match=r"both sides of the union.*\['totals'\]"):
+        _totals(stream).union(_totals(stream))
+    both = data.stream(ckpt, uid="in").union(data.stream(ckpt, uid="in"))
+    with pytest.raises(TopologyError, match="two sources have the same uid"):
+        job.start(both)
+    with pytest.raises(TopologyError, match="of a source and of an operator"):
+        job.start(_totals(data.stream(ckpt, uid="totals")))
+
+
+def test_lost_barriers_and_steps_that_could_lose_them_are_refused(ckpt: Any, data: Input) -> None:
+    stream = data.stream(ckpt)
+    with pytest.raises(ControlColumnsError, match="__ckpt_ctl.*Keep them"):
+        stream.transformSpark(lambda df: df.select("k", "__ckpt_tag"))
+    with pytest.raises(ControlColumnsError, match="doubled.*Keep them"):
+        stream.select(F.col("*"))
+    for change in (
+        lambda: stream.drop("__ckpt_ctl"),
+        lambda: stream.withColumn("__ckpt_tag", F.lit(0)),
+        lambda: stream.withColumnRenamed("k", "__ckpt_ctl"),
+    ):
+        with pytest.raises(ControlColumnsError, match="carry the barriers"):
+            change()
+    with pytest.raises(InvalidInputError, match="explode.*drops or multiplies rows.*explode_outer"):
+        stream.select(F.explode(F.array("v")))
+    with pytest.raises(InvalidInputError, match="foreachBatch is at-least-once.*TwoPhaseSink"):
+        stream.writeStream.foreachBatch(lambda df, n: None)
+    with pytest.raises(InvalidInputError, match="complete is not supported"):
+        stream.writeStream.outputMode("complete")
+    for method in ("join", "dropDuplicates", "orderBy", "limit", "repartition"):
+        with pytest.raises(AttributeError, match=f"{method} is not supported on a checkpointed stream"):
+            getattr(stream, method)
+
+
+# --- the place ------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_cannot_be_written_or_is_anothers_is_refused(
+    spark: SparkSession, ckpt: Any, data: Input, job: Job, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(StorageNotWritableError, match=r"Cannot write .*file.*spark\.ckpt\.dir"):
+        job.start(data.stream(ckpt), dir=str(tmp_path / "file"))
+    store = spark_ckpt.job(str(tmp_path / "jobs"), "job").records.store
+    store.check_writable("somebody-else")
+    with pytest.raises(StorageNotWritableError, match=r"belongs to another job: expected job 'job', found 'somebody-else'"):
+        job.start(data.stream(ckpt))
+
+
+# --- changes on the same Spark location ------------------------------------------------------------------------------
+
+
+def test_a_changed_query_on_the_same_location_is_refused_and_the_old_one_goes_on(
+    ckpt: Any, data: Input, new_input: NewInput, job: Job
+) -> None:
+    job.run(_totals(data.stream(ckpt)), keys="k")
+    stream = data.stream(ckpt)
+    changes: list[tuple[Any, dict[str, str], str]] = [
+        (_totals(stream, most=agg.max("v")), {}, r"'totals': the state schema changed: expected .*, found .*new uid"),
+        (
+            _totals(stream.selectExpr("length(k) as k", "v")),
+            {},
+            r"'totals': the key schema changed: expected k string, found k int32; change it back",
+        ),
+        (_totals(stream, uid="sums"), {}, r"operators \(uids\) \['totals'\], found \['sums'\]; stop with a savepoint"),
+        (_totals(stream.union(new_input("more", "k string, v long").stream(ckpt))), {}, r"expected sources .*, found"),
+        (_totals(stream), {"maxParallelism": "8"}, r"expected maxParallelism 4, found 8"),
+        (_totals(stream), {"uid": "another"}, r"expected sinks \['memory'\], found \['another'\]"),
+    ]
+    for df, options, said in changes:
+        with pytest.raises(TopologyError, match=said):
+            # A sink of its own: the changed query may write other columns.
+            job.start(df, path=f"{job.sink}-changed", **options)
+    data.add(("a", 10), ("c", 3))
+    query = job.run(_totals(data.stream(ckpt)), keys="k")
+    assert job.rows() == [("a", 2, 11), ("b", 1, 2), ("c", 1, 3)]
+    assert query.job.verify() == []
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+
+
+class Damage:
+    """Flips a byte in the middle of a file; puts it back on exit."""
+
+    def __init__(self, file: Path) -> None:
+        self.file, self.good = file, file.read_bytes()
+
+    def __enter__(self) -> None:
+        bad = bytearray(self.good)
+        bad[len(bad) // 2] ^= 0xFF
+        self.file.write_bytes(bytes(bad))
+
+    def __exit__(self, *_: Any) -> None:
+        self.file.write_bytes(self.good)
+
+
+def test_damaged_records_manifests_and_state_are_named_and_good_copies_go_on(
+    ckpt: Any, data: Input, job: Job, tmp_path: Path
+) -> None:
+    folder, elsewhere = tmp_path / "jobs" / "job", {"checkpointLocation": str(tmp_path / "elsewhere")}
+    done = job.run(_totals(data.stream(ckpt)), keys="k")
+    (checkpoint,) = [row["id"] for row in done.checkpoints()]
+    shutil.rmtree(folder / "spark")
+    data.add(("a", 10), ("c", 3))
+
+    for record in [f"checkpoints/{checkpoint:010d}.json", "generations/0000000001.json", "job.json"]:
+        with Damage(folder / record), pytest.raises(CorruptStorageError, match=f"{record} is damaged: expected .*found"):
+            job.start(_totals(data.stream(ckpt)), keys="k", **elsewhere)
+
+    def fails(match: str) -> None:
+        # Not from the cache, which has a good copy.
+        query = job.start(_totals(data.stream(ckpt)), "k", cache__dir=str(tmp_path / "cold"), **elsewhere)
+        with pytest.raises(Exception, match=match):
+            query.awaitTermination(DEADLINE_S)
+
+    (manifest,) = (folder / "manifests" / "totals").glob("*.json")
+    with Damage(manifest):
+        fails(f"(?s)CorruptStorageError.*{manifest.name} is damaged: expected .*found.*restore another checkpoint")
+        assert any(manifest.name in problem for problem in done.job.verify())
+    for state in (folder / "state" / "totals").glob("*.parquet"):
+        with Damage(state):
+            fails(f"(?s)CorruptStorageError.*{state.name}.*expected .*found.*restore another checkpoint")
+    assert job.rows() == [("a", 1, 1), ("b", 1, 2)]
+
+    job.run(_totals(data.stream(ckpt)), keys="k", **elsewhere)
+    assert job.rows() == [("a", 2, 11), ("b", 1, 2), ("c", 1, 3)]

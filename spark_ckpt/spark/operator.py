@@ -91,11 +91,13 @@ class OperatorSpec:
 
     def cache(self) -> RunCache:
         """This process's run cache for the operator's state table; kept, so that open memory maps are."""
-        if self.table_url not in _caches:
-            config = self.run.config
-            folder = config.cache_dir or os.path.join(tempfile.gettempdir(), "spark_ckpt_cache")
-            _caches[self.table_url] = RunCache(self.table_url, folder, config.cache_max_bytes, config.storage_options())
-        return _caches[self.table_url]
+        config = self.run.config
+        folder = config.cache_dir or os.path.join(tempfile.gettempdir(), "spark_ckpt_cache")
+        # Workers outlive queries: the next one may bring other settings, storage credentials among them.
+        key = (self.table_url, folder, config.cache_max_bytes, tuple(sorted(config.storage.items())))
+        if key not in _caches:
+            _caches[key] = RunCache(self.table_url, folder, config.cache_max_bytes, config.storage_options())
+        return _caches[key]
 
 
 @dataclass
@@ -157,7 +159,7 @@ class FlushFiles:
         return taken
 
 
-_caches: dict[str, RunCache] = {}
+_caches: dict[tuple[Any, ...], RunCache] = {}
 _task_files: tuple[tuple[int, str], FlushFiles] | None = None
 
 

@@ -150,10 +150,10 @@ def test_a_changed_query_on_the_same_location_is_refused_and_the_old_one_goes_on
         (_totals(stream), {"maxParallelism": "8"}, r"expected maxParallelism 4, found 8"),
         (_totals(stream), {"uid": "another"}, r"expected sinks \['memory'\], found \['another'\]"),
     ]
-    for df, options, said in changes:
+    for i, (df, options, said) in enumerate(changes):
         with pytest.raises(TopologyError, match=said):
             # A sink of its own: the changed query may write other columns.
-            job.start(df, path=f"{job.sink}-changed", **options)
+            job.start(df, path=f"{job.sink}-{i}", **options)
     data.add(("a", 10), ("c", 3))
     query = job.run(_totals(data.stream(ckpt)), keys="k")
     assert job.rows() == [("a", 2, 11), ("b", 1, 2), ("c", 1, 3)]

@@ -131,7 +131,8 @@ class CommitSink:
 class WriteSavepoint:
     """Copy the checkpoint to ``record.target``, self-contained; its own record there comes last.
 
-    If it is there already, nothing is done: an older driver may ask when the checkpoint has long been dropped. Result: None, or ``SavepointFailed`` when trying again cannot help (the target is not writable).
+    If it is there already, nothing is done: an older driver may ask when the checkpoint has long been dropped.
+    Result: None, or ``SavepointFailed`` when trying again cannot help (the target is not writable).
     """
 
     record: CompletionRecord

@@ -25,7 +25,7 @@ from spark_ckpt.testing.simulation_sources import SourceSpec
 from spark_ckpt.testing.simulation_state import REMOVE_AT
 from spark_ckpt.testing.simulation_world import Crash, Location, SimulationError, Visible, World
 
-SABOTAGES = ("commit_before_record", "no_adopt", "no_hold", "no_void")
+SABOTAGES = ("commit_before_record", "no_adopt", "no_hold", "no_void", "no_fence", "forget_name")
 """Rules that can be broken on purpose; the simulation must notice every one."""
 
 SHAPES: tuple[tuple[int, Mapping[str, tuple[str, ...]], tuple[str, ...]], ...] = (

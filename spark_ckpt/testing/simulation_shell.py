@@ -28,6 +28,7 @@ class Shell:
         self.location = location
         self.topology = topology
         self.sabotage = sabotage
+        self.generation = 0
 
     def __call__(self, step: Any) -> Any:
         return getattr(self, f"_{type(step).__name__}")(step)
@@ -35,6 +36,7 @@ class Shell:
     # --- start ---
 
     def _CreateGeneration(self, step: s.CreateGeneration) -> bool:
+        self.generation = step.record.generation
         return self.world.records.create("generations", step.record.generation, step.record)
 
     def _WriteGeneration(self, step: s.WriteGeneration) -> None:
@@ -80,6 +82,8 @@ class Shell:
         return tuple(self.world.records.all("aborted"))
 
     def _ReadNewestGeneration(self, step: s.ReadNewestGeneration) -> int:
+        if self.sabotage == "no_fence":
+            return self.generation
         newest: int = max(self.world.records.text["generations"])
         return newest
 
@@ -193,7 +197,7 @@ class Shell:
     def _DropCheckpoint(self, step: s.DropCheckpoint) -> None:
         records = self.world.records
         record = records.get("checkpoints", step.checkpoint)
-        if step.void is not None and self.sabotage != "no_void":
+        if step.void is not None and self.sabotage != "forget_name":
             records.put("checkpoints", step.checkpoint, step.void)
         else:
             records.delete("checkpoints", step.checkpoint)

@@ -48,6 +48,9 @@ class Load:
     def total_batches(self) -> int:
         return self.fill + self.warm_up + self.batches
 
+    def rows_of(self, batch: int) -> int:
+        return self.fill_rows if batch < self.fill else self.rows
+
     def end(self, start: int) -> int:
         """Where the batch that begins at row ``start`` ends."""
         filled = self.fill * self.fill_rows
@@ -174,7 +177,8 @@ def _wait(query: Any, load: Load) -> list[dict[str, int]]:
     shown = 0
     while True:
         progress = [p for p in query.recentProgress if p["numInputRows"] > 1000]
-        done = [{"rows": p["numInputRows"], "ms": p["durationMs"]["triggerExecution"]} for p in progress]
+        # Ours counts its few control rows as input too, so the rows are those of the load.
+        done = [{"rows": load.rows_of(i), "ms": p["durationMs"]["triggerExecution"]} for i, p in enumerate(progress)]
         for batch in done[shown:]:
             print(f"    batch of {batch['rows']:,} rows: {batch['ms'] / 1000:.2f} s", file=sys.stderr, flush=True)
         shown = len(done)

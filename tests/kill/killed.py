@@ -91,6 +91,10 @@ class KilledJob:
     def was_killed(self, kill: str) -> bool:
         return self._marker(kill).exists()
 
+    def executors(self) -> set[str]:
+        """The executors that ran the user's function, by process id."""
+        return {p.name.split()[1] for p in self.folder.glob("executor *")}
+
     def tail(self) -> str:
         return self.log.read_text()[-6000:]
 
@@ -163,7 +167,10 @@ class KilledJob:
 
     def check_no_secret(self) -> None:
         """The database's password is in no record, no file and no log."""
-        secrets = [PASSWORD.encode(), self._engine.url.render_as_string(False).split("@")[0].rpartition(":")[2].encode()]
+        secrets = [
+            PASSWORD.encode(),
+            self._engine.url.render_as_string(False).split("@")[0].rpartition(":")[2].encode(),
+        ]
         leaks = [p for p in self.folder.rglob("*") if p.is_file() and any(s in p.read_bytes() for s in secrets)]
         assert leaks == []
 

@@ -1,7 +1,8 @@
 """Barriers of two sources that arrive in different batches: what each mode keeps, gives up and repeats.
 
-The leader injects a checkpoint's barrier; the follower, whose poll interval is an hour, takes it up only when the query
-is started again. In between both go on reading: rows of the leader are behind the barrier, rows of the follower are not.
+The leader injects a checkpoint's barrier; the follower, whose poll interval is an hour, takes it up only when the
+query is started again. In between both go on reading: rows of the leader are behind the barrier, rows of the follower
+are not.
 """
 
 from __future__ import annotations

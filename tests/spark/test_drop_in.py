@@ -41,10 +41,11 @@ def _through_spark(df: Any, folder: Path, mode: str) -> list[tuple[Any, ...]]:
     return ordered(seen)
 
 
-# --- state -------------------------------------------------------------------------------------------------------------
+# --- state ----------------------------------------------------------------------------------------------------------
 
+# Spark 4.2 itself cannot read state with arrays or structs in it (KeyError: 'elementType'), so none is compared here.
 STATE = "n long, total double, name string, seen timestamp, day date, flag boolean, exact decimal(9,2)"
-OUT = "k string, n long, total double, name string, seen timestamp, day date, flag boolean, items array<int>, exact decimal(9,2), note string"
+OUT = f"k string, {STATE}, items array<int>, note string"
 
 
 def _ledger(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -61,8 +62,8 @@ def _ledger(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupSt
             state.remove()
         elif "keep" not in what:
             state.update((n, total, name, None if seen is pd.NaT else seen, day, flag, exact))
-        row = [key[0], n, total, name, seen, day, flag, [n, 7], exact, f"{note} {frame.dtypes.to_dict()}"]
-        yield pd.DataFrame([row], columns=["k", "n", "total", "name", "seen", "day", "flag", "items", "exact", "note"])
+        row = [key[0], n, total, name, seen, day, flag, exact, [n, 7], f"{note} {frame.dtypes.to_dict()}"]
+        yield pd.DataFrame([row], columns=["k", "n", "total", "name", "seen", "day", "flag", "exact", "items", "note"])
 
 
 def test_state_of_many_types_is_got_updated_and_removed_as_in_spark(
@@ -83,7 +84,7 @@ def test_state_of_many_types_is_got_updated_and_removed_as_in_spark(
     assert job.rows() == expected
 
 
-# --- time --------------------------------------------------------------------------------------------------------------
+# --- time -----------------------------------------------------------------------------------------------------------
 
 
 def _sessions(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -167,7 +168,7 @@ def test_processing_time_timeouts_fire_without_new_rows_as_in_spark(
     assert job.rows() == ordered(seen) == ordered(expected)
 
 
-# --- the vectorised form -------------------------------------------------------------------------------------------------
+# --- the vectorised form --------------------------------------------------------------------------------------------
 
 
 def _arrow_totals(rows: pa.Table, state: pa.Table, ctx: Any) -> tuple[pa.Table, pa.Table]:
@@ -192,7 +193,7 @@ def test_the_arrow_form_sees_rows_and_state_of_all_touched_keys(ckpt: Any, new_i
     assert job.rows() == ordered([*first, *after])
 
 
-# --- functions that fail --------------------------------------------------------------------------------------------------
+# --- functions that fail --------------------------------------------------------------------------------------------
 
 
 def _raises(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:

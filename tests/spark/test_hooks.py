@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from recording_hooks import told  # as the workers import it, by the path that conftest adds
+
 from tests.spark.conftest import Input, Job, wait_until
 from tests.spark.test_alignment import BOTH_ONCE, Crossing
 

@@ -35,7 +35,7 @@ def _completed(query: Any) -> list[str]:
     return [row["kind"] for row in query.checkpoints() if row["outcome"] == "completed"]
 
 
-# --- aggregates ------------------------------------------------------------------------------------------------------
+# --- aggregates -----------------------------------------------------------------------------------------------------
 
 KEYS: dict[str, list[Any]] = {
     "boolean": [True, False],
@@ -136,8 +136,10 @@ def test_rolling_aggregates_append_running_values_to_every_row(ckpt: Any, new_in
     data = new_input("in", "k string, at int, v int")
     data.add(("a", 3, 30), ("b", 1, 1), ("a", 1, 10), ("a", 2, 20))
     data.add(("b", 5, 5), ("a", 9, 5))
-    ours = data.stream(ckpt).groupBy("k").aggregate(
-        uid="rolling", emit="rows", orderBy="at", n=agg.count(), total=agg.sum("v"), hi=agg.max("v")
+    ours = (
+        data.stream(ckpt)
+        .groupBy("k")
+        .aggregate(uid="rolling", emit="rows", orderBy="at", n=agg.count(), total=agg.sum("v"), hi=agg.max("v"))
     )
     assert ours.columns == ["k", "at", "v", "n", "total", "hi"]
     job.run(ours)
@@ -172,7 +174,7 @@ def test_a_key_type_that_cannot_be_supported_is_refused_before_anything_starts(
         stream.groupBy("k")
 
 
-# --- several operators -----------------------------------------------------------------------------------------------
+# --- several operators ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("provider", ["hdfs", "rocksdb"])
@@ -187,8 +189,10 @@ def test_three_operators_behind_a_union_of_two_sources_share_one_checkpoint(
     visits = left.stream(ckpt).unionByName(right.stream(ckpt))
     firsts = visits.groupBy("who", "page").aggregate(uid="once", emit="rows", seen=agg.count()).where("seen = 1")
     visitors = firsts.groupBy("page").aggregate(uid="visitors", n=agg.count())
-    busiest = visitors.withColumn("even", F.expr("page in ('p0', 'p2')")).groupBy("even").aggregate(
-        uid="busiest", most=agg.max("n")
+    busiest = (
+        visitors.withColumn("even", F.expr("page in ('p0', 'p2')"))
+        .groupBy("even")
+        .aggregate(uid="busiest", most=agg.max("n"))
     )
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB) if provider == "rocksdb" else None
     try:
@@ -218,12 +222,14 @@ def test_a_source_that_reaches_an_operator_on_two_branches_counts_twice(
     assert _completed(query) == ["final"]
 
 
-# --- stateless steps ---------------------------------------------------------------------------------------------------
+# --- stateless steps ------------------------------------------------------------------------------------------------
 
 
 def _plus_one(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        yield pa.RecordBatch.from_pydict({"w": pc.add(batch.column("v"), pa.scalar(1, pa.int32())), "k": batch.column("k")})
+        yield pa.RecordBatch.from_pydict(
+            {"w": pc.add(batch.column("v"), pa.scalar(1, pa.int32())), "k": batch.column("k")}
+        )
 
 
 def _local_time(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:

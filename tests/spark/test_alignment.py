@@ -127,15 +127,20 @@ def test_too_many_rows_held_back_decline_the_checkpoint_and_the_query_goes_on(cr
     assert crossing.job.rows() == BOTH_ONCE
 
 
-def test_a_declined_checkpoint_fails_the_query_once_if_none_is_tolerated(crossing: Crossing) -> None:
-    query = crossing.start(alignment__maxBufferedBytes="1")
-    crossing.inject(query)
+@pytest.mark.parametrize(
+    ("options", "outcome"), [({"alignment__maxBufferedBytes": "1"}, "declined"), ({"timeout": "1s"}, "expired")]
+)
+def test_a_failed_checkpoint_fails_the_query_once_if_none_is_tolerated(
+    crossing: Crossing, options: dict[str, str], outcome: str
+) -> None:
+    query = crossing.start(**options)
+    wait_until(lambda: query.job.records.ids("triggers") == [1], query)
     crossing.leader.add(("after", 1000))
     crossing.follower.add(("after", 20))
     with pytest.raises(Exception, match=r"CheckpointFailedError.*tolerableFailures"):
         query.awaitTermination(DEADLINE_S)
     again = crossing.finish(alignment__maxBufferedBytes="1")
-    assert _outcomes(again) == [(1, "declined"), (2, "completed")]
+    assert _outcomes(again) == [(1, outcome), (2, "completed")]
     assert crossing.job.rows() == BOTH_ONCE
 
 

@@ -68,6 +68,7 @@ class Committer:
             batches=records.batches(run.origin),
             committed=records.ids("committed"),
             aborted=[a for a in aborted if a is not None],
+            voided=set(records.ids("checkpoints")) - {c.checkpoint for c in completions},
             tolerable_failures=run.config.tolerable_failures,
             retain=run.config.retain,
         )

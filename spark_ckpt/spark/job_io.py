@@ -173,7 +173,10 @@ class JobIO:
         named: dict[str, list[StateManifest]] = {}
         for checkpoint in step.named_by:
             record = self.records.completion(checkpoint)
-            for uid, ref in record.tables.items() if record else ():
+            if record is None:
+                # Somebody else dropped it: this driver is not the job's newest, and must not judge what is garbage.
+                return
+            for uid, ref in record.tables.items():
                 named.setdefault(uid, []).append(read_manifest(self.records.store, ref.manifest))
         for uid, manifests in named.items():
             table = self.table(uid)

@@ -8,12 +8,12 @@ leaves a trigger nobody injected; its id is not used again and a newer barrier g
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_ckpt.errors import CheckpointFailedError
 from spark_ckpt.protocol import coordinator as co
-from spark_ckpt.protocol.records import EXPIRED, FINAL, AbortedRecord, TriggerRecord
+from spark_ckpt.protocol.records import EXPIRED, FINAL, LOST, AbortedRecord, TriggerRecord
 from spark_ckpt.spark.hooks import call_hook
 from spark_ckpt.spark.job_records import JobRecords
 from spark_ckpt.spark.requests import open_requests
@@ -58,6 +58,7 @@ class TriggerDesk:
         self._answered = self._answered_requests()
         self._polled: dict[str, int] = {}
         self._settled: set[int] = set()
+        self._looked_for_lost = False
         self._reported = max(self.records.ids("committed"), default=0)
 
     # -- asked by the reader -----------------------------------------------------------------------------------
@@ -83,18 +84,19 @@ class TriggerDesk:
 
     def decide(self, start: Offset, now_ms: int, *, drained: bool) -> Injection:
         """Whether a barrier or a cancel marker goes into the next offset. ``drained``: bounded input is at its end."""
-        pending = self._still_pending(start, now_ms)
+        pending, given_up = self._still_pending(start, now_ms)
         if not self.source.leader:
             return self._follow(start, pending, now_ms, drained)
+        given_up += self._lost(start, now_ms)
         late = co.decide_expiry(self._policy(), pending, now_ms)
         # ``pending`` may be a moment old; what has completed meanwhile must not be aborted.
         expired = tuple(e for e in late if not self.records.settled(e.checkpoint))
         if expired:
-            return self._expire(expired, pending, now_ms)
+            return self._expire(expired, pending, given_up, now_ms)
         decision = co.decide_trigger(self._policy(), self._facts(pending, now_ms, drained))
         if isinstance(decision, co.Wait):
-            return Injection(None, 0, _plain(pending))
-        return self._trigger(decision, pending, now_ms)
+            return Injection(None, 0, _plain(pending), tuple(given_up))
+        return replace(self._trigger(decision, pending, now_ms), cancel=tuple(given_up))
 
     # -- leader ------------------------------------------------------------------------------------------------
 
@@ -142,7 +144,21 @@ class TriggerDesk:
             if self.records.create_trigger(record):
                 return record
 
-    def _expire(self, expired: tuple[co.Expire, ...], pending: list[co.PendingTrigger], now_ms: int) -> Injection:
+    def _lost(self, start: Offset, now_ms: int) -> list[int]:
+        """Once after a start: give up what an earlier generation triggered and never injected here."""
+        if self._looked_for_lost:
+            return []
+        self._looked_for_lost = True
+        triggers = (self.records.trigger(k) for k in self.records.ids("triggers") if not self.records.settled(k))
+        lost = co.decide_lost([t for t in triggers if t is not None], self.run.generation, start["epoch"])
+        for k in lost:
+            reason = "its generation ended before every source had injected it"
+            self._give_up(AbortedRecord(k, LOST, reason, now_ms, self.run.generation), now_ms)
+        return list(lost)
+
+    def _expire(
+        self, expired: tuple[co.Expire, ...], pending: list[co.PendingTrigger], given_up: list[int], now_ms: int
+    ) -> Injection:
         triggered = {p.checkpoint: p.triggered_ms for p in pending}
         for e in expired:
             record = AbortedRecord(e.checkpoint, EXPIRED, e.reason, now_ms, self.run.generation)
@@ -156,7 +172,7 @@ class TriggerDesk:
             )
         gone = set(triggered) & {e.checkpoint for e in expired}
         kept = [p for p in pending if p.checkpoint not in gone]
-        return Injection(None, 0, _plain(kept), tuple(sorted(gone)))
+        return Injection(None, 0, _plain(kept), tuple(sorted(gone | set(given_up))))
 
     def _give_up(self, record: AbortedRecord, triggered_ms: int) -> None:
         self.records.abort(record)
@@ -194,7 +210,13 @@ class TriggerDesk:
 
     # -- shared ------------------------------------------------------------------------------------------------
 
-    def _still_pending(self, start: Offset, now_ms: int) -> list[co.PendingTrigger]:
+    def _still_pending(self, start: Offset, now_ms: int) -> tuple[list[co.PendingTrigger], list[int]]:
+        """(what is neither complete nor aborted, what was aborted and has no cancel marker yet).
+
+        An aborted checkpoint leaves ``pending`` with the offset that carries its marker. A crash before that offset
+        is logged: it is still pending there, and gets its marker from the next reader.
+        """
+        given_up: list[int] = []
         triggered = [(k, t) for k, t in start["pending"] if k not in self._settled]
         if triggered and self._due("settled", now_ms, _SETTLED_POLL_MS):
             newest = max(self.records.ids("checkpoints"), default=0)
@@ -202,7 +224,9 @@ class TriggerDesk:
                 if k <= newest or self.records.settled(k):
                     self._settled.add(k)
                     self._last_completion_ms = now_ms
-        return [co.PendingTrigger(k, t) for k, t in triggered if k not in self._settled]
+                if k > newest and k in self._settled:
+                    given_up.append(k)
+        return [co.PendingTrigger(k, t) for k, t in triggered if k not in self._settled], given_up
 
     def _answered_requests(self) -> set[str]:
         triggers = (self.records.trigger(k) for k in self.records.ids("triggers"))

@@ -9,7 +9,8 @@ and the simulation drive the very same code. The order for a batch:
         CommitSink (each sink with committables), WriteSavepoint (if it is one), WriteCommitted, AppendHistory,
         WriteAborted + AppendHistory (each older one that it subsumes)
     AbortSink (of what a replaced attempt staged),
-    CollectFiles, DropBatches, DropCheckpoint (if something completed)
+    DropCheckpoint (each whose files go), CollectFiles, DropBatches, DropCheckpoint (the rest), if something
+        completed
     for every checkpoint that was declined or cancelled: ReadTrigger, WriteAborted, AppendHistory
 
 Until Spark's own commit log says batch N is done, a restart replays N. Comments name what a crash at each place
@@ -297,16 +298,23 @@ def _retain(view: JobView, previous: CompletionRecord | None, now_ms: int) -> St
     # A savepoint of another place is not ours to look into.
     before = previous.checkpoint if previous and previous.checkpoint in view.completed else None
     plan = plan_retention(view.completed, view.committed, view.retain, before, pinned)
+    named_by = {*plan.keep, view.last.checkpoint, *(() if plan.files_up_to is None else (plan.files_up_to,))}
+    # Records go before files, so that a checkpoint that is listed can be restored, wherever this stops.
+    yield from _drop(view, [k for k in plan.drop if k not in named_by], now_ms)
     if plan.files_up_to is not None:
-        named_by = sorted({*plan.keep, plan.files_up_to, view.last.checkpoint})
-        yield CollectFiles(CheckpointId(plan.files_up_to), tuple(CheckpointId(k) for k in named_by))
+        yield CollectFiles(CheckpointId(plan.files_up_to), tuple(CheckpointId(k) for k in sorted(named_by)))
     yield DropBatches(view.origin, view.last.batches_from)
-    for k in plan.drop:
+    # The one whose files stay until the next collection: the batch may be replayed from state that names them.
+    yield from _drop(view, [k for k in plan.drop if k in named_by], now_ms)
+    return replace(view, completed=plan.keep, committed=view.committed.difference(plan.drop))
+
+
+def _drop(view: JobView, checkpoints: Iterable[int], now_ms: int) -> Generator[Step, Any, None]:
+    for k in checkpoints:
         # An older driver may still be about to create K. If its name became free, it would authorise what it staged
         # then a second time. Nobody older knows of what this generation triggered.
         void = None if k in view.own else VoidRecord(k, view.generation, now_ms)
         yield DropCheckpoint(CheckpointId(k), void)
-    return replace(view, completed=plan.keep, committed=view.committed.difference(plan.drop))
 
 
 __all__ = ["JobView", "Steps", "by_sink", "commit_batch", "commit_completions", "rebuild"]

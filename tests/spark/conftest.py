@@ -135,7 +135,9 @@ def job(tmp_path: Path) -> Job:
 
 
 def ordered(rows: Any) -> list[tuple[Any, ...]]:
-    return sorted((tuple(row) for row in rows), key=lambda row: tuple(repr(value) for value in row))
+    """Rows to compare: in one order, and with NaNs that equal each other."""
+    same = (tuple("NaN" if value != value else value for value in row) for row in rows)
+    return sorted(same, key=lambda row: tuple(repr(value) for value in row))
 
 
 def wait_until(condition: Callable[[], Any], query: Any = None) -> Any:

@@ -37,6 +37,8 @@ def _completed(query: Any) -> list[str]:
 
 # --- aggregates -----------------------------------------------------------------------------------------------------
 
+IN_ORDER = "transform(array_sort(collect_list(if(i is null, null, struct(o, i)))), x -> x.i)"
+
 KEYS: dict[str, list[Any]] = {
     "boolean": [True, False],
     "tinyint": [-128, 127],
@@ -86,7 +88,7 @@ def _key_row(i: int) -> list[Any]:
 def test_all_aggregates_equal_sparks_over_several_batches_and_key_columns(
     spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job
 ) -> None:
-    data = new_input("in", "a string, b double, i int, d double, m decimal(10,2), s string, t timestamp")
+    data = new_input("in", "a string, b double, i int, d double, m decimal(10,2), s string, t timestamp, o int")
     for batch in range(3):
         data.add(*[_wide_row(batch * 20 + i) for i in range(20)])
     specs = {
@@ -100,13 +102,14 @@ def test_all_aggregates_equal_sparks_over_several_batches_and_key_columns(
         "lo": (agg.min("s"), F.min("s")),
         "hi": (agg.max("d"), F.max("d")),
         "ht": (agg.max("t"), F.max("t")),
-        "f1": (agg.first("s"), F.first("s")),
-        "f2": (agg.first("s", ignore_nulls=True), F.first("s", ignorenulls=True)),
-        "l1": (agg.last("i"), F.last("i")),
-        "l2": (agg.last("i", ignore_nulls=True), F.last("i", ignorenulls=True)),
+        # Spark's own first, last and collect_list depend on how it sorts; o says what came first.
+        "f1": (agg.first("s"), F.min_by("s", "o")),
+        "f2": (agg.first("s", ignore_nulls=True), F.expr("min_by(s, if(s is null, null, o))")),
+        "l1": (agg.last("i"), F.max_by("i", "o")),
+        "l2": (agg.last("i", ignore_nulls=True), F.expr("max_by(i, if(i is null, null, o))")),
         "dev": (agg.stddev("i"), F.round(F.stddev("i"), 9)),
         "dis": (agg.approx_count_distinct("s"), F.count_distinct("s")),
-        "all": (agg.collect_list("i", max_items=100), F.collect_list("i")),
+        "all": (agg.collect_list("i", max_items=100), F.expr(IN_ORDER)),
     }
     ours = data.stream(ckpt).groupBy("a", "b").aggregate(uid="u", **{k: v for k, (v, _) in specs.items()})
     expected = data.table(spark).groupBy("a", "b").agg(*[v.alias(k) for k, (_, v) in specs.items()])
@@ -125,6 +128,7 @@ def _wide_row(i: int) -> tuple[Any, ...]:
         None if i % 5 == 1 else Decimal(i).scaleb(-2),
         None if i % 6 == 0 else f"s{i % 9}",
         None if i % 8 == 1 else _utc(2024, 3, 10, i % 24),
+        i,
     )
 
 

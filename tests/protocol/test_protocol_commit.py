@@ -339,6 +339,21 @@ def test_an_expired_checkpoint_reaches_the_history_with_its_marker():
     assert [(h.checkpoint, h.outcome, h.reason) for h in job.world.history] == [(1, "expired", "slow")]
 
 
+@pytest.mark.parametrize("step", ["CollectFiles", "DropBatches", "DropCheckpoint"])
+@pytest.mark.parametrize("retain", [1, 2])
+def test_a_listed_checkpoint_has_its_files_wherever_dropping_stops(step, retain):
+    job = Job(retain=retain)
+    for k in (1, 2, 3):
+        job.trigger(k)
+        job.commit(job.complete(k, k, file="f"))
+    job.trigger(4)
+    job.commit_until(job.complete(4, 4, file="f"), step)
+    tables = job.world.tables
+    for record in job.world.records.completions().values():
+        for group in tables.manifest(record.tables["x"].manifest).values():
+            assert {("x", run.file) for run in group.runs} <= tables.files.keys()
+
+
 def test_the_newest_checkpoints_are_retained_and_older_ones_dropped():
     job = Job(retain=2)
     for k in (1, 2, 3):

@@ -151,13 +151,10 @@ class Restore:
     adopt: bool = False
 
 
-Event = (
-    Barrier | Cancel | Finished | Watermark | SourceAck | OperatorAck | Flushed | Decline | Restore
-)
+Event = Barrier | Cancel | Finished | Watermark | SourceAck | OperatorAck | Flushed | Decline | Restore
 
 _BY_KIND: dict[str, type[Any]] = {
-    c.KIND: c
-    for c in (Barrier, Cancel, Finished, Watermark, SourceAck, OperatorAck, Flushed, Decline, Restore)
+    c.KIND: c for c in (Barrier, Cancel, Finished, Watermark, SourceAck, OperatorAck, Flushed, Decline, Restore)
 }
 
 
@@ -179,9 +176,7 @@ def group_to_json(group: GroupManifest) -> dict[str, Any]:
 
 
 def group_from_json(value: Mapping[str, Any]) -> GroupManifest:
-    return GroupManifest(
-        tuple(run_from_json(r) for r in value["runs"]), value["keys"], dict(value["watermarks_us"])
-    )
+    return GroupManifest(tuple(run_from_json(r) for r in value["runs"]), value["keys"], dict(value["watermarks_us"]))
 
 
 def groups_to_json(groups: Mapping[int, GroupManifest]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import spark_ckpt
 from spark_ckpt import agg
 from spark_ckpt.faults import reach
 from spark_ckpt.protocol.events import run_from_json
-from tests.kill.expected import GROUPS, KEYS, N_ROWS, NUMBERED, RESET, ROWS_PER_BATCH, TOTALS
+from tests.kill.expected import GROUPS, KEYS, N_ROWS, NUMBERED, RESET, ROWS_PER_BATCH, SHIFT, TOTALS
 
 JOB = "killed"
 IN_FUNCTION = "in the user's function"
@@ -86,13 +86,22 @@ def _parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+def numbers(ckpt: Any, source: int) -> Any:
+    """The rows of one source: value, k, g. Sources have no key in common, so each key's order is that of its source."""
+    stream = ckpt.readStream.format("rate").options(rowsPerBatch=ROWS_PER_BATCH, numRows=N_ROWS, numSplits=2).load()
+    shifted = f"value + {source * SHIFT} as value"
+    keys = [f"value % {KEYS} + {source * SHIFT} as k", f"value % {GROUPS} + {source * SHIFT} as g"]
+    return stream.where("value % 3 != 0").selectExpr(shifted, *keys)
+
+
 def start(spark: SparkSession, plan: dict[str, Any]) -> Any:
     ckpt = spark_ckpt.enable(spark)
-    source = ckpt.readStream.format("rate").options(rowsPerBatch=ROWS_PER_BATCH, numRows=N_ROWS, numSplits=2).load()
-    rows = source.where("value % 3 != 0").selectExpr("value", f"value % {KEYS} as k")
+    rows, *others = (numbers(ckpt, source) for source in range(plan["sources"]))
+    for other in others:
+        rows = rows.union(other)
     totals = rows.groupBy("k").aggregate(uid=TOTALS, emit="rows", orderBy="value", n=agg.count(), s=agg.sum("value"))
     result = (
-        totals.selectExpr("value", "k", "n", "s", f"value % {GROUPS} as g")
+        totals.select("value", "k", "n", "s", "g")
         .groupBy("g")
         .applyInPandasWithState(
             numbered(plan),

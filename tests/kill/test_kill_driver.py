@@ -12,6 +12,9 @@ import pytest
 
 from tests.kill.killed import KilledJob
 
+ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+BETWEEN_BARRIERS = "barriers are on their way"
 CASES = {
     # Checkpoints span several batches here, so that rows staged before a death belong to a checkpoint after it.
     "a batch is recorded or state committed": (
@@ -35,6 +38,23 @@ CASES = {
         "before WriteCommitted",
         "in recovery: after CommitSink",
     ),
+    # Barriers of two sources come in different batches: rows are held back while the driver dies. (The second source
+    # looks for triggers only when it begins to read and at the end.)
+    BETWEEN_BARRIERS: (
+        {
+            "merging": "sql",
+            "sources": 2,
+            "conf": {
+                "spark.ckpt.triggerPollInterval": "1h",
+                "spark.sql.streaming.stateStore.providerClass": ROCKS_DB,
+            },
+        },
+        "before WriteBatch#3",
+        "after CreateCompletion",
+        "in recovery: after WriteGeneration",
+        "after CollectFiles",
+        "after DropCheckpoint",
+    ),
 }
 
 
@@ -49,3 +69,5 @@ def test_a_driver_killed_before_and_after_each_step_loses_and_doubles_nothing(
         job.check_after_death()
     job.finish()
     job.check_finished()
+    if when == BETWEEN_BARRIERS:
+        assert max(row["held_back_bytes"] for row in job.job.checkpoints()) > 0

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import TableNotFoundError
 from rich.console import Console
 
@@ -132,7 +132,9 @@ def compare_sinks(flights: pa.Table) -> list[tuple[str, Comparison]]:
     """Both sinks against the batch computation."""
     expected = batch.expected_flights(flights)
     aircraft = batch.expected_aircraft(expected)
-    found = DeltaTable(str(FOLDER / "flights")).to_pyarrow_table().to_pandas()
+    # Not to_pyarrow_table: its threads call back into Python, which aborts a process that is just about to exit.
+    query = QueryBuilder().register("flights", DeltaTable(str(FOLDER / "flights"))).execute("SELECT * FROM flights")
+    found = pa.table(query.read_all()).to_pandas()
     with contextlib.closing(sqlite3.connect(FOLDER / "aircraft.db")) as connection:
         names = ", ".join(batch.AIRCRAFT)
         upserted = pd.read_sql_query(f"SELECT {names} FROM aircraft", connection)

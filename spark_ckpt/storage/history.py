@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from spark_ckpt.storage.delta_log import delta_rs_options
@@ -113,7 +113,10 @@ class History:
         table = self._opened()
         if table is None:
             return []
-        rows = table.to_pyarrow_table().sort_by("id").to_pylist()
+        # Not through pyarrow's dataset reader: its threads call back into Python, and a process that exits soon
+        # afterwards may abort.
+        query = QueryBuilder().register("history", table).execute("SELECT * FROM history ORDER BY id")
+        rows = pa.table(query.read_all()).to_pylist()
         return [_from_dict(row) for row in rows]
 
     def _opened(self) -> DeltaTable | None:

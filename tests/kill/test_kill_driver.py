@@ -56,6 +56,7 @@ CASES = {
 }
 
 
+@pytest.mark.timeout(1200)  # five starts of Spark one after another, on whatever machine
 @pytest.mark.parametrize("when", CASES)
 def test_a_driver_killed_before_and_after_each_step_loses_and_doubles_nothing(
     make_job: Callable[..., KilledJob], when: str

@@ -128,6 +128,8 @@ def session(engine: str, folder: str) -> SparkSession:
         .config("spark.ckpt.dir", f"{folder}/ckpt")
         .config("spark.ckpt.interval", "5s")
         .config("spark.ckpt.initialDelay", "0s")
+        # 16 key groups a core: every key group is a call into Python, which costs whatever is in it.
+        .config("spark.ckpt.maxParallelism", "32")
         .config("spark.ckpt.cache.dir", f"{folder}/cache")
         .getOrCreate()
     )

@@ -87,8 +87,8 @@ class Ratio:
         )
 
 
-FEW = Load(keys=10_000, rows=1_000_000, batches=8, warm_up=3)
-MANY = Load(keys=1_000_000, rows=1_000_000, batches=6, warm_up=2)
+FEW = Load(keys=10_000, rows=1_000_000, batches=8, warm_up=4)
+MANY = Load(keys=1_000_000, rows=1_000_000, batches=6, warm_up=3)
 STATE = Load(keys=1_000_000, rows=100_000, batches=10, warm_up=3, fill=1)
 
 CASES = [

@@ -55,7 +55,7 @@ def _daemon(folder: Path, role: str, *arguments: str) -> Session:
     command = [str(SPARK_HOME / "bin/spark-class"), f"org.apache.spark.deploy.{role}.{role.capitalize()}", *arguments]
     env = environment(
         SPARK_HOME=str(SPARK_HOME), SPARK_DAEMON_JAVA_OPTS=JAVA_OPTIONS, SPARK_DAEMON_MEMORY="256m",
-        SPARK_LOCAL_IP="127.0.0.1",
+        SPARK_LOCAL_IP="127.0.0.1", SPARK_LOCAL_DIRS=str(folder / "scratch"),
     )  # fmt: skip
     return Session(command, folder / f"{role}.log", env)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import sys
 from collections import Counter
@@ -63,14 +64,19 @@ class KilledJob:
 
     def start(self, *kills: str, **plan: Any) -> int:
         """Start the command and wait for its end; returns its exit code. It dies at ``kills``, or once at each."""
-        with self.session(*kills, **plan) as session:
-            return session.wait()
+        scratch = self.folder / "tmp"
+        scratch.mkdir()
+        try:
+            with self._session(*kills, **plan) as session:
+                return session.wait()
+        finally:
+            shutil.rmtree(scratch)
 
-    def session(self, *kills: str, **plan: Any) -> Session:
+    def _session(self, *kills: str, **plan: Any) -> Session:
         at = ";".join(f"{kill.removeprefix(IN_RECOVERY)}={self._marker(kill)}" for kill in kills)
         whole = {**self._plan, "in_recovery": any(k.startswith(IN_RECOVERY) for k in kills), **plan}
         whole["conf"] = {**whole.get("conf", {}), "spark.executorEnv.SPARK_CKPT_KILL_AT": at}
-        env = environment(SPARK_CKPT_KILL_AT=at)
+        env = environment(SPARK_CKPT_KILL_AT=at, TMPDIR=str(self.folder / "tmp"))
         return Session([sys.executable, str(SCRIPT), json.dumps(whole)], self.log, env)
 
     def die(self, kill: str) -> None:

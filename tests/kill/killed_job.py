@@ -39,8 +39,10 @@ def session(plan: dict[str, Any]) -> SparkSession:
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.warehouse.dir": plan["dir"] + "/warehouse",
-        "spark.driver.extraJavaOptions": JAVA_OPTIONS,
-        "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+        # The dead do not tidy up; the test does.
+        "spark.local.dir": plan["dir"] + "/tmp",
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Djava.io.tmpdir={plan['dir']}/tmp",
+        "spark.executor.extraJavaOptions": f"{JAVA_OPTIONS} -Djava.io.tmpdir={plan['dir']}/tmp",
         "spark.ckpt.dir": plan["dir"] + "/jobs",
         "spark.ckpt.cache.dir": plan["dir"] + "/cache",
         "spark.ckpt.interval": "100ms",  # with every batch

@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 DEADLINE_S = 240.0
 
 # Python workers find the library, and modules that configuration names (hooks), by the path the JVM was started with.
-for _folder in (str(HERE / "importable"), str(HERE.parents[1])):
+for _folder in (str(HERE / "importable"), str(HERE.parents[1] / "python_datasource"), str(HERE.parents[1])):
     sys.path.insert(0, _folder)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_folder, os.environ.get("PYTHONPATH")]))
 

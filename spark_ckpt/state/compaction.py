@@ -16,26 +16,52 @@ from spark_ckpt.types import KEY_HASH
 
 @dataclass(frozen=True)
 class CompactionPolicy:
-    """``fan_out``: so many runs of similar size are merged into one; two runs are similar when the older one is at
+    """``fan_out``: so many levels of similar size are merged into one; two are similar when the older one is at
     most ``factor`` times all younger ones together. ``max_runs`` bounds what a lookup searches; ``max_garbage``
-    bounds stored rows to so many times the live keys."""
+    bounds stored rows to so many times the live keys.
+
+    No flush merges more than ``budget_rows``, or ``pace`` times the rows it flushes if that is more: what is larger
+    is merged some key groups at a time, over the next flushes. Those take no more than ``pace_rows``, or ``pace``
+    times their own rows, for it, but at least one key group. ``piece_rows`` and ``piece_bytes`` bound what is merged
+    at once in memory.
+    """
 
     fan_out: int = 4
     max_runs: int = 8
     factor: float = 1.0
     max_garbage: float = 3.0
+    budget_rows: int = 1 << 20
+    pace_rows: int = 1 << 17
+    pace: int = 8
+    piece_rows: int = 1 << 20
+    piece_bytes: int = 1 << 28
 
-    def runs_to_merge(self, sizes: Sequence[int], new_rows: int, live_keys: int) -> int:
-        """How many of the youngest runs join a flush of ``new_rows`` rows. ``sizes`` in rows, oldest first."""
+    def levels_to_merge(self, sizes: Sequence[int], new_rows: int, live_keys: int, others: int = 0) -> int:
+        """How many of the youngest levels join a flush of ``new_rows`` rows. ``sizes`` in rows, oldest first.
+
+        ``others`` older layers, which cannot join now, are searched too.
+        """
         if sum(sizes) + new_rows > self.max_garbage * max(live_keys, 1) and len(sizes):
             return len(sizes)
         merged, count = new_rows, 0
         for size in reversed(sizes):
-            if size > self.factor * merged and len(sizes) - count + 1 <= self.max_runs:
+            if size > self.factor * merged and len(sizes) + others - count + 1 <= self.max_runs:
                 break
             merged, count = merged + size, count + 1
-        crowded = len(sizes) + 1 > self.max_runs
+        crowded = len(sizes) + others + 1 > self.max_runs
         return count if crowded or count + 1 >= self.fan_out else 0
+
+    def budget(self, new_rows: int, row_bytes: int) -> int:
+        """Rows of older runs that a flush of ``new_rows`` may merge at once."""
+        return max(min(self.budget_rows, self.piece_bytes // row_bytes), self.pace * new_rows)
+
+    def ration(self, new_rows: int) -> int:
+        """Rows of older runs that a flush of ``new_rows`` may merge where a larger merge is under way."""
+        return max(min(self.budget_rows, self.pace_rows), self.pace * new_rows)
+
+    def piece(self, row_bytes: int) -> int:
+        """Rows to merge at once."""
+        return max(1, min(self.piece_rows, self.piece_bytes // row_bytes))
 
 
 @dataclass(frozen=True)

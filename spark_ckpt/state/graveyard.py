@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 from pyroaring import BitMap
 
-from spark_ckpt.protocol.events import Run
 from spark_ckpt.state.ipc import Rows
+from spark_ckpt.state.ranges import RangeRun
 
 
 class Graveyard:
@@ -22,14 +22,14 @@ class Graveyard:
     def __len__(self) -> int:
         return sum(map(len, self._dead.values()))
 
-    def bury(self, run: Run, rows: Rows) -> None:
+    def bury(self, run: RangeRun, rows: Rows) -> None:
         if len(rows):
             self._dead.setdefault(run.file, BitMap()).update(_positions(run, rows))
 
-    def bury_run(self, run: Run) -> None:
+    def bury_run(self, run: RangeRun) -> None:
         self._dead.setdefault(run.file, BitMap()).add_range(run.start, run.start + run.count)
 
-    def holds(self, run: Run, rows: Rows) -> bool:
+    def holds(self, run: RangeRun, rows: Rows) -> bool:
         return bool(BitMap(_positions(run, rows)) <= self._dead.get(run.file, BitMap()))
 
     def take(self) -> dict[str, BitMap]:
@@ -46,6 +46,6 @@ class Graveyard:
         return graveyard
 
 
-def _positions(run: Run, rows: Rows) -> array[int]:
+def _positions(run: RangeRun, rows: Rows) -> array[int]:
     """What roaring bitmaps take without a loop in Python."""
     return array("I", (rows + run.start).astype(np.uint32).tobytes())

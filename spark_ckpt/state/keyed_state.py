@@ -1,18 +1,20 @@
-"""The state of one key group: a memtable over immutable sorted runs, a small log-structured merge tree.
+"""The state of one operator task: a memtable over layers of immutable sorted runs, a log-structured merge tree.
+
+It covers a contiguous range of key groups and works on all of them at once; only manifests speak of single ones.
 
 A key is looked up newest first: memtable, then runs from the newest to the oldest; a tombstone ends the search.
 Writes go to the memtable. A flush turns it into runs. The rows of older runs that a write overrides or removes are
 remembered as *dead* and reported by the flush, so that the state table as others read it (all rows of all files
 but the dead ones) is exactly the live keys.
 
-The idea is that of O'Neil et al., "The Log-Structured Merge-Tree" (1996), one tree a key group as in Flink's RocksDB.
+The idea is that of O'Neil et al., "The Log-Structured Merge-Tree" (1996), as in Flink's RocksDB.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,17 +23,20 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from spark_ckpt.errors import CorruptStorageError, ProtocolBugError, TopologyError, UserFunctionError
-from spark_ckpt.protocol.events import GroupManifest, Run, run_from_json, run_to_json
-from spark_ckpt.state.compaction import CompactionPolicy, Sorted, merge
+from spark_ckpt.protocol.events import GroupManifest
+from spark_ckpt.state.compaction import CompactionPolicy
+from spark_ckpt.state.flush import Flush
 from spark_ckpt.state.function import NO_TIMEOUT
 from spark_ckpt.state.graveyard import Graveyard
 from spark_ckpt.state.ipc import Rows, conform, int64_view, one_batch
 from spark_ckpt.state.keys import Hashes, Mask
 from spark_ckpt.state.layout import StateLayout
-from spark_ckpt.state.levels import MEMTABLE, NOWHERE, Levels, Sources
+from spark_ckpt.state.levels import MEMTABLE, Hit, Level, Levels
+from spark_ckpt.state.manifests import joined, layered, sliced
 from spark_ckpt.state.memtable import Memtable
 from spark_ckpt.state.ports import RunAppender, RunReader
-from spark_ckpt.state.timers import Searched, earliest, find_due, next_due_ms
+from spark_ckpt.state.ranges import KeyRange, RangeRun, numbers_from_json, numbers_to_json
+from spark_ckpt.state.timers import Searched, find_due, next_due_ms
 from spark_ckpt.types import KEY_HASH, TIMEOUT_MS
 
 
@@ -48,8 +53,7 @@ class Lookup:
     exists: Mask
     state: pa.Table
     timeout_ms: npt.NDArray[np.int64]
-    source: Sources
-    row: Rows
+    hits: Sequence[Hit]
     version: int
 
     def __len__(self) -> int:
@@ -62,26 +66,31 @@ class FlushResult:
 
     dead: Mapping[str, BitMap] = field(default_factory=dict)
     rows_written: int = 0
+    rows_merged: int = 0
+    """Rows of older runs that were read and written anew, or left out."""
     runs_merged: int = 0
 
 
 class KeyedState:
-    """One key group's state for the time of one call. Executor; not shared between threads."""
+    """The state of a range of key groups for the time of one call. Executor; not shared between threads."""
 
-    def __init__(self, layout: StateLayout, reader: RunReader, policy: CompactionPolicy | None = None) -> None:
+    def __init__(
+        self, layout: StateLayout, groups: KeyRange, reader: RunReader, policy: CompactionPolicy | None = None
+    ) -> None:
         self.layout = layout
-        self.keys = 0
-        """Number of live keys."""
+        self.groups = groups
         self._policy = policy or CompactionPolicy()
-        self._levels = Levels(layout, reader, Memtable.empty(layout))
+        self._levels = Levels(layout, groups, reader)
+        self._keys = np.zeros(len(groups), np.int64)
         self._dead = Graveyard()
-        self._searched: dict[int, Searched] = {}
+        self._searched: dict[RangeRun, Searched] = {}
         self._version = 0
 
     @classmethod
     def open(
         cls,
         layout: StateLayout,
+        groups: KeyRange,
         meta: Mapping[str, Any] | bytes | str | None,
         memtable: bytes | None,
         reader: RunReader,
@@ -89,9 +98,10 @@ class KeyedState:
     ) -> KeyedState:
         """State as :meth:`seal` left it; empty if ``meta`` is None. Reads no run.
 
-        Raises ``TopologyError`` if it was sealed with another layout, ``CorruptStorageError`` if it is damaged.
+        Raises ``TopologyError`` if it was sealed with another layout or other key groups, ``CorruptStorageError`` if
+        it is damaged.
         """
-        state = cls(layout, reader, policy)
+        state = cls(layout, groups, reader, policy)
         if meta is None:
             return state
         meta = json.loads(meta) if isinstance(meta, bytes | str) else meta
@@ -100,8 +110,14 @@ class KeyedState:
                 f"state was written with other key or state columns than {layout.stored_schema.names}: "
                 "restore it into a new Spark checkpoint location, or go back to the old columns"
             )
-        state.keys = meta["keys"]
-        state._levels.runs = [run_from_json(r) for r in meta["runs"]]
+        if meta["groups"] != [groups.first, groups.end, groups.total]:
+            raise TopologyError(
+                f"state was written for key groups {meta['groups']} (first, end, total), expected "
+                f"{[groups.first, groups.end, groups.total]}: restore it into a new Spark checkpoint location"
+            )
+        state._keys = numbers_from_json(meta["keys"])
+        state._levels.levels = _levels_from_json(meta["runs"])
+        state._levels.changed()
         state._dead = Graveyard.from_json(meta["dead"])
         if memtable is not None:
             state._levels.memtable = Memtable.from_bytes(memtable, layout)
@@ -112,14 +128,21 @@ class KeyedState:
     def seal(self) -> tuple[dict[str, Any], bytes | None]:
         """What :meth:`open` needs next time: a JSON-able dict, and the memtable or None if it is empty."""
         self._raise_due_bounds()
+        memtable = self._levels.memtable
         meta = {
             "layout": self.layout.fingerprint,
-            "keys": self.keys,
-            "rows": len(self._levels.memtable),
-            "runs": [run_to_json(r) for r in self._levels.runs],
+            "groups": [self.groups.first, self.groups.end, self.groups.total],
+            "keys": numbers_to_json(self._keys),
+            "rows": len(memtable),
+            "runs": _levels_to_json(self._levels.levels),
             "dead": self._dead.to_json(),
         }
-        return meta, self._levels.memtable.to_bytes() if len(self._levels.memtable) else None
+        return meta, memtable.to_bytes() if len(memtable) else None
+
+    @property
+    def keys(self) -> int:
+        """Number of live keys."""
+        return int(self._keys.sum())
 
     @property
     def memtable_bytes(self) -> int:
@@ -131,14 +154,16 @@ class KeyedState:
         return len(self._levels.memtable)
 
     @property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[RangeRun, ...]:
+        """Oldest first."""
         return tuple(self._levels.runs)
 
     def touch(self, hashes: Hashes, keys: pa.Table) -> Lookup:
         """Look distinct keys up. ``hashes`` ascending, as :func:`spark_ckpt.state.keys.group_rows` orders them."""
+        if not self.groups.holds(hashes):
+            raise ProtocolBugError(f"expected keys of {self.groups}, found others: they were routed to the wrong task")
         table = conform(keys, self.layout.key_schema)
-        source, row = self._levels.locate(hashes, one_batch(table))
-        return self._lookup(hashes, table, source, row)
+        return self._lookup(hashes, table, self._levels.locate(hashes, one_batch(table)))
 
     def due(self, now_ms: int) -> Lookup:
         """The live keys whose time-out is before ``now_ms``, in hash order.
@@ -148,16 +173,19 @@ class KeyedState:
         """
         if not self.layout.with_timeout:
             return self._nothing()
-        source, row, searched = find_due(self._levels, now_ms)
+        hits, searched = find_due(self._levels, now_ms)
         self._searched.update(searched)
-        if not len(row):
+        if not hits:
             return self._nothing()
         names = self.layout.key_schema.names
-        found = self._levels.gather([*names, KEY_HASH], source, row)
+        found = self._levels.gather([*names, KEY_HASH], hits, sum(len(hit.at) for hit in hits))
         order = np.argsort(int64_view(found.column(KEY_HASH)), kind="stable")
         found = found.take(pa.array(order))
         keys = pa.Table.from_batches([found.select(names)])
-        return self._lookup(int64_view(found.column(KEY_HASH)), keys, source[order], row[order])
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        hits = [hit._replace(at=place[hit.at]) for hit in hits]
+        return self._lookup(int64_view(found.column(KEY_HASH)), keys, hits)
 
     def next_due_ms(self) -> int | None:
         """A lower bound of the live keys' time-outs in milliseconds; None if none has a time-out. Reads no run.
@@ -180,22 +208,24 @@ class KeyedState:
         ``UserFunctionError`` if a key is marked both, ``ProtocolBugError`` if the lookup is out of date.
         """
         self._check(lookup, state, write, remove)
-        ended = remove & lookup.exists
-        self.keys += int(np.count_nonzero(write & ~lookup.exists)) - int(np.count_nonzero(ended))
-        in_memtable = lookup.source == MEMTABLE
+        ended, created = remove & lookup.exists, write & ~lookup.exists
+        self._keys += self.groups.count(lookup.hashes[created]) - self.groups.count(lookup.hashes[ended])
+        row = np.full(len(lookup), -1, np.int64)
+        for hit in lookup.hits:
+            if hit.source == MEMTABLE:
+                row[hit.at] = hit.rows
         self._bury(lookup, write | ended)
-        tombstone, dropped = ended & ~in_memtable, np.flatnonzero(ended & in_memtable)
+        tombstone, dropped = ended & (row < 0), np.flatnonzero(ended & (row >= 0))
         if len(dropped) and len(self._levels.runs):
             beneath = self._beneath_memtable(lookup, dropped)
             tombstone[dropped[beneath]] = True
             dropped = dropped[~beneath]
         changed = np.flatnonzero(write | tombstone)
         rows = self._stored_rows(lookup, state, timeout_ms, changed, tombstone[changed])
-        at = np.where(in_memtable[changed], lookup.row[changed], -1)
-        self._levels.memtable = self._levels.memtable.replaced(rows, at, lookup.row[dropped])
+        self._levels.memtable = self._levels.memtable.replaced(rows, row[changed], row[dropped])
         self._version += 1
 
-    def flush(self, appender: RunAppender, epoch: int, key_group: int) -> FlushResult:
+    def flush(self, appender: RunAppender, epoch: int) -> FlushResult:
         """Turn the memtable into runs, merging older ones as the policy says. Call at a barrier or when it is full.
 
         The new runs' rows are handed to ``appender``; until this state is opened again they are read from memory.
@@ -203,47 +233,52 @@ class KeyedState:
         self._raise_due_bounds()
         if not len(self._levels.memtable):
             return FlushResult()
-        merged = self._policy.runs_to_merge([r.count for r in self._levels.runs], len(self._levels.memtable), self.keys)
-        kept = len(self._levels.runs) - merged
-        parts = [Sorted(self._levels.memtable.rows, self._levels.memtable.removed)]
-        parts += [self._sorted_run(i) for i in reversed(range(kept, len(self._levels.runs)))]
-        result = merge(self.layout, parts, keep_tombstones=kept > 0)
-        for run in self._levels.runs[kept:]:
-            self._dead.bury_run(run)
-        del self._levels.runs[kept:]
-        self._append(appender, epoch, key_group, result)
-        self._levels.memtable = Memtable.empty(self.layout)
+        flush = Flush(self._levels, self._dead, self._policy, appender, epoch)
+        flush.run(self.keys)
         self._version += 1
-        return FlushResult(self._dead.take(), len(result.removed), merged)
+        return FlushResult(self._dead.take(), flush.rows_written, flush.rows_merged, flush.runs_merged)
 
-    def adopt(self, manifest: GroupManifest) -> None:
-        """Take over a checkpoint's state: its runs and keys replace everything, memtable and pending dead rows too."""
-        self._levels.runs = list(manifest.runs)
-        self.keys = manifest.keys
+    def adopt(self, manifests: Mapping[int, GroupManifest]) -> None:
+        """Take over a checkpoint's state: its runs and keys replace everything, memtable and pending dead rows too.
+
+        ``manifests`` are those of some or all key groups of this range; the others are empty from now on. Raises
+        ``ProtocolBugError`` if a key group is not of this range.
+        """
+        strange = sorted(set(manifests) - set(self.groups))
+        if strange:
+            raise ProtocolBugError(f"expected manifests of {self.groups}, found key groups {strange[:5]}")
+        self._levels.levels = [Level([layer]) for layer in layered(joined(manifests), self.groups)]
+        self._levels.changed()
+        self._keys = np.array([manifests[g].keys if g in manifests else 0 for g in self.groups], np.int64)
         self._levels.memtable = Memtable.empty(self.layout)
         self._dead, self._searched = Graveyard(), {}
         self._version += 1
 
-    def manifest(self, watermarks_us: Mapping[str, int]) -> GroupManifest:
-        """The state right after a flush. Raises ``ProtocolBugError`` if something is still in the memtable."""
-        if len(self._levels.memtable) or len(self._dead):
-            raise ProtocolBugError(f"manifest of a key group with {len(self._levels.memtable)} unflushed rows")
-        return GroupManifest(self.runs, self.keys, dict(watermarks_us))
+    def manifests(self, watermarks_us: Mapping[str, int]) -> dict[int, GroupManifest]:
+        """The state of each key group right after a flush. Reads no run.
 
-    def _lookup(self, hashes: Hashes, keys: pa.Table, source: Sources, row: Rows) -> Lookup:
-        exists = self._levels.live(source, row)
+        Raises ``ProtocolBugError`` if something is still in the memtable.
+        """
+        if len(self._levels.memtable) or len(self._dead):
+            raise ProtocolBugError(f"manifests of state with {len(self._levels.memtable)} unflushed rows")
+        runs = sliced(self._levels.runs, self.groups)
+        watermarks, keys = dict(watermarks_us), self._keys.tolist()
+        return {g: GroupManifest(runs[g], keys[i], watermarks) for i, g in enumerate(self.groups)}
+
+    def _lookup(self, hashes: Hashes, keys: pa.Table, hits: Sequence[Hit]) -> Lookup:
+        exists = self._levels.live(hits, len(hashes))
         columns = self.layout.value_schema.names + ([TIMEOUT_MS] if self.layout.with_timeout else [])
-        found = self._levels.gather(columns, np.where(exists, source, NOWHERE), row)
+        found = self._levels.gather(columns, hits, len(hashes))
         timeout_ms = np.full(len(hashes), NO_TIMEOUT, np.int64)
         if self.layout.with_timeout:
             timeout_ms = found.column(TIMEOUT_MS).fill_null(NO_TIMEOUT).to_numpy()
         state = pa.Table.from_batches([found.select(self.layout.value_schema.names)])
-        return Lookup(hashes, keys, exists, state, timeout_ms, source, row, self._version)
+        return Lookup(hashes, keys, exists, state, timeout_ms, hits, self._version)
 
     def _nothing(self) -> Lookup:
         keys, state = self.layout.key_schema.empty_table(), self.layout.value_schema.empty_table()
         no_rows = np.empty(0, np.int64)
-        return Lookup(no_rows, keys, no_rows > 0, state, no_rows, no_rows.astype(np.int32), no_rows, self._version)
+        return Lookup(no_rows, keys, no_rows > 0, state, no_rows, [], self._version)
 
     def _check(self, lookup: Lookup, state: pa.Table, write: Mask, remove: Mask) -> None:
         if lookup.version != self._version:
@@ -273,40 +308,38 @@ class KeyedState:
     def _beneath_memtable(self, lookup: Lookup, rows: Rows) -> Mask:
         """Whether a run holds a live version of these keys too, so that their end needs a tombstone."""
         hashes, keys = lookup.hashes[rows], one_batch(lookup.keys).take(pa.array(rows))
-        source, row = np.full(len(rows), NOWHERE, np.int32), np.full(len(rows), -1, np.int64)
-        self._levels.locate_in_runs(hashes, keys, source, row)
-        return self._levels.live(source, row)
+        return self._levels.live(self._levels.locate_in_runs(hashes, keys), len(rows))
 
     def _bury(self, lookup: Lookup, changed: Mask) -> None:
         """Remember the run rows that these writes and removals kill. Tombstone rows are dead already."""
-        buried = np.where(changed & lookup.exists, lookup.source, NOWHERE)
-        for i, run in enumerate(self._levels.runs):
-            self._dead.bury(run, lookup.row[buried == i])
-
-    def _append(self, appender: RunAppender, epoch: int, key_group: int, rows: Sorted) -> None:
-        for tombstones in (False, True):
-            part = rows.of_kind(tombstones)
-            if not len(part):
-                continue
-            groups = pa.array(np.full(len(part), key_group, np.int32))
-            columns = [*part.columns[:-1], groups, part.columns[-1]]
-            batch = pa.RecordBatch.from_arrays(columns, schema=self.layout.table_schema)
-            file, start = appender.append(pa.Table.from_batches([batch]))
-            timed = self.layout.with_timeout and not tombstones
-            due_ms = earliest(int64_view(batch.column(TIMEOUT_MS))) if timed else None
-            run = Run(file, start, len(batch), epoch, tombstones, due_ms)
-            self._levels.add_run(run, batch)
-            if tombstones:
-                self._dead.bury_run(run)
-
-    def _sorted_run(self, index: int) -> Sorted:
-        rows = one_batch(conform(self._levels.run_rows(index), self.layout.stored_schema))
-        return Sorted(rows, np.full(len(rows), self._levels.runs[index].tombstones))
+        for hit in lookup.hits:
+            if hit.source != MEMTABLE and not self._levels.runs[hit.source].tombstones:
+                self._dead.bury(self._levels.runs[hit.source], hit.rows[changed[hit.at]])
 
     def _raise_due_bounds(self) -> None:
         """Raise the bound of searched runs whose due rows were all written anew or removed since."""
-        for i, searched in self._searched.items():
-            run = self._levels.runs[i]
+        for run, searched in self._searched.items():
             if self._dead.holds(run, searched.fired):
-                self._levels.runs[i] = replace(run, due_ms=searched.next_due_ms)
+                run.due_ms = searched.next_due_ms
         self._searched = {}
+
+
+def _levels_to_json(levels: Sequence[Level]) -> list[list[Any]]:
+    """Each run with its level and layer behind it."""
+    return [
+        [*run.to_json(), i, j]
+        for i, level in enumerate(levels)
+        for j, layer in enumerate(level.layers)
+        for run in layer
+    ]
+
+
+def _levels_from_json(value: Sequence[Sequence[Any]]) -> list[Level]:
+    levels: list[Level] = []
+    for *run, i, j in value:
+        if i == len(levels):
+            levels.append(Level([]))
+        if j == len(levels[i].layers):
+            levels[i].layers.append([])
+        levels[i].layers[j].append(RangeRun.from_json(run))
+    return levels

@@ -45,7 +45,7 @@ class StateLayout:
 
     @cached_property
     def stored_schema(self) -> pa.Schema:
-        """The memtable: as the state table, without the key group, which is one and the same for all its rows."""
+        """The memtable: as the state table, without the key group, which follows from the key hash."""
         timeout = [pa.field(TIMEOUT_MS, pa.int64())] if self.with_timeout else []
         return pa.schema([*self.key_schema, *self.value_schema, *timeout, pa.field(KEY_HASH, pa.int64())])
 

@@ -1,103 +1,164 @@
-"""Where the versions of a key group's keys are: a memtable over immutable sorted runs, searched newest first."""
+"""Where the versions of a slot's keys are: a memtable over layers of immutable sorted runs, searched newest first."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from spark_ckpt.protocol.events import Run
-from spark_ckpt.state.ipc import Rows, concat, conform, int64_view, nulls, one_batch
+from spark_ckpt.state.ipc import Rows, concat, conform, empty, int64_view, nulls, one_batch
 from spark_ckpt.state.keys import Hashes, Mask, match
 from spark_ckpt.state.layout import StateLayout
 from spark_ckpt.state.memtable import Memtable
 from spark_ckpt.state.ports import RunReader
+from spark_ckpt.state.ranges import KeyRange, RangeRun
 from spark_ckpt.types import KEY_HASH
 
-NOWHERE = -2
 MEMTABLE = -1
-"""Sources; runs count from 0, oldest first."""
+"""A source; runs count from 0, oldest first."""
 
-Sources = npt.NDArray[np.int32]
+Layer = list[RangeRun]
+"""Runs of one age, oldest first. Two overlap only if the younger holds tombstones."""
+
+
+class Hit(NamedTuple):
+    """The keys at positions ``at`` (ascending) of what was looked up were found in ``rows`` of ``source``."""
+
+    source: int
+    at: Rows
+    rows: Rows
 
 
 @dataclass
+class Level:
+    """Layers, oldest first. More than one are being merged, some key groups at a time, into the oldest."""
+
+    layers: list[Layer]
+
+    @property
+    def merging(self) -> bool:
+        return len(self.layers) > 1
+
+    @property
+    def runs(self) -> Iterator[RangeRun]:
+        return (run for layer in self.layers for run in layer)
+
+    @property
+    def rows(self) -> int:
+        return sum(run.count for run in self.runs)
+
+
 class Levels:
-    """``runs`` oldest first. Runs flushed since the state was opened are in no readable file yet and stay in memory."""
+    """``levels`` oldest first, and all their runs in ``runs``, which follows by :meth:`changed`.
 
-    layout: StateLayout
-    reader: RunReader
-    memtable: Memtable
-    runs: list[Run] = field(default_factory=list)
-    _opened: dict[tuple[str, int], pa.RecordBatch] = field(default_factory=dict)
+    Runs are read when they are first needed. Those flushed since the state was opened are in no readable file yet
+    and stay in memory.
+    """
 
-    def run_rows(self, index: int) -> pa.RecordBatch:
+    def __init__(self, layout: StateLayout, groups: KeyRange, reader: RunReader) -> None:
+        self.layout = layout
+        self.groups = groups
+        self.memtable = Memtable.empty(layout)
+        self.levels: list[Level] = []
+        self.runs: list[RangeRun] = []
+        self._reader = reader
+        self._opened: dict[RangeRun, pa.RecordBatch] = {}
+        self._flushed: dict[str, list[tuple[int, pa.RecordBatch]]] = {}
+
+    def changed(self) -> None:
+        """Layers or runs were exchanged: drop what became empty and number the runs anew."""
+        for level in self.levels:
+            level.layers = [layer for layer in level.layers if layer]
+        self.levels = [level for level in self.levels if level.layers]
+        self.runs = [run for level in self.levels for run in level.runs]
+
+    def rows_of(self, run: RangeRun) -> pa.RecordBatch:
         """The run's rows, with the state table's columns; read when first needed."""
-        run = self.runs[index]
-        if (run.file, run.start) not in self._opened:
-            self._opened[(run.file, run.start)] = self.reader.read(run)
-        return self._opened[(run.file, run.start)]
+        rows = self._opened.get(run)
+        if rows is None:
+            rows = self._in_memory(run)
+            rows = self._opened[run] = self._reader.read(run.run) if rows is None else rows
+        return rows
 
-    def add_run(self, run: Run, rows: pa.RecordBatch) -> None:
-        self.runs.append(run)
-        self._opened[(run.file, run.start)] = rows
+    def keep(self, run: RangeRun, rows: pa.RecordBatch) -> None:
+        """``run`` was flushed in this call: no file has it yet."""
+        self._flushed.setdefault(run.file, []).append((run.start, rows))
 
-    def locate(self, hashes: Hashes, keys: pa.RecordBatch, *, newer_than: int = -1) -> tuple[Sources, Rows]:
-        """Source and row of the newest version of each key, tombstones included.
+    def _in_memory(self, run: RangeRun) -> pa.RecordBatch | None:
+        for start, rows in self._flushed.get(run.file, ()):
+            if start <= run.start and run.start + run.count <= start + len(rows):
+                return rows.slice(run.start - start, run.count)
+        return None
 
-        With ``newer_than`` only what is newer than the run of that index.
+    def locate(self, hashes: Hashes, keys: pa.RecordBatch, *, newer_than: int = MEMTABLE) -> list[Hit]:
+        """The newest version of each key, tombstones included. ``hashes`` ascending.
+
+        With ``newer_than`` only what is newer than the run of that number, the memtable too.
         """
-        source, row = np.full(len(hashes), NOWHERE, np.int32), np.full(len(hashes), -1, np.int64)
+        hits, missing = [], np.ones(len(hashes), bool)
         if len(self.memtable):
-            row = self._match(hashes, keys, self.memtable.rows, None)
-            source[row >= 0] = MEMTABLE
-        self.locate_in_runs(hashes, keys, source, row, oldest=newer_than + 1)
-        return source, row
+            found = self._match(hashes, keys, None, self.memtable.rows)
+            at = np.flatnonzero(found >= 0)
+            if len(at):
+                hits.append(Hit(MEMTABLE, at, found[at]))
+                missing[at] = False
+        return hits + self.locate_in_runs(hashes, keys, missing, oldest=newer_than + 1)
 
     def locate_in_runs(
-        self, hashes: Hashes, keys: pa.RecordBatch, source: Sources, row: Rows, *, oldest: int = 0
-    ) -> None:
-        """Look keys that are ``NOWHERE`` yet up in runs ``oldest`` and younger; fills ``source`` and ``row`` in."""
-        todo = np.flatnonzero(source == NOWHERE)
+        self, hashes: Hashes, keys: pa.RecordBatch, missing: Mask | None = None, *, oldest: int = 0
+    ) -> list[Hit]:
+        """As :meth:`locate`, in runs from number ``oldest`` on, for keys that are still ``missing``; clears those
+        it finds there."""
+        missing = np.ones(len(hashes), bool) if missing is None else missing
+        hits, cuts, left = [], self.groups.cuts(hashes), int(np.count_nonzero(missing))
         for i in reversed(range(oldest, len(self.runs))):
-            if not len(todo):
-                return
-            found = self._match(hashes[todo], keys, self.run_rows(i), todo)
+            if not left:
+                break
+            run = self.runs[i]
+            low, high = cuts[run.first - self.groups.first], cuts[run.end - self.groups.first]
+            at = np.flatnonzero(missing[low:high]) + low
+            if not len(at):
+                continue
+            found = self._match(hashes[at], keys, at, self.rows_of(run))
             hit = found >= 0
-            source[todo[hit]], row[todo[hit]] = i, found[hit]
-            todo = todo[~hit]
+            if hit.any():
+                at = at[hit]
+                hits.append(Hit(i, at, found[hit]))
+                missing[at] = False
+                left -= len(at)
+        return hits
 
-    def _match(self, hashes: Hashes, keys: pa.RecordBatch, table: pa.RecordBatch, rows: Rows | None) -> Rows:
+    def _match(self, hashes: Hashes, keys: pa.RecordBatch, rows: Rows | None, table: pa.RecordBatch) -> Rows:
         own_hashes, own_keys = int64_view(table.column(KEY_HASH)), table.select(self.layout.key_schema.names)
         return match(hashes, keys, own_hashes, own_keys, rows=rows, injective=self.layout.injective)
 
-    def live(self, source: Sources, row: Rows) -> Mask:
-        """Which of these located versions are no tombstones."""
-        live = source != NOWHERE
-        for i, run in enumerate(self.runs):
-            if run.tombstones:
-                live &= source != i
-        memory = source == MEMTABLE
-        live[memory] = ~self.memtable.removed[row[memory]]
-        return np.asarray(live)
+    def live(self, hits: Iterable[Hit], keys: int) -> Mask:
+        """Which of the ``keys`` that were looked up have a version that is no tombstone."""
+        live = np.zeros(keys, bool)
+        for hit in hits:
+            if hit.source == MEMTABLE:
+                live[hit.at] = ~self.memtable.removed[hit.rows]
+            elif not self.runs[hit.source].tombstones:
+                live[hit.at] = True
+        return live
 
-    def gather(self, columns: list[str], source: Sources, row: Rows) -> pa.RecordBatch:
-        """Columns of the versions at ``source`` and ``row``, null where ``NOWHERE``."""
+    def gather(self, columns: list[str], hits: Iterable[Hit], keys: int) -> pa.RecordBatch:
+        """Columns of the versions found, null where there is none. Tombstones count as none."""
         schema = pa.schema([self.layout.table_schema.field(c) for c in columns])
-        parts, index, offset = [], np.full(len(source), -1, np.int64), 0
-        for i in range(MEMTABLE, len(self.runs)):
-            wanted = np.flatnonzero(source == i)
-            if not len(wanted):
+        parts, index, offset = [empty(schema)], np.full(keys, -1, np.int64), 0
+        for source, at, rows in hits:
+            if source != MEMTABLE and self.runs[source].tombstones:
                 continue
-            table = self.memtable.rows if i == MEMTABLE else self.run_rows(i)
-            part = table.select(columns).take(pa.array(row[wanted]))
+            table = self.memtable.rows if source == MEMTABLE else self.rows_of(self.runs[source])
+            part = table.select(columns).take(pa.array(rows))
             parts.append(one_batch(conform(part, schema)))
-            index[wanted] = np.arange(offset, offset + len(wanted))
-            offset += len(wanted)
-        if not parts:
-            return nulls(schema, len(source))
-        if len(parts) == 1 and offset == len(source):
-            return parts[0]
-        return concat(parts).take(pa.array(index, mask=index < 0))
+            index[at] = np.arange(offset, offset + len(at))
+            offset += len(at)
+        if not offset:
+            return nulls(schema, keys)
+        if len(parts) == 2 and offset == keys:
+            return parts[1]
+        return concat(parts[1:]).take(pa.array(index, mask=index < 0))

@@ -1,4 +1,4 @@
-"""What changed in one key group since its last flush: one small sorted table, kept in Spark's state store."""
+"""What changed in a task's key groups since the last flush: one small sorted table, kept in Spark's state store."""
 
 from __future__ import annotations
 

@@ -22,11 +22,13 @@ class RunReader(Protocol):
 
 
 class RunAppender(Protocol):
-    """Collects what the key groups of one task flush into one state file. Executor, one task."""
+    """Collects what one task flushes into one state file. Executor, one task."""
 
     def append(self, rows: pa.Table) -> tuple[str, int]:
         """Queue ``rows`` (state-table columns, sorted by ``KEY_HASH``); returns the file's name and their first row.
 
-        The file itself is written when the task ends; no other key group reads it before.
+        Called any number of times a flush. Rows queued one after another lie side by side in the file.
+
+        The file itself is written when the task ends; nobody reads it before.
         """
         ...

@@ -15,7 +15,8 @@ import pyarrow as pa
 from spark_ckpt.state.function import NO_TIMEOUT
 from spark_ckpt.state.ipc import Rows, int64_view
 from spark_ckpt.state.keys import Mask
-from spark_ckpt.state.levels import MEMTABLE, NOWHERE, Levels, Sources
+from spark_ckpt.state.levels import MEMTABLE, Hit, Levels
+from spark_ckpt.state.ranges import RangeRun
 from spark_ckpt.types import KEY_HASH, TIMEOUT_MS
 
 _FIRST_LOOK = 256
@@ -29,18 +30,18 @@ class Searched:
     next_due_ms: int | None
 
 
-def find_due(levels: Levels, now_ms: int) -> tuple[Sources, Rows, dict[int, Searched]]:
-    """Source and row of every live key whose time-out is before ``now_ms``, and the runs that were searched."""
-    rows = [_due_in_memtable(levels, now_ms)]
-    sources = [np.full(len(rows[0]), MEMTABLE, np.int32)]
-    searched = {}
+def find_due(levels: Levels, now_ms: int) -> tuple[list[Hit], dict[RangeRun, Searched]]:
+    """Every live key whose time-out is before ``now_ms``, in no order, and the runs that were searched."""
+    rows = _due_in_memtable(levels, now_ms)
+    hits, keys, searched = [Hit(MEMTABLE, np.arange(len(rows)), rows)], len(rows), {}
     for i, run in enumerate(levels.runs):
         if run.tombstones or run.due_ms is None or run.due_ms >= now_ms:
             continue
-        searched[i] = _search(levels, i, run.due_ms, now_ms)
-        rows.append(searched[i].fired)
-        sources.append(np.full(len(rows[-1]), i, np.int32))
-    return np.concatenate(sources), np.concatenate(rows), searched
+        searched[run] = _search(levels, i, run.due_ms, now_ms)
+        rows = searched[run].fired
+        hits.append(Hit(i, np.arange(keys, keys + len(rows)), rows))
+        keys += len(rows)
+    return [hit for hit in hits if len(hit.at)], searched
 
 
 def next_due_ms(levels: Levels) -> int | None:
@@ -63,7 +64,7 @@ def _due_in_memtable(levels: Levels, now_ms: int) -> Rows:
 
 def _search(levels: Levels, index: int, due_ms: int, now_ms: int) -> Searched:
     """Rows below the bound are dead and need no look."""
-    timeouts = int64_view(levels.run_rows(index).column(TIMEOUT_MS))
+    timeouts = int64_view(levels.rows_of(levels.runs[index]).column(TIMEOUT_MS))
     candidates = np.flatnonzero((timeouts >= due_ms) & (timeouts < now_ms) & (timeouts != NO_TIMEOUT))
     fired = candidates[_current(levels, index, candidates)]
     later = np.flatnonzero((timeouts >= now_ms) & (timeouts != NO_TIMEOUT))
@@ -89,7 +90,9 @@ def _current(levels: Levels, index: int, rows: Rows) -> Mask:
     """Which rows (ascending) of a run are their keys' newest version."""
     if not len(rows):
         return np.empty(0, bool)
-    table = levels.run_rows(index).select([*levels.layout.key_schema.names, KEY_HASH]).take(pa.array(rows))
+    table = levels.rows_of(levels.runs[index]).select([*levels.layout.key_schema.names, KEY_HASH]).take(pa.array(rows))
     hashes, keys = int64_view(table.column(KEY_HASH)), table.select(levels.layout.key_schema.names)
-    source, _ = levels.locate(hashes, keys, newer_than=index)
-    return np.asarray(source == NOWHERE)
+    current = np.ones(len(rows), bool)
+    for hit in levels.locate(hashes, keys, newer_than=index):
+        current[hit.at] = False
+    return current

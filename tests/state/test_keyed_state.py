@@ -24,8 +24,9 @@ from spark_ckpt.state.ipc import compress
 from spark_ckpt.state.keyed_state import KeyedState
 from spark_ckpt.state.keys import NULL_HASH, group_rows, injective
 from spark_ckpt.state.layout import StateLayout
+from spark_ckpt.state.ranges import KeyRange
 from spark_ckpt.testing.memory_runs import MemoryRuns
-from spark_ckpt.types import KEY_GROUP, TIMEOUT_MS
+from spark_ckpt.types import KEY_GROUP, KEY_HASH, TIMEOUT_MS
 
 VALUES = pa.schema(
     [
@@ -35,6 +36,11 @@ VALUES = pa.schema(
         ("counts", pa.map_(pa.string(), pa.int32())),
     ]
 )
+ALL = KeyRange(0, 4, 4)
+RANGES = [KeyRange(0, 1, 1), KeyRange(0, 7, 7), KeyRange(0, 128, 128), KeyRange(50, 80, 128)]
+"""Key groups of a state under test; the last is one of several."""
+TINY = {"budget_rows": 4, "pace_rows": 2, "pace": 1, "piece_rows": 3}
+"""Merges of more than a few rows are done some key groups at a time."""
 DAY = dt.date(2024, 2, 29)
 NOON = dt.datetime(2024, 2, 29, 12)
 UTC_NOON = NOON.replace(tzinfo=dt.timezone.utc)
@@ -72,9 +78,10 @@ def value_of(n: int) -> dict[str, Any]:
 
 
 class Model:
-    """A key group and the dict it must equal. Small ``hashes`` make collisions; null keys are among the keys."""
+    """A task's state and the dict it must equal. Small ``hashes`` make collisions; null keys are among the keys."""
 
-    def __init__(self, kinds: list[str], policy: CompactionPolicy, hashes: int = 3) -> None:
+    def __init__(self, kinds: list[str], policy: CompactionPolicy, groups: KeyRange, hashes: int = 3) -> None:
+        self.groups = groups
         names = [f"k{i}" for i in range(len(kinds))]
         self.layout = StateLayout(
             pa.schema([(n, KEY_DOMAINS[k][0]) for n, k in zip(names, kinds, strict=True)]), VALUES, True
@@ -88,14 +95,14 @@ class Model:
         self.runs = MemoryRuns()
         self.expected: dict[Any, tuple[dict[str, Any], int]] = {}
         self.epoch = self.tasks = 0
-        self.checkpoint: tuple[GroupManifest, dict[Any, Any], MemoryRuns] | None = None
-        self.state = KeyedState.open(self.layout, None, None, self.runs, policy)
+        self.checkpoint: tuple[dict[int, GroupManifest], dict[Any, Any], MemoryRuns] | None = None
+        self.state = KeyedState.open(self.layout, groups, None, None, self.runs, policy)
         self.appender = self.runs.appender("f0")
 
     def hash_of(self, key: int) -> int:
         if not injective(self.layout.key_schema):
-            return [42, -7, 2**62, -(2**62)][zlib.crc32(bytes([key])) % self.hashes]
-        return NULL_HASH if key in (0, len(self.domain) - 1) else (key * 7919 - 50000) << 40
+            return [42, -7, 2**59, -(2**59)][zlib.crc32(bytes([key])) % self.hashes]
+        return NULL_HASH if key in (0, len(self.domain) - 1) else (key * 7919 - 50000) << 43
 
     def rows(self, keys: list[int]) -> tuple[np.ndarray, pa.Table]:
         """Distinct keys in the order the state wants them."""
@@ -143,9 +150,11 @@ class Model:
             self.expected[name] = (self.expected[name][0], NO_TIMEOUT)
 
     def flush(self) -> None:
-        result = self.state.flush(self.appender, self.epoch, 5)
+        fresh = self.state.memtable_rows
+        result = self.state.flush(self.appender, self.epoch)
         self.runs.bury(result.dead)
         assert self.state.memtable_rows == 0
+        assert result.rows_written <= fresh + result.rows_merged
 
     def end_task(self) -> None:
         """Seal, let the task's file appear, open again."""
@@ -153,33 +162,44 @@ class Model:
         assert (memtable is None) == (self.state.memtable_rows == 0)
         self.appender.close()
         self.tasks += 1
-        self.state = KeyedState.open(self.layout, json.dumps(meta), memtable, self.runs, self.policy)
+        self.state = KeyedState.open(self.layout, self.groups, json.dumps(meta), memtable, self.runs, self.policy)
         self.appender = self.runs.appender(f"f{self.tasks}")
 
     def barrier(self) -> None:
         """Flush, end the task, and check that files minus dead rows are exactly the live keys."""
         self.flush()
-        manifest = self.state.manifest({"s": 1})
+        manifests = self.state.manifests({"s": 1})
         self.epoch += 1
         self.end_task()
+        assert list(manifests) == list(self.groups)
         rows = self.runs.live_rows()
-        assert manifest.keys == len(self.expected) == (0 if rows is None else len(rows))
+        assert sum(m.keys for m in manifests.values()) == len(self.expected) == (0 if rows is None else len(rows))
         if rows is not None:
-            assert set(rows.column(KEY_GROUP).to_pylist()) <= {5}
             assert self.as_dict(rows, rows, rows.column(TIMEOUT_MS).to_pylist()) == self.expected
-        assert len(manifest.runs) <= self.policy.max_runs + 1  # the last flush may add a run of each kind
+            own = rows.column(KEY_GROUP).to_numpy()
+            assert own.tolist() == self.groups.group_of(rows.column(KEY_HASH).to_numpy()).tolist()
+            assert all(m.keys == np.count_nonzero(own == g) for g, m in manifests.items())
+        for group, manifest in manifests.items():
+            for run in manifest.runs:
+                assert set(self.runs.read(run).column(KEY_GROUP).to_pylist()) == {group}
+            if self.policy.pace > 1:  # a flush may add a run of each kind
+                assert len(manifest.runs) <= 2 * (self.policy.max_runs + 1)
         frozen = MemoryRuns()
         frozen.files, frozen.dead = dict(self.runs.files), dict(self.runs.dead)
-        self.checkpoint = (manifest, dict(self.expected), frozen)
+        self.checkpoint = (manifests, dict(self.expected), frozen)
 
     def adopt(self) -> None:
         if self.checkpoint is None:
             return
-        manifest, self.expected, frozen = self.checkpoint[0], dict(self.checkpoint[1]), self.checkpoint[2]
+        manifests, self.expected, frozen = self.checkpoint[0], dict(self.checkpoint[1]), self.checkpoint[2]
         self.runs.dead = dict(frozen.dead)
         self.runs.files = {f: t for f, t in self.runs.files.items() if f in frozen.files}
-        self.state.adopt(manifest)
-        assert self.state.manifest(manifest.watermarks_us) == manifest
+        self.state.adopt({g: m for g, m in manifests.items() if m.runs})
+        found = self.state.manifests({"s": 1})
+        assert found.keys() == manifests.keys()
+        for group, manifest in manifests.items():
+            assert rows_of(found[group]) == rows_of(manifest)
+            assert found[group].keys == manifest.keys
         self.tasks += 1
         self.appender = self.runs.appender(f"f{self.tasks}")
 
@@ -189,6 +209,11 @@ class Model:
         result = {tuple(map(canonical, k.values())): (v, t) for k, v, t in zip(*found, timeouts, strict=True)}
         assert len(result) == len(timeouts)
         return result
+
+
+def rows_of(manifest: GroupManifest) -> list[tuple[str, int, int, bool]]:
+    """A key group's runs but for their time-out bounds, which neighbours share."""
+    return [(r.file, r.start, r.count, r.tombstones) for r in manifest.runs]
 
 
 def play(model: Model, steps: list[tuple[str, int]]) -> None:
@@ -209,30 +234,41 @@ STEPS = ["update", "update", "update", "due", "flush", "end_task", "barrier", "a
 
 @given(
     st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 999)), max_size=30),
-    st.sampled_from([CompactionPolicy(), CompactionPolicy(2, 2), CompactionPolicy(3, 3, 2.0, 100.0)]),
+    st.sampled_from(
+        [
+            CompactionPolicy(),
+            CompactionPolicy(2, 2),
+            CompactionPolicy(2, 2, **TINY),
+            CompactionPolicy(3, 3, 2.0, 100.0, **TINY),
+        ]
+    ),
+    st.sampled_from(RANGES),
 )
-def test_state_equals_a_dict_after_any_history(steps: list[tuple[str, int]], policy: CompactionPolicy) -> None:
-    play(Model(["string", "double"], policy), steps)
+def test_state_equals_a_dict_after_any_history(
+    steps: list[tuple[str, int]], policy: CompactionPolicy, groups: KeyRange
+) -> None:
+    play(Model(["string", "double"], policy, groups), steps)
 
 
 @pytest.mark.parametrize("kind", KEY_DOMAINS)
 @pytest.mark.parametrize("seed", range(3))
 def test_every_key_type_with_null_survives_long_histories(kind: str, seed: int) -> None:
     rng = random.Random(seed)
-    policy = CompactionPolicy(rng.choice([2, 3, 4]), rng.choice([2, 4, 8]), rng.choice([0.5, 1.0, 2.0]))
-    play(Model([kind], policy), [(rng.choice(STEPS), rng.randrange(1000)) for _ in range(60)])
+    bounds = rng.choice([{}, TINY])
+    policy = CompactionPolicy(rng.choice([2, 3, 4]), rng.choice([2, 4, 8]), rng.choice([0.5, 1.0, 2.0]), **bounds)
+    play(Model([kind], policy, rng.choice(RANGES)), [(rng.choice(STEPS), rng.randrange(1000)) for _ in range(60)])
 
 
 def test_a_key_found_in_an_old_run_is_read_without_reading_older_ones() -> None:
     runs, layout = MemoryRuns(), long_layout()
-    state = KeyedState.open(layout, None, None, runs, CompactionPolicy(fan_out=9, max_garbage=99))
+    state = KeyedState.open(layout, ALL, None, None, runs, CompactionPolicy(fan_out=9, max_garbage=99))
     for i in range(3):
         put(state, [i])
         appender = runs.appender(f"f{i}")
-        state.flush(appender, i, 0)
+        state.flush(appender, i)
         appender.close()
     meta, memtable = state.seal()
-    state = KeyedState.open(layout, meta, memtable, runs)
+    state = KeyedState.open(layout, ALL, meta, memtable, runs)
     assert runs.reads == []
     assert state.touch(*longs([1])).exists.all()
     assert [r.file for r in runs.reads] == ["f2", "f1"]
@@ -240,22 +276,22 @@ def test_a_key_found_in_an_old_run_is_read_without_reading_older_ones() -> None:
 
 def test_removing_everything_leaves_no_run_and_no_live_row() -> None:
     runs, layout = MemoryRuns(), long_layout()
-    state = KeyedState.open(layout, None, None, runs)
+    state = KeyedState.open(layout, ALL, None, None, runs)
     appender = runs.appender("f")
     put(state, [1, 2, 3])
-    runs.bury(state.flush(appender, 1, 0).dead)
+    runs.bury(state.flush(appender, 1).dead)
     lookup = state.touch(*longs([1, 2, 3]))
     state.write(lookup, lookup.state, np.zeros(3, bool), np.ones(3, bool))
-    runs.bury(state.flush(appender, 1, 0).dead)
+    runs.bury(state.flush(appender, 1).dead)
     appender.close()
-    assert state.manifest({}) == GroupManifest()
+    assert state.manifests({}) == {g: GroupManifest() for g in ALL}
     rows = runs.live_rows()
     assert rows is not None
     assert len(rows) == 0
 
 
 def test_a_stale_lookup_is_refused() -> None:
-    state = KeyedState.open(long_layout(), None, None, MemoryRuns())
+    state = KeyedState.open(long_layout(), ALL, None, None, MemoryRuns())
     lookup = state.touch(*longs([1]))
     put(state, [1])
     with pytest.raises(ProtocolBugError, match="look the keys up again"):
@@ -263,42 +299,56 @@ def test_a_stale_lookup_is_refused() -> None:
 
 
 def test_writing_and_removing_one_key_at_once_is_refused() -> None:
-    state = KeyedState.open(long_layout(), None, None, MemoryRuns())
+    state = KeyedState.open(long_layout(), ALL, None, None, MemoryRuns())
     lookup = state.touch(*longs([1]))
     with pytest.raises(UserFunctionError, match="both written and removed"):
         state.write(lookup, lookup.state, np.ones(1, bool), np.ones(1, bool))
 
 
 def test_state_of_another_length_than_the_lookup_is_refused() -> None:
-    state = KeyedState.open(long_layout(), None, None, MemoryRuns())
+    state = KeyedState.open(long_layout(), ALL, None, None, MemoryRuns())
     lookup = state.touch(*longs([1, 2]))
     with pytest.raises(UserFunctionError, match="2 keys"):
         state.write(lookup, lookup.state.slice(1), np.ones(2, bool), np.zeros(2, bool))
 
 
 def test_state_sealed_with_other_columns_is_refused() -> None:
-    state = KeyedState.open(long_layout(), None, None, MemoryRuns())
+    state = KeyedState.open(long_layout(), ALL, None, None, MemoryRuns())
     put(state, [1])
     meta, memtable = state.seal()
     other = StateLayout(pa.schema([("k", pa.int64())]), pa.schema([("v", pa.float64())]))
     with pytest.raises(TopologyError, match="new Spark checkpoint location"):
-        KeyedState.open(other, meta, memtable, MemoryRuns())
+        KeyedState.open(other, ALL, meta, memtable, MemoryRuns())
 
 
 @pytest.mark.parametrize("damage", [None, b"", b"\0" * 40, b"\xff" * 40, compress(b"\0" * 40)])
 def test_a_damaged_memtable_is_corrupt_storage(damage: bytes | None) -> None:
-    state = KeyedState.open(long_layout(), None, None, MemoryRuns())
+    state = KeyedState.open(long_layout(), ALL, None, None, MemoryRuns())
     put(state, [1])
     meta, _ = state.seal()
     with pytest.raises(CorruptStorageError):
-        KeyedState.open(long_layout(), meta, damage, MemoryRuns())
+        KeyedState.open(long_layout(), ALL, meta, damage, MemoryRuns())
 
 
 def test_a_manifest_of_unflushed_state_is_refused() -> None:
-    state = KeyedState.open(long_layout(), None, None, MemoryRuns())
+    state = KeyedState.open(long_layout(), ALL, None, None, MemoryRuns())
     put(state, [1])
     with pytest.raises(ProtocolBugError, match="unflushed"):
-        state.manifest({})
+        state.manifests({})
+
+
+def test_state_of_other_key_groups_is_refused() -> None:
+    meta, _ = KeyedState.open(long_layout(), KeyRange(0, 2, 4), None, None, MemoryRuns()).seal()
+    with pytest.raises(TopologyError, match=r"\[2, 4, 4\]"):
+        KeyedState.open(long_layout(), KeyRange(2, 4, 4), meta, None, MemoryRuns())
+
+
+def test_keys_and_manifests_of_other_key_groups_are_refused() -> None:
+    state = KeyedState.open(long_layout(), KeyRange(0, 2, 4), None, None, MemoryRuns())
+    with pytest.raises(ProtocolBugError, match="wrong task"):
+        state.touch(*longs([1]))
+    with pytest.raises(ProtocolBugError, match=r"key groups \[2\]"):
+        state.adopt({1: GroupManifest(), 2: GroupManifest()})
 
 
 def test_key_and_state_columns_of_one_name_are_refused() -> None:
@@ -309,7 +359,7 @@ def test_key_and_state_columns_of_one_name_are_refused() -> None:
 def test_nullability_inside_nested_state_does_not_matter() -> None:
     strict = pa.list_(pa.field("item", pa.int32(), nullable=False))
     layout = StateLayout(pa.schema([("k", pa.int64())]), pa.schema([("v", pa.list_(pa.int32()))]))
-    state = KeyedState.open(layout, None, None, MemoryRuns())
+    state = KeyedState.open(layout, ALL, None, None, MemoryRuns())
     lookup = state.touch(*longs([1]))
     state.write(lookup, pa.table({"v": pa.array([[1, 2]], strict)}), np.ones(1, bool), np.zeros(1, bool))
     assert state.touch(*longs([1])).state.to_pylist() == [{"v": [1, 2]}]
@@ -329,14 +379,14 @@ def test_nullability_inside_nested_state_does_not_matter() -> None:
     ],
 )
 def test_runs_merge_by_size_number_and_garbage(sizes: list[int], new_rows: int, live: int, merged: int) -> None:
-    assert CompactionPolicy().runs_to_merge(sizes, new_rows, live) == merged
+    assert CompactionPolicy().levels_to_merge(sizes, new_rows, live) == merged
 
 
 def test_each_row_is_rewritten_a_bounded_number_of_times() -> None:
     sizes: list[int] = []
     policy, written = CompactionPolicy(), 0
     for i in range(256):
-        merged = policy.runs_to_merge(sizes, 10, 10 * (i + 1))
+        merged = policy.levels_to_merge(sizes, 10, 10 * (i + 1))
         size = 10 + sum(sizes[len(sizes) - merged :])
         sizes[len(sizes) - merged :] = [size]
         written += size

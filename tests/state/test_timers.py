@@ -13,9 +13,11 @@ from spark_ckpt.state.compaction import CompactionPolicy
 from spark_ckpt.state.function import NO_TIMEOUT
 from spark_ckpt.state.keyed_state import KeyedState
 from spark_ckpt.state.layout import StateLayout
+from spark_ckpt.state.ranges import KeyRange
 from spark_ckpt.testing.memory_runs import MemoryRuns
 
 LAYOUT = StateLayout(pa.schema([("k", pa.int64())]), pa.schema([("v", pa.int64())]), with_timeout=True)
+KEYS = KeyRange(0, 64, 64)
 NEVER_MERGE = CompactionPolicy(fan_out=99, max_runs=99, max_garbage=1e9)
 
 
@@ -24,7 +26,7 @@ class Group:
 
     def __init__(self) -> None:
         self.runs = MemoryRuns()
-        self.state = KeyedState.open(LAYOUT, None, None, self.runs, NEVER_MERGE)
+        self.state = KeyedState.open(LAYOUT, KEYS, None, None, self.runs, NEVER_MERGE)
         self.files = 0
 
     def put(self, timeouts: dict[int, int]) -> None:
@@ -45,14 +47,14 @@ class Group:
     def flush(self) -> None:
         appender = self.runs.appender(f"f{self.files}")
         self.files += 1
-        self.state.flush(appender, 1, 0)
+        self.state.flush(appender, 1)
         appender.close()
         self.reopen()
 
     def reopen(self) -> None:
         meta, memtable = self.state.seal()
         self.runs.reads.clear()
-        self.state = KeyedState.open(LAYOUT, json.dumps(meta), memtable, self.runs, NEVER_MERGE)
+        self.state = KeyedState.open(LAYOUT, KEYS, json.dumps(meta), memtable, self.runs, NEVER_MERGE)
 
     def due(self, now_ms: int) -> list[int]:
         keys: list[int] = self.state.due(now_ms).keys.column("k").to_pylist()
@@ -172,7 +174,7 @@ def test_the_next_time_out_is_known_without_reading_runs(group: Group) -> None:
 
 def test_state_without_time_outs_is_never_due() -> None:
     layout = StateLayout(LAYOUT.key_schema, LAYOUT.value_schema)
-    state = KeyedState.open(layout, None, None, MemoryRuns())
+    state = KeyedState.open(layout, KEYS, None, None, MemoryRuns())
     assert len(state.due(10**15)) == 0
     assert state.next_due_ms() is None
 

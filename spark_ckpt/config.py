@@ -113,17 +113,27 @@ class JobConfig:
     max_parallelism: int = _key(
         "maxParallelism", count(1, 32768), "128", "Number of key groups: the most partitions keyed state can use."
     )
+    chaining: bool = _key(
+        "chaining",
+        FLAG,
+        "true",
+        "Run Python steps that follow each other in one Python worker. Spark then counts batches, not rows, as the "
+        "input of a source whose rows never reach the JVM.",
+    )
     lanes: int | None = _key(
         "lanes", count(1), None, "Parallelism of each source.", "decided at start from the cores of the cluster"
     )
     max_buffered_bytes: int = _key(
         "alignment.maxBufferedBytes",
         SIZE,
-        "64m",
-        "Rows one key group may hold back during alignment; beyond it the checkpoint is declined.",
+        "256m",
+        "Rows one operator task may hold back during alignment; beyond it the checkpoint is declined.",
     )
     memtable_max_bytes: int = _key(
-        "memtable.maxBytes", SIZE, "64k", "Changed state of one key group kept in Spark's state store before a flush."
+        "memtable.maxBytes",
+        SIZE,
+        "1m",
+        "Changed state of one operator task kept in Spark's state store before a flush.",
     )
     cache_dir: str | None = _key(
         "cache.dir", TEXT, None, "Local folder of an executor's cache of state files.", "the system's temporary folder"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
+
+from pyspark.sql import types as T
 
 from spark_ckpt.errors import TopologyError
 from spark_ckpt.protocol.records import Topology
+from spark_ckpt.spark.chain import ENCLOSED, Chain, Disclose, Enclose, Recipe, Step, Steps
+from spark_ckpt.spark.datasource import source_class
 from spark_ckpt.spark.lineage import Lineage, OperatorNode, SourceNode, WatermarkNode
 from spark_ckpt.spark.spec import RunSpec, SinkSpec, SourceSpec
+from spark_ckpt.spark.stateless import arrow_schema
+from spark_ckpt.spark.writer import require_control_columns
 
 
 def name_sources(lineage: Lineage) -> dict[SourceNode, str]:
@@ -42,23 +47,39 @@ def query_topology(
 class BuildContext:
     """One build: every recipe is built once, however many branches lead to it."""
 
-    def __init__(self, spark: Any, format_name: str, run: RunSpec, sources: dict[SourceNode, str]) -> None:
+    def __init__(self, spark: Any, format_name: str, run: RunSpec, lineage: Lineage, root: Recipe) -> None:
         self.spark = spark
         self.format_name = format_name
         self.run = run
-        self._sources = sources
-        self._built: dict[int, tuple[Callable[..., Any], Any]] = {}
+        self._specs = source_specs(run, lineage)
+        self._consumers = root.consumers()
+        self._built: dict[Recipe, Chain] = {}
         self._streams: list[WatermarkNode] = []
 
-    def once(self, recipe: Callable[[Any], Any]) -> Any:
-        found = self._built.get(id(recipe))
-        if found is None:
-            # The recipe is kept beside its result, so that its id is not used again.
-            found = self._built[id(recipe)] = (recipe, recipe(self))
-        return found[1]
+    def chain(self, recipe: Recipe) -> Chain:
+        """The recipe's result. Steps that several branches need are placed, so that they run once."""
+        if recipe not in self._built:
+            made = recipe.make(self)
+            if made.open and not (self.run.config.chaining and self._consumers.get(recipe, 1) == 1):
+                made = Chain(self.place(made), made.schema)
+            self._built[recipe] = made
+        return self._built[recipe]
 
-    def load_source(self, node: SourceNode) -> Any:
-        return self.spark.readStream.format(self.format_name).option("source", self._sources[node]).load()
+    def frame(self, recipe: Recipe) -> Any:
+        """The recipe's result as a Spark DataFrame with control columns."""
+        return self.place(self.chain(recipe))
+
+    def place(self, chain: Chain) -> Any:
+        """Give the open steps a stage: the source's own, else one ``mapInArrow``."""
+        if isinstance(chain.head, SourceNode):
+            return self._load(chain)
+        return chain.head.mapInArrow(Steps(chain.steps), chain.schema) if chain.steps else chain.head
+
+    def _load(self, chain: Chain) -> Any:
+        spec = self._specs[chain.head]
+        name = f"{self.format_name}_{list(self._specs).index(chain.head)}"
+        self.spark.dataSource.register(source_class(name, self.run, spec, chain))
+        return self.spark.readStream.format(name).load()
 
     def stream_number(self, node: WatermarkNode) -> int:
         """Numbers from 1; 0 marks rows without a watermark."""
@@ -70,24 +91,37 @@ class BuildContext:
         """Stable for the same query across restarts; restored watermarks are found by it."""
         return f"{node.column}#{self.stream_number(node)}"
 
-    def source_specs(self, lineage: Lineage) -> dict[str, SourceSpec]:
-        """The first source leads; each operator's state comes with the first source whose rows reach it."""
-        restores: dict[SourceNode, list[str]] = {node: [] for node in self._sources}
-        for operator in lineage.operators:
-            restores[_carrier(operator, self._sources)].append(operator.uid)
-        specs = {}
-        for number, (node, name) in enumerate(self._sources.items()):
-            specs[name] = SourceSpec(
-                id=name,
-                inner=node.inner,
-                options=node.options,
-                schema=node.schema,
-                leader=number == 0,
-                restores=tuple(restores[node]),
-                reaches=tuple(o.uid for o in lineage.operators if node in o.upstream),
-                lanes=node.lanes or self.run.config.lanes or 1,
-            )
-        return specs
+
+def sink_input(ctx: BuildContext, root: Recipe) -> tuple[Any, tuple[Step, ...]]:
+    """What the sink's writer gets from Spark, and the steps it does first."""
+    chain = ctx.chain(root)
+    if isinstance(chain.head, SourceNode):
+        enclosed = chain.then(Enclose(), T.StructType.fromDDL(ENCLOSED))
+        return ctx.place(enclosed), (Disclose(arrow_schema(chain.schema)),)
+    if not chain.steps:
+        require_control_columns(chain.schema)
+    return chain.head, chain.steps
+
+
+def source_specs(run: RunSpec, lineage: Lineage) -> dict[SourceNode, SourceSpec]:
+    """The first source leads; each operator's state comes with the first source whose rows reach it."""
+    named = name_sources(lineage)
+    restores: dict[SourceNode, list[str]] = {node: [] for node in named}
+    for operator in lineage.operators:
+        restores[_carrier(operator, named)].append(operator.uid)
+    return {
+        node: SourceSpec(
+            id=name,
+            inner=node.inner,
+            options=node.options,
+            schema=node.schema,
+            leader=number == 0,
+            restores=tuple(restores[node]),
+            reaches=tuple(o.uid for o in lineage.operators if node in o.upstream),
+            lanes=node.lanes or run.config.lanes or 1,
+        )
+        for number, (node, name) in enumerate(named.items())
+    }
 
 
 def _carrier(operator: OperatorNode, sources: dict[SourceNode, str]) -> SourceNode:

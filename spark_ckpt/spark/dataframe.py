@@ -17,11 +17,12 @@ from pyspark.sql.types import StructType, TimestampType
 
 from spark_ckpt.config import parse_duration_ms
 from spark_ckpt.errors import ControlColumnsError, InvalidInputError
+from spark_ckpt.spark.chain import Chain, Recipe, Step
 from spark_ckpt.spark.lineage import Lineage, WatermarkNode
+from spark_ckpt.spark.stateless import MarkStream, Project
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_BITS, TAG
 
 SparkDF = Any
-Build = Callable[[Any], SparkDF]
 
 # Generators that drop rows without elements, or multiply rows, would drop or multiply barriers.
 _UNSAFE_GENERATOR = re.compile(r"\b(explode|posexplode|inline|stack)\(", re.IGNORECASE)
@@ -36,9 +37,9 @@ _UNSUPPORTED_HINT = (
 class CkptDataFrame:
     """A stream with barriers in it. Immutable; every method returns a new one."""
 
-    def __init__(self, session: Any, build: Build, lineage: Lineage, preview: SparkDF) -> None:
+    def __init__(self, session: Any, recipe: Recipe, lineage: Lineage, preview: SparkDF) -> None:
         self._session = session
-        self._build = build
+        self._recipe = recipe
         self._lineage = lineage
         self._preview = preview
         wrong = [c for c in CONTROL_COLUMNS if preview.columns.count(c) != 1]
@@ -95,12 +96,18 @@ class CkptDataFrame:
     # -- stateless steps ---------------------------------------------------------------------------------------
 
     def _step(self, step: Callable[[SparkDF], SparkDF], lineage: Lineage | None = None) -> CkptDataFrame:
-        parent = self._build
+        parent, preview = self._recipe, step(self._preview)
 
-        def build(ctx: Any) -> SparkDF:
-            return step(ctx.once(parent))
+        def make(ctx: Any) -> Chain:
+            return Chain(step(ctx.frame(parent)), preview.schema)
 
-        return CkptDataFrame(self._session, build, lineage or self._lineage, step(self._preview))
+        return CkptDataFrame(self._session, Recipe(make, (parent,)), lineage or self._lineage, preview)
+
+    def _python_step(self, step: Step, out: StructType) -> CkptDataFrame:
+        """A step that stays in Python together with its neighbours (:mod:`spark_ckpt.spark.chain`)."""
+        parent = self._recipe
+        recipe = Recipe(lambda ctx: ctx.chain(parent).then(step, out), (parent,))
+        return CkptDataFrame(self._session, recipe, self._lineage, self._session.empty(out))
 
     def select(self, *cols: Any) -> CkptDataFrame:
         flat = list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list) else list(cols)
@@ -108,7 +115,23 @@ class CkptDataFrame:
         for c in flat:
             wanted.extend([F.col(f"`{n}`") for n in self.columns] if isinstance(c, str) and c == "*" else [c])
         _refuse_generators(wanted)
+        if all(isinstance(c, str) and c in self.columns for c in wanted):
+            return self._columns(wanted)
         return self._step(lambda df: df.select(*wanted, TAG, CTL))
+
+    def _columns(self, names: list[str]) -> CkptDataFrame:
+        """Some of the columns, wherever the rows are at that point: it is no reason to leave Python."""
+        parent = self._recipe
+        quoted = [f"`{n}`" for n in names]
+        preview = self._preview.select(*quoted, TAG, CTL)
+
+        def make(ctx: Any) -> Chain:
+            chain = ctx.chain(parent)
+            if chain.open:
+                return chain.then(Project((*names, TAG, CTL)), preview.schema)
+            return Chain(chain.head.select(*quoted, TAG, CTL), preview.schema)
+
+        return CkptDataFrame(self._session, Recipe(make, (parent,)), self._lineage, preview)
 
     def selectExpr(self, *exprs: str) -> CkptDataFrame:
         return self.select(*[e if e == "*" else F.expr(e) for e in exprs])
@@ -163,7 +186,7 @@ class CkptDataFrame:
         from spark_ckpt.spark.stateless import MapArrow, with_control
 
         out = with_control(_as_struct(schema))
-        return self._step(lambda df: df.mapInArrow(MapArrow(func, out), out))
+        return self._python_step(MapArrow(func, out), out)
 
     def mapInPandas(self, func: Callable[..., Any], schema: Any) -> CkptDataFrame:
         """As PySpark's; ``func`` sees data rows only. It is called once for each run of rows of the same epoch."""
@@ -172,7 +195,7 @@ class CkptDataFrame:
         out, conf = with_control(_as_struct(schema)), self._session.spark.conf
         safecheck = conf.get("spark.sql.execution.pandas.convertToArrowArraySafely", "false") == "true"
         step = MapPandas(func, out, conf.get("spark.sql.session.timeZone"), safecheck)
-        return self._step(lambda df: df.mapInArrow(step, out))
+        return self._python_step(step, out)
 
     # -- several streams ---------------------------------------------------------------------------------------
 
@@ -185,13 +208,14 @@ class CkptDataFrame:
     unionAll = union
 
     def unionByName(self, other: CkptDataFrame, allowMissingColumns: bool = False) -> CkptDataFrame:
-        left, right = self._build, other._build
-
-        def build(ctx: Any) -> SparkDF:
-            return ctx.once(left).unionByName(ctx.once(right), allowMissingColumns)
-
+        left, right = self._recipe, other._recipe
         preview = self._preview.unionByName(other._preview, allowMissingColumns)
-        return CkptDataFrame(self._session, build, self._lineage.union(other._lineage), preview)
+
+        def make(ctx: Any) -> Chain:
+            return Chain(ctx.frame(left).unionByName(ctx.frame(right), allowMissingColumns), preview.schema)
+
+        recipe = Recipe(make, (left, right))
+        return CkptDataFrame(self._session, recipe, self._lineage.union(other._lineage), preview)
 
     # -- time and keys -----------------------------------------------------------------------------------------
 
@@ -204,12 +228,15 @@ class CkptDataFrame:
         if not isinstance(found, TimestampType):
             raise InvalidInputError(f"withWatermark needs a timestamp column; {eventTime!r} is {found}")
         node = WatermarkNode(eventTime, parse_duration_ms(delayThreshold) * 1000)
-        lineage, parent = self._lineage.with_watermark(node), self._build
+        lineage, parent = self._lineage.with_watermark(node), self._recipe
 
-        def build(ctx: Any) -> SparkDF:
-            return _mark_stream(ctx.once(parent), ctx.stream_number(node))
+        def make(ctx: Any) -> Chain:
+            chain, number = ctx.chain(parent), ctx.stream_number(node)
+            if chain.open:
+                return chain.then(MarkStream(number), chain.schema)
+            return Chain(_mark_stream(chain.head, number), chain.schema)
 
-        return CkptDataFrame(self._session, build, lineage, self._preview)
+        return CkptDataFrame(self._session, Recipe(make, (parent,)), lineage, self._preview)
 
     def groupBy(self, *cols: Any) -> Any:
         from spark_ckpt.spark.grouped import CkptGroupedData

@@ -1,49 +1,63 @@
-"""The DataSource classes Spark sees. One class is made for each start of a job and carries that run's facts."""
+"""The DataSource classes Spark sees. They are made for each start of a job and carry that run's facts."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceStreamWriter
 from pyspark.sql.types import StructType
 
+from spark_ckpt.spark.chain import Chain, Step
 from spark_ckpt.spark.reader import CkptStreamReader
 from spark_ckpt.spark.spec import RunSpec, SinkSpec, SourceSpec
 from spark_ckpt.spark.writer import CkptStreamWriter
 
 
-class RunDataSource(DataSource):
-    """Readers and writer of one run. Subclassed for each start and pickled by value, so nothing is looked up."""
+class RunSource(DataSource):
+    """One source of one run, with the steps that run in its tasks."""
 
     run: RunSpec
-    sources: dict[str, SourceSpec]
-    sinks: tuple[SinkSpec, ...]
+    source: SourceSpec
+    steps: tuple[Step, ...]
+    produced: StructType
 
     def schema(self) -> StructType:
-        from spark_ckpt.spark.stateless import with_control
-
-        return with_control(self._source().schema)
+        return self.produced
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return CkptStreamReader(self.run, self._source())
+        return CkptStreamReader(self.run, self.source, self.steps)
+
+
+class RunSink(DataSource):
+    """The sinks of one run, with the steps that run in the writer's tasks. ``rows`` is the sinks' schema."""
+
+    run: RunSpec
+    sinks: tuple[SinkSpec, ...]
+    steps: tuple[Step, ...]
+    rows: pa.Schema
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        return CkptStreamWriter(self.run, self.sinks, schema)
-
-    def _source(self) -> SourceSpec:
-        return self.sources[self.options["source"]]
+        return CkptStreamWriter(self.run, self.sinks, self.rows, self.steps)
 
 
-def data_source_for(
-    format_name: str, run: RunSpec, sources: dict[str, SourceSpec], sinks: tuple[SinkSpec, ...]
-) -> type[RunDataSource]:
-    """A DataSource class for ``spark.dataSource.register``; registering is by ``format_name``."""
+def source_class(name: str, run: RunSpec, source: SourceSpec, chain: Chain) -> type[DataSource]:
+    """A class for ``spark.dataSource.register`` under ``name``, which reads the chain's source and does its steps."""
+    return _made(name, RunSource, {"run": run, "source": source, "steps": chain.steps, "produced": chain.schema})
 
-    def name(_cls: type[Any]) -> str:
-        return format_name
 
-    body = {"name": classmethod(name), "run": run, "sources": sources, "sinks": sinks}
-    made: type[RunDataSource] = type("CkptRun", (RunDataSource,), body)
+def sink_class_of(
+    name: str, run: RunSpec, sinks: tuple[SinkSpec, ...], rows: pa.Schema, steps: tuple[Step, ...]
+) -> type[DataSource]:
+    """A class for ``spark.dataSource.register`` under ``name``, which does the steps and writes to the sinks."""
+    return _made(name, RunSink, {"run": run, "sinks": sinks, "rows": rows, "steps": steps})
+
+
+def _made(name: str, base: type[DataSource], facts: dict[str, Any]) -> type[DataSource]:
+    def named(_cls: type[Any]) -> str:
+        return name
+
+    made: type[DataSource] = type("CkptRun", (base,), {"name": classmethod(named), **facts})
     # Not importable under any name, so that it is pickled by value and carries its attributes along.
     made.__module__ = "__main__"
     return made

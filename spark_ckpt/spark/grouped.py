@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError, TopologyError
+from spark_ckpt.spark.chain import Chain, Recipe
 from spark_ckpt.spark.dataframe import CkptDataFrame
 from spark_ckpt.spark.lineage import OperatorNode
 from spark_ckpt.spark.stateless import arrow_schema, with_control
@@ -50,10 +51,14 @@ _TIMEOUTS = ("NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout")
 
 @dataclass(frozen=True)
 class Keys:
-    """The grouping keys: output name -> expression over the parent's columns, and their types."""
+    """The grouping keys: output name -> expression over the parent's columns, and their types.
+
+    ``plain``: every key is a column of the parent, as it is.
+    """
 
     expressions: dict[str, Column]
     schema: T.StructType
+    plain: bool
 
 
 class CkptGroupedData:
@@ -123,7 +128,7 @@ class CkptGroupedData:
         *,
         uid: str | None = None,
     ) -> CkptDataFrame:
-        """The vectorised form: ``func(rows, state, ctx)`` sees a whole key group as Arrow tables.
+        """The vectorised form: ``func(rows, state, ctx)`` sees all touched keys of a task as Arrow tables.
 
         See :class:`spark_ckpt.state.functions_arrow.ArrowStateFunction` for what it gets and returns.
         """
@@ -147,12 +152,11 @@ class CkptGroupedData:
         lineage = parent._lineage.through(node)
         _check_event_time(parent, function)
 
-        def build(ctx: Any) -> Any:
-            return wire_operator(ctx, ctx.once(parent._build), parent._lineage, node, keys, function, columns)
+        def make(ctx: Any) -> Chain:
+            return wire_operator(ctx, ctx.chain(parent._recipe), parent._lineage, node, keys, function, columns)
 
-        out = with_control(_spark_struct(function.output_schema))
-        preview = parent._session.empty(out)
-        return CkptDataFrame(parent._session, build, lineage, preview)
+        preview = parent._session.empty(with_control(_spark_struct(function.output_schema)))
+        return CkptDataFrame(parent._session, Recipe(make, (parent._recipe,)), lineage, preview)
 
 
 def _resolve_keys(parent: CkptDataFrame, cols: list[Any]) -> Keys:
@@ -160,6 +164,7 @@ def _resolve_keys(parent: CkptDataFrame, cols: list[Any]) -> Keys:
         raise InvalidInputError("groupBy needs at least one key column")
     expressions: dict[str, Column] = {}
     fields: list[T.StructField] = []
+    plain = True
     for col in cols:
         resolved = parent._preview.select(F.col(f"`{col}`") if isinstance(col, str) else col).schema.fields[0]
         collated = isinstance(resolved.dataType, T.StringType) and not resolved.dataType.isUTF8BinaryCollation()
@@ -169,11 +174,17 @@ def _resolve_keys(parent: CkptDataFrame, cols: list[Any]) -> Keys:
                 f"key {resolved.name!r} has type {resolved.dataType.simpleString()}, which cannot be a key here; "
                 f"expected one of {known}. Group by the fields of a struct one by one."
             )
+        plain = plain and (isinstance(col, str) or _is_column(parent, col, resolved))
         expressions[resolved.name] = F.col(f"`{resolved.name}`") if isinstance(col, str) else col
         fields.append(T.StructField(resolved.name, resolved.dataType, True))
     if len(expressions) != len(cols):
         raise InvalidInputError(f"groupBy has two keys of the same name: {[f.name for f in fields]}")
-    return Keys(expressions, T.StructType(fields))
+    return Keys(expressions, T.StructType(fields), plain)
+
+
+def _is_column(parent: CkptDataFrame, col: Column, resolved: T.StructField) -> bool:
+    """Whether an expression is just a column. ``lit("k")`` prints like ``col("k")``, but cannot be null."""
+    return str(col) == f"Column<'{resolved.name}'>" and resolved.name in parent.columns and resolved.nullable
 
 
 def _checked_uid(uid: str | None) -> str:

@@ -1,45 +1,29 @@
-"""The keyed operator: one call for each key group and batch, inside ``applyInPandasWithState``. Executor.
+"""The keyed operator: one call for each slot and batch, inside ``applyInPandasWithState``. Executor.
 
-Spark's state store holds, for each key group, alignment, watermarks, run list, memtable and rows held back; Spark
-makes them consistent with its batches. Everything larger lives in immutable run files. A call may be repeated with the
-same input after a failure, so it writes nothing itself: what it flushes leaves as output rows, and the snapshot stage
+Spark's state store holds, for each slot, alignment, watermarks, run lists, memtable and rows held back; Spark makes
+them consistent with its batches. Everything larger lives in immutable run files. A call may be repeated with the same
+input after a failure, so it writes nothing itself: what it flushes leaves as output rows, and the snapshot stage
 behind it, in the same task, makes them durable.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
-import uuid
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark import TaskContext
 
-from spark_ckpt.errors import ProtocolBugError
-from spark_ckpt.protocol import aligner
-from spark_ckpt.protocol import events as ev
 from spark_ckpt.spark.spec import RunSpec
-from spark_ckpt.state.compaction import CompactionPolicy
-from spark_ckpt.state.envelope import unpack
-from spark_ckpt.state.function import CallContext, Changed, StateFunction, Touched
-from spark_ckpt.state.ipc import compress, decompress, from_bytes, one_batch, plain_schema, to_bytes
-from spark_ckpt.state.keyed_state import KeyedState, Lookup
-from spark_ckpt.state.keys import group_rows
+from spark_ckpt.state.function import StateFunction
+from spark_ckpt.state.ipc import plain_schema
 from spark_ckpt.state.layout import StateLayout
 from spark_ckpt.storage.run_cache import RunCache
-from spark_ckpt.storage.run_files import run_file_name
-from spark_ckpt.types import KEY_HASH
-
-DATA, FLUSH, ACK, EVENT = 0, 1, 2, 3
-"""Kinds of the rows an operator hands to its snapshot stage."""
 
 EVENT_TIME = "__ckpt_event_us"
 """Event time of a row in microseconds, for dropping late rows; null where the row's stream has no watermark."""
@@ -100,79 +84,7 @@ class OperatorSpec:
         return _caches[key]
 
 
-@dataclass
-class GroupMeta:
-    """What a key group remembers besides its keyed state."""
-
-    aligner: aligner.AlignerState
-    watermarks: dict[str, int] = field(default_factory=dict)
-    later_watermarks: dict[int, dict[str, int]] = field(default_factory=dict)
-    adopt: tuple[int, ev.GroupManifest] | None = None
-    restored: int | None = None
-    held: dict[int, int] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "aligner": self.aligner.to_json(),
-            "watermarks": self.watermarks,
-            "later_watermarks": {str(k): v for k, v in self.later_watermarks.items()},
-            "adopt": None if self.adopt is None else [self.adopt[0], ev.group_to_json(self.adopt[1])],
-            "restored": self.restored,
-            "held": {str(k): v for k, v in self.held.items()},
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> GroupMeta:
-        adopt = value["adopt"]
-        return cls(
-            aligner.AlignerState.from_json(value["aligner"]),
-            dict(value["watermarks"]),
-            {int(k): dict(v) for k, v in value["later_watermarks"].items()},
-            None if adopt is None else (adopt[0], ev.group_from_json(adopt[1])),
-            value["restored"],
-            {int(k): v for k, v in value["held"].items()},
-        )
-
-
-class FlushFiles:
-    """Names the file a task's key groups flush into and counts its rows. Implements ``state.ports.RunAppender``.
-
-    One file for each epoch and task attempt. The name is random, so a retried task never meets a half-written file.
-    """
-
-    def __init__(self, partition: int) -> None:
-        self._partition = partition
-        self._files: dict[int, list[Any]] = {}
-        self.flushed: list[tuple[str, pa.Table]] = []
-        self.epoch = 0
-
-    def append(self, rows: pa.Table) -> tuple[str, int]:
-        name, start = self._files.setdefault(
-            self.epoch, [run_file_name(self.epoch, self._partition, uuid.uuid4().hex[:12]), 0]
-        )
-        self._files[self.epoch][1] = start + rows.num_rows
-        self.flushed.append((name, rows))
-        return name, start
-
-    def take(self) -> list[tuple[str, pa.Table]]:
-        taken, self.flushed = self.flushed, []
-        return taken
-
-
 _caches: dict[tuple[Any, ...], RunCache] = {}
-_task_files: tuple[tuple[int, str], FlushFiles] | None = None
-
-
-def task_files(uid: str) -> FlushFiles:
-    """The files of the running task; all its key groups are called one after another in this process."""
-    global _task_files
-    task = TaskContext.get()
-    if task is None:
-        raise ProtocolBugError("a keyed operator was called outside of a Spark task")
-    key = (task.taskAttemptId(), uid)
-    if _task_files is None or _task_files[0] != key:
-        _task_files = (key, FlushFiles(task.partitionId()))
-    return _task_files[1]
 
 
 class KeyedOperator:
@@ -182,7 +94,10 @@ class KeyedOperator:
         self.spec = spec
 
     def __call__(self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-        call = GroupCall(self.spec, int(key[0]), state.getOption, state.getCurrentProcessingTimeMs())
+        from spark_ckpt.spark.slot_call import SlotCall
+
+        slot = self.spec.run.slots.slot_of_route[int(key[0])]
+        call = SlotCall(self.spec, slot, state.getOption, state.getCurrentProcessingTimeMs())
         for frame in frames:
             for head, body in zip(frame["head"], frame["body"], strict=True):
                 call.take(head, body)
@@ -196,221 +111,3 @@ class KeyedOperator:
         if call.out:
             kind, epoch, head, body = zip(*call.out, strict=True)
             yield pd.DataFrame({"kind": np.array(kind, np.int32), "epoch": epoch, "head": head, "body": body})
-
-
-class GroupCall:
-    """One key group in one batch: gather, align, process, snapshot, hold back."""
-
-    def __init__(self, spec: OperatorSpec, key_group: int, stored: tuple[Any, ...] | None, now_ms: int) -> None:
-        self.spec = spec
-        self.key_group = key_group
-        self.now_ms = now_ms
-        self.out: list[tuple[int, int, bytes, bytes | None]] = []
-        config = spec.run.config
-        policy = CompactionPolicy(config.compaction_fanout, config.compaction_max_runs)
-        meta, memtable, held = stored if stored is not None else (None, None, None)
-        parsed = json.loads(meta) if meta is not None else None
-        self.meta = GroupMeta.from_json(parsed) if parsed else GroupMeta(aligner.AlignerState(spec.run.start_epoch))
-        self.keyed = KeyedState.open(spec.layout, parsed and parsed["keyed"], memtable, spec.cache(), policy)
-        self.rows: dict[int, list[pa.RecordBatch]] = {}
-        self._input_schema = spec.packed_schema
-        if held:
-            self._unhold(held)
-        self._events: list[ev.Event] = []
-
-    def take(self, head: bytes, body: bytes | None) -> None:
-        envelope = unpack(head, body, self._input_schema)
-        for label, rows in envelope.segments:
-            self.rows.setdefault(label, []).append(one_batch(rows))
-        self._events.extend(envelope.events)
-
-    def run(self) -> None:
-        batch = self._batch_input()
-        config = self.spec.run.config
-        weights = aligner.AlignerConfig(
-            self.spec.inputs * self.spec.run.key_groups, config.mode, config.max_buffered_bytes
-        )
-        self.meta.aligner, actions = aligner.plan(self.meta.aligner, weights, batch)
-        for action in actions:
-            self._do(action)
-        self._advance_time()
-        if self.keyed.memtable_bytes > config.memtable_max_bytes:
-            self._flush(self.meta.aligner.epoch)
-
-    def sealed(self) -> tuple[bytes, bytes | None, bytes | None]:
-        """(meta, memtable, held rows): what Spark's state store keeps until the next batch."""
-        keyed, memtable = self.keyed.seal()
-        held = self._hold()
-        body = {**self.meta.to_json(), "keyed": keyed}
-        return json.dumps(body, separators=(",", ":")).encode(), memtable, held
-
-    # -- gather ------------------------------------------------------------------------------------------------
-
-    def _batch_input(self) -> aligner.BatchInput:
-        """Sort the events: those for the aligner, those for this group, those that only pass through."""
-        barriers: dict[int, tuple[int, int]] = {}
-        cancels: set[int] = set()
-        finished: dict[int, int] = {}
-        for e in self._events:
-            if isinstance(e, ev.Barrier):
-                barriers[e.checkpoint] = (barriers.get(e.checkpoint, (0, 0))[0] + e.weight, e.triggered_ms)
-            elif isinstance(e, ev.Cancel):
-                cancels.add(e.checkpoint)
-            elif isinstance(e, ev.Finished):
-                finished[e.epoch] = finished.get(e.epoch, 0) + e.weight
-            elif isinstance(e, ev.Watermark):
-                later = self.meta.later_watermarks.setdefault(e.epoch, {})
-                later[e.stream] = max(later.get(e.stream, e.micros), e.micros)
-            elif isinstance(e, ev.Restore) and e.uid == self.spec.uid:
-                self._restore(e)
-            else:
-                self._emit(EVENT, 0, b"", ev.encode(e))
-        sizes = {label: sum(b.nbytes for b in batches) for label, batches in self.rows.items()}
-        return aligner.BatchInput(self.now_ms, barriers, frozenset(cancels), finished, sizes)
-
-    def _restore(self, event: ev.Restore) -> None:
-        manifest = event.groups.get(self.key_group)
-        if manifest is None:
-            return
-        if event.adopt:
-            self.meta.adopt = (event.checkpoint, manifest)
-        elif self.meta.restored != event.checkpoint:
-            # A source that reaches this operator along two branches brings its restore rows twice.
-            self.keyed.adopt(manifest)
-            self.meta.watermarks = dict(manifest.watermarks_us)
-            self.meta.restored = event.checkpoint
-
-    # -- act ---------------------------------------------------------------------------------------------------
-
-    def _do(self, action: aligner.Action) -> None:
-        if isinstance(action, aligner.Process):
-            self._process(action)
-        elif isinstance(action, aligner.Snapshot):
-            self._snapshot(action)
-        elif isinstance(action, aligner.ForwardCancel):
-            self._emit(EVENT, 0, b"", ev.encode(ev.Cancel(action.checkpoint)))
-        elif isinstance(action, aligner.Declined):
-            reason = f"key group {self.key_group}: {action.reason}"
-            self._emit(EVENT, 0, b"", ev.encode(ev.Decline(self.spec.uid, action.checkpoint, reason)))
-
-    def _process(self, action: aligner.Process) -> None:
-        labels = sorted(label for label in self.rows if action.up_to is None or label <= action.up_to)
-        batches = [b for label in labels for b in self.rows.pop(label)]
-        if batches:
-            rows = pa.Table.from_batches(batches)
-            if self.spec.filters_late:
-                rows = self._without_late(rows)
-            if rows.num_rows:
-                self._call(rows, action.epoch)
-        self._note_watermarks(action.up_to)
-
-    def _call(self, rows: pa.Table, epoch: int) -> None:
-        hashes = rows.column(KEY_HASH).to_numpy()
-        names = self.keyed.layout.key_schema.names
-        groups = group_rows(hashes, rows.select(names), injective=self.keyed.layout.injective)
-        first = pa.array(groups.first)
-        lookup = self.keyed.touch(hashes[groups.first], rows.select(names).take(first))
-        inputs = rows.drop_columns([KEY_HASH, *([EVENT_TIME] if EVENT_TIME in rows.column_names else [])])
-        self._apply(lookup, inputs, groups.inverse, np.zeros(len(lookup), bool), epoch)
-
-    def _apply(self, lookup: Lookup, rows: pa.Table, index: Any, timed_out: Any, epoch: int) -> None:
-        touched = Touched(lookup.keys, rows, index, lookup.state, lookup.exists, timed_out, lookup.timeout_ms)
-        changed: Changed = self.spec.function.process(self._context(epoch), touched)
-        timeouts = changed.timeout_ms if self.keyed.layout.with_timeout else None
-        self.keyed.write(lookup, changed.state, changed.write, changed.remove, timeouts)
-        if changed.output.num_rows:
-            output = one_batch(changed.output.cast(self.spec.function.output_schema))
-            self._emit(DATA, epoch, b"", to_bytes(output))
-
-    def _context(self, epoch: int) -> CallContext:
-        watermark_us = self._watermark_us()
-        watermark_ms = None if watermark_us is None else watermark_us // 1000
-        return CallContext(self.spec.uid, self.key_group, epoch, self.now_ms, watermark_ms)
-
-    def _snapshot(self, action: aligner.Snapshot) -> None:
-        self._flush(action.checkpoint)
-        if self.meta.adopt is not None and self.meta.adopt[0] == action.checkpoint:
-            # The batch is replayed and its checkpoint had completed: the record is canonical, not this attempt.
-            self.keyed.adopt(self.meta.adopt[1])
-            self.meta.watermarks = dict(self.meta.adopt[1].watermarks_us)
-        self.meta.adopt = None
-        manifest = self.keyed.manifest(self.meta.watermarks)
-        head = {
-            "checkpoint": action.checkpoint,
-            "group": ev.group_to_json(manifest),
-            "triggered_ms": action.triggered_ms,
-            "alignment_ms": max(0, self.now_ms - action.aligned_from_ms),
-            "held_bytes": action.held_bytes,
-        }
-        self._emit(ACK, self.key_group, json.dumps(head, separators=(",", ":")).encode(), None)
-
-    def _flush(self, epoch: int) -> None:
-        files = task_files(self.spec.uid)
-        files.epoch = epoch
-        result = self.keyed.flush(files, epoch, self.key_group)
-        for name, rows in files.take():
-            self._emit(FLUSH, epoch, name.encode(), to_bytes(one_batch(rows)))
-        if result.dead:
-            dead = {file: bitmap.serialize() for file, bitmap in result.dead.items()}
-            self._emit(EVENT, epoch, b"", ev.encode(ev.Flushed(self.spec.uid, epoch, (), dead)))
-
-    # -- time --------------------------------------------------------------------------------------------------
-
-    def _watermark_us(self) -> int | None:
-        """The smallest over all streams; none before every stream has one."""
-        known = [self.meta.watermarks.get(name) for name in self.spec.watermarks]
-        found = [w for w in known if w is not None]
-        return min(found) if found and len(found) == len(known) else None
-
-    def _without_late(self, rows: pa.Table) -> pa.Table:
-        watermark_us = self._watermark_us()
-        if watermark_us is None:
-            return rows
-        late = pc.less_equal(rows.column(EVENT_TIME), watermark_us)
-        return rows.filter(pc.invert(pc.fill_null(late, False)))
-
-    def _note_watermarks(self, up_to: int | None) -> None:
-        """Watermarks take effect behind the rows of their epoch."""
-        for label in sorted(self.meta.later_watermarks):
-            if up_to is not None and label > up_to:
-                continue
-            for stream, micros in self.meta.later_watermarks.pop(label).items():
-                self.meta.watermarks[stream] = max(self.meta.watermarks.get(stream, micros), micros)
-                self._emit(EVENT, label, b"", ev.encode(ev.Watermark(stream, self.meta.watermarks[stream], label)))
-
-    def _advance_time(self) -> None:
-        """Call the function for keys whose time-out has passed, in the epoch that is open now."""
-        kind, now = self.spec.function.timeout, None
-        if kind == "ProcessingTimeTimeout":
-            now = self.now_ms
-        elif kind == "EventTimeTimeout":
-            watermark_us = self._watermark_us()
-            now = None if watermark_us is None else watermark_us // 1000
-        if now is None:
-            return
-        due = self.keyed.due(now)
-        if len(due):
-            no_rows = self._rows_schema().empty_table()
-            self._apply(due, no_rows, np.empty(0, np.int64), np.ones(len(due), bool), self.meta.aligner.epoch)
-
-    def _rows_schema(self) -> pa.Schema:
-        return pa.schema([f for f in self._input_schema if f.name not in (KEY_HASH, EVENT_TIME)])
-
-    # -- rows held back ----------------------------------------------------------------------------------------
-
-    def _hold(self) -> bytes | None:
-        """What is left in ``rows`` waits in Spark's state store, in label order."""
-        self.meta.held = {label: sum(b.num_rows for b in self.rows[label]) for label in sorted(self.rows)}
-        if not self.rows:
-            return None
-        batches = [b for label in sorted(self.rows) for b in self.rows[label]]
-        return compress(to_bytes(one_batch(pa.Table.from_batches(batches))))
-
-    def _unhold(self, held: bytes) -> None:
-        batch, start = from_bytes(decompress(held), self._input_schema), 0
-        for label, count in sorted(self.meta.held.items()):
-            self.rows[label] = [batch.slice(start, count)]
-            start += count
-
-    def _emit(self, kind: int, epoch: int, head: bytes, body: bytes | None) -> None:
-        self.out.append((kind, epoch, head, body))

@@ -1,8 +1,8 @@
-"""The pack stage, before the shuffle: rows of one task become one envelope for each key group. Executor.
+"""The pack stage, before the shuffle: rows of one task become one envelope for each slot. Executor.
 
 The shuffle then carries a few binary rows instead of data rows. Aggregates are combined here first, per epoch and key.
-Barriers, cancels, finished lanes and watermarks go into every key group's envelope; restore rows are split by key
-group; what concerns other stages rides along with one key group.
+Barriers, cancels, finished lanes and watermarks go into every slot's envelope; restore rows are split by slot; what
+concerns other stages rides along with one slot.
 """
 
 from __future__ import annotations
@@ -16,19 +16,24 @@ from spark_ckpt.protocol import events as ev
 from spark_ckpt.spark.operator import EVENT_TIME, OperatorSpec, WatermarkSpec
 from spark_ckpt.spark.stateless import runs_of_tag, split_control
 from spark_ckpt.state.envelope import Controls, pack, route
-from spark_ckpt.types import CTL, STREAM_BITS, epoch_of_tag
+from spark_ckpt.state.spark_hash import normalised, xxhash64
+from spark_ckpt.types import CTL, KEY_HASH, STREAM_BITS, epoch_of_tag
 
 _FLUSH_BYTES = 256 << 20
-"""Rows kept before they are packed; a task with more sends several envelopes for a key group."""
+"""Rows kept before they are packed; a task with more sends several envelopes for a slot."""
 
-_OUT = pa.schema([("key_group", pa.int32()), ("head", pa.binary()), ("body", pa.binary())])
+PACKED_SCHEMA = pa.schema([("route", pa.int32()), ("head", pa.binary()), ("body", pa.binary())])
 
 
 class PackStage:
-    """One instance is pickled to every task; called once with the task's batches."""
+    """One instance is pickled to every task; called once with the task's batches.
 
-    def __init__(self, spec: OperatorSpec) -> None:
+    ``hashes``: the rows come without ``KEY_HASH`` and with the keys as they are, because no JVM stage prepared them.
+    """
+
+    def __init__(self, spec: OperatorSpec, hashes: bool = False) -> None:
         self.spec = spec
+        self.hashes = hashes
         self._packed_schema = spec.packed_schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -50,13 +55,17 @@ class PackStage:
 
     def _needed(self, tag: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Drop control columns, add the event time of the row's stream, give every column its canonical type."""
-        columns = []
-        for field in self.spec.rows_schema:
-            if field.name == EVENT_TIME:
-                columns.append(_event_micros(rows, self._stream(tag)))
-            else:
-                columns.append(rows.column(field.name).cast(field.type))
-        return pa.RecordBatch.from_arrays(columns, schema=self.spec.rows_schema)
+        names = self.spec.function.key_schema.names
+        columns = {
+            f.name: rows.column(f.name).cast(f.type) for f in self.spec.rows_schema if f.name in rows.schema.names
+        }
+        if self.hashes:
+            columns.update({name: normalised(columns[name]) for name in names})
+            columns[KEY_HASH] = pa.array(xxhash64([columns[name] for name in names]))
+        if self.spec.filters_late:
+            columns[EVENT_TIME] = _event_micros(rows, self._stream(tag))
+        ordered = [columns[name] for name in self.spec.rows_schema.names]
+        return pa.RecordBatch.from_arrays(ordered, schema=self.spec.rows_schema)
 
     def _stream(self, tag: int) -> WatermarkSpec | None:
         number = tag & ((1 << STREAM_BITS) - 1)
@@ -67,16 +76,18 @@ class PackStage:
             (epoch, self.spec.function.combine(pa.Table.from_batches(batches)))
             for epoch, batches in sorted(rows.items())
         ]
-        packed = list(pack(combined, self.spec.run.key_groups, controls, self._packed_schema))
+        slots = self.spec.run.slots
+        packed = list(pack(combined, slots, controls, self._packed_schema))
         if packed:
-            groups, heads, bodies = zip(*packed, strict=True)
+            found, heads, bodies = zip(*packed, strict=True)
+            routes = pa.array([slots.routes[slot] for slot in found], pa.int32())
             yield pa.RecordBatch.from_arrays(
-                [pa.array(groups, pa.int32()), pa.array(heads, pa.binary()), pa.array(bodies, pa.binary())], schema=_OUT
+                [routes, pa.array(heads, pa.binary()), pa.array(bodies, pa.binary())], schema=PACKED_SCHEMA
             )
 
 
 class _Controls:
-    """The control events of one task: merged where they add up, routed where they concern one key group."""
+    """The control events of one task: merged where they add up, routed where they concern one slot."""
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.spec = spec
@@ -121,7 +132,7 @@ class _Controls:
         broadcast += [ev.Cancel(k) for k in sorted(self._cancels)]
         broadcast += [ev.Finished(w, epoch) for epoch, w in sorted(self._finished.items())]
         broadcast += [ev.Watermark(s, us, epoch) for (epoch, s), us in sorted(self._watermarks.items())]
-        return route([*broadcast, *self._others], self.spec.uid, self.spec.run.key_groups)
+        return route([*broadcast, *self._others], self.spec.uid, self.spec.run.slots)
 
 
 def _event_micros(rows: pa.RecordBatch, spec: WatermarkSpec | None) -> pa.Array:

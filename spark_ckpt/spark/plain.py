@@ -27,7 +27,7 @@ from spark_ckpt.spark.job_records import JobRecords
 from spark_ckpt.spark.reader import CkptStreamReader, Offset
 from spark_ckpt.spark.spec import RunSpec, SinkSpec, SourceSpec, job_url
 from spark_ckpt.spark.start import JobPlan, begin
-from spark_ckpt.spark.stateless import with_control
+from spark_ckpt.spark.stateless import arrow_schema, with_control
 from spark_ckpt.spark.triggers import TriggerDesk
 from spark_ckpt.spark.writer import CkptStreamWriter, require_control_columns
 from spark_ckpt.storage.filesystem import normalize_url
@@ -88,7 +88,7 @@ class PlainReader(CkptStreamReader):
 
     def __init__(self, config: JobConfig, location: str, source: SourceSpec) -> None:
         topology = Topology(config.max_parallelism, config.max_parallelism, (source.id,), {}, ())
-        super().__init__(RunSpec(str(config.job), config, 0, 0, 1, None, None, topology), source)
+        super().__init__(RunSpec(str(config.job), config, 0, 0, 1, None, None, topology, 1), source)
         self._location = location
 
     def _desk_(self) -> TriggerDesk:
@@ -107,8 +107,10 @@ class PlainWriter(CkptStreamWriter):
     """Finds on the driver, with its first commit, the generation that the reader claimed."""
 
     def __init__(self, config: JobConfig, location: str, sink: SinkSpec, schema: StructType) -> None:
+        require_control_columns(schema)
         topology = Topology(config.max_parallelism, config.max_parallelism, (), {}, ())
-        super().__init__(RunSpec(str(config.job), config, 0, 0, 1, None, None, topology), (sink,), schema)
+        data_schema = pa.schema([f for f in arrow_schema(schema) if f.name not in CONTROL_COLUMNS])
+        super().__init__(RunSpec(str(config.job), config, 0, 0, 1, None, None, topology, 1), (sink,), data_schema)
         self._location = location
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

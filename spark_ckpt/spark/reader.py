@@ -27,6 +27,7 @@ from pyspark.sql.streaming.datasource import (
 
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.sources.base import InnerReader, lanes, open_source
+from spark_ckpt.spark.chain import Step, Steps
 from spark_ckpt.spark.restore_rows import restore_events
 from spark_ckpt.spark.spec import RunSpec, SourceSpec
 from spark_ckpt.spark.stateless import arrow_schema, with_control
@@ -51,9 +52,10 @@ class LanePartition(InputPartition):
 class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Called by Spark on the driver (offsets, partitions, commit) and, pickled, on executors (read)."""
 
-    def __init__(self, run: RunSpec, source: SourceSpec) -> None:
+    def __init__(self, run: RunSpec, source: SourceSpec, steps: tuple[Step, ...] = ()) -> None:
         self.run = run
         self.source = source
+        self.steps = steps
         opened = open_source(
             source.inner, source.options, source.schema, f"{run.url}/sources/{source.id}", run.config.storage_options()
         )
@@ -175,6 +177,9 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LanePartition)
+        return Steps(self.steps)(self._tagged(partition))
+
+    def _tagged(self, partition: LanePartition) -> Iterator[pa.RecordBatch]:
         tag = make_tag(partition.epoch)
         for split in partition.splits:
             for batch in self.inner.read(split):

@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import ConfigError, ControlColumnsError
 from spark_ckpt.sources.base import open_source
+from spark_ckpt.spark.chain import Chain, Recipe
 from spark_ckpt.spark.dataframe import CkptDataFrame
 from spark_ckpt.spark.lineage import Lineage, SourceNode
 from spark_ckpt.spark.stateless import with_control
@@ -94,11 +95,8 @@ class CkptStreamReaderBuilder:
             )
         node = SourceNode(self._format, options, schema, uid, lanes)
         full = with_control(schema)
-
-        def build(ctx: Any) -> Any:
-            return ctx.load_source(node)
-
-        return CkptDataFrame(self._session, build, Lineage(1, (node,)), self._session.empty(full))
+        recipe = Recipe(lambda _ctx: Chain(node, full))
+        return CkptDataFrame(self._session, recipe, Lineage(1, (node,)), self._session.empty(full))
 
 
 def _count(name: str, text: str | None) -> int | None:

@@ -1,7 +1,7 @@
 """The unpack and snapshot stage, right behind the operator in the same task. Executor.
 
-It sees the whole partition: turns envelopes into record batches for what follows, writes what key groups flushed into
-one state file, and replaces the key groups' barriers by one barrier of this partition and one acknowledgement.
+It sees the whole partition: turns envelopes into record batches for what follows, writes what its slots flushed into
+one state file, and replaces the slots' barriers by one barrier of this partition and one acknowledgement.
 
 A task that dies after the file is written leaves an orphan nobody names (its name is random); ``gc`` removes it.
 """
@@ -19,7 +19,8 @@ from pyspark import TaskContext
 from spark_ckpt.faults import reach
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.spark.hooks import call_hook
-from spark_ckpt.spark.operator import ACK, DATA, EVENT, FLUSH, OperatorSpec
+from spark_ckpt.spark.operator import OperatorSpec
+from spark_ckpt.spark.slot_call import ACK, DATA, EVENT, FLUSH
 from spark_ckpt.spark.stateless import arrow_schema, spark_schema, with_control
 from spark_ckpt.state.ipc import from_bytes, plain_schema
 from spark_ckpt.storage.run_files import write_run_file
@@ -69,7 +70,7 @@ class _Partition:
         self.partition = task.partitionId() if task is not None else 0
         self._flushed: dict[tuple[str, int], list[pa.RecordBatch]] = {}
         self._dead: dict[int, dict[str, bytes]] = {}
-        self._acks: dict[int, list[tuple[int, dict[str, Any]]]] = {}
+        self._acks: dict[int, list[dict[str, Any]]] = {}
         self._cancels: set[int] = set()
         self._declines: dict[int, ev.Decline] = {}
         self._watermarks: dict[tuple[int, str], int] = {}
@@ -79,11 +80,11 @@ class _Partition:
     def add(self, kind: int, epoch: int, head: bytes, body: pa.Buffer | None) -> None:
         if kind == FLUSH:
             assert body is not None
-            # The name and the order of rows were fixed when the key group flushed; see operator.FlushFiles.
+            # The name and the order of rows were fixed when the slot flushed; see flush_files.FlushFiles.
             self._flushed.setdefault((head.decode(), epoch), []).append(from_bytes(body, self._table_schema))
         elif kind == ACK:
             ack = json.loads(head)
-            self._acks.setdefault(ack["checkpoint"], []).append((epoch, ack))
+            self._acks.setdefault(ack["checkpoint"], []).append(ack)
         elif kind == EVENT:
             assert body is not None
             self._event(ev.decode(body.to_pybytes()))
@@ -102,7 +103,7 @@ class _Partition:
             self._others.append(event)
 
     def _bury(self, event: ev.Flushed) -> None:
-        """Unite the key groups' dead rows: a file's rows belong to several of them."""
+        """Unite the slots' dead rows: a file's rows may belong to several of them."""
         from pyroaring import BitMap
 
         dead = self._dead.setdefault(event.epoch, {})
@@ -119,8 +120,8 @@ class _Partition:
         for epoch in sorted(set(files) | set(self._dead)):
             events.append(ev.Flushed(self.spec.uid, epoch, tuple(files.get(epoch, ())), self._dead.get(epoch, {})))
         events += [ev.Watermark(s, us, epoch) for (epoch, s), us in sorted(self._watermarks.items())]
-        for checkpoint, groups in sorted(self._acks.items()):
-            events += self._acknowledge(checkpoint, groups, files.get(checkpoint, []), write_ms)
+        for checkpoint, slots in sorted(self._acks.items()):
+            events += self._acknowledge(checkpoint, slots, files.get(checkpoint, []), write_ms)
         events += [ev.Cancel(k) for k in sorted(self._cancels)]
         return [*events, *self._declines.values(), *self._others]
 
@@ -136,12 +137,12 @@ class _Partition:
         return written
 
     def _acknowledge(
-        self, checkpoint: int, groups: list[tuple[int, dict[str, Any]]], files: list[ev.StateFile], write_ms: int
+        self, checkpoint: int, slots: list[dict[str, Any]], files: list[ev.StateFile], write_ms: int
     ) -> list[ev.Event]:
-        manifests = {g: ev.group_from_json(a["group"]) for g, a in groups}
+        manifests = {int(g): ev.group_from_json(m) for a in slots for g, m in a["groups"].items()}
         stats = {
-            "alignment_ms": max(a["alignment_ms"] for _, a in groups),
-            "held_bytes": sum(a["held_bytes"] for _, a in groups),
+            "alignment_ms": max(a["alignment_ms"] for a in slots),
+            "held_bytes": sum(a["held_bytes"] for a in slots),
             "keys": sum(m.keys for m in manifests.values()),
             "rows": sum(f.rows for f in files),
             "size_bytes": sum(f.size_bytes for f in files),
@@ -151,5 +152,5 @@ class _Partition:
         call_hook(run.config, run.job, "on_snapshot", checkpoint, info)
         return [
             ev.OperatorAck(self.spec.uid, checkpoint, self.partition, manifests, stats),
-            ev.Barrier(checkpoint, len(groups), groups[0][1]["triggered_ms"]),
+            ev.Barrier(checkpoint, len(manifests), slots[0]["triggered_ms"]),
         ]

@@ -6,10 +6,12 @@ It rides on pickled classes and not on DataSource options, because options can b
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.protocol.records import Topology
+from spark_ckpt.state.slots import Slots
 
 
 def job_url(config: JobConfig, job: str) -> str:
@@ -32,6 +34,8 @@ class RunSpec:
     restored_from: int | None
     adopt: int | None
     topology: Topology
+    partitions: int
+    """Spark's shuffle partitions at this location: Spark keeps them as they were when the location was new."""
 
     @property
     def url(self) -> str:
@@ -40,6 +44,10 @@ class RunSpec:
     @property
     def key_groups(self) -> int:
         return self.topology.key_groups
+
+    @cached_property
+    def slots(self) -> Slots:
+        return Slots(self.key_groups, self.partitions)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,6 +41,8 @@ class JobPlan:
     sinks: tuple[SinkSpec, ...]
     output: pa.Schema
     tables: dict[str, pa.Schema] = field(default_factory=dict)
+    partitions: int = 1
+    """Shuffle partitions of the session, for a new location."""
     sinks_known: bool = True
     """False for the plain plugin's reader: its writer commits what earlier generations left."""
 
@@ -91,7 +93,21 @@ def _run_spec(plan: JobPlan, started: Started) -> RunSpec:
         restored_from=record.restored_from,
         adopt=decision.adopt.checkpoint if isinstance(decision, GoOn) and decision.adopt else None,
         topology=plan.topology,
+        partitions=_recorded_partitions(plan) or plan.partitions,
     )
+
+
+def _recorded_partitions(plan: JobPlan) -> int | None:
+    """The shuffle partitions that Spark wrote beside the location's offsets, and keeps whatever the session says."""
+    folder = Folder(plan.location, plan.config.storage_options())
+    planned = _newest(folder, "offsets")
+    if planned is None:
+        return None
+    for value in _json_lines(folder.read(f"offsets/{planned}") or b""):
+        conf = value.get("conf")
+        if isinstance(conf, dict) and "spark.sql.shuffle.partitions" in conf:
+            return int(conf["spark.sql.shuffle.partitions"])
+    return None
 
 
 def _restore_option(records: JobRecords, plan: JobPlan, url: str) -> str | int:
@@ -114,15 +130,20 @@ def spark_location(plan: JobPlan) -> SparkLocation:
 
 
 def _origin(offsets: bytes) -> int | None:
-    """The origin that a ckpt source wrote into its offset; each line of Spark's offset log is a source's."""
+    """The origin that a ckpt source wrote into its offset."""
+    origins = (value.get("origin") for value in _json_lines(offsets))
+    return next((o for o in origins if isinstance(o, int)), None)
+
+
+def _json_lines(offsets: bytes) -> Iterator[dict[str, Any]]:
+    """The objects in a file of Spark's offset log: first the batch's metadata, then each source's offset."""
     for line in offsets.decode(errors="replace").splitlines():
         try:
             value = json.loads(line)
         except ValueError:
             continue
-        if isinstance(value, dict) and isinstance(value.get("origin"), int):
-            return int(value["origin"])
-    return None
+        if isinstance(value, dict):
+            yield value
 
 
 def _newest(folder: Folder, name: str) -> int | None:
@@ -173,8 +194,8 @@ class StartRequest:
 
 def start_query(request: StartRequest) -> Any:
     """Start the streaming query of a wrapped DataFrame; returns a ``CkptQuery``."""
-    from spark_ckpt.spark.build import BuildContext, name_sources, query_topology
-    from spark_ckpt.spark.datasource import data_source_for
+    from spark_ckpt.spark.build import BuildContext, name_sources, query_topology, sink_input
+    from spark_ckpt.spark.datasource import sink_class_of
     from spark_ckpt.spark.query import CkptQuery
 
     session = request.df._session
@@ -196,13 +217,15 @@ def start_query(request: StartRequest) -> Any:
         sinks,
         request.df._arrow_schema(),
         {uid: layout.table_schema for uid, layout in request.df._layouts().items()},
+        int(spark.conf.get("spark.sql.shuffle.partitions")),
     )
     run = begin(plan)
     format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in job)}_{run.generation}"
-    ctx = BuildContext(spark, format_name, run, sources)
-    spark.dataSource.register(data_source_for(format_name, run, ctx.source_specs(lineage), sinks))
-    with _SessionConfs(spark, ctx):
-        writer = ctx.once(request.df._build).writeStream.format(format_name).outputMode("append")
+    ctx = BuildContext(spark, format_name, run, lineage, request.df._recipe)
+    with _SessionConfs(spark):
+        df, steps = sink_input(ctx, request.df._recipe)
+        spark.dataSource.register(sink_class_of(format_name, run, sinks, request.df._arrow_schema(), steps))
+        writer = df.writeStream.format(format_name).outputMode("append")
         writer = writer.option("checkpointLocation", location).queryName(request.query_name or job)
         if request.trigger:
             writer = writer.trigger(**request.trigger)
@@ -221,7 +244,7 @@ def _default_lanes(spark: Any) -> int:
 class _SessionConfs:
     """Session confs a checkpointed query needs, set only around ``start()``: the query keeps its own copy."""
 
-    def __init__(self, spark: Any, ctx: Any) -> None:
+    def __init__(self, spark: Any) -> None:
         self._conf = spark.conf
         self._wanted = {
             # Several applyInPandasWithState in one query run and recover correctly; Spark's check refuses them.

@@ -12,7 +12,7 @@ from pyspark.sql.conversion import ArrowBatchTransformer, PandasToArrowConversio
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
+from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_BITS, TAG
 
 
 def with_control(schema: StructType) -> StructType:
@@ -49,6 +49,30 @@ def runs_of_tag(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     for end, tag in zip(ends.run_ends.to_pylist(), ends.values.to_pylist(), strict=True):
         yield tag, batch.slice(start, end - start)
         start = end
+
+
+class Project:
+    """Some of the columns."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = list(names)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch.select(self.names)
+
+
+class MarkStream:
+    """Give the rows the number of the ``withWatermark`` they pass."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            at = batch.schema.get_field_index(TAG)
+            cleared = pc.bit_wise_and(batch.column(at), ~((1 << STREAM_BITS) - 1))
+            yield batch.set_column(at, batch.schema.field(at), pc.bit_wise_or(cleared, self.number))
 
 
 class MapArrow:

@@ -1,4 +1,4 @@
-"""Turns a keyed operator into Spark stages: hash (JVM), pack (before the shuffle), operate, unpack and snapshot."""
+"""Turns a keyed operator into stages: hash, pack (before the shuffle), operate, snapshot (with what follows)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_ckpt.spark.chain import Chain
 from spark_ckpt.spark.lineage import Lineage, OperatorNode
 from spark_ckpt.spark.operator import EVENT_TIME, KeyedOperator, OperatorSpec, WatermarkSpec
 from spark_ckpt.spark.pack import PackStage
@@ -17,42 +18,43 @@ from spark_ckpt.spark.stateless import arrow_schema, spark_schema, with_control
 from spark_ckpt.state.function import StateFunction
 from spark_ckpt.types import CTL, KEY_HASH, TAG
 
-PACKED = "key_group int, head binary, body binary"
+PACKED = T.StructType.fromDDL("route int, head binary, body binary")
 PRODUCED = "kind int, epoch long, head binary, body binary"
 STATE = "meta binary, memtable binary, held binary"
 
 
 def wire_operator(
     ctx: Any,
-    df: Any,
+    chain: Chain,
     lineage: Lineage,
     node: OperatorNode,
     keys: Any,
     function: StateFunction,
     columns: list[str],
-) -> Any:
-    """The operator's rows as a DataFrame with control columns. ``ctx`` is the build context of a start."""
+) -> Chain:
+    """The operator behind ``chain``. ``ctx`` is the build context of a start.
+
+    Rows that are in Python are hashed there, the others in the JVM; both hash alike.
+    """
     spec = OperatorSpec(
         run=ctx.run,
         uid=node.uid,
         inputs=lineage.inputs,
         function=function,
-        rows_schema=rows_schema(df, keys, columns, function, lineage),
+        rows_schema=rows_schema(chain.schema, keys, columns, function, lineage),
         watermarks=tuple(ctx.stream_name(w) for w in lineage.watermarks),
         open_watermarks=tuple(
             WatermarkSpec(ctx.stream_number(w), ctx.stream_name(w), w.column, w.delay_us)
             for w in lineage.open_watermarks
         ),
     )
+    if chain.open and keys.plain:
+        packed = ctx.place(chain.then(PackStage(spec, hashes=True), PACKED))
+    else:
+        packed = hashed(ctx.place(chain), lineage, keys, columns).mapInArrow(PackStage(spec), PACKED)
     timeout = "ProcessingTimeTimeout" if function.timeout == "ProcessingTimeTimeout" else "NoTimeout"
-    out = with_control(spark_schema(function.output_schema))
-    return (
-        hashed(df, lineage, keys, columns)
-        .mapInArrow(PackStage(spec), PACKED)
-        .groupBy("key_group")
-        .applyInPandasWithState(KeyedOperator(spec), PRODUCED, STATE, "append", timeout)
-        .mapInArrow(SnapshotStage(spec), out)
-    )
+    produced = packed.groupBy("route").applyInPandasWithState(KeyedOperator(spec), PRODUCED, STATE, "append", timeout)
+    return Chain(produced, with_control(spark_schema(function.output_schema)), (SnapshotStage(spec),))
 
 
 def hashed(df: Any, lineage: Lineage, keys: Any, columns: list[str]) -> Any:
@@ -70,9 +72,11 @@ def hashed(df: Any, lineage: Lineage, keys: Any, columns: list[str]) -> Any:
     return rows.select(*[F.col(f"`{n}`") for n in names], *others, key_hash, TAG, CTL)
 
 
-def rows_schema(df: Any, keys: Any, columns: list[str], function: StateFunction, lineage: Lineage) -> pa.Schema:
+def rows_schema(
+    schema: T.StructType, keys: Any, columns: list[str], function: StateFunction, lineage: Lineage
+) -> pa.Schema:
     """Key columns, input columns, ``KEY_HASH`` and ``EVENT_TIME`` where late rows are dropped."""
-    types = {f.name: f.dataType for f in df.schema.fields}
+    types = {f.name: f.dataType for f in schema.fields}
     inputs = [T.StructField(c, types[c], True) for c in columns if c not in keys.expressions]
     fields = list(arrow_schema(T.StructType([*keys.schema.fields, *inputs])))
     fields.append(pa.field(KEY_HASH, pa.int64()))

@@ -16,8 +16,9 @@ from spark_ckpt.faults import reach
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.registry import create_sink
+from spark_ckpt.spark.chain import Step, Steps
 from spark_ckpt.spark.spec import RunSpec, SinkSpec
-from spark_ckpt.spark.stateless import arrow_schema, runs_of_tag, split_control
+from spark_ckpt.spark.stateless import runs_of_tag, split_control
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, Committable, Epoch, epoch_of_tag
 
 
@@ -44,11 +45,13 @@ def require_control_columns(schema: StructType) -> None:
 class CkptStreamWriter(DataSourceStreamArrowWriter):
     """Made anew for each batch, on the driver; pickled to executors for ``write``."""
 
-    def __init__(self, run: RunSpec, sinks: tuple[SinkSpec, ...], schema: StructType) -> None:
-        require_control_columns(schema)
+    def __init__(
+        self, run: RunSpec, sinks: tuple[SinkSpec, ...], data_schema: pa.Schema, steps: tuple[Step, ...] = ()
+    ) -> None:
         self.run = run
         self.sinks = sinks
-        self.data_schema = pa.schema([f for f in arrow_schema(schema) if f.name not in CONTROL_COLUMNS])
+        self.data_schema = data_schema
+        self.steps = steps
 
     # -- executor ----------------------------------------------------------------------------------------------
 
@@ -56,7 +59,7 @@ class CkptStreamWriter(DataSourceStreamArrowWriter):
         task = _TaskWriters(self)
         try:
             events: list[bytes] = []
-            for batch in iterator:
+            for batch in Steps(self.steps)(iterator):
                 data, control = split_control(batch)
                 if control.num_rows:
                     events.extend(control.column(control.schema.get_field_index(CTL)).to_pylist())

@@ -1,4 +1,4 @@
-"""Envelopes: the rows and control events of one key group that one task sends to the operator in one batch.
+"""Envelopes: the rows and control events that one task sends to one slot of the operator in one batch.
 
 The pack stage writes them in front of the shuffle, the operator reads them behind it, so the shuffle carries a few
 binary rows instead of every row. The head is small JSON; the body holds Arrow record batches without their schema,
@@ -16,18 +16,18 @@ import pyarrow as pa
 
 from spark_ckpt.errors import ProtocolBugError
 from spark_ckpt.protocol.events import Barrier, Cancel, Event, Finished, Restore, Watermark, from_json, to_json
-from spark_ckpt.state.ipc import conform, fingerprint, from_bytes, int64_view, plain_schema
-from spark_ckpt.state.keys import key_group_of
+from spark_ckpt.state.ipc import conform, fingerprint, from_bytes, int64_view, messages, plain_schema
+from spark_ckpt.state.slots import Slots
 from spark_ckpt.types import KEY_HASH
 
 MAX_BODY_BYTES = 32 << 20
-PASSING_GROUP = 0
-"""The key group whose envelopes carry events that only pass through the operator."""
+PASSING_SLOT = 0
+"""The slot whose envelopes carry events that only pass through the operator."""
 
 
 @dataclass(frozen=True)
 class Controls:
-    """Control events by who gets them: ``broadcast`` every key group, ``routed`` one."""
+    """Control events by who gets them: ``broadcast`` every slot, ``routed`` one."""
 
     broadcast: tuple[Event, ...] = ()
     routed: Mapping[int, tuple[Event, ...]] = field(default_factory=dict)
@@ -41,11 +41,11 @@ class Envelope:
     events: list[Event]
 
 
-def route(events: Sequence[Event], uid: str, groups: int) -> Controls:
-    """Address the events a task received for operator ``uid`` with ``groups`` key groups.
+def route(events: Sequence[Event], uid: str, slots: Slots) -> Controls:
+    """Address the events a task received for operator ``uid``.
 
-    Barriers, cancels, finished shares and watermarks concern every key group. A ``Restore`` of this operator is
-    split: every key group gets one, with its own manifest or, if it had no state, none. All else passes through.
+    Barriers, cancels, finished shares and watermarks concern every slot. A ``Restore`` of this operator is split:
+    every slot gets one, with the manifests of its key groups that had state. All else passes through.
     Raises ``ProtocolBugError`` if a ``Restore`` names key groups that do not exist.
     """
     broadcast: list[Event] = []
@@ -54,39 +54,39 @@ def route(events: Sequence[Event], uid: str, groups: int) -> Controls:
         if isinstance(event, Barrier | Cancel | Finished | Watermark):
             broadcast.append(event)
         elif isinstance(event, Restore) and event.uid == uid:
-            for group, part in _split_restore(event, groups):
-                routed.setdefault(group, []).append(part)
+            for slot, part in _split_restore(event, slots):
+                routed.setdefault(slot, []).append(part)
         else:
-            routed.setdefault(PASSING_GROUP, []).append(event)
-    return Controls(tuple(broadcast), {g: tuple(e) for g, e in routed.items()})
+            routed.setdefault(PASSING_SLOT, []).append(event)
+    return Controls(tuple(broadcast), {s: tuple(e) for s, e in routed.items()})
 
 
 def pack(
     rows_by_epoch: Sequence[tuple[int, pa.Table]],
-    groups: int,
+    slots: Slots,
     controls: Controls,
     schema: pa.Schema,
     max_bytes: int = MAX_BODY_BYTES,
 ) -> Iterator[tuple[int, bytes, bytes | None]]:
-    """Envelopes (key group, head, body or None) of one task. Pack stage, executor, once a task.
+    """Envelopes (slot, head, body or None) of one task. Pack stage, executor, once a task.
 
-    Tables have ``schema``'s columns, ``KEY_HASH`` among them. Rows keep their order inside an epoch and key group.
-    Broadcast events go to all key groups, with or without rows. A key group whose rows exceed ``max_bytes`` gets
-    several envelopes, the first of which carries the events; only a single larger row exceeds it.
+    Tables have ``schema``'s columns, ``KEY_HASH`` among them. Rows keep their order inside an epoch and slot.
+    Broadcast events go to all slots, with or without rows. A slot whose rows exceed ``max_bytes`` gets several
+    envelopes, the first of which carries the events; only a single larger row exceeds it.
     """
     schema = plain_schema(schema)
-    pieces = [(epoch, *_by_group(conform(rows, schema), groups)) for epoch, rows in rows_by_epoch if len(rows)]
+    pieces = [(epoch, *_by_slot(conform(rows, schema), slots)) for epoch, rows in rows_by_epoch if len(rows)]
     broadcast = _events_json(controls.broadcast)
-    for group in range(groups):
+    for slot in range(slots.count):
         segments = [
-            (epoch, rows.slice(cuts[group], cuts[group + 1] - cuts[group]))
+            (epoch, rows.slice(cuts[slot], cuts[slot + 1] - cuts[slot]))
             for epoch, rows, cuts in pieces
-            if cuts[group + 1] > cuts[group]
+            if cuts[slot + 1] > cuts[slot]
         ]
-        events = ",".join(filter(None, (broadcast, _events_json(controls.routed.get(group, ())))))
+        events = ",".join(filter(None, (broadcast, _events_json(controls.routed.get(slot, ())))))
         for body in _bodies(segments, max_bytes) if segments else [_Body()] if events else []:
             head = f'{{"schema":"{fingerprint(schema)}","segments":{json.dumps(body.segments)},"events":[{events}]}}'
-            yield group, head.encode(), b"".join(body.data) if body.data else None
+            yield slot, head.encode(), b"".join(body.data) if body.data else None
             events = ""
 
 
@@ -117,21 +117,21 @@ class _Body:
     size: int = 0
 
 
-def _by_group(rows: pa.Table, groups: int) -> tuple[pa.Table, list[int]]:
-    """Rows ordered by key group, and where each key group starts (and the last one ends)."""
-    group = key_group_of(int64_view(rows.column(KEY_HASH)), groups)
-    if (group[1:] < group[:-1]).any():
-        narrow = group.astype(np.uint8 if groups <= 1 << 8 else np.uint16)  # radix sort
+def _by_slot(rows: pa.Table, slots: Slots) -> tuple[pa.Table, list[int]]:
+    """Rows ordered by slot, and where each slot starts (and the last one ends)."""
+    slot = slots.slot_of(int64_view(rows.column(KEY_HASH)))
+    if (slot[1:] < slot[:-1]).any():
+        narrow = slot.astype(np.uint8 if slots.count <= 1 << 8 else np.uint16)  # radix sort
         order = np.argsort(narrow, kind="stable")
-        rows, group = rows.take(pa.array(order)), group[order]
-    return rows, np.searchsorted(group, np.arange(groups + 1)).tolist()
+        rows, slot = rows.take(pa.array(order)), slot[order]
+    return rows, np.searchsorted(slot, np.arange(slots.count + 1)).tolist()
 
 
 def _bodies(segments: list[tuple[int, pa.Table]], max_bytes: int) -> Iterator[_Body]:
     body = _Body()
     for epoch, rows in segments:
         for batch in rows.to_batches():
-            for message in _messages(batch, max_bytes):
+            for message in messages(batch, max_bytes):
                 if body.data and body.size + message.size > max_bytes:
                     yield body
                     body = _Body()
@@ -141,23 +141,15 @@ def _bodies(segments: list[tuple[int, pa.Table]], max_bytes: int) -> Iterator[_B
     yield body
 
 
-def _messages(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.Buffer]:
-    """The batch in as many messages as it takes; each carries only its own rows' bytes."""
-    if len(batch) > 1 and batch.nbytes > max_bytes:
-        half = len(batch) // 2
-        yield from _messages(batch.slice(0, half), max_bytes)
-        yield from _messages(batch.slice(half), max_bytes)
-    else:
-        yield batch.serialize()
-
-
 def _events_json(events: Sequence[Event]) -> str:
     return ",".join(json.dumps(to_json(e), separators=(",", ":")) for e in events)
 
 
-def _split_restore(event: Restore, groups: int) -> Iterator[tuple[int, Restore]]:
-    strange = sorted(g for g in event.groups if not 0 <= g < groups)
+def _split_restore(event: Restore, slots: Slots) -> Iterator[tuple[int, Restore]]:
+    strange = sorted(g for g in event.groups if not 0 <= g < slots.key_groups)
     if strange:
-        raise ProtocolBugError(f"restore of {event.uid} names key groups {strange}, expected 0 to {groups - 1}")
-    for group in range(groups):
-        yield group, replace(event, groups={g: event.groups[g] for g in (group,) if g in event.groups})
+        raise ProtocolBugError(
+            f"restore of {event.uid} names key groups {strange}, expected 0 to {slots.key_groups - 1}"
+        )
+    for slot in range(slots.count):
+        yield slot, replace(event, groups={g: event.groups[g] for g in slots.range_of(slot) if g in event.groups})

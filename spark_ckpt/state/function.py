@@ -1,4 +1,4 @@
-"""The contract between keyed state and what computes on it: one vectorised call for all touched keys of a key group."""
+"""The contract between keyed state and what computes on it: one vectorised call for all touched keys of a slot."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ NO_TIMEOUT = -1
 class CallContext:
     """Where and when a call happens. ``watermark_ms`` is None before the first watermark; 0 means epoch start.
 
+    ``slot`` numbers the operator's tasks; which keys are in it changes with the number of shuffle partitions.
+
     ``processing_time_ms`` is the batch's, so a replayed batch sees the same value.
     """
 
     uid: str
-    key_group: int
+    slot: int
     checkpoint: int
     processing_time_ms: int
     watermark_ms: int | None
@@ -61,7 +63,7 @@ class Changed:
 
 
 class StateFunction(ABC):
-    """A stateful computation over the keys of one key group. Executor; must pickle; keeps nothing between calls."""
+    """A stateful computation over the keys of one slot. Executor; must pickle; keeps nothing between calls."""
 
     key_schema: pa.Schema
     state_schema: pa.Schema

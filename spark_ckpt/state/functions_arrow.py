@@ -1,4 +1,4 @@
-"""``applyInArrowWithState``: the user's function sees a whole key group as Arrow tables; there is no loop over keys."""
+"""``applyInArrowWithState``: the user's function sees all touched keys of a task as Arrow tables; no loop over keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UserFunction = Callable[[pa.Table, pa.Table, CallContext], "tuple[pa.Table, pa.T
 
 
 class ArrowStateFunction(StateFunction):
-    """Runs ``func(rows, state, ctx) -> (output, new_state)`` once for all touched keys of a key group.
+    """Runs ``func(rows, state, ctx) -> (output, new_state)`` once for all touched keys of a slot.
 
     ``rows``: the input columns in order of arrival, and ``_key`` (int32), the row of ``state`` each belongs to.
     ``state``: one row a touched key with the key columns, the value columns (null without state), ``_exists`` and
@@ -158,4 +158,4 @@ def _shape(value: object) -> str:
 
 
 def _where(ctx: CallContext) -> str:
-    return f"operator {ctx.uid!r}, key group {ctx.key_group}, checkpoint {ctx.checkpoint}"
+    return f"operator {ctx.uid!r}, slot {ctx.slot}, checkpoint {ctx.checkpoint}"

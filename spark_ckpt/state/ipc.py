@@ -8,6 +8,7 @@ The price is that a reader with another schema would misread them, so whoever st
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -113,6 +114,16 @@ def to_bytes(batch: pa.RecordBatch) -> bytes:
     """The batch as one Arrow message without schema; a slice carries only its own rows."""
     data: bytes = batch.serialize().to_pybytes()
     return data
+
+
+def messages(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.Buffer]:
+    """The batch in as many messages as it takes (a single larger row exceeds ``max_bytes``), each with its own rows."""
+    if len(batch) > 1 and batch.nbytes > max_bytes:
+        half = len(batch) // 2
+        yield from messages(batch.slice(0, half), max_bytes)
+        yield from messages(batch.slice(half), max_bytes)
+    else:
+        yield batch.serialize()
 
 
 def from_bytes(data: bytes | pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:

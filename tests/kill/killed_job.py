@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 import spark_ckpt
 from spark_ckpt import agg
 from spark_ckpt.faults import reach
-from spark_ckpt.protocol.events import run_from_json
 from tests.kill.expected import GROUPS, KEYS, N_ROWS, NUMBERED, RESET, ROWS_PER_BATCH, SHIFT, TOTALS
 
 JOB = "killed"
@@ -127,7 +126,7 @@ def live_runs(spark: SparkSession, location: str) -> dict[str, list[str]]:
     for number in range(2):
         store = spark.read.format("statestore").option("operatorId", number).load(location)
         metas = [json.loads(row.value["groupState"]["meta"]) for row in store.collect()]
-        named[str(number)] = sorted({run_from_json(r).file for meta in metas for r in meta["keyed"]["runs"]})
+        named[str(number)] = sorted({r[0] for meta in metas for r in meta["keyed"]["runs"]})
     return named
 
 

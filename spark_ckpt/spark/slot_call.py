@@ -1,0 +1,296 @@
+"""One slot in one batch: gather, align, process, snapshot, hold back. Executor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_ckpt.protocol import aligner
+from spark_ckpt.protocol import events as ev
+from spark_ckpt.spark.flush_files import task_files
+from spark_ckpt.spark.operator import EVENT_TIME, OperatorSpec
+from spark_ckpt.state.compaction import CompactionPolicy
+from spark_ckpt.state.envelope import MAX_BODY_BYTES, unpack
+from spark_ckpt.state.function import CallContext, Changed, Touched
+from spark_ckpt.state.ipc import compress, decompress, from_bytes, messages, one_batch, to_bytes
+from spark_ckpt.state.keyed_state import KeyedState, Lookup
+from spark_ckpt.state.keys import group_rows
+from spark_ckpt.types import KEY_HASH
+
+DATA, FLUSH, ACK, EVENT = 0, 1, 2, 3
+"""Kinds of the rows an operator hands to its snapshot stage."""
+
+Adopted = tuple[int, Mapping[int, ev.GroupManifest]]
+"""A completed checkpoint that is replayed, and what it recorded of this slot's key groups."""
+
+
+@dataclass
+class SlotMeta:
+    """What a slot remembers besides its keyed state."""
+
+    aligner: aligner.AlignerState
+    watermarks: dict[str, int] = field(default_factory=dict)
+    later_watermarks: dict[int, dict[str, int]] = field(default_factory=dict)
+    adopt: Adopted | None = None
+    restored: int | None = None
+    held: dict[int, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "aligner": self.aligner.to_json(),
+            "watermarks": self.watermarks,
+            "later_watermarks": {str(k): v for k, v in self.later_watermarks.items()},
+            "adopt": None if self.adopt is None else [self.adopt[0], _groups_json(self.adopt[1])],
+            "restored": self.restored,
+            "held": {str(k): v for k, v in self.held.items()},
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> SlotMeta:
+        adopt = value["adopt"]
+        return cls(
+            aligner.AlignerState.from_json(value["aligner"]),
+            dict(value["watermarks"]),
+            {int(k): dict(v) for k, v in value["later_watermarks"].items()},
+            None if adopt is None else (adopt[0], {int(g): ev.group_from_json(m) for g, m in adopt[1].items()}),
+            value["restored"],
+            {int(k): v for k, v in value["held"].items()},
+        )
+
+
+class SlotCall:
+    """All the work of one call. ``out`` are the rows for the snapshot stage: (kind, epoch, head, body)."""
+
+    def __init__(self, spec: OperatorSpec, slot: int, stored: tuple[Any, ...] | None, now_ms: int) -> None:
+        self.spec = spec
+        self.slot = slot
+        self.now_ms = now_ms
+        self.out: list[tuple[int, int, bytes, bytes | None]] = []
+        self.groups = spec.run.slots.range_of(slot)
+        config = spec.run.config
+        policy = CompactionPolicy(config.compaction_fanout, config.compaction_max_runs)
+        meta, memtable, held = stored if stored is not None else (None, None, None)
+        parsed = json.loads(meta) if meta is not None else None
+        self.meta = SlotMeta.from_json(parsed) if parsed else SlotMeta(aligner.AlignerState(spec.run.start_epoch))
+        known = parsed and parsed["keyed"]
+        self.keyed = KeyedState.open(spec.layout, self.groups, known, memtable, spec.cache(), policy)
+        self.rows: dict[int, list[pa.RecordBatch]] = {}
+        self._input_schema = spec.packed_schema
+        if held:
+            self._unhold(held)
+        self._events: list[ev.Event] = []
+
+    def take(self, head: bytes, body: bytes | None) -> None:
+        envelope = unpack(head, body, self._input_schema)
+        for label, rows in envelope.segments:
+            self.rows.setdefault(label, []).append(one_batch(rows))
+        self._events.extend(envelope.events)
+
+    def run(self) -> None:
+        batch = self._batch_input()
+        config = self.spec.run.config
+        weights = aligner.AlignerConfig(
+            self.spec.inputs * self.spec.run.key_groups, config.mode, config.max_buffered_bytes
+        )
+        self.meta.aligner, actions = aligner.plan(self.meta.aligner, weights, batch)
+        for action in actions:
+            self._do(action)
+        self._advance_time()
+        if self.keyed.memtable_bytes > config.memtable_max_bytes:
+            self._flush(self.meta.aligner.epoch)
+
+    def sealed(self) -> tuple[bytes, bytes | None, bytes | None]:
+        """(meta, memtable, held rows): what Spark's state store keeps until the next batch."""
+        keyed, memtable = self.keyed.seal()
+        held = self._hold()
+        body = {**self.meta.to_json(), "keyed": keyed}
+        return json.dumps(body, separators=(",", ":")).encode(), memtable, held
+
+    # -- gather ------------------------------------------------------------------------------------------------
+
+    def _batch_input(self) -> aligner.BatchInput:
+        """Sort the events: those for the aligner, those for this slot, those that only pass through."""
+        barriers: dict[int, tuple[int, int]] = {}
+        cancels: set[int] = set()
+        finished: dict[int, int] = {}
+        for e in self._events:
+            if isinstance(e, ev.Barrier):
+                barriers[e.checkpoint] = (barriers.get(e.checkpoint, (0, 0))[0] + e.weight, e.triggered_ms)
+            elif isinstance(e, ev.Cancel):
+                cancels.add(e.checkpoint)
+            elif isinstance(e, ev.Finished):
+                finished[e.epoch] = finished.get(e.epoch, 0) + e.weight
+            elif isinstance(e, ev.Watermark):
+                later = self.meta.later_watermarks.setdefault(e.epoch, {})
+                later[e.stream] = max(later.get(e.stream, e.micros), e.micros)
+            elif isinstance(e, ev.Restore) and e.uid == self.spec.uid:
+                self._restore(e)
+            else:
+                self._emit(EVENT, 0, b"", ev.encode(e))
+        sizes = {label: sum(b.nbytes for b in batches) for label, batches in self.rows.items()}
+        return aligner.BatchInput(self.now_ms, barriers, frozenset(cancels), finished, sizes)
+
+    def _restore(self, event: ev.Restore) -> None:
+        if not event.groups:
+            return
+        if event.adopt:
+            self.meta.adopt = (event.checkpoint, event.groups)
+        elif self.meta.restored != event.checkpoint:
+            # A source that reaches this operator along two branches brings its restore rows twice.
+            self._adopt(event.groups)
+            self.meta.restored = event.checkpoint
+
+    def _adopt(self, manifests: Mapping[int, ev.GroupManifest]) -> None:
+        self.keyed.adopt(manifests)
+        self.meta.watermarks = _common_watermarks(manifests)
+
+    # -- act ---------------------------------------------------------------------------------------------------
+
+    def _do(self, action: aligner.Action) -> None:
+        if isinstance(action, aligner.Process):
+            self._process(action)
+        elif isinstance(action, aligner.Snapshot):
+            self._snapshot(action)
+        elif isinstance(action, aligner.ForwardCancel):
+            self._emit(EVENT, 0, b"", ev.encode(ev.Cancel(action.checkpoint)))
+        elif isinstance(action, aligner.Declined):
+            reason = f"key groups {self.groups.first} to {self.groups.end - 1}: {action.reason}"
+            self._emit(EVENT, 0, b"", ev.encode(ev.Decline(self.spec.uid, action.checkpoint, reason)))
+
+    def _process(self, action: aligner.Process) -> None:
+        labels = sorted(label for label in self.rows if action.up_to is None or label <= action.up_to)
+        batches = [b for label in labels for b in self.rows.pop(label)]
+        if batches:
+            rows = pa.Table.from_batches(batches)
+            if self.spec.filters_late:
+                rows = self._without_late(rows)
+            if rows.num_rows:
+                self._call(rows, action.epoch)
+        self._note_watermarks(action.up_to)
+
+    def _call(self, rows: pa.Table, epoch: int) -> None:
+        hashes = rows.column(KEY_HASH).to_numpy()
+        names = self.keyed.layout.key_schema.names
+        groups = group_rows(hashes, rows.select(names), injective=self.keyed.layout.injective)
+        first = pa.array(groups.first)
+        lookup = self.keyed.touch(hashes[groups.first], rows.select(names).take(first))
+        inputs = rows.drop_columns([KEY_HASH, *([EVENT_TIME] if EVENT_TIME in rows.column_names else [])])
+        self._apply(lookup, inputs, groups.inverse, np.zeros(len(lookup), bool), epoch)
+
+    def _apply(self, lookup: Lookup, rows: pa.Table, index: Any, timed_out: Any, epoch: int) -> None:
+        touched = Touched(lookup.keys, rows, index, lookup.state, lookup.exists, timed_out, lookup.timeout_ms)
+        changed: Changed = self.spec.function.process(self._context(epoch), touched)
+        timeouts = changed.timeout_ms if self.keyed.layout.with_timeout else None
+        self.keyed.write(lookup, changed.state, changed.write, changed.remove, timeouts)
+        if changed.output.num_rows:
+            output = one_batch(changed.output.cast(self.spec.function.output_schema))
+            for message in messages(output, MAX_BODY_BYTES):
+                self._emit(DATA, epoch, b"", message.to_pybytes())
+
+    def _context(self, epoch: int) -> CallContext:
+        watermark_us = self._watermark_us()
+        watermark_ms = None if watermark_us is None else watermark_us // 1000
+        return CallContext(self.spec.uid, self.slot, epoch, self.now_ms, watermark_ms)
+
+    def _snapshot(self, action: aligner.Snapshot) -> None:
+        self._flush(action.checkpoint)
+        if self.meta.adopt is not None and self.meta.adopt[0] == action.checkpoint:
+            # The batch is replayed and its checkpoint had completed: the record is canonical, not this attempt.
+            self._adopt(self.meta.adopt[1])
+        self.meta.adopt = None
+        head = {
+            "checkpoint": action.checkpoint,
+            "groups": _groups_json(self.keyed.manifests(self.meta.watermarks)),
+            "triggered_ms": action.triggered_ms,
+            "alignment_ms": max(0, self.now_ms - action.aligned_from_ms),
+            "held_bytes": action.held_bytes,
+        }
+        self._emit(ACK, self.slot, json.dumps(head, separators=(",", ":")).encode(), None)
+
+    def _flush(self, epoch: int) -> None:
+        files = task_files(self.spec.uid)
+        files.epoch = epoch
+        result = self.keyed.flush(files, epoch)
+        for name, rows in files.take():
+            self._emit(FLUSH, epoch, name.encode(), to_bytes(one_batch(rows)))
+        if result.dead:
+            dead = {file: bitmap.serialize() for file, bitmap in result.dead.items()}
+            self._emit(EVENT, epoch, b"", ev.encode(ev.Flushed(self.spec.uid, epoch, (), dead)))
+
+    # -- time --------------------------------------------------------------------------------------------------
+
+    def _watermark_us(self) -> int | None:
+        """The smallest over all streams; none before every stream has one."""
+        known = [self.meta.watermarks.get(name) for name in self.spec.watermarks]
+        found = [w for w in known if w is not None]
+        return min(found) if found and len(found) == len(known) else None
+
+    def _without_late(self, rows: pa.Table) -> pa.Table:
+        watermark_us = self._watermark_us()
+        if watermark_us is None:
+            return rows
+        late = pc.less_equal(rows.column(EVENT_TIME), watermark_us)
+        return rows.filter(pc.invert(pc.fill_null(late, False)))
+
+    def _note_watermarks(self, up_to: int | None) -> None:
+        """Watermarks take effect behind the rows of their epoch."""
+        for label in sorted(self.meta.later_watermarks):
+            if up_to is not None and label > up_to:
+                continue
+            for stream, micros in self.meta.later_watermarks.pop(label).items():
+                self.meta.watermarks[stream] = max(self.meta.watermarks.get(stream, micros), micros)
+                self._emit(EVENT, label, b"", ev.encode(ev.Watermark(stream, self.meta.watermarks[stream], label)))
+
+    def _advance_time(self) -> None:
+        """Call the function for keys whose time-out has passed, in the epoch that is open now."""
+        kind, now = self.spec.function.timeout, None
+        if kind == "ProcessingTimeTimeout":
+            now = self.now_ms
+        elif kind == "EventTimeTimeout":
+            watermark_us = self._watermark_us()
+            now = None if watermark_us is None else watermark_us // 1000
+        if now is None:
+            return
+        due = self.keyed.due(now)
+        if len(due):
+            no_rows = self._rows_schema().empty_table()
+            self._apply(due, no_rows, np.empty(0, np.int64), np.ones(len(due), bool), self.meta.aligner.epoch)
+
+    def _rows_schema(self) -> pa.Schema:
+        return pa.schema([f for f in self._input_schema if f.name not in (KEY_HASH, EVENT_TIME)])
+
+    # -- rows held back ----------------------------------------------------------------------------------------
+
+    def _hold(self) -> bytes | None:
+        """What is left in ``rows`` waits in Spark's state store, in label order."""
+        self.meta.held = {label: sum(b.num_rows for b in self.rows[label]) for label in sorted(self.rows)}
+        if not self.rows:
+            return None
+        batches = [b for label in sorted(self.rows) for b in self.rows[label]]
+        return compress(to_bytes(one_batch(pa.Table.from_batches(batches))))
+
+    def _unhold(self, held: bytes) -> None:
+        batch, start = from_bytes(decompress(held), self._input_schema), 0
+        for label, count in sorted(self.meta.held.items()):
+            self.rows[label] = [batch.slice(start, count)]
+            start += count
+
+    def _emit(self, kind: int, epoch: int, head: bytes, body: bytes | None) -> None:
+        self.out.append((kind, epoch, head, body))
+
+
+def _groups_json(manifests: Mapping[int, ev.GroupManifest]) -> dict[str, Any]:
+    return {str(group): ev.group_to_json(manifest) for group, manifest in manifests.items()}
+
+
+def _common_watermarks(manifests: Mapping[int, ev.GroupManifest]) -> dict[str, int]:
+    """What every key group had seen. They differ only if the checkpoint was taken by several slots."""
+    seen = [m.watermarks_us for m in manifests.values()]
+    shared = set(seen[0]).intersection(*seen[1:])
+    return {stream: min(w[stream] for w in seen) for stream in sorted(shared)}

@@ -27,6 +27,7 @@ from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.delta_log import logged_names
 from spark_ckpt.sinks.delta_types import delta_schema, file_stats
 from spark_ckpt.sinks.options import SinkOptions, redact, secret_values
+from spark_ckpt.sinks.parquet import open_parquet
 from spark_ckpt.types import CommitPermit, Committable
 
 _COMMIT_TRIES = 10
@@ -212,10 +213,11 @@ class _DeltaWriter(SinkWriter):
     def _put(self, table: pa.Table | None) -> None:
         if table is None:
             return
+        rows = table.cast(self._schema)
         if self._writer is None:
             self._stream = self._files.open_output_stream(self._name)
-            self._writer = pq.ParquetWriter(self._stream, self._schema, metadata_collector=self._footers)
-        self._writer.write_table(table.cast(self._schema))
+            self._writer = open_parquet(self._stream, self._schema, rows, metadata_collector=self._footers)
+        self._writer.write_table(rows)
 
     def prepare_commit(self) -> Sequence[bytes]:
         self._put(self._chunks.rest())

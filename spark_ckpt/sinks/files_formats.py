@@ -16,6 +16,7 @@ import pyarrow.types as pt
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sinks.arrow_text import iso_timestamps, zoned_as_text
+from spark_ckpt.sinks.parquet import open_parquet
 
 EXTENSIONS = {"parquet": "parquet", "json": "json", "csv": "csv"}
 
@@ -48,13 +49,19 @@ def open_writer(file_format: str, stream: Any, schema: pa.Schema, *, header: boo
 
 class _Parquet:
     def __init__(self, stream: Any, schema: pa.Schema) -> None:
-        self._writer = pq.ParquetWriter(stream, schema)
+        self._stream, self._schema = stream, schema
+        self._writer: pq.ParquetWriter | None = None
 
     def write(self, table: pa.Table) -> None:
-        self._writer.write_table(table)
+        self._opened(table).write_table(table)
 
     def close(self) -> None:
-        self._writer.close()
+        self._opened(self._schema.empty_table()).close()
+
+    def _opened(self, first: pa.Table) -> pq.ParquetWriter:
+        if self._writer is None:
+            self._writer = open_parquet(self._stream, self._schema, first)
+        return self._writer
 
 
 class _Csv:

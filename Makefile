@@ -23,8 +23,8 @@ unit:  ## only the tests that need no Spark
 simulate:  ## the seeded simulation: make simulate SEEDS=100000, or SEED=17 to replay one
 	@$(DEV) python -m spark_ckpt.testing.simulate $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
-bench:  ## keyed count and sum against plain Spark; writes benchmarks/RESULTS.md
-	@$(DEV) python -m benchmarks.keyed_count
+bench:  ## all benchmarks and their peers, half an hour; writes benchmarks/RESULTS.md. ONLY=keyed,small for some
+	@$(DEV) python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(BENCH_ARGS)
 
 lint:  ## ruff, the layering of the packages, mypy
 	@$(DEV) ruff check .
@@ -39,4 +39,4 @@ docs:  ## write the generated parts of docs/
 	@$(DEV) python scripts/config_docs.py
 
 clean:  ## remove everything the other targets made
-	rm -rf .venv .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info spark-warehouse metastore_db
+	rm -rf .venv .demo .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info spark-warehouse metastore_db

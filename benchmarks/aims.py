@@ -1,0 +1,171 @@
+"""What is aimed at, and what was measured. Pure; an aim whose section was not measured has no value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.cost_model import fit_and_check, worst_held_out
+
+Results = Mapping[str, Mapping[str, Any]]
+"""Section -> its data."""
+
+FEW, MANY = "10000 keys", "1000000 keys"
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A ratio of one section, and its bound. ``at_most``: smaller is better."""
+
+    group: str
+    what: str
+    bound: float
+    value: Callable[[Results], float]
+    at_most: bool = False
+
+    def measure(self, results: Results) -> float | None:
+        """None if a figure it needs was not measured."""
+        try:
+            found = self.value(results)
+        except (KeyError, IndexError, ZeroDivisionError):
+            return None
+        return found if math.isfinite(found) else None
+
+    def met(self, value: float) -> bool:
+        return value <= self.bound if self.at_most else value >= self.bound
+
+
+def speed(section: str, a: str, b: str) -> Callable[[Results], float]:
+    """Rows/s of ``a`` over rows/s of ``b``."""
+    return lambda r: r[section][a]["rows_per_s"] / r[section][b]["rows_per_s"]
+
+
+def speed_over_fastest(section: str, a: str, others: Sequence[str]) -> Callable[[Results], float]:
+    """Rows/s of ``a`` over those of the fastest of the others; all must have been measured."""
+    return lambda r: r[section][a]["rows_per_s"] / max(r[section][b]["rows_per_s"] for b in others)
+
+
+def batch_time(section: str, a: str, b: str) -> Callable[[Results], float]:
+    return lambda r: r[section][a]["median_s"] / r[section][b]["median_s"]
+
+
+def _largest(results: Results) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """State sections at 1 M and at the most keys that were stored, from one run."""
+    found = results["state_100m"] if "state_100m" in results else results["state"]
+    sizes = sorted(found.values(), key=lambda s: s["stored"])
+    if len(sizes) < 2:
+        raise KeyError("only one size")
+    return sizes[0], sizes[-1]
+
+
+def growth(results: Results) -> float:
+    small, large = _largest(results)
+    return large["median_s"] / small["median_s"]
+
+
+def restore(results: Results) -> float:
+    small, large = _largest(results)
+    return large["restore"]["first_batch_s"] / small["restore"]["first_batch_s"]
+
+
+def of_checkpoints(name: str) -> Callable[[Results], float]:
+    """The mean over the checkpoints of the phase with 100 K touched keys: at the most stored keys over at 1 M."""
+
+    def value(results: Results) -> float:
+        small, large = (_mean_by_touched(s["history"], name)[100_000] for s in _largest(results))
+        return large / small
+
+    return value
+
+
+def _mean_by_touched(history: Sequence[Mapping[str, Any]], name: str) -> dict[int, float]:
+    found: dict[int, list[float]] = {}
+    for checkpoint in history:
+        if checkpoint["touched"] is not None:
+            found.setdefault(checkpoint["touched"], []).append(checkpoint[name])
+    return {touched: sum(values) / len(values) for touched, values in found.items()}
+
+
+def worker_growth(results: Results) -> float:
+    small, large = _largest(results)
+    return large["memory"]["python_worker_mib"] / small["memory"]["python_worker_mib"]
+
+
+def model_error(results: Results) -> float:
+    _, checks = fit_and_check(results["curves"]["points"])
+    return worst_held_out(checks)
+
+
+_PANDAS, _JVM = "plain PySpark applyInPandasWithState", "Spark JVM aggregation"
+AIMS: tuple[Aim, ...] = (
+    Aim(_PANDAS, "10 K keys, rows/s", 10, speed("pandas", f"ours, {FEW}", f"pandas, {FEW}")),
+    Aim(_PANDAS, "1 M keys, rows/s", 300, speed("pandas", f"ours, {MANY}", f"pandas, {MANY}")),
+    Aim(
+        _PANDAS,
+        "the same session function, 100 K keys, rows/s",
+        5,
+        speed("sessions", "ours, 100 K keys a batch", "pandas, 8 K of the keys a batch"),
+    ),
+    Aim(_JVM, "10 K keys, rows/s", 1, speed("keyed", f"ours, {FEW}", f"jvm, {FEW}")),
+    Aim(_JVM, "1 M keys, rows/s", 6, speed("keyed", f"ours, {MANY}", f"jvm, {MANY}")),
+    Aim("Flink SQL", "10 K keys, rows/s", 2, speed("peers", f"ours, {FEW}", f"Flink SQL, {FEW}")),
+    Aim("Flink SQL", "1 M keys, rows/s", 2, speed("peers", f"ours, {MANY}", f"Flink SQL, {MANY}")),
+    Aim("PyFlink", "10 K keys, rows/s", 50, speed("peers", f"ours, {FEW}", f"PyFlink, {FEW}")),
+    Aim("PyFlink", "1 M keys, rows/s", 50, speed("peers", f"ours, {MANY}", f"PyFlink, {MANY}")),
+    *(
+        Aim(
+            "Bytewax",
+            f"{name}, rows/s, against the faster way to write it",
+            3,
+            speed_over_fastest("peers", f"ours, {keys}", [f"Bytewax, {keys}", f"Bytewax, combined with numpy, {keys}"]),
+        )
+        for name, keys in (("10 K keys", FEW), ("1 M keys", MANY))
+    ),
+    *(
+        Aim(
+            "ours without checkpoints",
+            f"{name}, rows/s",
+            0.95,
+            speed("keyed", f"ours, {k}", f"ours without checkpoints, {k}"),
+        )
+        for name, k in (("10 K keys", FEW), ("1 M keys", MANY))
+    ),
+    Aim(
+        "plain Parquet files",
+        "Delta, exactly once, rows/s",
+        0.9,
+        speed("stateless", "Delta, exactly once", "plain Parquet files"),
+    ),
+    Aim(
+        "a raw pyarrow Parquet write",
+        "snapshot of the same rows, time",
+        2,
+        lambda r: r["snapshot"]["write_ms"] / r["snapshot"]["raw_ms"],
+        at_most=True,
+    ),
+    Aim(_JVM, "1 K-row batches, batch time", 1.1, batch_time("small", "ours", "jvm"), at_most=True),
+    Aim(_PANDAS, "1 K-row batches, batch time", 1.1, batch_time("small", "ours", "pandas"), at_most=True),
+    Aim("1 M keys stored", "most keys stored, 100 K touched, batch time", 1.2, growth, at_most=True),
+    Aim(
+        "1 M keys stored",
+        "most keys stored, bytes a checkpoint writes",
+        1.2,
+        of_checkpoints("written_bytes"),
+        at_most=True,
+    ),
+    Aim("1 M keys stored", "most keys stored, time of a checkpoint", 1.2, of_checkpoints("duration_ms"), at_most=True),
+    Aim("1 M keys stored", "most keys stored, restore to the first batch", 3, restore, at_most=True),
+    Aim("measured batches", "cost model, worst relative error on held-out points", 0.25, model_error, at_most=True),
+    Aim(_JVM, "cluster of two executors, 10 K keys, rows/s", 1, speed("cluster", f"ours, {FEW}", f"jvm, {FEW}")),
+    Aim(_JVM, "cluster of two executors, 1 M keys, rows/s", 6, speed("cluster", f"ours, {MANY}", f"jvm, {MANY}")),
+    Aim(_PANDAS, "cluster of two executors, 10 K keys, rows/s", 10, speed("cluster", f"ours, {FEW}", f"pandas, {FEW}")),
+    Aim(
+        _PANDAS, "cluster of two executors, 1 M keys, rows/s", 300, speed("cluster", f"ours, {MANY}", f"pandas, {MANY}")
+    ),
+    *(
+        Aim("evenly spread keys", f"{name}, rows/s", 0.9, speed("skew", f"ours, {name}", "ours, even"))
+        for name in ("Zipf 1.1", "Zipf 1.5", "one hot key")
+    ),
+)

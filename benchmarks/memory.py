@@ -1,0 +1,75 @@
+"""The peak memory of a process and its descendants, sampled while they run."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict, dataclass
+
+import psutil
+
+_EVERY_S = 0.5
+
+
+@dataclass
+class Peak:
+    """Resident MiB: all processes together, the largest JVM, and the largest Python process below it.
+
+    Pages that processes share count in each of them, and so do memory-mapped files: an upper bound.
+    """
+
+    total_mib: float = 0.0
+    jvm_mib: float = 0.0
+    python_worker_mib: float = 0.0
+
+    def to_json(self) -> dict[str, float]:
+        return {k: round(v) for k, v in asdict(self).items()}
+
+
+class Sampler:
+    """``with Sampler(pid) as s: ...; s.peak``. More than one root may be watched."""
+
+    def __init__(self, *pids: int) -> None:
+        self.peak = Peak()
+        self._pids = pids
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Sampler:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            self._sample()
+            if self._done.wait(_EVERY_S):
+                return
+
+    def _sample(self) -> None:
+        total = jvm = worker = 0.0
+        for process in self._processes():
+            try:
+                mib, name = process.memory_info().rss / 2**20, process.name()
+            except psutil.Error:
+                continue
+            total += mib
+            if name == "java":
+                jvm = max(jvm, mib)
+            elif process.pid not in self._pids:
+                worker = max(worker, mib)
+        p = self.peak
+        p.total_mib, p.jvm_mib = max(p.total_mib, total), max(p.jvm_mib, jvm)
+        p.python_worker_mib = max(p.python_worker_mib, worker)
+
+    def _processes(self) -> list[psutil.Process]:
+        found: list[psutil.Process] = []
+        for pid in self._pids:
+            try:
+                root = psutil.Process(pid)
+                found += [root, *root.children(recursive=True)]
+            except psutil.Error:
+                continue
+        return found

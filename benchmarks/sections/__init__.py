@@ -1,0 +1,30 @@
+"""What is measured, by section. A section's runs are side by side in one run of the suite: compare within it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.sections import clustered, curves, keyed, others, small, state, stateless
+
+Section = Callable[[bool], dict[str, Any]]
+"""Called with ``quick``; returns plain JSON."""
+
+SECTIONS: dict[str, Section] = {
+    "keyed": keyed.keyed,
+    "peers": others.peers,
+    "pandas": keyed.pandas,
+    "filtered": keyed.filtered,
+    "windowed": keyed.windowed,
+    "sessions": keyed.sessions,
+    "stateless": stateless.stateless,
+    "small": small.small,
+    "skew": keyed.skew,
+    "state": state.state,
+    "snapshot": state.snapshot,
+    "curves": curves.curves,
+    "cluster": clustered.cluster,
+}
+
+EXTRA: dict[str, Section] = {"state_100m": state.state_100m}
+"""Only when asked for by name."""

@@ -1,0 +1,85 @@
+"""Large state: batches, checkpoints and restores as it grows, and how fast a snapshot is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.loads import Load, Phase
+from benchmarks.measuring import Run, SparkWorker, median_s, summary
+from benchmarks.sections.running import say
+
+M = 1_000_000
+_FILL_ROWS = 2 * M
+TOUCHED = 100_000
+_OTHERS = ((1_000, 14), (10_000, 12), (M, 3))
+"""Touched keys and batches of the phases between the filling and the measured one."""
+
+
+def state(quick: bool) -> dict[str, Any]:
+    return grown(quick, (1, 10, 30))
+
+
+def state_100m(quick: bool) -> dict[str, Any]:
+    """Needs about 15 minutes and 10 GB of disk, so only when asked for."""
+    return grown(quick, (1, 100))
+
+
+def grown(quick: bool, sizes_m: Sequence[int]) -> dict[str, Any]:
+    """For so many millions of keys: fill, touch some, restore elsewhere. A session each, for its memory's sake."""
+    found = {}
+    for size in sizes_m:
+        say(f"{size} M keys stored")
+        run = growth_run(size * M)
+        run = run.quick() if quick else run
+        with SparkWorker("ours") as worker:
+            answer = worker.run(run)
+        found[f"{size} M"] = {**summary(answer, run), **_phases(answer, run), "stored": run.load.keys}
+    return found
+
+
+def growth_run(keys: int) -> Run:
+    """Fill ``keys`` keys; touch 1 K, 10 K, 1 M a batch; then measure 100 K; then restore at a new Spark location."""
+    fill_rows = min(_FILL_ROWS, keys)
+    fill = Phase(fill_rows, keys // fill_rows)
+    phases = (fill, *(Phase(rows, batches) for rows, batches in _OTHERS), Phase(TOUCHED))
+    return Run("count", Load(keys, phases), seconds=15, max_seconds=40, restore=True, conf={"spark.ckpt.retain": "2"})
+
+
+def _phases(answer: dict[str, Any], run: Run) -> dict[str, Any]:
+    """By touched keys: the median batch, and what each checkpoint wrote and took."""
+    by_phase: dict[int, list[Any]] = {}
+    for batch in answer["batches"]:
+        by_phase.setdefault(batch["phase"], []).append(batch)
+    touched = {
+        str(run.load.phases[phase].rows): {"median_s": median_s(batches[1:] or batches), "batches": len(batches)}
+        for phase, batches in by_phase.items()
+        if phase > 0
+    }
+    phase_of = {b["batch"]: b["phase"] for b in answer["batches"]}
+    return {
+        "touched": touched,
+        "fill_s": sum(b["ms"] for b in by_phase[0]) / 1000,
+        "history": [_checkpoint(c, phase_of, run) for c in answer["checkpoints"] if c["outcome"] == "completed"],
+        "restore": answer["restore"],
+        "disk_bytes": answer["disk_bytes"],
+    }
+
+
+def _checkpoint(checkpoint: dict[str, Any], phase_of: dict[int, int], run: Run) -> dict[str, Any]:
+    phase = phase_of.get(checkpoint["batch"])
+    wanted = ("id", "batch", "duration_ms", "commit_ms", "written_bytes", "written_rows", "keys")
+    touched = None if phase in (None, 0) else run.load.phases[phase].rows
+    return {**{k: checkpoint[k] for k in wanted}, "touched": touched}
+
+
+def snapshot(quick: bool) -> dict[str, Any]:
+    """A snapshot of 1 M changed keys against pyarrow writing the same rows, file by file."""
+    run = Run("count", Load(M, (Phase(M),)), seconds=10, snapshot=True, conf={"spark.ckpt.retain": "3"})
+    run = run.quick() if quick else run
+    with SparkWorker("ours") as worker:
+        answer = worker.run(run)
+    found = answer["snapshot"]
+    mine = next(c for c in answer["checkpoints"] if c["id"] == found["checkpoint"])
+    stats = mine["stats"]["totals"]
+    return {**found, "write_ms": stats["write_ms"], "duration_ms": mine["duration_ms"], "stats": stats}

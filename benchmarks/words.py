@@ -1,0 +1,84 @@
+"""What the report says around its figures."""
+
+from __future__ import annotations
+
+TITLES = {
+    "keyed": "Keyed count and sum, 1 M rows a batch",
+    "pandas": "The same, against one Python call a key",
+    "peers": "The same, against Flink and Bytewax",
+    "filtered": "Keyed count and sum behind a filter and a computed column",
+    "windowed": "Count and sum in tumbling windows",
+    "sessions": "A per-key session function through applyInPandasWithState",
+    "stateless": "No state: a filter into a Delta table, exactly once",
+    "small": "Small batches: 1 K rows, 1 K keys",
+    "skew": "Skewed keys: 1 M keys, 1 M rows a batch",
+    "cluster": "A standalone cluster with two executors of one core",
+    "state": "Large state",
+    "state_100m": "Large state: 100 M keys",
+    "snapshot": "A snapshot against a raw Parquet write",
+    "curves": "Cost curves",
+}
+SIDES = {
+    "ours": "spark_ckpt",
+    "jvm": "Spark JVM groupBy.agg (RocksDB)",
+    "pandas": "Spark applyInPandasWithState (RocksDB)",
+}
+
+NOTES = {
+    "keyed": "Ours takes a checkpoint every 5 s; Spark has its own, every batch. Two turns each.",
+    "pandas": (
+        "`applyInPandasWithState` is sampled at 1 M keys: a batch touches 20 K of them, each once, because all of them "
+        "would take half an hour; it never gets to store 1 M keys either, which is in its favour."
+    ),
+    "peers": (
+        "Slopes between two sizes in rows, so that start-up and the first touch of keys do not count, except PyFlink "
+        "with 1 M keys, whose slope is between two sizes that both bring new keys. Ours ran before and after them: the "
+        "mean."
+    ),
+    "filtered": (
+        "`where` and `withColumn` are Spark's own, so rows go through the JVM between source and state. (Without them, "
+        "a keyed stream's source may pack its rows itself.)"
+    ),
+    "windowed": (
+        "Ours groups by the key and an expression for the window's start; the JVM by `window(ts, '10 seconds')`. State "
+        "is not dropped on either side."
+    ),
+    "sessions": "Plain Spark is sampled at 8 K keys a batch, of the same 100 K.",
+    "stateless": (
+        "Same source, rows, tasks. The plain sink writes a Parquet file a task and batch, and commits nothing."
+    ),
+    "small": "Ours with a checkpoint every 5 s.",
+    "skew": "Zipf 1.1 gives the most frequent of 1 M keys 12% of the rows, Zipf 1.5 gives it 38%.",
+    "cluster": ("Master, worker and two executor JVMs on the same two cores; executors share nothing but the disk."),
+    "state": (
+        "Filled with 2 M rows a batch; then batches that touch 1 K, 10 K, 1 M and 100 K keys, spread evenly over all. "
+        "Then a checkpoint, a stop, and a start at a new Spark location with a new cache folder in the same session; "
+        "pages of the state files may still be in the system's cache."
+    ),
+}
+
+HOW = """## How it is measured
+
+- One process an engine, started once a section; within a section the engines take turns. Warm-up batches are left
+  out.
+- Spark engines run without a pause between batches for a fixed time, so rows/s counts the wall clock of all measured
+  batches, those with a checkpoint too; the median batch is over the same batches. All sinks but the stateless ones
+  throw rows away.
+- All Spark engines read the same Python source: row *i* has the key `i * 2654435761 % keys` and the value *i*.
+- Ours: `spark.ckpt.interval=5s`, `spark.ckpt.maxParallelism=32` (16 key groups a core), HDFS-backed state store
+  provider; plain Spark: RocksDB with changelog checkpoints. Two shuffle partitions, `local[2]`, Arrow batches of
+  65,536 rows.
+- Flink: a sequence made and keyed on the JVM, parallelism 2, object reuse, hashmap state (faster here than RocksDB),
+  incremental checkpoints every 5 s to the local disk, 1 GiB managed memory. SQL: mini-batches of 200 K rows or 1 s,
+  two-phase aggregation, blackhole sink. PyFlink: a `KeyedProcessFunction` with one `ValueState`, process mode (thread
+  mode was slower), bundles of 100 K rows or 1 s, a state cache for all keys, Arrow batches of 10 K, discarding sink.
+- Bytewax: two processes with one worker each, recovery partitions on the local disk, a snapshot every 5 s. Written
+  twice: each row an item, as its tutorials do, and with a block of 65,536 rows first added up by key with numpy. The
+  aim is against the faster one.
+- Peak memory is the sum of resident memory over the engine's processes, sampled twice a second. Shared and
+  memory-mapped pages count in every process that has them, so it is an upper bound. A session is reused within a
+  section, so a JVM may still hold the heap of its largest run before.
+
+Again: `make bench` (about half an hour on 2 cores; it makes an environment a peer in `.bench/`, which needs 2 GB), or
+`make bench ONLY=keyed,small` for single sections. `python -m benchmarks --only state_100m` stores 100 M keys
+instead."""

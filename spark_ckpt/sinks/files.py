@@ -139,10 +139,17 @@ class FilesSink(TwoPhaseSink):
     def _publish(self, files: Any, root: str, manifest: str, body: Mapping[str, Any]) -> None:
         """Written aside and moved, so that no reader meets half a manifest."""
         files.makedirs(f"{root}/{_MANIFESTS}", exist_ok=True)
-        aside = f"{root}/{_STAGING}/{staging.staged_prefix(body['job'])}{manifest.rsplit('/', 1)[-1]}"
+        # A name of its own: of two drivers, one must not move what the other is still writing.
+        stem = f"{staging.staged_prefix(body['job'])}{manifest.rsplit('/', 1)[-1].removesuffix('.json')}-"
+        aside = f"{root}/{_STAGING}/{stem}{uuid.uuid4().hex}.json"
         files.pipe_file(aside, json.dumps(body, indent=1).encode())
-        self._step("before manifest move")  # a crash here: the next commit writes the same name again, and moves it
+        self._step("before manifest move")  # a crash here: the next commit moves one of its own and removes this one
         self._move(files, aside, manifest)
+        # The manifest is there, so whoever misses what he wrote aside, finds that he need not move it.
+        for name in (str(p).rsplit("/", 1)[-1] for p in files.ls(f"{root}/{_STAGING}", detail=False)):
+            if name.startswith(stem):
+                with suppress(FileNotFoundError):
+                    files.rm_file(f"{root}/{_STAGING}/{name}")
 
 
 class _FilesWriter(SinkWriter):

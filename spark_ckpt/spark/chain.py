@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from spark_ckpt.spark.lineage import SourceNode
+from spark_ckpt.spark.worker_gc import settle
 from spark_ckpt.state.envelope import MAX_BODY_BYTES
 from spark_ckpt.state.ipc import from_bytes, messages
 
@@ -62,12 +63,13 @@ class Recipe:
 
 
 class Steps:
-    """Several steps as one function for ``mapInArrow``."""
+    """Several steps as one function: what a Python stage does with its task's batches."""
 
     def __init__(self, steps: tuple[Step, ...]) -> None:
         self.steps = steps
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
         for step in self.steps:
             batches = step(batches)
         return batches

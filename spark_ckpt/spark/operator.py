@@ -20,6 +20,7 @@ import pandas as pd
 import pyarrow as pa
 
 from spark_ckpt.spark.spec import RunSpec
+from spark_ckpt.spark.worker_gc import settle
 from spark_ckpt.state.function import StateFunction
 from spark_ckpt.state.ipc import plain_schema
 from spark_ckpt.state.layout import StateLayout
@@ -96,6 +97,7 @@ class KeyedOperator:
     def __call__(self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         from spark_ckpt.spark.slot_call import SlotCall
 
+        settle()
         slot = self.spec.run.slots.slot_of_route[int(key[0])]
         call = SlotCall(self.spec, slot, state.getOption, state.getCurrentProcessingTimeMs())
         for frame in frames:

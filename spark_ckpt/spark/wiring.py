@@ -9,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_ckpt.spark.chain import Chain
+from spark_ckpt.spark.chain import Chain, Steps
 from spark_ckpt.spark.lineage import Lineage, OperatorNode
 from spark_ckpt.spark.operator import EVENT_TIME, KeyedOperator, OperatorSpec, WatermarkSpec
 from spark_ckpt.spark.pack import PackStage
@@ -51,7 +51,7 @@ def wire_operator(
     if chain.open and keys.plain:
         packed = ctx.place(chain.then(PackStage(spec, hashes=True), PACKED))
     else:
-        packed = hashed(ctx.place(chain), lineage, keys, columns).mapInArrow(PackStage(spec), PACKED)
+        packed = hashed(ctx.place(chain), lineage, keys, columns).mapInArrow(Steps((PackStage(spec),)), PACKED)
     timeout = "ProcessingTimeTimeout" if function.timeout == "ProcessingTimeTimeout" else "NoTimeout"
     produced = packed.groupBy("route").applyInPandasWithState(KeyedOperator(spec), PRODUCED, STATE, "append", timeout)
     return Chain(produced, with_control(spark_schema(function.output_schema)), (SnapshotStage(spec),))

@@ -19,6 +19,7 @@ from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.spark.chain import Step, Steps
 from spark_ckpt.spark.spec import RunSpec, SinkSpec
 from spark_ckpt.spark.stateless import runs_of_tag, split_control
+from spark_ckpt.spark.worker_gc import settle
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, Committable, Epoch, epoch_of_tag
 
 
@@ -75,6 +76,7 @@ class CkptStreamWriter(DataSourceStreamArrowWriter):
         """Once for each batch, again with the same number after a crash. See :mod:`spark_ckpt.protocol.commit`."""
         from spark_ckpt.spark.committer import committer_for
 
+        settle()
         staged, events = _gather(messages)
         committer_for(self.run, self.sinks).commit(batchId, staged, events)
 

@@ -12,7 +12,7 @@ from benchmarks.sections.running import Side, compare
 
 
 def cluster(quick: bool) -> dict[str, Any]:
-    """One engine at a time: each takes both executors."""
+    """Two executors of one core; one engine at a time, as each takes both."""
     once = {"seconds": 1, "warm_up": 1, "min_batches": 2, "max_seconds": 90}
     found: dict[str, Any] = {}
     few = Run("count", endless(FEW), seconds=12)

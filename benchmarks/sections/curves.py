@@ -75,6 +75,7 @@ POINTS = (
 
 
 def curves(quick: bool) -> dict[str, Any]:
+    """Mean batch time over keys touched, rows, key groups, lanes, checkpoint interval and keys stored."""
     found = []
     with SparkWorker("ours") as worker:
         for point in POINTS[:: 5 if quick else 1]:

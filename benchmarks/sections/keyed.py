@@ -73,7 +73,7 @@ def sessions(quick: bool) -> dict[str, Any]:
 
 
 def skew(quick: bool) -> dict[str, Any]:
-    """1 M keys: evenly, by Zipf's law with three exponents, and half of the rows on one key."""
+    """1 M keys: evenly, by Zipf's law with exponents 1.1 and 1.5, and half of the rows on one key."""
     loads = {"even": endless(MANY)}
     loads |= {f"Zipf {s}": endless(MANY, spread=ZIPF, zipf=s) for s in (1.1, 1.5)}
     loads["one hot key"] = endless(MANY, spread=HOT)

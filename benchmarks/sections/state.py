@@ -17,6 +17,7 @@ _OTHERS = ((1_000, 14), (10_000, 12), (M, 3))
 
 
 def state(quick: bool) -> dict[str, Any]:
+    """1 M, 10 M and 30 M keys stored: batches that touch 1 K to 1 M of them, checkpoints, a restore."""
     return grown(quick, (1, 10, 30))
 
 

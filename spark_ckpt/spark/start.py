@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -197,6 +197,7 @@ def start_query(request: StartRequest) -> Any:
     from spark_ckpt.spark.build import BuildContext, name_sources, query_topology, sink_input
     from spark_ckpt.spark.datasource import sink_class_of
     from spark_ckpt.spark.query import CkptQuery
+    from spark_ckpt.spark.session_confs import SessionConfs, spark_path
 
     session = request.df._session
     spark, lineage = session.spark, request.df._lineage
@@ -222,11 +223,11 @@ def start_query(request: StartRequest) -> Any:
     run = begin(plan)
     format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in job)}_{run.generation}"
     ctx = BuildContext(spark, format_name, run, lineage, request.df._recipe)
-    with _SessionConfs(spark):
+    with SessionConfs(spark, plan.location):
         df, steps = sink_input(ctx, request.df._recipe)
         spark.dataSource.register(sink_class_of(format_name, run, sinks, request.df._arrow_schema(), steps))
         writer = df.writeStream.format(format_name).outputMode("append")
-        writer = writer.option("checkpointLocation", location).queryName(request.query_name or job)
+        writer = writer.option("checkpointLocation", spark_path(plan.location)).queryName(request.query_name or job)
         if request.trigger:
             writer = writer.trigger(**request.trigger)
         query = writer.start()
@@ -239,34 +240,6 @@ def _default_lanes(spark: Any) -> int:
         return max(1, int(spark.sparkContext.defaultParallelism))
     except Exception:  # noqa: BLE001 - Spark Connect raises its own errors for what it has not
         return max(1, os.cpu_count() or 1)
-
-
-class _SessionConfs:
-    """Session confs a checkpointed query needs, set only around ``start()``: the query keeps its own copy."""
-
-    def __init__(self, spark: Any) -> None:
-        self._conf = spark.conf
-        self._wanted = {
-            # Several applyInPandasWithState in one query run and recover correctly; Spark's check refuses them.
-            "spark.sql.streaming.unsupportedOperationCheck": "false",
-            # Few large batches into Python. Envelopes are large rows, so their bytes are bounded too.
-            "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-            "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
-        }
-        self._before: dict[str, str | None] = {}
-
-    def __enter__(self) -> None:
-        for key, value in self._wanted.items():
-            self._before[key] = self._conf.get(key, None)
-            self._conf.set(key, value)
-
-    def __exit__(self, *_: Any) -> None:
-        restore: Callable[[str, str], None] = self._conf.set
-        for key, value in self._before.items():
-            if value is None:
-                self._conf.unset(key)
-            else:
-                restore(key, value)
 
 
 def _now_ms() -> int:

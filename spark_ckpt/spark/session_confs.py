@@ -1,0 +1,44 @@
+"""Session confs that a checkpointed query needs while it starts. Driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_WITHOUT_FORKS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+
+def spark_path(location: str) -> str:
+    """``location`` (normalised) as Spark must get it: a path without a scheme could mean HDFS there, never here."""
+    return location if "://" in location else f"file://{location}"
+
+
+class SessionConfs:
+    """Sets confs only around ``start()``: the query keeps its own copy of the session's."""
+
+    def __init__(self, spark: Any, location: str) -> None:
+        self._conf = spark.conf
+        self._wanted = {
+            # Several applyInPandasWithState in one query run and recover correctly; Spark's check refuses them.
+            "spark.sql.streaming.unsupportedOperationCheck": "false",
+            # Few large batches into Python. Envelopes are large rows, so their bytes are bounded too.
+            "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+            "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
+        }
+        if "://" not in location and self._conf.get(_FILE_MANAGER, None) is None:
+            # Hadoop's FileContext, the default, starts a process for every link it looks at: some 100 ms a batch on a
+            # local disk. Both managers check the name and rename there. On HDFS the default's rename is the safer one.
+            self._wanted[_FILE_MANAGER] = _WITHOUT_FORKS
+        self._before: dict[str, str | None] = {}
+
+    def __enter__(self) -> None:
+        for key, value in self._wanted.items():
+            self._before[key] = self._conf.get(key, None)
+            self._conf.set(key, value)
+
+    def __exit__(self, *_: Any) -> None:
+        for key, value in self._before.items():
+            if value is None:
+                self._conf.unset(key)
+            else:
+                self._conf.set(key, value)

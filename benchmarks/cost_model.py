@@ -102,6 +102,17 @@ class Check:
         return abs(self.predicted_s - self.measured_s) / self.measured_s
 
 
+def points_of(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The measured points of all sections: the curves, and large states, which are held out.
+
+    Raises ``KeyError`` if the curves were not measured.
+    """
+    same = {"curve": "stored", "rows": 100_000, "touched": 100_000, "groups": 32, "lanes": CORES, "interval_s": 5.0}
+    stored = {**data.get("state", {}), **data.get("state_100m", {})}.values()
+    large = [{**same, "keys": s["stored"], "mean_s": s["mean_s"], "held_out": True} for s in stored]
+    return [*data["curves"]["points"], *large]
+
+
 def fit_and_check(points: Sequence[Mapping[str, Any]]) -> tuple[Model, list[Check]]:
     """Fit the points that are not held out; check all."""
     model = fit([p for p in points if not p["held_out"]])

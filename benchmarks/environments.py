@@ -41,7 +41,6 @@ class Environment:
         print(f"[bench] making {self.folder} with {', '.join(self.packages)}", file=sys.stderr, flush=True)
         shutil.rmtree(self.folder, ignore_errors=True)
         _checked([sys.executable, "-m", "venv", str(self.folder)])
-        # PyFlink's dependencies build with what newer setuptools no longer has, where they have no wheel.
         _checked([self.python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *self.packages])
         stamp.touch()
 

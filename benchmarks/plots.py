@@ -12,7 +12,7 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
 from benchmarks.aims import AIMS
-from benchmarks.cost_model import fit_and_check
+from benchmarks.cost_model import fit_and_check, points_of
 
 FOLDER = Path(__file__).parent / "plots"
 OURS, OTHER, GOOD, BAD = "#1f6feb", "#9aa4b2", "#2da44e", "#cf222e"
@@ -164,7 +164,7 @@ def curves(data: Mapping[str, Any]) -> Any:
     """Mean batch time over one setting each, with the model's prediction."""
     if "curves" not in data:
         return None
-    _, checks = fit_and_check(data["curves"]["points"])
+    _, checks = fit_and_check(points_of(data))
     figure, grid = plt.subplots(2, 3, figsize=(9.5, 5))
     for axes, (curve, x, label, log_x) in zip(grid.flat, _CURVES):
         found = [c for c in checks if _belongs(c.point, curve)]
@@ -197,7 +197,7 @@ def model(data: Mapping[str, Any]) -> Any:
     """Measured against predicted, with the aim's band."""
     if "curves" not in data:
         return None
-    _, checks = fit_and_check(data["curves"]["points"])
+    _, checks = fit_and_check(points_of(data))
     figure, axes = plt.subplots(figsize=(3.8, 3.4))
     ends = [0.0, 1.1 * max(c.measured_s for c in checks)]
     axes.fill_between(

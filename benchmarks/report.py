@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks import plots
 from benchmarks.aims import AIMS, Aim
-from benchmarks.cost_model import TERMS, fit_and_check, worst_held_out
+from benchmarks.cost_model import TERMS, fit_and_check, points_of, worst_held_out
 from benchmarks.words import HOW, NOTES, SIDES, TITLES
 
 HERE = Path(__file__).parent
@@ -21,7 +21,7 @@ def write(results: Mapping[str, Any]) -> None:
     data = {name: s["data"] for name, s in results["sections"].items()}
     RESULTS.write_text(results_page(results, plots.draw_all(data)))
     if "curves" in data:
-        MODEL_PAGE.write_text(model_page(data["curves"]["points"]))
+        MODEL_PAGE.write_text(model_page(points_of(data)))
 
 
 def results_page(results: Mapping[str, Any], drawn: Sequence[str]) -> str:
@@ -31,7 +31,7 @@ def results_page(results: Mapping[str, Any], drawn: Sequence[str]) -> str:
     parts = [_head(sections), "## Aims\n\n" + aims_table(data), _pictures(drawn, ("ratios.svg", "throughput.svg"))]
     for name, title in TITLES.items():
         if name in data:
-            parts.append(_section(name, title, sections[name], drawn))
+            parts.append(_section(name, title, sections, drawn))
     parts += [HOW, _machine(sections)]
     return "\n\n".join(p.strip() for p in parts if p) + "\n"
 
@@ -72,15 +72,16 @@ def ratio(value: float) -> str:
 # -- sections -----------------------------------------------------------------------------------------------------
 
 
-def _section(name: str, title: str, section: Mapping[str, Any], drawn: Sequence[str]) -> str:
-    data = section["data"]
+def _section(name: str, title: str, sections: Mapping[str, Any], drawn: Sequence[str]) -> str:
+    data = sections[name]["data"]
     if name in ("state", "state_100m"):
         body = state_tables(data)
     elif name == "snapshot":
         body = snapshot_text(data)
     elif name == "curves":
+        points = points_of({n: s["data"] for n, s in sections.items()})
         body = "The model that is fitted to them: [cost-model.md](../docs/design/cost-model.md).\n\n" + curve_table(
-            data["points"]
+            points
         )
     else:
         body = sides_table(data)

@@ -32,8 +32,8 @@ NOTES = {
     ),
     "peers": (
         "Slopes between two sizes in rows, so that start-up and the first touch of keys do not count, except PyFlink "
-        "with 1 M keys, whose slope is between two sizes that both bring new keys. Ours ran before and after them: the "
-        "mean."
+        "and Bytewax with 1 M keys, whose slopes are between two sizes that both bring new keys. Ours ran before and "
+        "after them: the mean."
     ),
     "filtered": (
         "`where` and `withColumn` are Spark's own, so rows go through the JVM between source and state. (Without them, "
@@ -48,7 +48,7 @@ NOTES = {
         "Same source, rows, tasks. The plain sink writes a Parquet file a task and batch, and commits nothing."
     ),
     "small": "Ours with a checkpoint every 5 s.",
-    "skew": "Zipf 1.1 gives the most frequent of 1 M keys 12% of the rows, Zipf 1.5 gives it 38%.",
+    "skew": "Zipf 1.2 gives the most frequent of 1 M keys 19% of the rows.",
     "cluster": ("Master, worker and two executor JVMs on the same two cores; executors share nothing but the disk."),
     "state": (
         "Filled with 2 M rows a batch; then batches that touch 1 K, 10 K, 1 M and 100 K keys, spread evenly over all. "
@@ -80,5 +80,4 @@ HOW = """## How it is measured
   section, so a JVM may still hold the heap of its largest run before.
 
 Again: `make bench` (about half an hour on 2 cores; it makes an environment a peer in `.bench/`, which needs 2 GB), or
-`make bench ONLY=keyed,small` for single sections. `python -m benchmarks --only state_100m` stores 100 M keys
-instead."""
+`make bench ONLY=keyed,small` for single sections. `python -m benchmarks --only state_100m` stores 100 M keys instead."""

@@ -41,7 +41,7 @@ class Point:
             **self.conf,
         }
         load = Load(self.keys, (fill, Phase(self.rows)), splits=max(CORES, self.lanes))
-        return Run("count", load, seconds=max(9, min(2 * self.interval_s, 12)), warm_up=2, max_seconds=25, conf=conf)
+        return Run("count", load, seconds=max(8, min(2 * self.interval_s, 11)), warm_up=2, max_seconds=25, conf=conf)
 
     def settings(self) -> dict[str, Any]:
         fields = ("curve", "keys", "rows", "groups", "lanes", "interval_s", "held_out")
@@ -69,13 +69,11 @@ POINTS = (
     Point("interval", M, 300_000, interval_s=2, held_out=True),
     Point("interval", M, 300_000, interval_s=10),
     Point("interval", M, 300_000, interval_s=3600),
-    Point("stored", 3 * M, 100_000, held_out=True),
-    Point("stored", 10 * M, 100_000),
 )
 
 
 def curves(quick: bool) -> dict[str, Any]:
-    """Mean batch time over keys touched, rows, key groups, lanes, checkpoint interval and keys stored."""
+    """Mean batch time over one setting each; keys stored are in section ``state``."""
     found = []
     with SparkWorker("ours") as worker:
         for point in POINTS[:: 5 if quick else 1]:

@@ -80,4 +80,4 @@ HOW = """## How it is measured
   section, so a JVM may still hold the heap of its largest run before.
 
 Again: `make bench` (about half an hour on 2 cores; it makes an environment a peer in `.bench/`, which needs 2 GB), or
-`make bench ONLY=keyed,small` for single sections. `python -m benchmarks --only state_100m` stores 100 M keys instead."""
+`make bench ONLY=keyed,small` for single sections. `python -m benchmarks --only state_100m` stores 100 M keys."""

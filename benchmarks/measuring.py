@@ -19,8 +19,8 @@ from benchmarks.memory import Sampler
 CORES = 2
 LOGS = FOLDER / "logs"
 MARK = "RESULT "
-OURS_CONF = {"spark.ckpt.interval": "5s", "spark.ckpt.maxParallelism": "32"}
-"""16 key groups a core. Everything else is left as it comes."""
+OURS_CONF = {"spark.ckpt.interval": "5s"}
+"""Everything else is left as it comes."""
 
 # Each engine with the state store that suits it: values of ours are small, Spark's own state is large.
 PROVIDER = {"ours": "hdfs", "jvm": "rocksdb", "pandas": "rocksdb"}

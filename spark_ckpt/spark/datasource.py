@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from spark_ckpt.spark.chain import Chain, Step
 from spark_ckpt.spark.reader import CkptStreamReader
 from spark_ckpt.spark.spec import RunSpec, SinkSpec, SourceSpec
+from spark_ckpt.spark.worker_gc import settle
 from spark_ckpt.spark.writer import CkptStreamWriter
 
 
@@ -26,6 +27,7 @@ class RunSource(DataSource):
         return self.produced
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        settle()  # Spark's planner asks anew for every batch, in a process that it keeps
         return CkptStreamReader(self.run, self.source, self.steps)
 
 
@@ -38,6 +40,7 @@ class RunSink(DataSource):
     rows: pa.Schema
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        settle()
         return CkptStreamWriter(self.run, self.sinks, self.rows, self.steps)
 
 

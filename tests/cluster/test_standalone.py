@@ -32,6 +32,7 @@ def test_an_executor_killed_in_the_middle_of_a_batch_changes_no_result(
     cluster: Cluster, on_cluster: Callable[..., KilledJob]
 ) -> None:
     job = on_cluster("sql", victim="executor")
-    job.finish(f"{IN_FUNCTION}#3")
+    # If the batch's last stage had finished tasks, Spark cannot repeat the lost ones in front of it and ends the query.
+    job.survive(f"{IN_FUNCTION}#3")
     job.check_finished()
     assert cluster.executor_ends().count(128 + signal.SIGKILL) == 1

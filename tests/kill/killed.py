@@ -97,6 +97,14 @@ class KilledJob:
         assert all(map(self.was_killed, kills))
         assert code == 0, f"expected a good end, found exit code {code}:\n{self.tail()}"
 
+    def survive(self, kill: str) -> None:
+        """Start the command, see something of it die at ``kill``, and start it again if that failed the query."""
+        code = self.start(kill)
+        assert self.was_killed(kill)
+        if code != 0:
+            self.check_after_death()
+            self.finish()
+
     def was_killed(self, kill: str) -> bool:
         return self._marker(kill).exists()
 

@@ -13,7 +13,7 @@ from spark_ckpt.state.aggregates_accumulators import Accumulator
 from spark_ckpt.state.aggregates_grouping import group_by_key, rows_per_key
 from spark_ckpt.state.aggregates_kinds import FLAT, RUNNING_KINDS, is_ordered, make_accumulator
 from spark_ckpt.state.aggregates_ordinals import ascending_order
-from spark_ckpt.state.aggregates_segments import plain_array, segments_by_index
+from spark_ckpt.state.aggregates_segments import places_of_keys, plain_array, segments_behind
 from spark_ckpt.state.function import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
 from spark_ckpt.types import CONTROL_COLUMNS, KEY_GROUP, KEY_HASH, TIMEOUT_MS
 
@@ -79,18 +79,18 @@ class AggregateFunction(StateFunction):
     def _process_update(self, touched: Touched) -> Changed:
         """The stored state is just the first partial of its key."""
         stored = [plain_array(touched.rows[f.name]).cast(f.type) for f in self.state_schema]
-        parts, index = self._after_state(touched, self._split(stored), touched.key_index)
         n = touched.keys.num_rows
-        seg, found = segments_by_index(index, n)
+        if n == 0:
+            return self._unchanged(touched)
+        state, found = self._merged(touched, self._split(stored))
         if len(found) == 0:
             return self._unchanged(touched)
-        state = self._each(parts, lambda a, p: a.merge([seg.arrange(c) for c in p], seg))
         results = [a.result(p) for a, p in zip(self.accumulators, state)]
         has_rows = np.zeros(n, bool)
         has_rows[touched.key_index] = True
         emitted = has_rows[found]
         output = pa.table(
-            [*(touched.keys[k].take(pa.array(found)) for k in self.key_schema.names), *results],
+            [*(_taken(touched.keys[k], found) for k in self.key_schema.names), *results],
             schema=self.output_schema,
         )
         return Changed(
@@ -101,6 +101,19 @@ class AggregateFunction(StateFunction):
             np.full(n, NO_TIMEOUT, np.int64),
         )
 
+    def _merged(self, touched: Touched, parts: list[list[pa.Array]]) -> tuple[list[list[pa.Array]], np.ndarray]:
+        """The new partials of the touched keys that have any, and which keys these are."""
+        n, index = touched.keys.num_rows, touched.key_index
+        place = places_of_keys(index, n) if touched.exists.all() else None
+        if place is not None:
+            stored = self._stored(touched.state)
+            rows = pa.array(place)
+            joined = [a.join(s, [c.take(rows) for c in p]) for a, s, p in zip(self.accumulators, stored, parts)]
+            return joined, np.arange(n)
+        parts, known = self._after_state(touched, parts)
+        seg, found = segments_behind(known, index, n)
+        return self._each(parts, lambda a, p: a.merge([seg.arrange(c) for c in p], seg)), found
+
     def _process_rows(self, touched: Touched) -> Changed:
         rows, index = touched.rows, touched.key_index
         if rows.num_rows == 0:
@@ -108,9 +121,9 @@ class AggregateFunction(StateFunction):
         if self.order_by is not None:
             order = ascending_order(plain_array(rows[self.order_by]))
             rows, index = rows.take(pa.array(order)), index[order]
-        parts, all_index = self._after_state(touched, self._lift(rows), index)
-        n, before = touched.keys.num_rows, len(all_index) - len(index)
-        seg, found = segments_by_index(all_index, n)
+        parts, known = self._after_state(touched, self._lift(rows))
+        n, before = touched.keys.num_rows, len(known)
+        seg, found = segments_behind(known, index, n)
         running = self._each(parts, lambda a, p: a.running([seg.arrange(c) for c in p], seg))
         position = np.arange(seg.rows)
         if seg.order is not None:
@@ -154,16 +167,18 @@ class AggregateFunction(StateFunction):
         return [[next(rest) for _ in a.fields] for a in self.accumulators]
 
     def _after_state(
-        self, touched: Touched, parts: list[list[pa.Array]], index: np.ndarray
+        self, touched: Touched, parts: list[list[pa.Array]]
     ) -> tuple[list[list[pa.Array]], np.ndarray]:
-        """``parts`` behind the stored partials, and the key index of both."""
-        if not touched.exists.any():
-            return parts, index
+        """``parts`` behind the stored partials, and the keys that have those."""
         known = np.flatnonzero(touched.exists)
+        if not len(known):
+            return parts, known
         stored = touched.state if len(known) == touched.state.num_rows else touched.state.take(pa.array(known))
-        states = self._split([plain_array(stored[f.name]) for f in self.state_schema])
-        joined = [[_concat(s, p) for s, p in zip(ss, ps)] for ss, ps in zip(states, parts)]
-        return joined, np.concatenate((known, index))
+        states = self._stored(stored)
+        return [[pa.concat_arrays([s, p]) for s, p in zip(ss, ps)] for ss, ps in zip(states, parts)], known
+
+    def _stored(self, state: pa.Table) -> list[list[pa.Array]]:
+        return self._split([plain_array(state[f.name]).cast(f.type) for f in self.state_schema])
 
     def _partial_table(self, rows: pa.Table, parts: list[list[pa.Array]]) -> pa.Table:
         schema = pa.schema([*self.key_schema, pa.field(KEY_HASH, pa.int64()), *self.state_schema])
@@ -225,5 +240,6 @@ class AggregateFunction(StateFunction):
                 raise InvalidInputError(f"aggregate: {what} {twice} would occur twice. Choose other output names.")
 
 
-def _concat(a: pa.Array, b: pa.Array) -> pa.Array:
-    return pa.concat_arrays([a.cast(b.type), b])
+def _taken(column: pa.ChunkedArray, rows: np.ndarray) -> pa.ChunkedArray:
+    """``rows`` are distinct and ascend."""
+    return column if len(rows) == len(column) else column.take(pa.array(rows))

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates_decimal import divide_half_up, sum_limbs
 from spark_ckpt.state.aggregates_ordinals import ordinals
-from spark_ckpt.state.aggregates_segments import Segments, accumulate, any_valid, array_of, values_and_valid
+from spark_ckpt.state.aggregates_segments import Segments, accumulate, any_valid, array_of, pairs, values_and_valid
 
 MAX_DIGITS = 38
 INT64 = np.iinfo(np.int64)
@@ -54,6 +54,11 @@ class Accumulator(ABC):
     def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
         """One partial for each segment of ``parts``, which lie in the segments' order."""
 
+    def join(self, stored: list[pa.Array], parts: list[pa.Array]) -> list[pa.Array]:
+        """As ``merge`` of segments that are one stored partial and one of ``parts`` each, which are aligned."""
+        seg = pairs(len(stored[0]))
+        return self.merge([seg.arrange(pa.concat_arrays([s, p])) for s, p in zip(stored, parts)], seg)
+
     def running(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
         """For each row of ``parts``, what ``merge`` gives for its segment up to and including it."""
         raise NotImplementedError(type(self).__name__)
@@ -84,6 +89,9 @@ class Count(Accumulator):
     def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
         return [pa.array(np.add.reduceat(parts[0].to_numpy(), seg.starts))]
 
+    def join(self, stored: list[pa.Array], parts: list[pa.Array]) -> list[pa.Array]:
+        return [pc.add(stored[0], parts[0])]
+
     def running(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
         return [pa.array(accumulate(np.add, parts[0].to_numpy(), seg))]
 
@@ -113,6 +121,20 @@ class Sum(Accumulator):
     def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
         valid = None if parts[0].null_count == 0 else parts[0].is_valid().to_numpy(zero_copy_only=False)
         return [self._sum(parts[0], seg, any_valid(valid, seg), lambda v: np.add.reduceat(v, seg.starts))]
+
+    def join(self, stored: list[pa.Array], parts: list[pa.Array]) -> list[pa.Array]:
+        if self._needs_care(stored[0], parts[0]):
+            return super().join(stored, parts)
+        return [self._joined(stored[0], parts[0])]
+
+    def _needs_care(self, stored: pa.Array, part: pa.Array) -> bool:
+        return bool(pa.types.is_decimal(self.sum_type) or stored.null_count or part.null_count)
+
+    def _joined(self, stored: pa.Array, part: pa.Array) -> pa.Array:
+        try:
+            return pc.add_checked(stored, part)
+        except pa.ArrowInvalid:
+            raise self._overflow() from None
 
     def running(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
         valid = None if parts[0].null_count == 0 else parts[0].is_valid().to_numpy(zero_copy_only=False)
@@ -173,6 +195,11 @@ class Mean(Sum):
 
     def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
         return [*super().merge(parts[:1], seg), pa.array(np.add.reduceat(parts[1].to_numpy(), seg.starts))]
+
+    def join(self, stored: list[pa.Array], parts: list[pa.Array]) -> list[pa.Array]:
+        if self._needs_care(stored[0], parts[0]):
+            return Accumulator.join(self, stored, parts)
+        return [self._joined(stored[0], parts[0]), pc.add(stored[1], parts[1])]
 
     def running(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
         return [*super().running(parts[:1], seg), pa.array(accumulate(np.add, parts[1].to_numpy(), seg))]

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 RADIX = 1 << 16
+FEW_FALLS = 64
 LONG_SEGMENT = 64
 """Segments longer than this are accumulated one by one, shorter ones all at once, rank by rank."""
 
@@ -46,8 +47,11 @@ def stable_order(index: np.ndarray, limit: int) -> np.ndarray | None:
 
     NumPy sorts 16-bit integers by radix in linear time, so wider ones are sorted by their halves.
     """
-    if len(index) < 2 or bool((index[1:] >= index[:-1]).all()):
+    falls = int(np.count_nonzero(index[1:] < index[:-1]))
+    if not falls:
         return None
+    if falls * FEW_FALLS <= len(index):  # ascending pieces, one a task, which a merge sort joins in linear time
+        return np.argsort(index, kind="stable")
     if limit <= RADIX:
         return np.argsort(index.astype(np.uint16), kind="stable")
     order = np.argsort((index & (RADIX - 1)).astype(np.uint16), kind="stable")
@@ -62,6 +66,40 @@ def segments_by_index(index: np.ndarray, limit: int) -> tuple[Segments, np.ndarr
     ordered = index if order is None else index[order]
     starts = segment_starts(ordered)
     return Segments(order, starts, len(index)), ordered[starts]
+
+
+def pairs(count: int) -> Segments:
+    """Of so many rows and so many more: row *i* of the first and row *i* of the second are segment *i*."""
+    return Segments(np.arange(2 * count).reshape(2, count).T.ravel(), np.arange(0, 2 * count, 2), 2 * count)
+
+
+def places_of_keys(index: np.ndarray, keys: int) -> np.ndarray | None:
+    """Where each key's row is; None unless each of the ``keys`` keys has exactly one."""
+    if len(index) != keys:
+        return None
+    place = np.full(keys, -1)
+    place[index] = np.arange(keys)
+    return place if bool((place >= 0).all()) else None
+
+
+def segments_behind(known: np.ndarray, index: np.ndarray, limit: int) -> tuple[Segments, np.ndarray]:
+    """As :func:`segments_by_index` of ``known`` (distinct, ascending) and then ``index``, without sorting ``known``."""
+    if not len(known):
+        return segments_by_index(index, limit)
+    order = stable_order(index, limit)
+    ordered = index if order is None else index[order]
+    counts = np.bincount(index, minlength=limit)
+    counts[known] += 1
+    ends = np.cumsum(counts)
+    found = np.flatnonzero(counts)
+    starts = (ends - counts)[found]
+    heads = np.zeros(limit, np.int64)
+    heads[known] = 1
+    source = np.empty(len(known) + len(index), np.int64)
+    source[(ends - counts)[known]] = np.arange(len(known))
+    rows = np.arange(len(index)) if order is None else order
+    source[np.arange(len(index)) + np.cumsum(heads)[ordered]] = len(known) + rows
+    return Segments(source, starts, len(source)), found
 
 
 def segment_starts(ordered: np.ndarray) -> np.ndarray:

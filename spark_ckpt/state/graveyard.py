@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from pyroaring import BitMap
 
-from spark_ckpt.state.ipc import Rows
+from spark_ckpt.state.ipc import Rows, contiguous
 from spark_ckpt.state.ranges import RangeRun
 
 
@@ -23,7 +23,10 @@ class Graveyard:
         return sum(map(len, self._dead.values()))
 
     def bury(self, run: RangeRun, rows: Rows) -> None:
-        if len(rows):
+        if contiguous(rows):
+            first = run.start + int(rows[0])
+            self._dead.setdefault(run.file, BitMap()).add_range(first, first + len(rows))
+        elif len(rows):
             self._dead.setdefault(run.file, BitMap()).update(_positions(run, rows))
 
     def bury_run(self, run: RangeRun) -> None:

@@ -100,6 +100,18 @@ def concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else one_batch(pa.Table.from_batches(batches))
 
 
+def contiguous(rows: Rows) -> bool:
+    """Whether ``rows`` are neighbours in order; they mostly are or begin otherwise."""
+    if not len(rows) or int(rows[-1]) - int(rows[0]) + 1 != len(rows):
+        return False
+    return np.array_equal(rows, np.arange(rows[0], rows[-1] + 1))
+
+
+def picked(batch: pa.RecordBatch, rows: Rows) -> pa.RecordBatch:
+    """Those rows in that order; zero-copy if they are neighbours."""
+    return batch.slice(int(rows[0]), len(rows)) if contiguous(rows) else batch.take(pa.array(rows))
+
+
 def int64_view(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int64]:
     """The values of a column without nulls as numpy; zero-copy if it is in one piece."""
     if isinstance(column, pa.ChunkedArray):

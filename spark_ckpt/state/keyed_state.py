@@ -209,7 +209,8 @@ class KeyedState:
         """
         self._check(lookup, state, write, remove)
         ended, created = remove & lookup.exists, write & ~lookup.exists
-        self._keys += self.groups.count(lookup.hashes[created]) - self.groups.count(lookup.hashes[ended])
+        if created.any() or ended.any():
+            self._keys += self.groups.count(lookup.hashes[created]) - self.groups.count(lookup.hashes[ended])
         row = np.full(len(lookup), -1, np.int64)
         for hit in lookup.hits:
             if hit.source == MEMTABLE:
@@ -302,7 +303,7 @@ class KeyedState:
             if timeout_ms is None or len(timeout_ms) != len(lookup):
                 raise UserFunctionError(f"expected timeout_ms for {len(lookup)} keys: NO_TIMEOUT where a key has none")
             columns.append(pa.array(np.where(removed, NO_TIMEOUT, timeout_ms[rows])))
-        columns.append(pa.array(lookup.hashes[rows]))
+        columns.append(pa.array(lookup.hashes if everything else lookup.hashes[rows]))
         return Memtable(pa.RecordBatch.from_arrays(columns, schema=self.layout.stored_schema), removed)
 
     def _beneath_memtable(self, lookup: Lookup, rows: Rows) -> Mask:
@@ -314,7 +315,9 @@ class KeyedState:
         """Remember the run rows that these writes and removals kill. Tombstone rows are dead already."""
         for hit in lookup.hits:
             if hit.source != MEMTABLE and not self._levels.runs[hit.source].tombstones:
-                self._dead.bury(self._levels.runs[hit.source], hit.rows[changed[hit.at]])
+                killed = changed[hit.at]
+                rows = hit.rows if killed.all() else hit.rows[killed]
+                self._dead.bury(self._levels.runs[hit.source], rows)
 
     def _raise_due_bounds(self) -> None:
         """Raise the bound of searched runs whose due rows were all written anew or removed since."""

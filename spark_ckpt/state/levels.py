@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from spark_ckpt.state.ipc import Rows, concat, conform, empty, int64_view, nulls, one_batch
+from spark_ckpt.state.ipc import Rows, concat, conform, int64_view, nulls, one_batch, picked
 from spark_ckpt.state.keys import Hashes, Mask, match
 from spark_ckpt.state.layout import StateLayout
 from spark_ckpt.state.memtable import Memtable
@@ -148,17 +148,18 @@ class Levels:
     def gather(self, columns: list[str], hits: Iterable[Hit], keys: int) -> pa.RecordBatch:
         """Columns of the versions found, null where there is none. Tombstones count as none."""
         schema = pa.schema([self.layout.table_schema.field(c) for c in columns])
-        parts, index, offset = [empty(schema)], np.full(keys, -1, np.int64), 0
-        for source, at, rows in hits:
-            if source != MEMTABLE and self.runs[source].tombstones:
-                continue
-            table = self.memtable.rows if source == MEMTABLE else self.rows_of(self.runs[source])
-            part = table.select(columns).take(pa.array(rows))
-            parts.append(one_batch(conform(part, schema)))
-            index[at] = np.arange(offset, offset + len(at))
-            offset += len(at)
-        if not offset:
+        hits = [hit for hit in hits if hit.source == MEMTABLE or not self.runs[hit.source].tombstones]
+        if not hits:
             return nulls(schema, keys)
-        if len(parts) == 2 and offset == keys:
-            return parts[1]
-        return concat(parts[1:]).take(pa.array(index, mask=index < 0))
+        if len(hits) == 1 and len(hits[0].at) == keys:
+            return self._versions(schema, hits[0])
+        parts, index, offset = [], np.full(keys, -1, np.int64), 0
+        for hit in hits:
+            parts.append(self._versions(schema, hit))
+            index[hit.at] = np.arange(offset, offset + len(hit.at))
+            offset += len(hit.at)
+        return concat(parts).take(pa.array(index, mask=index < 0))
+
+    def _versions(self, schema: pa.Schema, hit: Hit) -> pa.RecordBatch:
+        table = self.memtable.rows if hit.source == MEMTABLE else self.rows_of(self.runs[hit.source])
+        return one_batch(conform(picked(table.select(schema.names), hit.rows), schema))

@@ -43,9 +43,9 @@ class Memtable:
 
     def replaced(self, new: Memtable, at: Rows, dropped: Rows) -> Memtable:
         """With ``new`` rows put over rows ``at`` (-1: inserted), and rows ``dropped`` left out."""
+        if np.count_nonzero(at >= 0) + len(dropped) == len(self):
+            return new  # nothing of the old is left
         source = self._source_rows(new, at, dropped)
-        if not len(self) or (len(source) and source.min() >= len(self)):
-            return new._taken(source - len(self))
         both = Memtable(concat([self.rows, new.rows]), np.concatenate([self.removed, new.removed]))
         return both._taken(source)
 

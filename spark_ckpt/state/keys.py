@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.ipc import Rows
+from spark_ckpt.state.search import search
 
 NULL_HASH = 42
 """What ``xxhash64`` gives a key whose only column is null: its seed."""
@@ -113,7 +114,7 @@ def match(
         return found
     if rows is None and _same(hashes, keys, sorted_hashes, sorted_keys, injective):
         return np.arange(len(hashes))
-    position = np.searchsorted(sorted_hashes, hashes)
+    position = search(sorted_hashes, hashes)
     position[position == len(sorted_hashes)] = 0
     open_rows = np.flatnonzero(sorted_hashes[position] == hashes)
     if injective:
@@ -216,7 +217,8 @@ def _radix_order(hashes: Hashes) -> Rows:
     if not same.any():
         return order
     tied = np.zeros(len(order), bool)
-    tied[1:], tied[:-1] = same, tied[:-1] | same
+    tied[1:] = same
+    tied[:-1] |= same
     places = np.flatnonzero(tied)
     rows = order[places]
     order[places] = rows[np.argsort(hashes[rows], kind="stable")]

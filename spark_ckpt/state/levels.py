@@ -122,7 +122,10 @@ class Levels:
             at = np.flatnonzero(missing[low:high]) + low
             if not len(at):
                 continue
-            found = self._match(hashes[at], keys, at, self.rows_of(run))
+            if len(at) == high - low:
+                found = self._match(hashes[low:high], keys.slice(low, high - low), None, self.rows_of(run))
+            else:
+                found = self._match(hashes[at], keys, at, self.rows_of(run))
             hit = found >= 0
             if hit.any():
                 at = at[hit]

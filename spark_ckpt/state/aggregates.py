@@ -166,9 +166,7 @@ class AggregateFunction(StateFunction):
         rest = iter(columns)
         return [[next(rest) for _ in a.fields] for a in self.accumulators]
 
-    def _after_state(
-        self, touched: Touched, parts: list[list[pa.Array]]
-    ) -> tuple[list[list[pa.Array]], np.ndarray]:
+    def _after_state(self, touched: Touched, parts: list[list[pa.Array]]) -> tuple[list[list[pa.Array]], np.ndarray]:
         """``parts`` behind the stored partials, and the keys that have those."""
         known = np.flatnonzero(touched.exists)
         if not len(known):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,6 +17,7 @@ from pyspark.sql.streaming.state import GroupState
 
 from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.state.function import NO_TIMEOUT
+from spark_ckpt.state.functions_pandas import PORTION_KEYS
 from spark_ckpt.state.functions_pandas_input import DEFINED
 from tests.state.functions_harness import CTX, EVENT, INPUT, PROCESSING, call, function
 
@@ -32,6 +34,26 @@ def test_each_key_is_called_once_with_its_rows_and_its_state() -> None:
     assert changed.state.to_pylist()[1] == {"n": 12, "note": "seen b"}
     assert changed.write.tolist() == [True] * 3
     assert not changed.remove.any()
+
+
+def test_many_keys_are_called_in_order_and_the_garbage_collector_goes_on_between_them() -> None:
+    keys, enabled = [f"k{i}" for i in range(2 * PORTION_KEYS + 5)], []
+
+    def look(key: Any, pdfs: Any, state: GroupState) -> Any:
+        enabled.append(gc.isenabled())
+        yield from count(key, pdfs, state)
+
+    changed = call(function(look), keys, [(i, i) for i in range(len(keys))])
+    assert changed.output["k"].to_pylist() == keys
+    assert changed.state["note"].to_pylist() == [f"seen {k}" for k in keys]
+    assert not any(enabled)
+    assert gc.isenabled()
+
+
+def test_a_failing_function_leaves_the_garbage_collector_on() -> None:
+    with pytest.raises(UserFunctionError):
+        call(function(lambda key, pdfs, state: 1 / 0), ["a"], [(0, 1)])
+    assert gc.isenabled()
 
 
 def test_rows_of_a_key_keep_their_order_of_arrival() -> None:

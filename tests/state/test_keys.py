@@ -59,7 +59,7 @@ def test_long_inputs_group_alike_whether_they_come_sorted_or_not(pieces: int) ->
 def test_hashes_that_share_their_upper_half_group_alike(upper_halves: int) -> None:
     rng = np.random.default_rng(3)
     hashes = (rng.integers(-upper_halves, upper_halves, 5000) << 32) + rng.integers(0, 2**32, 5000)
-    hashes[::7] = hashes[3::7][: len(hashes[::7])]
+    hashes[:700] = hashes[3000:3700]
     first, inverse = group_rows(hashes, pa.table({"k": hashes}), injective=True)
     distinct, wanted_first, wanted_inverse = np.unique(hashes, return_index=True, return_inverse=True)
     assert first.tolist() == wanted_first.tolist()

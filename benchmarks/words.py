@@ -65,7 +65,7 @@ HOW = """## How it is measured
   batches, those with a checkpoint too; the median batch is over the same batches. All sinks but the stateless ones
   throw rows away.
 - All Spark engines read the same Python source: row *i* has the key `i * 2654435761 % keys` and the value *i*.
-- Ours: `spark.ckpt.interval=5s`, `spark.ckpt.maxParallelism=32` (16 key groups a core), HDFS-backed state store
+- Ours: `spark.ckpt.interval=5s` and otherwise the defaults, HDFS-backed state store
   provider; plain Spark: RocksDB with changelog checkpoints. Two shuffle partitions, `local[2]`, Arrow batches of
   65,536 rows.
 - Flink: a sequence made and keyed on the JVM, parallelism 2, object reuse, hashmap state (faster here than RocksDB),

@@ -52,13 +52,14 @@ class Sampler:
         total = jvm = worker = 0.0
         for process in self._processes():
             try:
-                mib, name = process.memory_info().rss / 2**20, process.name()
+                # The name first: a process the JVM has just forked is as large as the JVM until it becomes another.
+                name, mib = process.name(), process.memory_info().rss / 2**20
             except psutil.Error:
                 continue
             total += mib
             if name == "java":
                 jvm = max(jvm, mib)
-            elif process.pid not in self._pids:
+            elif name.startswith("python") and process.pid not in self._pids:
                 worker = max(worker, mib)
         p = self.peak
         p.total_mib, p.jvm_mib = max(p.total_mib, total), max(p.jvm_mib, jvm)

@@ -139,7 +139,7 @@ class JobConfig:
         "cache.dir", TEXT, None, "Local folder of an executor's cache of state files.", "the system's temporary folder"
     )
     cache_max_bytes: int = _key("cache.maxBytes", SIZE, "4g", "Size of that cache.")
-    compaction_fanout: int = _key("compaction.fanout", count(2), "2", "Runs of similar size that are merged into one.")
+    compaction_fanout: int = _key("compaction.fanout", count(2), "4", "Runs of similar size that are merged into one.")
     compaction_max_runs: int = _key(
         "compaction.maxRuns", count(1), "8", "Runs a key group may have before all of them are merged."
     )

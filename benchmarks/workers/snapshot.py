@@ -13,11 +13,20 @@ _REPEATS = 3
 
 
 def raw_writes(query: Any, folder: str) -> dict[str, Any]:
-    """The newest checkpoint's state files, written again with pyarrow's defaults, as many at a time as there were
-    tasks: milliseconds, the best of a few."""
-    checkpoint = query.job.completed()[-1].checkpoint
-    files = sorted(Path(f"{folder}/ckpt").glob(f"*/state/*/e{checkpoint:010d}-*.parquet"))
-    tables = [pq.read_table(f, partitioning=None) for f in files]
+    """The state files that the barrier's own batch wrote, written again with pyarrow's defaults, as many at a time as
+    there were tasks: milliseconds, the best of a few. Files that earlier batches of the epoch wrote are left out, as
+    they are in the checkpoint's ``write_ms``."""
+    newest = query.job.completed()[-1]
+    checkpoint = newest.checkpoint
+    files = sorted(
+        Path(f"{folder}/ckpt").glob(f"*/state/*/e{checkpoint:010d}-*.parquet"), key=lambda f: -f.stat().st_mtime
+    )
+    wanted, tables = newest.stats["totals"]["rows"], []
+    for file in files:
+        if sum(t.num_rows for t in tables) < wanted:
+            tables.append(pq.read_table(file, partitioning=None))
+    assert sum(t.num_rows for t in tables) == wanted, "the newest files are not those of the barrier's batch"
+    files = files[: len(tables)]
     targets = [f"{folder}/raw-{number}.parquet" for number in range(len(tables))]
     tries = []
     with ThreadPoolExecutor(max(1, len(tables))) as tasks:

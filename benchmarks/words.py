@@ -65,9 +65,12 @@ HOW = """## How it is measured
   batches, those with a checkpoint too; the median batch is over the same batches. All sinks but the stateless ones
   throw rows away.
 - All Spark engines read the same Python source: row *i* has the key `i * 2654435761 % keys` and the value *i*.
-- Ours: `spark.ckpt.interval=5s` and otherwise the defaults, HDFS-backed state store
-  provider; plain Spark: RocksDB with changelog checkpoints. Two shuffle partitions, `local[2]`, Arrow batches of
-  65,536 rows.
+- Ours: `spark.ckpt.interval=5s` and otherwise the defaults, HDFS-backed state store provider; plain Spark: RocksDB with
+  changelog checkpoints. Two shuffle partitions, `local[2]`, Arrow batches of 65,536 rows. On a local disk ours sets
+  Spark's checkpoint file manager that starts no processes (docs/design/speed-of-checkpoints.md); plain Spark has its
+  default.
+- The keyed workloads group a source by its own column, so ours chains source and pack stage. The section with a filter
+  has one of Spark's own expressions in between, so rows become JVM rows there.
 - Flink: a sequence made and keyed on the JVM, parallelism 2, object reuse, hashmap state (faster here than RocksDB),
   incremental checkpoints every 5 s to the local disk, 1 GiB managed memory. SQL: mini-batches of 200 K rows or 1 s,
   two-phase aggregation, blackhole sink. PyFlink: a `KeyedProcessFunction` with one `ValueState`, process mode (thread

@@ -41,7 +41,7 @@ class Point:
             **self.conf,
         }
         load = Load(self.keys, (fill, Phase(self.rows)), splits=max(CORES, self.lanes))
-        return Run("count", load, seconds=max(8, min(2 * self.interval_s, 11)), warm_up=2, max_seconds=25, conf=conf)
+        return Run("count", load, seconds=max(8, min(2 * self.interval_s, 11)), warm_up=8, max_seconds=25, conf=conf)
 
     def settings(self) -> dict[str, Any]:
         fields = ("curve", "keys", "rows", "groups", "lanes", "interval_s", "held_out")

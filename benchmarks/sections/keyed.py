@@ -22,19 +22,20 @@ def keyed(quick: bool) -> dict[str, Any]:
     """Count and sum at 10 K and 1 M keys: ours with checkpoints every 5 s, ours with none, and the JVM."""
     sides = []
     for keys in (FEW, MANY):
-        # A batch of the JVM's takes 13 s with 1 M keys.
-        run = Run("count", endless(keys), seconds=16, warm_up=4 if keys == FEW else 2, min_batches=2)
+        # The JVM compiles for some ten seconds. A batch of the JVM's aggregation takes 9 s with 1 M keys.
+        run = Run("count", endless(keys), seconds=16, warm_up=40 if keys == FEW else 12, min_batches=2)
         sides += [
             Side(f"ours, {keys} keys", "ours", run),
             Side(f"ours without checkpoints, {keys} keys", "ours", replace(run, conf=NO_CHECKPOINTS)),
-            Side(f"jvm, {keys} keys", "jvm", run),
+            Side(f"jvm, {keys} keys", "jvm", run if keys == FEW else replace(run, warm_up=2)),
         ]
     return compare(sides, 2, quick)
 
 
 def pandas(quick: bool) -> dict[str, Any]:
     """Count and sum, one Python call a key. 1 M keys are sampled: 20 K rows of 1 M keys, each key once."""
-    few, many = Run("count", endless(FEW), seconds=16), Run("count", endless(MANY), seconds=16)
+    few = Run("count", endless(FEW), seconds=16, warm_up=40)
+    many = Run("count", endless(MANY), seconds=16, warm_up=12)
     once = {"seconds": 1, "warm_up": 1, "min_batches": 2, "max_seconds": 90}
     sides = [
         Side(f"ours, {FEW} keys", "ours", few),
@@ -79,7 +80,7 @@ def skew(quick: bool) -> dict[str, Any]:
     loads["Zipf 1.2"] = endless(MANY, spread=ZIPF, zipf=1.2)
     loads["one hot key"] = endless(MANY, spread=HOT)
     sides = [
-        Side(f"{role}, {name}", role, Run("count", load, seconds=9, warm_up=2, min_batches=2))
+        Side(f"{role}, {name}", role, Run("count", load, seconds=9, warm_up=12 if role == "ours" else 2, min_batches=2))
         for name, load in loads.items()
         for role in ("ours", "jvm")
     ]

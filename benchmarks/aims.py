@@ -42,11 +42,6 @@ def speed(section: str, a: str, b: str) -> Callable[[Results], float]:
     return lambda r: r[section][a]["rows_per_s"] / r[section][b]["rows_per_s"]
 
 
-def speed_over_fastest(section: str, a: str, others: Sequence[str]) -> Callable[[Results], float]:
-    """Rows/s of ``a`` over those of the fastest of the others; all must have been measured."""
-    return lambda r: r[section][a]["rows_per_s"] / max(r[section][b]["rows_per_s"] for b in others)
-
-
 def batch_time(section: str, a: str, b: str) -> Callable[[Results], float]:
     return lambda r: r[section][a]["median_s"] / r[section][b]["median_s"]
 
@@ -115,12 +110,8 @@ AIMS: tuple[Aim, ...] = (
     Aim("PyFlink", "10 K keys, rows/s", 50, speed("peers", f"ours, {FEW}", f"PyFlink, {FEW}")),
     Aim("PyFlink", "1 M keys, rows/s", 50, speed("peers", f"ours, {MANY}", f"PyFlink, {MANY}")),
     *(
-        Aim(
-            "Bytewax",
-            f"{name}, rows/s, against the faster way to write it",
-            3,
-            speed_over_fastest("peers", f"ours, {keys}", [f"Bytewax, {keys}", f"Bytewax, combined with numpy, {keys}"]),
-        )
+        Aim("Bytewax", f"{name}, {how}, rows/s", 3, speed("peers", f"ours, {keys}", f"{peer}, {keys}"))
+        for how, peer in (("a row an item", "Bytewax"), ("added up with numpy first", "Bytewax, combined with numpy"))
         for name, keys in (("10 K keys", FEW), ("1 M keys", MANY))
     ),
     *(

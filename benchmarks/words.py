@@ -76,8 +76,8 @@ HOW = """## How it is measured
   two-phase aggregation, blackhole sink. PyFlink: a `KeyedProcessFunction` with one `ValueState`, process mode (thread
   mode was slower), bundles of 100 K rows or 1 s, a state cache for all keys, Arrow batches of 10 K, discarding sink.
 - Bytewax: two processes with one worker each, recovery partitions on the local disk, a snapshot every 5 s. Written
-  twice: each row an item, as its tutorials do, and with a block of 65,536 rows first added up by key with numpy. The
-  aim is against the faster one.
+  twice: each row an item, as its tutorials do, and with a block of 65,536 rows first added up by key with numpy,
+  which leaves little for Bytewax to do. The aim is shown against both.
 - Peak memory is the sum of resident memory over the engine's processes, sampled twice a second. Shared and
   memory-mapped pages count in every process that has them, so it is an upper bound. A session is reused within a
   section, so a JVM may still hold the heap of its largest run before.

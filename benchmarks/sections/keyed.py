@@ -23,7 +23,7 @@ def keyed(quick: bool) -> dict[str, Any]:
     sides = []
     for keys in (FEW, MANY):
         # The JVM compiles for some ten seconds. A batch of the JVM's aggregation takes 9 s with 1 M keys.
-        run = Run("count", endless(keys), seconds=16, warm_up=40 if keys == FEW else 12, min_batches=2)
+        run = Run("count", endless(keys), seconds=12, warm_up=35 if keys == FEW else 10, min_batches=2)
         sides += [
             Side(f"ours, {keys} keys", "ours", run),
             Side(f"ours without checkpoints, {keys} keys", "ours", replace(run, conf=NO_CHECKPOINTS)),

@@ -2,7 +2,8 @@
 
 A batch of ``rows`` rows that touches ``touched`` keys takes
 
-    t = floor + a * rows / min(lanes, cores) + b * rows + c * touched + d * groups + e * lanes + k * share
+    t = floor + a * rows / min(lanes, cores) + b * rows + c * touched + s * touched * log10(stored in millions)
+        + d * groups + e * lanes + k * share
     k = f + g * changed
     share = min(1, t / interval)
 
@@ -24,6 +25,7 @@ TERMS = {
     "rows by lane": "a million rows, divided by the lanes that have a core",
     "rows": "a million rows, however many lanes",
     "touched": "a million keys touched",
+    "stored": "a million keys touched, for every tenfold of 1 M keys stored",
     "groups": "a hundred key groups",
     "lanes": "a lane",
     "checkpoint": "a checkpoint",
@@ -61,6 +63,7 @@ def features(point: Mapping[str, Any], batch_s: float) -> np.ndarray:
             rows / min(point["lanes"], CORES),
             rows,
             point["touched"] / 1e6,
+            point["touched"] / 1e6 * float(np.log10(max(1.0, point["keys"] / 1e6))),
             point["groups"] / 100,
             point["lanes"],
             share,
@@ -103,13 +106,14 @@ class Check:
 
 
 def points_of(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The measured points of all sections: the curves, and large states, which are held out.
+    """The measured points of all sections: the curves, and large states, of which only the largest is fitted.
 
     Raises ``KeyError`` if the curves were not measured.
     """
     same = {"curve": "stored", "rows": 100_000, "touched": 100_000, "groups": 32, "lanes": CORES, "interval_s": 5.0}
-    stored = {**data.get("state", {}), **data.get("state_100m", {})}.values()
-    large = [{**same, "keys": s["stored"], "mean_s": s["mean_s"], "held_out": True} for s in stored]
+    found = {**data.get("state", {}), **data.get("state_100m", {})}.values()
+    stored = sorted(((s["stored"], s["mean_s"]) for s in found), reverse=True)
+    large = [{**same, "keys": keys, "mean_s": t, "held_out": i > 0} for i, (keys, t) in enumerate(stored)]
     return [*data["curves"]["points"], *large]
 
 

@@ -81,7 +81,8 @@ def curves(quick: bool) -> dict[str, Any]:
             say(", ".join(f"{k} {v}" for k, v in settings.items()))
             run = point.run().quick() if quick else point.run()
             answer = worker.run(run)
-            found.append({**settings, **summary(answer, run), "checkpoints": _in_window(answer, run)})
+            # Settings last: their rows are those of one batch.
+            found.append({**summary(answer, run), **settings, "checkpoints": _in_window(answer, run)})
     return {"points": found}
 
 

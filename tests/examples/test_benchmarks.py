@@ -37,7 +37,7 @@ def stored(keys: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-TRUE = cost_model.Model((0.4, 0.3, 0.2, 1.1, 0.05, 0.01, 0.2, 0.3))
+TRUE = cost_model.Model((0.4, 0.3, 0.2, 1.1, 0.0, 0.05, 0.01, 0.2, 0.3))
 
 
 def measured_points() -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ demo:  ## stream 336,776 flights, kill the driver, go on, compare with a batch c
 	@scripts/with_env.sh demo python -m examples.flights.demo
 
 test: lint  ## everything: lint, types and all tests
-	@$(TEST) python -m pytest $(PYTEST_ARGS)
+	@$(TEST) python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 unit:  ## only the tests that need no Spark
 	@$(DEV) python -m pytest tests/config tests/protocol tests/state tests/storage tests/sinks $(PYTEST_ARGS)

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +40,7 @@ class Cluster:
 def standalone_cluster() -> Iterator[Cluster]:
     """A running cluster. Everything, executors included, is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="bench-cluster-", ignore_cleanup_errors=True) as name:
-        folder, port = Path(name), _free_port()
+        folder, (port,) = Path(name), free_ports(1)
         url = f"spark://127.0.0.1:{port}"
         with _daemon(
             folder, "master", "elected leader", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"
@@ -83,7 +83,9 @@ def _await(process: subprocess.Popen[bytes], log: Path, ready: str) -> None:
         time.sleep(0.1)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as probes:
+        sockets = [probes.enter_context(socket.socket()) for _ in range(count)]
+        for probe in sockets:
+            probe.bind(("127.0.0.1", 0))
+        return [int(s.getsockname()[1]) for s in sockets]

@@ -12,13 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from benchmarks.answers import heard
 from benchmarks.environments import FOLDER, OURS, ROOT, SPARK, Environment
 from benchmarks.loads import Load
 from benchmarks.memory import Sampler
 
 CORES = 2
 LOGS = FOLDER / "logs"
-MARK = "RESULT "
 OURS_CONF = {"spark.ckpt.interval": "5s"}
 """Everything else is left as it comes."""
 
@@ -113,8 +113,8 @@ def read_answer(process: subprocess.Popen[str]) -> dict[str, Any]:
     """The next line that is an answer. Raises ``WorkerError`` if it tells of an error or never comes."""
     assert process.stdout is not None
     for line in process.stdout:
-        if line.startswith(MARK):
-            answer: dict[str, Any] = json.loads(line[len(MARK) :])
+        answer = heard(line)
+        if answer is not None:
             if "error" in answer:
                 raise WorkerError(answer["error"])
             return answer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import statistics
 import subprocess
 import tempfile
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.cluster import free_ports
 from benchmarks.environments import BYTEWAX, FLINK
 from benchmarks.measuring import CORES, end_process, read_answer, start_process
 from benchmarks.memory import Sampler
@@ -73,7 +73,7 @@ def _bytewax_run(keys: int, rows: int, combine: bool) -> tuple[float, Sampler]:
         _recovery_partitions(folder)
         request = {
             "keys": keys, "rows": rows, "combine": combine, "recovery": folder, "interval_s": _CHECKPOINT_S,
-            "addresses": [f"127.0.0.1:{port}" for port in _free_ports(CORES)],
+            "addresses": [f"127.0.0.1:{port}" for port in free_ports(CORES)],
         }  # fmt: skip
         processes = []
         for number in range(CORES):
@@ -89,14 +89,6 @@ def _recovery_partitions(folder: str) -> None:
     BYTEWAX.provide()
     command = [BYTEWAX.python, "-m", "bytewax.recovery", str(Path(folder)), str(CORES)]
     subprocess.run(command, env=BYTEWAX.variables(), check=True)
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as probes:
-        sockets = [probes.enter_context(socket.socket()) for _ in range(count)]
-        for probe in sockets:
-            probe.bind(("127.0.0.1", 0))
-        return [int(s.getsockname()[1]) for s in sockets]
 
 
 def _result(

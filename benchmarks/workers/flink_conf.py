@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -10,7 +9,8 @@ from typing import Any
 
 from pyflink.common import Configuration
 
-MARK = "RESULT "
+from benchmarks.answers import say
+
 CONF = {
     "parallelism.default": "2",
     "taskmanager.numberOfTaskSlots": "2",
@@ -38,4 +38,4 @@ def answer(run: Callable[[int, int, str, str], float], request: Mapping[str, Any
         with tempfile.TemporaryDirectory(prefix="bench-flink-", ignore_cleanup_errors=True) as folder:
             seconds.append(run(request["keys"], rows, request["backend"], f"file://{folder}"))
         print(f"    {rows:>11,} rows: {seconds[-1]:.2f} s", file=sys.stderr, flush=True)
-    print(MARK + json.dumps({"rows": request["rows"], "seconds": seconds}), flush=True)
+    say({"rows": request["rows"], "seconds": seconds})

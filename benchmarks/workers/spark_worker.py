@@ -2,7 +2,7 @@
 
     python -m benchmarks.workers.spark_worker '{"role": "ours" | "jvm" | "pandas", "master": "local[2]", ...}'
 
-A request is a line of JSON on standard input, its answer a line on standard output that begins with ``RESULT``. The
+A request is a line of JSON on standard input, its answer one of :mod:`benchmarks.answers`. The
 session stays, so that Spark's start and the JVM's warm-up are paid once; state and folders do not.
 """
 
@@ -17,10 +17,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.answers import say
 from benchmarks.loads import Load
 from benchmarks.workers.spark_session import PROVIDERS, follow, make_session
-
-MARK = "RESULT "
 
 
 def run(spark: Any, role: str, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,18 +89,14 @@ def _ours_only(
 def main() -> None:
     setup = json.loads(sys.argv[1])
     spark = make_session(setup["master"], setup["cores"], setup["conf"])
-    _say({"ready": True})
+    say({"ready": True})
     for line in sys.stdin:
         try:
-            _say(run(spark, setup["role"], json.loads(line)))
+            say(run(spark, setup["role"], json.loads(line)))
         except Exception as e:  # noqa: BLE001 - the answer of a process boundary
             traceback.print_exc()
-            _say({"error": f"{type(e).__name__}: {str(e)[:2000]}"})
+            say({"error": f"{type(e).__name__}: {str(e)[:2000]}"})
     spark.stop()
-
-
-def _say(answer: Mapping[str, Any]) -> None:
-    print(MARK + json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ CTL = "__ckpt_ctl"
 CONTROL_COLUMNS = (TAG, CTL)
 
 STREAM_BITS = 16
+STREAM_MASK = (1 << STREAM_BITS) - 1
 
 KEY_HASH = "_key_hash"
 KEY_GROUP = "_key_group"
@@ -39,6 +40,10 @@ def make_tag(epoch: int, stream: int = 0) -> int:
 
 def epoch_of_tag(tag: int) -> Epoch:
     return Epoch(tag >> STREAM_BITS)
+
+
+def stream_of_tag(tag: int) -> int:
+    return tag & STREAM_MASK
 
 
 @dataclass(frozen=True)

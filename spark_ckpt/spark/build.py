@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql import types as T
-
 from spark_ckpt.errors import TopologyError
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.spark.chain import ENCLOSED, Chain, Disclose, Enclose, Recipe, Step, Steps
 from spark_ckpt.spark.datasource import source_class
 from spark_ckpt.spark.lineage import Lineage, OperatorNode, SourceNode, WatermarkNode
 from spark_ckpt.spark.spec import RunSpec, SinkSpec, SourceSpec
-from spark_ckpt.spark.stateless import arrow_schema
+from spark_ckpt.spark.stateless import arrow_schema, spark_schema
 from spark_ckpt.spark.writer import require_control_columns
 
 
@@ -47,11 +45,13 @@ def query_topology(
 class BuildContext:
     """One build: every recipe is built once, however many branches lead to it."""
 
-    def __init__(self, spark: Any, format_name: str, run: RunSpec, lineage: Lineage, root: Recipe) -> None:
+    def __init__(
+        self, spark: Any, format_name: str, run: RunSpec, sources: dict[SourceNode, SourceSpec], root: Recipe
+    ) -> None:
         self.spark = spark
         self.format_name = format_name
         self.run = run
-        self._specs = source_specs(run, lineage)
+        self._specs = sources
         self._consumers = root.consumers()
         self._built: dict[Recipe, Chain] = {}
         self._streams: list[WatermarkNode] = []
@@ -96,16 +96,15 @@ def sink_input(ctx: BuildContext, root: Recipe) -> tuple[Any, tuple[Step, ...]]:
     """What the sink's writer gets from Spark, and the steps it does first."""
     chain = ctx.chain(root)
     if isinstance(chain.head, SourceNode):
-        enclosed = chain.then(Enclose(), T.StructType.fromDDL(ENCLOSED))
+        enclosed = chain.then(Enclose(), spark_schema(ENCLOSED))
         return ctx.place(enclosed), (Disclose(arrow_schema(chain.schema)),)
     if not chain.steps:
         require_control_columns(chain.schema)
     return chain.head, chain.steps
 
 
-def source_specs(run: RunSpec, lineage: Lineage) -> dict[SourceNode, SourceSpec]:
+def source_specs(run: RunSpec, lineage: Lineage, named: dict[SourceNode, str]) -> dict[SourceNode, SourceSpec]:
     """The first source leads; each operator's state comes with the first source whose rows reach it."""
-    named = name_sources(lineage)
     restores: dict[SourceNode, list[str]] = {node: [] for node in named}
     for operator in lineage.operators:
         restores[_carrier(operator, named)].append(operator.uid)

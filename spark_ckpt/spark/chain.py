@@ -23,7 +23,8 @@ from spark_ckpt.state.ipc import from_bytes, messages
 Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """From a task's record batches to those of the next step. Pickled to every task; called once a task."""
 
-ENCLOSED = "body binary"
+ENCLOSED = pa.schema([("body", pa.binary())])
+"""Of what :class:`Enclose` makes."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,10 @@ class Chain:
 
     def then(self, step: Step, schema: StructType) -> Chain:
         return replace(self, schema=schema, steps=(*self.steps, step))
+
+    def either(self, step: Step, in_spark: Callable[[Any], Any], schema: StructType) -> Chain:
+        """What both can do, where the rows are: it is no reason to leave Python, nor to go there."""
+        return self.then(step, schema) if self.open else Chain(in_spark(self.head), schema)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,13 +83,11 @@ class Steps:
 class Enclose:
     """Whole record batches as binary rows: between two Python stages the JVM need not turn them into rows and back."""
 
-    _schema = pa.schema([("body", pa.binary())])
-
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for message in messages(batch, MAX_BODY_BYTES):
                 body = pa.array([message.to_pybytes()], pa.binary())
-                yield pa.RecordBatch.from_arrays([body], schema=self._schema)
+                yield pa.RecordBatch.from_arrays([body], schema=ENCLOSED)
 
 
 class Disclose:

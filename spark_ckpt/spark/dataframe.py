@@ -20,7 +20,7 @@ from spark_ckpt.errors import ControlColumnsError, InvalidInputError
 from spark_ckpt.spark.chain import Chain, Recipe, Step
 from spark_ckpt.spark.lineage import Lineage, WatermarkNode
 from spark_ckpt.spark.stateless import MarkStream, Project
-from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_BITS, TAG
+from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG
 
 SparkDF = Any
 
@@ -120,16 +120,17 @@ class CkptDataFrame:
         return self._step(lambda df: df.select(*wanted, TAG, CTL))
 
     def _columns(self, names: list[str]) -> CkptDataFrame:
-        """Some of the columns, wherever the rows are at that point: it is no reason to leave Python."""
+        """Some of the columns."""
         parent = self._recipe
-        quoted = [f"`{n}`" for n in names]
-        preview = self._preview.select(*quoted, TAG, CTL)
+        wanted = [*names, TAG, CTL]
+
+        def in_spark(df: SparkDF) -> SparkDF:
+            return df.select(*[f"`{n}`" for n in wanted])
+
+        preview = in_spark(self._preview)
 
         def make(ctx: Any) -> Chain:
-            chain = ctx.chain(parent)
-            if chain.open:
-                return chain.then(Project((*names, TAG, CTL)), preview.schema)
-            return Chain(chain.head.select(*quoted, TAG, CTL), preview.schema)
+            return ctx.chain(parent).either(Project(wanted), in_spark, preview.schema)
 
         return CkptDataFrame(self._session, Recipe(make, (parent,)), self._lineage, preview)
 
@@ -232,9 +233,7 @@ class CkptDataFrame:
 
         def make(ctx: Any) -> Chain:
             chain, number = ctx.chain(parent), ctx.stream_number(node)
-            if chain.open:
-                return chain.then(MarkStream(number), chain.schema)
-            return Chain(_mark_stream(chain.head, number), chain.schema)
+            return chain.either(MarkStream(number), lambda df: _mark_stream(df, number), chain.schema)
 
         return CkptDataFrame(self._session, Recipe(make, (parent,)), lineage, self._preview)
 
@@ -258,8 +257,7 @@ def _schema_text(schema: Any) -> str:
 
 
 def _mark_stream(df: SparkDF, number: int) -> SparkDF:
-    mask = (1 << STREAM_BITS) - 1
-    cleared = F.col(TAG).bitwiseAND(F.lit(~mask).cast("long"))
+    cleared = F.col(TAG).bitwiseAND(F.lit(~STREAM_MASK).cast("long"))
     return df.withColumn(TAG, cleared.bitwiseOR(F.lit(number).cast("long")))
 
 

@@ -8,84 +8,15 @@ behind it, in the same task, makes them durable.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
-from spark_ckpt.spark.spec import RunSpec
+from spark_ckpt.spark.operator_spec import OperatorSpec
+from spark_ckpt.spark.slot_call import SlotCall
 from spark_ckpt.spark.worker_gc import settle
-from spark_ckpt.state.function import StateFunction
-from spark_ckpt.state.ipc import plain_schema
-from spark_ckpt.state.layout import StateLayout
-from spark_ckpt.storage.run_cache import RunCache
-
-EVENT_TIME = "__ckpt_event_us"
-"""Event time of a row in microseconds, for dropping late rows; null where the row's stream has no watermark."""
-
-
-@dataclass(frozen=True)
-class WatermarkSpec:
-    """A ``withWatermark`` computed in this operator's pack stage: stream number, name, column, delay."""
-
-    number: int
-    name: str
-    column: str
-    delay_us: int
-
-
-@dataclass(frozen=True)
-class OperatorSpec:
-    """One keyed operator of a run. ``inputs`` streams reach it, each of weight ``key_groups``.
-
-    ``rows_schema``: key columns, inputs, ``KEY_HASH`` and, where late rows are dropped, ``EVENT_TIME``.
-    """
-
-    run: RunSpec
-    uid: str
-    inputs: int
-    function: StateFunction
-    rows_schema: pa.Schema
-    watermarks: tuple[str, ...]
-    open_watermarks: tuple[WatermarkSpec, ...]
-
-    @property
-    def filters_late(self) -> bool:
-        """As Spark: late rows are dropped only before an operator with event-time time-outs."""
-        return self.function.timeout == "EventTimeTimeout" and bool(self.open_watermarks)
-
-    @cached_property
-    def packed_schema(self) -> pa.Schema:
-        """The rows in an envelope: what ``combine`` makes of the rows that reach the pack stage."""
-        return plain_schema(self.function.combine(self.rows_schema.empty_table()).schema)
-
-    @property
-    def table_url(self) -> str:
-        return f"{self.run.url}/state/{self.uid}"
-
-    @cached_property
-    def layout(self) -> StateLayout:
-        f = self.function
-        return StateLayout(f.key_schema, f.state_schema, f.timeout != "NoTimeout")
-
-    def cache(self) -> RunCache:
-        """This process's run cache for the operator's state table; kept, so that open memory maps are."""
-        config = self.run.config
-        folder = config.cache_dir or os.path.join(tempfile.gettempdir(), "spark_ckpt_cache")
-        # Workers outlive queries: the next one may bring other settings, storage credentials among them.
-        key = (self.table_url, folder, config.cache_max_bytes, tuple(sorted(config.storage.items())))
-        if key not in _caches:
-            _caches[key] = RunCache(self.table_url, folder, config.cache_max_bytes, config.storage_options())
-        return _caches[key]
-
-
-_caches: dict[tuple[Any, ...], RunCache] = {}
 
 
 class KeyedOperator:
@@ -95,8 +26,6 @@ class KeyedOperator:
         self.spec = spec
 
     def __call__(self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-        from spark_ckpt.spark.slot_call import SlotCall
-
         settle()
         slot = self.spec.run.slots.slot_of_route[int(key[0])]
         call = SlotCall(self.spec, slot, state.getOption, state.getCurrentProcessingTimeMs())

@@ -13,16 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.protocol import events as ev
-from spark_ckpt.spark.operator import EVENT_TIME, OperatorSpec, WatermarkSpec
+from spark_ckpt.spark.operator_spec import EVENT_TIME, OperatorSpec, WatermarkSpec
 from spark_ckpt.spark.stateless import runs_of_tag, split_control
 from spark_ckpt.state.envelope import Controls, pack, route
 from spark_ckpt.state.spark_hash import normalised, xxhash64
-from spark_ckpt.types import CTL, KEY_HASH, STREAM_BITS, epoch_of_tag
+from spark_ckpt.types import CTL, KEY_HASH, epoch_of_tag, stream_of_tag
 
 _FLUSH_BYTES = 256 << 20
 """Rows kept before they are packed; a task with more sends several envelopes for a slot."""
 
-PACKED_SCHEMA = pa.schema([("route", pa.int32()), ("head", pa.binary()), ("body", pa.binary())])
+PACKED = pa.schema([("route", pa.int32()), ("head", pa.binary()), ("body", pa.binary())])
 
 
 class PackStage:
@@ -68,7 +68,7 @@ class PackStage:
         return pa.RecordBatch.from_arrays(ordered, schema=self.spec.rows_schema)
 
     def _stream(self, tag: int) -> WatermarkSpec | None:
-        number = tag & ((1 << STREAM_BITS) - 1)
+        number = stream_of_tag(tag)
         return next((w for w in self.spec.open_watermarks if w.number == number), None)
 
     def _pack(self, rows: dict[int, list[pa.RecordBatch]], controls: Controls) -> Iterator[pa.RecordBatch]:
@@ -82,7 +82,7 @@ class PackStage:
             found, heads, bodies = zip(*packed, strict=True)
             routes = pa.array([slots.routes[slot] for slot in found], pa.int32())
             yield pa.RecordBatch.from_arrays(
-                [routes, pa.array(heads, pa.binary()), pa.array(bodies, pa.binary())], schema=PACKED_SCHEMA
+                [routes, pa.array(heads, pa.binary()), pa.array(bodies, pa.binary())], schema=PACKED
             )
 
 
@@ -116,7 +116,7 @@ class _Controls:
             self._others.append(event)
 
     def note_event_times(self, tag: int, rows: pa.RecordBatch) -> None:
-        number = tag & ((1 << STREAM_BITS) - 1)
+        number = stream_of_tag(tag)
         for spec in self.spec.open_watermarks:
             if spec.number == number:
                 largest = pc.max(_event_micros(rows, spec)).as_py()

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from spark_ckpt.protocol import aligner
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.spark.flush_files import task_files
-from spark_ckpt.spark.operator import EVENT_TIME, OperatorSpec
+from spark_ckpt.spark.operator_spec import EVENT_TIME, OperatorSpec
 from spark_ckpt.state.compaction import CompactionPolicy
 from spark_ckpt.state.envelope import MAX_BODY_BYTES, unpack
 from spark_ckpt.state.function import CallContext, Changed, Touched

@@ -19,7 +19,7 @@ from pyspark import TaskContext
 from spark_ckpt.faults import reach
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.spark.hooks import call_hook
-from spark_ckpt.spark.operator import OperatorSpec
+from spark_ckpt.spark.operator_spec import OperatorSpec
 from spark_ckpt.spark.slot_call import ACK, DATA, EVENT, FLUSH
 from spark_ckpt.spark.stateless import arrow_schema, spark_schema, with_control
 from spark_ckpt.state.ipc import from_bytes, plain_schema

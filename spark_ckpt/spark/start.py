@@ -6,10 +6,8 @@ generation and does it all again.
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,15 +16,17 @@ import pyarrow as pa
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.protocol.records import GenerationRecord, Topology
-from spark_ckpt.protocol.recovery import AUTO, NONE, GoOn, RestoreFrom, SparkLocation, StartFacts, StartFresh
+from spark_ckpt.protocol.recovery import AUTO, NONE, GoOn, RestoreFrom, StartFacts, StartFresh
 from spark_ckpt.protocol.startup import Started, start_job
 from spark_ckpt.sinks.registry import create_sink, sink_class
 from spark_ckpt.spark.hooks import load_hooks
 from spark_ckpt.spark.job_io import JobIO
 from spark_ckpt.spark.job_records import JobRecords
 from spark_ckpt.spark.savepoints import import_savepoint
+from spark_ckpt.spark.session_confs import SessionConfs, spark_path
+from spark_ckpt.spark.spark_folder import SparkFolder
 from spark_ckpt.spark.spec import RunSpec, SinkSpec, job_url
-from spark_ckpt.storage.filesystem import Folder, normalize_url
+from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.state_table import StateTable
 
 
@@ -45,6 +45,10 @@ class JobPlan:
     """Shuffle partitions of the session, for a new location."""
     sinks_known: bool = True
     """False for the plain plugin's reader: its writer commits what earlier generations left."""
+
+    @property
+    def spark_folder(self) -> SparkFolder:
+        return SparkFolder(self.location, self.config.storage_options())
 
 
 def checked_sinks(requests: list[tuple[Any, dict[str, str]]]) -> tuple[SinkSpec, ...]:
@@ -93,21 +97,8 @@ def _run_spec(plan: JobPlan, started: Started) -> RunSpec:
         restored_from=record.restored_from,
         adopt=decision.adopt.checkpoint if isinstance(decision, GoOn) and decision.adopt else None,
         topology=plan.topology,
-        partitions=_recorded_partitions(plan) or plan.partitions,
+        partitions=plan.spark_folder.partitions() or plan.partitions,
     )
-
-
-def _recorded_partitions(plan: JobPlan) -> int | None:
-    """The shuffle partitions that Spark wrote beside the location's offsets, and keeps whatever the session says."""
-    folder = Folder(plan.location, plan.config.storage_options())
-    planned = _newest(folder, "offsets")
-    if planned is None:
-        return None
-    for value in _json_lines(folder.read(f"offsets/{planned}") or b""):
-        conf = value.get("conf")
-        if isinstance(conf, dict) and "spark.sql.shuffle.partitions" in conf:
-            return int(conf["spark.sql.shuffle.partitions"])
-    return None
 
 
 def _restore_option(records: JobRecords, plan: JobPlan, url: str) -> str | int:
@@ -116,38 +107,9 @@ def _restore_option(records: JobRecords, plan: JobPlan, url: str) -> str | int:
         return restore
     if restore.isdigit():
         return int(restore)
-    if spark_location(plan).planned is not None:
+    if plan.spark_folder.location().planned is not None:
         return AUTO
     return import_savepoint(records, url, restore, plan.config.storage_options(), _now_ms())
-
-
-def spark_location(plan: JobPlan) -> SparkLocation:
-    """What Spark's own checkpoint folder says."""
-    folder = Folder(plan.location, plan.config.storage_options())
-    planned = _newest(folder, "offsets")
-    origin = None if planned is None else _origin(folder.read(f"offsets/{planned}") or b"")
-    return SparkLocation(plan.location, planned, _newest(folder, "commits"), origin)
-
-
-def _origin(offsets: bytes) -> int | None:
-    """The origin that a ckpt source wrote into its offset."""
-    origins = (value.get("origin") for value in _json_lines(offsets))
-    return next((o for o in origins if isinstance(o, int)), None)
-
-
-def _json_lines(offsets: bytes) -> Iterator[dict[str, Any]]:
-    """The objects in a file of Spark's offset log: first the batch's metadata, then each source's offset."""
-    for line in offsets.decode(errors="replace").splitlines():
-        try:
-            value = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(value, dict):
-            yield value
-
-
-def _newest(folder: Folder, name: str) -> int | None:
-    return max((int(n) for n in folder.names(name) if n.isdigit()), default=None)
 
 
 def _facts(records: JobRecords, plan: JobPlan, generation: int, restore: str | int) -> StartFacts:
@@ -155,7 +117,7 @@ def _facts(records: JobRecords, plan: JobPlan, generation: int, restore: str | i
     settled = {*records.ids("checkpoints"), *records.ids("aborted")}
     return StartFacts(
         restore=restore,
-        location=spark_location(plan),
+        location=plan.spark_folder.location(),
         topology=plan.topology,
         generation=generation,
         generations=tuple(g for g in records.generations() if g.generation != generation),
@@ -194,10 +156,9 @@ class StartRequest:
 
 def start_query(request: StartRequest) -> Any:
     """Start the streaming query of a wrapped DataFrame; returns a ``CkptQuery``."""
-    from spark_ckpt.spark.build import BuildContext, name_sources, query_topology, sink_input
+    from spark_ckpt.spark.build import BuildContext, name_sources, query_topology, sink_input, source_specs
     from spark_ckpt.spark.datasource import sink_class_of
     from spark_ckpt.spark.query import CkptQuery
-    from spark_ckpt.spark.session_confs import SessionConfs, spark_path
 
     session = request.df._session
     spark, lineage = session.spark, request.df._lineage
@@ -222,7 +183,7 @@ def start_query(request: StartRequest) -> Any:
     )
     run = begin(plan)
     format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in job)}_{run.generation}"
-    ctx = BuildContext(spark, format_name, run, lineage, request.df._recipe)
+    ctx = BuildContext(spark, format_name, run, source_specs(run, lineage, sources), request.df._recipe)
     with SessionConfs(spark, plan.location):
         df, steps = sink_input(ctx, request.df._recipe)
         spark.dataSource.register(sink_class_of(format_name, run, sinks, request.df._arrow_schema(), steps))

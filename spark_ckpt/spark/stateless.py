@@ -12,7 +12,7 @@ from pyspark.sql.conversion import ArrowBatchTransformer, PandasToArrowConversio
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_BITS, TAG
+from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG
 
 
 def with_control(schema: StructType) -> StructType:
@@ -54,8 +54,8 @@ def runs_of_tag(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 class Project:
     """Some of the columns."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.names = list(names)
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -71,7 +71,7 @@ class MarkStream:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             at = batch.schema.get_field_index(TAG)
-            cleared = pc.bit_wise_and(batch.column(at), ~((1 << STREAM_BITS) - 1))
+            cleared = pc.bit_wise_and(batch.column(at), ~STREAM_MASK)
             yield batch.set_column(at, batch.schema.field(at), pc.bit_wise_or(cleared, self.number))
 
 

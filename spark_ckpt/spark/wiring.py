@@ -11,14 +11,14 @@ from pyspark.sql import types as T
 
 from spark_ckpt.spark.chain import Chain, Steps
 from spark_ckpt.spark.lineage import Lineage, OperatorNode
-from spark_ckpt.spark.operator import EVENT_TIME, KeyedOperator, OperatorSpec, WatermarkSpec
-from spark_ckpt.spark.pack import PackStage
+from spark_ckpt.spark.operator import KeyedOperator
+from spark_ckpt.spark.operator_spec import EVENT_TIME, OperatorSpec, WatermarkSpec
+from spark_ckpt.spark.pack import PACKED, PackStage
 from spark_ckpt.spark.snapshot import SnapshotStage
 from spark_ckpt.spark.stateless import arrow_schema, spark_schema, with_control
 from spark_ckpt.state.function import StateFunction
 from spark_ckpt.types import CTL, KEY_HASH, TAG
 
-PACKED = T.StructType.fromDDL("route int, head binary, body binary")
 PRODUCED = "kind int, epoch long, head binary, body binary"
 STATE = "meta binary, memtable binary, held binary"
 
@@ -48,10 +48,11 @@ def wire_operator(
             for w in lineage.open_watermarks
         ),
     )
+    schema = spark_schema(PACKED)
     if chain.open and keys.plain:
-        packed = ctx.place(chain.then(PackStage(spec, hashes=True), PACKED))
+        packed = ctx.place(chain.then(PackStage(spec, hashes=True), schema))
     else:
-        packed = hashed(ctx.place(chain), lineage, keys, columns).mapInArrow(Steps((PackStage(spec),)), PACKED)
+        packed = hashed(ctx.place(chain), lineage, keys, columns).mapInArrow(Steps((PackStage(spec),)), schema)
     timeout = "ProcessingTimeTimeout" if function.timeout == "ProcessingTimeTimeout" else "NoTimeout"
     produced = packed.groupBy("route").applyInPandasWithState(KeyedOperator(spec), PRODUCED, STATE, "append", timeout)
     return Chain(produced, with_control(spark_schema(function.output_schema)), (SnapshotStage(spec),))

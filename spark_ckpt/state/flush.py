@@ -38,6 +38,7 @@ class Flush:
         self._levels, self._dead, self._policy, self._appender, self._epoch = levels, dead, policy, appender, epoch
         self._groups = levels.groups
         self._memtable = levels.memtable
+        self._cuts = self._groups.cuts(self._memtable.hashes)
         self._row_bytes = max(1, self._memtable.size_bytes // max(1, len(self._memtable)))
 
     def run(self, live_keys: int) -> None:
@@ -167,7 +168,7 @@ class Flush:
         tombstones = []
         counts = self._row_counts([*layers, *(newer or ())])
         if newer is None:
-            counts += self._groups.count(self._memtable.hashes)
+            counts += np.diff(self._cuts)
         counts = counts[first - self._groups.first : end - self._groups.first]
         for a, b in blocks(counts, first, self._policy.piece(self._row_bytes)):
             parts = [self._sorted(run) for run in _parts(layers, a, b)]
@@ -183,17 +184,14 @@ class Flush:
         return layer
 
     def _memtable_part(self, first: int, end: int) -> Sorted:
-        cuts = self._groups.cuts(self._memtable.hashes)
-        low, high = int(cuts[first - self._groups.first]), int(cuts[end - self._groups.first])
+        low, high = self._cuts[[first - self._groups.first, end - self._groups.first]].tolist()
         return Sorted(self._memtable.rows.slice(low, high - low), self._memtable.removed[low:high])
 
     def _without_overridden(self, rows: Sorted, newer: Sequence[RangeRun]) -> Sorted:
         kept, layout = np.ones(len(rows.removed), bool), self._levels.layout
-        hashes, keys = int64_view(rows.rows.column(KEY_HASH)), rows.rows.select(layout.key_schema.names)
+        hashes, keys = layout.identity(rows.rows)
         for run in newer:
-            table = self._levels.rows_of(run)
-            own_hashes, own_keys = int64_view(table.column(KEY_HASH)), table.select(layout.key_schema.names)
-            found = match(own_hashes, own_keys, hashes, keys, injective=layout.injective)
+            found = match(*layout.identity(self._levels.rows_of(run)), hashes, keys, injective=layout.injective)
             kept[found[found >= 0]] = False
         return rows if kept.all() else Sorted(rows.rows.filter(pa.array(kept)), rows.removed[kept])
 

@@ -37,7 +37,7 @@ _VARIABLE_WIDTH = (
     pa.types.is_large_binary,
     pa.types.is_decimal128,
 )
-_LONG_DECIMAL_DIGITS = 18
+LONG_DECIMAL_DIGITS = 18
 """Spark hashes decimals of at most so many digits as one long."""
 
 _SAMPLE = 512
@@ -76,7 +76,7 @@ def injective(key_schema: pa.Schema) -> bool:
         return False
     kind = key_schema.field(0).type
     if pa.types.is_decimal128(kind):
-        return bool(kind.precision <= _LONG_DECIMAL_DIGITS)
+        return bool(kind.precision <= LONG_DECIMAL_DIGITS)
     return any(test(kind) for test in _FIXED_WIDTH)
 
 

@@ -8,8 +8,8 @@ from functools import cached_property
 import pyarrow as pa
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.state.ipc import fingerprint, plain_schema
-from spark_ckpt.state.keys import check_key_schema, injective
+from spark_ckpt.state.ipc import fingerprint, int64_view, plain_schema
+from spark_ckpt.state.keys import Hashes, check_key_schema, injective
 from spark_ckpt.types import KEY_GROUP, KEY_HASH, TIMEOUT_MS
 
 
@@ -48,6 +48,10 @@ class StateLayout:
         """The memtable: as the state table, without the key group, which follows from the key hash."""
         timeout = [pa.field(TIMEOUT_MS, pa.int64())] if self.with_timeout else []
         return pa.schema([*self.key_schema, *self.value_schema, *timeout, pa.field(KEY_HASH, pa.int64())])
+
+    def identity(self, rows: pa.RecordBatch) -> tuple[Hashes, pa.RecordBatch]:
+        """What tells the keys of stored rows apart: hash and key columns."""
+        return int64_view(rows.column(KEY_HASH)), rows.select(self.key_schema.names)
 
     @cached_property
     def fingerprint(self) -> str:

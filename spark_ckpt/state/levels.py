@@ -9,13 +9,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from spark_ckpt.state.ipc import Rows, concat, conform, int64_view, nulls, one_batch, picked
+from spark_ckpt.state.ipc import Rows, concat, conform, nulls, one_batch, picked
 from spark_ckpt.state.keys import Hashes, Mask, match
 from spark_ckpt.state.layout import StateLayout
 from spark_ckpt.state.memtable import Memtable
 from spark_ckpt.state.ports import RunReader
 from spark_ckpt.state.ranges import KeyRange, RangeRun
-from spark_ckpt.types import KEY_HASH
 
 MEMTABLE = -1
 """A source; runs count from 0, oldest first."""
@@ -135,8 +134,7 @@ class Levels:
         return hits
 
     def _match(self, hashes: Hashes, keys: pa.RecordBatch, rows: Rows | None, table: pa.RecordBatch) -> Rows:
-        own_hashes, own_keys = int64_view(table.column(KEY_HASH)), table.select(self.layout.key_schema.names)
-        return match(hashes, keys, own_hashes, own_keys, rows=rows, injective=self.layout.injective)
+        return match(hashes, keys, *self.layout.identity(table), rows=rows, injective=self.layout.injective)
 
     def live(self, hits: Iterable[Hit], keys: int) -> Mask:
         """Which of the ``keys`` that were looked up have a version that is no tombstone."""

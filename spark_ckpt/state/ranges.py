@@ -14,11 +14,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from spark_ckpt.protocol.events import Run
 from spark_ckpt.state.ipc import Rows
-from spark_ckpt.state.keys import Hashes, key_group_of
+from spark_ckpt.state.keys import Hashes
 
 
 @dataclass(frozen=True)
@@ -34,10 +33,6 @@ class KeyRange:
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(self.first, self.end))
-
-    def group_of(self, hashes: Hashes) -> npt.NDArray[np.int32]:
-        """The key group of each hash."""
-        return key_group_of(hashes, self.total)
 
     @cached_property
     def bounds(self) -> Hashes:

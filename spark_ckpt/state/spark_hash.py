@@ -17,14 +17,13 @@ import pyarrow.compute as pc
 
 from spark_ckpt.errors import ProtocolBugError
 from spark_ckpt.state.ipc import Rows
-from spark_ckpt.state.keys import Hashes
+from spark_ckpt.state.keys import LONG_DECIMAL_DIGITS, Hashes
 
 _SEED = 42
 _P1, _P2, _P3, _P4, _P5 = (
     np.uint64(p)
     for p in (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5)
 )
-_LONG_DECIMAL_DIGITS = 18
 
 Words = npt.NDArray[np.uint64]
 
@@ -76,7 +75,7 @@ def _fixed(column: pa.Array, dtype: np.dtype) -> npt.NDArray[Any]:
 
 
 def _hash_decimal(column: pa.Array, seeds: Words) -> Words:
-    if column.type.precision <= _LONG_DECIMAL_DIGITS:
+    if column.type.precision <= LONG_DECIMAL_DIGITS:
         low = _fixed(column, np.dtype([("low", np.uint64), ("high", np.uint64)]))["low"]
         return _hash_long(low, seeds)
     # Longer ones are hashed as the fewest bytes of the unscaled value, big end first.

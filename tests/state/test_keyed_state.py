@@ -22,7 +22,7 @@ from spark_ckpt.state.compaction import CompactionPolicy
 from spark_ckpt.state.function import NO_TIMEOUT
 from spark_ckpt.state.ipc import compress
 from spark_ckpt.state.keyed_state import KeyedState
-from spark_ckpt.state.keys import NULL_HASH, group_rows, injective
+from spark_ckpt.state.keys import NULL_HASH, group_rows, injective, key_group_of
 from spark_ckpt.state.layout import StateLayout
 from spark_ckpt.state.ranges import KeyRange
 from spark_ckpt.testing.memory_runs import MemoryRuns
@@ -177,7 +177,7 @@ class Model:
         if rows is not None:
             assert self.as_dict(rows, rows, rows.column(TIMEOUT_MS).to_pylist()) == self.expected
             own = rows.column(KEY_GROUP).to_numpy()
-            assert own.tolist() == self.groups.group_of(rows.column(KEY_HASH).to_numpy()).tolist()
+            assert own.tolist() == key_group_of(rows.column(KEY_HASH).to_numpy(), self.groups.total).tolist()
             assert all(m.keys == np.count_nonzero(own == g) for g, m in manifests.items())
         for group, manifest in manifests.items():
             for run in manifest.runs:

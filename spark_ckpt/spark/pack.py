@@ -16,11 +16,14 @@ from spark_ckpt.protocol import events as ev
 from spark_ckpt.spark.operator_spec import EVENT_TIME, OperatorSpec, WatermarkSpec
 from spark_ckpt.spark.stateless import runs_of_tag, split_control
 from spark_ckpt.state.envelope import Controls, pack, route
+from spark_ckpt.state.function import StateFunction
 from spark_ckpt.state.spark_hash import normalised, xxhash64
 from spark_ckpt.types import CTL, KEY_HASH, epoch_of_tag, stream_of_tag
 
+_COMBINE_BYTES = 16 << 20
+"""Rows combined at once: few enough to stay in the processor's cache, and to bound what is kept."""
 _FLUSH_BYTES = 256 << 20
-"""Rows kept before they are packed; a task with more sends several envelopes for a slot."""
+"""Combined rows kept before they are packed; a task with more sends several envelopes for a slot."""
 
 PACKED = pa.schema([("route", pa.int32()), ("head", pa.binary()), ("body", pa.binary())])
 
@@ -37,21 +40,17 @@ class PackStage:
         self._packed_schema = spec.packed_schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows: dict[int, list[pa.RecordBatch]] = {}
-        controls = _Controls(self.spec)
-        size = 0
+        rows, controls = _Rows(self.spec.function), _Controls(self.spec)
         for batch in batches:
             data, control = split_control(batch)
             if control.num_rows:
                 controls.add(control)
             for tag, piece in runs_of_tag(data):
                 controls.note_event_times(tag, piece)
-                rows.setdefault(epoch_of_tag(tag), []).append(self._needed(tag, piece))
-                size += piece.nbytes
-            if size > _FLUSH_BYTES:
-                yield from self._pack(rows, Controls())
-                rows, size = {}, 0
-        yield from self._pack(rows, controls.resolved())
+                rows.add(epoch_of_tag(tag), self._needed(tag, piece))
+            if rows.combined_bytes > _FLUSH_BYTES:
+                yield from self._pack(rows.take(), Controls())
+        yield from self._pack(rows.take(), controls.resolved())
 
     def _needed(self, tag: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Drop control columns, add the event time of the row's stream, give every column its canonical type."""
@@ -71,11 +70,7 @@ class PackStage:
         number = stream_of_tag(tag)
         return next((w for w in self.spec.open_watermarks if w.number == number), None)
 
-    def _pack(self, rows: dict[int, list[pa.RecordBatch]], controls: Controls) -> Iterator[pa.RecordBatch]:
-        combined = [
-            (epoch, self.spec.function.combine(pa.Table.from_batches(batches)))
-            for epoch, batches in sorted(rows.items())
-        ]
+    def _pack(self, combined: list[tuple[int, pa.Table]], controls: Controls) -> Iterator[pa.RecordBatch]:
         slots = self.spec.run.slots
         packed = list(pack(combined, slots, controls, self._packed_schema))
         if packed:
@@ -84,6 +79,37 @@ class PackStage:
             yield pa.RecordBatch.from_arrays(
                 [routes, pa.array(heads, pa.binary()), pa.array(bodies, pa.binary())], schema=PACKED
             )
+
+
+class _Rows:
+    """The rows of one task by epoch, combined a portion at a time."""
+
+    def __init__(self, function: StateFunction) -> None:
+        self.combined_bytes = 0
+        self._function = function
+        self._portion: dict[int, list[pa.RecordBatch]] = {}
+        self._portion_bytes = 0
+        self._combined: dict[int, list[pa.Table]] = {}
+
+    def add(self, epoch: int, rows: pa.RecordBatch) -> None:
+        self._portion.setdefault(epoch, []).append(rows)
+        self._portion_bytes += rows.nbytes
+        if self._portion_bytes > _COMBINE_BYTES:
+            self._combine()
+
+    def take(self) -> list[tuple[int, pa.Table]]:
+        """One table an epoch, of all that was added since the last time."""
+        self._combine()
+        taken = [(epoch, self._function.recombine(parts)) for epoch, parts in sorted(self._combined.items())]
+        self._combined, self.combined_bytes = {}, 0
+        return taken
+
+    def _combine(self) -> None:
+        for epoch, batches in self._portion.items():
+            made = self._function.combine(pa.Table.from_batches(batches))
+            self._combined.setdefault(epoch, []).append(made)
+            self.combined_bytes += made.nbytes
+        self._portion, self._portion_bytes = {}, 0
 
 
 class _Controls:

@@ -13,7 +13,7 @@ from spark_ckpt.state.aggregates_accumulators import Accumulator
 from spark_ckpt.state.aggregates_grouping import group_by_key, rows_per_key
 from spark_ckpt.state.aggregates_kinds import FLAT, RUNNING_KINDS, is_ordered, make_accumulator
 from spark_ckpt.state.aggregates_ordinals import ascending_order
-from spark_ckpt.state.aggregates_segments import places_of_keys, plain_array, segments_behind
+from spark_ckpt.state.aggregates_segments import Segments, places_of_keys, plain_array, segments_behind
 from spark_ckpt.state.function import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
 from spark_ckpt.types import CONTROL_COLUMNS, KEY_GROUP, KEY_HASH, TIMEOUT_MS
 
@@ -66,23 +66,40 @@ class AggregateFunction(StateFunction):
         ratio = rows_per_key(hashes)
         if ratio < MIN_REDUCTION:
             return self._partial_table(rows, self._lift(rows))
-        keys = [plain_array(rows[name]) for name in self.key_schema.names]
-        seg = group_by_key(keys, hashes, len(hashes) / ratio)
+        seg = self._by_key(rows, hashes, ratio)
         columns = self._columns(rows)
         folded = [a.fold(columns.get(a.column), seg) for a in self.accumulators]
-        at = pa.array(seg.firsts())
-        return self._partial_table(rows.select([*self.key_schema.names, KEY_HASH]).take(at), folded)
+        return self._partial_table(self._firsts(rows, seg), folded)
+
+    def recombine(self, parts: list[pa.Table]) -> pa.Table:
+        rows = pa.concat_tables(parts)
+        if self.emit == "rows" or len(parts) == 1:
+            return rows
+        hashes = rows[KEY_HASH].to_numpy()
+        ratio = rows_per_key(hashes)
+        if ratio < MIN_REDUCTION:
+            return rows
+        seg = self._by_key(rows, hashes, ratio)
+        merged = self._each(self._partials(rows), lambda a, p: a.merge([seg.arrange(c) for c in p], seg))
+        return self._partial_table(self._firsts(rows, seg), merged)
+
+    def _by_key(self, rows: pa.Table, hashes: np.ndarray, ratio: float) -> Segments:
+        keys = [plain_array(rows[name]) for name in self.key_schema.names]
+        return group_by_key(keys, hashes, len(hashes) / ratio)
+
+    def _firsts(self, rows: pa.Table, seg: Segments) -> pa.Table:
+        """Keys and hash of each segment."""
+        return rows.select([*self.key_schema.names, KEY_HASH]).take(pa.array(seg.firsts()))
 
     def process(self, ctx: CallContext, touched: Touched) -> Changed:
         return self._process_rows(touched) if self.emit == "rows" else self._process_update(touched)
 
     def _process_update(self, touched: Touched) -> Changed:
         """The stored state is just the first partial of its key."""
-        stored = [plain_array(touched.rows[f.name]).cast(f.type) for f in self.state_schema]
         n = touched.keys.num_rows
         if n == 0:
             return self._unchanged(touched)
-        state, found = self._merged(touched, self._split(stored))
+        state, found = self._merged(touched, self._partials(touched.rows))
         if len(found) == 0:
             return self._unchanged(touched)
         results = [a.result(p) for a, p in zip(self.accumulators, state)]
@@ -106,7 +123,7 @@ class AggregateFunction(StateFunction):
         n, index = touched.keys.num_rows, touched.key_index
         place = places_of_keys(index, n) if touched.exists.all() else None
         if place is not None:
-            stored = self._stored(touched.state)
+            stored = self._partials(touched.state)
             rows = pa.array(place)
             joined = [a.join(s, [c.take(rows) for c in p]) for a, s, p in zip(self.accumulators, stored, parts)]
             return joined, np.arange(n)
@@ -172,11 +189,12 @@ class AggregateFunction(StateFunction):
         if not len(known):
             return parts, known
         stored = touched.state if len(known) == touched.state.num_rows else touched.state.take(pa.array(known))
-        states = self._stored(stored)
+        states = self._partials(stored)
         return [[pa.concat_arrays([s, p]) for s, p in zip(ss, ps)] for ss, ps in zip(states, parts)], known
 
-    def _stored(self, state: pa.Table) -> list[list[pa.Array]]:
-        return self._split([plain_array(state[f.name]).cast(f.type) for f in self.state_schema])
+    def _partials(self, rows: pa.Table) -> list[list[pa.Array]]:
+        """The accumulators' columns of combined rows or of state."""
+        return self._split([plain_array(rows[f.name]).cast(f.type) for f in self.state_schema])
 
     def _partial_table(self, rows: pa.Table, parts: list[list[pa.Array]]) -> pa.Table:
         schema = pa.schema([*self.key_schema, pa.field(KEY_HASH, pa.int64()), *self.state_schema])

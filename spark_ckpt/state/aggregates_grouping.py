@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_ckpt.state.aggregates_segments import RADIX, Segments, plain_array, segment_starts, stable_order
+from spark_ckpt.state.aggregates_segments import RADIX, Segments, plain_array, segment_starts
 
 SAMPLED = 64
 """One in so many keys is looked at to estimate the number of keys."""
@@ -20,22 +20,33 @@ def rows_per_key(hashes: np.ndarray) -> float:
 
 def group_by_key(keys: list[pa.Array], hashes: np.ndarray, expected_keys: float) -> Segments:
     """Segments of equal keys, in the order of their (signed) hashes."""
-    order = _hash_order(hashes, expected_keys)
-    ordered = hashes if order is None else hashes[order]
-    seg = Segments(order, segment_starts(ordered), len(hashes))
-    return seg if _same_keys(keys, ordered, seg) else _group_by_values(keys, hashes)
+    seg = _group_by_hash(hashes, expected_keys)
+    return seg if _same_keys(keys, seg) else _group_by_values(keys, hashes)
 
 
-def _hash_order(hashes: np.ndarray, expected_keys: float) -> np.ndarray | None:
-    """Stable argsort of the hashes: by rank among few distinct ones, else by their four 16-bit digits."""
+def _group_by_hash(hashes: np.ndarray, expected_keys: float) -> Segments:
     if len(hashes) < 2 or bool((hashes[1:] >= hashes[:-1]).all()):
-        return None
+        return Segments(None, segment_starts(hashes), len(hashes))
     if expected_keys < RADIX:
         encoded = pa.array(hashes).dictionary_encode()
-        distinct = encoded.dictionary.to_numpy()
-        ranks = np.empty(len(distinct), np.int64)
-        ranks[np.argsort(distinct)] = np.arange(len(distinct))
-        return stable_order(ranks[encoded.indices.to_numpy()], len(distinct))
+        if len(encoded.dictionary) <= RADIX:
+            return _group_by_rank(encoded)
+    order = _hash_order(hashes)
+    return Segments(order, segment_starts(hashes[order]), len(hashes))
+
+
+def _group_by_rank(encoded: pa.DictionaryArray) -> Segments:
+    """Few distinct hashes: each row's rank among them is one 16-bit digit, and counting gives where ranks begin."""
+    distinct = encoded.dictionary.to_numpy()
+    ranks = np.empty(len(distinct), np.uint16)
+    ranks[np.argsort(distinct)] = np.arange(len(distinct))
+    rank = ranks.take(encoded.indices.to_numpy())
+    counts = np.bincount(rank, minlength=len(distinct))
+    return Segments(np.argsort(rank, kind="stable"), np.cumsum(counts) - counts, len(rank))
+
+
+def _hash_order(hashes: np.ndarray) -> np.ndarray:
+    """Stable argsort of the hashes by their four 16-bit digits."""
     digits = hashes.view(np.uint64) ^ np.uint64(1 << 63)
     order = np.argsort(digits.astype(np.uint16), kind="stable")
     for shift in (16, 32, 48):
@@ -44,12 +55,15 @@ def _hash_order(hashes: np.ndarray, expected_keys: float) -> np.ndarray | None:
     return order
 
 
-def _same_keys(keys: list[pa.Array], ordered: np.ndarray, seg: Segments) -> bool:
+def _same_keys(keys: list[pa.Array], seg: Segments) -> bool:
     """No two keys share a hash, unless xxhash64 met its like: then every row must be compared by value."""
-    if len(ordered) == len(seg.starts):
+    suspects = [key for key in keys if _may_collide(key, len(keys))]
+    if seg.rows == len(seg.starts) or not suspects:
         return True
-    same_hash = pa.array(ordered[1:] == ordered[:-1])
-    return not any(pc.any(pc.and_(same_hash, _differs(k, seg))).as_py() for k in keys if _may_collide(k, len(keys)))
+    same_hash = np.ones(seg.rows - 1, bool)
+    same_hash[seg.starts[1:] - 1] = False
+    mask = pa.array(same_hash)
+    return not any(pc.any(pc.and_(mask, _differs(key, seg))).as_py() for key in suspects)
 
 
 def _may_collide(key: pa.Array, columns: int) -> bool:

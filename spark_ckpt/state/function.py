@@ -80,6 +80,13 @@ class StateFunction(ABC):
         """
         return rows
 
+    def recombine(self, parts: list[pa.Table]) -> pa.Table:
+        """Pack stage: one table of what ``combine`` made of several portions of one epoch, in their order.
+
+        Only if a task has more rows than it keeps at once. The default puts them behind each other.
+        """
+        return pa.concat_tables(parts)
+
     @abstractmethod
     def process(self, ctx: CallContext, touched: Touched) -> Changed:
         """One call for all touched keys. Deterministic functions make replays identical."""

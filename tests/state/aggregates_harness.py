@@ -57,8 +57,8 @@ class Operator:
         self.state: dict[str, dict[str, Any]] = {}
 
     def batch(self, *tasks: pa.Table) -> list[dict[str, Any]]:
-        """Each task's rows are combined by themselves; returns the output rows."""
-        combined = pa.concat_tables([self.function.combine(self.with_hash(rows)) for rows in tasks])
+        """Each task's rows are combined by themselves, in two portions; returns the output rows."""
+        combined = pa.concat_tables([self._combined(self.with_hash(rows)) for rows in tasks])
         keys, index = self._keys(combined)
         names = [repr(k) for k in keys.to_pylist()]
         rows = [self.state.get(name, {}) for name in names]
@@ -73,6 +73,11 @@ class Operator:
             if write:
                 self.state[name] = row
         return changed.output.to_pylist()
+
+    def _combined(self, rows: pa.Table) -> pa.Table:
+        half = rows.num_rows // 2
+        portions = [part for part in (rows.slice(0, half), rows.slice(half)) if part.num_rows] or [rows]
+        return self.function.recombine([self.function.combine(part) for part in portions])
 
     def with_hash(self, rows: pa.Table) -> pa.Table:
         keys = rows.select(self.function.key_schema.names).to_pylist()

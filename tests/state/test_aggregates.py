@@ -75,15 +75,17 @@ def test_any_cut_into_batches_and_tasks_gives_what_all_rows_give(history: Any) -
         assert_matches(output, seen, specs, type_)
 
 
+@pytest.mark.parametrize("portions", [1, 4])
 @pytest.mark.parametrize("keys", [5, 60_000, 90_000])
-def test_large_batches_match_whatever_way_of_grouping_is_chosen(keys: int) -> None:
+def test_large_batches_match_whatever_way_of_grouping_is_chosen(keys: int, portions: int) -> None:
     rng = np.random.default_rng(keys)
     k = rng.integers(0, keys, 100_000)
     hashes = k * np.int64(-7046029254386353131)  # odd, so it maps different keys to different hashes
     rows = pa.table({"k": k, "v": rng.integers(-100, 100, len(k)), "_key_hash": hashes})
     schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
     function = AggregateFunction(schema.remove(1), schema, {"n": agg.count(), "t": agg.sum("v"), "s": agg.stddev("v")})
-    combined = function.combine(rows)
+    each = len(k) // portions
+    combined = function.recombine([function.combine(rows.slice(i * each, each)) for i in range(portions)])
     distinct, index = np.unique(combined["k"].to_numpy(), return_inverse=True)
     none = np.zeros(len(distinct), bool)
     empty = function.state_schema.empty_table().take(pa.array([None] * len(distinct), pa.int64()))
@@ -115,6 +117,8 @@ def test_combine_returns_one_row_a_key_in_hash_order() -> None:
     function = AggregateFunction(rows.schema.remove(2).remove(1), rows.schema, {"n": agg.count()})
     combined = function.combine(rows)
     assert combined.to_pydict() == {"k": [1, 2, 3], "_key_hash": [-10, 20, 30], "n": [40, 20, 40]}
+    again = function.recombine([combined, combined.slice(1)])
+    assert again.to_pydict() == {"k": [1, 2, 3], "_key_hash": [-10, 20, 30], "n": [40, 40, 80]}
 
 
 def test_rows_whose_keys_hardly_repeat_are_not_grouped_but_still_merge() -> None:

@@ -248,7 +248,8 @@ class KeyedState:
         strange = sorted(set(manifests) - set(self.groups))
         if strange:
             raise ProtocolBugError(f"expected manifests of {self.groups}, found key groups {strange[:5]}")
-        self._levels.levels = [Level([layer]) for layer in layered(joined(manifests), self.groups)]
+        runs = joined(manifests, self.layout.joined_rows)
+        self._levels.levels = [Level([layer]) for layer in layered(runs, self.groups)]
         self._levels.changed()
         self._keys = np.array([manifests[g].keys if g in manifests else 0 for g in self.groups], np.int64)
         self._levels.memtable = Memtable.empty(self.layout)

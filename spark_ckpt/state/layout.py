@@ -12,6 +12,9 @@ from spark_ckpt.state.ipc import fingerprint, int64_view, plain_schema
 from spark_ckpt.state.keys import Hashes, check_key_schema, injective
 from spark_ckpt.types import KEY_GROUP, KEY_HASH, TIMEOUT_MS
 
+_JOINED_ROWS = 1 << 19
+_JOINED_BYTES = 1 << 27
+
 
 @dataclass(frozen=True)
 class StateLayout:
@@ -56,6 +59,16 @@ class StateLayout:
     @cached_property
     def fingerprint(self) -> str:
         return fingerprint(self.stored_schema)
+
+    @cached_property
+    def joined_rows(self) -> int:
+        """Most rows of a run that is joined from several. Long ones are faster to search than many; but a run is
+        decoded in memory, as one Arrow batch, whose strings end at 2 GB, and nobody knows how long strings are."""
+        try:
+            row_bits = sum(f.type.bit_width for f in self.table_schema)
+        except ValueError:  # not all columns have a width
+            return _JOINED_ROWS
+        return max(_JOINED_ROWS, 8 * _JOINED_BYTES // row_bits)
 
     @cached_property
     def injective(self) -> bool:

@@ -13,10 +13,6 @@ import numpy as np
 from spark_ckpt.protocol.events import GroupManifest, Run
 from spark_ckpt.state.ranges import KeyRange, RangeRun, offsets
 
-JOINED_ROWS = 1 << 19
-"""Most rows of a joined run: it is read as one Arrow batch, whose strings end at 2 GB."""
-
-
 _Place = tuple[str, int, bool, int]
 """Where a run would have to begin to go on behind another: file, row, and what else must be the same."""
 
@@ -42,8 +38,8 @@ class _Open:
         return RangeRun(h.file, h.start, self.first, offsets(np.array(self.counts)), h.epoch, h.tombstones, self.due_ms)
 
 
-def joined(manifests: Mapping[int, GroupManifest]) -> list[RangeRun]:
-    """All runs of all key groups, joined, such that every key group's runs stay in order.
+def joined(manifests: Mapping[int, GroupManifest], most_rows: int) -> list[RangeRun]:
+    """All runs of all key groups, joined up to ``most_rows``, such that every key group's runs stay in order.
 
     One order is kept for all: a key group's run joins one that comes behind its predecessor there, or is put right
     behind its predecessor. So whatever came before stays in order too.
@@ -56,7 +52,7 @@ def joined(manifests: Mapping[int, GroupManifest]) -> list[RangeRun]:
             if not run.count:
                 continue
             found = ends.get((run.file, run.start, run.tombstones, run.epoch))
-            if found is None or found.rows + run.count > JOINED_ROWS or order.index(found) < behind:
+            if found is None or found.rows + run.count > most_rows or order.index(found) < behind:
                 found = _Open(group, run)
                 order.insert(behind, found)
             else:

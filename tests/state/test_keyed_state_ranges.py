@@ -201,8 +201,12 @@ def test_bounds_are_where_the_key_group_changes(total: int, data: st.DataObject)
     assert groups.end == total or not groups.holds(groups.bounds[-1:])
 
 
-@given(st.lists(st.lists(st.integers(0, 5), max_size=8), min_size=1, max_size=8), st.integers(0, 10**6))
-def test_joining_any_lists_of_runs_keeps_each_key_groups_order(shape: list[list[int]], seed: int) -> None:
+@given(
+    st.lists(st.lists(st.integers(0, 5), max_size=8), min_size=1, max_size=8),
+    st.integers(0, 10**6),
+    st.sampled_from([1, 2, 3, 1000]),
+)
+def test_joining_any_lists_of_runs_keeps_each_key_groups_order(shape: list[list[int]], seed: int, most: int) -> None:
     """Files are cut at random, so that runs also happen to lie side by side that never belonged together."""
     rng, groups = random.Random(seed), KeyRange(2, 2 + len(shape), 100)
     starts = dict.fromkeys(range(6), 0)
@@ -214,7 +218,8 @@ def test_joining_any_lists_of_runs_keeps_each_key_groups_order(shape: list[list[
             runs.append(Run(f"f{file}", starts[file], count, 1, file % 2 > 0, None))
             starts[file] += count
         manifests[group] = GroupManifest(tuple(runs))
-    order = joined(manifests)
+    order = joined(manifests, most)
+    assert all(run.count <= most or run.end == run.first + 1 for run in order)
     expected = {g: tuple(r for r in m.runs if r.count) for g, m in manifests.items()}
     assert sliced(order, groups) == expected
     assert sliced([r for layer in layered(order, groups) for r in layer], groups) == expected
@@ -231,6 +236,14 @@ def test_joining_any_lists_of_runs_keeps_each_key_groups_order(shape: list[list[
 )
 def test_blocks_hold_as_many_key_groups_as_fit(rows: list[int], limit: int, expected: list[tuple[int, int]]) -> None:
     assert list(blocks(np.array(rows, np.int64), 5, limit)) == expected
+
+
+def test_runs_of_narrow_rows_are_joined_to_longer_ones_and_those_of_strings_are_not() -> None:
+    key = pa.schema([("k", pa.int64())])
+    narrow, wide = (StateLayout(key, pa.schema([(f"v{i}", pa.int64()) for i in range(n)])) for n in (1, 500))
+    text = StateLayout(key, pa.schema([("v", pa.string())]))
+    assert narrow.joined_rows == 2**27 // 28
+    assert wide.joined_rows == text.joined_rows == 2**19
 
 
 def test_a_range_run_survives_json_and_gives_its_parts() -> None:

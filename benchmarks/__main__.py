@@ -1,10 +1,9 @@
 """Run the benchmarks and write what they say.
 
-make bench                               everything: benchmarks/results.json, RESULTS.md, plots, the cost model
-make bench ONLY=keyed,small              these sections again; the others stay as they were
-python -m benchmarks --quick             tiny sizes, to see that everything works; writes nothing
-python -m benchmarks --render            only write the report again from results.json
-python -m benchmarks --only state_100m   a section that is not part of the whole, because of its size
+make bench                     everything: benchmarks/results.json, RESULTS.md, plots, the cost model
+make bench ONLY=keyed,small    these sections again; the others stay as they were
+python -m benchmarks --quick   tiny sizes, to see that everything works; writes nothing
+python -m benchmarks --render  only write the report again from results.json
 """
 
 from __future__ import annotations
@@ -26,20 +25,19 @@ RAW = HERE / "results.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    from benchmarks.sections import EXTRA, SECTIONS
+    from benchmarks.sections import SECTIONS
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="tiny sizes; writes nothing")
     parser.add_argument("--render", action="store_true", help="measure nothing")
-    parser.add_argument("--only", help=f"sections, with commas between: {', '.join([*SECTIONS, *EXTRA])}")
+    parser.add_argument("--only", help=f"sections, with commas between: {', '.join(SECTIONS)}")
     args = parser.parse_args(arguments)
-    known = {**SECTIONS, **EXTRA}
     wanted = args.only.split(",") if args.only else list(SECTIONS)
-    unknown = sorted(set(wanted) - set(known))
+    unknown = sorted(set(wanted) - set(SECTIONS))
     if unknown:
-        parser.error(f"there is no section {unknown}; there are {sorted(known)}")
+        parser.error(f"there is no section {unknown}; there are {sorted(SECTIONS)}")
     results = json.loads(RAW.read_text()) if RAW.exists() else {"sections": {}}
-    failed = [] if args.render else [n for n in wanted if not measure(n, known[n], args.quick, results)]
+    failed = [] if args.render else [n for n in wanted if not measure(n, SECTIONS[n], args.quick, results)]
     if not args.quick:
         report.write(results)
     if failed:

@@ -48,8 +48,7 @@ def batch_time(section: str, a: str, b: str) -> Callable[[Results], float]:
 
 def _largest(results: Results) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """State sections at 1 M and at the most keys that were stored, from one run."""
-    found = results["state_100m"] if "state_100m" in results else results["state"]
-    sizes = sorted(found.values(), key=lambda s: s["stored"])
+    sizes = sorted(results["state"].values(), key=lambda s: s["stored"])
     if len(sizes) < 2:
         raise KeyError("only one size")
     return sizes[0], sizes[-1]
@@ -81,11 +80,6 @@ def _mean_by_touched(history: Sequence[Mapping[str, Any]], name: str) -> dict[in
         if checkpoint["touched"] is not None:
             found.setdefault(checkpoint["touched"], []).append(checkpoint[name])
     return {touched: sum(values) / len(values) for touched, values in found.items()}
-
-
-def worker_growth(results: Results) -> float:
-    small, large = _largest(results)
-    return large["memory"]["python_worker_mib"] / small["memory"]["python_worker_mib"]
 
 
 def model_error(results: Results) -> float:

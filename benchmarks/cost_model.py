@@ -111,7 +111,7 @@ def points_of(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     Raises ``KeyError`` if the curves were not measured.
     """
     same = {"curve": "stored", "rows": 100_000, "touched": 100_000, "groups": 32, "lanes": CORES, "interval_s": 5.0}
-    found = {**data.get("state", {}), **data.get("state_100m", {})}.values()
+    found = data.get("state", {}).values()
     stored = sorted(((s["stored"], s["mean_s"]) for s in found), reverse=True)
     large = [{**same, "keys": keys, "mean_s": t, "held_out": i > 0} for i, (keys, t) in enumerate(stored)]
     return [*data["curves"]["points"], *large]

@@ -12,9 +12,10 @@ _EVERY_S = 0.5
 
 @dataclass
 class Peak:
-    """Resident MiB: all processes together, the largest JVM, and the largest Python process below it.
+    """Private resident MiB: all processes together, the largest JVM, and the largest Python process below it.
 
-    Pages that processes share count in each of them, and so do memory-mapped files: an upper bound.
+    Without mapped files: the system gives their pages to whoever needs memory. Pages that a forked process has not
+    changed yet count in it and in its parent, so it is an upper bound.
     """
 
     total_mib: float = 0.0
@@ -53,9 +54,10 @@ class Sampler:
         for process in self._processes():
             try:
                 # The name first: a process the JVM has just forked is as large as the JVM until it becomes another.
-                name, mib = process.name(), process.memory_info().rss / 2**20
+                name, memory = process.name(), process.memory_info()
             except psutil.Error:
                 continue
+            mib = (memory.rss - memory.shared) / 2**20
             total += mib
             if name == "java":
                 jvm = max(jvm, mib)

@@ -66,6 +66,7 @@ def ratios(data: Mapping[str, Any]) -> Any:
 
 _BARS = (
     ("spark_ckpt", "keyed", "ours"),
+    ("spark_ckpt, batches up to 1 s", "peers", "ours"),
     ("Spark JVM", "keyed", "jvm"),
     ("Spark pandas", "pandas", "pandas"),
     ("Flink SQL", "peers", "Flink SQL"),
@@ -87,7 +88,9 @@ def throughput(data: Mapping[str, Any]) -> Any:
             if f"{side}, {keys}" in data.get(s, {})
         ]
         drawn = axes.barh(
-            [n for n, _ in bars], [v for _, v in bars], color=[OURS if i == 0 else OTHER for i in range(len(bars))]
+            [n for n, _ in bars],
+            [v for _, v in bars],
+            color=[OURS if n.startswith("spark_ckpt") else OTHER for n, _ in bars],
         )
         axes.bar_label(
             drawn, [f"{v / 1e6:.2f} M" if v >= 1e5 else f"{v / 1e3:.1f} K" for _, v in bars], padding=3, fontsize=8
@@ -100,14 +103,8 @@ def throughput(data: Mapping[str, Any]) -> Any:
     return figure
 
 
-def _state(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """All sizes of stored keys that were measured, smallest first."""
-    found = {**data.get("state", {}), **data.get("state_100m", {})}
-    return dict(sorted(found.items(), key=lambda s: s[1]["stored"])) if found else None
-
-
 def state_batches(data: Mapping[str, Any]) -> Any:
-    state = _state(data)
+    state = data.get("state")
     if state is None:
         return None
     figure, (left, right) = plt.subplots(1, 2, figsize=(8, 2.8))
@@ -129,7 +126,7 @@ def state_batches(data: Mapping[str, Any]) -> Any:
 
 
 def state_checkpoints(data: Mapping[str, Any]) -> Any:
-    state = _state(data)
+    state = data.get("state")
     if state is None:
         return None
     figure, (left, right) = plt.subplots(1, 2, figsize=(8, 2.8))

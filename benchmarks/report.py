@@ -74,7 +74,7 @@ def ratio(value: float) -> str:
 
 def _section(name: str, title: str, sections: Mapping[str, Any], drawn: Sequence[str]) -> str:
     data = sections[name]["data"]
-    if name in ("state", "state_100m"):
+    if name == "state":
         body = state_tables(data)
     elif name == "snapshot":
         body = snapshot_text(data)

@@ -39,7 +39,7 @@ def slope(sizes: Sizes, small_s: Sequence[float], large_s: Sequence[float]) -> f
     return (sizes.large - sizes.small) / seconds if seconds > 0 else float("nan")
 
 
-def flink(module: str, sizes: Sizes, **options: str) -> dict[str, Any]:
+def flink(module: str, sizes: Sizes, **options: Any) -> dict[str, Any]:
     """``flink_sql`` or ``flink_process``: warm-up, then small and large, in one JVM."""
     rows = [sizes.small, *[sizes.small, sizes.large] * sizes.repeats]
     request = {"keys": sizes.keys, "rows": rows, **options}

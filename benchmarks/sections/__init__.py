@@ -25,6 +25,3 @@ SECTIONS: dict[str, Section] = {
     "curves": curves.curves,
     "cluster": clustered.cluster,
 }
-
-EXTRA: dict[str, Section] = {"state_100m": state.state_100m}
-"""Only when asked for by name."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.loads import Load, Phase
@@ -16,20 +15,14 @@ _OTHERS = ((1_000, 14), (10_000, 12), (M, 3))
 """Touched keys and batches of the phases between the filling and the measured one."""
 
 
+_SIZES_M = (1, 10, 100)
+
+
 def state(quick: bool) -> dict[str, Any]:
-    """1 M, 10 M and 30 M keys stored: batches that touch 1 K to 1 M of them, checkpoints, a restore."""
-    return grown(quick, (1, 10, 30))
-
-
-def state_100m(quick: bool) -> dict[str, Any]:
-    """Needs about 15 minutes and 10 GB of disk, so only when asked for."""
-    return grown(quick, (1, 100))
-
-
-def grown(quick: bool, sizes_m: Sequence[int]) -> dict[str, Any]:
-    """For so many millions of keys: fill, touch some, restore elsewhere. A session each, for its memory's sake."""
+    """1 M, 10 M and 100 M keys stored: batches that touch 1 K to 1 M of them, checkpoints, a restore."""
     found = {}
-    for size in sizes_m:
+    for size in _SIZES_M:
+        # A session each, for its memory's sake.
         say(f"{size} M keys stored")
         run = growth_run(size * M)
         run = run.quick() if quick else run
@@ -42,7 +35,7 @@ def grown(quick: bool, sizes_m: Sequence[int]) -> dict[str, Any]:
 def growth_run(keys: int) -> Run:
     """Fill ``keys`` keys; touch 1 K, 10 K, 1 M a batch; then measure 100 K; then restore at a new Spark location.
 
-    The warm-up lets what the filling left to merge be merged.
+    The warm-up lets what the filling left be merged, a bounded piece with each batch.
     """
     fill_rows = min(_FILL_ROWS, keys)
     fill = Phase(fill_rows, keys // fill_rows)
@@ -51,7 +44,7 @@ def growth_run(keys: int) -> Run:
         "count",
         Load(keys, phases),
         seconds=18,
-        warm_up=25,
+        warm_up=60,
         max_seconds=60,
         restore=True,
         conf={"spark.ckpt.retain": "2"},

@@ -1,6 +1,9 @@
 """Keyed count and sum as Flink SQL. One process runs several jobs one after the other in one JVM.
 
-python -m benchmarks.workers.flink_sql '{"keys": ..., "rows": [...], "backend": "rocksdb" | "hashmap"}'
+    python -m benchmarks.workers.flink_sql '{"keys": ..., "rows": [...], "backend": "rocksdb" | "hashmap",
+                                             "mini_batch": 200000}'
+
+``mini_batch`` 0 switches mini-batches off.
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from functools import partial
 from typing import Any
 
 from pyflink.common import Types, WatermarkStrategy
@@ -18,13 +22,17 @@ from pyflink.table import StreamTableEnvironment
 from benchmarks.loads import PRIME
 from benchmarks.workers.flink_conf import answer, configuration
 
-SQL_CONF = {
-    # Local-global aggregation over mini-batches: what Flink's tuning guide advises.
-    "table.exec.mini-batch.enabled": "true",
-    "table.exec.mini-batch.allow-latency": "1 s",
-    "table.exec.mini-batch.size": "200000",
-    "table.optimizer.agg-phase-strategy": "TWO_PHASE",
-}
+
+def mini_batches(rows: int) -> dict[str, str]:
+    """Local-global aggregation over mini-batches: what Flink's tuning guide advises."""
+    if not rows:
+        return {}
+    return {
+        "table.exec.mini-batch.enabled": "true",
+        "table.exec.mini-batch.allow-latency": "1 s",
+        "table.exec.mini-batch.size": str(rows),
+        "table.optimizer.agg-phase-strategy": "TWO_PHASE",
+    }
 
 
 def tables(rows: int, conf: dict[str, str]) -> tuple[Any, StreamTableEnvironment]:
@@ -37,9 +45,10 @@ def tables(rows: int, conf: dict[str, str]) -> tuple[Any, StreamTableEnvironment
     return env, table_env
 
 
-def run(keys: int, rows: int, backend: str, folder: str) -> float:
+def run(mini_batch: int, keys: int, rows: int, backend: str, folder: str) -> float:
     """Seconds of one job."""
-    _, table_env = tables(rows, {**SQL_CONF, "state.backend.type": backend, "execution.checkpointing.dir": folder})
+    conf = {**mini_batches(mini_batch), "state.backend.type": backend, "execution.checkpointing.dir": folder}
+    _, table_env = tables(rows, conf)
     table_env.execute_sql(
         "CREATE TEMPORARY TABLE discarded (k BIGINT, n BIGINT, total BIGINT) WITH ('connector' = 'blackhole')"
     )
@@ -52,4 +61,5 @@ def run(keys: int, rows: int, backend: str, folder: str) -> float:
 
 
 if __name__ == "__main__":
-    answer(run, json.loads(sys.argv[1]))
+    asked = json.loads(sys.argv[1])
+    answer(partial(run, asked["mini_batch"]), asked)

@@ -1,52 +1,44 @@
-"""The state files of a task: named while its slots are called, written by the snapshot stage behind them. Executor."""
+"""The state files of one call: named when the first rows come, written when the call ends. Executor."""
 
 from __future__ import annotations
 
 import uuid
-from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext
 
-from spark_ckpt.errors import ProtocolBugError
-from spark_ckpt.storage.run_files import run_file_name
+from spark_ckpt.faults import reach
+from spark_ckpt.protocol.events import StateFile
+from spark_ckpt.spark.operator_spec import OperatorSpec
+from spark_ckpt.storage.run_files import run_file_name, write_run_file
 
 
 class FlushFiles:
-    """Names the file a task's slots flush into and counts its rows. Implements ``state.ports.RunAppender``.
+    """Collects what a slot flushes, one file an epoch. Implements ``state.ports.RunAppender``.
 
-    One file for each epoch and task attempt. The name is random, so a retried task never meets a half-written file.
+    Names are random, so a call that is repeated never meets a half-written file. What a call wrote that then failed is
+    an orphan nobody names; ``gc`` removes it.
     """
 
-    def __init__(self, partition: int) -> None:
-        self._partition = partition
-        self._files: dict[int, list[Any]] = {}
-        self.flushed: list[tuple[str, pa.Table]] = []
+    def __init__(self, spec: OperatorSpec, slot: int) -> None:
         self.epoch = 0
+        self._spec, self._slot = spec, slot
+        self._names: dict[int, str] = {}
+        self._rows: dict[int, list[pa.Table]] = {}
 
     def append(self, rows: pa.Table) -> tuple[str, int]:
-        name, start = self._files.setdefault(
-            self.epoch, [run_file_name(self.epoch, self._partition, uuid.uuid4().hex[:12]), 0]
-        )
-        self._files[self.epoch][1] = start + rows.num_rows
-        self.flushed.append((name, rows))
+        name = self._names.setdefault(self.epoch, run_file_name(self.epoch, self._slot, uuid.uuid4().hex[:12]))
+        before = self._rows.setdefault(self.epoch, [])
+        start = sum(table.num_rows for table in before)
+        before.append(rows)
         return name, start
 
-    def take(self) -> list[tuple[str, pa.Table]]:
-        taken, self.flushed = self.flushed, []
-        return taken
-
-
-_task_files: tuple[tuple[int, str], FlushFiles] | None = None
-
-
-def task_files(uid: str) -> FlushFiles:
-    """The files of the running task; all its slots are called one after another in this process."""
-    global _task_files
-    task = TaskContext.get()
-    if task is None:
-        raise ProtocolBugError("a keyed operator was called outside of a Spark task")
-    key = (task.taskAttemptId(), uid)
-    if _task_files is None or _task_files[0] != key:
-        _task_files = (key, FlushFiles(task.partitionId()))
-    return _task_files[1]
+    def write(self) -> dict[int, StateFile]:
+        """Write the files, by epoch: durable when this returns. Raises what storage raises."""
+        written = {}
+        for epoch, tables in sorted(self._rows.items()):
+            name, rows = self._names[epoch], pa.concat_tables(tables)
+            written[epoch] = write_run_file(self._spec.table_url, name, rows, self._spec.run.config.storage_options())
+            self._spec.cache().put(name, rows)
+            reach("after WriteStateFile")
+        self._names, self._rows = {}, {}
+        return written

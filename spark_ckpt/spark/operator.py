@@ -1,9 +1,9 @@
 """The keyed operator: one call for each slot and batch, inside ``applyInPandasWithState``. Executor.
 
 Spark's state store holds, for each slot, alignment, watermarks, run lists, memtable and rows held back; Spark makes
-them consistent with its batches. Everything larger lives in immutable run files. A call may be repeated with the same
-input after a failure, so it writes nothing itself: what it flushes leaves as output rows, and the snapshot stage
-behind it, in the same task, makes them durable.
+them consistent with its batches. Everything larger lives in immutable run files, which the call writes before it
+ends. It may be repeated with the same input after a failure: then it writes files with new names, and what names the
+old ones is gone with the attempt.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,10 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap
 
 from spark_ckpt.protocol import aligner
 from spark_ckpt.protocol import events as ev
-from spark_ckpt.spark.flush_files import task_files
+from spark_ckpt.spark.flush_files import FlushFiles
 from spark_ckpt.spark.operator_spec import EVENT_TIME, OperatorSpec
 from spark_ckpt.state.compaction import CompactionPolicy
 from spark_ckpt.state.envelope import MAX_BODY_BYTES, unpack
@@ -23,8 +25,10 @@ from spark_ckpt.state.keyed_state import KeyedState, Lookup
 from spark_ckpt.state.keys import group_rows
 from spark_ckpt.types import KEY_HASH
 
-DATA, FLUSH, ACK, EVENT = 0, 1, 2, 3
+DATA, ACK, EVENT = 0, 1, 2
 """Kinds of the rows an operator hands to its snapshot stage."""
+
+_NO_FILE = ev.StateFile("", 0, 0)
 
 Adopted = tuple[int, Mapping[int, ev.GroupManifest]]
 """A completed checkpoint that is replayed, and what it recorded of this slot's key groups."""
@@ -65,7 +69,10 @@ class SlotMeta:
 
 
 class SlotCall:
-    """All the work of one call. ``out`` are the rows for the snapshot stage: (kind, epoch, head, body)."""
+    """All the work of one call. ``out`` are the rows for the snapshot stage: (kind, epoch, head, body).
+
+    State files are written before anything that names them leaves the call, as output or as state.
+    """
 
     def __init__(self, spec: OperatorSpec, slot: int, stored: tuple[Any, ...] | None, now_ms: int) -> None:
         self.spec = spec
@@ -85,6 +92,9 @@ class SlotCall:
         if held:
             self._unhold(held)
         self._events: list[ev.Event] = []
+        self._files = FlushFiles(spec, slot)
+        self._dead: dict[int, dict[str, BitMap]] = {}
+        self._acks: list[dict[str, Any]] = []
 
     def take(self, head: bytes, body: bytes | None) -> None:
         envelope = unpack(head, body, self._input_schema)
@@ -104,6 +114,7 @@ class SlotCall:
         self._advance_time()
         if self.keyed.memtable_bytes > config.memtable_max_bytes:
             self._flush(self.meta.aligner.epoch)
+        self._settle()
 
     def sealed(self) -> tuple[bytes, bytes | None, bytes | None]:
         """(meta, memtable, held rows): what Spark's state store keeps until the next batch."""
@@ -204,24 +215,36 @@ class SlotCall:
             # The batch is replayed and its checkpoint had completed: the record is canonical, not this attempt.
             self._adopt(self.meta.adopt[1])
         self.meta.adopt = None
-        head = {
-            "checkpoint": action.checkpoint,
-            "groups": _groups_json(self.keyed.manifests(self.meta.watermarks)),
-            "triggered_ms": action.triggered_ms,
-            "alignment_ms": max(0, self.now_ms - action.aligned_from_ms),
-            "held_bytes": action.held_bytes,
-        }
-        self._emit(ACK, self.slot, json.dumps(head, separators=(",", ":")).encode(), None)
+        self._acks.append(
+            {
+                "checkpoint": action.checkpoint,
+                "groups": _groups_json(self.keyed.manifests(self.meta.watermarks)),
+                "triggered_ms": action.triggered_ms,
+                "alignment_ms": max(0, self.now_ms - action.aligned_from_ms),
+                "held_bytes": action.held_bytes,
+            }
+        )
 
     def _flush(self, epoch: int) -> None:
-        files = task_files(self.spec.uid)
-        files.epoch = epoch
-        result = self.keyed.flush(files, epoch)
-        for name, rows in files.take():
-            self._emit(FLUSH, epoch, name.encode(), to_bytes(one_batch(rows)))
-        if result.dead:
-            dead = {file: bitmap.serialize() for file, bitmap in result.dead.items()}
-            self._emit(EVENT, epoch, b"", ev.encode(ev.Flushed(self.spec.uid, epoch, (), dead)))
+        self._files.epoch = epoch
+        dead = self._dead.setdefault(epoch, {})
+        for file, rows in self.keyed.flush(self._files, epoch).dead.items():
+            dead[file] = dead.get(file, BitMap()) | rows
+
+    def _settle(self) -> None:
+        """Write the state files, then say so. Nothing is announced that is not durable."""
+        started = time.perf_counter()
+        files = self._files.write()
+        write_ms = int((time.perf_counter() - started) * 1000)
+        for epoch, dead in sorted(self._dead.items()):
+            new = (files[epoch],) if epoch in files else ()
+            if new or dead:
+                serialized = {file: rows.serialize() for file, rows in dead.items()}
+                self._emit(EVENT, epoch, b"", ev.encode(ev.Flushed(self.spec.uid, epoch, new, serialized)))
+        for ack in self._acks:
+            file = files.get(ack["checkpoint"], _NO_FILE)
+            head = {**ack, "rows": file.rows, "size_bytes": file.size_bytes, "write_ms": write_ms}
+            self._emit(ACK, self.slot, json.dumps(head, separators=(",", ":")).encode(), None)
 
     # -- time --------------------------------------------------------------------------------------------------
 

@@ -1,29 +1,25 @@
 """The unpack and snapshot stage, right behind the operator in the same task. Executor.
 
-It sees the whole partition: turns envelopes into record batches for what follows, writes what its slots flushed into
-one state file, and replaces the slots' barriers by one barrier of this partition and one acknowledgement.
-
-A task that dies after the file is written leaves an orphan nobody names (its name is random); ``gc`` removes it.
+It sees the whole partition: turns envelopes into record batches for what follows, and replaces what its slots say
+(state files, dead rows, barriers) by one word of this partition: one barrier, one acknowledgement.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+from pyroaring import BitMap
 from pyspark import TaskContext
 
-from spark_ckpt.faults import reach
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.spark.hooks import call_hook
 from spark_ckpt.spark.operator_spec import OperatorSpec
-from spark_ckpt.spark.slot_call import ACK, DATA, EVENT, FLUSH
+from spark_ckpt.spark.slot_call import ACK, DATA, EVENT
 from spark_ckpt.spark.stateless import arrow_schema, spark_schema, with_control
 from spark_ckpt.state.ipc import from_bytes, plain_schema
-from spark_ckpt.storage.run_files import write_run_file
 from spark_ckpt.types import make_tag
 
 
@@ -44,7 +40,7 @@ class SnapshotStage:
                 if kind == DATA:
                     yield self._data(epochs[i].as_py(), from_bytes(body, self.data_schema))
                 else:
-                    found.add(kind, epochs[i].as_py(), heads[i].as_py(), body)
+                    found.add(kind, heads[i].as_py(), body)
         events = found.settle()
         if events:
             yield self._control(events)
@@ -68,21 +64,16 @@ class _Partition:
         self.spec = spec
         task = TaskContext.get()
         self.partition = task.partitionId() if task is not None else 0
-        self._flushed: dict[tuple[str, int], list[pa.RecordBatch]] = {}
+        self._files: dict[int, list[ev.StateFile]] = {}
         self._dead: dict[int, dict[str, bytes]] = {}
         self._acks: dict[int, list[dict[str, Any]]] = {}
         self._cancels: set[int] = set()
         self._declines: dict[int, ev.Decline] = {}
         self._watermarks: dict[tuple[int, str], int] = {}
         self._others: list[ev.Event] = []
-        self._table_schema = spec.layout.table_schema
 
-    def add(self, kind: int, epoch: int, head: bytes, body: pa.Buffer | None) -> None:
-        if kind == FLUSH:
-            assert body is not None
-            # The name and the order of rows were fixed when the slot flushed; see flush_files.FlushFiles.
-            self._flushed.setdefault((head.decode(), epoch), []).append(from_bytes(body, self._table_schema))
-        elif kind == ACK:
+    def add(self, kind: int, head: bytes, body: pa.Buffer | None) -> None:
+        if kind == ACK:
             ack = json.loads(head)
             self._acks.setdefault(ack["checkpoint"], []).append(ack)
         elif kind == EVENT:
@@ -97,56 +88,39 @@ class _Partition:
         elif isinstance(event, ev.Watermark):
             key = (event.epoch, event.stream)
             self._watermarks[key] = max(self._watermarks.get(key, event.micros), event.micros)
-        elif isinstance(event, ev.Flushed) and event.uid == self.spec.uid and not event.files:
+        elif isinstance(event, ev.Flushed) and event.uid == self.spec.uid:
+            self._files.setdefault(event.epoch, []).extend(event.files)
             self._bury(event)
         else:
             self._others.append(event)
 
     def _bury(self, event: ev.Flushed) -> None:
         """Unite the slots' dead rows: a file's rows may belong to several of them."""
-        from pyroaring import BitMap
-
         dead = self._dead.setdefault(event.epoch, {})
         for file, bitmap in event.dead.items():
             old = dead.get(file)
             dead[file] = bitmap if old is None else (BitMap.deserialize(old) | BitMap.deserialize(bitmap)).serialize()
 
     def settle(self) -> list[ev.Event]:
-        """Write the state files, then say so. Nothing is announced that is not durable."""
-        started = time.perf_counter()
-        files = self._write_files()
-        write_ms = int((time.perf_counter() - started) * 1000)
+        """What the partition says."""
         events: list[ev.Event] = []
-        for epoch in sorted(set(files) | set(self._dead)):
-            events.append(ev.Flushed(self.spec.uid, epoch, tuple(files.get(epoch, ())), self._dead.get(epoch, {})))
+        for epoch, files in sorted(self._files.items()):
+            events.append(ev.Flushed(self.spec.uid, epoch, tuple(files), self._dead[epoch]))
         events += [ev.Watermark(s, us, epoch) for (epoch, s), us in sorted(self._watermarks.items())]
         for checkpoint, slots in sorted(self._acks.items()):
-            events += self._acknowledge(checkpoint, slots, files.get(checkpoint, []), write_ms)
+            events += self._acknowledge(checkpoint, slots)
         events += [ev.Cancel(k) for k in sorted(self._cancels)]
         return [*events, *self._declines.values(), *self._others]
 
-    def _write_files(self) -> dict[int, list[ev.StateFile]]:
-        written: dict[int, list[ev.StateFile]] = {}
-        config = self.spec.run.config
-        for (name, epoch), batches in self._flushed.items():
-            table = pa.Table.from_batches(batches)
-            file = write_run_file(self.spec.table_url, name, table, config.storage_options())
-            self.spec.cache().put(name, table)
-            reach("after WriteStateFile")
-            written.setdefault(epoch, []).append(file)
-        return written
-
-    def _acknowledge(
-        self, checkpoint: int, slots: list[dict[str, Any]], files: list[ev.StateFile], write_ms: int
-    ) -> list[ev.Event]:
+    def _acknowledge(self, checkpoint: int, slots: list[dict[str, Any]]) -> list[ev.Event]:
         manifests = {int(g): ev.group_from_json(m) for a in slots for g, m in a["groups"].items()}
         stats = {
             "alignment_ms": max(a["alignment_ms"] for a in slots),
             "held_bytes": sum(a["held_bytes"] for a in slots),
             "keys": sum(m.keys for m in manifests.values()),
-            "rows": sum(f.rows for f in files),
-            "size_bytes": sum(f.size_bytes for f in files),
-            "write_ms": write_ms,
+            "rows": sum(a["rows"] for a in slots),
+            "size_bytes": sum(a["size_bytes"] for a in slots),
+            "write_ms": sum(a["write_ms"] for a in slots),
         }
         run, info = self.spec.run, {"uid": self.spec.uid, "partition": self.partition, **stats}
         call_hook(run.config, run.job, "on_snapshot", checkpoint, info)

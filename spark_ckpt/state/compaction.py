@@ -17,8 +17,9 @@ from spark_ckpt.types import KEY_HASH
 @dataclass(frozen=True)
 class CompactionPolicy:
     """``fan_out``: so many levels of similar size are merged into one; two are similar when the older one is at
-    most ``factor`` times all younger ones together. ``max_runs`` bounds what a lookup searches; ``max_garbage``
-    bounds stored rows to so many times the live keys.
+    most ``factor`` times all younger ones together. ``max_runs`` bounds the levels, for the sake of lookups; what a
+    merge under way still consists of is searched besides, but to merge other levels because of that would only make
+    it wait. ``max_garbage`` bounds stored rows to so many times the live keys.
 
     No flush merges more than ``budget_rows``, or ``pace`` times the rows it flushes if that is more: what is larger
     is merged some key groups at a time, over the next flushes. Those take no more than ``pace_rows``, or ``pace``
@@ -39,7 +40,7 @@ class CompactionPolicy:
     def levels_to_merge(self, sizes: Sequence[int], new_rows: int, live_keys: int, others: int = 0) -> int:
         """How many of the youngest levels join a flush of ``new_rows`` rows. ``sizes`` in rows, oldest first.
 
-        ``others`` older layers, which cannot join now, are searched too.
+        ``others`` older levels cannot join now.
         """
         if sum(sizes) + new_rows > self.max_garbage * max(live_keys, 1) and len(sizes):
             return len(sizes)

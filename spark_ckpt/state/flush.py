@@ -72,9 +72,8 @@ class Flush:
         """How many levels before ``stop`` join ``new_rows``; those being merged already and older ones cannot."""
         levels = self._levels.levels
         start = next((i for i in reversed(range(stop)) if levels[i].merging), -1) + 1
-        others = sum(len(level.layers) for level in levels[:start])
         sizes = [level.rows for level in levels[start:stop]]
-        return self._policy.levels_to_merge(sizes, new_rows, live_keys, others)
+        return self._policy.levels_to_merge(sizes, new_rows, live_keys, start)
 
     def _begin_merge(self, start: int, stop: int) -> None:
         """Levels ``start`` to ``stop - 1`` will be merged into one."""

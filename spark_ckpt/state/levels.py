@@ -75,7 +75,7 @@ class Levels:
         self.runs = [run for level in self.levels for run in level.runs]
 
     def rows_of(self, run: RangeRun) -> pa.RecordBatch:
-        """The run's rows, with the state table's columns; read when first needed."""
+        """The run's rows, with all stored columns; read when first needed."""
         rows = self._opened.get(run)
         if rows is None:
             rows = self._in_memory(run)

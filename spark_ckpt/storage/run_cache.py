@@ -1,7 +1,7 @@
 """A bounded local cache of runs: memory-mapped Arrow files, so that state larger than memory can be looked up.
 
-The snapshot stage writes new state files through; what is missing (after a restart, on another executor) is decoded
-from the Parquet file once, by the row groups a run lies in.
+The operator writes new state files through; what is missing (after a restart, on another executor) is decoded from the
+Parquet file once, by the row groups a run lies in. Key groups are left out, because they follow from the hashes.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from spark_ckpt.protocol.events import Run
 from spark_ckpt.storage.cache_budget import CacheBudget
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.run_files import open_run_file, read_row_group
+from spark_ckpt.types import KEY_GROUP
 
 _logger = logging.getLogger(__name__)
 
@@ -64,8 +65,8 @@ class RunCache:
         self._warned = False
 
     def put(self, name: str, table: pa.Table) -> None:
-        """Keep a state file that is being written. Called by the snapshot stage, once a file; only saves work later."""
-        batch = _one_batch(table)
+        """Keep a state file that is being written. Called by the operator, once a file; only saves work later."""
+        batch = _one_batch(table.select([column for column in table.column_names if column != KEY_GROUP]))
         if batch is not None:
             self._store(_whole(name), batch)
 

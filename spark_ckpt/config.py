@@ -139,9 +139,9 @@ class JobConfig:
         "cache.dir", TEXT, None, "Local folder of an executor's cache of state files.", "the system's temporary folder"
     )
     cache_max_bytes: int = _key("cache.maxBytes", SIZE, "4g", "Size of that cache.")
-    compaction_fanout: int = _key("compaction.fanout", count(2), "4", "Runs of similar size that are merged into one.")
+    compaction_fanout: int = _key("compaction.fanout", count(2), "6", "Runs of similar size that are merged into one.")
     compaction_max_runs: int = _key(
-        "compaction.maxRuns", count(1), "8", "Levels of runs a look-up may search before more of them are merged."
+        "compaction.maxRuns", count(1), "12", "Levels of runs a look-up may search before more of them are merged."
     )
     history: bool = _key("history", FLAG, "true", "Keep the Delta table of the job's checkpoints (one row each).")
     hooks: str | None = _key(

@@ -17,7 +17,8 @@ from spark_ckpt.types import KEY_HASH
 @dataclass(frozen=True)
 class CompactionPolicy:
     """``fan_out``: so many levels of similar size are merged into one; two are similar when the older one is at
-    most ``factor`` times all younger ones together. ``max_runs`` bounds the levels, for the sake of lookups; what a
+    most ``factor`` times all younger ones together (a little more than 1, because a task's shares of equal batches
+    are not quite equal). ``max_runs`` bounds the levels, for the sake of lookups; what a
     merge under way still consists of is searched besides, but to merge other levels because of that would only make
     it wait. ``max_garbage`` bounds stored rows to so many times the live keys.
 
@@ -27,9 +28,9 @@ class CompactionPolicy:
     at once in memory.
     """
 
-    fan_out: int = 4
-    max_runs: int = 8
-    factor: float = 1.0
+    fan_out: int = 6
+    max_runs: int = 12
+    factor: float = 1.1
     max_garbage: float = 3.0
     budget_rows: int = 1 << 20
     pace_rows: int = 1 << 17

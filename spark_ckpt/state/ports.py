@@ -15,7 +15,8 @@ class RunReader(Protocol):
     def read(self, run: Run) -> pa.RecordBatch:
         """The run's rows, sorted by ``KEY_HASH``, zero-copy where the local cache holds them.
 
-        Columns: the stored ones (keys, values, ``TIMEOUT_MS`` where the operator uses time-outs, ``KEY_HASH``). Raises ``CorruptStorageError`` naming the file if it is missing or damaged.
+        Columns: the stored ones (keys, values, ``TIMEOUT_MS`` where the operator uses time-outs, ``KEY_HASH``).
+        Raises ``CorruptStorageError`` naming the file if it is missing or damaged.
         """
         ...
 

@@ -372,6 +372,7 @@ def test_nullability_inside_nested_state_does_not_matter() -> None:
         ([10, 10], 10, 30, 0),  # three similar runs may stay
         ([10, 10, 10], 10, 40, 3),  # the fourth merges them
         ([1000, 10, 10, 10], 10, 1040, 3),  # the large old one is left alone
+        ([1010, 1005, 1002], 1000, 5000, 3),  # parts of one batch differ a little between tasks
         ([40, 10, 10], 10, 70, 0),
         ([1000, 600, 300, 100, 50, 20, 9], 4, 2083, 0),
         ([1000, 600, 300, 100, 50, 20, 12, 5], 4, 2091, 1),  # too many runs: merge though not similar
@@ -379,7 +380,7 @@ def test_nullability_inside_nested_state_does_not_matter() -> None:
     ],
 )
 def test_runs_merge_by_size_number_and_garbage(sizes: list[int], new_rows: int, live: int, merged: int) -> None:
-    assert CompactionPolicy().levels_to_merge(sizes, new_rows, live) == merged
+    assert CompactionPolicy(fan_out=4, max_runs=8).levels_to_merge(sizes, new_rows, live) == merged
 
 
 def test_each_row_is_rewritten_a_bounded_number_of_times() -> None:

@@ -38,11 +38,6 @@ def _rows(groups: int = 4, each: int = 100) -> pa.Table:
     )
 
 
-def _stored() -> pa.Table:
-    """What lookups see of them."""
-    return _rows().drop_columns([KEY_GROUP])
-
-
 def _run(group: int, each: int = 100, file: str = "a.parquet") -> Run:
     return Run(file, group * each, each, 1)
 
@@ -69,7 +64,7 @@ def _cached(cache_dir: Path) -> list[Path]:
 
 
 def test_a_run_is_read_from_storage_once_and_from_the_cache_then(url: str, cache_dir: Path) -> None:
-    expected = _stored()
+    expected = _rows().drop_columns([KEY_GROUP])
     reader: RunReader = RunCache(url, str(cache_dir), MANY)
     for group in range(4):
         assert pa.Table.from_batches([reader.read(_run(group))]).equals(expected.slice(group * 100, 100))
@@ -175,7 +170,7 @@ def test_no_flipped_bit_of_a_state_file_changes_what_is_read(place: float, bit: 
     data[int(place * len(data))] ^= 1 << bit
     folder.replace("a.parquet", bytes(data))
     with contextlib.suppress(CorruptStorageError), open_run_file(folder, "a.parquet") as file:
-        assert read_row_group(folder, "a.parquet", file, 0).equals(_stored())
+        assert read_row_group(folder, "a.parquet", file, 0).equals(_rows())
 
 
 def test_a_run_beyond_its_file_is_refused(url: str, cache_dir: Path) -> None:

@@ -92,12 +92,10 @@ def open_run_file(folder: Folder, name: str) -> pq.ParquetFile:
     return file
 
 
-def read_row_group(
-    folder: Folder, name: str, file: pq.ParquetFile, index: int, columns: list[str] | None = None
-) -> pa.Table:
+def read_row_group(folder: Folder, name: str, file: pq.ParquetFile, index: int) -> pa.Table:
     """Row group ``index`` of an open state file. Raises ``CorruptStorageError`` if it is damaged."""
     try:
-        return file.read_row_group(index, columns, use_threads=False).replace_schema_metadata(None)
+        return file.read_row_group(index, use_threads=False).replace_schema_metadata(None)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise _damaged(folder, name, error) from None
 

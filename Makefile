@@ -23,7 +23,7 @@ unit:  ## only the tests that need no Spark
 simulate:  ## the seeded simulation: make simulate SEEDS=100000, or SEED=17 to replay one
 	@$(DEV) python -m spark_ckpt.testing.simulate $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
-bench:  ## all benchmarks and their peers, half an hour; writes benchmarks/RESULTS.md. ONLY=keyed,small for some
+bench:  ## all benchmarks and their peers, an hour; writes benchmarks/RESULTS.md. ONLY=keyed,small for some
 	@$(DEV) python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(BENCH_ARGS)
 
 lint:  ## ruff, the layering of the packages, mypy

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import asdict, dataclass
 
 import psutil
 
 _EVERY_S = 0.5
+_NEW_S = 1.0
 
 
 @dataclass
@@ -53,7 +55,9 @@ class Sampler:
         total = jvm = worker = 0.0
         for process in self._processes():
             try:
-                # The name first: a process the JVM has just forked is as large as the JVM until it becomes another.
+                # What the JVM has just forked shows the JVM's memory and its thread's name until it becomes another.
+                if time.time() - process.create_time() < _NEW_S:
+                    continue
                 name, memory = process.name(), process.memory_info()
             except psutil.Error:
                 continue

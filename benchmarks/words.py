@@ -85,5 +85,5 @@ HOW = """## How it is measured
   parent counts in both. A session is reused within a section, so a JVM may still hold the heap of its largest run
   before.
 
-Again: `make bench` (about half an hour on 2 cores; it makes an environment a peer in `.bench/`, which needs 2 GB), or
+Again: `make bench` (about an hour on 2 cores; it makes an environment a peer in `.bench/`, which needs 2 GB), or
 `make bench ONLY=keyed,small` for single sections."""

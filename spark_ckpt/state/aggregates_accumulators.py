@@ -213,12 +213,8 @@ class Mean(Sum):
             raise self._overflow() from e
 
 
-class Extreme(Accumulator):
-    """Minimum or maximum of any ordered type, by comparing ordinals."""
-
-    def __init__(self, name: str, column: str | None, type_: pa.DataType, largest: bool) -> None:
-        super().__init__(name, column, type_)
-        self.largest = largest
+class Chosen(Accumulator):
+    """One of the column's own values."""
 
     @property
     def fields(self) -> list[pa.Field]:
@@ -230,6 +226,14 @@ class Extreme(Accumulator):
 
     def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
         return [column]
+
+
+class Extreme(Chosen):
+    """Minimum or maximum of any ordered type, by comparing ordinals."""
+
+    def __init__(self, name: str, column: str | None, type_: pa.DataType, largest: bool) -> None:
+        super().__init__(name, column, type_)
+        self.largest = largest
 
     def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
         ords = ordinals(parts[0], self.largest)
@@ -242,7 +246,7 @@ class Extreme(Accumulator):
         return [ords.decode(accumulate(ords.ufunc, ords.values, seg), seen)]
 
 
-class Edge(Accumulator):
+class Edge(Chosen):
     """First or last value in order of arrival."""
 
     can_run = False
@@ -250,17 +254,6 @@ class Edge(Accumulator):
     def __init__(self, name: str, column: str | None, type_: pa.DataType, last: bool, skip: bool) -> None:
         super().__init__(name, column, type_)
         self.last, self.ignore_nulls = last, skip
-
-    @property
-    def fields(self) -> list[pa.Field]:
-        return [pa.field(self.name, self.type)]
-
-    @property
-    def output_type(self) -> pa.DataType:
-        return self.type
-
-    def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
-        return [column]
 
     def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
         at = seg.ends - 1 if self.last else seg.starts

@@ -13,8 +13,6 @@ _FILL_ROWS = 2 * M
 TOUCHED = 100_000
 _OTHERS = ((1_000, 14), (10_000, 12), (M, 3))
 """Touched keys and batches of the phases between the filling and the measured one."""
-
-
 _SIZES_M = (1, 10, 100)
 
 

@@ -22,12 +22,12 @@ class FlushFiles:
     def __init__(self, spec: OperatorSpec, slot: int) -> None:
         self.epoch = 0
         self._spec, self._slot = spec, slot
-        self._names: dict[int, str] = {}
-        self._rows: dict[int, list[pa.Table]] = {}
+        self._files: dict[int, tuple[str, list[pa.Table]]] = {}
 
     def append(self, rows: pa.Table) -> tuple[str, int]:
-        name = self._names.setdefault(self.epoch, run_file_name(self.epoch, self._slot, uuid.uuid4().hex[:12]))
-        before = self._rows.setdefault(self.epoch, [])
+        if self.epoch not in self._files:
+            self._files[self.epoch] = (run_file_name(self.epoch, self._slot, uuid.uuid4().hex[:12]), [])
+        name, before = self._files[self.epoch]
         start = sum(table.num_rows for table in before)
         before.append(rows)
         return name, start
@@ -35,10 +35,10 @@ class FlushFiles:
     def write(self) -> dict[int, StateFile]:
         """Write the files, by epoch: durable when this returns. Raises what storage raises."""
         written = {}
-        for epoch, tables in sorted(self._rows.items()):
-            name, rows = self._names[epoch], pa.concat_tables(tables)
+        for epoch, (name, tables) in sorted(self._files.items()):
+            rows = pa.concat_tables(tables)
             written[epoch] = write_run_file(self._spec.table_url, name, rows, self._spec.run.config.storage_options())
             self._spec.cache().put(name, rows)
             reach("after WriteStateFile")
-        self._names, self._rows = {}, {}
+        self._files = {}
         return written

@@ -15,6 +15,7 @@ from spark_ckpt.state.function import StateFunction
 from spark_ckpt.state.ipc import plain_schema
 from spark_ckpt.state.layout import StateLayout
 from spark_ckpt.storage.run_cache import RunCache
+from spark_ckpt.types import stream_of_tag
 
 EVENT_TIME = "__ckpt_event_us"
 """Event time of a row in microseconds, for dropping late rows; null where the row's stream has no watermark."""
@@ -49,6 +50,11 @@ class OperatorSpec:
     def filters_late(self) -> bool:
         """As Spark: late rows are dropped only before an operator with event-time time-outs."""
         return self.function.timeout == "EventTimeTimeout" and bool(self.open_watermarks)
+
+    def watermark_of(self, tag: int) -> WatermarkSpec | None:
+        """The watermark that rows with this tag passed and that is computed here; None if there is none."""
+        number = stream_of_tag(tag)
+        return next((w for w in self.open_watermarks if w.number == number), None)
 
     @cached_property
     def packed_schema(self) -> pa.Schema:

@@ -18,7 +18,7 @@ from spark_ckpt.spark.stateless import runs_of_tag, split_control
 from spark_ckpt.state.envelope import Controls, pack, route
 from spark_ckpt.state.function import StateFunction
 from spark_ckpt.state.spark_hash import normalised, xxhash64
-from spark_ckpt.types import CTL, KEY_HASH, epoch_of_tag, stream_of_tag
+from spark_ckpt.types import CTL, KEY_HASH, epoch_of_tag
 
 _COMBINE_BYTES = 16 << 20
 """Rows combined at once: few enough to stay in the processor's cache, and to bound what is kept."""
@@ -62,13 +62,9 @@ class PackStage:
             columns.update({name: normalised(columns[name]) for name in names})
             columns[KEY_HASH] = pa.array(xxhash64([columns[name] for name in names]))
         if self.spec.filters_late:
-            columns[EVENT_TIME] = _event_micros(rows, self._stream(tag))
+            columns[EVENT_TIME] = _event_micros(rows, self.spec.watermark_of(tag))
         ordered = [columns[name] for name in self.spec.rows_schema.names]
         return pa.RecordBatch.from_arrays(ordered, schema=self.spec.rows_schema)
-
-    def _stream(self, tag: int) -> WatermarkSpec | None:
-        number = stream_of_tag(tag)
-        return next((w for w in self.spec.open_watermarks if w.number == number), None)
 
     def _pack(self, combined: list[tuple[int, pa.Table]], controls: Controls) -> Iterator[pa.RecordBatch]:
         slots = self.spec.run.slots
@@ -142,12 +138,10 @@ class _Controls:
             self._others.append(event)
 
     def note_event_times(self, tag: int, rows: pa.RecordBatch) -> None:
-        number = stream_of_tag(tag)
-        for spec in self.spec.open_watermarks:
-            if spec.number == number:
-                largest = pc.max(_event_micros(rows, spec)).as_py()
-                if largest is not None:
-                    self._note(epoch_of_tag(tag), spec.name, largest - spec.delay_us)
+        spec = self.spec.watermark_of(tag)
+        largest = None if spec is None else pc.max(_event_micros(rows, spec)).as_py()
+        if spec is not None and largest is not None:
+            self._note(epoch_of_tag(tag), spec.name, largest - spec.delay_us)
 
     def _note(self, epoch: int, stream: str, micros: int) -> None:
         key = (epoch, stream)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyroaring import BitMap
 
 from spark_ckpt.protocol import aligner
 from spark_ckpt.protocol import events as ev
@@ -93,7 +92,6 @@ class SlotCall:
             self._unhold(held)
         self._events: list[ev.Event] = []
         self._files = FlushFiles(spec, slot)
-        self._dead: dict[int, dict[str, BitMap]] = {}
         self._acks: list[dict[str, Any]] = []
 
     def take(self, head: bytes, body: bytes | None) -> None:
@@ -227,24 +225,27 @@ class SlotCall:
 
     def _flush(self, epoch: int) -> None:
         self._files.epoch = epoch
-        dead = self._dead.setdefault(epoch, {})
-        for file, rows in self.keyed.flush(self._files, epoch).dead.items():
-            dead[file] = dead.get(file, BitMap()) | rows
+        dead = self.keyed.flush(self._files, epoch).dead
+        if dead:
+            self._emit_flushed(epoch, dead={file: rows.serialize() for file, rows in dead.items()})
 
     def _settle(self) -> None:
         """Write the state files, then say so. Nothing is announced that is not durable."""
         started = time.perf_counter()
         files = self._files.write()
         write_ms = int((time.perf_counter() - started) * 1000)
-        for epoch, dead in sorted(self._dead.items()):
-            new = (files[epoch],) if epoch in files else ()
-            if new or dead:
-                serialized = {file: rows.serialize() for file, rows in dead.items()}
-                self._emit(EVENT, epoch, b"", ev.encode(ev.Flushed(self.spec.uid, epoch, new, serialized)))
+        for epoch, file in files.items():
+            self._emit_flushed(epoch, (file,))
         for ack in self._acks:
             file = files.get(ack["checkpoint"], _NO_FILE)
             head = {**ack, "rows": file.rows, "size_bytes": file.size_bytes, "write_ms": write_ms}
             self._emit(ACK, self.slot, json.dumps(head, separators=(",", ":")).encode(), None)
+
+    def _emit_flushed(
+        self, epoch: int, files: tuple[ev.StateFile, ...] = (), dead: Mapping[str, bytes] | None = None
+    ) -> None:
+        """A part of what was flushed in ``epoch``; the snapshot stage puts the parts together."""
+        self._emit(EVENT, epoch, b"", ev.encode(ev.Flushed(self.spec.uid, epoch, files, dead or {})))
 
     # -- time --------------------------------------------------------------------------------------------------
 

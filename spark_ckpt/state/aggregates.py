@@ -60,30 +60,29 @@ class AggregateFunction(StateFunction):
 
     def combine(self, rows: pa.Table) -> pa.Table:
         """One row of partial aggregates a key; where keys hardly repeat, one an input row, which is cheaper."""
-        if self.emit == "rows" or rows.num_rows == 0:
-            return rows if self.emit == "rows" else self._partial_table(rows, self._lift(rows))
-        hashes = rows[KEY_HASH].to_numpy()
-        ratio = rows_per_key(hashes)
-        if ratio < MIN_REDUCTION:
+        if self.emit == "rows":
+            return rows
+        seg = self._by_key(rows)
+        if seg is None:
             return self._partial_table(rows, self._lift(rows))
-        seg = self._by_key(rows, hashes, ratio)
         columns = self._columns(rows)
         folded = [a.fold(columns.get(a.column), seg) for a in self.accumulators]
         return self._partial_table(self._firsts(rows, seg), folded)
 
     def recombine(self, parts: list[pa.Table]) -> pa.Table:
         rows = pa.concat_tables(parts)
-        if self.emit == "rows" or len(parts) == 1:
+        seg = None if self.emit == "rows" or len(parts) == 1 else self._by_key(rows)
+        if seg is None:
             return rows
-        hashes = rows[KEY_HASH].to_numpy()
-        ratio = rows_per_key(hashes)
-        if ratio < MIN_REDUCTION:
-            return rows
-        seg = self._by_key(rows, hashes, ratio)
         merged = self._each(self._partials(rows), lambda a, p: a.merge([seg.arrange(c) for c in p], seg))
         return self._partial_table(self._firsts(rows, seg), merged)
 
-    def _by_key(self, rows: pa.Table, hashes: np.ndarray, ratio: float) -> Segments:
+    def _by_key(self, rows: pa.Table) -> Segments | None:
+        """None where keys hardly repeat, or there is no row."""
+        hashes = rows[KEY_HASH].to_numpy()
+        ratio = rows_per_key(hashes)
+        if not len(hashes) or ratio < MIN_REDUCTION:
+            return None
         keys = [plain_array(rows[name]) for name in self.key_schema.names]
         return group_by_key(keys, hashes, len(hashes) / ratio)
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.state.aggregates_segments import RADIX, Segments, plain_array, segment_starts
+from spark_ckpt.state.keys import radix_order
 
 SAMPLED = 64
 """One in so many keys is looked at to estimate the number of keys."""
@@ -31,7 +32,7 @@ def _group_by_hash(hashes: np.ndarray, expected_keys: float) -> Segments:
         encoded = pa.array(hashes).dictionary_encode()
         if len(encoded.dictionary) <= RADIX:
             return _group_by_rank(encoded)
-    order = _hash_order(hashes)
+    order = radix_order(hashes)
     return Segments(order, segment_starts(hashes[order]), len(hashes))
 
 
@@ -43,16 +44,6 @@ def _group_by_rank(encoded: pa.DictionaryArray) -> Segments:
     rank = ranks.take(encoded.indices.to_numpy())
     counts = np.bincount(rank, minlength=len(distinct))
     return Segments(np.argsort(rank, kind="stable"), np.cumsum(counts) - counts, len(rank))
-
-
-def _hash_order(hashes: np.ndarray) -> np.ndarray:
-    """Stable argsort of the hashes by their four 16-bit digits."""
-    digits = hashes.view(np.uint64) ^ np.uint64(1 << 63)
-    order = np.argsort(digits.astype(np.uint16), kind="stable")
-    for shift in (16, 32, 48):
-        digit = (digits >> np.uint64(shift)).astype(np.uint16)
-        order = order[np.argsort(digit[order], kind="stable")]
-    return order
 
 
 def _same_keys(keys: list[pa.Array], seg: Segments) -> bool:

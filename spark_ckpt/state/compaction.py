@@ -18,9 +18,9 @@ from spark_ckpt.types import KEY_HASH
 class CompactionPolicy:
     """``fan_out``: so many levels of similar size are merged into one; two are similar when the older one is at
     most ``factor`` times all younger ones together (a little more than 1, because a task's shares of equal batches
-    are not quite equal). ``max_runs`` bounds the levels, for the sake of lookups; what a
-    merge under way still consists of is searched besides, but to merge other levels because of that would only make
-    it wait. ``max_garbage`` bounds stored rows to so many times the live keys.
+    are not quite equal). ``max_runs`` bounds the levels, for the sake of lookups; what a merge under way still
+    consists of is searched besides, but to merge other levels because of that would only make it wait.
+    ``max_garbage`` bounds stored rows to so many times the live keys.
 
     No flush merges more than ``budget_rows``, or ``pace`` times the rows it flushes if that is more: what is larger
     is merged some key groups at a time, over the next flushes. Those take no more than ``pace_rows``, or ``pace``

@@ -176,7 +176,7 @@ def _group_hashes(hashes: Hashes) -> tuple[Rows, Rows]:
     if falls * 64 <= len(hashes):  # few ascending pieces, which a merge sort joins in linear time
         return _group_sorted(hashes, np.argsort(hashes, kind="stable"))
     if len(hashes) > _SAMPLE and len(pa.array(hashes[:_SAMPLE]).unique()) > _SAMPLE // 2:
-        return _group_sorted(hashes, _radix_order(hashes))
+        return _group_sorted(hashes, radix_order(hashes))
     return _group_repeated(hashes)
 
 
@@ -205,7 +205,7 @@ def _group_sorted(hashes: Hashes, order: Rows | None) -> tuple[Rows, Rows]:
     return order[starts], inverse
 
 
-def _radix_order(hashes: Hashes) -> Rows:
+def radix_order(hashes: Hashes) -> Rows:
     """Stable order of many distinct hashes: numpy sorts 16-bit numbers by radix, several times faster than longer ones.
 
     The upper two of four digits nearly always decide; the few rows that share them are sorted among themselves.

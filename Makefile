@@ -6,7 +6,7 @@ DEV := scripts/with_env.sh dev
 TEST := scripts/with_env.sh dev --delta-jars
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit simulate bench lint format docs clean
+.PHONY: help demo test soak unit simulate bench lint format docs clean
 
 help:  ## this text
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -16,6 +16,9 @@ demo:  ## stream 336,776 flights, kill the driver, go on, compare with a batch c
 
 test: lint  ## everything: lint, types and all tests
 	@$(TEST) python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+
+soak:  ## what takes hours: more examples, more kills; before a release
+	@$(TEST) python -m pytest -m soak --timeout 14400 $(PYTEST_ARGS)
 
 unit:  ## only the tests that need no Spark
 	@$(DEV) python -m pytest tests/config tests/protocol tests/state tests/storage tests/sinks $(PYTEST_ARGS)

@@ -73,7 +73,7 @@ class OperatorSpec:
     def cache(self) -> RunCache:
         """This process's run cache for the operator's state table; kept, so that open memory maps are."""
         config = self.run.config
-        folder = config.cache_dir or os.path.join(tempfile.gettempdir(), "spark_ckpt_cache")
+        folder = config.cache_dir or os.path.join(tempfile.gettempdir(), f"spark_ckpt_cache-{os.geteuid()}")
         # Workers outlive queries: the next one may bring other settings, storage credentials among them.
         key = (self.table_url, folder, config.cache_max_bytes, tuple(sorted(config.storage.items())))
         if key not in _caches:

@@ -6,6 +6,8 @@ import contextlib
 import os
 import time
 
+from spark_ckpt.storage.cache_folder import open_own
+
 _LOOKS_PER_BUDGET = 16
 _ABANDONED_S = 3600.0
 
@@ -22,11 +24,6 @@ class CacheBudget:
         self._max_bytes = max_bytes
         self._unseen_bytes = max_bytes  # look at the first write: others may have filled it before
 
-    def touch(self, path: str) -> None:
-        """``path`` was used now."""
-        with contextlib.suppress(OSError):
-            os.utime(path)
-
     def added(self, size_bytes: int) -> None:
         """This process wrote ``size_bytes``; removes old files if it is time to look."""
         self._unseen_bytes += size_bytes
@@ -35,27 +32,38 @@ class CacheBudget:
             self._shrink()
 
     def _shrink(self) -> None:
-        found = sorted(_files(self._folder))
-        total = sum(size for _, size, _ in found)
-        abandoned = time.time() - _ABANDONED_S
-        for used_s, size, path in found:
-            stale_temporary = path.endswith(".tmp") and used_s < abandoned
-            if total <= self._max_bytes and not stale_temporary:
-                continue
-            if path.endswith(".tmp") and not stale_temporary:
-                continue  # somebody is writing it
-            with contextlib.suppress(OSError):  # another process was faster
-                os.unlink(path)
-            total -= size
+        with contextlib.ExitStack() as stack:
+            found = sorted(_files(self._folder, stack))
+            total = sum(size for _, size, _, _ in found)
+            abandoned = time.time() - _ABANDONED_S
+            for used_s, size, name, table in found:
+                stale_temporary = name.endswith(".tmp") and used_s < abandoned
+                if total <= self._max_bytes and not stale_temporary:
+                    continue
+                if name.endswith(".tmp") and not stale_temporary:
+                    continue  # somebody is writing it
+                with contextlib.suppress(OSError):  # another process was faster
+                    os.unlink(name, dir_fd=table)
+                total -= size
 
 
-def _files(folder: str) -> list[tuple[float, int, str]]:
+def _files(folder: str, stack: contextlib.ExitStack) -> list[tuple[float, int, str, int]]:
+    """(last use, size, name, descriptor of its folder) of what is in this user's folders; links are not followed."""
     found = []
-    with contextlib.suppress(OSError), os.scandir(folder) as tables:
-        for table in tables:
-            with contextlib.suppress(OSError), os.scandir(table.path) as files:
-                for file in files:
-                    with contextlib.suppress(OSError):
-                        status = file.stat()
-                        found.append((status.st_mtime, status.st_size, file.path))
+    for table in _names(folder):
+        opened = open_own(os.path.join(folder, table))
+        if opened is None:
+            continue
+        stack.callback(os.close, opened)
+        for name in _names(opened):
+            with contextlib.suppress(OSError):
+                status = os.stat(name, dir_fd=opened, follow_symlinks=False)
+                found.append((status.st_mtime, status.st_size, name, opened))
     return found
+
+
+def _names(folder: str | int) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []

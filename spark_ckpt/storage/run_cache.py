@@ -6,11 +6,8 @@ Parquet file once, by the row groups a run lies in. Key groups are left out, bec
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
-import os
-import uuid
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +18,7 @@ import pyarrow as pa
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.protocol.events import Run
 from spark_ckpt.storage.cache_budget import CacheBudget
+from spark_ckpt.storage.cache_folder import CacheFolder
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.run_files import open_run_file, read_row_group
 from spark_ckpt.types import KEY_GROUP
@@ -49,16 +47,15 @@ class RunCache:
 
     Any number of processes share ``cache_dir``, also of different jobs: files are told apart by the table's URL,
     appear complete or not at all, and may vanish at any time. All of them together keep to about ``max_bytes``.
-    Cached files have no checksum of their own; what cannot be opened or has other rows than it should is dropped and
-    decoded again from the state file, which has checksums.
+    What is damaged or has other rows than it should is dropped and decoded again from the state file.
     """
 
     def __init__(
         self, table_url: str, cache_dir: str, max_bytes: int, storage_options: Mapping[str, Any] | None = None
     ) -> None:
         self._folder = Folder(table_url, storage_options)
-        identity = hashlib.sha256(f"{_boot_id()} {self._folder.url}".encode()).hexdigest()[:24]
-        self._dir = os.path.join(cache_dir, identity)
+        self._dir = cache_dir
+        self._files = CacheFolder(cache_dir, hashlib.sha256(self._folder.url.encode()).hexdigest()[:24])
         self._budget = CacheBudget(cache_dir, max_bytes)
         self._open: OrderedDict[str, pa.RecordBatch] = OrderedDict()
         self._layouts: OrderedDict[str, _Layout] = OrderedDict()
@@ -121,20 +118,13 @@ class RunCache:
         if batch is not None and batch.num_rows >= least_rows:
             self._open.move_to_end(name)
             return batch
-        path = os.path.join(self._dir, name)
-        try:
-            with pa.memory_map(path, "rb") as source:
-                batch = pa.ipc.open_file(source).get_batch(0)
-            batch.validate()
-        except (FileNotFoundError, NotADirectoryError):
+        content = self._files.read(name)
+        if content is None:
             return None
-        except (OSError, pa.ArrowException, IndexError):
-            batch = None
+        batch = _opened(content)
         if batch is None or batch.num_rows < least_rows:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
+            self._files.drop(name)
             return None
-        self._budget.touch(path)
         _remember(self._open, name, batch, _MAX_OPEN)
         return batch
 
@@ -147,18 +137,11 @@ class RunCache:
                 _logger.warning("Runs cannot be cached in %s, which makes lookups slow: %s", self._dir, error.strerror)
 
     def _write(self, name: str, batch: pa.RecordBatch) -> int:
-        os.makedirs(self._dir, mode=0o700, exist_ok=True)
-        path = os.path.join(self._dir, name)
-        temporary = f"{path}.{uuid.uuid4().hex}.tmp"
-        try:
-            with pa.OSFile(temporary, "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        def write(file: Any) -> None:
+            with pa.ipc.new_file(file, batch.schema) as writer:
                 writer.write_batch(batch)
-            size = os.path.getsize(temporary)
-            os.replace(temporary, path)
-            return size
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
+
+        return self._files.write(name, write)
 
 
 def _needed(table: pa.Table) -> pa.Table:
@@ -169,12 +152,13 @@ def _whole(file: str) -> str:
     return f"{file}.all.arrow"
 
 
-def _boot_id() -> str:
-    # Cached files are not synced: after a power loss one may have its size and none of its bytes. They are not
-    # trusted across a reboot, and the budget removes them in time.
-    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
-        return file.read().strip()
-    return ""
+def _opened(content: pa.Buffer) -> pa.RecordBatch | None:
+    try:
+        batch = pa.ipc.open_file(pa.BufferReader(content)).get_batch(0)
+        batch.validate()
+    except (OSError, pa.ArrowException, IndexError):
+        return None
+    return batch
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch | None:

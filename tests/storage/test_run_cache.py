@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
+import stat
 import uuid
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -17,7 +20,7 @@ from hypothesis import strategies as st
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.protocol.events import Run
 from spark_ckpt.state.ports import RunReader
-from spark_ckpt.storage import run_files
+from spark_ckpt.storage import cache_folder, run_files
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.run_cache import RunCache
 from spark_ckpt.storage.run_files import open_run_file, read_row_group, row_groups, write_run_file
@@ -234,3 +237,95 @@ def test_processes_share_a_folder_that_is_too_small_for_all(url: str, cache_dir:
     jobs = [(url, str(cache_dir), 5000)] * 2
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         assert list(pool.map(_read_all, jobs)) == [list(range(400)) * 5] * 2
+
+
+def test_no_flipped_or_missing_byte_of_a_cache_file_changes_what_is_read(url: str, cache_dir: Path) -> None:
+    """Every byte of the file. What is damaged is decoded again from the state file, and written anew."""
+    small = _rows(groups=1, each=3)
+    write_run_file(url, "small.parquet", small)
+    RunCache(url, str(cache_dir), MANY).put("small.parquet", small)
+    (cached,) = _cached(cache_dir)
+    sound, wanted = cached.read_bytes(), small.drop_columns([KEY_GROUP])
+    for place in range(len(sound)):
+        flipped = sound[:place] + bytes([sound[place] ^ (1 << place % 8)]) + sound[place + 1 :]
+        for damaged in (flipped, sound[:place]):
+            cached.write_bytes(damaged)
+            cache = RunCache(url, str(cache_dir), MANY)
+            if place % 20:
+                assert cache._files.read(cached.name) is None
+            else:
+                assert pa.Table.from_batches([cache.read(_run(0, 3, "small.parquet"))]).equals(wanted)
+
+
+def test_a_checksum_is_looked_at_once_in_a_process(url: str, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_ckpt.storage.run_cache._MAX_OPEN", 1)
+    sums: list[int] = []
+    checksum = cache_folder._checksum
+    monkeypatch.setattr(cache_folder, "_checksum", lambda data: sums.append(1) or checksum(data))
+    cache = RunCache(url, str(cache_dir), MANY)
+    for name in ("a.parquet", "b.parquet"):
+        cache.put(name, _rows())
+    sums.clear()
+    for _ in range(5):  # each pushes the other's map out
+        cache.read(_run(0)), cache.read(_run(0, file="b.parquet"))
+    assert sums == []  # this process summed what it wrote
+    cache = RunCache(url, str(cache_dir), MANY)
+    for _ in range(5):
+        cache.read(_run(0)), cache.read(_run(0, file="b.parquet"))
+    assert len(sums) == 2
+
+
+def test_cache_folders_and_files_are_the_users_alone(url: str, cache_dir: Path) -> None:
+    previous = os.umask(0)
+    try:
+        RunCache(url, str(cache_dir), MANY).read(_run(0))
+    finally:
+        os.umask(previous)
+    (cached,) = _cached(cache_dir)
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (cache_dir, cached.parent, cached)]
+    assert modes == [0o700, 0o700, 0o600]
+
+
+@pytest.mark.parametrize("planted", ["open to others", "somebody else's", "a link", "a file"])
+def test_a_planted_folder_is_not_used(
+    url: str, cache_dir: Path, tmp_path: Path, planted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    RunCache(url, str(cache_dir), MANY).put("a.parquet", _rows().slice(100))  # wrong rows with a good checksum
+    (cached,) = _cached(cache_dir)
+    if planted == "open to others":
+        cached.parent.chmod(0o770)
+    elif planted == "somebody else's":
+        if os.geteuid() == 0:
+            os.chown(cached.parent, 12345, 12345)
+        else:
+            pytest.skip("needs root to give a folder away")
+    else:
+        moved = cached.parent.rename(tmp_path / "elsewhere")
+        if planted == "a link":
+            cached.parent.symlink_to(moved)
+        else:
+            cached.parent.write_text("a file")
+    for _ in range(2):  # the second time from the folder used instead
+        assert RunCache(url, str(cache_dir), MANY).read(_run(0)).column(KEY_HASH).to_pylist() == list(range(100))
+    (instead,) = (p for p in cache_dir.iterdir() if p.name != cached.parent.name)
+    assert [p.name for p in instead.iterdir()] == ["a.parquet.all.arrow"]
+
+
+def test_the_budget_removes_nothing_behind_links(url: str, cache_dir: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir(mode=0o700)
+    (precious / "file").write_bytes(b"x" * 100_000)
+    cache_dir.mkdir()
+    (cache_dir / "link").symlink_to(precious)
+    cache = RunCache(url, str(cache_dir), 10_000)
+    for number in range(5):
+        cache.put(f"{number}.parquet", _rows())
+    assert (precious / "file").exists()
+
+
+def test_a_cache_folder_that_was_tidied_up_is_made_again(url: str, cache_dir: Path) -> None:
+    cache = RunCache(url, str(cache_dir), MANY)
+    cache.put("a.parquet", _rows())
+    shutil.rmtree(cache_dir)
+    cache.put("b.parquet", _rows())
+    assert [p.name for p in _cached(cache_dir)] == ["b.parquet.all.arrow"]

@@ -42,7 +42,9 @@ UNDECIDED, REFUSED = 0, -1
 
 @dataclass(frozen=True)
 class Topology:
-    """What takes part in a checkpoint. ``operators`` maps uid to its schemas: ``{"state": ..., "keys": ...}``.
+    """What takes part in a checkpoint. ``operators`` maps uid to what its state is: ``state`` and ``keys`` are its
+    columns, ``timeout`` is the kind of time-outs, ``made_of`` says for each column of ``state`` that an aggregate made
+    how it did (nothing for a user's function, which cannot be compared). Older records lack the last two.
 
     ``weight_total`` is the sum of ``inputs * key_groups`` over the streams that end at the sink.
     """

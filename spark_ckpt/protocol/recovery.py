@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from spark_ckpt.protocol.records import UNDECIDED, BatchRecord, CompletionRecord, GenerationRecord, Topology
-from spark_ckpt.protocol.topology import Fit, Refuse, fit_topology, same_topology
+from spark_ckpt.protocol.topology import Fit, Refuse, fit_topology, same_topology, uncompared
 from spark_ckpt.types import Committable
 
 AUTO, NONE = "auto", "none"
@@ -70,12 +70,14 @@ class GoOn:
 
     ``restored``: what the origin began from (``initialOffset`` and the restore rows of batch 0 come from it).
     ``adopt``: Spark replays the batch that completed this one. ``commit``: complete, not confirmed as committed.
+    ``uncompared``: operators of which no record says what their state is made of.
     """
 
     origin: int
     restored: CompletionRecord | None
     adopt: CompletionRecord | None
     commit: tuple[CompletionRecord, ...]
+    uncompared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,8 @@ class RestoreFrom:
     driver was quicker: read the facts and decide again), write this generation's decision, ``commit``, ``abort``,
     write ``aborted/`` (cause LOST) for ``abort_triggers``, delete the batch records of ``drop_origins``. See
     :func:`spark_ckpt.protocol.startup.start_job`, which does it.
-    ``fresh_uids`` start empty; ``dropped_uids`` are in the checkpoint and not in the query.
+    ``fresh_uids`` start empty; ``dropped_uids`` are in the checkpoint and not in the query; of ``uncompared`` ones the
+    checkpoint does not say what their state is made of.
     """
 
     checkpoint: CompletionRecord
@@ -96,6 +99,7 @@ class RestoreFrom:
     drop_origins: tuple[int, ...] = ()
     fresh_uids: tuple[str, ...] = ()
     dropped_uids: tuple[str, ...] = ()
+    uncompared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,9 @@ def decide_start(facts: StartFacts) -> Decision:
     fit = fit_topology(chosen.topology, facts.topology, facts.allow_non_restored)
     if isinstance(fit, Refuse):
         return fit
-    restore = RestoreFrom(chosen, commit, abort, facts.open_triggers, origins, fit.fresh_uids, fit.dropped_uids)
+    restore = RestoreFrom(
+        chosen, commit, abort, facts.open_triggers, origins, fit.fresh_uids, fit.dropped_uids, fit.uncompared
+    )
     return _sinks_exist(facts, commit) or restore
 
 
@@ -153,6 +159,7 @@ def _go_on(facts: StartFacts) -> GoOn | Refuse:
             restored=_find(facts, first.restored_from),
             adopt=newest if newest and newest.batch > _committed(facts) else None,
             commit=_uncommitted(facts),
+            uncompared=uncompared(latest.topology, facts.topology),
         )
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from spark_ckpt.protocol.records import Topology
 
@@ -18,8 +19,11 @@ class Refuse:
 
 @dataclass(frozen=True)
 class Fit:
+    """``uncompared``: operators whose state the checkpoint does not say the origin of; see :func:`uncompared`."""
+
     fresh_uids: tuple[str, ...] = field(default=())
     dropped_uids: tuple[str, ...] = field(default=())
+    uncompared: tuple[str, ...] = field(default=())
 
 
 def fit_topology(old: Topology, new: Topology, allow_non_restored: bool) -> Fit | Refuse:
@@ -36,19 +40,50 @@ def fit_topology(old: Topology, new: Topology, allow_non_restored: bool) -> Fit 
             True,
         )
     fresh = tuple(u for u in (*new.operators, *new.sources) if u not in old.operators and u not in old.sources)
-    return _schemas_differ(old, new) or Fit(fresh, dropped)
+    return _state_differs(old, new) or Fit(fresh, dropped, uncompared(old, new))
 
 
-def _schemas_differ(old: Topology, new: Topology) -> Refuse | None:
+def uncompared(old: Topology, new: Topology) -> tuple[str, ...]:
+    """Operators of both whose state was written by a version that did not record what it is made of."""
+    return tuple(uid for uid in new.operators if uid in old.operators and "made_of" not in old.operators[uid])
+
+
+def _state_differs(old: Topology, new: Topology) -> Refuse | None:
     for uid, now in new.operators.items():
-        was: Mapping[str, object] = old.operators.get(uid, now)
-        for part, name in (("keys", "key schema"), ("state", "state schema")):
-            if was.get(part) != now.get(part):
-                return Refuse(
-                    f"operator {uid!r}: the {name} changed: expected {was.get(part)}, found {now.get(part)}; "
-                    f"change it back, or give the operator a new uid",
-                    True,
-                )
+        was = old.operators.get(uid, now)
+        found = _part_differs(was, now) or _origin_differs(was, now)
+        if found is not None:
+            advice = (
+                "change it back; or let it begin empty: give the operator a new uid and start at an empty Spark "
+                "location with spark.ckpt.allowNonRestoredState=true"
+            )
+            return Refuse(f"operator {uid!r}: {found}; {advice}", True)
+    return None
+
+
+def _part_differs(was: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    for part, name in (("keys", "key schema"), ("state", "state schema"), ("timeout", "kind of time-out")):
+        if part in was and was[part] != now.get(part, was[part]):
+            return f"the {name} changed: expected {was[part]}, found {now[part]}{_renamed(was, now)}"
+    return None
+
+
+def _renamed(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """What to do where the same aggregates only have other names, which are the names of the state's columns."""
+    old, new = (sorted(o.get("made_of", {}).values()) for o in (was, now))
+    if not old or old != new:
+        return ""
+    return " (the aggregates are the same: keep their names here and use withColumnRenamed behind aggregate)"
+
+
+def _origin_differs(was: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """Same columns and types, but values that mean something else. What a user's function makes is not compared."""
+    then, here = was.get("made_of", {}), now.get("made_of", {})
+    for column in then:
+        if column in here and then[column] != here[column]:
+            return (
+                f"column {column!r} of its state was made by {then[column]}, and the query makes it by {here[column]}"
+            )
     return None
 
 
@@ -64,4 +99,4 @@ def same_topology(old: Topology, new: Topology) -> Refuse | None:
     ):
         if a != b:
             return Refuse(f"the query at this location changed: expected {name} {a}, found {b}; {advice}", True)
-    return _schemas_differ(old, new)
+    return _state_differs(old, new)

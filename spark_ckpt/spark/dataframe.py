@@ -79,9 +79,14 @@ class CkptDataFrame:
         raise AttributeError(f"DataFrame.{name} {_UNSUPPORTED_HINT}")
 
     def _operators(self) -> dict[str, dict[str, Any]]:
-        """uid -> schemas, as checkpoints record them."""
+        """uid -> what its state is, as checkpoints record it."""
         return {
-            o.uid: {"state": _schema_text(o.layout.value_schema), "keys": _schema_text(o.layout.key_schema)}
+            o.uid: {
+                "state": _schema_text(o.layout.value_schema),
+                "keys": _schema_text(o.layout.key_schema),
+                "timeout": o.timeout,
+                "made_of": dict(o.made_of),
+            }
             for o in self._lineage.operators
         }
 

@@ -148,7 +148,9 @@ class CkptGroupedData:
 
     def _operator(self, uid: str | None, function: StateFunction, columns: list[str]) -> CkptDataFrame:
         parent, keys = self._parent, self._keys
-        node = OperatorNode(_checked_uid(uid), _layout(function), parent._lineage.sources)
+        node = OperatorNode(
+            _checked_uid(uid), _layout(function), parent._lineage.sources, function.timeout, function.made_of
+        )
         lineage = parent._lineage.through(node)
         _check_event_time(parent, function)
 

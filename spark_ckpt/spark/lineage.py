@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,11 +23,15 @@ class SourceNode:
 
 @dataclass(frozen=True, eq=False)
 class OperatorNode:
-    """One keyed operator. ``upstream`` are the sources whose rows can reach it."""
+    """One keyed operator. ``upstream`` are the sources whose rows can reach it; ``timeout`` and ``made_of`` are its
+    function's (:class:`spark_ckpt.state.function.StateFunction`).
+    """
 
     uid: str
     layout: StateLayout
     upstream: tuple[SourceNode, ...]
+    timeout: str
+    made_of: Mapping[str, str]
 
 
 @dataclass(frozen=True, eq=False)

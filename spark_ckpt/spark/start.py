@@ -6,6 +6,7 @@ generation and does it all again.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,8 @@ from spark_ckpt.spark.spark_folder import SparkFolder
 from spark_ckpt.spark.spec import RunSpec, SinkSpec, job_url
 from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.state_table import StateTable
+
+_log = logging.getLogger("spark_ckpt")
 
 
 @dataclass(frozen=True)
@@ -82,8 +85,19 @@ def begin(plan: JobPlan) -> RunSpec:
         max(records.ids("generations"), default=0) + 1, 0, plan.location, None, _now_ms(), plan.topology
     )
     started = io.run(start_job(plan.job, claim, _now_ms()))
+    _say_uncompared(plan, started.decision)
     _ensure_tables(plan, url, started.decision)
     return _run_spec(plan, started)
+
+
+def _say_uncompared(plan: JobPlan, decision: Any) -> None:
+    if not isinstance(decision, StartFresh) and decision.uncompared:
+        _log.warning(
+            "Job %s: the state of %s was written by a version that did not record what it is made of, so whether the "
+            "query's aggregates are still the same could not be compared. The next checkpoint records it.",
+            plan.job,
+            ", ".join(decision.uncompared),
+        )
 
 
 def _run_spec(plan: JobPlan, started: Started) -> RunSpec:

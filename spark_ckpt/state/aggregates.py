@@ -52,6 +52,12 @@ class AggregateFunction(StateFunction):
         self._check_names()
 
     @property
+    def made_of(self) -> Mapping[str, str]:
+        """Column by column, so that one aggregate can be compared without the others."""
+        texts = zip(self.accumulators, self.specs.values(), strict=True)
+        return {field.name: a.made_of(spec) for a, spec in texts for field in a.fields}
+
+    @property
     def input_columns(self) -> list[str]:
         """The input columns ``combine`` reads, key columns aside."""
         if self.emit == "rows":

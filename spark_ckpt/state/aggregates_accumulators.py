@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates_decimal import divide_half_up, sum_limbs
 from spark_ckpt.state.aggregates_ordinals import ordinals
@@ -41,6 +42,14 @@ class Accumulator(ABC):
     @property
     @abstractmethod
     def output_type(self) -> pa.DataType: ...
+
+    def made_of(self, spec: AggSpec) -> str:
+        """Function, column and options, for :attr:`spark_ckpt.state.function.StateFunction.made_of`.
+
+        The column's type is not in it where other types give the state other types, or the same meaning.
+        """
+        options = [f"{name}={value!r}" for name, value in sorted(spec.options.items())]
+        return f"{spec.kind}({', '.join([spec.column or '*', *options])})"
 
     @abstractmethod
     def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:

@@ -11,6 +11,7 @@ import math
 import numpy as np
 import pyarrow as pa
 
+from spark_ckpt.agg import AggSpec
 from spark_ckpt.state.aggregates_accumulators import Accumulator
 from spark_ckpt.state.aggregates_hash import hash_column
 from spark_ckpt.state.aggregates_segments import Segments
@@ -36,6 +37,10 @@ class ApproxDistinct(Accumulator):
     @property
     def output_type(self) -> pa.DataType:
         return pa.int64()
+
+    def made_of(self, spec: AggSpec) -> str:
+        """With the type: sketches of hashes look alike, whatever was hashed."""
+        return f"{super().made_of(spec)} of {self.type}"
 
     def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
         valid = column.is_valid().to_numpy(zero_copy_only=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -71,6 +72,15 @@ class StateFunction(ABC):
     output_schema: pa.Schema
     timeout: str = "NoTimeout"
     """``NoTimeout``, ``ProcessingTimeTimeout`` or ``EventTimeTimeout``."""
+
+    @property
+    def made_of(self) -> Mapping[str, str]:
+        """How columns of ``state_schema`` are made, as a reader of a message would write it; recorded with checkpoints.
+
+        A query that makes a column otherwise cannot go on from it. Nothing is said, and nothing compared, of what
+        only the user's own code knows.
+        """
+        return {}
 
     def combine(self, rows: pa.Table) -> pa.Table:
         """Pack stage, before the shuffle: pre-aggregate rows of one epoch and any number of keys.

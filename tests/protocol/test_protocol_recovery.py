@@ -28,7 +28,8 @@ from spark_ckpt.protocol.recovery import (
 )
 from spark_ckpt.types import Committable, Epoch
 
-X = {"state": "n long", "keys": "k long"}
+UNMARKED = {"state": "n long", "keys": "k long"}
+X = {**UNMARKED, "made_of": {}}
 TOPOLOGY = Topology(4, 8, ("a", "b"), {"x": X}, ("s", "t"))
 EMPTY = SparkLocation("file:/new")
 HERE = SparkLocation("file:/spark", 5, 4, 1)
@@ -247,6 +248,41 @@ def test_state_that_nobody_takes_is_refused_unless_allowed(gone):
 def test_a_changed_schema_is_refused_even_if_state_may_be_dropped(part):
     new = replace(TOPOLOGY, operators={"x": {**X, part: "other"}})
     refused(fit_topology(TOPOLOGY, new, True), "'x'", "expected", "found other", "new uid")
+
+
+MADE = {**X, "timeout": "NoTimeout", "made_of": {"high": "max(v)"}}
+
+
+@pytest.mark.parametrize(
+    ("changed", "texts"),
+    [
+        ({"made_of": {"high": "min(v)"}}, ("'high'", "made by max(v)", "by min(v)")),
+        ({"timeout": "EventTimeTimeout"}, ("time-out", "expected NoTimeout", "found EventTimeTimeout")),
+        ({"state": "other", "made_of": {"top": "max(v)"}}, ("found other", "withColumnRenamed")),
+    ],
+)
+def test_state_that_was_made_otherwise_is_refused_at_every_entrance(changed, texts):
+    old = replace(TOPOLOGY, operators={"x": MADE})
+    new = replace(TOPOLOGY, operators={"x": {**MADE, **changed}})
+    for restore in ("auto", 3):
+        decision = decide_start(facts(restore=restore, completions=(completion(3, topology=old),), topology=new))
+        assert refused(decision, "'x'", "new uid", *texts).topology
+    here = generation(1, topology=old)
+    assert refused(decide_start(facts(location=HERE, generations=(here,), topology=new)), "'x'", *texts).topology
+
+
+@pytest.mark.parametrize(("then", "now"), [(MADE, X), (X, MADE), (UNMARKED, MADE)])
+def test_what_no_aggregate_made_is_not_compared(then, now):
+    old, new = replace(TOPOLOGY, operators={"x": then}), replace(TOPOLOGY, operators={"x": now})
+    fit = fit_topology(old, new, False)
+    assert fit.uncompared == (("x",) if "made_of" not in then else ())
+
+
+def test_a_start_says_which_state_it_could_not_compare():
+    old, new = (replace(TOPOLOGY, operators={"x": o}) for o in (UNMARKED, MADE))
+    restored = decide_start(facts(completions=(completion(3, topology=old),), topology=new))
+    gone_on = decide_start(facts(location=HERE, generations=(generation(1, topology=old),), topology=new))
+    assert restored.uncompared == gone_on.uncompared == ("x",)
 
 
 def test_a_changed_number_of_key_groups_is_refused():

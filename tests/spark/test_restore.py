@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 import spark_ckpt
 from spark_ckpt import agg
 from spark_ckpt.errors import ConfigError, InvalidInputError, TopologyError
+from spark_ckpt.storage.record_store import RecordStore
 from tests.spark.conftest import Input, Job, wait_until
 
 NewInput = Callable[[str, str], Input]
@@ -129,6 +130,53 @@ def test_state_of_an_operator_the_query_lacks_is_dropped_only_when_allowed(
     fresh.run(totals(source, ckpt, "renamed"), "k", checkpointLocation=other, allowNonRestoredState="true")
     # The new uid starts empty; the source goes on behind what was read.
     assert fresh.rows() == [("a", 1, 4)]
+
+
+def test_an_aggregate_that_became_another_does_not_go_on_from_its_state(
+    ckpt: Any, source: Input, job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def keyed(uid: str = "totals", **aggregates: Any) -> Any:
+        return source.stream(ckpt).groupBy("k").aggregate(uid=uid, **aggregates)
+
+    highest = keyed(high=agg.max("v"))
+    savepoint = str(tmp_path / "savepoint")
+    query = job.start(highest, "k", now=False)
+    wait_until(lambda: query.lastProgress and query.lastProgress["batchId"] >= 1, query)
+    query.stop(savepoint=savepoint)
+    elsewhere = {"checkpointLocation": str(tmp_path / "elsewhere")}
+    entrances: list[dict[str, str]] = [{}, elsewhere, {**elsewhere, "restore": "1"}, {"job": "b", "restore": savepoint}]
+    for options in entrances:
+        with pytest.raises(TopologyError, match=r"'totals': column 'high'.*made by max\(v\).*by min\(v\)"):
+            job.start(keyed(high=agg.min("v")), "k", **options)
+    with pytest.raises(TopologyError, match="withColumnRenamed"):
+        Job(tmp_path / "renamed").start(keyed(top=agg.max("v")), "k")
+    # The ways out that the messages name.
+    source.add(("a", 1))
+    renamed = Job(tmp_path / "renamed")
+    renamed.run(highest.withColumnRenamed("high", "top"), "k")
+    assert renamed.rows() == [("a", 2)]
+    source.add(("a", 7))
+    job.run(keyed("lowest", high=agg.min("v")), "k", **elsewhere, allowNonRestoredState="true")
+    assert job.rows() == [("a", 7), ("b", 10), ("c", 100)]
+    assert "could not be compared" not in caplog.text
+
+
+def test_a_job_of_a_version_that_did_not_record_what_state_is_made_of_goes_on(
+    ckpt: Any, source: Input, job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    job.run(totals(source, ckpt), "k")
+    records = RecordStore(str(tmp_path / "jobs/job"))
+    for kind in ("checkpoint", "generation"):
+        for name in records.names(f"{kind}s"):
+            record = records.read(f"{kind}s/{name}", kind)
+            assert record is not None
+            for part in ("made_of", "timeout"):
+                del record["topology"]["operators"]["totals"][part]
+            records.replace(f"{kind}s/{name}", kind, record)
+    source.add(("a", 4))
+    job.run(totals(source, ckpt), "k", checkpointLocation=str(tmp_path / "elsewhere"))
+    assert job.rows() == SECOND
+    assert "state of totals was written by a version" in caplog.text
 
 
 def test_a_savepoint_outlives_the_job_and_starts_another_one(

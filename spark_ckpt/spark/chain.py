@@ -98,5 +98,5 @@ class Disclose:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for body in batch.column(0):
+            for body in batch.column("body"):
                 yield from_bytes(body.as_buffer(), self.schema)

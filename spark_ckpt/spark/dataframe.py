@@ -16,8 +16,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampType
 
 from spark_ckpt.config import parse_duration_ms
-from spark_ckpt.errors import ControlColumnsError, InvalidInputError
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.spark.chain import Chain, Recipe, Step
+from spark_ckpt.spark.columns import ordered, quoted, refuse_control, refuse_repeated, require_control, user_columns
 from spark_ckpt.spark.lineage import Lineage, WatermarkNode
 from spark_ckpt.spark.stateless import MarkStream, Project
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG
@@ -42,13 +43,7 @@ class CkptDataFrame:
         self._recipe = recipe
         self._lineage = lineage
         self._preview = preview
-        wrong = [c for c in CONTROL_COLUMNS if preview.columns.count(c) != 1]
-        if wrong:
-            raise ControlColumnsError(
-                f"the control columns {wrong} are gone or doubled after a plain DataFrame operation; expected each of "
-                f"{list(CONTROL_COLUMNS)} once, found {preview.columns}. Keep them in every select and leave "
-                "their values alone."
-            )
+        require_control(preview.columns)
 
     # -- what it looks like ------------------------------------------------------------------------------------
 
@@ -59,19 +54,19 @@ class CkptDataFrame:
 
     @property
     def columns(self) -> list[str]:
-        return [c for c in self._preview.columns if c not in CONTROL_COLUMNS]
+        return user_columns(self._preview.columns)
 
     @property
     def isStreaming(self) -> bool:
         return True
 
     def printSchema(self) -> None:
-        self._preview.select(*[F.col(f"`{c}`") for c in self.columns]).printSchema()
+        self._preview.select(*[F.col(quoted(c)) for c in self.columns]).printSchema()
 
     def __getitem__(self, name: str) -> Column:
         if name not in self.columns:
             raise InvalidInputError(f"there is no column {name!r}; the columns are {self.columns}")
-        return F.col(f"`{name}`")
+        return F.col(quoted(name))
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name in self.columns:
@@ -101,10 +96,13 @@ class CkptDataFrame:
     # -- stateless steps ---------------------------------------------------------------------------------------
 
     def _step(self, step: Callable[[SparkDF], SparkDF], lineage: Lineage | None = None) -> CkptDataFrame:
-        parent, preview = self._recipe, step(self._preview)
+        parent, result = self._recipe, step(self._preview)
+        columns = result.columns
+        require_control(columns)
+        preview = ordered(result, columns)
 
         def make(ctx: Any) -> Chain:
-            return Chain(step(ctx.frame(parent)), preview.schema)
+            return Chain(ordered(step(ctx.frame(parent)), columns), preview.schema)
 
         return CkptDataFrame(self._session, Recipe(make, (parent,)), lineage or self._lineage, preview)
 
@@ -118,11 +116,16 @@ class CkptDataFrame:
         flat = list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list) else list(cols)
         wanted: list[Any] = []
         for c in flat:
-            wanted.extend([F.col(f"`{n}`") for n in self.columns] if isinstance(c, str) and c == "*" else [c])
+            wanted.extend([F.col(quoted(n)) for n in self.columns] if isinstance(c, str) and c == "*" else [c])
         _refuse_generators(wanted)
-        if all(isinstance(c, str) and c in self.columns for c in wanted):
+        if all(isinstance(c, str) and c in self.columns and not {".", "`"} & set(c) for c in wanted):
             return self._columns(wanted)
-        return self._step(lambda df: df.select(*wanted, TAG, CTL))
+        control = [] if self._has_star(wanted) else [TAG, CTL]
+        return self._step(lambda df: df.select(*wanted, *control))
+
+    def _has_star(self, wanted: list[Any]) -> bool:
+        """Whether some ``col("*")`` of Spark's stands for the control columns too."""
+        return any("*" in str(c) or "star" in str(c) for c in wanted) and TAG in self._preview.select(*wanted).columns
 
     def _columns(self, names: list[str]) -> CkptDataFrame:
         """Some of the columns."""
@@ -130,7 +133,7 @@ class CkptDataFrame:
         wanted = [*names, TAG, CTL]
 
         def in_spark(df: SparkDF) -> SparkDF:
-            return df.select(*[f"`{n}`" for n in wanted])
+            return df.select(*[quoted(n) for n in wanted])
 
         preview = in_spark(self._preview)
 
@@ -152,7 +155,7 @@ class CkptDataFrame:
         return self.withColumns({name: col})
 
     def withColumns(self, columns: dict[str, Column]) -> CkptDataFrame:
-        _refuse_control(columns)
+        refuse_control(columns)
         _refuse_generators(list(columns.values()))
         return self._step(lambda df: df.withColumns(columns))
 
@@ -160,18 +163,19 @@ class CkptDataFrame:
         return self.withColumnsRenamed({existing: new})
 
     def withColumnsRenamed(self, names: dict[str, str]) -> CkptDataFrame:
-        _refuse_control([*names, *names.values()])
+        refuse_control([*names, *names.values()])
         return self._step(lambda df: df.withColumnsRenamed(names))
 
     def drop(self, *cols: Any) -> CkptDataFrame:
-        _refuse_control([c for c in cols if isinstance(c, str)])
+        refuse_control([c for c in cols if isinstance(c, str)])
         return self._step(lambda df: df.drop(*cols))
 
     def toDF(self, *names: str) -> CkptDataFrame:
         old = self.columns
         if len(names) != len(old):
             raise InvalidInputError(f"toDF got {len(names)} names for {len(old)} columns: {old}")
-        return self.select(*[F.col(f"`{o}`").alias(n) for o, n in zip(old, names, strict=True)])
+        refuse_control(names)
+        return self._step(lambda df: df.toDF(*names, TAG, CTL))
 
     def alias(self, name: str) -> CkptDataFrame:
         return self._step(lambda df: df.alias(name))
@@ -209,16 +213,21 @@ class CkptDataFrame:
         """By position, as in Spark. Every keyed operator behind it aligns the barriers of both sides."""
         if len(self.columns) != len(other.columns):
             raise InvalidInputError(f"union needs equally many columns; found {self.columns} and {other.columns}")
-        return self.unionByName(other.toDF(*self.columns))
+        return self._both(other, lambda one, two: one.union(two))
 
     unionAll = union
 
     def unionByName(self, other: CkptDataFrame, allowMissingColumns: bool = False) -> CkptDataFrame:
+        return self._both(other, lambda one, two: one.unionByName(two, allowMissingColumns))
+
+    def _both(self, other: CkptDataFrame, step: Callable[[SparkDF, SparkDF], SparkDF]) -> CkptDataFrame:
         left, right = self._recipe, other._recipe
-        preview = self._preview.unionByName(other._preview, allowMissingColumns)
+        result = step(self._preview, other._preview)
+        columns = result.columns
+        preview = ordered(result, columns)
 
         def make(ctx: Any) -> Chain:
-            return Chain(ctx.frame(left).unionByName(ctx.frame(right), allowMissingColumns), preview.schema)
+            return Chain(ordered(step(ctx.frame(left), ctx.frame(right)), columns), preview.schema)
 
         recipe = Recipe(make, (left, right))
         return CkptDataFrame(self._session, recipe, self._lineage.union(other._lineage), preview)
@@ -245,6 +254,7 @@ class CkptDataFrame:
     def groupBy(self, *cols: Any) -> Any:
         from spark_ckpt.spark.grouped import CkptGroupedData
 
+        refuse_repeated(self.columns, self._session.spark)
         flat = list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list) else list(cols)
         return CkptGroupedData(self, flat)
 
@@ -254,6 +264,7 @@ class CkptDataFrame:
     def writeStream(self) -> Any:
         from spark_ckpt.spark.write import CkptStreamWriterBuilder
 
+        refuse_repeated(self.columns, self._session.spark)
         return CkptStreamWriterBuilder(self)
 
 
@@ -270,12 +281,6 @@ def _as_struct(schema: Any) -> StructType:
     if isinstance(schema, StructType):
         return schema
     return StructType.fromDDL(schema)
-
-
-def _refuse_control(names: Any) -> None:
-    reserved = [n for n in names if n in CONTROL_COLUMNS]
-    if reserved:
-        raise ControlColumnsError(f"{reserved} carry the barriers and cannot be dropped, renamed or replaced")
 
 
 def _refuse_generators(columns: list[Any]) -> None:

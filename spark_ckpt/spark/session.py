@@ -10,6 +10,7 @@ from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import ConfigError, ControlColumnsError
 from spark_ckpt.sources.base import open_source
 from spark_ckpt.spark.chain import Chain, Recipe
+from spark_ckpt.spark.columns import refuse_repeated
 from spark_ckpt.spark.dataframe import CkptDataFrame
 from spark_ckpt.spark.lineage import Lineage, SourceNode
 from spark_ckpt.spark.stateless import with_control
@@ -93,6 +94,7 @@ class CkptStreamReaderBuilder:
             raise ControlColumnsError(
                 f"the source has column(s) {taken}, which are reserved for the barriers; rename them"
             )
+        refuse_repeated(schema.fieldNames(), self._session.spark)
         node = SourceNode(self._format, options, schema, uid, lanes)
         full = with_control(schema)
         recipe = Recipe(lambda _ctx: Chain(node, full))

@@ -34,7 +34,7 @@ class SnapshotStage:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found = _Partition(self.spec)
         for batch in batches:
-            kinds, epochs, heads, bodies = (batch.column(i) for i in range(4))
+            kinds, epochs, heads, bodies = (batch.column(n) for n in ("kind", "epoch", "head", "body"))
             for i, kind in enumerate(kinds.to_pylist()):
                 body = bodies[i].as_buffer() if bodies[i].is_valid else None
                 if kind == DATA:

@@ -11,7 +11,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from spark_ckpt.errors import ControlColumnsError
+from spark_ckpt.errors import ControlColumnsError, InvalidInputError
 from spark_ckpt.faults import reach
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
@@ -41,6 +41,10 @@ def require_control_columns(schema: StructType) -> None:
             f"let no filter drop rows whose {CTL} is not null; or use spark_ckpt.enable(spark).readStream, which does "
             "so by itself."
         )
+    names = schema.fieldNames()
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        raise InvalidInputError(f"column names occur more than once: {twice} among {names}; give each its own")
 
 
 class CkptStreamWriter(DataSourceStreamArrowWriter):
@@ -99,7 +103,7 @@ class _TaskWriters:
 
     def write(self, epoch: Epoch, rows: pa.RecordBatch) -> None:
         plain = pa.RecordBatch.from_arrays(
-            [rows.column(i).cast(f.type) for i, f in enumerate(self._writer.data_schema)],
+            [rows.column(f.name).cast(f.type) for f in self._writer.data_schema],
             schema=self._writer.data_schema,
         )
         for spec in self._writer.sinks:

@@ -1,0 +1,68 @@
+"""Columns by name: quoting, the order a user sees, names that occur twice. Driver only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from spark_ckpt.errors import ControlColumnsError, InvalidInputError
+from spark_ckpt.types import CONTROL_COLUMNS
+
+SparkDF = Any
+
+
+def quoted(name: str) -> str:
+    """``name`` as Spark's parser reads it: one column, dots and backticks included."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def user_columns(columns: Iterable[str]) -> list[str]:
+    return [c for c in columns if c not in CONTROL_COLUMNS]
+
+
+def in_order(columns: Sequence[str]) -> bool:
+    return tuple(columns[-2:]) == CONTROL_COLUMNS
+
+
+def ordered(df: SparkDF, columns: Sequence[str]) -> SparkDF:
+    """``df``, whose columns are ``columns``, with the user's columns first, as they are, and the control columns last.
+
+    Spark appends a new column behind all others, the control columns included.
+    """
+    if in_order(columns):
+        return df
+    refuse_repeated(user_columns(columns), df.sparkSession)
+    return df.select(*[quoted(c) for c in (*user_columns(columns), *CONTROL_COLUMNS)])
+
+
+def require_control(columns: Sequence[str]) -> None:
+    """Raises ``ControlColumnsError`` unless each control column is there once."""
+    wrong = [c for c in CONTROL_COLUMNS if list(columns).count(c) != 1]
+    if wrong:
+        raise ControlColumnsError(
+            f"the control columns {wrong} are gone or doubled after a plain DataFrame operation; expected each of "
+            f"{list(CONTROL_COLUMNS)} once, found {list(columns)}. Keep them in every select and leave "
+            "their values alone."
+        )
+
+
+def refuse_control(names: Iterable[str]) -> None:
+    reserved = [n for n in names if n in CONTROL_COLUMNS]
+    if reserved:
+        raise ControlColumnsError(f"{reserved} carry the barriers and cannot be dropped, renamed or replaced")
+
+
+def refuse_repeated(columns: Iterable[str], spark: Any) -> None:
+    """Raises ``InvalidInputError`` if a name occurs twice: nothing behind could tell the two columns apart."""
+    names = list(columns)
+    same: Callable[[str], str] = str.lower
+    if len({n.lower() for n in names}) < len(names) and spark.conf.get("spark.sql.caseSensitive") == "true":
+        same = str
+    counted = Counter(map(same, names))
+    twice = [n for n in names if counted[same(n)] > 1]
+    if twice:
+        raise InvalidInputError(
+            f"column names occur more than once: {twice} among {names}; give each a name of its own, "
+            "with toDF(...), alias(...) or withColumnRenamed(...)"
+        )

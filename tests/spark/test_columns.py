@@ -1,0 +1,91 @@
+"""Columns are found by name: wherever Spark appends one, every value arrives in its own column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import functions as F
+
+from spark_ckpt import agg
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.sinks import memory
+from tests.spark.conftest import Input, Job, ordered
+
+NewInput = Callable[[str, str], Input]
+
+
+@pytest.fixture
+def data(new_input: NewInput) -> Input:
+    found = new_input("in", "k string, v long")
+    found.add(("a", 1), ("b", 2))
+    found.add(("a", 3))
+    return found
+
+
+def _upper(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        assert batch.schema.names == ["hello", "k", "v"], "the user's columns in their order, and no others"
+        yield batch
+
+
+def test_a_column_that_was_added_holds_its_own_values_in_every_sink(ckpt: Any, data: Input, job: Job) -> None:
+    stream = data.stream(ckpt).withColumn("hello", F.lit("hello")).withColumn("w", F.col("v") * 10)
+    assert stream.columns == ["k", "v", "hello", "w"]
+    writer = stream.writeStream.format("delta").option("path", f"{job.sink}-delta").queryName("job")
+    query = writer.alsoTo("memory", path=job.sink).trigger(availableNow=True).start()
+    assert query.awaitTermination(240)
+    expected = [("a", 1, "hello", 10), ("a", 3, "hello", 30), ("b", 2, "hello", 20)]
+    assert job.rows() == expected
+    table = DeltaTable(f"{job.sink}-delta").to_pyarrow_table()
+    assert ordered(tuple(row.values()) for row in table.to_pylist()) == expected
+
+
+def test_columns_added_around_operators_and_python_steps_stay_apart(ckpt: Any, data: Input, job: Job) -> None:
+    def backwards(df: Any) -> Any:
+        return df.withColumn("z", F.lit("z")).select(*reversed(df.columns), "z")
+
+    stream = data.stream(ckpt).withColumn("hello", F.lit("hello")).select("hello", F.col("*")).drop("hello")
+    assert stream.columns == ["k", "v"], "col('*') stands for the user's columns"
+    stream = stream.withColumns({"hello": F.lit("hello")}).select("hello", "k", "v")
+    stream = stream.mapInArrow(_upper, "hello string, k string, v long")
+    totals = stream.withColumn("k2", F.upper("k")).groupBy("k2").aggregate(uid="t", n=agg.count(), s=agg.sum("v"))
+    added = totals.withColumn("x", F.lit("x")).withColumn("y", F.col("n") + F.col("s")).transformSpark(backwards)
+    assert added.columns == ["y", "x", "s", "n", "k2", "z"]
+    for chaining in ("true", "false"):
+        path = f"{job.sink}-{chaining}"
+        job.run(added, "k2", chaining=chaining, path=path, spark__ckpt__job=f"job-{chaining}")
+        rows = [tuple(row.values()) for row in memory.read(path).to_pylist()]
+        assert ordered(rows) == [(3, "x", 2, 1, "B", "z"), (6, "x", 4, 2, "A", "z")]
+
+
+def test_unions_and_renamings_go_by_position_or_name_as_in_spark(ckpt: Any, data: Input, job: Job) -> None:
+    stream = data.stream(ckpt, uid="one")
+    other = data.stream(ckpt, uid="two").withColumn("c", F.lit("c")).select("v", "k", "c")
+    by_name = stream.withColumn("d", F.lit("d")).unionByName(other, allowMissingColumns=True)
+    assert by_name.columns == ["k", "v", "d", "c"]
+    twice = by_name.select("k", "k", "v", "d", "c").toDF("k", "l", "v", "d", "c")
+    by_position = twice.union(data.stream(ckpt, uid="three").select("k", F.lit("L"), "v", F.lit("D"), F.lit("C")))
+    job.run(by_position.where("k = 'b'"))
+    assert job.rows() == [("b", "L", 2, "D", "C"), ("b", "b", 2, "d", None), ("b", "b", 2, None, "c")]
+
+
+def test_two_columns_of_one_name_are_refused_before_anything_starts(spark: Any, ckpt: Any, data: Input) -> None:
+    stream = data.stream(ckpt)
+    for twice in (stream.select("k", "k"), stream.select("v", F.col("k").alias("V"))):
+        with pytest.raises(InvalidInputError, match=r"more than once: \['.', '.'\] among .*toDF"):
+            _ = twice.writeStream
+        with pytest.raises(InvalidInputError, match="more than once"):
+            twice.groupBy("k")
+        with pytest.raises(InvalidInputError, match="more than once"):
+            twice.transformSpark(lambda df: df.select("*", F.lit(1).alias("x")))
+    with pytest.raises(InvalidInputError, match="more than once"):
+        ckpt.readStream.format("rate").option("rowsPerSecond", 1).schema("k string, K string").load()
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        assert stream.withColumn("V", F.lit(1)).columns == ["k", "v", "V"]
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")

@@ -87,6 +87,14 @@ def gc(dir: Dir, job: Name, storage: Storage = None) -> None:
     _print_names(removed, "removed", "nothing to remove")
 
 
+@app.command("repair-history")
+def repair_history(dir: Dir, job: Name, storage: Storage = None) -> None:
+    """Make the table behind `list` anew, from the job's records and the rows that can still be read."""
+    with _errors():
+        rows = _open(dir, job, storage).repair_history()
+    typer.echo(f"the history has {rows} checkpoint(s)")
+
+
 @app.command()
 def verify(dir: Dir, job: Name, storage: Storage = None) -> None:
     """Check that everything the job's checkpoints name is there and whole. Exit code 1 if not."""

@@ -274,7 +274,12 @@ def _publish(view: JobView, record: CompletionRecord, now_ms: int) -> Steps:
         # Stopped here: no `committed/K`, so the next start commits and writes it again.
     yield WriteCommitted(CommittedRecord(record.checkpoint, view.generation, now_ms, failed.reason if failed else None))
     # Stopped here: K is done; the history misses a row, and what may be dropped is dropped after the next checkpoint.
-    yield AppendHistory(
+    yield history_of_completion(record, failed.reason if failed else None)
+    return replace(view, committed=view.committed | {record.checkpoint})
+
+
+def history_of_completion(record: CompletionRecord, savepoint_error: str | None) -> AppendHistory:
+    return AppendHistory(
         CheckpointId(record.checkpoint),
         record.kind,
         "completed",
@@ -283,11 +288,10 @@ def _publish(view: JobView, record: CompletionRecord, now_ms: int) -> Steps:
         record.batch,
         record.triggered_ms,
         record.completed_ms,
-        f"savepoint not written: {failed.reason}" if failed else None,
+        f"savepoint not written: {savepoint_error}" if savepoint_error else None,
         record.target,
         record.stats,
     )
-    return replace(view, committed=view.committed | {record.checkpoint})
 
 
 def _retain(view: JobView, previous: CompletionRecord | None, now_ms: int) -> Steps:

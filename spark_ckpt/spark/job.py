@@ -12,10 +12,12 @@ from spark_ckpt.errors import CheckpointFailedError, CorruptStorageError, Invali
 from spark_ckpt.protocol.records import SAVEPOINT, CompletionRecord
 from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.spark.job_records import JobRecords, id_name
+from spark_ckpt.spark.report import recorded_rows
 from spark_ckpt.spark.requests import create_request, withdraw_request
 from spark_ckpt.spark.spec import SinkSpec, job_url
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.history import History
+from spark_ckpt.storage.history_repair import rebuild_history
 from spark_ckpt.storage.manifest import StateManifest, read_manifest
 from spark_ckpt.storage.state_table import StateTable
 from spark_ckpt.types import Committable
@@ -37,6 +39,13 @@ class Job:
         """The checkpoint history, oldest first; also a Delta table at ``<dir>/<job>/history``."""
         rows = History(f"{self.url}/history", self.config.storage_options()).read()
         return [{**{f.name: getattr(r, f.name) for f in fields(r)}, "duration_ms": r.duration_ms} for r in rows]
+
+    def repair_history(self) -> int:
+        """Make the checkpoint history anew, from the records and from its rows that can still be read.
+
+        Returns how many checkpoints it has then. The job need not be stopped.
+        """
+        return rebuild_history(f"{self.url}/history", recorded_rows(self.records), self.config.storage_options())
 
     def completed(self) -> list[CompletionRecord]:
         """The checkpoints that can be restored, oldest first."""

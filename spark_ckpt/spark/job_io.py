@@ -19,7 +19,7 @@ from spark_ckpt.sinks.base import TwoPhaseSink
 from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.spark.hooks import call_hook
 from spark_ckpt.spark.job_records import JobRecords, id_name
-from spark_ckpt.spark.report import history_row
+from spark_ckpt.spark.report import history_row, left_state
 from spark_ckpt.spark.savepoints import write_savepoint
 from spark_ckpt.spark.spec import SinkSpec, job_url
 from spark_ckpt.storage.content import TableContent, named_files
@@ -162,11 +162,7 @@ class JobIO:
             info = {"kind": step.kind, "batch": step.batch, "duration_ms": step.ended_ms - (step.triggered_ms or 0)}
             call_hook(self.config, self.job, "on_complete", step.checkpoint, info)
         if self.config.history:
-            record = self.records.completion(step.checkpoint)
-            manifests = (
-                [read_manifest(self.records.store, t.manifest) for t in record.tables.values()] if record else []
-            )
-            self._history.append(history_row(step, manifests, _now_ms()))
+            self._history.record(history_row(step, left_state(self.records, step.checkpoint), _now_ms()))
 
     def _CollectFiles(self, step: st.CollectFiles) -> None:
         """Names come from the manifests; a file's epoch stands in its name."""

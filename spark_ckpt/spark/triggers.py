@@ -183,7 +183,7 @@ class TriggerDesk:
             kind = trigger.kind if trigger else None
             # No batch: the one that carries the cancel marker has no number yet.
             row = HistoryRow(k, kind, record.cause, triggered_ms, record.generation, -1, record.reason)
-            History(f"{self.run.url}/history", config.storage_options()).append(row)
+            History(f"{self.run.url}/history", config.storage_options()).record(row)
 
     def _failed_in_a_row(self) -> co.FailureCounter:
         """From the records, because declines are counted by the commit, in another process."""

@@ -1,8 +1,12 @@
-"""The checkpoint history: a plain Delta table, one row a checkpoint, for people. Recovery never reads it."""
+"""The checkpoint history: a plain Delta table, one row a checkpoint, for people. Recovery never reads it.
+
+A job runs without it, too: what is wrong with it is told once, and ``spark-ckpt repair-history`` makes it anew.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
 from typing import Any
@@ -11,8 +15,12 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
+from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.storage.delta_log import delta_rs_options
-from spark_ckpt.storage.filesystem import normalize_url
+from spark_ckpt.storage.filesystem import normalize_url, redact
+
+_logger = logging.getLogger(__name__)
+_warned: set[str] = set()
 
 COMPACT_VERSIONS = 100
 """After this many versions the small files become one."""
@@ -91,6 +99,23 @@ class History:
         self._options = delta_rs_options(storage_options) or None
         self._table: DeltaTable | None = None
 
+    def record(self, row: HistoryRow) -> None:
+        """:meth:`append`, as a running job does it: a failure is logged, once a process, and raised never."""
+        try:
+            self.append(row)
+        except BaseException as error:  # delta-rs panics on some damaged files, with what is no Exception
+            if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+                raise
+            self._table = None  # perhaps it is only this version that cannot be gone on from
+            if self.url not in _warned:
+                _warned.add(self.url)
+                _logger.warning(
+                    "The checkpoint history at %s cannot be written (%s). The job does not need it and goes on; "
+                    "'spark-ckpt repair-history DIR JOB' makes it anew.",
+                    redact(self.url),
+                    type(error).__name__,
+                )
+
     def append(self, row: HistoryRow) -> bool:
         """Record ``row`` unless its checkpoint is recorded already; returns whether it was written.
 
@@ -108,8 +133,27 @@ class History:
             self._compact(table)
         return True
 
+    def write_all(self, rows: Sequence[HistoryRow]) -> None:
+        """Append ``rows``, in the order of their ids, to a table that has none of them."""
+        slots = {f"checkpoint-{row.id % _TRANSACTION_SLOTS}": row.id for row in rows}
+        done = CommitProperties(app_transactions=[Transaction(slot, newest) for slot, newest in slots.items()])
+        table = self._opened() or self._created()
+        if rows:
+            write_deltalake(table, pa.concat_tables(map(_to_table, rows)), mode="append", commit_properties=done)
+
     def read(self) -> list[HistoryRow]:
-        """All rows by id; empty if nothing was recorded."""
+        """All rows by id; empty if nothing was recorded. Raises ``CorruptStorageError``."""
+        try:
+            return self._read()
+        except BaseException as error:  # as in record()
+            if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+                raise
+            raise CorruptStorageError(
+                f"The checkpoint history at {redact(self.url)} cannot be read: expected a Delta table, found"
+                f" {type(error).__name__}. The job does not need it; 'spark-ckpt repair-history DIR JOB' makes it anew."
+            ) from None
+
+    def _read(self) -> list[HistoryRow]:
         table = self._opened()
         if table is None:
             return []
@@ -117,7 +161,7 @@ class History:
         # afterwards may abort.
         query = QueryBuilder().register("history", table).execute("SELECT * FROM history ORDER BY id")
         rows = pa.table(query.read_all()).to_pylist()
-        return [_from_dict(row) for row in rows]
+        return [from_dict(row) for row in rows]
 
     def _opened(self) -> DeltaTable | None:
         try:
@@ -153,7 +197,8 @@ def _to_table(row: HistoryRow) -> pa.Table:
     return pa.Table.from_pylist([value], schema=SCHEMA)
 
 
-def _from_dict(value: dict[str, Any]) -> HistoryRow:
+def from_dict(value: dict[str, Any]) -> HistoryRow:
+    """A row of the table, as Arrow gives it."""
     del value["duration_ms"]
     value["triggered_ms"] = _millis(value.pop("triggered"))
     value["completed_ms"] = _millis(value.pop("completed"))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
+from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.storage import history as module
 from spark_ckpt.storage.history import History, HistoryRow, UidSize
+from spark_ckpt.storage.history_repair import rebuild_history
 
 
 def _row(id_: int, outcome: str = "completed") -> HistoryRow:
@@ -65,3 +70,53 @@ def test_small_files_become_one_and_nothing_is_lost(url: str, monkeypatch: pytes
     assert [row.id for row in History(url).read()] == list(range(1, 13))
     assert not History(url).append(_row(3))
     assert len(DeltaTable(url).file_uris()) < 8
+
+
+def _damages(url: str) -> dict[str, Callable[[], object]]:
+    log, table = Path(url) / "_delta_log", Path(url)
+    data = [*sorted(table.glob("*.parquet")), table]
+    newest = max(log.glob("*.json"), default=log)
+    return {
+        "log entry missing": (log / f"{1:020d}.json").unlink,
+        "log entry cut": lambda: newest.write_bytes(newest.read_bytes()[:-40]),
+        "log entry empty": lambda: newest.write_bytes(b""),
+        "log entry other JSON": lambda: newest.write_bytes(b"[1]\n"),
+        "log gone": lambda: shutil.rmtree(log),
+        "data missing": data[0].unlink,
+        "data cut": lambda: data[0].write_bytes(data[0].read_bytes()[:-9]),
+        "a file in its place": lambda: (shutil.rmtree(table), table.write_text("")),
+    }
+
+
+@pytest.mark.parametrize("damage", _damages("x"))
+def test_a_damaged_history_stops_nothing_and_is_repaired(url: str, damage: str, caplog: Any) -> None:
+    writer = History(url)
+    for id_ in range(1, 5):
+        writer.append(_row(id_))
+    _damages(url)[damage]()
+    module._warned.clear()
+    for job in (writer, History(url)):
+        for id_ in range(5, 7):
+            job.record(_row(id_))
+    assert len([r for r in caplog.records if "repair-history" in r.message]) <= 1
+    if damage == "a file in its place":
+        Path(url).unlink()
+    told = [_row(id_) for id_ in (4, 6)]  # what the records still know
+    rows = rebuild_history(url, told)
+    repaired = History(url).read()
+    assert len(repaired) == rows
+    assert {r.id for r in told} <= {r.id for r in repaired} <= set(range(1, 7))
+    if damage.startswith("log"):
+        assert {1, 2, 3, 4} <= {r.id for r in repaired}
+    assert all(row == _row(row.id) for row in repaired)
+    assert not History(url).append(_row(6))
+    assert History(url).append(_row(7))
+    assert [r.id for r in History(url).read()][-1] == 7
+    assert rebuild_history(url, told) == rows + 1
+
+
+def test_a_damaged_history_is_named_when_it_is_read(url: str) -> None:
+    History(url).append(_row(1))
+    (Path(url) / "_delta_log" / f"{0:020d}.json").write_text("nothing")
+    with pytest.raises(CorruptStorageError, match="spark-ckpt repair-history DIR JOB"):
+        History(url).read()

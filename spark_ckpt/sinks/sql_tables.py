@@ -10,13 +10,14 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.sinks import sql_keys, sql_mariadb
 from spark_ckpt.sinks.sql_dialects import SEQ, STAGE
 from spark_ckpt.sinks.sql_types import mismatch, sql_type
 
-_NAME_LIMIT = 40  # PostgreSQL cuts names at 63 bytes
+_STAGING_CHARACTERS, _STAGING_BYTES = 40, 48  # PostgreSQL cuts names at 63 bytes, and 15 are the ending's
 
 
-def stages_table(schema: str | None) -> sa.Table:
+def stages_table(schema: str | None, **options: Any) -> sa.Table:
     """One row for each writer that has rows staged; a chunk of rows and its entry here share a transaction."""
     return sa.Table(
         "spark_ckpt_stages", sa.MetaData(),
@@ -32,10 +33,11 @@ def stages_table(schema: str | None) -> sa.Table:
         sa.Column("rows", sa.BigInteger, nullable=False),
         sa.Column("position", sa.BigInteger),  # set only inside the transaction that commits and deletes it
         schema=schema,
+        **options,
     )  # fmt: skip
 
 
-def ledger_table(schema: str | None) -> sa.Table:
+def ledger_table(schema: str | None, **options: Any) -> sa.Table:
     """One row for each checkpoint committed: the database's own word that it did."""
     return sa.Table(
         "spark_ckpt_ledger", sa.MetaData(),
@@ -47,23 +49,37 @@ def ledger_table(schema: str | None) -> sa.Table:
         sa.Column("digest", sa.String(64), nullable=False),
         sa.Column("committed_at", sa.DateTime(timezone=True), server_default=sa.func.current_timestamp()),
         schema=schema,
+        **options,
     )  # fmt: skip
 
 
 def staging_name(table: str, rows: pa.Schema) -> str:
     """One staging table for each target and row schema, so that a changed query never meets the old one's rows."""
     shape = ";".join(f"{f.name}:{f.type}" for f in rows)
-    return f"{table[:_NAME_LIMIT]}__ckpt_{hashlib.sha256(f'{table};{shape}'.encode()).hexdigest()[:8]}"
+    start = table[:_STAGING_CHARACTERS].encode()[:_STAGING_BYTES].decode(errors="ignore")
+    return f"{start}__ckpt_{hashlib.sha256(f'{table};{shape}'.encode()).hexdigest()[:8]}"
+
+
+def create_bookkeeping(connection: sa.Connection, schema: str | None) -> None:
+    """The register and the ledger, if they are not there. Names of jobs and sinks are compared exactly."""
+    options = sql_mariadb.table_options(connection.dialect)
+    for make in (stages_table, ledger_table):
+        table = make(schema, **options)
+        table.create(connection, checkfirst=True)
+        if options:
+            sql_mariadb.make_exact(connection, table, ("job", "sink"))
 
 
 def create_target(
     connection: sa.Connection, name: str, schema: str | None, rows: pa.Schema, keys: Sequence[str]
 ) -> None:
-    columns = [
-        sa.Column(f.name, sql_type(f.type, key=f.name in keys), primary_key=f.name in keys, autoincrement=False)
-        for f in rows
-    ]
-    sa.Table(name, sa.MetaData(), *columns, schema=schema).create(connection, checkfirst=True)
+    options: dict[str, Any] = sql_mariadb.table_options(connection.dialect)
+    kinds = [rows.field(k).type for k in keys]
+    columns = []
+    for f in rows:
+        kind = sql_mariadb.key_type(f.type, kinds) if options and f.name in keys else None
+        columns.append(sa.Column(f.name, kind or sql_type(f.type), primary_key=f.name in keys, autoincrement=False))
+    sa.Table(name, sa.MetaData(), *columns, schema=schema, **options).create(connection, checkfirst=True)
 
 
 def check_target(
@@ -83,8 +99,10 @@ def check_target(
         for n, c in found.items()
         if n not in rows.names and not c["nullable"] and c["default"] is None and not _is_generated(c)
     ]
-    if keys and not _is_unique(inspector, name, schema, keys):
-        problems.append(f"no primary key or unique index is on exactly the mergeKeys ({', '.join(keys)}); create one")
+    table = sa.table(name, schema=schema)
+    problems += sql_keys.problems(connection, table, found, rows, keys)
+    if connection.dialect.name in sql_mariadb.DIALECTS:
+        problems += sql_mariadb.engine_problems(connection, table)
     if problems:
         raise InvalidInputError(f"table {name} does not fit the query: {'; '.join(problems)}")
     return found
@@ -96,18 +114,6 @@ def _is_generated(column: Any) -> bool:
     )
 
 
-def _is_unique(inspector: sa.Inspector, name: str, schema: str | None, keys: Sequence[str]) -> bool:
-    wanted = set(keys)
-    unique = [inspector.get_pk_constraint(name, schema=schema)["constrained_columns"]]
-    unique += [c["column_names"] for c in inspector.get_unique_constraints(name, schema=schema)]
-    unique += [
-        [n for n in i["column_names"] if n is not None]
-        for i in inspector.get_indexes(name, schema=schema)
-        if i["unique"] and not i.get("dialect_options", {}).get("postgresql_where")
-    ]
-    return any(set(names) == wanted for names in unique)
-
-
 def create_staging(
     connection: sa.Connection, name: str, schema: str | None, rows: pa.Schema, target: dict[str, Any]
 ) -> None:
@@ -116,12 +122,16 @@ def create_staging(
     An empty staging table whose types no longer fit (someone altered the target) is made anew.
     """
     columns = [sa.Column(f.name, target[f.name]["type"], nullable=target[f.name]["nullable"]) for f in rows]
+    options: dict[str, Any] = sql_mariadb.table_options(connection.dialect)
+    # InnoDB keeps rows in the order of a key anyway; with this one, a commit touches its own stages' rows only.
+    keyed = bool(options)
     table = sa.Table(
         name, sa.MetaData(),
-        sa.Column(STAGE, sa.BigInteger, nullable=False, index=False),
-        sa.Column(SEQ, sa.BigInteger, nullable=False),
+        sa.Column(STAGE, sa.BigInteger, nullable=False, primary_key=keyed, autoincrement=False),
+        sa.Column(SEQ, sa.BigInteger, nullable=False, primary_key=keyed, autoincrement=False),
         *columns,
         schema=schema,
+        **options,
     )  # fmt: skip
     inspector = sa.inspect(connection)
     if inspector.has_table(name, schema=schema):

@@ -11,8 +11,8 @@ from sqlalchemy.dialects import mysql
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sinks.arrow_text import iso_timestamps
+from spark_ckpt.sinks.sql_mariadb import DIALECTS
 
-_MYSQL = ("mysql", "mariadb")
 _SQLITE_EXACT_DIGITS = 15  # SQLite turns longer numbers into a double; as text they stay what they are
 
 
@@ -48,8 +48,8 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(f.name, plain_type(f.name, f.type)) for f in schema])
 
 
-def sql_type(kind: pa.DataType, *, key: bool) -> sa.types.TypeEngine[Any]:
-    """The column type a new table gets for a plain type; ``key`` columns must be indexable everywhere."""
+def sql_type(kind: pa.DataType) -> sa.types.TypeEngine[Any]:
+    """The column type a new table gets for a plain type."""
     if pt.is_boolean(kind):
         return sa.Boolean()
     if pt.is_integer(kind):
@@ -62,12 +62,12 @@ def sql_type(kind: pa.DataType, *, key: bool) -> sa.types.TypeEngine[Any]:
     if pt.is_date(kind):
         return sa.Date()
     if pt.is_time(kind):
-        return sa.Time().with_variant(mysql.TIME(fsp=6), *_MYSQL)
+        return sa.Time().with_variant(mysql.TIME(fsp=6), *DIALECTS)
     if pt.is_timestamp(kind):
-        return sa.DateTime(timezone=kind.tz is not None).with_variant(mysql.DATETIME(fsp=6), *_MYSQL)
+        return sa.DateTime(timezone=kind.tz is not None).with_variant(mysql.DATETIME(fsp=6), *DIALECTS)
     if pt.is_binary(kind):
-        return sa.LargeBinary().with_variant(sa.VARBINARY(255) if key else mysql.LONGBLOB(), *_MYSQL)
-    return sa.Text().with_variant(sa.String(255) if key else mysql.LONGTEXT(), *_MYSQL)
+        return sa.LargeBinary().with_variant(mysql.LONGBLOB(), *DIALECTS)
+    return sa.Text().with_variant(mysql.LONGTEXT(), *DIALECTS)
 
 
 def _integer_type(kind: pa.DataType) -> sa.types.TypeEngine[Any]:
@@ -80,7 +80,7 @@ def _integer_type(kind: pa.DataType) -> sa.types.TypeEngine[Any]:
 
 
 _FAMILIES: tuple[tuple[str, tuple[type, ...]], ...] = (
-    ("number", (sa.Numeric, sa.Integer, sa.Boolean)),
+    ("number", (sa.Numeric, sa.Float, sa.Integer, sa.Boolean)),
     ("timestamp", (sa.DateTime,)),
     ("date", (sa.Date,)),
     ("time", (sa.Time,)),
@@ -91,7 +91,7 @@ _FAMILIES: tuple[tuple[str, tuple[type, ...]], ...] = (
 def mismatch(there: sa.types.TypeEngine[Any], kind: pa.DataType) -> bool:
     """Whether an existing column surely cannot take a plain type. Texts take anything; unknown types may."""
     family = _family(there)
-    return family is not None and family != _family(sql_type(kind, key=False))
+    return family is not None and family != _family(sql_type(kind))
 
 
 def _family(kind: sa.types.TypeEngine[Any]) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from spark_ckpt.errors import InvalidInputError, RetryableError
@@ -43,11 +44,18 @@ class SqlWriter(SinkWriter):
 
     def write(self, batch: pa.RecordBatch) -> None:
         for key in self._keys:
-            if batch.column(key).null_count:
+            column = batch.column(key)
+            # Where there is no NaN it would be stored as null.
+            found = "a null" if column.null_count else "a NaN" if self._nan_in(column) else None
+            if found:
                 raise InvalidInputError(
-                    f"mergeKeys column '{key}' has a null, which a database key cannot be; filter or replace it"
+                    f"mergeKeys column '{key}' has {found}, which a database key cannot be; filter or replace it"
                 )
         self._put(self._chunks.add(batch))
+
+    def _nan_in(self, column: pa.Array) -> bool:
+        may = pa.types.is_floating(column.type) and not self._place.database.has_nan
+        return may and bool(pc.any(pc.is_nan(column)).as_py())
 
     def prepare_commit(self) -> Sequence[bytes]:
         self._put(self._chunks.rest())

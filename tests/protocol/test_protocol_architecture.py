@@ -27,8 +27,8 @@ INNER = {
     "protocol": BASE,
     "state": {*BASE, "agg", "protocol"},
     "storage": {*BASE, "config", "faults", "protocol", "state"},
-    "sources": {*BASE, "config", "protocol", "storage"},
-    "sinks": {*BASE, "config", "protocol", "storage"},
+    "sources": {*BASE, "config", "config_values", "protocol", "storage"},
+    "sinks": {*BASE, "config", "config_values", "protocol", "storage"},
     "spark": {*BASE, "agg", "config", "faults", "protocol", "state", "storage", "sources", "sinks"},
 }
 """What each room may import. ``cli``, ``testing`` and the package itself are outermost."""

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,30 +10,12 @@ from spark_ckpt.errors import ConfigError, InvalidInputError, RetryableError
 from spark_ckpt.sinks.sql import SqlSink
 from spark_ckpt.testing.sink_harness import JOB, SCHEMA, context, permit, stage, stage_table, table_of
 from tests.postgres_server import PASSWORD, shared_server
+from tests.sinks.sql_harness import DATABASES, make, new_database, run, said
 
-UrlMaker = Callable[[], str]
 
-
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DATABASES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/x.db" if request.param == "sqlite" else shared_server().new_database()
-
-
-def run(url: str, *statements: str) -> list[tuple[Any, ...]]:
-    """The rows of the last statement."""
-    with sa.create_engine(url, poolclass=sa.pool.NullPool).begin() as connection:
-        results = [connection.execute(sa.text(s)) for s in statements]
-        return [tuple(r) for r in results[-1]] if results[-1].returns_rows else []
-
-
-def make(url: str, table: str = "t", schema: pa.Schema = SCHEMA, **options: str) -> SqlSink:
-    sink = SqlSink({"url": url, "table": table, **options})
-    sink.validate(schema)
-    return sink
-
-
-def said(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error))
+    return new_database(request.param, tmp_path)
 
 
 def test_rows_and_ledger_share_a_transaction_that_a_refused_row_rolls_back(url: str) -> None:
@@ -59,14 +38,18 @@ def test_the_ledger_has_one_row_a_checkpoint(url: str) -> None:
         staged = stage(sink, [(checkpoint, "x")], checkpoint)
         sink.commit(permit(checkpoint), staged)
         sink.commit(permit(checkpoint), staged)
-    assert run(url, "SELECT job, sink, checkpoint, rows FROM spark_ckpt_ledger ORDER BY checkpoint") == [
+    assert run(url, "SELECT job, sink, checkpoint, l.rows FROM spark_ckpt_ledger l ORDER BY checkpoint") == [
         (JOB, "totals", 3, 1),
         (JOB, "totals", 5, 1),
     ]
 
 
 def test_an_existing_table_keeps_its_own_columns_types_and_defaults(url: str) -> None:
-    serial = "INTEGER PRIMARY KEY" if url.startswith("sqlite") else "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
+    serial = {
+        "sqlite": "INTEGER PRIMARY KEY",
+        "postgresql+psycopg": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        "mariadb+pymysql": "BIGINT AUTO_INCREMENT PRIMARY KEY",
+    }[url.split(":")[0]]
     run(url, f"CREATE TABLE t (id {serial}, v VARCHAR(20), k NUMERIC(12, 0) NOT NULL, note TEXT NOT NULL DEFAULT 'n')")
     sink = make(url)
     sink.commit(permit(1), stage(sink, [(10, "a"), (20, None)]))
@@ -248,13 +231,37 @@ def test_dropped_bookkeeping_tables_are_an_error_to_mend_and_not_to_retry(url: s
     assert sink.gc(JOB, []) == []
 
 
-def test_nan_is_null_in_sqlite_and_itself_in_postgresql(url: str) -> None:
-    schema = pa.schema([pa.field("f", pa.float64())])
-    sink = make(url, schema=schema)
-    table = pa.table([[float("nan"), float("inf")]], schema=schema)
-    sink.commit(permit(1), stage_table(sink, context(1, 1, schema=schema), table))
-    expected = "[(None,), (inf,)]" if url.startswith("sqlite") else "[(inf,), (nan,)]"
+FLOATS = pa.schema([pa.field("f", pa.float64())])
+
+
+def test_nan_is_itself_in_postgresql_and_null_where_there_is_none(url: str) -> None:
+    sink = make(url, schema=FLOATS)
+    table = pa.table([[float("nan"), -0.5]], schema=FLOATS)
+    sink.commit(permit(1), stage_table(sink, context(1, 1, schema=FLOATS), table))
+    expected = "[(-0.5,), (nan,)]" if url.startswith("postgresql") else "[(None,), (-0.5,)]"
     assert str(run(url, "SELECT f FROM t ORDER BY f")) == expected
+
+
+def test_an_infinity_is_itself_and_an_error_in_mariadb_that_says_what_to_do(url: str) -> None:
+    sink = make(url, schema=FLOATS)
+    table = pa.table([[float("inf")]], schema=FLOATS)
+    if url.startswith("mariadb"):
+        with pytest.raises(InvalidInputError, match=r"column 'f' has an infinite value.*F\.when"):
+            stage_table(sink, context(1, 1, schema=FLOATS), table)
+        return
+    sink.commit(permit(1), stage_table(sink, context(1, 1, schema=FLOATS), table))
+    assert run(url, "SELECT f FROM t") == [(float("inf"),)]
+
+
+def test_a_key_that_is_nan_is_refused_where_it_would_become_null(url: str) -> None:
+    sink = make(url, schema=FLOATS, mergeKeys="f")
+    table = pa.table([[float("nan"), float("nan")]], schema=FLOATS)
+    if not url.startswith("postgresql"):
+        with pytest.raises(InvalidInputError, match="mergeKeys column 'f' has a NaN"):
+            stage_table(sink, context(1, 1, schema=FLOATS), table)
+        return
+    sink.commit(permit(1), stage_table(sink, context(1, 1, schema=FLOATS), table))
+    assert str(run(url, "SELECT f FROM t")) == "[(nan,)]"
 
 
 def test_a_commit_waits_for_another_writer_of_the_same_sqlite_file(tmp_path: Path) -> None:

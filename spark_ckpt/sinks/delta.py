@@ -22,7 +22,7 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
-from spark_ckpt.sinks import staging
+from spark_ckpt.sinks import durable, staging
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.delta_log import logged_names
 from spark_ckpt.sinks.delta_types import delta_schema, file_stats
@@ -50,6 +50,7 @@ class DeltaSink(TwoPhaseSink):
         parsed = SinkOptions(_KIND, options, self.OPTIONS, prefixes=("storage.",))
         path = parsed.required("path")
         self._path = "/" + path[5:].lstrip("/") if path.startswith("file:") else path
+        self._local = "://" not in self._path
         self._keys = parsed.merge_keys(("append", "merge"))
         self._storage = parsed.prefixed("storage.")
 
@@ -66,15 +67,19 @@ class DeltaSink(TwoPhaseSink):
         if self._keys and any("`" in name for name in wanted.names):
             raise InvalidInputError("delta-rs cannot merge columns whose names have a backtick; rename them")
         try:
+            if self._local:
+                durable.make_folders(self._path)
             DeltaTable.create(self._path, schema=wanted, mode="ignore", storage_options=self._storage)
             table = self._open()
+            if self._local:
+                durable.sync_new_delta(self._path)
         except (DeltaError, OSError, ValueError) as error:
             raise InvalidInputError(f"Delta table {self._path} cannot be made or opened: {self._told(error)}") from None
         _check_features(self._path, table)
         _check_columns(self._path, pa.schema(table.schema()), wanted, schema)
 
     def writer(self, ctx: WriterContext) -> SinkWriter:
-        return _DeltaWriter(self._files(), ctx, self._keys)
+        return _DeltaWriter(self._files(), ctx, self._keys, self._path if self._local else None)
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         sink = staging.sink_of(committables)
@@ -98,6 +103,10 @@ class DeltaSink(TwoPhaseSink):
             self._step("after version")  # a crash here: the application transaction tells the next commit it is done
 
         self._until_no_conflict(apply)
+        if (
+            self._local
+        ):  # a power loss before or in here: `committed/K` is not written yet, the next start does it again
+            durable.sync_delta(self._path, app, permit.checkpoint)
         if keys:  # a crash before or in here: the next commit or gc removes the rest
             self._remove([s["file"] for s in staged])
 
@@ -194,8 +203,9 @@ class DeltaSink(TwoPhaseSink):
 class _DeltaWriter(SinkWriter):
     """One Parquet file, row groups of some 128 K rows."""
 
-    def __init__(self, files: pafs.FileSystem, ctx: WriterContext, keys: Sequence[str]) -> None:
+    def __init__(self, files: pafs.FileSystem, ctx: WriterContext, keys: Sequence[str], folder: str | None) -> None:
         self._name = f"{staging.staged_name(ctx)}.parquet"
+        self._folder = folder
         self._files, self._keys = files, list(keys)
         self._schema = delta_schema(ctx.schema)
         self._not_null = [f.name for f in ctx.schema if not f.nullable]
@@ -226,6 +236,8 @@ class _DeltaWriter(SinkWriter):
         self._writer.close()
         size = self._stream.tell()
         self._stream.close()
+        if self._folder is not None:
+            durable.sync([f"{self._folder}/{self._name}"])
         stats = file_stats(self._footers[0], self._schema)
         written_ms = int(time.time() * 1000)
         return [staging.encode(

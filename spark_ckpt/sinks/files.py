@@ -21,7 +21,7 @@ import fsspec
 import pyarrow as pa
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
-from spark_ckpt.sinks import staging
+from spark_ckpt.sinks import durable, staging
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.files_formats import EXTENSIONS, check_schema, open_writer
 from spark_ckpt.sinks.options import SinkOptions, redact, secret_values
@@ -57,6 +57,9 @@ class FilesSink(TwoPhaseSink):
         try:
             files, root = self._open()
             probe = f"{root}/{_STAGING}/.probe-{uuid.uuid4().hex}"
+            if durable.is_local(files):
+                durable.make_folders(f"{root}/{_STAGING}")
+                durable.make_folders(f"{root}/{_MANIFESTS}")
             files.makedirs(f"{root}/{_STAGING}", exist_ok=True)
             files.pipe_file(probe, b"")
             files.rm_file(probe)
@@ -78,6 +81,7 @@ class FilesSink(TwoPhaseSink):
         if files.exists(manifest):
             recorded = json.loads(files.cat_file(manifest))["digest"]
             staging.check_same_life(manifest, permit, sink, recorded, found)
+            self._sync(files, f"{root}/{_MANIFESTS}")  # who wrote it may have been killed right then
             return
         names = [f"part-{place.replace('-', f'-{i:05d}-', 1)}.{s['ext']}" for i, s in enumerate(staged)]
         self._check_present(files, root, staged, names)
@@ -86,6 +90,7 @@ class FilesSink(TwoPhaseSink):
             # object stores, may have left both names: moving again overwrites the same bytes.
             self._step(f"before move {i}")
             self._move(files, f"{root}/{_STAGING}/{s['file']}", f"{root}/{name}")
+        self._sync(files, root, f"{root}/{_STAGING}")
         self._step("before manifest")  # a crash here: everything is in place, the next commit writes the manifest
         listed = [{"file": n, "rows": s["rows"], "epoch": c.epoch}
                   for n, s, c in zip(names, staged, committables, strict=True)]  # fmt: skip
@@ -123,6 +128,11 @@ class FilesSink(TwoPhaseSink):
             if not files.exists(final):  # else another driver, committing the same checkpoint, was faster
                 raise
 
+    @staticmethod
+    def _sync(files: Any, *folders: str) -> None:
+        if durable.is_local(files):
+            durable.sync_folders(*folders)
+
     def _check_present(self, files: Any, root: str, staged: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
         places = zip(staged, names, strict=True)
         missing = [
@@ -143,8 +153,11 @@ class FilesSink(TwoPhaseSink):
         stem = f"{staging.staged_prefix(body['job'])}{manifest.rsplit('/', 1)[-1].removesuffix('.json')}-"
         aside = f"{root}/{_STAGING}/{stem}{uuid.uuid4().hex}.json"
         files.pipe_file(aside, json.dumps(body, indent=1).encode())
+        if durable.is_local(files):
+            durable.sync([aside])
         self._step("before manifest move")  # a crash here: the next commit moves one of its own and removes this one
         self._move(files, aside, manifest)
+        self._sync(files, f"{root}/{_MANIFESTS}")
         # The manifest is there, so whoever misses what he wrote aside, finds that he need not move it.
         for name in (str(p).rsplit("/", 1)[-1] for p in files.ls(f"{root}/{_STAGING}", detail=False)):
             if name.startswith(stem):
@@ -172,6 +185,8 @@ class _FilesWriter(SinkWriter):
         self._writer.close()
         self._writer = None
         self._stream.close()
+        if durable.is_local(self._files):
+            durable.sync([f"{self._folder}/{self._name}"])
         return [staging.encode(_KIND, file=self._name, rows=self._rows, ext=EXTENSIONS[self._format])]
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """The ``memory`` sink, for tests: results as files in a folder of this machine, shared by all its processes.
 
 A commit writes one small record naming the staged files, created by linking a finished temporary file: readers see
-a checkpoint whole or not at all.
+a checkpoint whole or not at all. Nothing is synced to disk: what survives a power loss is not for tests to need.
 """
 
 from __future__ import annotations

@@ -75,6 +75,8 @@ def connect_engine(url: sa.URL, lock_wait_ms: int) -> sa.Engine:
 def _sqlite_connected(connection: Any, lock_wait_ms: int) -> None:
     connection.isolation_level = None  # we say BEGIN ourselves, below
     connection.execute(f"PRAGMA busy_timeout = {lock_wait_ms}")
+    # Also where SQLite was built to sync less with a write-ahead log: what is staged is authorised right afterwards.
+    connection.execute("PRAGMA synchronous = FULL")
 
 
 def _sqlite_begin(connection: sa.Connection) -> None:

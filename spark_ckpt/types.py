@@ -50,6 +50,9 @@ def stream_of_tag(tag: int) -> int:
 class CommitPermit:
     """Proof that a completion record for ``checkpoint`` exists and belongs to ``generation``.
 
+    ``job`` is the job's identity, its name with the mark of its life (:mod:`spark_ckpt.protocol.life`), and not the
+    bare name: for one ``job``, a checkpoint's id never comes again with other rows.
+
     Only the holder may make transactions visible. It is built where the record was created or read
     (:mod:`spark_ckpt.protocol.commit`) and nowhere else.
     """

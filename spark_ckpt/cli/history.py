@@ -16,7 +16,7 @@ _LEFT = ("kind", "outcome", "keys")
 def history_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Table:
     """``rows`` as :meth:`spark_ckpt.Job.checkpoints` returns them.
 
-    ``start`` counts the job's starts (generations), ``triggered`` is UTC, ``written`` the state files of the
+    ``start`` counts the job's starts, ``triggered`` is UTC, ``written`` the state files of the
     checkpoint, ``keys`` the live keys of every operator; in their place the reason if it did not complete.
     """
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
@@ -34,7 +34,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         str(row["id"]),
         str(row["kind"]),
         str(row["outcome"]),
-        str(row["generation"]),
+        _text(row.get("start") or row["generation"]),
         _text(row["batch"]),
         f"{triggered:%H:%M:%S}",
         _seconds(row["duration_ms"]),

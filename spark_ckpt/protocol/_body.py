@@ -52,6 +52,10 @@ class Body:
         value: str | None = self.get(name, str, type(None))
         return value
 
+    def text_or(self, name: str, default: str) -> str:
+        """For a field that records of an earlier version do not have."""
+        return self.text(name) if name in self._value else default
+
     def one_of(self, name: str, allowed: tuple[str, ...]) -> str:
         value = self.text(name)
         if value not in allowed:

@@ -27,6 +27,7 @@ from spark_ckpt.errors import CorruptStorageError, FencedError, ProtocolBugError
 from spark_ckpt.protocol.coordinator import merge_stats, plan_retention
 from spark_ckpt.protocol.events import Flushed
 from spark_ckpt.protocol.give_up import give_up, write_aborted
+from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import (
     SAVEPOINT,
     SUBSUMED,
@@ -256,12 +257,15 @@ def _completion(
         target=trigger.target,
         finished_weight=view.finished_weight(k),
         triggered_by=trigger.generation,
+        life=view.life,
     )
 
 
 def _publish(view: JobView, record: CompletionRecord, now_ms: int) -> Steps:
     """Make a complete checkpoint visible. The only place where a commit permit is made."""
-    permit = CommitPermit(view.job, CheckpointId(record.checkpoint), Generation(record.generation))
+    permit = CommitPermit(
+        identity(view.job, record.life), CheckpointId(record.checkpoint), Generation(record.generation)
+    )
     for sink, group in by_sink(record.committables, record.topology.sinks):
         yield CommitSink(permit, sink, group)
         # Stopped here: the record authorises the rest; the next start commits every sink again, which changes nothing

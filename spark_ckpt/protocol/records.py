@@ -78,8 +78,9 @@ class Topology:
 
 @dataclass(frozen=True)
 class GenerationRecord:
-    """One start of the job. ``origin`` is the generation that first opened ``spark_location``; it took the restore
-    decision (``restored_from``; None: fresh) for the location's whole life.
+    """One start of the job, in ``life`` (:mod:`spark_ckpt.protocol.life`). ``origin`` is the generation that first
+    opened ``spark_location``; it took the restore decision (``restored_from``; None: fresh) for the location's whole
+    life.
 
     Its owner creates it with ``origin`` UNDECIDED (a claim, which fences the others) before it reads the facts, and
     replaces it when it has decided, or was REFUSED.
@@ -91,6 +92,7 @@ class GenerationRecord:
     restored_from: int | None
     started_ms: int
     topology: Topology
+    life: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "topology": self.topology.to_json()}
@@ -105,6 +107,7 @@ class GenerationRecord:
             b.optional_int("restored_from"),
             b.integer("started_ms"),
             Topology.from_json(b.mapping("topology"), f"{where}, topology"),
+            b.text_or("life", ""),
         )
 
 
@@ -213,7 +216,7 @@ class CompletionRecord:
     epoch. ``batch`` is the batch of ``origin`` whose sink commit created it; ``batches_from`` the lowest batch
     whose record still holds something of a later epoch. ``stats`` maps uid to what its acknowledgements reported.
     ``finished_weight`` is the weight at the sink whose input had ended by then; it counts for good in this origin.
-    ``triggered_by`` is the generation of its trigger.
+    ``triggered_by`` is the generation of its trigger, ``life`` what the sinks commit it under.
     """
 
     checkpoint: int
@@ -232,6 +235,7 @@ class CompletionRecord:
     target: str | None = None
     finished_weight: int = 0
     triggered_by: int = 0
+    life: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -263,6 +267,7 @@ class CompletionRecord:
             b.optional_str("target"),
             b.integer("finished_weight"),
             b.integer("triggered_by"),
+            b.text_or("life", ""),
         )
 
 

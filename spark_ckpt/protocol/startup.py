@@ -14,6 +14,7 @@ from typing import Any
 
 from spark_ckpt.errors import ConfigError, FencedError, TopologyError
 from spark_ckpt.protocol.commit import by_sink, commit_completions
+from spark_ckpt.protocol.life import life_to_live
 from spark_ckpt.protocol.records import LOST, REFUSED, AbortedRecord, CompletionRecord, GenerationRecord, VoidRecord
 from spark_ckpt.protocol.recovery import GoOn, Refuse, RestoreFrom, StartFacts, StartFresh, decide_start
 from spark_ckpt.protocol.steps import (
@@ -40,7 +41,8 @@ class Started:
 
 
 def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step, Any, Started]:
-    """Driver, once a start, before Spark's query starts. ``claim``: origin 0, a number above the known generations.
+    """Driver, once a start, before Spark's query starts. ``claim``: origin 0, a number above the known generations,
+    and the mark of a new life, which is used if the job has none yet.
 
     A crash anywhere: the next start does the rest, from what is recorded by then. Raises ``TopologyError`` or
     ``ConfigError`` when the job cannot start like this (nothing was changed but the claim), and ``FencedError`` when a
@@ -50,11 +52,13 @@ def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step,
         claim = replace(claim, generation=claim.generation + 1)
     # Stopped here: an undecided claim. It fences older drivers, which is right: this start was asked for.
     facts, decision = yield from _decide(claim, now_ms)
-    record = _decided(facts, claim, decision)
+    record = _decided(facts, _alive(facts, claim), decision)
     yield WriteGeneration(record)
     # Stopped here: if batches are planned at this location they go on as this record says; else a new start decides
     # anew. Either way it settles what is left below.
-    view = JobView(job=job, topology=record.topology, generation=record.generation, origin=record.origin)
+    view = JobView(
+        job=job, topology=record.topology, generation=record.generation, origin=record.origin, life=record.life
+    )
     yield from commit_completions(view, decision.commit, now_ms)
     if not isinstance(decision, GoOn):
         yield from _leave_behind(facts, decision, now_ms)
@@ -69,7 +73,7 @@ def _decide(
         _fence(facts)
         decision = decide_start(facts)
         if isinstance(decision, Refuse):
-            yield WriteGeneration(replace(claim, origin=REFUSED))
+            yield WriteGeneration(replace(_alive(facts, claim), origin=REFUSED))
             # Stopped before this: the claim stays undecided, and other locations with batches refuse to go on.
             raise (TopologyError if decision.topology else ConfigError)(decision.reason)
         if isinstance(decision, GoOn) or (yield from _void(decision.abort_triggers, claim.generation, now_ms)):
@@ -101,6 +105,12 @@ def _void(triggers: tuple[int, ...], generation: int, now_ms: int) -> Generator[
                 f"{found.record.generation}; another query runs this job now, stop this one"
             )
     return True
+
+
+def _alive(facts: StartFacts, claim: GenerationRecord) -> GenerationRecord:
+    own = any(c.origin > 0 for c in facts.completions)  # the others were imported
+    is_used = bool(own or facts.batches or facts.open_triggers or facts.location.planned is not None)
+    return replace(claim, life=life_to_live(facts.generations, facts.completions, is_used, claim.life))
 
 
 def _decided(facts: StartFacts, claim: GenerationRecord, decision: GoOn | RestoreFrom | StartFresh) -> GenerationRecord:

@@ -33,6 +33,7 @@ class JobView:
     failures: FailureCounter = field(default_factory=lambda: FailureCounter(0))
     retain: int = 1
     garbage: tuple[Committable, ...] = ()
+    life: str = ""
 
     @property
     def last_id(self) -> int:
@@ -106,6 +107,7 @@ def rebuild(
     voided: Iterable[int] = (),
     tolerable_failures: int = 0,
     retain: int = 1,
+    life: str = "",
 ) -> JobView:
     """The view after a start or a crash. ``restored``: what ``origin`` began from (None: nothing).
 
@@ -129,6 +131,7 @@ def rebuild(
         aborted=frozenset(a.checkpoint for a in aborted) | frozenset(voided),
         failures=FailureCounter(tolerable_failures).add(aborted, generation).completed(last.checkpoint if last else 0),
         retain=retain,
+        life=life,
     )
     newest: dict[int, BatchRecord] = {}
     replaced: list[BatchRecord] = []

@@ -20,6 +20,8 @@ from spark_ckpt.types import CommitPermit, Committable, Epoch
 class WriterContext:
     """Where a writer runs. ``attempt`` is unique to the task attempt, so staged names never collide.
 
+    ``job`` is the same identity as that of the permit that commits the rows: a job that starts anew in another folder,
+    or after its folder was removed, has another one, though its name is the same.
     ``schema`` is the data's Arrow schema, without control columns.
     """
 
@@ -88,7 +90,8 @@ class TwoPhaseSink(ABC):
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         """Driver: make everything staged under ``committables`` visible, all or nothing where the system can.
 
-        Idempotent: called again with the same checkpoint after a crash, it changes nothing more. Committables are
+        Idempotent: called again with the same checkpoint after a crash, it changes nothing more: remember
+        ``(permit.job, sink, permit.checkpoint)`` together with what becomes visible. Committables are
         ordered by epoch and batch; where rows replace each other the later one wins. Never called without rows.
         """
 
@@ -99,6 +102,7 @@ class TwoPhaseSink(ABC):
     def gc(self, job: str, keep: Sequence[Committable]) -> list[str]:
         """Driver, while the job is stopped: remove what ``job`` staged and nobody will commit.
 
-        ``keep`` is what may still be committed, of all the job's sinks. Returns the names of what was removed.
+        ``job`` is the identity that its writers had, ``keep`` what may still be committed, of all the job's sinks.
+        Returns the names of what was removed.
         """
         return []

@@ -45,7 +45,7 @@ def decode_any(committable: Committable) -> dict[str, Any]:
 
 
 def digest(committables: Sequence[Committable]) -> str:
-    """Identifies what one checkpoint commits, so that a second life of a job under an old name is noticed."""
+    """Identifies what one checkpoint commits, so that another committer under the same identity is noticed."""
     sha = hashlib.sha256()
     for c in committables:
         sha.update(f"{c.epoch}:{len(c.data)}:".encode() + c.data)
@@ -61,15 +61,15 @@ def sink_of(committables: Sequence[Committable]) -> str:
 
 
 def check_same_life(target: str, permit: CommitPermit, sink: str, recorded: str | None, found: str) -> None:
-    """Checkpoint ids of a job never repeat, so the same id with other contents means another job of that name.
+    """Checkpoint ids of one identity never repeat, so the same id with other contents means that somebody else has it.
 
     Raises ``InvalidInputError`` rather than drop its rows as already committed.
     """
     if recorded is not None and recorded != found:
         raise InvalidInputError(
             f"{target} already holds checkpoint {permit.checkpoint} of job '{permit.job}', sink '{sink}', with other "
-            "contents: an earlier job of that name wrote there before its folder was deleted. Name the job or the "
-            "sink differently, or use another target"
+            "contents: another job of that name without a mark of its life, or a copy of this one's folder, wrote "
+            "there. Start with another queryName or another uid of the sink, or write to another target"
         )
 
 

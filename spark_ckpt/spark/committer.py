@@ -22,7 +22,7 @@ _committers: dict[str, Committer] = {}
 def committer_for(run: RunSpec, sinks: tuple[SinkSpec, ...]) -> Committer:
     """The committer of this generation in this process."""
     found = _committers.get(run.url)
-    if found is None or found.run.generation != run.generation:
+    if found is None or (found.run.generation, found.run.life) != (run.generation, run.life):
         found = _committers[run.url] = Committer(run, sinks)
     return found
 
@@ -71,6 +71,7 @@ class Committer:
             voided=set(records.ids("checkpoints")) - {c.checkpoint for c in completions},
             tolerable_failures=run.config.tolerable_failures,
             retain=run.config.retain,
+            life=run.life,
         )
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CheckpointFailedError, CorruptStorageError, InvalidInputError
-from spark_ckpt.protocol.records import SAVEPOINT, CompletionRecord
+from spark_ckpt.protocol.life import identity
+from spark_ckpt.protocol.records import SAVEPOINT, CompletionRecord, VoidRecord
 from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.spark.job_records import JobRecords, id_name
 from spark_ckpt.spark.report import recorded_rows
@@ -38,7 +39,15 @@ class Job:
     def checkpoints(self) -> list[dict[str, Any]]:
         """The checkpoint history, oldest first; also a Delta table at ``<dir>/<job>/history``."""
         rows = History(f"{self.url}/history", self.config.storage_options()).read()
-        return [{**{f.name: getattr(r, f.name) for f in fields(r)}, "duration_ms": r.duration_ms} for r in rows]
+        starts = {g: n for n, g in enumerate(sorted(self.records.ids("generations")), 1)}
+        return [
+            {
+                **{f.name: getattr(r, f.name) for f in fields(r)},
+                "duration_ms": r.duration_ms,
+                "start": starts.get(r.generation),
+            }
+            for r in rows
+        ]
 
     def repair_history(self) -> int:
         """Make the checkpoint history anew, from the records and from its rows that can still be read.
@@ -120,9 +129,9 @@ class Job:
                 if f"manifests/{uid}/{name}" not in named:
                     self.records.store.delete(f"manifests/{uid}/{name}")
                     removed.append(f"manifests/{uid}/{name}")
-        keep = self._open_committables()
+        keep, known_as = self._open_committables(), identity(self.name, self.records.life())
         for spec in self._sinks:
-            removed += create_sink(spec.cls, spec.options).gc(self.name, keep)
+            removed += create_sink(spec.cls, spec.options).gc(known_as, keep)
         self.records.store.remove_temporaries()
         return removed
 
@@ -143,13 +152,30 @@ class Job:
         return [f"state/{uid}/{name}" for name in table.gc(live, min_age_s)]
 
     def delete_checkpoints(self) -> None:
-        """Remove every checkpoint of the job, its state and Spark's own folder. Savepoints elsewhere stay."""
+        """Remove every checkpoint of the job, its state and Spark's own folder. Savepoints elsewhere stay.
+
+        The job's life goes on: the largest id stays taken, by a void record, because sinks know those before it.
+        """
         folder = Folder(self.url, self.config.storage_options())
+
+        def remove(*names: str) -> None:
+            for name in filter(folder.fs.exists, map(folder.path, names)):
+                folder.fs.rm(name, recursive=True)
+
+        remove("spark")
+        # Stopped here, or at a checkpoint below: the next start restores the newest that is left, the newest of all.
+        newest = self.records.newest_id()
+        if newest:
+            generation = max(self.records.ids("generations"), default=0)
+            void = VoidRecord(newest, generation, int(time.time() * 1000)).to_json()
+            self.records.store.create(f"checkpoints/{id_name(newest)}", "checkpoint", void)
         for record in self.completed():
-            self.records.store.delete(f"checkpoints/{id_name(record.checkpoint)}")
-        for name in ("committed", "triggers", "aborted", "batches", "requests", "manifests", "state", "spark"):
-            if folder.fs.exists(folder.path(name)):
-                folder.fs.rm(folder.path(name), recursive=True)
+            if record.checkpoint != newest:
+                self.records.store.delete(f"checkpoints/{id_name(record.checkpoint)}")
+            else:
+                self.records.store.replace(f"checkpoints/{id_name(newest)}", "checkpoint", void)
+        # Stopped here: the next start is fresh, aborts what batches name, and counts on from the void record.
+        remove("committed", "triggers", "aborted", "batches", "requests", "manifests", "state")
 
     def _open_committables(self) -> list[Committable]:
         committed = set(self.records.ids("committed"))

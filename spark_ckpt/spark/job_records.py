@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spark_ckpt.config import JobConfig
+from spark_ckpt.protocol.life import life_of
 from spark_ckpt.protocol.records import (
     AbortedRecord,
     BatchRecord,
@@ -41,6 +42,10 @@ class JobRecords:
     def generations(self) -> list[GenerationRecord]:
         found = (self.generation(g) for g in self.ids("generations"))
         return [g for g in found if g is not None]
+
+    def life(self) -> str:
+        """The mark of the job's life; empty if it has none."""
+        return life_of(self.generations(), self.completions()) or ""
 
     def generation(self, number: int) -> GenerationRecord | None:
         path = f"generations/{id_name(number)}"

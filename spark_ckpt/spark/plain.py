@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.config import JobConfig, is_config_key
 from spark_ckpt.errors import ConfigError
-from spark_ckpt.protocol.records import Topology
+from spark_ckpt.protocol.records import GenerationRecord, Topology
 from spark_ckpt.sinks.registry import sink_class
 from spark_ckpt.sources.base import open_source
 from spark_ckpt.spark.committer import Committer
@@ -112,6 +112,10 @@ class PlainWriter(CkptStreamWriter):
         data_schema = pa.schema([f for f in arrow_schema(schema) if f.name not in CONTROL_COLUMNS])
         super().__init__(RunSpec(str(config.job), config, 0, 0, 1, None, None, topology, 1), (sink,), data_schema)
         self._location = location
+        # Made anew for each batch, on the driver, after the reader claimed its generation: tasks stage under its name.
+        newest = self._newest()
+        if newest is not None:
+            self.run = replace(self.run, generation=newest.generation, life=newest.life)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self._join()
@@ -124,7 +128,7 @@ class PlainWriter(CkptStreamWriter):
     def _join(self) -> None:
         """Take part in the reader's generation; the first time, commit what is complete and was not confirmed."""
         records = JobRecords(self.run.url, self.run.config)
-        newest = max(records.generations(), key=lambda g: g.generation, default=None)
+        newest = self._newest()
         if newest is None or newest.spark_location != self._location:
             raise ConfigError(
                 f"the reader of job {self.run.job!r} expects the Spark checkpoint location "
@@ -138,12 +142,18 @@ class PlainWriter(CkptStreamWriter):
             start_epoch=(newest.restored_from or 0) + 1,
             restored_from=newest.restored_from,
             topology=newest.topology,
+            life=newest.life,
         )
         committed = set(records.ids("committed"))
         open_ = [c for c in records.completions() if c.checkpoint not in committed]
         if open_:
             committer = Committer(self.run, self.sinks)
             committer.publish(open_)
+
+    def _newest(self) -> GenerationRecord | None:
+        records = JobRecords(self.run.url, self.run.config)
+        known = records.ids("generations")
+        return records.generation(max(known)) if known else None
 
 
 def _is_ours(key: str) -> bool:

@@ -38,7 +38,13 @@ def write_savepoint(
         store = RecordStore(record.target, options)
         found = store.read(RECORD, "savepoint")
         if found is not None:
-            if found.get("job") == job and found["record"]["checkpoint"] == record.checkpoint:
+            theirs = found["record"]
+            # The mark of the life too: a job whose folder was removed counts its checkpoints from 1 again.
+            if (found.get("job"), theirs["checkpoint"], theirs.get("life", "")) == (
+                job,
+                record.checkpoint,
+                record.life,
+            ):
                 return None
             return SavepointFailed(f"{record.target} already holds another savepoint; choose an empty folder")
         tables = {uid: _export(records, store, table(uid), ref) for uid, ref in record.tables.items()}

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from spark_ckpt.config import JobConfig
+from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.state.slots import Slots
 
@@ -36,6 +37,12 @@ class RunSpec:
     topology: Topology
     partitions: int
     """Spark's shuffle partitions at this location: Spark keeps them as they were when the location was new."""
+    life: str = ""
+
+    @property
+    def identity(self) -> str:
+        """What sinks know the job by."""
+        return identity(self.job, self.life)
 
     @property
     def url(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+import uuid
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -82,7 +83,7 @@ def begin(plan: JobPlan) -> RunSpec:
     restore = _restore_option(records, plan, url)
     io = JobIO(plan.job, plan.config, plan.sinks, read_facts=lambda g: _facts(records, plan, g, restore))
     claim = GenerationRecord(
-        max(records.ids("generations"), default=0) + 1, 0, plan.location, None, _now_ms(), plan.topology
+        _next_generation(records), 0, plan.location, None, _now_ms(), plan.topology, uuid.uuid4().hex[:16]
     )
     started = io.run(start_job(plan.job, claim, _now_ms()))
     _say_uncompared(plan, started.decision)
@@ -100,6 +101,13 @@ def _say_uncompared(plan: JobPlan, decision: Any) -> None:
         )
 
 
+def _next_generation(records: JobRecords) -> int:
+    """The first of a life is numbered by the clock: a driver of an earlier life in a folder that was removed, if it
+    still runs, must not find its own number in there and take the job for its own."""
+    known = records.ids("generations")
+    return max(known) + 1 if known else int(time.time())
+
+
 def _run_spec(plan: JobPlan, started: Started) -> RunSpec:
     record, decision = started.generation, started.decision
     return RunSpec(
@@ -112,6 +120,7 @@ def _run_spec(plan: JobPlan, started: Started) -> RunSpec:
         adopt=decision.adopt.checkpoint if isinstance(decision, GoOn) and decision.adopt else None,
         topology=plan.topology,
         partitions=plan.spark_folder.partitions() or plan.partitions,
+        life=record.life,
     )
 
 

@@ -120,7 +120,7 @@ class _TaskWriters:
         assert task is not None
         run = self._writer.run
         return WriterContext(
-            job=run.job,
+            job=run.identity,
             sink=spec.id,
             generation=run.generation,
             epoch=epoch,

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pytest
 
 from spark_ckpt.errors import CkptError, ConfigError
+from spark_ckpt.protocol.life import identity
 from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.testing.sink_harness import (
     JOB,
@@ -188,12 +189,34 @@ class SinkConformance:
             sink.commit(permit(1, job), stage_table(sink, context(1, 1, job=job, sink=name), table_of([(i, job)])))
         assert sorted(target.rows()) == [(0, "one"), (1, "two"), (2, "one")]
 
-    def test_a_second_life_of_a_job_is_refused_instead_of_dropping_its_rows(self, target: SinkTarget) -> None:
+    def test_a_second_life_of_the_job_commits_its_own_checkpoint_1(self, target: SinkTarget) -> None:
+        for life, checkpoints in (("aaaa", (1, 2, 3)), ("bbbb", (1, 2))):
+            job = identity(JOB, life)
+            for k in checkpoints:
+                sink = target.validated()
+                staged = stage_table(sink, context(k, k, job=job), table_of([(len(target.rows()), life)]))
+                for _ in range(2):
+                    sink.commit(permit(k, job), staged)
+        assert sorted(target.rows()) == [(0, "aaaa"), (1, "aaaa"), (2, "aaaa"), (3, "bbbb"), (4, "bbbb")]
+        assert target.leftovers() == []
+
+    def test_gc_of_one_life_leaves_the_other_alone(self, target: SinkTarget) -> None:
+        """Two jobs of one name in two folders are two lives that may run at the same time."""
         sink = target.validated()
-        sink.commit(permit(1), stage(sink, [(1, "first life")]))
+        one, two = identity(JOB, "aaaa"), identity(JOB, "bbbb")
+        theirs = stage_table(sink, context(1, 1, job=one), table_of([(1, "theirs")]))
+        assert sink.gc(two, []) == sink.gc(JOB, []) == []
+        sink.commit(permit(1, one), theirs)
+        assert target.rows() == [(1, "theirs")]
+
+    def test_an_id_that_comes_again_with_other_rows_is_refused_instead_of_dropping_them(
+        self, target: SinkTarget
+    ) -> None:
+        sink = target.validated()
+        sink.commit(permit(1), stage(sink, [(1, "the job")]))
         with pytest.raises(CkptError, match="other contents"):
-            sink.commit(permit(1), stage(sink, [(2, "second life")]))
-        assert target.rows() == [(1, "first life")]
+            sink.commit(permit(1), stage(sink, [(2, "a copy of its folder")]))
+        assert target.rows() == [(1, "the job")]
 
     def test_a_writer_without_rows_stages_nothing(self, target: SinkTarget) -> None:
         sink = target.validated()

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from deltalake import DeltaTable, QueryBuilder
 
 import spark_ckpt
+from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import CompletionRecord
 from spark_ckpt.spark.job import Job
 from spark_ckpt.spark.start import checked_sinks
@@ -243,7 +244,8 @@ class KilledJob:
     def delta_checkpoint(self) -> int:
         if not (self.folder / "delta").exists():
             return 0
-        return DeltaTable(str(self.folder / "delta")).transaction_version(f"{JOB}/delta") or 0
+        app = f"{identity(JOB, self.job.records.life())}/delta"
+        return DeltaTable(str(self.folder / "delta")).transaction_version(app) or 0
 
     def staged_rows(self) -> dict[str, int]:
         """Rows in the staging tables and their register, and prepared transactions, where there are any."""

@@ -62,7 +62,7 @@ def test_a_record_survives_json(record):
 @pytest.mark.parametrize("record", RECORDS, ids=lambda r: type(r).__name__)
 def test_a_missing_field_is_named(record):
     body = json.loads(json.dumps(record.to_json()))
-    for name in set(body) - {"void"}:
+    for name in set(body) - {"void", "life"}:  # earlier versions wrote no life
         with pytest.raises(CorruptStorageError, match=rf"there: expected .* in '{name}', found nothing"):
             type(record).from_json({k: v for k, v in body.items() if k != name}, "there")
 

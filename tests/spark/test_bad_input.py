@@ -189,7 +189,8 @@ def test_damaged_records_manifests_and_state_are_named_and_good_copies_go_on(
     shutil.rmtree(folder / "spark")
     data.add(("a", 10), ("c", 3))
 
-    for record in [f"checkpoints/{checkpoint:010d}.json", "generations/0000000001.json", "job.json"]:
+    (generation,) = (p.name for p in (folder / "generations").iterdir())
+    for record in [f"checkpoints/{checkpoint:010d}.json", f"generations/{generation}", "job.json"]:
         said = f"{record} is damaged: expected .*found"
         with Damage(folder / record), pytest.raises(CorruptStorageError, match=said):
             job.start(_totals(data.stream(ckpt)), keys="k", **elsewhere)

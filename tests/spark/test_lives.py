@@ -1,0 +1,123 @@
+"""A job that starts anew under an old name: its ids begin at 1 again, and no sink takes its rows for committed ones."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+import sqlalchemy as sa
+from deltalake import DeltaTable
+
+import spark_ckpt.sinks.memory
+from tests.spark.conftest import DEADLINE_S
+
+Rows = list[tuple[str, int]]
+
+
+class Everywhere:
+    """One query into every kind of sink, appending and merging."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        url = f"sqlite:///{folder}/out.db"
+        self._sinks: list[tuple[str, dict[str, str]]] = [
+            ("delta", {"path": f"{folder}/appended"}),
+            ("delta", {"path": f"{folder}/merged", "mergeKeys": "k", "uid": "merged"}),
+            ("sql", {"url": url, "table": "appended"}),
+            ("sql", {"url": url, "table": "merged", "mergeKeys": "k", "uid": "upserted"}),
+            ("files", {"path": f"{folder}/files"}),
+            ("memory", {"path": f"{folder}/memory"}),
+        ]
+
+    def run(self, df: Any, **options: str) -> Any:
+        (first, own), *others = self._sinks
+        writer = df.writeStream.format(first).options(**own).queryName("orders").options(**options)
+        for name, more in others:
+            writer = writer.alsoTo(name, **more)
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(DEADLINE_S)
+        return query
+
+    def check(self, appended: Rows, merged: Rows) -> None:
+        assert self._delta("appended") == self._sql("appended") == self._files() == self._memory() == sorted(appended)
+        assert self._delta("merged") == self._sql("merged") == sorted(merged)
+
+    def _delta(self, name: str) -> Rows:
+        return _sorted(DeltaTable(f"{self.folder}/{name}").to_pyarrow_table().to_pylist())
+
+    def _sql(self, name: str) -> Rows:
+        with sa.create_engine(f"sqlite:///{self.folder}/out.db", poolclass=sa.NullPool).connect() as connection:
+            return _sorted([dict(r) for r in connection.execute(sa.text(f"select k, v from {name}")).mappings()])
+
+    def _files(self) -> Rows:
+        return _sorted(ds.dataset(f"{self.folder}/files", format="parquet").to_table().to_pylist())
+
+    def _memory(self) -> Rows:
+        return _sorted(spark_ckpt.sinks.memory.read(f"{self.folder}/memory").to_pylist())
+
+
+def _sorted(rows: list[dict[str, Any]]) -> Rows:
+    return sorted((row["k"], row["v"]) for row in rows)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Everywhere:
+    return Everywhere(tmp_path)
+
+
+def test_a_job_whose_folder_was_removed_writes_all_its_rows_again(ckpt: Any, new_input: Any, out: Everywhere) -> None:
+    """In the same session, whose Python processes remember the first life."""
+    data = new_input("data", "k string, v long")
+    data.add(("a", 1), ("b", 2))
+    data.add(("a", 3))
+    first = out.run(data.stream(ckpt))
+    out.check([("a", 1), ("a", 3), ("b", 2)], [("a", 3), ("b", 2)])
+    shutil.rmtree(out.folder / "jobs")
+    data.add(("c", 4))
+    second = out.run(data.stream(ckpt))
+    assert [c["id"] for c in second.checkpoints()] == [1]
+    assert second.generation > first.generation
+    out.check([*[("a", 1), ("a", 3), ("b", 2)] * 2, ("c", 4)], [("a", 3), ("b", 2), ("c", 4)])
+    data.add(("c", 5))
+    third = out.run(data.stream(ckpt))
+    assert [c["start"] for c in third.checkpoints()] == [1, 2]
+    out.check([*[("a", 1), ("a", 3), ("b", 2)] * 2, ("c", 4), ("c", 5)], [("a", 3), ("b", 2), ("c", 5)])
+
+
+def test_ids_go_on_after_the_checkpoints_were_deleted(ckpt: Any, new_input: Any, out: Everywhere) -> None:
+    data = new_input("data", "k string, v long")
+    data.add(("a", 1))
+    for n in (1, 2, 3):
+        query = out.run(data.stream(ckpt), retention="delete")
+        query.stop()
+        assert not (out.folder / "jobs/orders/state").exists()
+        assert [c["id"] for c in query.checkpoints()] == list(range(1, n + 1))
+        out.check([("a", 1)] * n, [("a", 1)])
+
+
+def test_two_jobs_of_one_name_in_two_folders_do_not_meet(ckpt: Any, new_input: Any, out: Everywhere) -> None:
+    one, two = new_input("one", "k string, v long"), new_input("two", "k string, v long")
+    both = {"jobs": one, "other-jobs": two}
+    for n in (1, 2):
+        for value, (folder, data) in enumerate(both.items()):
+            data.add((folder, 10 * n + value))
+            out.run(data.stream(ckpt), **{"spark.ckpt.dir": f"{out.folder}/{folder}"})
+    appended = [("jobs", 10), ("jobs", 20), ("other-jobs", 11), ("other-jobs", 21)]
+    out.check(appended, [("jobs", 20), ("other-jobs", 21)])
+
+
+def test_a_savepoint_under_the_old_name_in_a_new_folder_goes_on(ckpt: Any, new_input: Any, out: Everywhere) -> None:
+    data = new_input("data", "k string, v long")
+    data.add(("a", 1))
+    query = data.stream(ckpt).writeStream.format("delta").option("path", f"{out.folder}/appended").queryName("orders")
+    running = query.start()
+    running.checkpoint()
+    running.stop(savepoint=f"{out.folder}/savepoint")
+    shutil.rmtree(out.folder / "jobs")
+    data.add(("b", 2))
+    out.run(data.stream(ckpt), restore=f"{out.folder}/savepoint")
+    assert out._delta("appended") == [("a", 1), ("b", 2)]
+    assert out._sql("appended") == [("b", 2)]

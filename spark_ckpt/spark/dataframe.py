@@ -20,6 +20,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.spark.chain import Chain, Recipe, Step
 from spark_ckpt.spark.columns import ordered, quoted, refuse_control, refuse_repeated, require_control, user_columns
 from spark_ckpt.spark.lineage import Lineage, WatermarkNode
+from spark_ckpt.spark.session_confs import pandas_options
 from spark_ckpt.spark.stateless import MarkStream, Project
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG
 
@@ -203,8 +204,7 @@ class CkptDataFrame:
         from spark_ckpt.spark.stateless import MapPandas, with_control
 
         out, conf = with_control(_as_struct(schema)), self._session.spark.conf
-        safecheck = conf.get("spark.sql.execution.pandas.convertToArrowArraySafely", "false") == "true"
-        step = MapPandas(func, out, conf.get("spark.sql.session.timeZone"), safecheck)
+        step = MapPandas(func, out, conf.get("spark.sql.session.timeZone"), pandas_options(conf))
         return self._python_step(step, out)
 
     # -- several streams ---------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from spark_ckpt.errors import InvalidInputError, TopologyError
 from spark_ckpt.spark.chain import Chain, Recipe
 from spark_ckpt.spark.dataframe import CkptDataFrame
 from spark_ckpt.spark.lineage import OperatorNode
+from spark_ckpt.spark.session_confs import pandas_options
 from spark_ckpt.spark.stateless import arrow_schema, with_control
 from spark_ckpt.spark.wiring import wire_operator
 from spark_ckpt.state.aggregates import AggregateFunction
@@ -40,12 +41,6 @@ _KEY_TYPES = (
     T.TimestampType,
     T.TimestampNTZType,
 )
-_PANDAS_CONFS = {
-    "safecheck": "spark.sql.execution.pandas.convertToArrowArraySafely",
-    "assign_cols_by_name": "spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName",
-}
-"""Spark's settings for what a pandas function returns, by the name the function knows them by."""
-
 _TIMEOUTS = ("NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout")
 
 
@@ -115,7 +110,7 @@ class CkptGroupedData:
             timeout=_timeout(timeoutConf),
             session_timezone=conf.get("spark.sql.session.timeZone"),
             has_watermark=bool(self._parent._lineage.watermarks),
-            options={name: conf.get(key) == "true" for name, key in _PANDAS_CONFS.items()},
+            options=pandas_options(conf),
         )
         return self._operator(uid, function, columns)
 

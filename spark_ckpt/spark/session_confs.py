@@ -7,10 +7,29 @@ from typing import Any
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _WITHOUT_FORKS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
+_PANDAS = {
+    "safecheck": "spark.sql.execution.pandas.convertToArrowArraySafely",
+    "assign_cols_by_name": "spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName",
+    "prefer_int_ext_dtype": "spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype",
+    "int_to_decimal_coercion_enabled": "spark.sql.execution.pythonUDF.pandas.intToDecimalCoercionEnabled",
+}
+"""Spark's settings for what a pandas function gets and returns, by PySpark's names of them."""
+
+
+def pandas_options(conf: Any) -> dict[str, bool]:
+    """How the session wants values of pandas functions converted."""
+    return {name: conf.get(key) == "true" for name, key in _PANDAS.items()}
+
 
 def spark_path(location: str) -> str:
     """``location`` (normalised) as Spark must get it: a path without a scheme could mean HDFS there, never here."""
     return location if "://" in location else f"file://{location}"
+
+
+def session_location(conf: Any, name: str) -> str | None:
+    """Where a query called ``name`` has its Spark location if the session says where queries have theirs; as Spark."""
+    folder = conf.get("spark.sql.streaming.checkpointLocation", None)
+    return f"{folder.rstrip('/')}/{name}" if folder else None
 
 
 class SessionConfs:

@@ -25,7 +25,7 @@ from spark_ckpt.spark.hooks import load_hooks
 from spark_ckpt.spark.job_io import JobIO
 from spark_ckpt.spark.job_records import JobRecords
 from spark_ckpt.spark.savepoints import import_savepoint
-from spark_ckpt.spark.session_confs import SessionConfs, spark_path
+from spark_ckpt.spark.session_confs import SessionConfs, session_location, spark_path
 from spark_ckpt.spark.spark_folder import SparkFolder
 from spark_ckpt.spark.spec import RunSpec, SinkSpec, job_url
 from spark_ckpt.storage.filesystem import normalize_url
@@ -190,7 +190,7 @@ def start_query(request: StartRequest) -> Any:
     if not job:
         raise ConfigError("a job needs a name: set queryName(...) or spark.ckpt.job")
     config = replace(config, job=job, lanes=config.lanes or _default_lanes(spark))
-    location = request.location or f"{job_url(config, job)}/spark"
+    location = request.location or session_location(spark.conf, job) or f"{job_url(config, job)}/spark"
     sources = name_sources(lineage)
     sinks = checked_sinks(request.sinks)
     topology = query_topology(lineage, sources, sinks, config.max_parallelism, request.df._operators())

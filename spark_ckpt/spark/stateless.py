@@ -12,6 +12,7 @@ from pyspark.sql.conversion import ArrowBatchTransformer, PandasToArrowConversio
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from spark_ckpt.state.functions_pandas_input import in_timezone
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG
 
 
@@ -117,13 +118,16 @@ class MapArrow:
 
 
 class MapPandas(MapArrow):
-    """``mapInPandas`` around the control rows, with PySpark's own conversions: times are local to the session."""
+    """``mapInPandas`` around the control rows, with PySpark's own conversions: times are local to the session.
 
-    def __init__(self, func: Callable[..., Any], out: StructType, timezone: str, safecheck: bool = False) -> None:
+    ``options``: ``safecheck``, ``prefer_int_ext_dtype`` and ``int_to_decimal_coercion_enabled``, as PySpark names them.
+    """
+
+    def __init__(self, func: Callable[..., Any], out: StructType, timezone: str, options: dict[str, bool]) -> None:
         super().__init__(func, out)
         self._struct = StructType(out.fields[:-2])
         self._timezone = timezone
-        self._safecheck = safecheck
+        self._options = options
 
     def _call(self, data: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for frame in self.func(map(self._frame, data)):
@@ -132,12 +136,18 @@ class MapPandas(MapArrow):
                     frame,
                     self._struct,
                     timezone=self._timezone,
-                    safecheck=self._safecheck,
+                    safecheck=self._options.get("safecheck", False),
+                    int_to_decimal_coercion_enabled=self._options.get("int_to_decimal_coercion_enabled", False),
                     arrow_cast=True,
                     assign_cols_by_name=any(isinstance(c, str) for c in frame.columns),
                 )
 
     def _frame(self, batch: pa.RecordBatch) -> Any:
-        import pandas as pd
-
-        return pd.concat(ArrowBatchTransformer.to_pandas(batch, timezone=self._timezone), axis=1)
+        """All columns as one struct, as Spark sends them: which conversion a column gets depends on the others."""
+        local = pa.schema([f.with_type(in_timezone(f.type, self._timezone)) for f in batch.schema])
+        return ArrowBatchTransformer.to_pandas(
+            ArrowBatchTransformer.wrap_struct(batch.cast(local)),
+            timezone=self._timezone,
+            prefer_int_ext_dtype=self._options.get("prefer_int_ext_dtype", False),
+            df_for_struct=True,
+        )[0]

@@ -10,6 +10,7 @@ import pyarrow as pa
 from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.state.aggregates_segments import plain_array
 from spark_ckpt.state.function import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
+from spark_ckpt.state.user_error import raised
 from spark_ckpt.types import TIMEOUT_MS
 
 KEY_ROW = "_key"
@@ -55,7 +56,7 @@ class ArrowStateFunction(StateFunction):
         try:
             result = self.func(rows, self._state_in(touched), ctx)
         except Exception as e:
-            raise UserFunctionError(f"{_where(ctx)}: the user's function raised {type(e).__name__}: {e}") from e
+            raise UserFunctionError(raised(_where(ctx), e)) from e
         if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], pa.Table)):
             raise UserFunctionError(
                 f"{_where(ctx)}: expected a tuple (output pyarrow.Table, state pyarrow.Table or None), "

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -30,6 +29,8 @@ from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.state.function import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
 from spark_ckpt.state.functions_arrow import nullable
 from spark_ckpt.state.functions_pandas_input import DEFINED, CallInput, spark_struct
+from spark_ckpt.state.functions_pandas_output import KeyOutput, OutputConversion
+from spark_ckpt.state.user_error import raised
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 PORTION_KEYS = 1024
 """So many keys' outputs are converted together and then let go of."""
+
+_OUTPUT_OPTIONS = ("safecheck", "int_to_decimal_coercion_enabled")
 
 
 class PandasStateFunction(StateFunction):
@@ -80,7 +83,7 @@ class PandasStateFunction(StateFunction):
         outputs = [self.output_schema.empty_table()]
         for calls in _portions(inputs.calls()):
             with collector_paused():
-                outputs.append(self._output_table(ctx, self._frames(ctx, inputs, calls, results)))
+                outputs.append(self._output_table(ctx, self._returned(ctx, inputs, calls, results)))
         return Changed(
             pa.concat_tables(outputs),
             self._state_table(ctx, results, inputs.keys),
@@ -89,16 +92,18 @@ class PandasStateFunction(StateFunction):
             results.timeout_ms,
         )
 
-    def _frames(
+    def _returned(
         self, ctx: CallContext, inputs: CallInput, calls: Iterable[tuple[int, object]], results: _Results
-    ) -> list[pd.DataFrame]:
+    ) -> list[KeyOutput]:
         """What the function returns for some keys."""
-        frames: list[pd.DataFrame] = []
+        returned: list[KeyOutput] = []
         for i, pdfs in calls:
             state = inputs.group_state(i)
-            frames.extend(self._call(ctx, inputs.keys[i], pdfs, state))
+            frames = self._call(ctx, inputs.keys[i], pdfs, state)
+            if frames:
+                returned.append(KeyOutput(inputs.keys[i], frames))
             results.record(i, state)
-        return frames
+        return returned
 
     def _call(self, ctx: CallContext, key: tuple[Any, ...], pdfs: object, state: GroupState) -> list[pd.DataFrame]:
         """Runs the user's generator to its end, so that the state is final."""
@@ -108,9 +113,9 @@ class PandasStateFunction(StateFunction):
             raise self._raised(ctx, key, e) from e
         frames: list[pd.DataFrame] = []
         for frame in self._iterate(ctx, key, result):
-            self._check_frame(ctx, key, frame)
-            if len(frame) > 0:
-                frames.append(frame)
+            checked = self._checked_frame(ctx, key, frame)
+            if checked is not None:
+                frames.append(checked)
         return frames
 
     def _iterate(self, ctx: CallContext, key: tuple[Any, ...], result: object) -> Iterator[Any]:
@@ -127,48 +132,32 @@ class PandasStateFunction(StateFunction):
             raise self._raised(ctx, key, e) from e
 
     def _raised(self, ctx: CallContext, key: tuple[Any, ...], e: Exception) -> UserFunctionError:
-        return UserFunctionError(f"{_where(ctx, key)}: the user's function raised {type(e).__name__}: {e}")
+        return UserFunctionError(raised(_where(ctx, key), e))
 
-    def _check_frame(self, ctx: CallContext, key: tuple[Any, ...], frame: object) -> None:
+    def _checked_frame(self, ctx: CallContext, key: tuple[Any, ...], frame: object) -> pd.DataFrame | None:
+        """With the names of ``outputStructType``; None if it is empty. As Spark, which takes columns without text for
+        names by position, but a wrong name is an error here and null there."""
         import pandas as pd
 
         if not isinstance(frame, pd.DataFrame):
             raise UserFunctionError(f"{_where(ctx, key)}: expected pandas.DataFrame, found {type(frame).__name__}.")
-        names = self.output_schema.names
-        if len(frame.columns) == 0 and frame.empty:
-            return
-        named = any(isinstance(c, str) for c in frame.columns)
-        if len(frame.columns) != len(names) or (named and set(names) != set(frame.columns)):
+        names, found = self.output_schema.names, list(frame.columns)
+        if not len(frame) and len(found) in (0, len(names)):
+            return None
+        if frame.empty and not found:
+            return frame.reindex(columns=names)
+        by_name = self.options.get("assign_cols_by_name", True) and any(isinstance(c, str) for c in found)
+        if len(found) != len(names) or (by_name and set(names) != set(found)):
             raise UserFunctionError(
-                f"{_where(ctx, key)}: expected output columns {names}, found {list(frame.columns)}. "
+                f"{_where(ctx, key)}: expected output columns {names}, found {found}. "
                 "Return the columns of outputStructType, by name."
             )
+        return frame if by_name else frame.set_axis(names, axis=1)
 
-    def _output_table(self, ctx: CallContext, frames: list[pd.DataFrame]) -> pa.Table:
-        """Many keys' outputs in one conversion, with PySpark's coercions."""
-        if not frames:
-            return self.output_schema.empty_table()
-        import pandas as pd
-        from pyspark.sql.conversion import PandasToArrowConversion
-
-        options = {"safecheck": True, "assign_cols_by_name": True, **self.options}
-        options.pop("prefer_int_ext_dtype", None)
-        try:
-            with warnings.catch_warnings():
-                # pandas announces a change for all-null columns that Spark's own concat is subject to as well.
-                warnings.simplefilter("ignore", FutureWarning)
-                merged = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
-            batch = PandasToArrowConversion.convert(
-                merged, spark_struct(self.output_struct, self.output_schema), timezone=self.session_timezone,
-                arrow_cast=True, **options
-            )  # fmt: skip
-            return pa.Table.from_batches([batch]).cast(self.output_schema)
-        except Exception as e:
-            found = {str(c): str(t) for c, t in frames[0].dtypes.items()}
-            raise UserFunctionError(
-                f"{_where(ctx)}: the function's output does not fit outputStructType: expected "
-                f"{_types(self.output_schema)}, found {found}: {type(e).__name__}: {e}"
-            ) from e
+    def _output_table(self, ctx: CallContext, outputs: list[KeyOutput]) -> pa.Table:
+        struct = spark_struct(self.output_struct, self.output_schema)
+        known = {k: v for k, v in self.options.items() if k in _OUTPUT_OPTIONS}
+        return OutputConversion(self.output_schema, struct, self.session_timezone, known).table(outputs, _where(ctx))
 
     def _state_table(self, ctx: CallContext, results: _Results, keys: Sequence[tuple[Any, ...]]) -> pa.Table:
         """All new states in one conversion; null where a key has none."""

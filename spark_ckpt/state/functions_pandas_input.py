@@ -87,7 +87,8 @@ class Frames:
     """pandas slices of Arrow rows with the types Spark would give each slice by itself.
 
     Integers and booleans with nulls have another pandas type than those without, so such columns are kept in both
-    forms and a slice takes the one its own nulls call for.
+    forms and a slice takes the one its own nulls call for. With nulls inside arrays that is so for each array's
+    values, and such a column is converted slice by slice.
     """
 
     def __init__(self, rows: pa.Table, starts: np.ndarray, function: PandasStateFunction) -> None:
@@ -95,6 +96,8 @@ class Frames:
 
         self.nullable: dict[int, pd.Series] = {}
         self.has_nulls: dict[int, np.ndarray] = {}
+        self.function = function
+        self.nested = {at: rows.select([at]) for at in range(rows.num_columns) if _nulls_inside(rows.column(at))}
         for at in range(rows.num_columns):
             column = plain_array(rows.column(at))
             t = column.type
@@ -105,6 +108,9 @@ class Frames:
                 rows = rows.set_column(
                     at, rows.schema.field(at), column.fill_null(False if pa.types.is_boolean(t) else 0)
                 )
+        for at in self.nested:
+            field = rows.schema.field(at)
+            rows = rows.set_column(at, field, pa.nulls(rows.num_rows, field.type))
         self.frame = pd.concat(_series(rows, function), axis=1)
 
     def slice(self, at: int, start: int, end: int) -> pd.DataFrame:
@@ -117,6 +123,8 @@ class Frames:
             if has_nulls[at]:
                 values = self.nullable[column].iloc[start:end].set_axis(part.index)
                 part.isetitem(column, values)
+        for column, rows in self.nested.items():
+            part.isetitem(column, _series(rows.slice(start, end - start), self.function)[0])
         return part
 
     def empty(self) -> pd.DataFrame:
@@ -125,11 +133,25 @@ class Frames:
         return pd.DataFrame(columns=self.frame.columns)
 
 
+def _nulls_inside(column: pa.ChunkedArray) -> bool:
+    """Whether a value that holds others, at any depth, holds a null."""
+    if pa.types.is_list(column.type):
+        children = [pa.chunked_array([chunk.flatten() for chunk in column.chunks], column.type.value_type)]
+    elif pa.types.is_map(column.type):
+        entries = [(chunk.keys, chunk.items) for chunk in column.chunks]
+        children = [pa.chunked_array(list(side)) for side in zip(*entries)]
+    elif pa.types.is_struct(column.type):
+        children = column.flatten()
+    else:
+        return False
+    return any(child.null_count or _nulls_inside(child) for child in children)
+
+
 def _series(rows: pa.Table, function: PandasStateFunction) -> list[pd.Series]:
     from pyspark.sql.conversion import ArrowBatchTransformer
 
     # PySpark goes by the columns' own time zone, which is the session's in what the JVM sends and UTC in ours.
-    local = pa.schema([pa.field(f.name, _in_timezone(f.type, function.session_timezone)) for f in rows.schema])
+    local = pa.schema([pa.field(f.name, in_timezone(f.type, function.session_timezone)) for f in rows.schema])
     return ArrowBatchTransformer.to_pandas(
         one_batch(rows.cast(local)),  # PySpark cannot convert times in a column without a chunk
         timezone=function.session_timezone,
@@ -137,16 +159,16 @@ def _series(rows: pa.Table, function: PandasStateFunction) -> list[pd.Series]:
     )
 
 
-def _in_timezone(kind: pa.DataType, timezone: str) -> pa.DataType:
+def in_timezone(kind: pa.DataType, timezone: str) -> pa.DataType:
     """``kind`` with every time zone replaced; the instants stay the same."""
     if pa.types.is_timestamp(kind):
         return pa.timestamp(kind.unit, timezone) if kind.tz is not None else kind
     if pa.types.is_list(kind):
-        return pa.list_(_in_timezone(kind.value_type, timezone))
+        return pa.list_(in_timezone(kind.value_type, timezone))
     if pa.types.is_map(kind):
-        return pa.map_(_in_timezone(kind.key_type, timezone), _in_timezone(kind.item_type, timezone))
+        return pa.map_(in_timezone(kind.key_type, timezone), in_timezone(kind.item_type, timezone))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, _in_timezone(f.type, timezone)) for f in kind])
+        return pa.struct([pa.field(f.name, in_timezone(f.type, timezone)) for f in kind])
     return kind
 
 

@@ -61,6 +61,27 @@ def test_every_column_has_the_type_spark_gives_the_group_by_itself(groups: list[
         pd.testing.assert_frame_equal(got[i], want, check_index_type="exact")
 
 
+def test_an_array_has_the_type_its_own_nulls_call_for() -> None:
+    arrays = pa.list_(pa.int64())
+    schema = pa.schema([("l", arrays), ("d", pa.list_(arrays)), ("m", pa.map_(pa.string(), arrays)), ("n", pa.int64())])
+    whole, holed = [1, 2**53 + 1], [3, None]
+    values = [{"l": v, "d": [v], "m": [("x", v)], "n": n} for n, v in enumerate([whole, holed, whole, None])]
+    data = pa.Table.from_pylist(values, schema=schema)
+    got = {}
+
+    def keep(key: Any, pdfs: Any, state: GroupState) -> Any:
+        got[int(key[0])] = next(pdfs)
+        return []
+
+    call(function(keep, input_schema=schema), list("0123"), data.append_column("_i", pa.array([0, 1, 2, 2])))
+    for i, (start, size) in enumerate([(0, 1), (1, 1), (2, 2)]):
+        one = data.slice(start, size).combine_chunks()
+        want = pd.concat(ArrowBatchTransformer.to_pandas(one, timezone="UTC"), axis=1)
+        pd.testing.assert_frame_equal(got[i], want)
+    assert [got[i]["l"][0].dtype for i in range(3)] == [np.int64, object, np.int64]
+    assert got[0]["l"][0][1] == 2**53 + 1
+
+
 def test_a_call_of_timeouts_only_needs_no_rows_of_any_type() -> None:
     got = []
 

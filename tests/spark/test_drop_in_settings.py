@@ -1,0 +1,100 @@
+"""Settings of the session that change what a pandas function gets and returns, and where a query lives."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+NewInput = Callable[[str, str], Input]
+PREFER = "spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype"
+COERCE = "spark.sql.execution.pythonUDF.pandas.intToDecimalCoercionEnabled"
+OUT = "k string, seen string, n decimal(3,1)"
+
+
+def _types(frame: pd.DataFrame) -> str:
+    return str({c: str(t) for c, t in frame.dtypes.items()}) + str(frame["v"].tolist())
+
+
+def _per_key(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+    for frame in frames:
+        yield pd.DataFrame({"k": [key[0]], "seen": [_types(frame)], "n": [len(frame)]})
+
+
+def _per_batch(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    for frame in frames:
+        yield pd.DataFrame({"k": ["-"], "seen": [_types(frame)], "n": [Decimal(1)]})
+        yield pd.DataFrame({"k": frame["k"], "seen": ["ints"] * len(frame), "n": range(len(frame))})
+
+
+def _both(df: Any, **uid: str) -> list[Any]:
+    grouped = df.groupBy("k").applyInPandasWithState(_per_key, OUT, "n long", "append", "NoTimeout", **uid)
+    return [grouped, df.mapInPandas(_per_batch, OUT)]
+
+
+@pytest.mark.parametrize("on", ["true", pytest.param("false", marks=pytest.mark.soak)])
+def test_conversions_are_those_the_session_asks_for(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, tmp_path: Path, on: str
+) -> None:
+    data = new_input("in", "k string, v long, i int")
+    data.add(("a", 2**53 + 1, 1), ("a", None, 2), ("b", 7, None), ("c", None, None))
+    spark.conf.set(PREFER, on)
+    spark.conf.set(COERCE, on)
+    try:
+        queries = zip(_both(data.spark_stream(spark)), _both(data.stream(ckpt), uid="u"), strict=True)
+        for n, (plain, ours) in enumerate(queries):
+            expected = _outcome(_of_spark, tmp_path / f"plain-{n}", plain)
+            assert _outcome(_of_job, tmp_path / f"ours-{n}", ours) == expected
+    finally:
+        spark.conf.unset(PREFER)
+        spark.conf.unset(COERCE)
+
+
+def _outcome(run: Callable[[Path, Any], list[Any]], folder: Path, df: Any) -> Any:
+    """The rows; or that it failed: each has its own words for it."""
+    try:
+        return run(folder, df)
+    except Exception as e:  # noqa: BLE001
+        return "decimal" in str(e)
+
+
+def _of_job(folder: Path, df: Any) -> list[Any]:
+    job = Job(folder)
+    job.run(df, job=folder.name)
+    return job.rows()
+
+
+def _of_spark(folder: Path, df: Any) -> list[Any]:
+    seen: list[tuple[Any, ...]] = []
+    writer = df.writeStream.foreachBatch(lambda batch, _: seen.extend(map(tuple, batch.collect())))
+    query = writer.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
+    assert query.awaitTermination(DEADLINE_S)
+    return ordered(seen)
+
+
+def test_a_query_lives_where_the_session_says_as_in_spark(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
+) -> None:
+    data = new_input("in", "k string")
+    data.add(("a",))
+    spark.conf.set("spark.sql.streaming.checkpointLocation", f"file://{tmp_path}/locations/")
+    try:
+        job.run(data.stream(ckpt))
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+    assert (tmp_path / "locations" / "job" / "offsets" / "0").exists()
+    assert not (tmp_path / "jobs" / "job" / "spark").exists()
+    data.add(("b",))
+    job.run(data.stream(ckpt))  # now at its own location: it goes on from the checkpoint
+    assert job.rows() == [("a",), ("b",)]

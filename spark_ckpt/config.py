@@ -26,9 +26,9 @@ from spark_ckpt.config_values import (
     one_of,
     parse_duration_ms,
     parse_size_bytes,
-    redact_url,
 )
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.redaction import redact_url
 
 __all__ = [
     "PREFIX",

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from spark_ckpt.redaction import has_secret
+
 # Spark's JavaUtils.timeStringAs and byteStringAs, plus the long unit names of Trigger.ProcessingTime.
 _MS_PER_UNIT: dict[str, float] = {
     **dict.fromkeys(("us", "microsecond", "microseconds"), 0.001),
@@ -25,12 +27,6 @@ _TIME = re.compile(r"([0-9]+)\s*([a-z]*)", re.ASCII)
 _SIZE = re.compile(r"([0-9]+)\s*(?:([kmgtp])(?:i?b)?|b)?", re.ASCII)
 _JOB_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _HOOKS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-_URL_PASSWORD = re.compile(r"(://[^/@:\s]*):[^/\s]*@")
-
-
-def redact_url(text: str) -> str:
-    """``text`` with the password of a URL replaced, fit for messages and logs."""
-    return _URL_PASSWORD.sub(r"\1:***@", text)
 
 
 def parse_duration_ms(text: str) -> int:
@@ -103,7 +99,7 @@ def _parse_text(text: str) -> str:
 
 
 def _parse_path(text: str) -> str:
-    if _URL_PASSWORD.search(text):
+    if has_secret(text):
         raise ValueError("a path or URL without a password (put credentials into spark.ckpt.storage.*)")
     return _parse_text(text)
 

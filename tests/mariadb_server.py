@@ -26,6 +26,7 @@ _SETTINGS = {
     "skip-name-resolve": "1",
     "innodb-flush-log-at-trx-commit": "0",  # tests kill clients, not the machine
     "innodb-doublewrite": "0",
+    "innodb-flush-method": "nosync",
     "innodb-buffer-pool-size": "32M",
     "innodb-log-file-size": "32M",
     "performance-schema": "0",

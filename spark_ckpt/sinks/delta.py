@@ -22,11 +22,12 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
+from spark_ckpt.redaction import redact, secret_values
 from spark_ckpt.sinks import durable, staging
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.delta_log import logged_names
 from spark_ckpt.sinks.delta_types import delta_schema, file_stats
-from spark_ckpt.sinks.options import SinkOptions, redact, secret_values
+from spark_ckpt.sinks.options import SinkOptions
 from spark_ckpt.sinks.parquet import open_parquet
 from spark_ckpt.types import CommitPermit, Committable
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-from urllib.parse import quote, quote_plus
+from collections.abc import Mapping, Sequence
 
 from spark_ckpt.config_values import POSITIVE_DURATION
 from spark_ckpt.errors import ConfigError
@@ -24,22 +22,6 @@ def parse_names(sink: str, option: str, value: str) -> tuple[str, ...]:
             f"sink '{sink}': option '{option}' must be a comma separated list of distinct column names, got {value!r}"
         )
     return names
-
-
-_SECRET_NAMES = ("pass", "secret", "token", "key", "credential", "connection_string")
-
-
-def secret_values(options: Mapping[str, Any]) -> list[str]:
-    """The values whose names say that they are secrets."""
-    return [str(v) for k, v in options.items() if v and any(word in k.lower() for word in _SECRET_NAMES)]
-
-
-def redact(text: str, secrets: Iterable[str]) -> str:
-    """``text`` without ``secrets``, plain or as a URL quotes them."""
-    for secret in secrets:
-        for form in (secret, quote(secret, safe=""), quote_plus(secret)):
-            text = text.replace(form, "***")
-    return text
 
 
 class SinkOptions:

@@ -88,6 +88,7 @@ class SqlSink(TwoPhaseSink):
             sql_tables.create_staging(connection, name, self._schema, rows, found)
 
         with self._database.errors(f"{self._place}: preparing it", outage=InvalidInputError):
+            self._database.check()
             sql_dialects.prepare_database(self._database.engine)
             # Another job may create the same tables at the same time: then ours fails once and finds them.
             self._database.transaction(prepare, again_on=(sa.exc.ProgrammingError, sa.exc.IntegrityError))

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 
-from spark_ckpt.errors import CkptError, InvalidInputError, RetryableError
+from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError, RetryableError
+from spark_ckpt.redaction import redact, secret_values
 from spark_ckpt.sinks import sql_dialects, sql_mariadb
-from spark_ckpt.sinks.options import redact, secret_values
 
 _T = TypeVar("_T")
 _TRIES = 8
@@ -32,7 +32,8 @@ class Database:
     def __init__(self, url: sa.URL, lock_timeout_ms: int) -> None:
         self._url = url
         self._lock_timeout_ms = lock_timeout_ms
-        self._lock_wait_ms = min(lock_timeout_ms, _LONGEST_WAIT_MS)
+        # Whole seconds, because MariaDB counts in them; at least a second, or a busy SQLite file would fill the log.
+        self._lock_wait_ms = min(max(lock_timeout_ms // 4000, 1) * 1000, _LONGEST_WAIT_MS)
 
     def __repr__(self) -> str:
         return self.redacted(self._url.set(query={}).render_as_string(hide_password=True))
@@ -44,7 +45,21 @@ class Database:
 
     @cached_property
     def engine(self) -> sa.Engine:
-        return sql_dialects.connect_engine(self._url, self._lock_wait_ms)
+        with self._parameters():
+            return sql_dialects.connect_engine(self._url, self._lock_wait_ms)
+
+    def check(self) -> None:
+        """Connect once. Raises ``ConfigError`` for a parameter in the URL that the driver does not take."""
+        with self._parameters():
+            self.engine.connect().close()
+
+    @contextmanager
+    def _parameters(self) -> Iterator[None]:
+        try:
+            yield
+        except (TypeError, ValueError) as error:
+            found = f"sink 'sql': option 'url' has a parameter that {self._url.drivername} refuses"
+            raise ConfigError(f"{found}: {self.redacted(str(error))}") from None
 
     def transaction(
         self, work: Callable[[sa.Connection], _T], again_on: tuple[type[sa.exc.DBAPIError], ...] = ()

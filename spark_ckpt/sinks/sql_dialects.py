@@ -139,6 +139,11 @@ def check_names(connection: sa.Connection, table: str, schema: str | None, colum
     else:
         return
     for kind, name in [("table", table), ("schema", schema or ""), *(("column", c) for c in columns)]:
+        if unit == "characters" and max(name, default="") > "\uffff":
+            raise InvalidInputError(
+                f"{kind} name {name!r} has a character beyond U+FFFF, which {connection.dialect.name} does not take in "
+                "names; choose another"
+            )
         length = len(name.encode()) if unit == "bytes" else len(name)
         if length > limit:
             raise InvalidInputError(

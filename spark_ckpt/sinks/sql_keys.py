@@ -89,6 +89,8 @@ WHERE a.attrelid = CAST(:name AS regclass) AND a.attname IN :keys ORDER BY a.att
 def _postgres(connection: sa.Connection, table: sa.TableClause, keys: Sequence[str]) -> list[str]:
     query = sa.text(_POSTGRES_KEYS).bindparams(sa.bindparam("keys", expanding=True))
     shown, wrong = _plain(connection, table), _others(connection, table, keys)
+    if table.name == "excluded":
+        wrong.append("in an upsert PostgreSQL calls the new row 'excluded', so the table needs another name")
     for name, kind, collation, exact in connection.execute(query, {"name": shown, "keys": list(keys)}):
         alter = f"ALTER TABLE {shown} ALTER COLUMN {_plain(connection, sa.column(name))} TYPE"
         if kind in ("citext", "bpchar"):

@@ -133,6 +133,11 @@ def without_nan(rows: pa.Table) -> pa.Table:
 
 def upsert(target: sa.TableClause, columns: Sequence[str], keys: Sequence[str], rows: sa.Select[Any]) -> sa.Insert:
     """``rows`` in order: of equal keys the last wins, and it is the target's index that says what is equal."""
-    replace = mysql.insert(target).from_select(list(columns), rows)
     rest = [c for c in columns if c not in keys]
-    return replace.on_duplicate_key_update({c: replace.inserted[c] for c in rest or keys})
+    # SQLAlchemy's own form of VALUES() quotes a percent sign twice.
+    values: dict[str, sa.ColumnElement[Any]] = {c: sa.literal_column(f"VALUES({_quoted(c)})") for c in rest or keys}
+    return mysql.insert(target).from_select(list(columns), rows).on_duplicate_key_update(values)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

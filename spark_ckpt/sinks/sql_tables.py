@@ -86,8 +86,7 @@ def check_target(
     connection: sa.Connection, name: str, schema: str | None, rows: pa.Schema, keys: Sequence[str]
 ) -> dict[str, Any]:
     """The target's columns by name. Raises ``InvalidInputError`` if the query's rows cannot go into them."""
-    inspector = sa.inspect(connection)
-    found = {c["name"]: c for c in inspector.get_columns(name, schema=schema)}
+    found = _columns(connection, name, schema)
     problems = [f"it has no column '{f.name}'" for f in rows if f.name not in found]
     problems += [
         f"column '{f.name}' is {found[f.name]['type']} and the query writes {f.type}"
@@ -106,6 +105,13 @@ def check_target(
     if problems:
         raise InvalidInputError(f"table {name} does not fit the query: {'; '.join(problems)}")
     return found
+
+
+def _columns(connection: sa.Connection, name: str, schema: str | None) -> dict[str, Any]:
+    found = sa.inspect(connection).get_columns(name, schema=schema)
+    # SQLAlchemy reads MariaDB's names as they are quoted.
+    quoted = connection.dialect.name in sql_mariadb.DIALECTS
+    return {c["name"].replace("``", "`") if quoted else c["name"]: c for c in found}
 
 
 def _is_generated(column: Any) -> bool:
@@ -133,9 +139,8 @@ def create_staging(
         schema=schema,
         **options,
     )  # fmt: skip
-    inspector = sa.inspect(connection)
-    if inspector.has_table(name, schema=schema):
-        found = {c["name"]: c for c in inspector.get_columns(name, schema=schema)}
+    if sa.inspect(connection).has_table(name, schema=schema):
+        found = _columns(connection, name, schema)
         same = all(
             (str(found[c.name]["type"]), found[c.name]["nullable"]) == (str(c.type), c.nullable) for c in columns
         )

@@ -13,27 +13,20 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import fsspec
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.redaction import redact_url
 
 _CACHED_LISTINGS = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "az", "adl"})
-_SECRET_PARAMETER = re.compile(r"(?i)([?&;][^=&;]*(?:pass|secret|token|key|sig|credential)[^=&;]*=)[^&;]*")
 _TEMPORARY = ".tmp"
 _CONFLICTS = 3
 _MEMORY_LOCK = threading.Lock()
 
 
-def redact(url: str) -> str:
-    """``url`` without passwords and without secret-looking query parameters. For messages, logs and records."""
-    parts = urlsplit(url)
-    if "@" in parts.netloc:
-        user, host = parts.netloc.rsplit("@", 1)
-        name = user.split(":", 1)[0] + ":***" if ":" in user else "***"
-        url = urlunsplit(parts._replace(netloc=f"{name}@{host}"))
-    return _SECRET_PARAMETER.sub(r"\1***", url)
+redact = redact_url
+"""``url`` without passwords and without secret-looking query parameters. For messages, logs and records."""
 
 
 def normalize_url(url: str) -> str:

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_ckpt.config import JobConfig, config_keys, config_table, is_config_key
-from spark_ckpt.config_values import parse_duration_ms, parse_size_bytes, redact_url
+from spark_ckpt.config_values import parse_duration_ms, parse_size_bytes
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.redaction import redact_url
 
 DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
 

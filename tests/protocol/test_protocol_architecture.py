@@ -20,15 +20,16 @@ BASE = {"errors", "types"}
 INNER = {
     "types": set(),
     "errors": set(),
-    "config_values": BASE,
-    "config": {*BASE, "config_values"},
+    "redaction": set(),
+    "config_values": {*BASE, "redaction"},
+    "config": {*BASE, "config_values", "redaction"},
     "agg": BASE,
     "faults": BASE,
     "protocol": BASE,
     "state": {*BASE, "agg", "protocol"},
-    "storage": {*BASE, "config", "faults", "protocol", "state"},
-    "sources": {*BASE, "config", "config_values", "protocol", "storage"},
-    "sinks": {*BASE, "config", "config_values", "protocol", "storage"},
+    "storage": {*BASE, "config", "faults", "protocol", "redaction", "state"},
+    "sources": {*BASE, "config", "config_values", "protocol", "redaction", "storage"},
+    "sinks": {*BASE, "config", "config_values", "protocol", "redaction", "storage"},
     "spark": {*BASE, "agg", "config", "faults", "protocol", "state", "storage", "sources", "sinks"},
 }
 """What each room may import. ``cli``, ``testing`` and the package itself are outermost."""

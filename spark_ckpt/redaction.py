@@ -1,0 +1,41 @@
+"""What must not reach a message, a log or a record: one rule for secrets, wherever a text may hold one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+_NAMES = (
+    "pass", "pwd", "secret", "token", "key", "sig", "credential", "connection_string", "odbc_connect",
+)  # fmt: skip
+_USER = re.compile(r"(?<!\w)(?!(?:abfss?|wasbs?)://)([a-z][\w+.-]*://)[^/@:\s?#]*@", re.IGNORECASE)
+_PASSWORD = re.compile(r"(://[^/@:\s?#]*):[^/\s?#]*@")
+_PARAMETER = re.compile(rf"(?i)([?&;][^=&;\s]*(?:{'|'.join(_NAMES)})[^=&;\s]*=)[^&;\s]*")
+
+
+def redact_url(text: str) -> str:
+    """``text`` without what URLs in it keep secret: passwords, sole users (often tokens), secret parameters.
+
+    In ``abfs`` what stands there is the container, and stays.
+    """
+    return _PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1:***@", _USER.sub(r"\1***@", text)))
+
+
+def has_secret(url: str) -> bool:
+    """Whether ``url`` holds a password or a secret parameter."""
+    return bool(_PASSWORD.search(url) or _PARAMETER.search(url))
+
+
+def secret_values(options: Mapping[str, Any]) -> list[str]:
+    """The values whose names say that they are secrets."""
+    return [str(v) for k, v in options.items() if v and any(word in k.lower() for word in _NAMES)]
+
+
+def redact(text: str, secrets: Iterable[str]) -> str:
+    """``text`` without ``secrets``, plain or as a URL quotes them, and without those in URLs."""
+    for secret in secrets:
+        for form in (secret, quote(secret, safe=""), quote_plus(secret)):
+            text = text.replace(form, "***")
+    return redact_url(text)

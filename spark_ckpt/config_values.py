@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from spark_ckpt.names import RULE, name_problem, similar_name
 from spark_ckpt.redaction import has_secret
 
 # Spark's JavaUtils.timeStringAs and byteStringAs, plus the long unit names of Trigger.ProcessingTime.
@@ -25,7 +26,6 @@ _MS_PER_UNIT: dict[str, float] = {
 _SIZE_EXPONENT = {None: 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _TIME = re.compile(r"([0-9]+)\s*([a-z]*)", re.ASCII)
 _SIZE = re.compile(r"([0-9]+)\s*(?:([kmgtp])(?:i?b)?|b)?", re.ASCII)
-_JOB_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _HOOKS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -98,6 +98,12 @@ def _parse_text(text: str) -> str:
     return text.strip()
 
 
+def _parse_name(text: str) -> str:
+    if name_problem(text.strip()):
+        raise ValueError(f"{RULE} (such as {similar_name(text)!r})")
+    return text.strip()
+
+
 def _parse_path(text: str) -> str:
     if has_secret(text):
         raise ValueError("a path or URL without a password (put credentials into spark.ckpt.storage.*)")
@@ -138,5 +144,5 @@ SIZE = at_least(Kind("size", parse_size_bytes, _size_text), 1)
 FLAG = Kind("true or false", _parse_flag, lambda flag: str(flag).lower())
 TEXT = Kind("text", _parse_text)
 PATH = Kind("path or URL", _parse_path)
-NAME = _matching("name", _JOB_NAME, "letters, digits, '_', '.' and '-', not beginning with '.' or '-'")
+NAME = Kind("name", _parse_name)
 CLASS = _matching("module:Class", _HOOKS, "a class as module:Class")

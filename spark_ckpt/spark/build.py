@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from spark_ckpt.errors import TopologyError
+from spark_ckpt.names import checked_name
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.spark.chain import ENCLOSED, Chain, Disclose, Enclose, Recipe, Step, Steps
 from spark_ckpt.spark.datasource import source_class
@@ -19,7 +20,8 @@ def name_sources(lineage: Lineage) -> dict[SourceNode, str]:
     named: dict[SourceNode, str] = {}
     for number, node in enumerate(lineage.sources):
         kind = node.inner if isinstance(node.inner, str) else getattr(node.inner, "__name__", "source")
-        named[node] = node.uid or f"{kind.rsplit(':', 1)[-1].lower()}-{number}"
+        default = f"{kind.rsplit(':', 1)[-1].lower()}-{number}"
+        named[node] = checked_name("source uid", node.uid or default, TopologyError)
     ids = list(named.values())
     if len(set(ids)) != len(ids):
         raise TopologyError(f"two sources have the same uid: {sorted(ids)}; give each its own (reader option uid)")

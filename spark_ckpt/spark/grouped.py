@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError, TopologyError
+from spark_ckpt.names import checked_name
 from spark_ckpt.spark.chain import Chain, Recipe
 from spark_ckpt.spark.dataframe import CkptDataFrame
 from spark_ckpt.spark.lineage import OperatorNode
@@ -189,9 +190,7 @@ def _checked_uid(uid: str | None) -> str:
         raise TopologyError(
             'a keyed operator needs a uid, the stable name its state is found again by; add uid="..." to the call'
         )
-    if not uid.replace("-", "").replace("_", "").replace(".", "").isalnum() or uid.startswith("."):
-        raise TopologyError(f"uid {uid!r} is used as a folder name: letters, digits, '-', '_' and '.' only")
-    return uid
+    return checked_name("operator uid", uid, TopologyError)
 
 
 def _check_event_time(parent: CkptDataFrame, function: StateFunction) -> None:

@@ -19,13 +19,14 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.config import JobConfig, is_config_key
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.names import checked_name
 from spark_ckpt.protocol.records import GenerationRecord, Topology
 from spark_ckpt.sinks.registry import sink_class
 from spark_ckpt.sources.base import open_source
 from spark_ckpt.spark.committer import Committer
 from spark_ckpt.spark.job_records import JobRecords
 from spark_ckpt.spark.reader import CkptStreamReader, Offset
-from spark_ckpt.spark.spec import RunSpec, SinkSpec, SourceSpec, job_url
+from spark_ckpt.spark.spec import RunSpec, SinkSpec, SourceSpec, job_url, with_absolute_dir
 from spark_ckpt.spark.start import JobPlan, begin
 from spark_ckpt.spark.stateless import arrow_schema, with_control
 from spark_ckpt.spark.triggers import TriggerDesk
@@ -57,12 +58,12 @@ class PlainDataSource(DataSource):
         if not name:
             raise ConfigError("writeStream.format('ckpt') needs option sink, such as delta, sql or files")
         own = {k: v for k, v in self.options.items() if k == "mode" or not _is_ours(k)}
-        spec = SinkSpec(self.options.get("uid", name), sink_class(name), own)
+        spec = SinkSpec(checked_name("sink uid", self.options.get("uid", name)), sink_class(name), own)
         return PlainWriter(config, location, spec, schema)
 
     def _job(self) -> tuple[JobConfig, str]:
         given = {k: v for k, v in self.options.items() if is_config_key(k) and k != "mode"}
-        config = JobConfig.from_options(given)
+        config = with_absolute_dir(JobConfig.from_options(given))
         if config.job is None:
             raise ConfigError("format('ckpt') needs option job, the job's name, on the reader and on the writer")
         location = self.options.get("checkpointlocation", f"{job_url(config, config.job)}/spark")
@@ -74,7 +75,8 @@ class PlainDataSource(DataSource):
             raise ConfigError("readStream.format('ckpt') needs option source: files, rate or module:Class")
         own = {k: v for k, v in self.options.items() if not _is_ours(k)}
         lanes = int(self.options.get("lanes", "2"))
-        return SourceSpec(self.options.get("uid", f"{inner}-0"), inner, own, schema, True, (), (), lanes)
+        uid = checked_name("source uid", self.options.get("uid", f"{inner}-0"))
+        return SourceSpec(uid, inner, own, schema, True, (), (), lanes)
 
     def _opened(self, schema: StructType | None) -> Any:
         config, _ = self._job()

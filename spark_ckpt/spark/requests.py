@@ -6,6 +6,7 @@ import time
 import uuid
 
 from spark_ckpt.protocol.coordinator import ManualRequest
+from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.record_store import RecordStore
 
 
@@ -13,7 +14,9 @@ def create_request(store: RecordStore, kind: str, target: str | None = None, ter
     """Any process: leave a request; returns its id. The job's first source takes it up within a poll interval."""
     now_ms = int(time.time() * 1000)
     request = f"{now_ms:013d}-{uuid.uuid4().hex[:8]}"
-    body = {"kind": kind, "time_ms": now_ms, "target": target, "terminal": terminal}
+    # Where it is relative to is known here, and not to the process that will answer.
+    absolute = None if target is None else normalize_url(target)
+    body = {"kind": kind, "time_ms": now_ms, "target": absolute, "terminal": terminal}
     store.create(f"requests/{request}.json", "request", body)
     return request
 

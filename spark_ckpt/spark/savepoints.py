@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, StorageNotWritableError
+from spark_ckpt.names import checked_name, is_plain_file
 from spark_ckpt.protocol.records import SAVEPOINT, CommittedRecord, CompletionRecord, TableRef
 from spark_ckpt.protocol.recovery import as_savepoint
 from spark_ckpt.protocol.steps import SavepointFailed
@@ -85,6 +86,7 @@ def import_savepoint(records: JobRecords, job_url: str, path: str, options: dict
         source = CompletionRecord.from_json(body["record"], f"{path}/{RECORD}")
     except (KeyError, TypeError) as e:
         raise CorruptStorageError(f"{path}/{RECORD} is damaged: {e!r}; use another savepoint") from e
+    _check_names(source, f"{path}/{RECORD}")
     checkpoint = max(records.newest_id(), source.checkpoint) + 1
     tables = {
         uid: _import(records, store, job_url, ref, uid, checkpoint, options) for uid, ref in source.tables.items()
@@ -97,6 +99,19 @@ def import_savepoint(records: JobRecords, job_url: str, path: str, options: dict
     records.store.replace(f"committed/{id_name(checkpoint)}", "committed", done.to_json())
     records.store.create(f"checkpoints/{id_name(checkpoint)}", "checkpoint", record.to_json())
     return checkpoint
+
+
+def _check_names(record: CompletionRecord, shown: str) -> None:
+    """What a savepoint names becomes folders and files of the job: nothing may lead out of them."""
+    for what, uid in [*(("source", s) for s in record.sources), *(("operator", u) for u in record.tables)]:
+        checked_name(f"{shown}: {what} uid", uid, CorruptStorageError)
+    for uid, ref in record.tables.items():
+        folder, _, file = ref.manifest.rpartition("/")
+        if folder != f"manifests/{uid}" or not is_plain_file(file):
+            raise CorruptStorageError(
+                f"{shown} names the manifest {ref.manifest!r} of {uid!r}: expected one in manifests/{uid}/; use "
+                "another savepoint"
+            )
 
 
 def _import(

@@ -5,18 +5,36 @@ It rides on pickled classes and not on DataSource options, because options can b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import logging
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from spark_ckpt.config import JobConfig
+from spark_ckpt.names import checked_name
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.state.slots import Slots
+from spark_ckpt.storage.filesystem import normalize_url
+
+_log = logging.getLogger("spark_ckpt")
 
 
 def job_url(config: JobConfig, job: str) -> str:
-    return f"{config.dir.rstrip('/')}/{job}"
+    """The job's folder. Raises ``ConfigError`` for a name that would lead elsewhere: every way in comes by here."""
+    return f"{config.dir.rstrip('/')}/{checked_name('job name', job)}"
+
+
+def with_absolute_dir(config: JobConfig) -> JobConfig:
+    """``config`` with a ``dir`` that means the same in every process. Driver, at start."""
+    if "://" in config.dir or config.dir.startswith(("/", "file:")):
+        return config
+    absolute = normalize_url(config.dir)
+    _log.warning(
+        "spark.ckpt.dir %r is relative: this start uses %s. Set the absolute path, so that a start from another "
+        "folder finds the job.", config.dir, absolute,
+    )  # fmt: skip
+    return replace(config, dir=absolute)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.names import checked_name
 from spark_ckpt.protocol.records import GenerationRecord, Topology
 from spark_ckpt.protocol.recovery import AUTO, NONE, GoOn, RestoreFrom, StartFacts, StartFresh
 from spark_ckpt.protocol.startup import Started, start_job
@@ -27,7 +28,7 @@ from spark_ckpt.spark.job_records import JobRecords
 from spark_ckpt.spark.savepoints import import_savepoint
 from spark_ckpt.spark.session_confs import SessionConfs, session_location, spark_path
 from spark_ckpt.spark.spark_folder import SparkFolder
-from spark_ckpt.spark.spec import RunSpec, SinkSpec, job_url
+from spark_ckpt.spark.spec import RunSpec, SinkSpec, job_url, with_absolute_dir
 from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.state_table import StateTable
 
@@ -63,6 +64,7 @@ def checked_sinks(requests: list[tuple[Any, dict[str, str]]]) -> tuple[SinkSpec,
         name = own.pop("uid", None) or (sink if isinstance(sink, str) else sink.__name__.lower())
         if any(s.id == name for s in specs):
             name = f"{name}-{number}"
+        checked_name("sink uid", name)
         specs.append(SinkSpec(name, sink_class(sink) if isinstance(sink, str) else sink, own))
     return tuple(specs)
 
@@ -189,7 +191,7 @@ def start_query(request: StartRequest) -> Any:
     job = config.job or request.query_name
     if not job:
         raise ConfigError("a job needs a name: set queryName(...) or spark.ckpt.job")
-    config = replace(config, job=job, lanes=config.lanes or _default_lanes(spark))
+    config = replace(with_absolute_dir(config), job=job, lanes=config.lanes or _default_lanes(spark))
     location = request.location or session_location(spark.conf, job) or f"{job_url(config, job)}/spark"
     sources = name_sources(lineage)
     sinks = checked_sinks(request.sinks)

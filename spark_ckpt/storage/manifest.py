@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.names import is_plain_file
 from spark_ckpt.protocol.events import GroupManifest, groups_from_json, groups_to_json
-from spark_ckpt.storage.content import TableContent, content_from_json, content_to_json, named_files
+from spark_ckpt.storage.content import TableContent, content_from_json, content_to_json, named_files, run_files
 from spark_ckpt.storage.record_store import Exists, RecordStore
 
 _KIND = "manifest"
@@ -66,7 +67,7 @@ def read_manifest(store: RecordStore, path: str) -> StateManifest:
             f"Manifest {path} is missing: expected it because a completion record names it."
             f" Put it back, or restore another checkpoint (spark.ckpt.restore)."
         )
-    return StateManifest(
+    manifest = StateManifest(
         body["uid"],
         body["checkpoint"],
         body["table_version"],
@@ -74,3 +75,9 @@ def read_manifest(store: RecordStore, path: str) -> StateManifest:
         content_from_json(body["content"]),
         groups_from_json(body["groups"]),
     )
+    for name in (manifest.uid, *manifest.files, *run_files(manifest.groups)):
+        if not is_plain_file(name):
+            raise CorruptStorageError(
+                f"Manifest {path} names {name!r}: expected files of its own folder. Do not use what it belongs to."
+            )
+    return manifest

@@ -16,10 +16,11 @@ PURE = {
 }  # fmt: skip
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "compile", "__import__"}
 
-BASE = {"errors", "types"}
+BASE = {"errors", "names", "types"}
 INNER = {
     "types": set(),
     "errors": set(),
+    "names": {"errors"},
     "redaction": set(),
     "config_values": {*BASE, "redaction"},
     "config": {*BASE, "config_values", "redaction"},

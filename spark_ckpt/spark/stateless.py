@@ -12,6 +12,7 @@ from pyspark.sql.conversion import ArrowBatchTransformer, PandasToArrowConversio
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.state.functions_pandas_input import in_timezone
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG
 
@@ -104,8 +105,14 @@ class MapArrow:
         yield from self.func(data)
 
     def _tag(self, batch: pa.RecordBatch, tag: int) -> pa.RecordBatch:
-        names = self.schema.names[:-2]
-        columns = [batch.column(n).cast(self.schema.field(n).type) for n in names]
+        fields = list(self.schema)[:-2]
+        if batch.num_columns != len(fields):
+            raise UserFunctionError(
+                f"the function of mapInArrow yielded {batch.num_columns} column(s) {batch.schema.names}; expected "
+                f"{len(fields)}, as the schema says: {[f.name for f in fields]}"
+            )
+        # By position, whatever their names are, as in Spark.
+        columns = [column.cast(f.type) for column, f in zip(batch.columns, fields, strict=True)]
         n = batch.num_rows
         return pa.RecordBatch.from_arrays(
             [*columns, pa.repeat(pa.scalar(tag, pa.int64()), n), pa.nulls(n, pa.binary())], schema=self.schema

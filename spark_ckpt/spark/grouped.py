@@ -21,10 +21,12 @@ from spark_ckpt.spark.session_confs import pandas_options
 from spark_ckpt.spark.stateless import arrow_schema, with_control
 from spark_ckpt.spark.wiring import wire_operator
 from spark_ckpt.state.aggregates import AggregateFunction
+from spark_ckpt.state.aggregates_kinds import Rules
 from spark_ckpt.state.function import StateFunction
 from spark_ckpt.state.functions_arrow import ArrowStateFunction
 from spark_ckpt.state.functions_pandas import PandasStateFunction
 from spark_ckpt.state.layout import StateLayout
+from spark_ckpt.storage.delta_schema import to_delta_schema
 from spark_ckpt.types import CONTROL_COLUMNS
 
 _KEY_TYPES = (
@@ -42,6 +44,10 @@ _KEY_TYPES = (
     T.TimestampType,
     T.TimestampNTZType,
 )
+_AGGREGATE_CONFS = {"ansi": "spark.sql.ansi.enabled", "nan_for_one": "spark.sql.legacy.statisticalAggregate"}
+"""Spark's settings for what aggregates give, by the names of ``Rules``."""
+
+
 _TIMEOUTS = ("NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout")
 
 
@@ -81,7 +87,10 @@ class CkptGroupedData:
         if missing:
             raise InvalidInputError(f"aggregate names column(s) {missing}; the columns are {self._parent.columns}")
         inputs = _arrow_columns(self._parent.schema, columns)
-        function = AggregateFunction(self._key_arrow(), inputs, aggregates, emit=emit, order_by=orderBy)
+        settings = {name: _is_set(self._parent._session.spark, conf) for name, conf in _AGGREGATE_CONFS.items()}
+        function = AggregateFunction(
+            self._key_arrow(), inputs, aggregates, emit=emit, order_by=orderBy, rules=Rules(**settings)
+        )
         return self._operator(uid, function, columns)
 
     def applyInPandasWithState(
@@ -185,6 +194,10 @@ def _is_column(parent: CkptDataFrame, col: Column, resolved: T.StructField) -> b
     return str(col) == f"Column<'{resolved.name}'>" and resolved.name in parent.columns and resolved.nullable
 
 
+def _is_set(spark: Any, conf: str) -> bool:
+    return str(spark.conf.get(conf)).lower() == "true"
+
+
 def _checked_uid(uid: str | None) -> str:
     if not uid:
         raise TopologyError(
@@ -208,11 +221,19 @@ def _check_event_time(parent: CkptDataFrame, function: StateFunction) -> None:
 
 def _arrow_columns(schema: T.StructType, columns: list[str]) -> pa.Schema:
     by_name = {f.name: f for f in schema.fields if f.name not in CONTROL_COLUMNS}
+    for c in columns:
+        if isinstance(by_name[c].dataType, T.YearMonthIntervalType | T.CalendarIntervalType):
+            raise InvalidInputError(
+                f"column {c!r} has type {by_name[c].dataType.simpleString()}, which Python cannot take: "
+                f"cast it ahead of groupBy, a year-month interval to int (months) or either to string"
+            )
     return arrow_schema(T.StructType([T.StructField(c, by_name[c].dataType, True) for c in columns]))
 
 
 def _layout(function: StateFunction) -> StateLayout:
-    return StateLayout(function.key_schema, function.state_schema, function.timeout != "NoTimeout")
+    layout = StateLayout(function.key_schema, function.state_schema, function.timeout != "NoTimeout")
+    to_delta_schema(layout.table_schema)  # raises for what no state table can store, before anything starts
+    return layout
 
 
 def _spark_struct(schema: pa.Schema) -> T.StructType:

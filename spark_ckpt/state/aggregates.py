@@ -11,7 +11,7 @@ from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates_accumulators import Accumulator
 from spark_ckpt.state.aggregates_grouping import group_by_key, rows_per_key
-from spark_ckpt.state.aggregates_kinds import FLAT, RUNNING_KINDS, is_ordered, make_accumulator
+from spark_ckpt.state.aggregates_kinds import FLAT, RUNNING_KINDS, Rules, is_ordered, make_accumulator
 from spark_ckpt.state.aggregates_ordinals import ascending_order
 from spark_ckpt.state.aggregates_segments import Segments, places_of_keys, plain_array, segments_behind
 from spark_ckpt.state.function import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
@@ -39,6 +39,7 @@ class AggregateFunction(StateFunction):
         aggregates: Mapping[str, AggSpec],
         emit: str = "update",
         order_by: str | None = None,
+        rules: Rules = Rules(),  # noqa: B008 - frozen
     ) -> None:
         self.key_schema = key_schema
         self.input_schema = input_schema
@@ -46,7 +47,7 @@ class AggregateFunction(StateFunction):
         self.order_by = order_by
         self.specs = dict(aggregates)
         self._check_options()
-        self.accumulators = [make_accumulator(name, spec, input_schema) for name, spec in self.specs.items()]
+        self.accumulators = [make_accumulator(name, spec, input_schema, rules) for name, spec in self.specs.items()]
         self.state_schema = pa.schema([f for a in self.accumulators for f in a.fields])
         self.output_schema = self._make_output_schema()
         self._check_names()

@@ -18,7 +18,15 @@ from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates_decimal import divide_half_up, sum_limbs
 from spark_ckpt.state.aggregates_ordinals import ordinals
-from spark_ckpt.state.aggregates_segments import Segments, accumulate, any_valid, array_of, pairs, values_and_valid
+from spark_ckpt.state.aggregates_segments import (
+    Segments,
+    accumulate,
+    any_valid,
+    array_of,
+    first_of,
+    pairs,
+    values_and_valid,
+)
 
 MAX_DIGITS = 38
 INT64 = np.iinfo(np.int64)
@@ -106,7 +114,12 @@ class Count(Accumulator):
 
 
 class Sum(Accumulator):
-    """Sum in Spark's type: long for integers, double for floats, ten more digits for decimals."""
+    """Sum in Spark's type: long for integers, double for floats, ten more digits for decimals.
+
+    What is checked for overflow is what goes on from here: a task's rows of a key, the key's sum behind a batch. One
+    that leaves the range and comes back among them is exact, in whatever order rows came; Spark, which looks at every
+    addition, raises in some orders and not in others.
+    """
 
     suffix = ""
 
@@ -152,15 +165,16 @@ class Sum(Accumulator):
 
     def _sum(self, part: pa.Array, seg: Segments, seen: np.ndarray | None, add: Add) -> pa.Array:
         if pa.types.is_decimal(part.type):
-            total = sum_limbs(part, add, part.type)
-            if total is None:
+            total, over = sum_limbs(part, add, part.type)
+            if over is not None:
                 raise self._overflow()
             return total if seen is None else pc.if_else(pa.array(seen), total, pa.scalar(None, part.type))
         values, _ = values_and_valid(part, 0)
         if pa.types.is_integer(part.type):
             self._check_overflow(values, seg, add)
-        with np.errstate(invalid="ignore", over="ignore"):
             return array_of(add(values), seen, part.type)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return array_of(add(values) + 0.0, seen, part.type)  # Spark begins with 0.0: a sum is never -0.0
 
     def _check_overflow(self, values: np.ndarray, seg: Segments, add: Add) -> None:
         if len(values) == 0:
@@ -223,18 +237,24 @@ class Mean(Sum):
 
 
 class Chosen(Accumulator):
-    """One of the column's own values."""
+    """One of the column's own values. Day-time intervals are stored as microseconds: Delta tables have no such type."""
 
     @property
     def fields(self) -> list[pa.Field]:
-        return [pa.field(self.name, self.type)]
+        return [pa.field(self.name, pa.int64() if pa.types.is_duration(self.type) else self.type)]
+
+    def made_of(self, spec: AggSpec) -> str:
+        return super().made_of(spec) + (" of intervals" if pa.types.is_duration(self.type) else "")
 
     @property
     def output_type(self) -> pa.DataType:
         return self.type
 
     def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
-        return [column]
+        return [column.view(pa.int64()) if pa.types.is_duration(self.type) else column]
+
+    def result(self, parts: list[pa.Array]) -> pa.Array:
+        return parts[0].view(self.type) if pa.types.is_duration(self.type) else parts[0]
 
 
 class Extreme(Chosen):
@@ -247,12 +267,18 @@ class Extreme(Chosen):
     def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
         ords = ordinals(parts[0], self.largest)
         picked = ords.ufunc.reduceat(ords.values, seg.starts)
+        if ords.zeros is not None:
+            picked = np.where(picked == 0, ords.zeros[first_of(ords.values == 0, seg)], picked)
         return [ords.decode(picked, any_valid(ords.valid, seg))]
 
     def running(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
         ords = ordinals(parts[0], self.largest)
         seen = None if ords.valid is None else accumulate(np.logical_or, ords.valid, seg)
-        return [ords.decode(accumulate(ords.ufunc, ords.values, seg), seen)]
+        picked = accumulate(ords.ufunc, ords.values, seg)
+        if ords.zeros is not None:
+            first = ords.zeros[np.repeat(first_of(ords.values == 0, seg), seg.counts)]
+            picked = np.where(picked == 0, first, picked)
+        return [ords.decode(picked, seen)]
 
 
 class Edge(Chosen):

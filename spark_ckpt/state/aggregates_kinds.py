@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -10,7 +11,18 @@ from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates_accumulators import Accumulator, Collect, Count, Edge, Extreme, Mean, Sum
 from spark_ckpt.state.aggregates_hll import ApproxDistinct
+from spark_ckpt.state.aggregates_lenient import NullableMean, NullableSum, WrappingSum
 from spark_ckpt.state.aggregates_moments import Stddev
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Spark's settings that change what aggregates give: ``spark.sql.ansi.enabled``, and whether the deviation of a
+    single value is NaN (``spark.sql.legacy.statisticalAggregate``)."""
+
+    ansi: bool = True
+    nan_for_one: bool = False
+
 
 RUNNING_KINDS = ("count", "sum", "mean", "min", "max", "stddev")
 
@@ -50,7 +62,7 @@ _SUPPORTED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
 }
 
 
-def make_accumulator(name: str, spec: AggSpec, input_schema: pa.Schema) -> Accumulator:
+def make_accumulator(name: str, spec: AggSpec, input_schema: pa.Schema, rules: Rules = Rules()) -> Accumulator:
     """Raises ``InvalidInputError`` naming column, type and what is supported."""
     type_ = _checked_type(name, spec, input_schema)
     column, options = spec.column, spec.options
@@ -62,8 +74,19 @@ def make_accumulator(name: str, spec: AggSpec, input_schema: pa.Schema) -> Accum
         return Collect(name, column, type_, options["max_items"])
     if spec.kind == "approx_count_distinct":
         return ApproxDistinct(name, column, type_, options["rsd"])
-    plain: dict[str, type[Accumulator]] = {"count": Count, "sum": Sum, "mean": Mean, "stddev": Stddev}
-    return plain[spec.kind](name, column, type_)
+    if spec.kind == "stddev":
+        return Stddev(name, column, type_, rules.nan_for_one)
+    return _plain(spec.kind, type_, rules)(name, column, type_)
+
+
+def _plain(kind: str, type_: pa.DataType | None, rules: Rules) -> type[Accumulator]:
+    if kind == "count":
+        return Count
+    if rules.ansi:
+        return Sum if kind == "sum" else Mean
+    if pa.types.is_decimal(type_):
+        return NullableSum if kind == "sum" else NullableMean
+    return WrappingSum if kind == "sum" else Mean
 
 
 def _checked_type(name: str, spec: AggSpec, input_schema: pa.Schema) -> pa.DataType:

@@ -14,12 +14,17 @@ from spark_ckpt.state.aggregates_segments import array_of, values_and_valid
 
 @dataclass(frozen=True)
 class Ordinals:
-    """``values`` ordered like the column's; nulls hold a value that loses against every other under ``ufunc``."""
+    """``values`` ordered like the column's; nulls hold a value that loses against every other under ``ufunc``.
+
+    ``zeros``: the values once more if there is a -0.0 among them, because ``ufunc`` may pick either of two equal zeros,
+    and Spark keeps the first.
+    """
 
     values: np.ndarray
     valid: np.ndarray | None
     ufunc: np.ufunc
     decode: Callable[[np.ndarray, np.ndarray | None], pa.Array]
+    zeros: np.ndarray | None = None
 
 
 def ordinals(column: pa.Array, largest: bool) -> Ordinals:
@@ -62,7 +67,8 @@ def _floats(column: pa.Array, largest: bool) -> Ordinals:
     """NaN is the largest number: ``maximum`` passes it on, ``fmin`` prefers anything else."""
     values, valid = values_and_valid(column, -np.inf if largest else np.nan)
     ufunc = np.maximum if largest else np.fmin
-    return Ordinals(values, valid, ufunc, lambda picked, seen: array_of(picked, seen, column.type))
+    zeros = values if np.signbit(values[values == 0]).any() else None
+    return Ordinals(values, valid, ufunc, lambda picked, seen: array_of(picked, seen, column.type), zeros)
 
 
 def _ranks(column: pa.Array, largest: bool) -> Ordinals:

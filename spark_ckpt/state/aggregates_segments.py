@@ -147,5 +147,11 @@ def any_valid(valid: np.ndarray | None, seg: Segments) -> np.ndarray | None:
     return None if valid is None else np.logical_or.reduceat(valid, seg.starts)
 
 
+def first_of(wanted: np.ndarray, seg: Segments) -> np.ndarray:
+    """Per segment: the position of the first row that is ``wanted``; that of its last row if none is."""
+    here = np.where(wanted, np.arange(seg.rows), seg.rows)
+    return np.minimum(np.minimum.reduceat(here, seg.starts), seg.ends - 1)
+
+
 def array_of(values: np.ndarray, valid: np.ndarray | None, type_: pa.DataType) -> pa.Array:
     return pa.array(values, type=type_, mask=None if valid is None else ~valid)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import math
 import pickle
+import statistics
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -219,3 +221,38 @@ def test_an_empty_batch_changes_nothing() -> None:
     operator = Operator(AggregateFunction(KEYS, schema_of(pa.int64()), EVERY_TYPE | NUMERIC))
     assert operator.batch(table([], pa.int64())) == []
     assert operator.state == {}
+
+
+@pytest.mark.parametrize("emit", ["update", "rows"])
+@pytest.mark.parametrize("value", [0.1, 3.3, 1e9 + 0.1, -1e-300, 1e200])
+def test_equal_values_deviate_by_nothing_however_they_are_cut(value: float, emit: str) -> None:
+    operator = Operator(AggregateFunction(KEYS, schema_of(pa.float64()), {"d": agg.stddev("v")}, emit=emit))
+    for n in (1, 2, 7, 1000):
+        output = operator.batch(*[table([("a", value)] * n + [("a", None)], pa.float64())] * 2)
+    assert output[-1]["d"] == 0.0
+
+
+@pytest.mark.parametrize("emit", ["update", "rows"])
+@pytest.mark.parametrize("offset", [0, 10**9, -(10**12)])
+@pytest.mark.parametrize("first", [0, 50])
+def test_a_deviation_keeps_its_digits_far_from_zero_in_every_cut(offset: int, first: int, emit: str) -> None:
+    rng = np.random.default_rng(1)
+    values = [offset + first, *(offset + rng.integers(0, 100, 400)).tolist()]
+    operator = Operator(AggregateFunction(KEYS, schema_of(pa.int64()), {"d": agg.stddev("v")}, emit=emit))
+    for start in range(0, len(values), 37):
+        rows = [("a", v) for v in values[start : start + 37]]
+        output = operator.batch(table(rows[:20], pa.int64()), table(rows[20:], pa.int64()))
+    rel_tol = 1e-9 if offset == abs(offset) else 1e-6  # the stored mean has an error of 1e-4 there
+    assert math.isclose(output[-1]["d"], statistics.stdev(map(Fraction, values)), rel_tol=rel_tol)
+
+
+@pytest.mark.parametrize("emit", ["update", "rows"])
+@pytest.mark.parametrize("zeros", [[0.0, -0.0], [-0.0, 0.0], [-0.0, -0.0], [None, -0.0, 0.0, None]])
+def test_of_equal_zeros_the_first_is_kept_and_no_sum_is_minus_zero(zeros: list[Any], emit: str) -> None:
+    specs = {"low": agg.min("v"), "high": agg.max("v"), "total": agg.sum("v"), "mean": agg.mean("v")}
+    first = next(repr(z) for z in zeros if z is not None)
+    for cut in range(len(zeros) + 1):
+        operator = Operator(AggregateFunction(KEYS, schema_of(pa.float64()), specs, emit=emit))
+        outputs = [operator.batch(table([("a", z) for z in part], pa.float64())) for part in (zeros[:cut], zeros[cut:])]
+        out = [row for output in outputs for row in output][-1]
+        assert [repr(out[name]) for name in specs] == [first, first, "0.0", "0.0"]

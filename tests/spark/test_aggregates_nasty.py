@@ -1,0 +1,208 @@
+"""Aggregates over nasty values, cut into tasks, batches and restarts, against plain Spark's result of the same rows."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import math
+import random
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_ckpt import agg
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.state.aggregates import AggregateFunction
+from spark_ckpt.state.aggregates_kinds import Rules
+from tests.spark.conftest import Input, Job
+from tests.state.aggregates_harness import Operator
+
+LONG = 2**63 - 1
+NINES = Decimal("9" * 38)
+FLOATS = [0.0, -0.0, 1.0, 0.1, -0.1, 1e9, 1e9 + 4, 1e-300, 1e15 + 0.5, math.nan, math.inf, -math.inf, 1e200, -1e200]
+VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "double": (pa.float64(), FLOATS),
+    "float": (pa.float32(), [0.0, -0.0, 1.5, -2.25, 16777216.0, 3e38, math.nan, math.inf]),
+    "bigint": (pa.int64(), [0, 1, -1, 5, 2**53 + 1, LONG, -LONG - 1, LONG - 1, 2**62]),
+    "tinyint": (pa.int8(), [0, -128, 127, 1]),
+    "decimal(38,0)": (
+        pa.decimal128(38, 0),
+        [NINES, Decimal("-" + "9" * 38), Decimal(10) ** 33, Decimal(0), Decimal(1), Decimal(-7)],
+    ),
+    "decimal(38,38)": (pa.decimal128(38, 38), [Decimal("0.5"), Decimal("-0.99"), Decimal(0), Decimal(1).scaleb(-38)]),
+    "decimal(12,3)": (pa.decimal128(12, 3), [Decimal("999999999.999"), Decimal("-0.001"), Decimal(0), Decimal("2.5")]),
+    "interval day to second": (pa.duration("us"), [0, 1, -1, 86_400_000_000, LONG, -LONG]),
+}
+CHOSEN = ("n", "known", "low", "high", "first", "last", "first_known", "last_known")
+SPECS = {
+    "n": agg.count(),
+    "known": agg.count("v"),
+    "low": agg.min("v"),
+    "high": agg.max("v"),
+    "first": agg.first("v"),
+    "last": agg.last("v"),
+    "first_known": agg.first("v", ignore_nulls=True),
+    "last_known": agg.last("v", ignore_nulls=True),
+    "total": agg.sum("v"),
+    "average": agg.mean("v"),
+    "spread": agg.stddev("v"),
+}
+IN_SPARK = {
+    "n": "count(1)",
+    "known": "count(v)",
+    "low": "min(v)",
+    "high": "max(v)",
+    "first": "first(v)",
+    "last": "last(v)",
+    "first_known": "first(v, true)",
+    "last_known": "last(v, true)",
+    "total": "sum(v)",
+    "average": "avg(v)",
+    "spread": "stddev(v)",
+}
+
+
+def cases(kind: str, ansi: bool, count: int) -> list[list[Any]]:
+    """Every pair of nasty values, then random rows; with ANSI mode only those whose sums stay within their type."""
+    rng, values = random.Random(kind), VALUES[kind][1]
+    made = [list(pair) for pair in itertools.product([*values, None], repeat=2)]
+    made += [[v] * n for v in values for n in (1, 3, 10)]
+    made += [rng.choices([*rng.sample(values, 3), None], k=rng.randint(1, 12)) for _ in range(count)]
+    if kind == "double":
+        made += [[1e9 + rng.randint(0, 9) for _ in range(8)] for _ in range(count)]
+    return [case for case in made if _steady(kind, case, ansi)]
+
+
+def _steady(kind: str, case: list[Any], ansi: bool) -> bool:
+    """Whether Spark's result does not depend on how rows are spread over tasks; in ANSI mode, that nothing overflows.
+
+    Not so where a part of the rows overflows and all of them together do not.
+    """
+    if kind not in ("bigint", "decimal(38,0)", "decimal(38,38)") or (kind == "bigint" and not ansi):
+        return True
+    known = [Fraction(v) for v in case if v is not None]
+    limit = LONG if kind == "bigint" else Fraction(NINES) / (10**38 if kind == "decimal(38,38)" else 1)
+    pieces = [sum(known[i:j]) for i in range(len(known)) for j in range(i + 1, len(known) + 1)]
+    if ansi and kind == "decimal(38,0)":
+        limit = Fraction(10**34) - 1  # the mean has four more digits
+    if all(abs(piece) <= limit for piece in pieces):
+        return True
+    return not ansi and (all(v >= 0 for v in known) or all(v <= 0 for v in known))
+
+
+def in_spark(
+    spark: SparkSession, kind: str, rows: list[list[Any]], names: list[str], ansi: bool
+) -> list[dict[str, Any]]:
+    """One row a case, from one partition, so that rows have an order."""
+    spark.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
+    try:
+        table = pa.table(
+            {
+                "k": pa.array([i for i, case in enumerate(rows) for _ in case], pa.int64()),
+                "v": pa.array([v for case in rows for v in case], VALUES[kind][0]),
+            }
+        )
+        grouped = spark.createDataFrame(table).coalesce(1).groupBy("k")
+        found = grouped.agg(*[F.expr(IN_SPARK[name]).alias(name) for name in names]).toArrow().to_pylist()
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
+    return sorted(found, key=lambda row: int(row["k"]))
+
+
+def in_batches(function: AggregateFunction, rows: list[list[Any]], type_: pa.DataType) -> list[dict[str, Any]]:
+    """The last word on each case, its rows cut at random into tasks and batches; state passes through Parquet."""
+    rng, operator = random.Random(len(rows)), Operator(function)
+    last: dict[int, dict[str, Any]] = {}
+    left = {i: list(case) for i, case in enumerate(rows)}
+    while left:
+        tasks = []
+        for _ in range(rng.randint(1, 2)):
+            taken = {i: [case.pop(0) for _ in range(min(len(case), rng.randint(0, 4)))] for i, case in left.items()}
+            pairs = [(i, v) for i, values in taken.items() for v in values]
+            tasks.append(
+                pa.table(
+                    {"k": pa.array([i for i, _ in pairs], pa.int64()), "v": pa.array([v for _, v in pairs], type_)}
+                )
+            )
+        last.update({row["k"]: row for row in operator.batch(*tasks)})
+        operator.state = _stored(operator.state, function.state_schema)
+        left = {i: case for i, case in left.items() if case}
+    return [last[i] for i in sorted(last)]
+
+
+def _stored(state: dict[str, dict[str, Any]], schema: pa.Schema) -> dict[str, dict[str, Any]]:
+    file = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(list(state.values()), schema=schema), file)
+    return dict(zip(state, pq.read_table(file).to_pylist(), strict=True))
+
+
+def same(name: str, a: Any, b: Any, case: list[Any]) -> bool:
+    if not (isinstance(a, float) and isinstance(b, float)):
+        return type(a) is type(b) and bool(a == b)
+    if name == "spread" and any(v is not None and 1e150 < abs(v) < math.inf for v in case):
+        return True  # squares leave the range of double: Spark says inf or nan, as its partial results were merged
+    if name not in ("total", "average", "spread") or a == b == 0.0 or not (math.isfinite(a) and math.isfinite(b)):
+        return repr(a) == repr(b)  # -0.0 is another number than 0.0 here
+    # Sums of doubles depend on the order of additions: near in proportion to what was added.
+    size = max([abs(float(v)) for v in case if v is not None and math.isfinite(v)], default=0.0)
+    return math.isclose(a, b, rel_tol=1e-9, abs_tol=len(case) * 2.3e-16 * size)
+
+
+@pytest.mark.parametrize("ansi", [True, False])
+@pytest.mark.parametrize("kind", VALUES)
+def test_nasty_values_give_what_plain_spark_gives(spark: SparkSession, kind: str, ansi: bool) -> None:
+    type_ = VALUES[kind][0]
+    names = list(CHOSEN) if pa.types.is_duration(type_) else list(SPECS)
+    rows = [case for case in cases(kind, ansi, 60) if case]
+    schema = pa.schema([("k", pa.int64()), ("v", type_)])
+    function = AggregateFunction(
+        schema.remove(1), schema, {name: SPECS[name] for name in names}, rules=Rules(ansi=ansi)
+    )
+    wrong = [
+        (name, case, ours[name], theirs[name])
+        for case, ours, theirs in zip(
+            rows, in_batches(function, rows, type_), in_spark(spark, kind, rows, names, ansi), strict=True
+        )
+        for name in names
+        if not same(name, ours[name], theirs[name], case)
+    ]
+    assert not wrong, f"{len(wrong)} of {len(rows) * len(names)}: {wrong[:6]}"
+
+
+def test_spark_settings_and_intervals_reach_the_aggregates_of_a_query(
+    spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], job: Job
+) -> None:
+    data = new_input("in", "k string, v long, d decimal(38,0), t long")
+    data.add(("a", LONG, NINES, 5), ("b", 1, Decimal(1), 7))
+    data.add(("a", 1, Decimal(1), -5))
+    stream = data.stream(ckpt).selectExpr(
+        "k", "v", "d", "make_dt_interval(0, 0, 0, t) as i", "make_ym_interval(0, int(t)) as m"
+    )
+    grouped = stream.drop("m").groupBy("k")
+    with pytest.raises(InvalidInputError, match=r"'m'.*interval"):
+        stream.groupBy("k").aggregate(uid="x", low=agg.min("m"))
+    with pytest.raises(InvalidInputError, match=r"duration.*state table cannot store"):
+        grouped.aggregate(uid="x", all=agg.collect_list("i", max_items=3))
+    with pytest.raises(InvalidInputError, match="sum does not support"):
+        grouped.aggregate(uid="x", all=agg.sum("i"))
+    specs = {"s": agg.sum("v"), "d": agg.sum("d"), "low": agg.min("i"), "last": agg.last("i"), "n": agg.stddev("v")}
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    spark.conf.set("spark.sql.legacy.statisticalAggregate", "true")
+    try:
+        totals = grouped.aggregate(uid="totals", **specs)
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
+        spark.conf.unset("spark.sql.legacy.statisticalAggregate")
+    query = job.run(totals.selectExpr("k", "s", "d", "cast(low as string) l", "cast(last as string) e", "n"), "k")
+    assert query.exception() is None
+    (key, total, wide, low, last, _), (other, *rest) = job.rows()
+    assert (key, total, wide) == ("a", -LONG - 1, None)
+    assert low == last == "INTERVAL '-0 00:00:05' DAY TO SECOND"
+    assert (other, rest[0], rest[1], rest[-1]) == ("b", 1, Decimal(1), "NaN")

@@ -6,6 +6,12 @@ what was found and what to do.
 
 from __future__ import annotations
 
+RESTORE_ANOTHER = (
+    "put back a good copy, or restore another checkpoint: set spark.ckpt.restore=<id> ('spark-ckpt list' shows them)"
+    " and a new, empty checkpointLocation"
+)
+"""What works when something that a checkpoint needs is lost; for the end of a message."""
+
 
 class CkptError(Exception):
     """Root of every error this library raises on purpose."""

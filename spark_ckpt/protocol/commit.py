@@ -23,12 +23,13 @@ from collections.abc import Generator, Iterable
 from dataclasses import replace
 from typing import Any
 
-from spark_ckpt.errors import CorruptStorageError, FencedError, ProtocolBugError
+from spark_ckpt.errors import FencedError, ProtocolBugError
 from spark_ckpt.protocol.coordinator import merge_stats, plan_retention
 from spark_ckpt.protocol.events import Flushed
 from spark_ckpt.protocol.give_up import give_up, write_aborted
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import (
+    LOST,
     SAVEPOINT,
     SUBSUMED,
     BatchRecord,
@@ -75,7 +76,7 @@ def commit_batch(view: JobView, record: BatchRecord, now_ms: int) -> Steps:
         view = yield from _publish(view, view.last, now_ms)
     view = yield from _stage(view, record)
     previous = view.last
-    view, triggers = yield from _triggers(view)
+    view, triggers = yield from _triggers(view, record.batch, now_ms)
     for trigger in _to_complete(triggers):
         view = yield from _complete(view, trigger, record.batch, now_ms)
     view = yield from _abort_garbage(view)
@@ -164,16 +165,20 @@ def by_sink(
 # --- completing --------------------------------------------------------------------------------------------
 
 
-def _triggers(view: JobView) -> Generator[Step, Any, tuple[JobView, tuple[TriggerRecord, ...]]]:
-    """The triggers of the fully acknowledged checkpoints that were not aborted meanwhile, oldest first."""
+def _triggers(
+    view: JobView, batch: int, now_ms: int
+) -> Generator[Step, Any, tuple[JobView, tuple[TriggerRecord, ...]]]:
+    """The triggers of the fully acknowledged checkpoints that were not aborted meanwhile, oldest first.
+
+    One whose trigger is lost is given up: nobody knows any more whom it was for, and the next one takes its rows over.
+    """
     out: list[TriggerRecord] = []
     for checkpoint in view.ready():
         trigger, aborted = yield ReadTrigger(checkpoint)
-        if trigger is None:
-            raise CorruptStorageError(
-                f"checkpoint {checkpoint} is fully acknowledged: expected triggers/{checkpoint}, found nothing; "
-                f"restore another checkpoint"
-            )
+        if trigger is None and aborted is None:
+            reason = f"triggers/{checkpoint} is damaged or missing"
+            view = yield from write_aborted(view, checkpoint, LOST, reason, batch, now_ms)
+            continue
         if aborted is None:
             out.append(trigger)
         else:

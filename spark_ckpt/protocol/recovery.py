@@ -19,8 +19,16 @@ A new generation writes its record *before* it reads these facts, so that an old
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from spark_ckpt.protocol.damage import (
+    Damage,
+    active_origins,
+    refuse_state,
+    refuse_to_go_on,
+    refuse_to_restore,
+    way_out,
+)
 from spark_ckpt.protocol.records import UNDECIDED, BatchRecord, CompletionRecord, GenerationRecord, Topology
 from spark_ckpt.protocol.topology import Fit, Refuse, fit_topology, same_topology, uncompared
 from spark_ckpt.types import Committable
@@ -62,6 +70,7 @@ class StartFacts:
     batches: tuple[BatchRecord, ...] = ()
     open_triggers: tuple[int, ...] = ()
     allow_non_restored: bool = False
+    damage: Damage = field(default_factory=Damage)
 
 
 @dataclass(frozen=True)
@@ -142,8 +151,9 @@ def _go_on(facts: StartFacts) -> GoOn | Refuse:
     if not here:
         return Refuse(
             f"the Spark checkpoint location {facts.location.path} holds batches of origin {facts.location.origin}, "
-            f"which is none of this job's: expected an empty location or the job's own; give another "
-            f"checkpointLocation, or another job name"
+            f"which is none of this job's, or whose record is lost: expected an empty location or the job's own; give "
+            f"another checkpointLocation, or another job name; if the location is this job's own, "
+            f"{way_out(facts.damage, facts.completions, True)}"
         )
     latest = max(here, key=lambda g: g.generation)
     first = min(here, key=lambda g: g.generation)
@@ -151,6 +161,7 @@ def _go_on(facts: StartFacts) -> GoOn | Refuse:
     newest = max(own, key=lambda c: c.checkpoint, default=None)
     return (
         _moved_on(facts, latest)
+        or refuse_to_go_on(facts.damage, facts.completions, facts.batches, here, _committed(facts))
         or _rolled_back(facts, newest)
         or same_topology(latest.topology, facts.topology)
         or _restored_gone(facts, first)
@@ -221,26 +232,38 @@ def _choose(facts: StartFacts) -> CompletionRecord | Refuse | None:
     if found is None:
         have = sorted(c.checkpoint for c in facts.completions)
         return Refuse(f"restore={restore}: expected one of the job's checkpoints {have}, auto or none")
-    return found
+    return refuse_state(facts.damage, facts.completions, found) or found
 
 
 def _line(facts: StartFacts) -> CompletionRecord | Refuse | None:
     """Where the job stands: see the module's docstring."""
-    active = {b.origin for b in facts.batches} | {c.origin for c in facts.completions}
-    origins = sorted({g.origin for g in facts.generations if g.origin > 0} & active, reverse=True)
+    origins = active_origins(facts.damage, facts.batches, facts.completions)
     if not origins:
-        # Nobody did anything yet, or the records of who did are gone: then there is nothing newer than the newest.
-        return max(facts.completions, key=lambda c: c.checkpoint, default=None)
-    own = [c for c in facts.completions if c.origin == origins[0]]
+        # Nobody did anything yet, or nothing of it is left: then there is nothing newer than the newest.
+        newest = max(facts.completions, key=lambda c: c.checkpoint, default=None)
+        return refuse_to_restore(facts.damage, facts.completions, newest, 0) or newest
+    found = _end_of_line(facts, origins[0])
+    if isinstance(found, Refuse):
+        return found
+    return refuse_to_restore(facts.damage, facts.completions, found, origins[0]) or found
+
+
+def _end_of_line(facts: StartFacts, origin: int) -> CompletionRecord | Refuse | None:
+    own = [c for c in facts.completions if c.origin == origin]
     if own:
         return max(own, key=lambda c: c.checkpoint)
-    first = min((g for g in facts.generations if g.origin == origins[0]), key=lambda g: g.generation)
+    first = min((g for g in facts.generations if g.origin == origin), key=lambda g: g.generation, default=None)
+    if first is None:
+        return Refuse(
+            f"expected the record generations/{origin}, which tells where the job began, found it damaged or missing; "
+            f"{way_out(facts.damage, facts.completions, False)}"
+        )
     if first.restored_from is None:
         return None
     found = _find(facts, first.restored_from)
     return found or Refuse(
         f"the job stands at checkpoint {first.restored_from}: expected checkpoints/{first.restored_from}, "
-        f"found nothing; name another with restore=<id>"
+        f"found nothing; {way_out(facts.damage, facts.completions, False)}"
     )
 
 

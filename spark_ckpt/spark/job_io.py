@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
 from spark_ckpt.config import JobConfig
+from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.faults import reach
 from spark_ckpt.protocol import steps as st
 from spark_ckpt.protocol.records import CompletionRecord, GenerationRecord, TableRef, VoidRecord
@@ -18,7 +19,7 @@ from spark_ckpt.protocol.recovery import StartFacts
 from spark_ckpt.sinks.base import TwoPhaseSink
 from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.spark.hooks import call_hook
-from spark_ckpt.spark.job_records import JobRecords, id_name
+from spark_ckpt.spark.job_records import JobRecords, id_name, report
 from spark_ckpt.spark.report import history_row, left_state
 from spark_ckpt.spark.savepoints import write_savepoint
 from spark_ckpt.spark.spec import SinkSpec, job_url
@@ -167,13 +168,19 @@ class JobIO:
     def _CollectFiles(self, step: st.CollectFiles) -> None:
         """Names come from the manifests; a file's epoch stands in its name."""
         named: dict[str, list[StateManifest]] = {}
+        completions = self.records.completions()
         for checkpoint in step.named_by:
-            record = self.records.completion(checkpoint)
+            record = next((c for c in completions if c.checkpoint == checkpoint), None)
             if record is None:
-                # Somebody else dropped it: this driver is not the job's newest, and must not judge what is garbage.
+                # Damaged, or somebody else dropped it: this driver is not the job's newest. What is garbage cannot be
+                # judged here.
                 return
             for uid, ref in record.tables.items():
-                named.setdefault(uid, []).append(read_manifest(self.records.store, ref.manifest))
+                try:
+                    named.setdefault(uid, []).append(read_manifest(self.records.store, ref.manifest))
+                except CorruptStorageError as damage:
+                    report(damage)
+                    return  # what it names cannot be told from garbage; files are collected again when it is dropped
         for uid, manifests in named.items():
             table = self.table(uid)
             keep = set().union(*(m.files for m in manifests)) | named_files(table.head().content)

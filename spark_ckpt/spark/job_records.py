@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
 from spark_ckpt.config import JobConfig
+from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.protocol.life import life_of
 from spark_ckpt.protocol.records import (
+    LOST,
     AbortedRecord,
     BatchRecord,
     CommittedRecord,
@@ -16,6 +23,11 @@ from spark_ckpt.protocol.records import (
 )
 from spark_ckpt.storage.record_store import Created, RecordStore
 
+_logger = logging.getLogger(__name__)
+_reported: set[str] = set()
+
+Record = TypeVar("Record")
+
 
 def id_name(number: int) -> str:
     """Ids sort as text."""
@@ -23,7 +35,12 @@ def id_name(number: int) -> str:
 
 
 class JobRecords:
-    """Reads and writes records by their id. Damaged ones raise ``CorruptStorageError``."""
+    """Reads and writes records by their id.
+
+    A damaged record raises ``CorruptStorageError`` where it is asked for because it is needed (``generation``,
+    ``checkpoint``, ``completion``). Everywhere else it is reported, once a process, and taken for what its name says:
+    something was aborted, but not why; not known to be committed, so that it is committed again, which changes nothing.
+    """
 
     def __init__(self, url: str, config: JobConfig) -> None:
         self.store = RecordStore(url, config.storage_options())
@@ -40,8 +57,8 @@ class JobRecords:
     # -- generations -------------------------------------------------------------------------------------------
 
     def generations(self) -> list[GenerationRecord]:
-        found = (self.generation(g) for g in self.ids("generations"))
-        return [g for g in found if g is not None]
+        """All that can be read."""
+        return list(self._sound(self.generation, self.ids("generations")))
 
     def life(self) -> str:
         """The mark of the job's life; empty if it has none."""
@@ -59,9 +76,9 @@ class JobRecords:
     # -- checkpoints -------------------------------------------------------------------------------------------
 
     def trigger(self, checkpoint: int) -> TriggerRecord | None:
+        """None also if it is damaged: then K is given up, and the next checkpoint takes its rows over."""
         path = f"triggers/{id_name(checkpoint)}"
-        body = self.store.read(path, "trigger")
-        return None if body is None else TriggerRecord.from_json(body, path)
+        return self._or_none(lambda: self._read(path, "trigger", TriggerRecord.from_json))
 
     def create_trigger(self, record: TriggerRecord) -> bool:
         path = f"triggers/{id_name(record.checkpoint)}"
@@ -77,18 +94,25 @@ class JobRecords:
         return found if isinstance(found, CompletionRecord) else None
 
     def completions(self) -> list[CompletionRecord]:
-        found = (self.completion(k) for k in self.ids("checkpoints"))
-        return [c for c in found if c is not None]
+        """All that can be read, oldest first. Which others are needed is for a start to say."""
+        return list(self._sound(self.completion, self.ids("checkpoints")))
 
     def committed(self, checkpoint: int) -> CommittedRecord | None:
         path = f"committed/{id_name(checkpoint)}"
-        body = self.store.read(path, "committed")
-        return None if body is None else CommittedRecord.from_json(body, path)
+        return self._or_none(lambda: self._read(path, "committed", CommittedRecord.from_json))
+
+    def confirmed(self, checkpoints: Iterable[int]) -> frozenset[int]:
+        """Those of ``checkpoints`` that are surely committed."""
+        known = set(self.ids("committed"))
+        return frozenset(k for k in checkpoints if k in known and self.committed(k) is not None)
 
     def aborted(self, checkpoint: int) -> AbortedRecord | None:
         path = f"aborted/{id_name(checkpoint)}"
-        body = self.store.read(path, "aborted")
-        return None if body is None else AbortedRecord.from_json(body, path)
+        try:
+            return self._read(path, "aborted", AbortedRecord.from_json)
+        except CorruptStorageError as damage:
+            report(damage)
+            return AbortedRecord(checkpoint, LOST, "the record of why is damaged", 0, 0)
 
     def abort(self, record: AbortedRecord) -> None:
         """The first reason stays."""
@@ -102,10 +126,42 @@ class JobRecords:
     # -- batches -----------------------------------------------------------------------------------------------
 
     def batches(self, origin: int | None = None) -> list[BatchRecord]:
-        found = []
-        for name in self.store.names("batches"):
-            if origin is None or int(name.split("-")[0]) == origin:
-                body = self.store.read(f"batches/{name}", "batch")
-                if body is not None:
-                    found.append(BatchRecord.from_json(body, f"batches/{name}"))
-        return found
+        """All that can be read."""
+        names = [n for n in self.store.names("batches") if origin is None or batch_of(n)[0] == origin]
+        return list(self._sound(self.batch, names))
+
+    def batch(self, name: str) -> BatchRecord | None:
+        return self._read(f"batches/{name}", "batch", BatchRecord.from_json)
+
+    # -- damage ------------------------------------------------------------------------------------------------
+
+    def _read(self, path: str, kind: str, parse: Callable[[Any, str], Record]) -> Record | None:
+        body = self.store.read(path, kind)
+        return None if body is None else parse(body, path)
+
+    def _sound(self, read: Callable[[Any], Record | None], keys: Iterable[Any]) -> Iterator[Record]:
+        for key in keys:
+            found = self._or_none(partial(read, key))
+            if found is not None:
+                yield found
+
+    @staticmethod
+    def _or_none(read: Callable[[], Record | None]) -> Record | None:
+        try:
+            return read()
+        except CorruptStorageError as damage:
+            report(damage)
+            return None
+
+
+def batch_of(name: str) -> tuple[int, int, int]:
+    """(origin, batch, generation) of the batch record ``name``."""
+    origin, batch, generation = name.split(".")[0].split("-")
+    return int(origin), int(batch), int(generation)
+
+
+def report(damage: CorruptStorageError) -> None:
+    """Log what is passed over, once a process."""
+    if str(damage) not in _reported:
+        _reported.add(str(damage))
+        _logger.warning("Passed over, because it is not needed now: %s", damage)

@@ -146,8 +146,9 @@ class PlainWriter(CkptStreamWriter):
             topology=newest.topology,
             life=newest.life,
         )
-        committed = set(records.ids("committed"))
-        open_ = [c for c in records.completions() if c.checkpoint not in committed]
+        completions = records.completions()
+        committed = records.confirmed(c.checkpoint for c in completions)
+        open_ = [c for c in completions if c.checkpoint not in committed]
         if open_:
             committer = Committer(self.run, self.sinks)
             committer.publish(open_)

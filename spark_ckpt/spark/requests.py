@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 import uuid
 
+from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.protocol.coordinator import ManualRequest
+from spark_ckpt.spark.job_records import report
 from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.record_store import RecordStore
 
@@ -25,7 +27,11 @@ def open_requests(store: RecordStore) -> list[ManualRequest]:
     """All requests that were not withdrawn, oldest first; answered ones are known by their triggers."""
     found = []
     for name in store.names("requests"):
-        body = store.read(f"requests/{name}", "request")
+        try:
+            body = store.read(f"requests/{name}", "request")
+        except CorruptStorageError as damage:
+            report(damage)  # whoever asked waits in vain, and asks again
+            continue
         if body is not None:
             request = name.removesuffix(".json")
             found.append(ManualRequest(request, body["kind"], body["time_ms"], body["target"], body["terminal"]))

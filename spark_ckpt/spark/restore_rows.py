@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.errors import RESTORE_ANOTHER, CorruptStorageError
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.spark.job_records import JobRecords
 from spark_ckpt.storage.manifest import read_manifest
@@ -18,8 +18,8 @@ def restore_events(records: JobRecords, checkpoint: int, uids: Sequence[str], ad
     completion = records.completion(checkpoint)
     if completion is None:
         raise CorruptStorageError(
-            f"checkpoint {checkpoint} is to be restored, but checkpoints/{checkpoint:010d}.json is gone; restore "
-            "another one (spark.ckpt.restore=<id>)"
+            f"checkpoint {checkpoint} is to be restored, but checkpoints/{checkpoint:010d}.json is gone; "
+            f"{RESTORE_ANOTHER}"
         )
     found: list[ev.Event] = []
     for uid in uids:

@@ -29,6 +29,7 @@ from spark_ckpt.spark.savepoints import import_savepoint
 from spark_ckpt.spark.session_confs import SessionConfs, session_location, spark_path
 from spark_ckpt.spark.spark_folder import SparkFolder
 from spark_ckpt.spark.spec import RunSpec, SinkSpec, job_url, with_absolute_dir
+from spark_ckpt.spark.start_facts import newest_generation, read_damage
 from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.state_table import StateTable
 
@@ -106,8 +107,8 @@ def _say_uncompared(plan: JobPlan, decision: Any) -> None:
 def _next_generation(records: JobRecords) -> int:
     """The first of a life is numbered by the clock: a driver of an earlier life in a folder that was removed, if it
     still runs, must not find its own number in there and take the job for its own."""
-    known = records.ids("generations")
-    return max(known) + 1 if known else int(time.time())
+    known = newest_generation(records)
+    return known + 1 if known else int(time.time())
 
 
 def _run_spec(plan: JobPlan, started: Started) -> RunSpec:
@@ -139,6 +140,7 @@ def _restore_option(records: JobRecords, plan: JobPlan, url: str) -> str | int:
 
 def _facts(records: JobRecords, plan: JobPlan, generation: int, restore: str | int) -> StartFacts:
     completions = tuple(records.completions())
+    ids = [c.checkpoint for c in completions]
     settled = {*records.ids("checkpoints"), *records.ids("aborted")}
     return StartFacts(
         restore=restore,
@@ -147,10 +149,11 @@ def _facts(records: JobRecords, plan: JobPlan, generation: int, restore: str | i
         generation=generation,
         generations=tuple(g for g in records.generations() if g.generation != generation),
         completions=completions,
-        committed=frozenset(records.ids("committed") if plan.sinks_known else (c.checkpoint for c in completions)),
+        committed=records.confirmed(ids) if plan.sinks_known else frozenset(ids),
         batches=tuple(records.batches()),
         open_triggers=tuple(k for k in records.ids("triggers") if k not in settled),
         allow_non_restored=plan.config.allow_non_restored_state,
+        damage=read_damage(records, generation, completions),
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyroaring import BitMap
 
-from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.errors import RESTORE_ANOTHER, CorruptStorageError
 from spark_ckpt.storage.filesystem import Folder
 
 _MAGIC = struct.pack("<I", 1681511377)
@@ -95,7 +95,7 @@ def read_vector(folder: Folder, ref: DvRef) -> BitMap:
 
 def _corrupt(shown: str, expected: str, found: str) -> CorruptStorageError:
     return CorruptStorageError(
-        f"Deletion vector {shown} is damaged: expected {expected}, found {found}. Restore another checkpoint."
+        f"Deletion vector {shown} is damaged: expected {expected}, found {found}; {RESTORE_ANOTHER}."
     )
 
 

@@ -9,6 +9,7 @@ import contextlib
 import json
 import logging
 import re
+import tempfile
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -41,6 +42,8 @@ _DELTA_RS_OPTIONS = {
     "account_key": "azure_storage_account_key",
     "sas_token": "azure_storage_sas_token",
 }
+
+_LEFT_OUT = 1000
 
 _logger = logging.getLogger(__name__)
 
@@ -99,8 +102,8 @@ class DeltaLog:
         except ValueError:
             raise CorruptStorageError(
                 f"{self._folder.shown(commit_name(version))} is damaged: expected JSON lines, found"
-                f" {len(data)} bytes of something else. Put back a good copy, or restore another checkpoint into a"
-                f" new job folder."
+                f" {len(data)} bytes of something else. Put back a good copy, or start the query again: the table's"
+                f" log then begins anew."
             ) from None
         return LogCommit(version, actions)
 
@@ -135,6 +138,20 @@ class DeltaLog:
         except (DeltaError, OSError) as error:
             _logger.warning("No Delta log checkpoint for %r this time: %s", self._folder, type(error).__name__)
 
+    def begin_again(self, actions: Iterable[Mapping[str, Any]], definition: Iterable[Mapping[str, Any]]) -> int:
+        """Begin a new log of an empty table, ``definition``, in place of one that cannot be read; returns its version.
+
+        It comes far behind the old versions, so that none of those that checkpoints recorded comes to mean something
+        else. Stopped on the way: what is there is the same when it is done again.
+        """
+        version = max(self.versions(), default=0) + _LEFT_OUT
+        checkpoint, last = _empty_checkpoint(definition, version)
+        self._folder.replace(f"{LOG}/{version:020d}.checkpoint.parquet", checkpoint)
+        self._folder.replace(f"{LOG}/_last_checkpoint", last)
+        self.put(version, [*actions, *definition])
+        self.trim(version)
+        return version
+
     def trim(self, oldest: int) -> list[str]:
         """Remove log files that no version from ``oldest`` on needs. Returns the removed names."""
         names = {n: int(m.group(1)) for n in self._folder.names(LOG) if (m := _LOG_FILE.fullmatch(n))}
@@ -145,6 +162,18 @@ class DeltaLog:
         for name in removed:
             self._folder.remove(f"{LOG}/{name}")
         return removed
+
+
+def _empty_checkpoint(definition: Iterable[Mapping[str, Any]], version: int) -> tuple[bytes, bytes]:
+    """A log checkpoint that says ``definition``, and what points to it; delta-rs writes it."""
+    with tempfile.TemporaryDirectory() as place:
+        log = DeltaLog(Folder(place))
+        log.put(0, definition)
+        DeltaTable(place).create_checkpoint()
+        data = log._folder.read(f"{LOG}/{0:020d}.checkpoint.parquet")
+        last = json.loads(log._folder.read(f"{LOG}/_last_checkpoint") or b"{}")
+    assert data is not None
+    return data, json.dumps({"version": version, "size": last["size"]}).encode()
 
 
 def protocol_action(schema: pa.Schema, deletion_vectors: bool) -> dict[str, Any]:

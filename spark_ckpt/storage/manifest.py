@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.errors import RESTORE_ANOTHER, CorruptStorageError
 from spark_ckpt.names import is_plain_file
 from spark_ckpt.protocol.events import GroupManifest, groups_from_json, groups_to_json
 from spark_ckpt.storage.content import TableContent, content_from_json, content_to_json, named_files, run_files
@@ -64,8 +64,7 @@ def read_manifest(store: RecordStore, path: str) -> StateManifest:
     body = store.read(path, _KIND)
     if body is None:
         raise CorruptStorageError(
-            f"Manifest {path} is missing: expected it because a completion record names it."
-            f" Put it back, or restore another checkpoint (spark.ckpt.restore)."
+            f"Manifest {path} is missing: expected it because a completion record names it; {RESTORE_ANOTHER}."
         )
     manifest = StateManifest(
         body["uid"],

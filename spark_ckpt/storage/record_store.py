@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spark_ckpt.errors import CorruptStorageError, StorageNotWritableError
+from spark_ckpt.errors import RESTORE_ANOTHER, CorruptStorageError, StorageNotWritableError
 from spark_ckpt.storage.filesystem import Folder
 
 FORMAT = 1
@@ -96,7 +96,13 @@ class RecordStore:
 
         Raises ``StorageNotWritableError`` if it cannot be written or belongs to another job.
         """
-        answer = self.create(JOB_RECORD, "job", {"job": job})
+        try:
+            answer = self.create(JOB_RECORD, "job", {"job": job})
+        except CorruptStorageError as damage:
+            raise CorruptStorageError(
+                f"{str(damage).split('; put back')[0]}. It says which job the folder belongs to, and nothing else: if"
+                f" this is the folder of job {job!r}, remove the file, and the next start writes it again."
+            ) from None
         owner = answer.body.get("job") if isinstance(answer, Exists) else job
         if owner != job:
             raise StorageNotWritableError(
@@ -150,7 +156,4 @@ def _decode(data: bytes, kind: str, shown: str) -> dict[str, Any]:
 
 
 def _corrupt(shown: str, expected: str, found: str) -> CorruptStorageError:
-    return CorruptStorageError(
-        f"{shown} is damaged: expected {expected}, found {found}."
-        f" Put back a good copy of this file, or restore another checkpoint (spark.ckpt.restore)."
-    )
+    return CorruptStorageError(f"{shown} is damaged: expected {expected}, found {found}; {RESTORE_ANOTHER}.")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.errors import RESTORE_ANOTHER, CorruptStorageError
 from spark_ckpt.protocol.events import Run
 from spark_ckpt.storage.cache_budget import CacheBudget
 from spark_ckpt.storage.cache_folder import CacheFolder
@@ -109,7 +109,7 @@ class RunCache:
         if run.start + run.count > layout.starts[-1]:
             raise CorruptStorageError(
                 f"State file {self._folder.shown(run.file)} has {layout.starts[-1]} rows: expected at least"
-                f" {run.start + run.count}, which {run} needs. Put back a good copy, or restore another checkpoint."
+                f" {run.start + run.count}, which {run} needs; {RESTORE_ANOTHER}."
             )
         return layout
 

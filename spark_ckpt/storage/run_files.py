@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_ckpt.errors import CorruptStorageError, InvalidInputError, ProtocolBugError
+from spark_ckpt.errors import RESTORE_ANOTHER, CorruptStorageError, InvalidInputError, ProtocolBugError
 from spark_ckpt.protocol.events import StateFile
 from spark_ckpt.storage.delta_schema import to_delta_schema
 from spark_ckpt.storage.filesystem import Folder
@@ -118,6 +118,6 @@ def _column_checksum(schema: pa.Schema) -> str:
 def _damaged(folder: Folder, name: str, error: Exception) -> CorruptStorageError:
     found = "no such file" if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"
     return CorruptStorageError(
-        f"State file {folder.shown(name)} cannot be read: expected a complete Parquet file, found {found[:200]}."
-        f" Put back a good copy, or restore another checkpoint (spark.ckpt.restore)."
+        f"State file {folder.shown(name)} cannot be read: expected a complete Parquet file, found {found[:200]};"
+        f" {RESTORE_ANOTHER}."
     )

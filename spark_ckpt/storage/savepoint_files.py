@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.errors import RESTORE_ANOTHER, CorruptStorageError
 from spark_ckpt.protocol.events import GroupManifest, Run
 from spark_ckpt.storage import delta_log
 from spark_ckpt.storage.content import FileEntry, TableContent, check_live_rows
@@ -64,8 +64,8 @@ def import_files(source: Folder, names: Iterable[str], target: Folder) -> None:
             _import_one(source, name, target)
         except FileNotFoundError:
             raise CorruptStorageError(
-                f"{source.shown(name)} is missing: expected it because the manifest to restore names it."
-                f" Put it back, or restore another checkpoint."
+                f"{source.shown(name)} is missing: expected it because the manifest to restore names it;"
+                f" {RESTORE_ANOTHER}."
             ) from None
     if missing and target.local:
         sync_folder(target.root)

@@ -6,6 +6,7 @@ the log too (:mod:`spark_ckpt.storage.table_head`), so that a commit costs what 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -30,6 +31,8 @@ from spark_ckpt.storage.deletion_vectors import read_vector, vector_payload, wri
 from spark_ckpt.storage.delta_schema import describe_columns, from_delta_schema, to_delta_schema
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.table_head import OWN, Head, HeadLog, Writer
+
+_logger = logging.getLogger(__name__)
 
 _CONFIGURATION = {
     "delta.enableDeletionVectors": "true",
@@ -74,7 +77,12 @@ class StateTable:
             delta_log.protocol_action(schema, deletion_vectors=True),
             delta_log.metadata_action(schema, description, _CONFIGURATION, now_ms),
         ]
-        head = self._heads.read()
+        try:
+            head = self._heads.read()
+        except CorruptStorageError as damage:
+            # A start goes by manifests; the log is for readers. Its files stay, for the manifests that name them.
+            _logger.warning("The log of state table %s begins anew with the next checkpoint: %s", self.uid, damage)
+            head = self._heads.begin_again(wanted, Writer(self.uid, 0, 0), definition)
         while head is None or head.schema != wanted:
             if head is not None and not reset:
                 raise TopologyError(
@@ -228,7 +236,7 @@ class StateTable:
         if head is None:
             raise CorruptStorageError(
                 f"There is no state table at {self.folder.shown('')}: expected the one of uid {self.uid!r}, found no"
-                f" Delta log. Restore a checkpoint into a new job folder."
+                f" Delta log. Start the query again: the table's log then begins anew."
             )
         return head
 

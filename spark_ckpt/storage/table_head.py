@@ -71,6 +71,16 @@ class HeadLog:
                 self._known = head
                 return head
 
+    def begin_again(self, schema: str, writer: Writer, definition: Sequence[Mapping[str, Any]]) -> Head:
+        """An empty table in place of one whose head cannot be read. The next commit adds what the job's state is."""
+        record = self._write_content({}, schema)
+        details = {**vars(writer), "content": record, "previous": None}
+        version = self.log.begin_again(
+            [delta_log.commit_info_action("CREATE TABLE", details, delta_log.now_ms())], definition
+        )
+        self._known = Head(version, {}, schema, writer, record, None)
+        return self._known
+
     def put(
         self,
         head: Head | None,
@@ -133,7 +143,7 @@ class HeadLog:
                 return None  # a newer commit tidied the file up
             raise CorruptStorageError(
                 f"{self._folder.shown(name)} is missing: expected it because version {version} of the state table names"
-                f" it. Put it back, or restore a checkpoint into a new job folder."
+                f" it. Put it back, or start the query again: the table's log then begins anew."
             )
         writer = Writer(details["app_id"], details["checkpoint"], details["generation"])
         return Head(
@@ -149,6 +159,6 @@ class HeadLog:
         found = "changes to its files by another writer" if commit else "no commit"
         return CorruptStorageError(
             f"State table {self._folder.shown('')} was written by someone else: expected that only this library changes"
-            f" its files, found {found} at version {version}. Restore a checkpoint into a new job folder,"
-            f" and do not run OPTIMIZE, VACUUM, DELETE or other writes on state tables."
+            f" its files, found {found} at version {version}. Start the query again: the table's log"
+            f" then begins anew; and do not run OPTIMIZE, VACUUM, DELETE or other writes on state tables."
         )

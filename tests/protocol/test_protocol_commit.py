@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_ckpt.errors import CheckpointFailedError, CorruptStorageError, FencedError, ProtocolBugError
+from spark_ckpt.errors import CheckpointFailedError, FencedError, ProtocolBugError
 from spark_ckpt.protocol.commit import JobView, commit_batch, commit_completions, rebuild
 from spark_ckpt.protocol.events import Cancel, Decline, Flushed, GroupManifest, OperatorAck, Run, SourceAck, StateFile
 from spark_ckpt.protocol.records import (
@@ -276,10 +276,14 @@ def test_a_fully_acknowledged_checkpoint_that_was_aborted_is_not_completed():
     assert job.world.sink.committed == {b"a"}, "its rows go to the next checkpoint"
 
 
-def test_a_missing_trigger_is_corrupt_storage():
+def test_a_checkpoint_whose_trigger_is_lost_is_given_up_and_its_rows_go_to_the_next():
     job = Job()
-    with pytest.raises(CorruptStorageError, match="triggers/1"):
-        job.commit(job.complete(1, 0))
+    job.commit(job.complete(1, 0, [job.stage("a", 1)]))
+    assert not job.world.records.completions()
+    assert 1 in job.view.aborted
+    job.trigger(2)
+    job.commit(job.complete(2, 1))
+    assert job.world.sink.committed == {b"a"}
 
 
 def test_a_decline_aborts_once_and_counts_once():

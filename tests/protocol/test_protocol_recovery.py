@@ -184,7 +184,9 @@ def test_a_location_that_needs_a_checkpoint_that_is_gone_refuses():
     opened = generation(2, location="file:/new", restored_from=77)
     fresh = SparkLocation("file:/new", 0, None, 2)
     refused(decide_start(facts(location=fresh, generations=(opened,))), "77", "empty location")
-    assert isinstance(decide_start(facts(location=replace(fresh, committed=0), generations=(opened,))), GoOn)
+    batches = (BatchRecord(2, 0, 2),)
+    after = facts(location=replace(fresh, committed=0), generations=(opened,), batches=batches)
+    assert isinstance(decide_start(after), GoOn)
 
 
 @pytest.mark.parametrize("origin", [None, 7])

@@ -7,7 +7,6 @@ and the options of readers and writers, and travels to other processes as option
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
@@ -23,6 +22,7 @@ from spark_ckpt.config_values import (
     TEXT,
     Kind,
     count,
+    fsspec_options,
     one_of,
     parse_duration_ms,
     parse_size_bytes,
@@ -36,6 +36,7 @@ __all__ = [
     "config_keys",
     "config_table",
     "is_config_key",
+    "is_job_option",
     "parse_duration_ms",
     "parse_size_bytes",
 ]
@@ -193,28 +194,7 @@ class JobConfig:
 
     def storage_options(self) -> dict[str, Any]:
         """Keyword arguments for ``fsspec.filesystem``: dots nest, ``true``/``false`` and JSON lists are decoded."""
-        result: dict[str, Any] = {}
-        for name, text in self.storage.items():
-            *parents, last = name.split(".")
-            target = result
-            for parent in parents:
-                target = target.setdefault(parent, {})
-                if not isinstance(target, dict):
-                    raise ConfigError(f"{PREFIX}{STORAGE}{name} is set below a value; remove one of the two.")
-            target[last] = _storage_value(name, text)
-        return result
-
-
-def _storage_value(name: str, text: str) -> Any:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    if text[:1] not in ("{", "["):
-        return text
-    try:
-        return json.loads(text)
-    except ValueError:
-        # "from None": the JSON error holds the text, which may be a secret.
-        raise ConfigError(f"{PREFIX}{STORAGE}{name} looks like JSON and is not; its value is not shown.") from None
+        return fsspec_options(f"{PREFIX}{STORAGE}", self.storage)
 
 
 def _key_of(f: Field[Any]) -> _Key | None:
@@ -235,6 +215,16 @@ def is_config_key(option: str) -> bool:
     """Whether ``option``, with or without prefix, is read by :meth:`JobConfig.from_options`."""
     bare = option.lower().removeprefix(PREFIX)
     return bare in _BY_LOWER or bare.startswith(STORAGE)
+
+
+def is_job_option(option: str) -> bool:
+    """Whether an option of a reader or writer configures the job, and not its source or sink.
+
+    Without the prefix, ``mode`` (append, merge, upsert) and ``storage.*`` are those of the source or sink. What has
+    the prefix is the job's also if there is no such key, so that a typing error is answered with the keys.
+    """
+    shared = option.lower() == "mode" or option.lower().startswith(STORAGE)
+    return option.lower().startswith(PREFIX) or (is_config_key(option) and not shared)
 
 
 def _normalised(options: Mapping[str, str]) -> dict[str, str]:

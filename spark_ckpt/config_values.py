@@ -1,4 +1,4 @@
-"""How values of ``spark.ckpt.*`` are read and written: durations, sizes, numbers, flags, names.
+"""How values are read and written, of ``spark.ckpt.*`` and of sources and sinks: durations, sizes, numbers, flags.
 
 Each :class:`Kind` parses one type of value and raises ``ValueError`` with what was expected; :mod:`spark_ckpt.config`
 adds the key and what was found.
@@ -6,52 +6,94 @@ adds the key and what was found.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
+from spark_ckpt.errors import ConfigError
 from spark_ckpt.names import RULE, name_problem, similar_name
 from spark_ckpt.redaction import has_secret
 
 # Spark's JavaUtils.timeStringAs and byteStringAs, plus the long unit names of Trigger.ProcessingTime.
-_MS_PER_UNIT: dict[str, float] = {
-    **dict.fromkeys(("us", "microsecond", "microseconds"), 0.001),
-    **dict.fromkeys(("", "ms", "millisecond", "milliseconds"), 1),
-    **dict.fromkeys(("s", "sec", "second", "seconds"), 1_000),
-    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
-    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
-    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+_US_PER_UNIT: dict[str, int] = {
+    **dict.fromkeys(("us", "microsecond", "microseconds"), 1),
+    **dict.fromkeys(("", "ms", "millisecond", "milliseconds"), 1_000),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1_000_000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000_000),
 }
 _SIZE_EXPONENT = {None: 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
-_TIME = re.compile(r"([0-9]+)\s*([a-z]*)", re.ASCII)
-_SIZE = re.compile(r"([0-9]+)\s*(?:([kmgtp])(?:i?b)?|b)?", re.ASCII)
+_TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", re.ASCII)
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgtp])(?:i?b)?|b)?", re.ASCII)
 _HOOKS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def parse_duration_ms(text: str) -> int:
-    """A duration as Spark writes it (``10s``, ``5 minutes``, ``1min``, ``100ms``; a plain number is milliseconds).
+    """A duration as Spark writes it (``10s``, ``5 minutes``, ``1min``, ``1.5h``; a plain number is milliseconds).
 
     Raises ``ValueError`` for anything else, and for fractions of a millisecond.
     """
     match = _TIME.fullmatch(text.strip().lower())
-    if match is None or match[2] not in _MS_PER_UNIT:
+    if match is None or match[2] not in _US_PER_UNIT:
         raise ValueError("a duration such as 10s, 5 minutes, 1min or 100ms (a plain number is milliseconds)")
-    value = int(match[1]) * _MS_PER_UNIT[match[2]]
-    if value != int(value):
-        raise ValueError("a whole number of milliseconds")
-    return int(value)
+    return _whole(Fraction(match[1]) * _US_PER_UNIT[match[2]] / 1000, "milliseconds")
 
 
 def parse_size_bytes(text: str) -> int:
-    """A size as Spark writes it (``64k``, ``4g``, ``10mb``; binary multiples; a plain number is bytes).
+    """A size as Spark writes it (``64k``, ``4g``, ``10mb``, ``1.5g``; binary multiples; a plain number is bytes).
 
-    Raises ``ValueError`` for anything else.
+    Raises ``ValueError`` for anything else, and for fractions of a byte.
     """
     match = _SIZE.fullmatch(text.strip().lower())
     if match is None:
         raise ValueError("a size such as 64k, 10m or 4g (a plain number is bytes)")
-    return int(int(match[1]) * 1024 ** _SIZE_EXPONENT[match[2]])
+    return _whole(Fraction(match[1]) * 1024 ** _SIZE_EXPONENT[match[2]], "bytes")
+
+
+def _whole(value: Fraction, unit: str) -> int:
+    if value.denominator != 1:
+        raise ValueError(f"a whole number of {unit}")
+    return int(value)
+
+
+def fsspec_options(prefix: str, options: Mapping[str, str]) -> dict[str, Any]:
+    """Options of a file system as keyword arguments for fsspec: dots nest, ``true``, ``false`` and JSON are decoded.
+
+    ``prefix`` stands before the names in messages. Raises ``ConfigError``, without the value, which may be a secret.
+    """
+    result: dict[str, Any] = {}
+    for name, text in options.items():
+        *parents, last = name.split(".")
+        target = result
+        for parent in parents:
+            target = target.setdefault(parent, {})
+            if not isinstance(target, dict):
+                raise ConfigError(f"{prefix}{name} is set below a value; remove one of the two.")
+        target[last] = _fsspec_value(f"{prefix}{name}", text)
+    return result
+
+
+def storage_hint(unknown: Iterable[str]) -> str:
+    """What to say where a source or sink without a file system is given ``storage.*``."""
+    if not any(name.lower().startswith("storage.") for name in unknown):
+        return ""
+    return ". As an option of a source or sink, storage.* is its own; that of the job is spark.ckpt.storage.*"
+
+
+def _fsspec_value(name: str, text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if text[:1] not in ("{", "["):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        # "from None": the JSON error holds the text, which may be a secret.
+        raise ConfigError(f"{name} looks like JSON and is not; its value is not shown.") from None
 
 
 def _size_text(size_bytes: int) -> str:

@@ -13,10 +13,10 @@ import unicodedata
 from spark_ckpt.errors import CkptError, ConfigError
 
 MAX_BYTES = 200  # a folder's name may have 255 bytes, and object stores and ledgers put something around it
-_SPECIAL = frozenset('/\\*?"<>|#%{}[]')
+_SPECIAL = frozenset('/\\*?"<>|#%^{}[]')  # paths, globs, URLs; delta-rs cannot have ^ in a path
 RULE = (
-    f'a name of at most {MAX_BYTES} bytes, without / \\ :: * ? " < > | # % {{ }} [ ] and control characters, that does '
-    "not begin with a dot and has no blank at either end"
+    f'a name of at most {MAX_BYTES} bytes, without / \\ :: * ? " < > | # % ^ {{ }} [ ] and control characters, that '
+    "does not begin with a dot and has no blank at either end"
 )
 
 

@@ -30,7 +30,13 @@ def has_secret(url: str) -> bool:
 
 def secret_values(options: Mapping[str, Any]) -> list[str]:
     """The values whose names say that they are secrets."""
-    return [str(v) for k, v in options.items() if v and any(word in k.lower() for word in _NAMES)]
+    found = []
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            found += secret_values(value)
+        elif value and any(word in name.lower() for word in _NAMES):
+            found.append(str(value))
+    return found
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:

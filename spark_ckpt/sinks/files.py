@@ -47,7 +47,7 @@ class FilesSink(TwoPhaseSink):
         self._url = parsed.required("path").rstrip("/") or "/"
         self._format = parsed.choice("fileFormat", sorted(EXTENSIONS), "parquet")
         self._header = parsed.flag("header", True)
-        self._storage = {k: _storage_value(v) for k, v in parsed.prefixed("storage.").items()}
+        self._storage = parsed.fsspec()
 
     def __repr__(self) -> str:
         return f"FilesSink({self._url}, {self._format})"
@@ -206,16 +206,6 @@ class _FilesWriter(SinkWriter):
             self._writer = open_writer(self._format, self._stream, self._schema, header=self._header)
         self._writer.write(table.cast(self._schema))
         self._rows += len(table)
-
-
-def _storage_value(text: str) -> Any:
-    """fsspec takes more than texts: JSON objects, lists and booleans are read as such."""
-    if text.startswith(("{", "[")) or text in ("true", "false"):
-        try:
-            return json.loads(text)
-        except ValueError:
-            return text
-    return text
 
 
 def _remove(files: Any, path: str) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from spark_ckpt.config_values import POSITIVE_DURATION
+from spark_ckpt.config_values import FLAG, POSITIVE_DURATION, fsspec_options, storage_hint
 from spark_ckpt.errors import ConfigError
-
-_TRUE = ("true", "1", "yes")
-_FALSE = ("false", "0", "no")
 
 
 def parse_names(sink: str, option: str, value: str) -> tuple[str, ...]:
@@ -42,7 +40,9 @@ class SinkOptions:
         self._prefixed = {k: v for k, v in raw.items() if k.lower().startswith(tuple(prefixes))}
         unknown = sorted(k for k in raw if k.lower() not in known and k not in self._prefixed)
         if unknown:
-            raise ConfigError(f"sink '{sink}': unknown option(s) {', '.join(unknown)}; {self._valid_text()}")
+            raise ConfigError(
+                f"sink '{sink}': unknown option(s) {', '.join(unknown)}; {self._valid_text()}{storage_hint(unknown)}"
+            )
 
     def _valid_text(self) -> str:
         return f"valid options are {', '.join(self._valid)}"
@@ -65,10 +65,11 @@ class SinkOptions:
         return value
 
     def flag(self, name: str, default: bool) -> bool:
-        value = (self.text(name) or str(default)).lower()
-        if value not in _TRUE + _FALSE:
-            raise self.malformed(name, value, "true or false")
-        return value in _TRUE
+        value = self.text(name)
+        try:
+            return default if value is None else bool(FLAG.parse(value))
+        except ValueError as error:
+            raise self.malformed(name, str(value), str(error)) from None
 
     def duration_ms(self, name: str, default: str) -> int:
         """A duration above 0, read as those of ``spark.ckpt.*`` are."""
@@ -86,6 +87,10 @@ class SinkOptions:
     def prefixed(self, prefix: str) -> dict[str, str]:
         """The family ``prefix*`` with the prefix removed."""
         return {k[len(prefix) :]: v for k, v in self._prefixed.items() if k.lower().startswith(prefix)}
+
+    def fsspec(self) -> dict[str, Any]:
+        """The family ``storage.*`` as keyword arguments for fsspec."""
+        return fsspec_options(f"sink '{self._sink}': storage.", self.prefixed("storage."))
 
     def merge_keys(self, modes: Sequence[str]) -> tuple[str, ...]:
         """``mergeKeys`` of a sink whose ``mode`` is one of ``modes``: the plain one, and the one that needs keys.

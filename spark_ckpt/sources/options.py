@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from spark_ckpt.config_values import FLAG, SIZE, count, fsspec_options, parse_duration_ms, storage_hint
 from spark_ckpt.errors import ConfigError
 
-_SIZE_UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
-_TIME_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_MOST = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -32,25 +31,18 @@ def parse_options(source: str, declared: Mapping[str, Option], given: Mapping[st
     for key, text in given.items():
         name = names.get(key.lower())
         if name is None:
-            raise ConfigError(f"source '{source}' has no option '{key}'; valid options: {', '.join(sorted(declared))}")
+            valid = f"valid options: {', '.join(sorted(declared))}"
+            raise ConfigError(f"source '{source}' has no option '{key}'; {valid}{storage_hint([key])}")
         values[name] = _parse(source, name, declared[name], text)
     return values
 
 
 def storage_options_of(given: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The ``storage.*`` options as keyword arguments for fsspec (dots nest), and the other options."""
-    storage: dict[str, Any] = {}
-    rest = {}
-    for key, value in given.items():
-        if not key.lower().startswith("storage."):
-            rest[key] = value
-            continue
-        *parents, last = key[len("storage.") :].split(".")
-        target = storage
-        for parent in parents:
-            target = target.setdefault(parent, {})
-        target[last] = {"true": True, "false": False}.get(value.lower(), value)
-    return storage, rest
+    """The ``storage.*`` options as keyword arguments for fsspec (see ``fsspec_options``), and the other options."""
+    prefix = "storage."
+    storage = {key[len(prefix) :]: value for key, value in given.items() if key.lower().startswith(prefix)}
+    rest = {key: value for key, value in given.items() if not key.lower().startswith(prefix)}
+    return fsspec_options(prefix, storage), rest
 
 
 def _parse(source: str, name: str, option: Option, text: str) -> Any:
@@ -69,15 +61,15 @@ def anything(default: str) -> Option:
 
 
 def positive(default: int | None = None, expects: str = "a whole number of at least 1") -> Option:
-    return Option(lambda value: _at_least(1, int(value)), expects, default)
+    return Option(count(1, _MOST).parse, expects, default)
 
 
 def natural(default: int | None = None, expects: str = "a whole number of at least 0") -> Option:
-    return Option(lambda value: _at_least(0, int(value)), expects, default)
+    return Option(count(0, _MOST).parse, expects, default)
 
 
 def flag(default: bool = False) -> Option:
-    return Option(_bool, "true or false", default)
+    return Option(FLAG.parse, "true or false", default)
 
 
 def choice(*values: str, default: str | None = None) -> Option:
@@ -91,12 +83,20 @@ def choice(*values: str, default: str | None = None) -> Option:
 
 def size(default: int | None = None) -> Option:
     """A number of bytes: ``1048576``, ``64m``, ``1g``."""
-    return Option(lambda value: _at_least(1, int(_with_unit(value, _SIZE_UNITS))), "a size such as 64m or 1g", default)
+    return Option(SIZE.parse, "a size such as 64m or 1g", default)
 
 
 def duration_s(default: float) -> Option:
-    """A duration in seconds: ``1s``, ``500ms``, ``2 minutes`` is written ``2m``."""
-    return Option(lambda value: _with_unit(value, _TIME_UNITS), "a duration such as 500ms, 1s or 2m", default)
+    """A duration in seconds: ``1s``, ``500ms``, ``2 minutes``. A plain number is refused: it used to be seconds here
+    and is milliseconds in ``spark.ckpt.*``.
+    """
+
+    def parse(value: str) -> float:
+        if value.strip().isdigit() and int(value) > 0:
+            raise ValueError(value)
+        return parse_duration_ms(value) / 1000
+
+    return Option(parse, "a duration with its unit, such as 500ms, 1s or 2m", default)
 
 
 def one_character(default: str) -> Option:
@@ -113,22 +113,3 @@ def _non_empty(value: str) -> str:
     if not value.strip():
         raise ValueError(value)
     return value
-
-
-def _at_least(minimum: int, value: int) -> int:
-    if value < minimum:
-        raise ValueError(value)
-    return value
-
-
-def _bool(value: str) -> bool:
-    if value.lower() not in ("true", "false"):
-        raise ValueError(value)
-    return value.lower() == "true"
-
-
-def _with_unit(value: str, units: Mapping[str, float]) -> float:
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", value.lower())
-    if match is None or match[2] not in units:
-        raise ValueError(value)
-    return float(match[1]) * units[match[2]]

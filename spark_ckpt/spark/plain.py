@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from spark_ckpt.config import JobConfig, is_config_key
+from spark_ckpt.config import JobConfig, is_job_option
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.names import checked_name
 from spark_ckpt.protocol.records import GenerationRecord, Topology
@@ -26,6 +26,7 @@ from spark_ckpt.sources.base import open_source
 from spark_ckpt.spark.committer import Committer
 from spark_ckpt.spark.job_records import JobRecords
 from spark_ckpt.spark.reader import CkptStreamReader, Offset
+from spark_ckpt.spark.session import lane_count
 from spark_ckpt.spark.spec import RunSpec, SinkSpec, SourceSpec, job_url, with_absolute_dir
 from spark_ckpt.spark.start import JobPlan, begin
 from spark_ckpt.spark.stateless import arrow_schema, with_control
@@ -57,12 +58,12 @@ class PlainDataSource(DataSource):
         name = self.options.get("sink")
         if not name:
             raise ConfigError("writeStream.format('ckpt') needs option sink, such as delta, sql or files")
-        own = {k: v for k, v in self.options.items() if k == "mode" or not _is_ours(k)}
+        own = {k: v for k, v in self.options.items() if not _is_ours(k)}
         spec = SinkSpec(checked_name("sink uid", self.options.get("uid", name)), sink_class(name), own)
         return PlainWriter(config, location, spec, schema)
 
     def _job(self) -> tuple[JobConfig, str]:
-        given = {k: v for k, v in self.options.items() if is_config_key(k) and k != "mode"}
+        given = {k: v for k, v in self.options.items() if is_job_option(k)}
         config = with_absolute_dir(JobConfig.from_options(given))
         if config.job is None:
             raise ConfigError("format('ckpt') needs option job, the job's name, on the reader and on the writer")
@@ -74,7 +75,7 @@ class PlainDataSource(DataSource):
         if not inner:
             raise ConfigError("readStream.format('ckpt') needs option source: files, rate or module:Class")
         own = {k: v for k, v in self.options.items() if not _is_ours(k)}
-        lanes = int(self.options.get("lanes", "2"))
+        lanes = lane_count(self.options.get("lanes")) or 2
         uid = checked_name("source uid", self.options.get("uid", f"{inner}-0"))
         return SourceSpec(uid, inner, own, schema, True, (), (), lanes)
 
@@ -160,4 +161,4 @@ class PlainWriter(CkptStreamWriter):
 
 
 def _is_ours(key: str) -> bool:
-    return key.lower() in _RESERVED or is_config_key(key)
+    return key.lower() in _RESERVED or is_job_option(key)

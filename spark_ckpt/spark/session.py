@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from spark_ckpt.config import JobConfig
+from spark_ckpt.config_values import count
 from spark_ckpt.errors import ConfigError, ControlColumnsError
 from spark_ckpt.sources.base import open_source
 from spark_ckpt.spark.chain import Chain, Recipe
@@ -84,7 +85,7 @@ class CkptStreamReaderBuilder:
         options = dict(self._options)
         if path is not None:
             options["path"] = path
-        uid, lanes = options.pop("uid", None), _count("lanes", options.pop("lanes", None))
+        uid, lanes = options.pop("uid", None), lane_count(options.pop("lanes", None))
         config = self._session.config()
         storage = config.storage_options()
         opened = open_source(self._format, options, self._schema, f"{config.dir}/_none", storage)
@@ -101,10 +102,12 @@ class CkptStreamReaderBuilder:
         return CkptDataFrame(self._session, recipe, Lineage(1, (node,)), self._session.empty(full))
 
 
-def _count(name: str, text: str | None) -> int | None:
-    if text is not None and not (text.isdigit() and int(text) > 0):
-        raise ConfigError(f"reader option {name}: expected a whole number above 0, found {text!r}")
-    return None if text is None else int(text)
+def lane_count(text: str | None) -> int | None:
+    """The reader's option ``lanes``."""
+    try:
+        return None if text is None else int(count(1).parse(text))
+    except ValueError as error:
+        raise ConfigError(f"reader option lanes: expected {error}, found {text!r}") from None
 
 
 def _text(value: Any) -> str:

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_ckpt.config import PREFIX, is_config_key
+from spark_ckpt.config import is_job_option
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.spark.query import CkptQuery
-
-
-def is_job_option(key: str) -> bool:
-    """Whether an option configures the job. ``mode`` without the prefix is the sink's (append, merge, upsert).
-
-    What has the prefix is the job's also if there is no such key, so that a typing error is answered with the keys.
-    """
-    return key.lower().startswith(PREFIX) or (is_config_key(key) and key.lower() != "mode")
 
 
 class CkptStreamWriterBuilder:

@@ -46,13 +46,13 @@ def test_sizes_are_read_as_spark_writes_them(text: str, expected_bytes: int) -> 
     assert parse_size_bytes(text) == expected_bytes
 
 
-@pytest.mark.parametrize("text", ["", "s", "-1s", "1.5s", "1 fortnight", "1s 2s", "1us", "\u0661s"])
+@pytest.mark.parametrize("text", ["", "s", "-1s", "1.0005s", "1 fortnight", "1s 2s", "1us", "\u0661s"])
 def test_malformed_durations_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"spark\.ckpt\.timeout: expected "):
         config(timeout=text)
 
 
-@pytest.mark.parametrize("text", ["", "k", "-1", "1.5g", "64 kilo", "1e3", "0", "1ib"])
+@pytest.mark.parametrize("text", ["", "k", "-1", "1.3k", "64 kilo", "1e3", "0", "1ib"])
 def test_malformed_sizes_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"spark\.ckpt\.cache\.maxBytes: expected "):
         config(cache__maxBytes=text)

@@ -32,8 +32,9 @@ from spark_ckpt.storage.manifest import StateManifest, read_manifest, write_mani
 from spark_ckpt.storage.record_store import RecordStore
 
 ESCAPES = ["../x", "..", ".", "a/b", "/etc", "a\\b", "a\nb", "a\0b", "", " a", "a ", ".hidden", "*", "a?b", "[a]",
-           "a%2Fb", "x" * 201, "ä" * 101, "a\u202eb", "a\u2028b", "file::memory:", "\ud800"]  # fmt: skip
+           "a^b", "a%2Fb", "x" * 201, "ä" * 101, "a\u202eb", "a\u2028b", "file::memory:", "\ud800"]  # fmt: skip
 FINE = [
+    "a -_.,:;+=@()'!&~$`b",
     "a",
     "orders",
     "Zähler 1",

@@ -65,15 +65,23 @@ class _Parquet:
 
 
 class _Csv:
-    """Null is an empty field, an empty text is ``""``; timestamps with a zone are in UTC."""
+    """Null is an empty field, an empty text is ``""``; timestamps with a zone are in UTC; NaN as Spark reads it."""
 
     def __init__(self, stream: Any, schema: pa.Schema, header: bool) -> None:
         self._schema = _without_dictionaries(schema)
         texts = zoned_as_text(self._schema.empty_table()).schema
+        self._stream = stream
         self._writer = pacsv.CSVWriter(stream, texts, write_options=pacsv.WriteOptions(include_header=header))
 
     def write(self, table: pa.Table) -> None:
-        self._writer.write_table(zoned_as_text(table.cast(self._schema)))
+        plain = zoned_as_text(table.cast(self._schema))
+        spelt = _with_odd_floats_spelt(plain)
+        if spelt is plain:
+            self._writer.write_table(plain)
+            return
+        # Text where the file's other rows have numbers, so a writer of its own, behind what is there.
+        with pacsv.CSVWriter(self._stream, spelt.schema, write_options=pacsv.WriteOptions(include_header=False)) as own:
+            own.write_table(spelt)
 
     def close(self) -> None:
         self._writer.close()
@@ -128,9 +136,27 @@ def _string_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _float_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     texts = column.cast(pa.string())
-    for value, name in (("nan", '"NaN"'), ("-nan", '"NaN"'), ("inf", '"Infinity"'), ("-inf", '"-Infinity"')):
+    for value, name in (
+        ("nan", '"NaN"'),
+        ("-nan", '"NaN"'),
+        ("inf", '"Infinity"'),
+        ("-inf", '"-Infinity"'),
+        ("-0", "-0.0"),
+    ):
         texts = pc.if_else(pc.equal(texts, value), name, texts)
     return texts
+
+
+def _with_odd_floats_spelt(table: pa.Table) -> pa.Table:
+    """``table`` itself, or with columns that hold NaN or infinities as text, spelt as Spark's CSV does."""
+    for at, field in enumerate(table.schema):
+        if not pt.is_floating(field.type) or pc.all(pc.is_finite(table.column(at))).as_py() is not False:
+            continue
+        texts = table.column(at).cast(pa.string())
+        for value, name in (("nan", "NaN"), ("-nan", "NaN"), ("inf", "Inf"), ("-inf", "-Inf")):
+            texts = pc.if_else(pc.equal(texts, value), name, texts)
+        table = table.set_column(at, pa.field(field.name, pa.string()), texts)
+    return table
 
 
 def _dump(value: Any, kind: pa.DataType | None = None) -> str | None:

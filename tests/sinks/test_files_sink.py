@@ -167,3 +167,21 @@ def test_a_folder_that_cannot_be_written_is_refused_at_start_without_secrets(tmp
     with pytest.raises(InvalidInputError, match="cannot be written") as refused:
         make("nosuch://bucket/out", **{"storage.secret": "hunter2"})
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("kind", "values"), [("csv", ["NaN", "Inf", "-Inf", "-0", ""]), ("json", None)])
+def test_odd_floats_are_spelt_as_spark_reads_them(tmp_path: Path, kind: str, values: list[str] | None) -> None:
+    """Spark takes ``nan`` in a CSV file for null; JSON's ``-0`` is an integer, which has no sign."""
+    odd = [float("nan"), float("inf"), float("-inf"), -0.0, None]
+    rows = pa.table({"v": odd, "w": [1.5] * 5})
+    target = FilesSink({"path": str(tmp_path / "out"), "fileFormat": kind})
+    target.validate(rows.schema)
+    target.commit(permit(1), stage_table(target, context(1, 1, schema=rows.schema), rows.slice(3), rows))
+    (path,) = (p for p in (tmp_path / "out").iterdir() if p.suffix == f".{kind}")
+    lines = path.read_text().splitlines()
+    if kind == "json":
+        texts = ['"NaN"', '"Infinity"', '"-Infinity"', "-0.0", "null"]
+        assert lines[2:] == [f'{{"v":{text},"w":1.5}}' for text in texts]
+        return
+    assert values is not None
+    assert [line.split(",")[0].strip('"') for line in lines] == ["v", "-0", "", *values]

@@ -104,7 +104,8 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(kind):
         return pa.array([None if v is None else str(v) for v in values], pa.string()).cast(kind)
     if pa.types.is_timestamp(kind) and kind.tz:
-        return pa.array(values, None if values[0].tzinfo else pa.timestamp("us")).cast(kind)
+        zoned = any(v is not None and v.tzinfo for v in values)
+        return pa.array(values, None if zoned else pa.timestamp("us")).cast(kind)
     return pa.array(values, kind)
 
 
@@ -159,7 +160,7 @@ class FilesTarget(SinkTarget):
             return pq.read_table(source, schema=schema)
         if self.options["fileFormat"] == "csv":
             convert = pacsv.ConvertOptions(
-                column_types=schema, strings_can_be_null=True, quoted_strings_can_be_null=False
+                column_types=schema, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
             )
             return pacsv.read_csv(source, pacsv.ReadOptions(), pacsv.ParseOptions(newlines_in_values=True), convert)
         lines = [json.loads(line, parse_float=str) for line in data.splitlines()]

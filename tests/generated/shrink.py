@@ -1,0 +1,60 @@
+"""From a chain that fails to a short one that fails: steps and rows are left out as long as it still does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from tests.generated.chains import Chain
+from tests.generated.steps import Step, applied
+from tests.generated.values import SCHEMA
+
+Fails = Callable[[Chain, pa.Table], bool]
+
+
+def shrunk(chain: Chain, rows: pa.Table, fails: Fails, tries: int = 30) -> tuple[Chain, pa.Table]:
+    """The smallest that ``fails`` found in so many tries; each of them is a query."""
+    left = [tries]
+
+    def still(candidate: Chain | None, some: pa.Table) -> bool:
+        if candidate is None or left[0] <= 0:
+            return False
+        left[0] -= 1
+        return fails(candidate, some)
+
+    for steps in _shorter(chain.steps):
+        candidate = _of(chain, steps)
+        if still(candidate, rows):
+            chain = candidate or chain
+            return shrunk(chain, rows, fails, left[0])
+    for start in (0, rows.num_rows // 2):
+        half = rows.slice(start, max(1, rows.num_rows // 2))
+        if rows.num_rows > 1 and still(chain, half):
+            return shrunk(chain, half, fails, left[0])
+    return chain, rows
+
+
+def _shorter(steps: tuple[Step, ...]) -> Any:
+    if len(steps) > 2:
+        yield steps[: len(steps) // 2]
+    for at in range(len(steps) - 1, -1, -1):
+        yield (*steps[:at], *steps[at + 1 :])
+
+
+def _of(chain: Chain, steps: tuple[Step, ...]) -> Chain | None:
+    """The chain with other steps, if Spark's batch takes them."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.getActiveSession()
+    assert spark is not None
+    try:
+        made = applied(steps, spark.createDataFrame([], SCHEMA))
+    except Exception:  # noqa: BLE001 - a step needed one that was left out
+        return None
+    columns = dict(made.dtypes)
+    if not set(chain.keys) <= set(columns):
+        return None
+    return replace(chain, steps=steps, columns=columns)

@@ -7,8 +7,8 @@ Driver only. Works with Spark Connect: no JVM object is touched.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import Column
@@ -20,14 +20,13 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.spark.chain import Chain, Recipe, Step
 from spark_ckpt.spark.columns import ordered, quoted, refuse_control, refuse_repeated, require_control, user_columns
 from spark_ckpt.spark.lineage import Lineage, WatermarkNode
+from spark_ckpt.spark.plan_check import check_step, plan_nodes
+from spark_ckpt.spark.plan_text import Node
 from spark_ckpt.spark.session_confs import pandas_options
 from spark_ckpt.spark.stateless import MarkStream, Project
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG
 
 SparkDF = Any
-
-# Generators that drop rows without elements, or multiply rows, would drop or multiply barriers.
-_UNSAFE_GENERATOR = re.compile(r"\b(explode|posexplode|inline|stack)\(", re.IGNORECASE)
 
 _UNSUPPORTED_HINT = (
     "is not supported on a checkpointed stream, because Spark could drop, duplicate or reorder barriers in it. "
@@ -96,33 +95,39 @@ class CkptDataFrame:
 
     # -- stateless steps ---------------------------------------------------------------------------------------
 
-    def _step(self, step: Callable[[SparkDF], SparkDF], lineage: Lineage | None = None) -> CkptDataFrame:
+    def _step(self, what: str, step: Callable[[SparkDF], SparkDF], check: bool = False) -> CkptDataFrame:
+        """``check``: Spark may have put more into the plan than the method's name says."""
         parent, result = self._recipe, step(self._preview)
         columns = result.columns
         require_control(columns)
+        if check:
+            check_step(what, self._preview, self._nodes, result)
         preview = ordered(result, columns)
 
         def make(ctx: Any) -> Chain:
             return Chain(ordered(step(ctx.frame(parent)), columns), preview.schema)
 
-        return CkptDataFrame(self._session, Recipe(make, (parent,)), lineage or self._lineage, preview)
+        return CkptDataFrame(self._session, Recipe(make, (parent,)), self._lineage, preview)
+
+    @cached_property
+    def _nodes(self) -> list[Node]:
+        return plan_nodes(self._preview)
 
     def _python_step(self, step: Step, out: StructType) -> CkptDataFrame:
         """A step that stays in Python together with its neighbours (:mod:`spark_ckpt.spark.chain`)."""
         parent = self._recipe
         recipe = Recipe(lambda ctx: ctx.chain(parent).then(step, out), (parent,))
-        return CkptDataFrame(self._session, recipe, self._lineage, self._session.empty(out))
+        return CkptDataFrame(self._session, recipe, self._lineage, self._session.preview(out))
 
     def select(self, *cols: Any) -> CkptDataFrame:
         flat = list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list) else list(cols)
         wanted: list[Any] = []
         for c in flat:
             wanted.extend([F.col(quoted(n)) for n in self.columns] if isinstance(c, str) and c == "*" else [c])
-        _refuse_generators(wanted)
         if all(isinstance(c, str) and c in self.columns and not {".", "`"} & set(c) for c in wanted):
             return self._columns(wanted)
         control = [] if self._has_star(wanted) else [TAG, CTL]
-        return self._step(lambda df: df.select(*wanted, *control))
+        return self._step("select", lambda df: df.select(*wanted, *control), check=True)
 
     def _has_star(self, wanted: list[Any]) -> bool:
         """Whether some ``col("*")`` of Spark's stands for the control columns too."""
@@ -148,7 +153,8 @@ class CkptDataFrame:
 
     def where(self, condition: Column | str) -> CkptDataFrame:
         wanted = F.expr(condition) if isinstance(condition, str) else condition
-        return self._step(lambda df: df.where(wanted | F.col(CTL).isNotNull()))
+        # In this order: what fails on nulls is not even looked at for control rows.
+        return self._step("where", lambda df: df.where(F.col(CTL).isNotNull() | wanted), check=True)
 
     filter = where
 
@@ -157,29 +163,28 @@ class CkptDataFrame:
 
     def withColumns(self, columns: dict[str, Column]) -> CkptDataFrame:
         refuse_control(columns)
-        _refuse_generators(list(columns.values()))
-        return self._step(lambda df: df.withColumns(columns))
+        return self._step("withColumn", lambda df: df.withColumns(columns), check=True)
 
     def withColumnRenamed(self, existing: str, new: str) -> CkptDataFrame:
         return self.withColumnsRenamed({existing: new})
 
     def withColumnsRenamed(self, names: dict[str, str]) -> CkptDataFrame:
         refuse_control([*names, *names.values()])
-        return self._step(lambda df: df.withColumnsRenamed(names))
+        return self._step("withColumnsRenamed", lambda df: df.withColumnsRenamed(names))
 
     def drop(self, *cols: Any) -> CkptDataFrame:
         refuse_control([c for c in cols if isinstance(c, str)])
-        return self._step(lambda df: df.drop(*cols))
+        return self._step("drop", lambda df: df.drop(*cols))
 
     def toDF(self, *names: str) -> CkptDataFrame:
         old = self.columns
         if len(names) != len(old):
             raise InvalidInputError(f"toDF got {len(names)} names for {len(old)} columns: {old}")
         refuse_control(names)
-        return self._step(lambda df: df.toDF(*names, TAG, CTL))
+        return self._step("toDF", lambda df: df.toDF(*names, TAG, CTL))
 
     def alias(self, name: str) -> CkptDataFrame:
-        return self._step(lambda df: df.alias(name))
+        return self._step("alias", lambda df: df.alias(name))
 
     def transform(self, func: Callable[..., CkptDataFrame], *args: Any, **kwargs: Any) -> CkptDataFrame:
         return func(self, *args, **kwargs)
@@ -190,7 +195,7 @@ class CkptDataFrame:
         For what this class has no method for. ``func`` must keep every control row (``__ckpt_ctl`` not null) exactly
         once and both control columns; losing the columns raises ``ControlColumnsError`` here. It is called twice.
         """
-        return self._step(func)
+        return self._step("transformSpark", func, check=True)
 
     def mapInArrow(self, func: Callable[..., Any], schema: Any) -> CkptDataFrame:
         """As PySpark's; ``func`` sees data rows only. It is called once for each run of rows of the same epoch."""
@@ -281,14 +286,3 @@ def _as_struct(schema: Any) -> StructType:
     if isinstance(schema, StructType):
         return schema
     return StructType.fromDDL(schema)
-
-
-def _refuse_generators(columns: list[Any]) -> None:
-    for column in columns:
-        text = column if isinstance(column, str) else str(column)
-        found = _UNSAFE_GENERATOR.search(text)
-        if found and isinstance(column, Column):
-            raise InvalidInputError(
-                f"{found.group(1)}(...) drops or multiplies rows, barriers among them; use {found.group(1)}_outer(...) "
-                "followed by where(...), or mapInArrow"
-            )

@@ -15,6 +15,7 @@ from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError, TopologyError
 from spark_ckpt.names import checked_name
 from spark_ckpt.spark.chain import Chain, Recipe
+from spark_ckpt.spark.columns import quoted
 from spark_ckpt.spark.dataframe import CkptDataFrame
 from spark_ckpt.spark.lineage import OperatorNode
 from spark_ckpt.spark.session_confs import pandas_options
@@ -27,7 +28,7 @@ from spark_ckpt.state.functions_arrow import ArrowStateFunction
 from spark_ckpt.state.functions_pandas import PandasStateFunction
 from spark_ckpt.state.layout import StateLayout
 from spark_ckpt.storage.delta_schema import to_delta_schema
-from spark_ckpt.types import CONTROL_COLUMNS
+from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
 
 _KEY_TYPES = (
     T.BooleanType,
@@ -162,7 +163,7 @@ class CkptGroupedData:
         def make(ctx: Any) -> Chain:
             return wire_operator(ctx, ctx.chain(parent._recipe), parent._lineage, node, keys, function, columns)
 
-        preview = parent._session.empty(with_control(_spark_struct(function.output_schema)))
+        preview = parent._session.preview(with_control(_spark_struct(function.output_schema)))
         return CkptDataFrame(parent._session, Recipe(make, (parent._recipe,)), lineage, preview)
 
 
@@ -173,20 +174,29 @@ def _resolve_keys(parent: CkptDataFrame, cols: list[Any]) -> Keys:
     fields: list[T.StructField] = []
     plain = True
     for col in cols:
-        resolved = parent._preview.select(F.col(f"`{col}`") if isinstance(col, str) else col).schema.fields[0]
+        resolved = _resolved(parent, col)
         collated = isinstance(resolved.dataType, T.StringType) and not resolved.dataType.isUTF8BinaryCollation()
         if collated or not isinstance(resolved.dataType, _KEY_TYPES):
             known = ", ".join(t().simpleString() if t is not T.DecimalType else "decimal" for t in _KEY_TYPES)
             raise InvalidInputError(
                 f"key {resolved.name!r} has type {resolved.dataType.simpleString()}, which cannot be a key here; "
-                f"expected one of {known}. Group by the fields of a struct one by one."
+                f"expected one of {known}. Give each field of a struct a column of its own first, and group by those: "
+                'withColumn("x", F.col("s.x")).'
             )
         plain = plain and (isinstance(col, str) or _is_column(parent, col, resolved))
-        expressions[resolved.name] = F.col(f"`{resolved.name}`") if isinstance(col, str) else col
+        expressions[resolved.name] = F.col(quoted(resolved.name)) if isinstance(col, str) else col
         fields.append(T.StructField(resolved.name, resolved.dataType, True))
     if len(expressions) != len(cols):
         raise InvalidInputError(f"groupBy has two keys of the same name: {[f.name for f in fields]}")
     return Keys(expressions, T.StructType(fields), plain)
+
+
+def _resolved(parent: CkptDataFrame, col: Any) -> T.StructField:
+    """The key as Spark sees it. Raises what a step raises whose plan could lose control rows."""
+    if isinstance(col, str):
+        return parent._preview.select(quoted(col)).schema.fields[0]
+    keyed = parent._step("groupBy", lambda df: df.select(col, TAG, CTL), check=True)
+    return keyed.schema.fields[0]
 
 
 def _is_column(parent: CkptDataFrame, col: Column, resolved: T.StructField) -> bool:

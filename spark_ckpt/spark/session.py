@@ -14,7 +14,7 @@ from spark_ckpt.spark.chain import Chain, Recipe
 from spark_ckpt.spark.columns import refuse_repeated
 from spark_ckpt.spark.dataframe import CkptDataFrame
 from spark_ckpt.spark.lineage import Lineage, SourceNode
-from spark_ckpt.spark.stateless import with_control
+from spark_ckpt.spark.stateless import control_row, with_control
 from spark_ckpt.types import CONTROL_COLUMNS
 
 PREFIX = "spark.ckpt."
@@ -44,9 +44,9 @@ class CkptSession:
         found = {k: v for k, v in self.spark.conf.getAll.items() if k.startswith(PREFIX)}
         return JobConfig.from_options(found, overrides or {})
 
-    def empty(self, schema: StructType) -> Any:
-        """A plain batch DataFrame without rows: what recipes are tried on before they run."""
-        return self.spark.createDataFrame([], schema)
+    def preview(self, schema: StructType) -> Any:
+        """What recipes are tried on before they run: a plain batch DataFrame with one control row and no data."""
+        return self.spark.createDataFrame(control_row(schema), schema)
 
 
 class CkptStreamReaderBuilder:
@@ -99,7 +99,7 @@ class CkptStreamReaderBuilder:
         node = SourceNode(self._format, options, schema, uid, lanes)
         full = with_control(schema)
         recipe = Recipe(lambda _ctx: Chain(node, full))
-        return CkptDataFrame(self._session, recipe, Lineage(1, (node,)), self._session.empty(full))
+        return CkptDataFrame(self._session, recipe, Lineage(1, (node,)), self._session.preview(full))
 
 
 def lane_count(text: str | None) -> int | None:

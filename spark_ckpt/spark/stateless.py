@@ -13,8 +13,9 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from spark_ckpt.errors import UserFunctionError
+from spark_ckpt.protocol import events as ev
 from spark_ckpt.state.functions_pandas_input import in_timezone
-from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG
+from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG, make_tag
 
 
 def with_control(schema: StructType) -> StructType:
@@ -26,6 +27,12 @@ def with_control(schema: StructType) -> StructType:
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The canonical Arrow form: timestamps in UTC."""
     return to_arrow_schema(schema, timezone="UTC")
+
+
+def control_row(schema: StructType) -> pa.Table:
+    """One control row of a stream of ``schema``, as Spark gets it from a source."""
+    row = {TAG: make_tag(1), CTL: ev.encode(ev.Barrier(1, 1, 0))}
+    return pa.Table.from_pylist([row], schema=arrow_schema(schema))
 
 
 def spark_schema(schema: pa.Schema) -> StructType:

@@ -1,0 +1,126 @@
+"""A step whose plan could lose control rows is refused when it is built, and the way its message tells works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession, Window
+from pyspark.sql import functions as F
+
+from spark_ckpt import agg
+from spark_ckpt.errors import InvalidInputError
+from tests.spark.conftest import Input, Job
+
+NewInput = Callable[[str, str], Input]
+
+
+@pytest.fixture
+def data(new_input: NewInput) -> Input:
+    found = new_input("in", "k string, v long, t timestamp, a array<long>")
+    found.add(("a", 1, 0, [1, 2]), ("b", 2, 1, []))
+    found.add(("a", 3, 3_600_000_000, [3]), ("c", 4, None, None))
+    return found
+
+
+def _static(spark: SparkSession) -> Any:
+    return spark.createDataFrame([("a", 10), ("a", 20), ("d", 30)], "key string, z int")
+
+
+def test_plans_that_drop_multiply_or_mix_control_rows_are_refused(spark: SparkSession, ckpt: Any, data: Input) -> None:
+    stream, static = data.stream(ckpt), _static(spark)
+    hour = F.window("t", "1 hour")
+    by_k = Window.partitionBy("k").orderBy("v")
+    plain: list[tuple[Callable[[Any], Any], str]] = [
+        (lambda df: df.join(static, df["k"] == static["key"]), "Join Inner.*left outer"),
+        (lambda df: df.join(static, df["k"] == static["key"], "left"), "Join LeftOuter.*isNull"),
+        (lambda df: static.join(df, df["k"] == static["key"], "right"), "Join RightOuter"),
+        (lambda df: df.crossJoin(static), "Join Cross"),
+        (lambda df: df.limit(5), "GlobalLimit"),
+        (lambda df: df.offset(1), "Offset"),
+        (lambda df: df.sample(0.5), "Sample.*rand"),
+        (lambda df: df.dropDuplicates(["k"]), "Deduplicate.*emit"),
+        (lambda df: df.distinct(), "Deduplicate"),
+        (lambda df: df.na.drop(), r"Filter atleastnnonnulls.*drops.*isNotNull\(\)"),
+        (lambda df: df.where("v > 1"), "Filter.*drops"),
+        (lambda df: df.orderBy("k"), "Sort"),
+        (lambda df: df.groupBy(df.columns).count(), "Aggregate"),
+        (lambda df: df.union(df), "Union.*stream.union"),
+        (lambda df: df.mapInPandas(lambda frames: (f[f["v"] > 1] for f in frames), df.schema), "MapInPandas.*drops"),
+        (lambda df: static.selectExpr("*", "1L as __ckpt_tag", "binary('') as __ckpt_ctl"), "is missing"),
+        (lambda df: df.na.fill(0), r"computes __ckpt_tag anew.*subset"),
+    ]
+    steps: list[tuple[Callable[[], Any], str]] = [
+        (lambda: stream.withColumn("w", hour), r"withColumn.*Filter isnotnull\(t.*drops.*coalesce"),
+        (lambda: stream.select(F.window("t", "1 hour", "10 minutes").start), "select.*drops"),
+        (lambda: stream.where(hour.start.isNotNull()), "where.*drops"),
+        (lambda: stream.groupBy(hour), "groupBy.*drops.*coalesce"),
+        (lambda: stream.groupBy(hour.start, "k"), "groupBy.*drops.*coalesce"),
+        (lambda: stream.select(F.explode("a")), "Generate explode.*drops.*explode_outer"),
+        (lambda: stream.withColumn("e", F.explode_outer(F.array("v", "v"))), "multiplies.*explode_outer"),
+        (lambda: stream.selectExpr("stack(2, v, v)"), "Generate stack.*multiplies"),
+        (lambda: stream.withColumn("n", F.row_number().over(by_k)), "Window.*orderBy"),
+        # A column that is not null on control rows either: what is tried is the row that really comes.
+        (
+            lambda: stream.withColumn("x", F.lit("x")).transformSpark(lambda df: df.where("x is null")),
+            "Filter.*drops",
+        ),
+    ]
+    for func, said in plain:
+        with pytest.raises(InvalidInputError, match=f"(?s)transformSpark.*{said}"):
+            stream.transformSpark(func)
+    for step, said in steps:
+        with pytest.raises(InvalidInputError, match=f"(?s){said}"):
+            step()
+
+
+@pytest.mark.soak
+def test_the_ways_that_the_refusals_tell_work(spark: SparkSession, ckpt: Any, data: Input, job: Job) -> None:
+    static, items = _static(spark), F.when(F.col("__ckpt_ctl").isNull(), F.col("a"))
+    windows = data.stream(ckpt, uid="1").where(F.col("t").isNotNull())
+    some_time = F.coalesce("t", F.timestamp_seconds(F.lit(0)))
+    windows = windows.withColumn("start", F.window(some_time, "1 hour").start)
+    windows = windows.groupBy("start").aggregate(uid="windows", n=agg.count())
+    windows = windows.selectExpr("'window' as way", "string(unix_seconds(start)) as k", "n")
+    exploded = data.stream(ckpt, uid="2").select("k", F.explode_outer(items).alias("e")).where("e is not null")
+    joined = data.stream(ckpt, uid="3").transformSpark(
+        lambda df: df.join(static, (df["k"] == static["key"]) & df["__ckpt_ctl"].isNull(), "left").repartition(2)
+    )
+    first = data.stream(ckpt, uid="4").groupBy("k").aggregate(uid="first", emit="rows", seen=agg.count())
+    # Fails on nulls; control rows are not even looked at.
+    asserted = data.stream(ckpt, uid="5").where(F.assert_true(F.col("v") > 0).isNull() & (F.col("v") > 3))
+    for more in (
+        exploded.selectExpr("'explode'", "k", "e"),
+        joined.where(F.col("key").isNotNull()).selectExpr("'join'", "k", "bigint(z)"),
+        first.where("seen = 1").drop("seen").selectExpr("'first'", "k", "v"),
+        asserted.selectExpr("'assert'", "k", "v"),
+        data.stream(ckpt, uid="6").where(F.rand() < 2).selectExpr("'rand'", "k", "v").where("k = 'b'"),
+    ):
+        windows = windows.union(more)
+    query = job.run(windows)  # six streams and two operators in one query
+    assert job.rows() == sorted(
+        [
+            ("window", "0", 2),
+            ("window", "3600", 1),
+            *[("explode", k, e) for k, e in [("a", 1), ("a", 2), ("a", 3)]],
+            *[("join", "a", z) for z in (10, 20, 10, 20)],
+            *[("first", k, v) for k, v in [("a", 1), ("b", 2), ("c", 4)]],
+            ("assert", "c", 4),
+            ("rand", "b", 2),
+        ],
+        key=lambda row: tuple(map(repr, row)),
+    )
+    assert [c["kind"] for c in query.checkpoints()] == ["final"]
+
+
+def test_a_static_join_and_a_window_of_the_told_form_run(spark: SparkSession, ckpt: Any, data: Input, job: Job) -> None:
+    static, some_time = _static(spark), F.coalesce("t", F.timestamp_seconds(F.lit(0)))
+    stream = data.stream(ckpt).where(F.col("t").isNotNull())
+    stream = stream.withColumn("start", F.unix_seconds(F.window(some_time, "1 hour").start))
+    joined = stream.transformSpark(
+        lambda df: df.join(static, (df["k"] == static["key"]) & df["__ckpt_ctl"].isNull(), "left")
+    )
+    query = job.run(joined.where(F.col("key").isNotNull()).select("start", "k", "z", "v"))
+    assert job.rows() == [(0, "a", 10, 1), (0, "a", 20, 1), (3600, "a", 10, 3), (3600, "a", 20, 3)]
+    assert [c["kind"] for c in query.checkpoints()] == ["final"]

@@ -42,7 +42,9 @@ def main() -> None:
 def list_(dir: Dir, job: Name, storage: Storage = None, as_json: AsJson = False) -> None:
     """List the job's checkpoints, newest last."""
     with _errors():
-        rows = _open(dir, job, storage).checkpoints()
+        found = _open(dir, job, storage)
+        found.require()
+        rows = found.checkpoints()
     if as_json:
         typer.echo(_json(rows))
     elif rows:
@@ -99,7 +101,10 @@ def repair_history(dir: Dir, job: Name, storage: Storage = None) -> None:
 def verify(dir: Dir, job: Name, storage: Storage = None) -> None:
     """Check that everything the job's checkpoints name is there and whole. Exit code 1 if not."""
     with _errors():
-        problems = _open(dir, job, storage).verify()
+        found = _open(dir, job, storage)
+        found.require()
+        with Console(stderr=True).status("reading") as status:
+            problems = found.verify(lambda name: status.update(f"reading {name}"))
     _print_names(problems, "problem", "everything is there and whole")
     if problems:
         raise typer.Exit(1)

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from spark_ckpt.config import JobConfig
-from spark_ckpt.errors import CheckpointFailedError, CorruptStorageError, InvalidInputError
+from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import SAVEPOINT, CompletionRecord, VoidRecord
 from spark_ckpt.sinks.registry import create_sink
@@ -16,10 +16,12 @@ from spark_ckpt.spark.job_records import JobRecords, id_name
 from spark_ckpt.spark.report import recorded_rows
 from spark_ckpt.spark.requests import create_request, withdraw_request
 from spark_ckpt.spark.spec import SinkSpec, job_url
-from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.spark.verify import verify_job
+from spark_ckpt.storage.filesystem import Folder, redact
 from spark_ckpt.storage.history import History
 from spark_ckpt.storage.history_repair import rebuild_history
 from spark_ckpt.storage.manifest import StateManifest, read_manifest
+from spark_ckpt.storage.record_store import JOB_RECORD
 from spark_ckpt.storage.state_table import StateTable
 from spark_ckpt.types import Committable
 
@@ -97,20 +99,20 @@ class Job:
 
     # -- checks and clean-up -------------------------------------------------------------------------------------
 
-    def verify(self) -> list[str]:
-        """Check that every file that a retained checkpoint names is there; returns what is wrong, empty if nothing."""
-        wrong: list[str] = []
-        for record in self.completed():
-            for uid in record.tables:
-                try:
-                    manifest = self._manifest(record, uid)
-                except CorruptStorageError as e:
-                    wrong.append(str(e))
-                    continue
-                there = set(Folder(f"{self.url}/state/{uid}", self.config.storage_options()).names())
-                missing = sorted(manifest.files - there)
-                wrong += [f"checkpoint {record.checkpoint}: {uid}: file {f} is missing" for f in missing]
-        return wrong
+    def verify(self, progress: Callable[[str], None] = lambda _: None) -> list[str]:
+        """Read all that the job's checkpoints need, checksums included; returns what is wrong, empty if nothing.
+
+        Costs reading the state. ``progress`` is told the name of what is read next.
+        """
+        return verify_job(self.records, self.url, self.config.storage_options(), progress)
+
+    def require(self) -> None:
+        """Raise ``InvalidInputError`` if there is no such job."""
+        store = self.records.store
+        if store.exists(JOB_RECORD) or any(store.names(f) for f in ("generations", "checkpoints", "triggers")):
+            return
+        there = Folder(self.config.dir, self.config.storage_options()).folders()
+        raise InvalidInputError(f"there is no job {self.name!r} in {redact(self.config.dir)}; there are {there}")
 
     def gc(self, min_age_s: float = 0.0) -> list[str]:
         """Remove what no retained checkpoint needs: orphan state files, manifests, staged sink data.

@@ -14,6 +14,7 @@ from spark_ckpt.config import JobConfig
 from spark_ckpt.protocol.records import CompletionRecord, TableRef, Topology
 from spark_ckpt.spark.job_records import JobRecords, id_name
 from spark_ckpt.storage.history import History, HistoryRow, UidSize
+from spark_ckpt.storage.record_store import RecordStore
 
 TOPOLOGY = Topology(4, 4, ("in",), {}, ("out",))
 
@@ -67,7 +68,16 @@ def test_list_as_json_is_the_history_of_the_api(job: Path) -> None:
     assert rows[0]["state"]["routes"]["keys"] == 1234
 
 
+@pytest.mark.parametrize("name", ["list", "verify"])
+def test_a_job_that_does_not_exist_is_an_error(job: Path, name: str) -> None:
+    result = command(name, str(job), "fligths")
+    assert result.exit_code == 1
+    assert "no job 'fligths'" in result.output
+    assert "['flights']" in result.output
+
+
 def test_list_of_a_job_without_checkpoints_says_so(tmp_path: Path) -> None:
+    RecordStore(str(tmp_path / "nothing")).check_writable("nothing")
     result = command("list", str(tmp_path), "nothing")
     assert (result.exit_code, "no checkpoints" in result.output) == (0, True)
 
@@ -91,6 +101,7 @@ def test_verify_fails_and_names_what_is_missing(job: Path) -> None:
 
 
 def test_verify_of_a_sound_job_succeeds(tmp_path: Path) -> None:
+    RecordStore(str(tmp_path / "flights")).check_writable("flights")
     result = command("verify", str(tmp_path), "flights")
     assert (result.exit_code, "whole" in result.output) == (0, True)
 

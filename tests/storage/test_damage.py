@@ -54,6 +54,21 @@ def test_a_job_goes_on_or_says_how_after_one_fault(
         _try(whole, tmp_path / str(number), path.relative_to(whole), fault, location)
 
 
+def test_verify_reports_every_damage_and_nothing_else(whole: Path, tmp_path: Path) -> None:
+    """Each kind of file, by its name."""
+    root = tmp_path / "copy"
+    shutil.copytree(whole, root)
+    seen: list[str] = []
+    assert WholeJob(root).job.verify(seen.append) == []
+    for path in (_files(root, kind)[-1] for kind in KINDS if not kind.startswith("state/counts/_")):
+        sound = path.read_bytes()
+        path.write_bytes(sound[:-20])
+        wrong = WholeJob(root).job.verify()
+        assert len(wrong) == 1
+        assert path.name in wrong[0]
+        path.write_bytes(sound)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("location", ["spark", "new"])
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,90 @@
+"""Reads everything that a job's checkpoints need and says, file by file, what is wrong with it. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.protocol.records import AbortedRecord, CommittedRecord, TriggerRecord
+from spark_ckpt.spark.job_records import JobRecords, id_name
+from spark_ckpt.storage.content import FileEntry
+from spark_ckpt.storage.deletion_vectors import read_vector
+from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.manifest import StateManifest, read_manifest
+from spark_ckpt.storage.record_store import JOB_RECORD
+from spark_ckpt.storage.run_files import open_run_file, read_row_group
+from spark_ckpt.storage.state_table import StateTable
+
+Progress = Callable[[str], None]
+
+
+def verify_job(records: JobRecords, url: str, options: dict[str, object], progress: Progress) -> list[str]:
+    """Every record, manifest, state file (all columns decoded, checksums checked) and deletion vector.
+
+    ``progress`` is told the name of what is read next. Returns the damage, empty if there is none.
+    """
+    checks = [*_records(records), *_states(records, url, options)]
+    wrong = []
+    for name, check in checks:
+        progress(name)
+        try:
+            check()
+        except CorruptStorageError as damage:
+            wrong.append(str(damage))
+    return list(dict.fromkeys(wrong))
+
+
+def _records(records: JobRecords) -> Iterator[tuple[str, Callable[[], object]]]:
+    store = records.store
+    yield JOB_RECORD, lambda: store.read(JOB_RECORD, "job")
+    for g in records.ids("generations"):
+        yield f"generations/{id_name(g)}", lambda g=g: records.generation(g)  # type: ignore[misc]
+    for k in records.ids("checkpoints"):
+        yield f"checkpoints/{id_name(k)}", lambda k=k: records.checkpoint(k)  # type: ignore[misc]
+    plain = (("triggers", "trigger", TriggerRecord), ("committed", "committed", CommittedRecord),
+             ("aborted", "aborted", AbortedRecord))  # fmt: skip
+    for folder, kind, record in plain:
+        for name in store.names(folder):
+            path = f"{folder}/{name}"
+            yield path, lambda p=path, k=kind, r=record: r.from_json(store.read(p, k), p)  # type: ignore[misc]
+    for name in store.names("batches"):
+        yield f"batches/{name}", lambda n=name: records.batch(n)  # type: ignore[misc]
+    for name in store.names("requests"):
+        yield f"requests/{name}", lambda n=name: store.read(f"requests/{n}", "request")  # type: ignore[misc]
+
+
+def _states(records: JobRecords, url: str, options: dict[str, object]) -> Iterator[tuple[str, Callable[[], object]]]:
+    seen: set[tuple[str, FileEntry]] = set()
+    for record in records.completions():
+        for uid, ref in record.tables.items():
+            yield ref.manifest, lambda r=ref: read_manifest(records.store, r.manifest)  # type: ignore[misc]
+            folder = Folder(f"{url}/state/{uid}", options)
+            for file, entry in _content(records, ref.manifest).items():
+                if (f"{uid}/{file}", entry) not in seen:
+                    seen.add((f"{uid}/{file}", entry))
+                    yield f"state/{uid}/{file}", lambda f=folder, n=file, e=entry: _file(f, n, e)  # type: ignore[misc]
+    for uid in Folder(f"{url}/state", options).folders():
+        yield f"state/{uid}", lambda u=uid: StateTable(f"{url}/state/{u}", u, options).head()  # type: ignore[misc]
+
+
+def _content(records: JobRecords, manifest: str) -> dict[str, FileEntry]:
+    try:
+        found: StateManifest = read_manifest(records.store, manifest)
+    except CorruptStorageError:
+        return {}  # reported by itself
+    return dict(found.content)
+
+
+def _file(folder: Folder, name: str, entry: FileEntry) -> None:
+    with open_run_file(folder, name) as file:
+        rows = sum(read_row_group(folder, name, file, i).num_rows for i in range(file.num_row_groups))
+    size = int(folder.fs.size(folder.path(name)) or 0)
+    if (rows, size) != (entry.rows, entry.size_bytes):
+        raise CorruptStorageError(
+            f"State file {folder.shown(name)} is damaged: expected {entry.rows} rows in {entry.size_bytes} bytes, found"
+            f" {rows} in {size}."
+        )
+    if entry.dv is not None and len(read_vector(folder, entry.dv)) != entry.dead:
+        raise CorruptStorageError(
+            f"Deletion vector {folder.shown(entry.dv.file)} is damaged: expected {entry.dead} rows."
+        )

@@ -92,7 +92,7 @@ class CkptGroupedData:
         function = AggregateFunction(
             self._key_arrow(), inputs, aggregates, emit=emit, order_by=orderBy, rules=Rules(**settings)
         )
-        return self._operator(uid, function, columns)
+        return self._operator(uid, function, columns, "update" if emit == "update" else None)
 
     def applyInPandasWithState(
         self,
@@ -123,7 +123,7 @@ class CkptGroupedData:
             has_watermark=bool(self._parent._lineage.watermarks),
             options=pandas_options(conf),
         )
-        return self._operator(uid, function, columns)
+        return self._operator(uid, function, columns, outputMode.lower())
 
     def applyInArrowWithState(
         self,
@@ -152,10 +152,17 @@ class CkptGroupedData:
     def _key_arrow(self) -> pa.Schema:
         return arrow_schema(self._keys.schema)
 
-    def _operator(self, uid: str | None, function: StateFunction, columns: list[str]) -> CkptDataFrame:
+    def _operator(
+        self, uid: str | None, function: StateFunction, columns: list[str], output_mode: str | None = None
+    ) -> CkptDataFrame:
         parent, keys = self._parent, self._keys
         node = OperatorNode(
-            _checked_uid(uid), _layout(function), parent._lineage.sources, function.timeout, function.made_of
+            _checked_uid(uid),
+            _layout(function),
+            parent._lineage.sources,
+            function.timeout,
+            function.made_of,
+            output_mode,
         )
         lineage = parent._lineage.through(node)
         _check_event_time(parent, function)

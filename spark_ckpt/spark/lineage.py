@@ -32,6 +32,8 @@ class OperatorNode:
     upstream: tuple[SourceNode, ...]
     timeout: str
     made_of: Mapping[str, str]
+    output_mode: str | None = None
+    """Of the rows it puts out, append or update; None: fits both."""
 
 
 @dataclass(frozen=True, eq=False)

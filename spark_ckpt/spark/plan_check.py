@@ -7,6 +7,7 @@ works on several rows together is refused, and so is what is not known.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -30,6 +31,8 @@ _SAFE = {
 }
 _ROW_BY_ROW = {"Filter", "Generate", "Expand", "MapInPandas", "MapInArrow"}
 """These look at each row alone (the last two as far as one can know), so one control row speaks for all."""
+
+_RAISED = re.compile(r"[\w.]*(Error|Exception|Exit|Interrupt)\b.*")
 
 WINDOW_WAY = (
     "For tumbling windows, drop the rows without a time first and give the window a time for every row: "
@@ -108,6 +111,8 @@ def check_step(what: str, before: SparkDF, known: list[Node], after: SparkDF) ->
     if suspects:
         window = any("precisetimestampconversion(" in n.text for n in new)
         _try(what, before, after, suspects[-1], WINDOW_WAY if window else _WAYS.get(suspects[-1].name, _ANY_WAY))
+    if any(n.name in ("Project", "Filter") and plan_text.calls_python(n) for n in new):
+        _try_python(what, after)
 
 
 def _is_safe(what: str, node: Node) -> bool:
@@ -144,6 +149,19 @@ def _try(what: str, before: SparkDF, after: SparkDF, suspect: Node, way: str) ->
         ) from e
     if found != expected:
         raise _refusal(what, suspect, f"{'drops' if len(found) < len(expected) else 'multiplies'} control rows", way)
+
+
+def _try_python(what: str, after: SparkDF) -> None:
+    """Spark calls Python functions for every row, whatever stands around them in the expression."""
+    try:
+        after.write.format("noop").mode("overwrite").save()
+    except Exception as e:
+        lines = [line.strip() for line in str(e).splitlines() if _RAISED.match(line.strip())]
+        raise InvalidInputError(
+            f"{what}: a Python function in it fails on a row whose columns are all null, as control rows are, and "
+            f"Spark calls it for those too: {lines[-1] if lines else e}. Let it return None for None "
+            "(lambda v: None if v is None else ...), or use mapInPandas or mapInArrow, which see data rows only."
+        ) from e
 
 
 def _control_rows(df: SparkDF) -> list[tuple[Any, ...]]:

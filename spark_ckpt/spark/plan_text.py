@@ -15,6 +15,7 @@ _LINE = re.compile(r"^((?:   |:  )*)(?:\+- |:- )")
 _ID = re.compile(r"#\d+L?")
 _IS_CONTROL = re.compile(rf"isnotnull\({CTL}(#\d+)?\)")
 _IS_DATA = re.compile(rf"isnull\({CTL}(#\d+)?\)")
+_PYTHON_UDF = re.compile(r"\)#\d+")
 _COMPUTED = re.compile(r"(\S+) AS (__ckpt_tag|__ckpt_ctl)#")
 
 
@@ -95,6 +96,11 @@ def computed_control_column(node: Node) -> str | None:
         if not re.fullmatch(rf"\[*{name}#\d+L?", value):
             return str(name)
     return None
+
+
+def calls_python(node: Node) -> bool:
+    """Whether an expression calls a Python function: Spark writes those with an id behind the arguments."""
+    return _PYTHON_UDF.search(node.text) is not None
 
 
 def _bare(text: str) -> str:

@@ -42,20 +42,46 @@ class CkptStreamWriterBuilder:
         return self
 
     def outputMode(self, mode: str) -> CkptStreamWriterBuilder:
+        """``append`` or ``update``; it must be what the query's operators put out, as in Spark. Need not be given."""
         if mode.lower() not in ("append", "update"):
             raise InvalidInputError(f"outputMode must be append or update, found {mode!r}; complete is not supported")
+        for operator in self._df._lineage.operators:
+            if operator.output_mode not in (None, mode.lower()):
+                raise InvalidInputError(
+                    f"outputMode is {mode.lower()!r}, but operator {operator.uid!r} puts out rows of mode "
+                    f"{operator.output_mode!r}: use outputMode({operator.output_mode!r}). For rows that are never "
+                    'updated, aggregate(..., emit="rows") or a function with outputMode "append".'
+                )
         return self
 
     def queryName(self, name: str) -> CkptStreamWriterBuilder:
         self._query_name = name
         return self
 
-    def trigger(self, **trigger: Any) -> CkptStreamWriterBuilder:
-        if trigger.get("continuous") is not None or trigger.get("realTime") is not None:
+    def trigger(
+        self,
+        *,
+        processingTime: str | None = None,
+        once: bool | None = None,
+        continuous: str | None = None,
+        availableNow: bool | None = None,
+        realTime: str | None = None,
+    ) -> CkptStreamWriterBuilder:
+        """``processingTime`` or ``availableNow``. ``once``, which Spark deprecated, is ``availableNow`` here.
+
+        All there is cannot be one batch: the final checkpoint's barrier comes behind the last row.
+        """
+        if continuous is not None or realTime is not None:
             raise InvalidInputError(
                 "barriers travel in micro-batches: use trigger(processingTime=...) or availableNow=True"
             )
-        self._trigger = trigger
+        given = {"processingTime": processingTime, "once": once, "availableNow": availableNow}
+        found = {name: value for name, value in given.items() if value is not None}
+        if len(found) != 1 or False in found.values():
+            raise InvalidInputError(
+                f"trigger takes one of processingTime='10 seconds' and availableNow=True, found {found}"
+            )
+        self._trigger = found if processingTime is not None else {"availableNow": True}
         return self
 
     def foreachBatch(self, func: Any) -> CkptStreamWriterBuilder:

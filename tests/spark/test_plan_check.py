@@ -75,6 +75,17 @@ def test_plans_that_drop_multiply_or_mix_control_rows_are_refused(spark: SparkSe
             step()
 
 
+def test_a_python_function_that_fails_on_control_rows_is_refused_when_it_is_used(ckpt: Any, data: Input) -> None:
+    stream = data.stream(ckpt)
+    fails, works = F.udf(lambda v: v + 1, "long"), F.udf(lambda v: None if v is None else v + 1, "long")
+    pandas = F.pandas_udf(lambda s: s + 1, "long")
+    said = r"a Python function in it fails on a row.*TypeError: unsupported operand.*None if v is None.*mapInPandas"
+    for step in (lambda: stream.withColumn("w", fails("v") + 1), lambda: stream.where(fails("v") > 1)):
+        with pytest.raises(InvalidInputError, match=f"(?s){said}"):
+            step()
+    assert stream.withColumn("w", works("v")).select("k", works("w"), pandas("v")).columns[0] == "k"
+
+
 @pytest.mark.soak
 def test_the_ways_that_the_refusals_tell_work(spark: SparkSession, ckpt: Any, data: Input, job: Job) -> None:
     static, items = _static(spark), F.when(F.col("__ckpt_ctl").isNull(), F.col("a"))

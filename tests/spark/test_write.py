@@ -1,0 +1,59 @@
+"""``trigger`` and ``outputMode``: honoured, or refused with what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pandas as pd
+import pytest
+from pyspark.sql.streaming.state import GroupState
+
+from spark_ckpt import agg
+from spark_ckpt.errors import InvalidInputError
+from tests.spark.conftest import DEADLINE_S, Input, Job
+
+NewInput = Callable[[str, str], Input]
+
+
+@pytest.fixture
+def data(new_input: NewInput) -> Input:
+    found = new_input("in", "k string, v long")
+    found.add(("a", 1), ("b", 2))
+    found.add(("a", 3))
+    return found
+
+
+def test_trigger_once_takes_all_there_is_and_ends_with_a_final_checkpoint(ckpt: Any, data: Input, job: Job) -> None:
+    writer = data.stream(ckpt).writeStream.format("memory").option("path", job.sink).queryName("job")
+    query = writer.trigger(once=True).start()
+    assert query.awaitTermination(DEADLINE_S)
+    assert job.rows() == [("a", 1), ("a", 3), ("b", 2)]
+    assert [c["kind"] for c in query.checkpoints()] == ["final"]
+
+
+def test_triggers_that_say_nothing_or_two_things_are_refused(ckpt: Any, data: Input) -> None:
+    writer = data.stream(ckpt).writeStream
+    for given in ({}, {"once": False}, {"availableNow": False}, {"processingTime": "1s", "availableNow": True}):
+        with pytest.raises(InvalidInputError, match=r"trigger takes one of processingTime.*availableNow=True"):
+            writer.trigger(**given)
+    for given in ({"continuous": "1s"}, {"realTime": "1s"}):
+        with pytest.raises(InvalidInputError, match="barriers travel in micro-batches"):
+            writer.trigger(**given)
+
+
+def _count(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    yield pd.DataFrame({"k": [key[0]]})
+
+
+def test_an_output_mode_that_the_operators_do_not_have_is_refused(ckpt: Any, data: Input) -> None:
+    stream = data.stream(ckpt)
+    updates = stream.groupBy("k").aggregate(uid="t", n=agg.count())
+    running = stream.groupBy("k").aggregate(uid="t", emit="rows", n=agg.count())
+    appends = stream.groupBy("k").applyInPandasWithState(_count, "k string", "n int", "append", "NoTimeout", uid="f")
+    for df, mode, right in ((updates, "append", "update"), (appends, "Update", "append")):
+        with pytest.raises(InvalidInputError, match=rf"outputMode is .*use outputMode\('{right}'\)"):
+            df.writeStream.outputMode(mode)
+        df.writeStream.outputMode(right)
+    for df in (stream, running):
+        df.writeStream.outputMode("append").outputMode("update")

@@ -62,7 +62,10 @@ def show(
 ) -> None:
     """Show everything one checkpoint recorded, as JSON."""
     with _errors():
-        typer.echo(_json(_open(dir, job, storage).show(checkpoint).to_json()))
+        found = _open(dir, job, storage)
+        body = found.show(checkpoint).to_json()
+        given_up = [r.sink for r in found.abandoned() if r.checkpoint == checkpoint]
+    typer.echo(_json({**body, "abandoned": given_up}))
 
 
 @app.command()
@@ -79,6 +82,22 @@ def stop(dir: Dir, job: Name, path: Path, timeout: Timeout = 600.0, storage: Sto
     with _errors():
         done = _open(dir, job, storage).stop(path, timeout_s=timeout)
     typer.echo(f"savepoint of checkpoint {done} is complete: {path}; the job stands still and can be ended")
+
+
+@app.command()
+def abandon(
+    dir: Dir,
+    job: Name,
+    checkpoint: Annotated[int, typer.Argument(help="The completed checkpoint's id.")],
+    sink: Annotated[str, typer.Option("--sink", help="The sink that cannot commit it, as the error names it.")],
+    storage: Storage = None,
+) -> None:
+    """Give up for good what a checkpoint would commit in one sink. Only while the job is stopped."""
+    with _errors():
+        _open(dir, job, storage).abandon(checkpoint, sink)
+    typer.echo(
+        f"checkpoint {checkpoint} will not be committed in sink {sink}; start the job to commit it in the others"
+    )
 
 
 @app.command()

@@ -52,9 +52,12 @@ class Body:
         value: str | None = self.get(name, str, type(None))
         return value
 
+    def has(self, name: str) -> bool:
+        """For fields that records of an earlier version do not have."""
+        return name in self._value
+
     def text_or(self, name: str, default: str) -> str:
-        """For a field that records of an earlier version do not have."""
-        return self.text(name) if name in self._value else default
+        return self.text(name) if self.has(name) else default
 
     def one_of(self, name: str, allowed: tuple[str, ...]) -> str:
         value = self.text(name)

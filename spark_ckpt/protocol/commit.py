@@ -6,7 +6,8 @@ and the simulation drive the very same code. The order for a batch:
     WriteBatch,
     for every checkpoint that is now fully acknowledged:
         ReadTrigger, ReadNewestGeneration, CommitState (each uid), ReadNewestGeneration, CreateCompletion,
-        CommitSink (each sink with committables), WriteSavepoint (if it is one), WriteCommitted, AppendHistory,
+        CommitSink (each sink with committables that were not abandoned), WriteSavepoint (if it is one),
+        ReadNewestGeneration, WriteCommitted, AppendHistory,
         WriteAborted + AppendHistory (each older one that it subsumes)
     AbortSink (of what a replaced attempt staged),
     DropCheckpoint (each whose files go), CollectFiles, DropBatches, DropCheckpoint (the rest), if something
@@ -23,7 +24,8 @@ from collections.abc import Generator, Iterable
 from dataclasses import replace
 from typing import Any
 
-from spark_ckpt.errors import FencedError, ProtocolBugError
+from spark_ckpt.errors import CkptError, FencedError, ProtocolBugError
+from spark_ckpt.protocol.abandon import with_ways_out
 from spark_ckpt.protocol.coordinator import merge_stats, plan_retention
 from spark_ckpt.protocol.events import Flushed
 from spark_ckpt.protocol.give_up import give_up, write_aborted
@@ -71,6 +73,10 @@ def commit_batch(view: JobView, record: BatchRecord, now_ms: int) -> Steps:
     (everything of this batch is durable; more checkpoints failed in a row than tolerated), ``CorruptStorageError``
     and ``ProtocolBugError``. After any exception, of a step's too, rebuild the view.
     """
+    return (yield from _unless_fenced(view, _commit_batch(view, record, now_ms)))
+
+
+def _commit_batch(view: JobView, record: BatchRecord, now_ms: int) -> Steps:
     _check(view, record)
     if view.last and view.last.origin == view.origin and view.last.checkpoint not in view.committed:
         view = yield from _publish(view, view.last, now_ms)
@@ -91,10 +97,26 @@ def commit_completions(view: JobView, records: Iterable[CompletionRecord], now_m
 
     Raises ``FencedError``. A crash anywhere: the next start does it again.
     """
+    return (yield from _unless_fenced(view, _commit_completions(view, records, now_ms)))
+
+
+def _commit_completions(view: JobView, records: Iterable[CompletionRecord], now_ms: int) -> Steps:
     yield from _fence(view)
     for record in sorted(records, key=lambda r: r.checkpoint):
         view = yield from _publish(view, record, now_ms)
     return view
+
+
+def _unless_fenced(view: JobView, steps: Steps) -> Steps:
+    """A driver believed dead that moves on meets what its successor dropped: records, files, staged rows. Then it is
+    told that it was fenced, and not that they are missing."""
+    try:
+        return (yield from steps)
+    except FencedError:
+        raise
+    except Exception:
+        yield from _fence(view)
+        raise
 
 
 def _check(view: JobView, record: BatchRecord) -> None:
@@ -271,8 +293,20 @@ def _publish(view: JobView, record: CompletionRecord, now_ms: int) -> Steps:
     permit = CommitPermit(
         identity(view.job, record.life), CheckpointId(record.checkpoint), Generation(record.generation)
     )
+    abandoned: list[str] = []
     for sink, group in by_sink(record.committables, record.topology.sinks):
-        yield CommitSink(permit, sink, group)
+        if (record.checkpoint, sink) in view.abandoned:
+            abandoned.append(sink)
+            continue
+        try:
+            yield CommitSink(permit, sink, group)
+        except FencedError:
+            raise
+        except CkptError as error:
+            error.args = (with_ways_out(str(error), view.job, record.checkpoint, sink),)
+            raise
+        except Exception as error:  # a user's sink; what it says may hold secrets
+            raise CkptError(with_ways_out(type(error).__name__, view.job, record.checkpoint, sink)) from error
         # Stopped here: the record authorises the rest; the next start commits every sink again, which changes nothing
         # where it was done.
     failed: SavepointFailed | None = None
@@ -281,13 +315,21 @@ def _publish(view: JobView, record: CompletionRecord, now_ms: int) -> Steps:
         # nothing left to commit. Before `committed/K`: that announces it, so it is complete when announced.
         failed = yield WriteSavepoint(record)
         # Stopped here: no `committed/K`, so the next start commits and writes it again.
-    yield WriteCommitted(CommittedRecord(record.checkpoint, view.generation, now_ms, failed.reason if failed else None))
+    # A driver that was fenced since must not confirm what its successor may have dropped by now.
+    yield from _fence(view)
+    done = CommittedRecord(
+        record.checkpoint, view.generation, now_ms, failed.reason if failed else None, tuple(abandoned)
+    )
+    yield WriteCommitted(done)
     # Stopped here: K is done; the history misses a row, and what may be dropped is dropped after the next checkpoint.
-    yield history_of_completion(record, failed.reason if failed else None)
+    yield history_of_completion(record, done)
     return replace(view, committed=view.committed | {record.checkpoint})
 
 
-def history_of_completion(record: CompletionRecord, savepoint_error: str | None) -> AppendHistory:
+def history_of_completion(record: CompletionRecord, done: CommittedRecord | None) -> AppendHistory:
+    remarks = [f"given up in sink {sink!r}" for sink in (done.abandoned if done else ())]
+    if done and done.savepoint_error:
+        remarks.append(f"savepoint not written: {done.savepoint_error}")
     return AppendHistory(
         CheckpointId(record.checkpoint),
         record.kind,
@@ -297,7 +339,7 @@ def history_of_completion(record: CompletionRecord, savepoint_error: str | None)
         record.batch,
         record.triggered_ms,
         record.completed_ms,
-        f"savepoint not written: {savepoint_error}" if savepoint_error else None,
+        "; ".join(remarks) or None,
         record.target,
         record.stats,
     )

@@ -10,6 +10,7 @@ CompletionRecord     ``checkpoints/K``            create if absent: it alone aut
 VoidRecord           ``checkpoints/K``            create if absent: K can never complete any more
 CommittedRecord      ``committed/K``              replace, when every committable of K is committed
 AbortedRecord        ``aborted/K``                replace, with the reason
+AbandonedRecord      ``abandoned/K-sink``         create if absent, by hand: not to be committed in that sink
 ===================  ===========================  ==================================================
 
 ``to_json`` gives plain JSON values; ``from_json`` checks every field and raises ``CorruptStorageError`` naming
@@ -301,21 +302,29 @@ def checkpoint_from_json(value: Any, where: str = "checkpoint record") -> Comple
 
 @dataclass(frozen=True)
 class CommittedRecord:
-    """Every committable of ``checkpoint`` is committed. ``savepoint_error``: why its savepoint was not written."""
+    """Every committable of ``checkpoint`` is committed, those of the sinks in ``abandoned`` aside.
+
+    ``savepoint_error``: why its savepoint was not written.
+    """
 
     checkpoint: int
     generation: int
     time_ms: int
     savepoint_error: str | None = None
+    abandoned: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
+        return {**vars(self), "abandoned": list(self.abandoned)}
 
     @classmethod
     def from_json(cls, value: Any, where: str = "committed record") -> CommittedRecord:
         b = Body(value, where)
         return cls(
-            b.integer("checkpoint"), b.integer("generation"), b.integer("time_ms"), b.optional_str("savepoint_error")
+            b.integer("checkpoint"),
+            b.integer("generation"),
+            b.integer("time_ms"),
+            b.optional_str("savepoint_error"),
+            b.strings("abandoned") if b.has("abandoned") else (),
         )
 
 
@@ -337,6 +346,24 @@ class AbortedRecord:
         b = Body(value, where)
         cause = b.one_of("cause", CAUSES)
         return cls(b.integer("checkpoint"), cause, b.text("reason"), b.integer("time_ms"), b.integer("generation"))
+
+
+@dataclass(frozen=True)
+class AbandonedRecord:
+    """What completed ``checkpoint`` would commit in ``sink``, ``staged`` committables, was given up by hand."""
+
+    checkpoint: int
+    sink: str
+    staged: int
+    time_ms: int
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    @classmethod
+    def from_json(cls, value: Any, where: str = "abandoned record") -> AbandonedRecord:
+        b = Body(value, where)
+        return cls(b.integer("checkpoint"), b.text("sink"), b.integer("staged"), b.integer("time_ms"))
 
 
 def committables_to_json(committables: tuple[Committable, ...]) -> list[Any]:

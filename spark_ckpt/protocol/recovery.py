@@ -57,7 +57,7 @@ class StartFacts:
 
     ``generations`` are all but ``generation``, claims included.
     ``completions`` holds no void records. ``open_triggers``: ids in ``triggers/`` that are neither complete, void
-    nor aborted.
+    nor aborted. ``abandoned``: what was given up by hand, as (checkpoint, sink).
     """
 
     restore: str | int
@@ -71,6 +71,7 @@ class StartFacts:
     open_triggers: tuple[int, ...] = ()
     allow_non_restored: bool = False
     damage: Damage = field(default_factory=Damage)
+    abandoned: frozenset[tuple[int, str]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -293,13 +294,14 @@ def _clean_up(facts: StartFacts) -> tuple[tuple[CompletionRecord, ...], tuple[Co
 
 
 def _sinks_exist(facts: StartFacts, commit: tuple[CompletionRecord, ...]) -> Refuse | None:
-    needed = {c.sink for r in commit for c in r.committables}
+    needed = {c.sink for r in commit for c in r.committables if (r.checkpoint, c.sink) not in facts.abandoned}
     gone = sorted(needed - set(facts.topology.sinks))
     if not gone:
         return None
     return Refuse(
         f"checkpoint {commit[-1].checkpoint} is complete but not committed: expected sinks {sorted(needed)}, "
-        f"found {sorted(facts.topology.sinks)}; start once with {gone}, then change the query",
+        f"found {sorted(facts.topology.sinks)}; start once with {gone}, then change the query; or "
+        f"give up what it has for a sink that is no more: `spark-ckpt abandon`",
         True,
     )
 

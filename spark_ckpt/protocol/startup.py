@@ -57,7 +57,12 @@ def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step,
     # Stopped here: if batches are planned at this location they go on as this record says; else a new start decides
     # anew. Either way it settles what is left below.
     view = JobView(
-        job=job, topology=record.topology, generation=record.generation, origin=record.origin, life=record.life
+        job=job,
+        topology=record.topology,
+        generation=record.generation,
+        origin=record.origin,
+        life=record.life,
+        abandoned=facts.abandoned,
     )
     yield from commit_completions(view, decision.commit, now_ms)
     if not isinstance(decision, GoOn):

@@ -195,8 +195,8 @@ class DropBatches:
 
 @dataclass(frozen=True)
 class DropCheckpoint:
-    """Delete what is recorded of K: ``checkpoints/K`` first, then ``committed/K``, its manifests, and ``triggers/`` and
-    ``aborted/`` of the ids up to K that have no completion record.
+    """Delete what is recorded of K: ``checkpoints/K`` first, then ``committed/K``, ``abandoned/K-...``, its manifests,
+    and ``triggers/`` and ``aborted/`` of the ids up to K that have no completion record.
 
     In this order a crash never leaves a completion that looks uncommitted. If ``void`` is given, it *replaces*
     ``checkpoints/K``, which must not be free at any moment. Result: None.

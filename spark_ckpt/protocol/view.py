@@ -16,6 +16,7 @@ class JobView:
     """``last``: the completion that the next one builds on. ``open``: batch records behind it, trimmed to its later
     epochs. ``pending``: who acknowledged what, folded from ``open``. ``completed``: ids of the completion records.
     ``own``: those of them that this generation triggered. ``garbage``: what replaced attempts of open batches staged.
+    ``abandoned``: what was given up by hand, as (checkpoint, sink).
     """
 
     job: str
@@ -34,6 +35,7 @@ class JobView:
     retain: int = 1
     garbage: tuple[Committable, ...] = ()
     life: str = ""
+    abandoned: frozenset[tuple[int, str]] = frozenset()
 
     @property
     def last_id(self) -> int:
@@ -108,6 +110,7 @@ def rebuild(
     tolerable_failures: int = 0,
     retain: int = 1,
     life: str = "",
+    abandoned: Iterable[tuple[int, str]] = (),
 ) -> JobView:
     """The view after a start or a crash. ``restored``: what ``origin`` began from (None: nothing).
 
@@ -132,6 +135,7 @@ def rebuild(
         failures=FailureCounter(tolerable_failures).add(aborted, generation).completed(last.checkpoint if last else 0),
         retain=retain,
         life=life,
+        abandoned=frozenset(abandoned),
     )
     newest: dict[int, BatchRecord] = {}
     replaced: list[BatchRecord] = []

@@ -149,7 +149,7 @@ class DeltaSink(TwoPhaseSink):
         if missing:
             raise CorruptStorageError(
                 f"staged file(s) {', '.join(missing)} are missing from {self._path}: was the table vacuumed with a "
-                "retention shorter than a checkpoint takes? Nothing was committed; restore an earlier checkpoint"
+                "retention shorter than a checkpoint takes? Nothing was committed; put them back"
             )
 
     def _merge(

@@ -143,8 +143,8 @@ class FilesSink(TwoPhaseSink):
         ]
         if missing:
             raise CorruptStorageError(
-                f"{self!r}: staged file(s) {', '.join(missing)} are missing from {_STAGING}. Nothing was published; "
-                "restore an earlier checkpoint"
+                f"{self!r}: staged file(s) {', '.join(missing)} are missing from {_STAGING}. The manifest was not "
+                "written; put them back"
             )
 
     def _publish(self, files: Any, root: str, manifest: str, body: Mapping[str, Any]) -> None:

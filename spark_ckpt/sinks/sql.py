@@ -166,7 +166,7 @@ class SqlSink(TwoPhaseSink):
         if marked != len(staged):
             raise CorruptStorageError(
                 f"{self._place}: {len(staged) - marked} of {len(staged)} staged transactions are missing or "
-                "incomplete in the staging table. Nothing was committed; restore an earlier checkpoint"
+                "incomplete in the staging table. Nothing was committed"
             )
 
     def _move(

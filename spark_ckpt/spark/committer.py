@@ -72,6 +72,7 @@ class Committer:
             tolerable_failures=run.config.tolerable_failures,
             retain=run.config.retain,
             life=run.life,
+            abandoned=records.abandoned_pairs(),
         )
 
 

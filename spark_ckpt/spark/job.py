@@ -9,8 +9,11 @@ from typing import Any
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
+from spark_ckpt.protocol.abandon import decide_abandon
+from spark_ckpt.protocol.leftovers import open_committables, split_batches
 from spark_ckpt.protocol.life import identity
-from spark_ckpt.protocol.records import SAVEPOINT, CompletionRecord, VoidRecord
+from spark_ckpt.protocol.records import SAVEPOINT, AbandonedRecord, CompletionRecord, VoidRecord
+from spark_ckpt.protocol.topology import Refuse
 from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.spark.job_records import JobRecords, id_name
 from spark_ckpt.spark.report import recorded_rows
@@ -97,6 +100,25 @@ class Job:
         finally:
             withdraw_request(self.records.store, request)
 
+    def abandon(self, checkpoint: int, sink: str) -> None:
+        """Give up, for good, what completed ``checkpoint`` would commit in ``sink``; only while the job is stopped.
+
+        For a commit that can never succeed and that every start tries first. The next start commits the checkpoint in
+        its other sinks and passes over this one; ``gc`` removes what was staged there. Raises ``InvalidInputError`` if
+        there is no such commit to give up. Rows the sink took before it failed (files already moved) stay.
+        """
+        records = self.records
+        decided = decide_abandon(
+            checkpoint, sink, records.completions(), records.ids("committed"), int(time.time() * 1000)
+        )
+        if isinstance(decided, Refuse):
+            raise InvalidInputError(f"job {self.name!r}: {decided.reason}")
+        records.abandon(decided)
+
+    def abandoned(self) -> list[AbandonedRecord]:
+        """What was given up by hand, of the checkpoints that are retained."""
+        return self.records.abandoned()
+
     # -- checks and clean-up -------------------------------------------------------------------------------------
 
     def verify(self, progress: Callable[[str], None] = lambda _: None) -> list[str]:
@@ -131,7 +153,7 @@ class Job:
                 if f"manifests/{uid}/{name}" not in named:
                     self.records.store.delete(f"manifests/{uid}/{name}")
                     removed.append(f"manifests/{uid}/{name}")
-        keep, known_as = self._open_committables(), identity(self.name, self.records.life())
+        keep, known_as = self._gc_records(removed), identity(self.name, self.records.life())
         for spec in self._sinks:
             removed += create_sink(spec.cls, spec.options).gc(known_as, keep)
         self.records.store.remove_temporaries()
@@ -179,11 +201,17 @@ class Job:
         # Stopped here: the next start is fresh, aborts what batches name, and counts on from the void record.
         remove("committed", "triggers", "aborted", "batches", "requests", "manifests", "state")
 
-    def _open_committables(self) -> list[Committable]:
-        committed = set(self.records.ids("committed"))
-        staged = [c for b in self.records.batches() for c in b.staged]
-        authorised = [c for r in self.completed() if r.checkpoint not in committed for c in r.committables]
-        return staged + authorised
+    def _gc_records(self, removed: list[str]) -> list[Committable]:
+        """Remove records that nobody reads any more; returns what may still be committed by those that stay."""
+        records, done = self.records, self.completed()
+        live, dead = split_batches(records.batches(), done, set(records.ids("generations")))
+        complete = {c.checkpoint for c in done}
+        orphans = [k for k in records.ids("committed") if k not in complete and not records.completion(k)]
+        names = [f"batches/{b.name}.json" for b in dead] + [f"committed/{id_name(k)}" for k in orphans]
+        for name in names:
+            records.store.delete(name)
+        removed += names
+        return open_committables(live, done, set(records.ids("committed")), records.abandoned_pairs())
 
     def _manifest(self, record: CompletionRecord, uid: str) -> StateManifest:
         return read_manifest(self.records.store, record.tables[uid].manifest)

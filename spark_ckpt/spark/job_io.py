@@ -63,7 +63,11 @@ class JobIO:
             while True:
                 name = type(step).__name__
                 reach(f"before {name}")
-                result = getattr(self, f"_{name}")(step)
+                try:
+                    result = getattr(self, f"_{name}")(step)
+                except Exception as error:  # noqa: BLE001 - the coroutine may say more about it; it comes out of it
+                    step = coroutine.throw(error)
+                    continue
                 reach(f"after {name}")
                 step = coroutine.send(result)
         except StopIteration as done:
@@ -202,7 +206,8 @@ class JobIO:
             store.delete(f"checkpoints/{name}")
         else:
             store.replace(f"checkpoints/{name}", "checkpoint", step.void.to_json())
-        for path in (f"committed/{name}", *manifests):
+        given_up = (f"abandoned/{n}" for n in store.names("abandoned") if n.startswith(f"{step.checkpoint:010d}-"))
+        for path in (f"committed/{name}", *manifests, *given_up):
             store.delete(path)
         completed = set(self.records.ids("checkpoints"))
         for folder in ("triggers", "aborted"):

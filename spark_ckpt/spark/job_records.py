@@ -6,12 +6,14 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.protocol.life import life_of
 from spark_ckpt.protocol.records import (
     LOST,
+    AbandonedRecord,
     AbortedRecord,
     BatchRecord,
     CommittedRecord,
@@ -117,6 +119,22 @@ class JobRecords:
     def abort(self, record: AbortedRecord) -> None:
         """The first reason stays."""
         self.store.create(f"aborted/{id_name(record.checkpoint)}", "aborted", record.to_json())
+
+    def abandoned(self) -> list[AbandonedRecord]:
+        found = []
+        for name in self.store.names("abandoned"):
+            path = f"abandoned/{name}"
+            body = self.store.read(path, "abandoned")
+            if body is not None:
+                found.append(AbandonedRecord.from_json(body, path))
+        return found
+
+    def abandoned_pairs(self) -> frozenset[tuple[int, str]]:
+        return frozenset((r.checkpoint, r.sink) for r in self.abandoned())
+
+    def abandon(self, record: AbandonedRecord) -> None:
+        path = f"abandoned/{record.checkpoint:010d}-{quote(record.sink, safe='')}.json"
+        self.store.create(path, "abandoned", record.to_json())
 
     def settled(self, checkpoint: int) -> bool:
         """Complete, void or aborted: no barrier of it is waited for any more."""

@@ -71,7 +71,7 @@ def recorded_rows(records: JobRecords) -> list[HistoryRow]:
 def _recorded_row(records: JobRecords, checkpoint: int) -> HistoryRow | None:
     completion = _sound(records.completion, checkpoint)
     if isinstance(completion, CompletionRecord):
-        step = history_of_completion(completion, None)
+        step = history_of_completion(completion, _sound(records.committed, checkpoint))
         return history_row(step, left_state(records, checkpoint), completion.completed_ms)
     aborted, trigger = _sound(records.aborted, checkpoint), _sound(records.trigger, checkpoint)
     return _aborted_row(aborted, trigger) if aborted is not None else None

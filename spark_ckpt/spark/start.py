@@ -154,6 +154,7 @@ def _facts(records: JobRecords, plan: JobPlan, generation: int, restore: str | i
         open_triggers=tuple(k for k in records.ids("triggers") if k not in settled),
         allow_non_restored=plan.config.allow_non_restored_state,
         damage=read_damage(records, generation, completions),
+        abandoned=records.abandoned_pairs(),
     )
 
 

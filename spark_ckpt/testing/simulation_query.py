@@ -101,6 +101,7 @@ class Query:
             voided=r.voids(),
             tolerable_failures=self.scenario.tolerable_failures,
             retain=self.scenario.retain,
+            abandoned=r.abandoned(),
         )
 
     # --- the loop ---

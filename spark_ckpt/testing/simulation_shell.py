@@ -62,6 +62,7 @@ class Shell:
             committed=frozenset(r.text["committed"]),
             batches=tuple(r.all("batches")),
             open_triggers=tuple(sorted(set(r.text["triggers"]) - closed)),
+            abandoned=r.abandoned(),
         )
 
     def _CreateVoid(self, step: s.CreateVoid) -> s.Created | s.Exists:
@@ -202,6 +203,8 @@ class Shell:
         else:
             records.delete("checkpoints", step.checkpoint)
         records.delete("committed", step.checkpoint)
+        for name in [n for n in records.text["abandoned"] if n[0] == step.checkpoint]:
+            records.delete("abandoned", name)
         for ref in record.tables.values() if isinstance(record, CompletionRecord) else ():
             self.world.tables.manifests.pop(ref.manifest, None)
         kept = records.completions()

@@ -14,9 +14,10 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from spark_ckpt.errors import CkptError
+from spark_ckpt.errors import CkptError, CorruptStorageError, InvalidInputError, ProtocolBugError
 from spark_ckpt.protocol.events import GroupManifest, groups_from_json, groups_to_json
 from spark_ckpt.protocol.records import (
+    AbandonedRecord,
     AbortedRecord,
     BatchRecord,
     CommittedRecord,
@@ -62,6 +63,7 @@ class Records:
         "checkpoints": checkpoint_from_json,
         "committed": CommittedRecord.from_json,
         "aborted": AbortedRecord.from_json,
+        "abandoned": AbandonedRecord.from_json,
     }
 
     def __init__(self) -> None:
@@ -94,6 +96,9 @@ class Records:
     def completions(self) -> dict[int, CompletionRecord]:
         found = ((k, self.get("checkpoints", k)) for k in sorted(self.text["checkpoints"]))
         return {k: r for k, r in found if isinstance(r, CompletionRecord)}
+
+    def abandoned(self) -> frozenset[tuple[int, str]]:
+        return frozenset((a.checkpoint, a.sink) for a in self.all("abandoned"))
 
     def voids(self) -> set[int]:
         return {k for k in self.text["checkpoints"] if isinstance(self.get("checkpoints", k), VoidRecord)}
@@ -130,8 +135,13 @@ class ToySink:
     committed: set[bytes] = field(default_factory=set)
     appended: Counter[Visible] = field(default_factory=Counter)
     merged: dict[tuple[str, int], int] = field(default_factory=dict)
+    refused: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Commits that fail for ever, by sink and checkpoint: how often they did."""
 
     def commit(self, job: str, sink: str, checkpoint: int, committables: tuple[Committable, ...]) -> None:
+        if (sink, checkpoint) in self.refused:
+            self.refused[sink, checkpoint] += 1
+            raise InvalidInputError("a row breaks a constraint")
         if (job, sink, checkpoint) in self.ledger:
             if self.ledger[job, sink, checkpoint] != committables:
                 raise SimulationError(f"checkpoint {checkpoint} was committed with different committables in {sink}")
@@ -231,7 +241,11 @@ class World:
             step = next(steps)
             while True:
                 self.point("before", step)
-                result = execute(step)
+                try:
+                    result = execute(step)
+                except CkptError as error:
+                    step = steps.throw(error)
+                    continue
                 done, step = step, None
                 self.point("after", done)
                 step = steps.send(result)
@@ -247,9 +261,16 @@ class World:
         self.zombies_moved += 1
         try:
             self.log("moves", zombie.step)
-            zombie.step = zombie.steps.send(zombie.execute(zombie.step))
+            try:
+                result = zombie.execute(zombie.step)
+            except CkptError as error:
+                zombie.step = zombie.steps.throw(error)
+            else:
+                zombie.step = zombie.steps.send(result)
         except (StopIteration, CkptError) as e:
             self.log("ends", repr(e))
             self.zombies.remove(zombie)
+            if isinstance(e, CorruptStorageError | ProtocolBugError):
+                raise SimulationError(f"a fenced driver is told: {e!r}") from e
         finally:
             self.zombie_moves = False

@@ -107,7 +107,8 @@ def test_the_order_of_steps():
     job.commit(job.complete(1, 1, [job.stage("b", 1, "merge")], file="f"))
     assert job.steps == [
         "WriteBatch", "WriteBatch", "ReadTrigger", "ReadNewestGeneration", "CommitState", "ReadNewestGeneration",
-        "CreateCompletion", "CommitSink", "CommitSink", "WriteCommitted", "AppendHistory", "DropBatches",
+        "CreateCompletion", "CommitSink", "CommitSink", "ReadNewestGeneration", "WriteCommitted", "AppendHistory",
+        "DropBatches",
     ]  # fmt: skip
     record = job.world.records.get("checkpoints", 1)
     assert [c.data for c in record.committables] == [b"a", b"b"]
@@ -421,3 +422,50 @@ def test_of_two_records_of_a_batch_the_newest_generations_counts():
     assert [c.data for c in view.open[0].staged] == [b"b"]
     assert [c.data for c in view.garbage] == [b"a"]
     assert not view.pending
+
+
+# --- a driver believed dead that moves on -------------------------------------------------------------------
+
+
+def test_a_fenced_driver_whose_trigger_was_dropped_is_told_that_it_is_fenced():
+    job = Job()
+    job.world.records.put("generations", 2, GenerationRecord(2, 2, "elsewhere", None, 0, TOPOLOGY))
+    with pytest.raises(FencedError, match="expected generation 1 to be the newest, found 2; another query runs"):
+        job.commit(job.complete(1, 0, [job.stage("a", 1)]))
+
+
+def test_a_fenced_driver_whose_staged_rows_are_gone_is_told_that_it_is_fenced():
+    job = Job()
+    job.trigger(1)
+    record = job.complete(1, 0, [job.stage("a", 1)])
+    job.world.stop_at = "before CommitSink"
+    with pytest.raises(Crash):
+        job.commit(record)
+    job.world.zombies.clear()
+    job.world.sink.refused["append", 1] = 0
+    job.world.records.put("generations", 2, GenerationRecord(2, 2, "elsewhere", None, 0, TOPOLOGY))
+    with pytest.raises(FencedError):
+        job.commit(record)
+
+
+def test_a_fenced_driver_confirms_nothing():
+    """Its successor commits, and may have dropped the checkpoint before this one moves on."""
+    job = Job()
+    job.trigger(1)
+    steps = commit_batch(job.view, job.complete(1, 0, [job.stage("a", 1)]), NOW_MS)
+    step = next(steps)
+    while type(step).__name__ != "CommitSink":
+        step = steps.send(job.shell(step))
+    job.world.records.put("generations", 2, GenerationRecord(2, 2, "elsewhere", None, 0, TOPOLOGY))
+    step = steps.send(job.shell(step))
+    assert type(step).__name__ == "ReadNewestGeneration"
+    with pytest.raises(FencedError):
+        steps.send(job.shell(step))
+    assert job.world.records.text["committed"] == {}
+    assert job.world.history == []
+
+
+def test_a_driver_that_is_not_fenced_is_told_what_is_wrong():
+    job = Job()
+    with pytest.raises(CorruptStorageError, match="expected triggers/1"):
+        job.commit(job.complete(1, 0, [job.stage("a", 1)]))

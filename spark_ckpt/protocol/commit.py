@@ -242,9 +242,10 @@ def _complete(view: JobView, trigger: TriggerRecord, batch: int, now_ms: int) ->
 def _fence(view: JobView) -> Generator[Step, Any, None]:
     newest = yield ReadNewestGeneration()
     if newest != view.generation:
+        why = "another query runs this job now" if newest else "the job's folder was removed"
         raise FencedError(
-            f"job {view.job!r}: expected generation {view.generation} to be the newest, found {newest}; "
-            f"another query runs this job now, stop this one"
+            f"job {view.job!r}: expected generation {view.generation} to be the newest, found {newest or 'none'}; "
+            f"{why}, stop this one"
         )
 
 

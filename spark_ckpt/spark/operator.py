@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.spark.fencing import unless_fenced
 from spark_ckpt.spark.operator_spec import OperatorSpec
 from spark_ckpt.spark.slot_call import SlotCall
 from spark_ckpt.spark.worker_gc import settle
@@ -27,6 +29,12 @@ class KeyedOperator:
 
     def __call__(self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         settle()
+        try:
+            yield from self._call(key, frames, state)
+        except CorruptStorageError as error:
+            raise unless_fenced(self.spec.run, error) from error.__cause__
+
+    def _call(self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         slot = self.spec.run.slots.slot_of_route[int(key[0])]
         call = SlotCall(self.spec, slot, state.getOption, state.getCurrentProcessingTimeMs())
         for frame in frames:

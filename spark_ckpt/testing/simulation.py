@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import get_args
 
-from spark_ckpt.errors import CheckpointFailedError, ConfigError, FencedError
+from spark_ckpt.errors import CheckpointFailedError, ConfigError, FencedError, InvalidInputError
+from spark_ckpt.protocol.abandon import decide_abandon
 from spark_ckpt.protocol.aligner import AT_LEAST_ONCE, EXACTLY_ONCE
 from spark_ckpt.protocol.coordinator import TriggerPolicy
-from spark_ckpt.protocol.records import CompletionRecord, Topology
+from spark_ckpt.protocol.records import AbandonedRecord, CompletionRecord, Topology
 from spark_ckpt.protocol.steps import Step
 from spark_ckpt.testing.simulation_query import FINISHED, Query
 from spark_ckpt.testing.simulation_shell import collect, import_as_new_job, live_rows
@@ -66,10 +67,12 @@ class Scenario:
     stops: tuple[int | str, ...]
     fresh_rate: float
     fork_rate: float
+    refusals: float = 0.0
     sabotage: str = ""
     answered: set[str | None] = field(default_factory=set)
     restores: int = 0
     forks: int = 0
+    given_up: int = 0
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,7 @@ class Report:
     aborted: int
     savepoints: int
     forks: int
+    given_up: int
     points: int
 
 
@@ -125,6 +129,7 @@ def make_scenario(rng: random.Random, sabotage: str = "") -> Scenario:
         stops=tuple(_stop(rng) for _ in range(rng.randint(0, 7))),
         fresh_rate=rng.choice((0.0, 0.3, 0.6)),
         fork_rate=rng.choice((0.0, 0.5)),
+        refusals=rng.choice((0.0, 0.0, 0.1)),
         sabotage=sabotage,
     )
 
@@ -160,6 +165,7 @@ def run_seed(seed: int, sabotage: str = "", trace: list[str] | None = None) -> R
         sum(h.outcome != "completed" for h in world.history),
         len(world.savepoints),
         scenario.forks,
+        scenario.given_up,
         world.points,
     )
 
@@ -179,11 +185,30 @@ def _run(world: World, scenario: Scenario) -> int:
         except ConfigError as e:  # a start that was believed dead took over with an empty location: follow it
             world.log("== refused", repr(e))
             location = _fresh_location(world)
+        except InvalidInputError as e:  # a sink will never take a checkpoint: whoever is on call knows a way out
+            world.log("== stuck", repr(e))
+            _on_call(world, scenario, e)
         world.stop_at = None
         world.now_ms += 100
         if world.rng.random() < scenario.fresh_rate and start < 30:
             location = _fresh_location(world)
     raise SimulationError("the job does not get to its end")
+
+
+def _on_call(world: World, scenario: Scenario, error: InvalidInputError) -> None:
+    """Tries once more, or elsewhere, and then gives up what the error names."""
+    stuck = [(sink, k) for (job, sink, k), tries in world.sink.refused.items() if job == scenario.job and tries]
+    if not stuck:
+        raise error
+    if world.rng.random() < 0.3:
+        return
+    completions = world.records.completions()
+    for sink, k in stuck:
+        decided = decide_abandon(k, sink, completions.values(), world.records.text["committed"], world.now_ms)
+        if isinstance(decided, AbandonedRecord) and world.records.create("abandoned", (k, sink), decided):
+            world.log("== gives up", decided)
+            world.sink.give_up(sink, tuple(c for c in completions[k].committables if c.sink == sink))
+            scenario.given_up += 1
 
 
 def _fork(world: World, scenario: Scenario) -> Location:
@@ -227,12 +252,12 @@ def _check_end(world: World, scenario: Scenario) -> None:
     visible, state = expected(scenario)
     last = world.records.completions()[max(world.records.completions())]
     if scenario.mode == EXACTLY_ONCE or not scenario.restores:
-        _check_equal("the visible rows", visible, world.sink.appended)
+        _check_equal("the visible rows", visible, world.sink.appended + world.sink.given_up)
         for uid, content in state.items():
             version = world.tables.versions[uid][last.tables[uid].version]
             _check_equal(f"the state of {uid}", content, dict(live_rows(world, uid, version)))
         _check_merged(world, scenario, visible)
-    elif sum(world.sink.appended.values()) < sum(visible.values()):
+    elif sum((world.sink.appended + world.sink.given_up).values()) < sum(visible.values()):
         raise SimulationError(f"rows were lost: expected {sum(visible.values())}, {sum(world.sink.appended.values())}")
     _check_no_leak(world, scenario)
     _check_collected(world, last)
@@ -245,7 +270,7 @@ def _check_equal(what: str, wanted: object, found: object) -> None:
 
 def _check_merged(world: World, scenario: Scenario, visible: Counter[Visible]) -> None:
     """The merging sink holds each key's last value. Only operators' keys have a defined last one."""
-    if "merge" not in scenario.topology.sinks:
+    if "merge" not in scenario.topology.sinks or scenario.given_up:
         return
     for (node, key), value in world.sink.merged.items():
         rows = sum(n for (at, k, _), n in visible.items() if (at, k) == (node, key))

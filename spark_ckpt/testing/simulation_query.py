@@ -41,6 +41,7 @@ class Query:
     def __init__(self, world: World, scenario: Any, location: Location) -> None:
         self.world, self.scenario, self.location = world, scenario, location
         self.shell = Shell(world, scenario.job, location, scenario.topology, scenario.sabotage)
+        self.shell.refusals = scenario.refusals
         self.partitions = world.rng.randint(1, scenario.key_groups)
         self.config = {
             uid: AlignerConfig(len(inputs) * scenario.key_groups, scenario.mode, scenario.max_buffered)

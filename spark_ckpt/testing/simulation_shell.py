@@ -29,6 +29,8 @@ class Shell:
         self.topology = topology
         self.sabotage = sabotage
         self.generation = 0
+        self.refusals = 0.0
+        """How many commits a sink will never take."""
 
     def __call__(self, step: Any) -> Any:
         return getattr(self, f"_{type(step).__name__}")(step)
@@ -123,7 +125,8 @@ class Shell:
         if step.record.target in self.world.savepoints:
             return None
         for sink in {c.sink for c in step.record.committables}:
-            if (self.job, sink, step.record.checkpoint) not in self.world.sink.ledger and not self.sabotage:
+            done = (self.job, sink, step.record.checkpoint) in self.world.sink.ledger
+            if not done and (step.record.checkpoint, sink) not in self.world.records.abandoned() and not self.sabotage:
                 raise SimulationError("a savepoint is written before its checkpoint is committed")
         self.world.savepoints[step.record.target] = export(self.world, step.record)
         return None
@@ -135,13 +138,17 @@ class Shell:
             return
         k = step.permit.checkpoint
         record = self.world.records.get("checkpoints", k)
-        if (self.job, step.sink, k) not in self.world.sink.ledger:
+        refused = (self.job, step.sink, k) in self.world.sink.refused  # given up since, perhaps, and dropped
+        if (self.job, step.sink, k) not in self.world.sink.ledger and not refused:
             if not isinstance(record, CompletionRecord):
                 raise SimulationError(f"checkpoint {k} is committed without a completion record")
             if step.committables != tuple(c for c in record.committables if c.sink == step.sink):
                 raise SimulationError(f"checkpoint {k}: {step.sink} commits other than what the record names")
-        elif not isinstance(record, CompletionRecord):
+        elif not isinstance(record, CompletionRecord) and not refused:
             return  # a zombie commits again what is long done
+        new = (self.job, step.sink, k) not in self.world.sink.ledger and not self.world.zombie_moves
+        if new and self.world.rng.random() < self.refusals:
+            self.world.sink.refused.setdefault((self.job, step.sink, k), 0)
         self.world.sink.commit(self.job, step.sink, k, step.committables)
 
     def _AbortSink(self, step: s.AbortSink) -> None:

@@ -135,12 +135,14 @@ class ToySink:
     committed: set[bytes] = field(default_factory=set)
     appended: Counter[Visible] = field(default_factory=Counter)
     merged: dict[tuple[str, int], int] = field(default_factory=dict)
-    refused: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Commits that fail for ever, by sink and checkpoint: how often they did."""
+    refused: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    """Commits that fail for ever, by job, sink and checkpoint: how often they did."""
+    given_up: Counter[Visible] = field(default_factory=Counter)
+    """Rows of the appending sink that somebody gave up by hand."""
 
     def commit(self, job: str, sink: str, checkpoint: int, committables: tuple[Committable, ...]) -> None:
-        if (sink, checkpoint) in self.refused:
-            self.refused[sink, checkpoint] += 1
+        if (job, sink, checkpoint) in self.refused:
+            self.refused[job, sink, checkpoint] += 1
             raise InvalidInputError("a row breaks a constraint")
         if (job, sink, checkpoint) in self.ledger:
             if self.ledger[job, sink, checkpoint] != committables:
@@ -152,6 +154,12 @@ class ToySink:
             self._publish(sink, self.staged.pop(c.data))
             self.committed.add(c.data)
         self.ledger[job, sink, checkpoint] = committables
+
+    def give_up(self, sink: str, committables: tuple[Committable, ...]) -> None:
+        """A person did. gc removes what is staged."""
+        rows = [row for c in committables for row in self.staged.pop(c.data)]
+        if sink == "append":
+            self.given_up.update(rows)
 
     def abort(self, committables: tuple[Committable, ...]) -> None:
         for c in committables:

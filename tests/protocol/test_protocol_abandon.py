@@ -37,7 +37,7 @@ class Stuck:
             r.put("checkpoints", k, CompletionRecord(
                 k, "checkpoint", 1, 1, k, k + 1, {"source0": {}}, {}, staged, TOPOLOGY, 0, 0
             ))  # fmt: skip
-        self.world.sink.refused["append", 1] = 0
+        self.world.sink.refused["job", "append", 1] = 0
 
     def stage(self, name, epoch, sink):
         self.world.sink.staged[name.encode()] = [(name, 1, epoch)]

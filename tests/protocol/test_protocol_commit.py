@@ -442,7 +442,7 @@ def test_a_fenced_driver_whose_staged_rows_are_gone_is_told_that_it_is_fenced():
     with pytest.raises(Crash):
         job.commit(record)
     job.world.zombies.clear()
-    job.world.sink.refused["append", 1] = 0
+    job.world.sink.refused["job", "append", 1] = 0
     job.world.records.put("generations", 2, GenerationRecord(2, 2, "elsewhere", None, 0, TOPOLOGY))
     with pytest.raises(FencedError):
         job.commit(record)

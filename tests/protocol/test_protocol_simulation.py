@@ -16,6 +16,7 @@ def test_a_thousand_seeds_are_exactly_once_and_leave_nothing_behind():
     assert sum(r.aborted for r in reports) > 50
     assert sum(r.savepoints for r in reports) > 50
     assert sum(r.forks for r in reports) > 5
+    assert sum(r.given_up for r in reports) > 50
 
 
 SOONER = {"no_fence": 2400, "forget_name": 3500}

@@ -108,7 +108,7 @@ def _next_generation(records: JobRecords) -> int:
     """The first of a life is numbered by the clock: a driver of an earlier life in a folder that was removed, if it
     still runs, must not find its own number in there and take the job for its own."""
     known = newest_generation(records)
-    return known + 1 if known else int(time.time())
+    return known + 1 if known else _now_ms()
 
 
 def _run_spec(plan: JobPlan, started: Started) -> RunSpec:

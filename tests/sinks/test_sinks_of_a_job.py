@@ -1,0 +1,233 @@
+"""Starts and commits of a whole job, without Spark: real records, Delta, SQLite and files; lives, and giving up."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from deltalake import DeltaTable
+from typer.testing import CliRunner
+
+import spark_ckpt
+from spark_ckpt.cli import app
+from spark_ckpt.config import JobConfig
+from spark_ckpt.errors import FencedError, InvalidInputError
+from spark_ckpt.protocol.events import Barrier, SourceAck
+from spark_ckpt.protocol.records import Topology, TriggerRecord
+from spark_ckpt.sinks.base import WriterContext
+from spark_ckpt.sinks.registry import create_sink
+from spark_ckpt.spark.committer import committer_for
+from spark_ckpt.spark.job_records import JobRecords
+from spark_ckpt.spark.spec import RunSpec
+from spark_ckpt.spark.start import JobPlan, begin, checked_sinks
+from spark_ckpt.testing.sink_harness import SCHEMA, stage_table, table_of
+from spark_ckpt.types import Committable, Epoch
+
+Rows = list[tuple[int, str]]
+
+
+class Job:
+    """Job ``orders`` of one source into every sink; each batch is a checkpoint. ``k`` is unique in the database."""
+
+    def __init__(self, folder: Path, jobs: str = "jobs") -> None:
+        self.folder, self.jobs = folder, f"{folder}/{jobs}"
+        url = f"sqlite:///{folder}/out.db"
+        self.sinks = checked_sinks([
+            ("delta", {"path": f"{folder}/delta"}),
+            ("delta", {"path": f"{folder}/merged", "mergeKeys": "k", "uid": "merged"}),
+            ("sql", {"url": url, "table": "appended"}),
+            ("sql", {"url": url, "table": "merged", "mergeKeys": "k", "uid": "upserted"}),
+            ("files", {"path": f"{folder}/files"}),
+        ])  # fmt: skip
+        self.starts = 0
+
+    def start(self, **options: str) -> RunSpec:
+        """At an empty Spark location each time: the newest checkpoint is restored."""
+        self.starts += 1
+        config = JobConfig.from_options({"dir": self.jobs, "job": "orders", "maxParallelism": "1", **options})
+        topology = Topology(1, 1, ("source0",), {}, tuple(s.id for s in self.sinks))
+        location = f"{self.folder}/spark-{self.jobs.rsplit('/')[-1]}-{self.starts}"
+        return begin(JobPlan("orders", config, location, topology, self.sinks, SCHEMA))
+
+    def stage(self, run: RunSpec, checkpoint: int, rows: Rows, batch: int = 0) -> list[Committable]:
+        staged: list[Committable] = []
+        for spec in self.sinks:
+            attempt = f"{run.generation}-{batch}-{len(staged)}"
+            ctx = WriterContext(
+                run.identity, spec.id, run.generation, Epoch(checkpoint), batch, 0, attempt, SCHEMA
+            )  # fmt: skip
+            staged += stage_table(create_sink(spec.cls, spec.options), ctx, table_of(rows))
+        return staged
+
+    def commit(self, run: RunSpec, rows: Rows, batch: int = 0) -> int:
+        records = JobRecords(run.url, run.config)
+        k = records.newest_id() + 1
+        records.create_trigger(TriggerRecord(k, "checkpoint", 0, "interval", None, False, None, run.generation))
+        events = [SourceAck("source0", k, {"inner": k}), Barrier(k, 1, 0)]
+        committer_for(run, self.sinks).commit(batch, self.stage(run, k, rows, batch), events)
+        return k
+
+    def check(self, appended: Rows, merged: Rows, but: dict[str, Rows] | None = None) -> None:
+        """What each sink shows; ``but``: sinks that show something else."""
+        want = {"delta": appended, "sql": appended, "files": appended, "merged": merged, "upserted": merged}
+        assert self.rows() == {name: sorted(rows) for name, rows in {**want, **(but or {})}.items()}
+
+    def rows(self) -> dict[str, Rows]:
+        files = ds.dataset(f"{self.folder}/files", format="parquet", schema=SCHEMA).to_table()
+        return {
+            "delta": _rows(DeltaTable(f"{self.folder}/delta").to_pyarrow_table()),
+            "sql": sorted(self.query("select k, v from appended")),
+            "files": _rows(files),
+            "merged": _rows(DeltaTable(f"{self.folder}/merged").to_pyarrow_table()),
+            "upserted": sorted(self.query("select k, v from merged")),
+        }
+
+    def query(self, statement: str) -> list[Any]:
+        connection = sqlite3.connect(self.folder / "out.db")
+        try:
+            with connection:
+                return connection.execute(statement).fetchall()
+        finally:
+            connection.close()
+
+    @property
+    def handle(self) -> Any:
+        return spark_ckpt.job(self.jobs, "orders", self.sinks)
+
+
+def _rows(table: pa.Table) -> Rows:
+    return sorted((row["k"], row["v"]) for row in table.to_pylist())
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path)
+
+
+# --- lives -----------------------------------------------------------------------------------------------------
+
+
+def test_a_second_life_commits_its_own_checkpoint_1(job: Job) -> None:
+    for life in ("first", "second", "third"):
+        run = job.start()
+        assert [job.commit(run, [(1, life)], 0), job.commit(run, [(2, life)], 1)] == [1, 2]
+        shutil.rmtree(job.jobs)
+    job.check([(k, life) for k in (1, 2) for life in ("first", "second", "third")], [(1, "third"), (2, "third")])
+
+
+def test_a_second_life_does_so_when_the_delta_table_has_no_notes_any_more(job: Job) -> None:
+    """Delta keeps a transaction's number for good, and its notes only as long as its log."""
+    run = job.start()
+    for batch in range(3):
+        job.commit(run, [(batch, "first")], batch)
+    for name in ("delta", "merged"):
+        table = DeltaTable(f"{job.folder}/{name}")
+        table.create_checkpoint()
+        for entry in sorted((job.folder / name / "_delta_log").glob("*.json"))[:-1]:
+            entry.unlink()
+    shutil.rmtree(job.jobs)
+    job.commit(job.start(), [(0, "second")])
+    first = [(k, "first") for k in range(3)]
+    job.check([*first, (0, "second")], [(0, "second"), *first[1:]])
+
+
+def test_deleted_checkpoints_keep_their_ids(job: Job) -> None:
+    for n in (1, 2, 3):
+        run = job.start()
+        assert job.commit(run, [(n, "kept")]) == n
+        job.handle.delete_checkpoints()
+        assert job.handle.completed() == []
+    job.check([(n, "kept") for n in (1, 2, 3)], [(n, "kept") for n in (1, 2, 3)])
+
+
+def test_a_driver_of_the_first_life_is_fenced_by_the_second(job: Job) -> None:
+    zombie = job.start()
+    job.commit(zombie, [(1, "first")], 0)
+    shutil.rmtree(job.jobs)
+    with pytest.raises(FencedError, match="found none; the job's folder was removed"):
+        job.commit(zombie, [(2, "zombie")], 1)
+    run = job.start()
+    assert run.generation != zombie.generation
+    job.commit(run, [(1, "second")], 0)
+    with pytest.raises(FencedError, match="another query runs this job now"):
+        job.commit(zombie, [(3, "zombie")], 2)
+    job.commit(run, [(2, "second")], 1)
+    job.check([(1, "first"), (1, "second"), (2, "second")], [(1, "second"), (2, "second")])
+    job.handle.gc()
+    assert {b.origin for b in job.handle.records.batches()} <= {run.origin}
+
+
+def test_two_jobs_of_one_name_write_to_one_target_and_gc_of_one_leaves_the_other_alone(tmp_path: Path) -> None:
+    one, two = Job(tmp_path, "one"), Job(tmp_path, "two")
+    first, second = one.start(), two.start()
+    staged = one.stage(first, 1, [(9, "staged by one")])
+    one.commit(first, [(1, "one")])
+    two.commit(second, [(2, "two")])
+    two.handle.gc()
+    assert len(one.query("select * from spark_ckpt_stages")) == 2
+    one.check([(1, "one"), (2, "two")], [(1, "one"), (2, "two")])
+    assert one.handle.gc()
+    assert one.query("select * from spark_ckpt_stages") == []
+    assert len(staged) == 5
+
+
+# --- giving up -------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_that_can_never_succeed_is_given_up_by_hand(job: Job) -> None:
+    run = job.start()
+    job.query("create unique index once on appended (k)")
+    job.commit(run, [(1, "a")], 0)
+    with pytest.raises(
+        InvalidInputError, match="checkpoint 2 of job 'orders' is complete, but its sink 'sql' could not"
+    ):
+        job.commit(run, [(1, "again"), (2, "b")], 1)
+    for restore in ("auto", "none", "1"):
+        with pytest.raises(InvalidInputError, match=r"UNIQUE(?s:.)*`spark-ckpt abandon DIR orders 2 --sink sql`"):
+            job.start(restore=restore)
+    before = {"sql": [(1, "a")], "files": [(1, "a")], "upserted": [(1, "a")]}
+    job.check([(1, "a"), (1, "again"), (2, "b")], [(1, "again"), (2, "b")], before)
+
+    def command(*words: str) -> Any:
+        return CliRunner().invoke(app, [words[0], job.jobs, "orders", *words[1:]], env={"COLUMNS": "200"})
+
+    refused = command("abandon", "1", "--sink", "sql")
+    assert refused.exit_code == 1
+    assert "checkpoint 1 is committed in all its sinks; complete and not committed: 2 in" in refused.output
+    assert command("abandon", "2", "--sink", "sqlite").exit_code == 1
+    assert command("abandon", "2", "--sink", "sql").exit_code == 0
+    run = job.start()
+    job.commit(run, [(3, "c")])
+    job.check(
+        [(1, "a"), (1, "again"), (2, "b"), (3, "c")], [(1, "again"), (2, "b"), (3, "c")], {"sql": [(1, "a"), (3, "c")]}
+    )
+    reasons = {c["id"]: c["reason"] for c in job.handle.checkpoints()}
+    assert reasons == {1: None, 2: "given up in sink 'sql'", 3: None}
+    assert "given up in sink 'sql'" in command("list").output
+    assert '"abandoned": [\n    "sql"\n  ]' in command("show", "2").output
+    assert len(job.query("select * from spark_ckpt_stages")) == 1
+    assert any("stage" in name for name in job.handle.gc())
+    assert job.query("select * from spark_ckpt_stages") == []
+    with pytest.raises(InvalidInputError, match="checkpoint 2 is committed in all its sinks"):
+        job.handle.abandon(2, sink="sql")
+
+
+def test_a_staged_file_that_is_gone_is_given_up_by_hand(job: Job) -> None:
+    run = job.start()
+    job.query("create unique index once on appended (k)")
+    job.commit(run, [(1, "a")], 0)
+    with pytest.raises(InvalidInputError):
+        job.commit(run, [(1, "again")], 1)
+    job.query("drop index once")
+    for path in (job.folder / "files/.staging").glob("ckpt-*.parquet"):
+        path.unlink()
+    with pytest.raises(spark_ckpt.errors.CorruptStorageError, match=r"'files' could not commit it(?s:.)*are missing"):
+        job.start()
+    job.handle.abandon(2, sink="files")
+    job.start()
+    job.check([(1, "a"), (1, "again")], [(1, "again")], {"files": [(1, "a")]})

@@ -198,6 +198,7 @@ def _triggers(
     for checkpoint in view.ready():
         trigger, aborted = yield ReadTrigger(checkpoint)
         if trigger is None and aborted is None:
+            yield from _fence(view)  # else a successor dropped it, with all that it belonged to
             reason = f"triggers/{checkpoint} is damaged or missing"
             view = yield from write_aborted(view, checkpoint, LOST, reason, batch, now_ms)
             continue

@@ -463,9 +463,3 @@ def test_a_fenced_driver_confirms_nothing():
         steps.send(job.shell(step))
     assert job.world.records.text["committed"] == {}
     assert job.world.history == []
-
-
-def test_a_driver_that_is_not_fenced_is_told_what_is_wrong():
-    job = Job()
-    with pytest.raises(CorruptStorageError, match="expected triggers/1"):
-        job.commit(job.complete(1, 0, [job.stage("a", 1)]))

@@ -20,7 +20,7 @@ from spark_ckpt.protocol.records import (
 from spark_ckpt.protocol.recovery import GoOn, RestoreFrom, StartFresh
 from spark_ckpt.protocol.startup import start_job
 from spark_ckpt.testing.simulation_shell import Shell
-from spark_ckpt.testing.simulation_world import Crash, Location, Records, World
+from spark_ckpt.testing.simulation_world import Crash, Location, World
 from spark_ckpt.types import Committable, Epoch
 
 TOPOLOGY = Topology(1, 1, ("source0",), {}, ("append",))
@@ -177,18 +177,3 @@ def test_a_first_start_is_fresh():
     started = world.drive(start_job("job", claim, 7), Shell(world, "job", Location("spark0"), TOPOLOGY))
     assert started.decision == StartFresh()
     assert (started.generation.origin, started.generation.restored_from) == (1, None)
-
-
-def test_a_first_start_cleans_up_what_a_driver_of_an_earlier_life_wrote():
-    """The folder was removed under it; it moved on, staged a batch and wrote its record before it was fenced."""
-    job = Folder()
-    job.world.records = Records()
-    orphan = BatchRecord(900, 7, 901, (job.stage("orphan", 5),))
-    job.world.records.put("batches", orphan.name, orphan)
-    claim = GenerationRecord(1000, 0, "spark0", None, 0, TOPOLOGY, "second")
-    shell = Shell(job.world, "job", Location("spark0", {}), TOPOLOGY)
-    started = job.world.drive(start_job("job", claim, 7), shell)
-    assert isinstance(started.decision, StartFresh)
-    assert (started.generation.origin, started.generation.life) == (1000, "second")
-    assert b"orphan" not in job.world.sink.staged
-    assert job.world.records.text["batches"] == {}

@@ -99,6 +99,10 @@ class SourceAck:
     offset: Mapping[str, Any]
 
 
+MEASURED = frozenset({"write_ms"})
+"""Statistics that differ between two attempts at the same task."""
+
+
 @dataclass(frozen=True)
 class OperatorAck:
     """Key groups of operator ``uid`` are durable at barrier ``checkpoint``; ``stats`` are sums or maxima."""

@@ -2,8 +2,8 @@
 
 Spark's state store holds, for each slot, alignment, watermarks, run lists, memtable and rows held back; Spark makes
 them consistent with its batches. Everything larger lives in immutable run files, which the call writes before it
-ends. It may be repeated with the same input after a failure: then it writes files with new names, and what names the
-old ones is gone with the attempt.
+ends. It may be repeated with the same input after a failure, or run twice at once: then it writes the same files and
+says the same, unless a user's function does otherwise.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pyspark import TaskContext
 
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.spark.fencing import unless_fenced
@@ -36,7 +37,7 @@ class KeyedOperator:
 
     def _call(self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         slot = self.spec.run.slots.slot_of_route[int(key[0])]
-        call = SlotCall(self.spec, slot, state.getOption, state.getCurrentProcessingTimeMs())
+        call = SlotCall(self.spec, slot, state.getOption, state.getCurrentProcessingTimeMs(), _batch())
         for frame in frames:
             for head, body in zip(frame["head"], frame["body"], strict=True):
                 call.take(head, body)
@@ -50,3 +51,9 @@ class KeyedOperator:
         if call.out:
             kind, epoch, head, body = zip(*call.out, strict=True)
             yield pd.DataFrame({"kind": np.array(kind, np.int32), "epoch": epoch, "head": head, "body": body})
+
+
+def _batch() -> int:
+    """The number of Spark's batch: the same for every attempt at a task."""
+    task = TaskContext.get()
+    return int((task and task.getLocalProperty("streaming.sql.batchId")) or 0)

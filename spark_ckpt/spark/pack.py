@@ -8,9 +8,11 @@ concerns other stages rides along with one slot.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
 
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.spark.operator_spec import EVENT_TIME, OperatorSpec, WatermarkSpec
@@ -40,7 +42,7 @@ class PackStage:
         self._packed_schema = spec.packed_schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows, controls = _Rows(self.spec.function), _Controls(self.spec)
+        rows, controls, portion = _Rows(self.spec.function), _Controls(self.spec), 0
         for batch in batches:
             data, control = split_control(batch)
             if control.num_rows:
@@ -49,8 +51,9 @@ class PackStage:
                 controls.note_event_times(tag, piece)
                 rows.add(epoch_of_tag(tag), self._needed(tag, piece))
             if rows.combined_bytes > _FLUSH_BYTES:
-                yield from self._pack(rows.take(), Controls())
-        yield from self._pack(rows.take(), controls.resolved())
+                yield from self._pack(rows.take(), Controls(), portion)
+                portion += 1
+        yield from self._pack(rows.take(), controls.resolved(), portion)
 
     def _needed(self, tag: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Drop control columns, add the event time of the row's stream, give every column its canonical type."""
@@ -66,9 +69,10 @@ class PackStage:
         ordered = [columns[name] for name in self.spec.rows_schema.names]
         return pa.RecordBatch.from_arrays(ordered, schema=self.spec.rows_schema)
 
-    def _pack(self, combined: list[tuple[int, pa.Table]], controls: Controls) -> Iterator[pa.RecordBatch]:
-        slots = self.spec.run.slots
-        packed = list(pack(combined, slots, controls, self._packed_schema))
+    def _pack(self, combined: list[tuple[int, pa.Table]], controls: Controls, portion: int) -> Iterator[pa.RecordBatch]:
+        slots, task = self.spec.run.slots, TaskContext.get()
+        place = (task.partitionId() if task is not None else 0, portion << 32)
+        packed = list(pack(combined, slots, controls, self._packed_schema, place=place))
         if packed:
             found, heads, bodies = zip(*packed, strict=True)
             routes = pa.array([slots.routes[slot] for slot in found], pa.int32())
@@ -134,6 +138,10 @@ class _Controls:
             self._finished[event.epoch] = self._finished.get(event.epoch, 0) + event.weight
         elif isinstance(event, ev.Watermark):
             self._note(event.epoch, event.stream, event.micros)
+        elif isinstance(event, ev.OperatorAck):
+            # How long it took differs from attempt to attempt, and what is shuffled must not.
+            stats = {name: value for name, value in event.stats.items() if name not in ev.MEASURED}
+            self._others.append(replace(event, stats=stats))
         else:
             self._others.append(event)
 

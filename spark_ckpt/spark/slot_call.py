@@ -17,7 +17,7 @@ from spark_ckpt.protocol import events as ev
 from spark_ckpt.spark.flush_files import FlushFiles
 from spark_ckpt.spark.operator_spec import EVENT_TIME, OperatorSpec
 from spark_ckpt.state.compaction import CompactionPolicy
-from spark_ckpt.state.envelope import MAX_BODY_BYTES, unpack
+from spark_ckpt.state.envelope import MAX_BODY_BYTES, Envelope, unpack
 from spark_ckpt.state.function import CallContext, Changed, Touched
 from spark_ckpt.state.ipc import compress, decompress, from_bytes, messages, one_batch, to_bytes
 from spark_ckpt.state.keyed_state import KeyedState, Lookup
@@ -70,10 +70,13 @@ class SlotMeta:
 class SlotCall:
     """All the work of one call. ``out`` are the rows for the snapshot stage: (kind, epoch, head, body).
 
-    State files are written before anything that names them leaves the call, as output or as state.
+    State files are written before anything that names them leaves the call, as output or as state. The same envelopes,
+    in whatever order they come, and the same state give the same output, byte for byte.
     """
 
-    def __init__(self, spec: OperatorSpec, slot: int, stored: tuple[Any, ...] | None, now_ms: int) -> None:
+    def __init__(
+        self, spec: OperatorSpec, slot: int, stored: tuple[Any, ...] | None, now_ms: int, batch: int = 0
+    ) -> None:
         self.spec = spec
         self.slot = slot
         self.now_ms = now_ms
@@ -91,16 +94,23 @@ class SlotCall:
         if held:
             self._unhold(held)
         self._events: list[ev.Event] = []
-        self._files = FlushFiles(spec, slot)
+        self._files = FlushFiles(spec, slot, batch)
+        self._envelopes: list[Envelope] = []
         self._acks: list[dict[str, Any]] = []
 
     def take(self, head: bytes, body: bytes | None) -> None:
-        envelope = unpack(head, body, self._input_schema)
-        for label, rows in envelope.segments:
-            self.rows.setdefault(label, []).append(one_batch(rows))
-        self._events.extend(envelope.events)
+        self._envelopes.append(unpack(head, body, self._input_schema))
+
+    def _open_envelopes(self) -> None:
+        """In the order of the tasks that packed them: a shuffle brings them in any."""
+        for envelope in sorted(self._envelopes, key=lambda e: e.place):
+            for label, rows in envelope.segments:
+                self.rows.setdefault(label, []).append(one_batch(rows))
+            self._events.extend(envelope.events)
+        self._envelopes = []
 
     def run(self) -> None:
+        self._open_envelopes()
         batch = self._batch_input()
         config = self.spec.run.config
         weights = aligner.AlignerConfig(
@@ -119,7 +129,7 @@ class SlotCall:
         keyed, memtable = self.keyed.seal()
         held = self._hold()
         body = {**self.meta.to_json(), "keyed": keyed}
-        return json.dumps(body, separators=(",", ":")).encode(), memtable, held
+        return self._files.named(_json(body)), memtable, held
 
     # -- gather ------------------------------------------------------------------------------------------------
 
@@ -239,7 +249,10 @@ class SlotCall:
         for ack in self._acks:
             file = files.get(ack["checkpoint"], _NO_FILE)
             head = {**ack, "rows": file.rows, "size_bytes": file.size_bytes, "write_ms": write_ms}
-            self._emit(ACK, self.slot, json.dumps(head, separators=(",", ":")).encode(), None)
+            self._emit(ACK, self.slot, _json(head), None)
+        if files:
+            named = self._files.named
+            self.out = [(k, e, named(h), b if k == DATA or b is None else named(b)) for k, e, h, b in self.out]
 
     def _emit_flushed(
         self, epoch: int, files: tuple[ev.StateFile, ...] = (), dead: Mapping[str, bytes] | None = None
@@ -307,6 +320,10 @@ class SlotCall:
 
     def _emit(self, kind: int, epoch: int, head: bytes, body: bytes | None) -> None:
         self.out.append((kind, epoch, head, body))
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 def _groups_json(manifests: Mapping[int, ev.GroupManifest]) -> dict[str, Any]:

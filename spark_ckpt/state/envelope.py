@@ -35,10 +35,15 @@ class Controls:
 
 @dataclass(frozen=True)
 class Envelope:
-    """``segments`` are rows by epoch, in arrival order; ``events`` are in no order that matters."""
+    """``segments`` are rows by epoch, in arrival order; ``events`` are in no order that matters.
+
+    ``place``: the task that packed it, and its number among those of that task for the slot. Operators open envelopes
+    in this order, so that what it does does not depend on the order in which a shuffle brings them.
+    """
 
     segments: list[tuple[int, pa.Table]]
     events: list[Event]
+    place: tuple[int, int] = (0, 0)
 
 
 def route(events: Sequence[Event], uid: str, slots: Slots) -> Controls:
@@ -67,8 +72,11 @@ def pack(
     controls: Controls,
     schema: pa.Schema,
     max_bytes: int = MAX_BODY_BYTES,
+    place: tuple[int, int] = (0, 0),
 ) -> Iterator[tuple[int, bytes, bytes | None]]:
-    """Envelopes (slot, head, body or None) of one task. Pack stage, executor, once a task.
+    """Envelopes (slot, head, body or None) of one task. Pack stage, executor, once a task or portion of it.
+
+    ``place`` is that of the first envelope of each slot; the second number counts on.
 
     Tables have ``schema``'s columns, ``KEY_HASH`` among them. Rows keep their order inside an epoch and slot.
     Broadcast events go to all slots, with or without rows. A slot whose rows exceed ``max_bytes`` gets several
@@ -84,8 +92,13 @@ def pack(
             if cuts[slot + 1] > cuts[slot]
         ]
         events = ",".join(filter(None, (broadcast, _events_json(controls.routed.get(slot, ())))))
+        task, number = place
         for body in _bodies(segments, max_bytes) if segments else [_Body()] if events else []:
-            head = f'{{"schema":"{fingerprint(schema)}","segments":{json.dumps(body.segments)},"events":[{events}]}}'
+            head = (
+                f'{{"schema":"{fingerprint(schema)}","place":[{task},{number}],'
+                f'"segments":{json.dumps(body.segments)},"events":[{events}]}}'
+            )
+            number += 1
             yield slot, head.encode(), b"".join(body.data) if body.data else None
             events = ""
 
@@ -107,7 +120,8 @@ def unpack(head: bytes, body: bytes | None, schema: pa.Schema) -> Envelope:
         segments[-1][1].append(from_bytes(buffer.slice(offset, size), schema))
         offset += size
     events = [from_json(e) for e in content["events"]]
-    return Envelope([(epoch, pa.Table.from_batches(batches)) for epoch, batches in segments], events)
+    task, number = content["place"]
+    return Envelope([(epoch, pa.Table.from_batches(batches)) for epoch, batches in segments], events, (task, number))
 
 
 @dataclass

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from spark_ckpt.errors import RESTORE_ANOTHER, CorruptStorageError, InvalidInputError, ProtocolBugError
 from spark_ckpt.protocol.events import StateFile
 from spark_ckpt.storage.delta_schema import to_delta_schema
-from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.filesystem import Folder, sync_folder
 from spark_ckpt.types import KEY_GROUP
 
 ROW_GROUP_ROWS = 128 * 1024
@@ -30,28 +30,43 @@ _WRITE_OPTIONS: dict[str, Any] = {"compression": "lz4", "use_dictionary": False,
 _COLUMNS = "spark_ckpt.columns.crc32"
 
 
-def run_file_name(epoch: int, partition: int, attempt: str) -> str:
-    """The name of a state file. ``attempt`` must be unique to the task attempt, also across restarts of the job."""
-    return f"e{epoch:010d}-p{partition:05d}-{attempt}.parquet"
+def run_file_name(epoch: int, partition: int, content: str) -> str:
+    """The name of a state file. ``content``: the same for attempts at one task that write the same, only for those."""
+    return f"e{epoch:010d}-p{partition:05d}-{content}.parquet"
 
 
-def write_run_file(
-    target: str | Folder, name: str, table: pa.Table, storage_options: Mapping[str, Any] | None = None
-) -> StateFile:
-    """Write ``table`` as state file ``name`` of the state table at ``target``. Executor, at the end of a task.
-
-    The file is durable and complete when this returns, and never seen half-written. ``name`` must be new: a retried
-    task takes another attempt's name. Raises ``ProtocolBugError`` if the name is taken.
-    """
-    folder = target if isinstance(target, Folder) else Folder(target, storage_options)
+def encode_run_file(table: pa.Table) -> pa.Buffer:
+    """The bytes of a state file: the same for the same rows."""
     sink = pa.BufferOutputStream()
     with run_file_writer(sink, table.schema) as writer:
         for start, stop in row_groups(table):
             writer.write_table(table.slice(start, stop - start), row_group_size=max(1, stop - start))
-    data = sink.getvalue()
-    # The same content is this very put, which an object store's client repeated after its first answer was lost.
-    if not folder.create(name, memoryview(data)) and folder.read(name) != data.to_pybytes():
-        raise ProtocolBugError(f"State file {folder.shown(name)} exists: expected a name that no attempt used before.")
+    return sink.getvalue()
+
+
+def write_run_file(
+    target: str | Folder,
+    name: str,
+    table: pa.Table,
+    storage_options: Mapping[str, Any] | None = None,
+    data: pa.Buffer | None = None,
+) -> StateFile:
+    """Write ``table`` as state file ``name`` of the state table at ``target``. Executor, at the end of a task.
+
+    ``data``: its bytes, if they are known. The file is durable and complete when this returns, and never seen
+    half-written. Several attempts may write the same file, one after another or at once: the first one's stays. Raises
+    ``ProtocolBugError`` if the name is taken by other content.
+    """
+    folder = target if isinstance(target, Folder) else Folder(target, storage_options)
+    data = encode_run_file(table) if data is None else data
+    # The same content: another attempt's, or this very put, which an object store's client repeated.
+    if not folder.create(name, memoryview(data)):
+        if folder.read(name) != data.to_pybytes():
+            raise ProtocolBugError(
+                f"State file {folder.shown(name)} exists with other content: expected a name of its own."
+            )
+        if folder.local:  # whoever wrote it may have died before the name was on stable storage
+            sync_folder(folder.root)
     return StateFile(name, table.num_rows, data.size)
 
 

@@ -28,11 +28,22 @@ def test_two_executors_give_the_result_of_one_process(on_cluster: Callable[..., 
     assert len(job.executors()) == 2
 
 
-def test_an_executor_killed_in_the_middle_of_a_batch_changes_no_result(
+def test_an_executor_killed_when_the_last_stage_was_half_done_costs_a_retry(
     cluster: Cluster, on_cluster: Callable[..., KilledJob]
 ) -> None:
-    job = on_cluster("sql", victim="executor")
-    # If the batch's last stage had finished tasks, Spark cannot repeat the lost ones in front of it and ends the query.
-    job.survive(f"{IN_FUNCTION}#3")
+    """The tasks in front of the last stage, whose output dies with the executor, must say the same again."""
+    before = cluster.executor_ends().count(128 + signal.SIGKILL)
+    job = on_cluster("sql", victim="executor", half=True)
+    job.finish(f"{IN_FUNCTION}#3")
     job.check_finished()
-    assert cluster.executor_ends().count(128 + signal.SIGKILL) == 1
+    assert cluster.executor_ends().count(128 + signal.SIGKILL) == before + 1
+
+
+@pytest.mark.soak
+def test_executors_killed_one_after_another_in_every_stage_cost_retries(
+    cluster: Cluster, on_cluster: Callable[..., KilledJob]
+) -> None:
+    kills = [f"{place}#{n}" for n in (2, 4) for place in (IN_FUNCTION, "after WriteStateFile", "after PrepareCommit")]
+    job = on_cluster("delta", victim="executor", sources=2)
+    job.finish(*kills)
+    job.check_finished()

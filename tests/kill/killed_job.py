@@ -1,7 +1,8 @@
 """The job that is killed: ``killed_job.py '{"dir": ..., ...}'``. Start the same command again until it exits with 0.
 
 ``victim``: what dies when a kill point is reached: the ``driver`` (its Python and its JVM), the Python ``worker``
-that reached it, or the ``executor`` that this worker belongs to.
+that reached it, or the ``executor`` that this worker belongs to. With ``half``, whoever comes to ``IN_FUNCTION`` for
+the third time first waits until another task of its stage, the last one, has ended well: Spark cannot take that back.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 import spark_ckpt
@@ -60,11 +64,18 @@ def session(plan: dict[str, Any]) -> SparkSession:
 def numbered(plan: dict[str, Any]) -> Any:
     """The user's function. It leaves a file named after each executor that it ran in."""
 
+    calls: list[int] = []
+
     def number_rows(key: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         executor = _parent_of(os.getppid())
         Path(plan["dir"], f"executor {executor}").touch()
         if plan["victim"] == "executor":
             os.environ["SPARK_CKPT_KILL_PID"] = str(executor)
+        calls.append(1)
+        if plan.get("half") and len(calls) == 3 and claimed(Path(plan["dir"], "waits for half")):
+            half = Path(plan["dir"], f"half {TaskContext.get().stageId()}")
+            while not half.exists():
+                time.sleep(0.01)
         reach(IN_FUNCTION)
         seq, total = state.get if state.exists else (0, 0)
         rows = pd.concat(list(frames)).sort_values("value")
@@ -81,6 +92,25 @@ def numbered(plan: dict[str, Any]) -> Any:
         yield rows[["value", "k", "n", "s", "g"]].assign(seq=seqs, total=totals)
 
     return number_rows
+
+
+def claimed(marker: Path) -> bool:
+    try:
+        marker.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def watch_stages(spark: SparkSession, plan: dict[str, Any]) -> None:
+    """Leave a file named after each stage of two tasks of which one has ended."""
+    tracker = spark.sparkContext.statusTracker()
+    while True:
+        for stage in tracker.getActiveStageIds():
+            info = tracker.getStageInfo(stage)
+            if info is not None and info.numTasks == 2 and info.numCompletedTasks == 1:
+                Path(plan["dir"], f"half {stage}").touch()
+        time.sleep(0.01)
 
 
 def _parent_of(pid: int) -> int:
@@ -140,6 +170,8 @@ def main() -> None:
         del os.environ["SPARK_CKPT_KILL_AT"]
     if "remote" not in plan:
         spark.sparkContext.setLogLevel("ERROR")
+    if plan.get("half"):
+        threading.Thread(target=watch_stages, args=(spark, plan), daemon=True).start()
     query = start(spark, plan)
     query.awaitTermination()
     if "live" in plan:

@@ -51,6 +51,17 @@ class Stddev(Accumulator):
         count, mean, m2 = (p.to_numpy() for p in parts)
         return _merged(mean, count, m2, _first_mean(count, mean, seg), seg)
 
+    def join(self, stored: list[pa.Array], parts: list[pa.Array]) -> list[pa.Array]:
+        (na, center_a, a), (nb, center_b, b) = ([p.to_numpy() for p in side] for side in (stored, parts))
+        with np.errstate(invalid="ignore", over="ignore"):
+            total = na + nb
+            share = nb / np.maximum(total, 1)
+            away = np.where(nb > 0, center_b - center_a, 0.0)
+            center = center_a + away * share
+            spread = a + b + np.where((na > 0) & (nb > 0), away * (away * na * share), 0.0)
+            spread[~np.isfinite(center)] = np.nan
+        return [pa.array(total), pa.array(center), pa.array(spread)]
+
     def running(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
         """Sums of distances from the first mean of each segment, which keeps them small beside their squares."""
         count, mean, m2 = (p.to_numpy() for p in parts)

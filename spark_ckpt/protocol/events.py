@@ -16,6 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
+NO_STREAM = ""
+"""No stream's name; see :class:`Watermark` and :class:`GroupManifest`."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -35,7 +38,10 @@ class Run:
 
 @dataclass(frozen=True)
 class GroupManifest:
-    """The state of one key group at a barrier: its runs, oldest first, and the watermarks it had seen."""
+    """The state of one key group at a barrier: its runs, oldest first, and the watermarks it had seen.
+
+    Under ``NO_STREAM`` stands the watermark by which the next batch's late rows are told, if there are watermarks.
+    """
 
     runs: tuple[Run, ...] = ()
     keys: int = 0
@@ -81,6 +87,8 @@ class Watermark:
     """Input ``stream`` promises no more rows older than ``micros`` (event time minus the delay).
 
     It was seen on rows of ``epoch`` and takes effect with them: an operator in an earlier epoch keeps it back.
+    ``NO_STREAM`` promises nothing: sources send it with every batch where time-outs wait for the event time, so that
+    time goes on in every slot, with rows or without.
     """
 
     KIND: ClassVar[str] = "watermark"

@@ -105,7 +105,9 @@ def sink_input(ctx: BuildContext, root: Recipe) -> tuple[Any, tuple[Step, ...]]:
     return chain.head, chain.steps
 
 
-def source_specs(run: RunSpec, lineage: Lineage, named: dict[SourceNode, str]) -> dict[SourceNode, SourceSpec]:
+def source_specs(
+    run: RunSpec, lineage: Lineage, named: dict[SourceNode, str], no_data_batches: bool = True
+) -> dict[SourceNode, SourceSpec]:
     """The first source leads; each operator's state comes with the first source whose rows reach it."""
     restores: dict[SourceNode, list[str]] = {node: [] for node in named}
     for operator in lineage.operators:
@@ -120,6 +122,8 @@ def source_specs(run: RunSpec, lineage: Lineage, named: dict[SourceNode, str]) -
             restores=tuple(restores[node]),
             reaches=tuple(o.uid for o in lineage.operators if node in o.upstream),
             lanes=node.lanes or run.config.lanes or 1,
+            event_time=any(o.timeout == "EventTimeTimeout" and node in o.upstream for o in lineage.operators),
+            no_data_batches=no_data_batches,
         )
         for number, (node, name) in enumerate(named.items())
     }

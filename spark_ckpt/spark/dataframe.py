@@ -15,10 +15,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampType
 
-from spark_ckpt.config import parse_duration_ms
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.spark.chain import Chain, Recipe, Step
 from spark_ckpt.spark.columns import ordered, quoted, refuse_control, refuse_repeated, require_control, user_columns
+from spark_ckpt.spark.durations import delay_ms
+from spark_ckpt.spark.key_columns import column_named
 from spark_ckpt.spark.lineage import Lineage, WatermarkNode
 from spark_ckpt.spark.plan_check import check_step, plan_nodes
 from spark_ckpt.spark.plan_text import Node
@@ -244,10 +245,12 @@ class CkptDataFrame:
 
         It is computed from the rows that reach the next keyed operator and travels in-band from there.
         """
-        found = {f.name: f.dataType for f in self.schema.fields}.get(eventTime)
-        if not isinstance(found, TimestampType):
+        sensitive = self._session.spark.conf.get("spark.sql.caseSensitive") == "true"
+        column = column_named(self.columns, eventTime, sensitive)
+        found = {f.name: f.dataType for f in self.schema.fields}.get(column or eventTime)
+        if column is None or not isinstance(found, TimestampType):
             raise InvalidInputError(f"withWatermark needs a timestamp column; {eventTime!r} is {found}")
-        node = WatermarkNode(eventTime, parse_duration_ms(delayThreshold) * 1000)
+        node = WatermarkNode(column, delay_ms(self._session.spark, delayThreshold) * 1000)
         lineage, parent = self._lineage.with_watermark(node), self._recipe
 
         def make(ctx: Any) -> Chain:

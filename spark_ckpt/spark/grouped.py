@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError, TopologyError
 from spark_ckpt.names import checked_name
 from spark_ckpt.spark.chain import Chain, Recipe
-from spark_ckpt.spark.columns import quoted
 from spark_ckpt.spark.dataframe import CkptDataFrame
+from spark_ckpt.spark.key_columns import Keys, resolve_keys, stored_name
 from spark_ckpt.spark.lineage import OperatorNode
 from spark_ckpt.spark.session_confs import pandas_options
 from spark_ckpt.spark.stateless import arrow_schema, with_control
@@ -52,18 +50,6 @@ _AGGREGATE_CONFS = {"ansi": "spark.sql.ansi.enabled", "nan_for_one": "spark.sql.
 _TIMEOUTS = ("NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout")
 
 
-@dataclass(frozen=True)
-class Keys:
-    """The grouping keys: output name -> expression over the parent's columns, and their types.
-
-    ``plain``: every key is a column of the parent, as it is.
-    """
-
-    expressions: dict[str, Column]
-    schema: T.StructType
-    plain: bool
-
-
 class CkptGroupedData:
     """What ``groupBy`` returns. Every operator needs a ``uid``: its state is found again by it."""
 
@@ -87,6 +73,12 @@ class CkptGroupedData:
         missing = sorted(needed - set(self._parent.columns))
         if missing:
             raise InvalidInputError(f"aggregate names column(s) {missing}; the columns are {self._parent.columns}")
+        hidden = sorted(set(columns) & (set(self._keys.expressions) - self._keys.columns))
+        if hidden:
+            raise InvalidInputError(
+                f"the key {hidden[0]!r} is an expression and has the name of a column that is aggregated; "
+                f"give it another one: .alias({hidden[0] + '_key'!r})"
+            )
         inputs = _arrow_columns(self._parent.schema, columns)
         settings = {name: _is_set(self._parent._session.spark, conf) for name, conf in _AGGREGATE_CONFS.items()}
         function = AggregateFunction(
@@ -110,9 +102,11 @@ class CkptGroupedData:
         columns = self._parent.columns
         output, state = _struct(outputStructType), _struct(stateStructType)
         conf = self._parent._session.spark.conf
+        state = T.StructType([T.StructField(stored_name(f.name), f.dataType, f.nullable) for f in state.fields])
+        keys = self._keys.named_for(columns, state.names)
         function = PandasStateFunction(
             func,
-            self._key_arrow(),
+            arrow_schema(keys.schema),
             _arrow_columns(self._parent.schema, columns),
             arrow_schema(output),
             arrow_schema(state),
@@ -123,7 +117,7 @@ class CkptGroupedData:
             has_watermark=bool(self._parent._lineage.watermarks),
             options=pandas_options(conf),
         )
-        return self._operator(uid, function, columns, outputMode.lower())
+        return self._operator(uid, function, columns, keys, outputMode.lower())
 
     def applyInArrowWithState(
         self,
@@ -136,26 +130,33 @@ class CkptGroupedData:
     ) -> CkptDataFrame:
         """The vectorised form: ``func(rows, state, ctx)`` sees all touched keys of a task as Arrow tables.
 
-        See :class:`spark_ckpt.state.functions_arrow.ArrowStateFunction` for what it gets and returns.
+        See :class:`spark_ckpt.state.functions_arrow.ArrowStateFunction` for what it gets and returns. A key whose
+        name is also a state field's, or another column's, has ``_key`` behind its name in ``state``.
         """
-        columns = self._parent.columns
+        columns, state = self._parent.columns, _struct(stateStructType)
+        keys = self._keys.named_for(columns, state.names)
         function = ArrowStateFunction(
             func,
-            self._key_arrow(),
+            arrow_schema(keys.schema),
             _arrow_columns(self._parent.schema, columns),
             arrow_schema(_struct(outputStructType)),
-            arrow_schema(_struct(stateStructType)),
+            arrow_schema(state),
             timeout=_timeout(timeoutConf),
         )
-        return self._operator(uid, function, columns)
+        return self._operator(uid, function, columns, keys)
 
     def _key_arrow(self) -> pa.Schema:
         return arrow_schema(self._keys.schema)
 
     def _operator(
-        self, uid: str | None, function: StateFunction, columns: list[str], output_mode: str | None = None
+        self,
+        uid: str | None,
+        function: StateFunction,
+        columns: list[str],
+        named: Keys | None = None,
+        output_mode: str | None = None,
     ) -> CkptDataFrame:
-        parent, keys = self._parent, self._keys
+        parent, keys = self._parent, named or self._keys
         node = OperatorNode(
             _checked_uid(uid),
             _layout(function),
@@ -177,42 +178,32 @@ class CkptGroupedData:
 def _resolve_keys(parent: CkptDataFrame, cols: list[Any]) -> Keys:
     if not cols:
         raise InvalidInputError("groupBy needs at least one key column")
-    expressions: dict[str, Column] = {}
-    fields: list[T.StructField] = []
-    plain = True
-    for col in cols:
-        resolved = _resolved(parent, col)
-        collated = isinstance(resolved.dataType, T.StringType) and not resolved.dataType.isUTF8BinaryCollation()
-        if collated or not isinstance(resolved.dataType, _KEY_TYPES):
+    found = resolve_keys(parent._preview, parent.columns, cols)
+    for expression, field, plain in found:
+        collated = isinstance(field.dataType, T.StringType) and not field.dataType.isUTF8BinaryCollation()
+        if collated or not isinstance(field.dataType, _KEY_TYPES):
             known = ", ".join(t().simpleString() if t is not T.DecimalType else "decimal" for t in _KEY_TYPES)
             raise InvalidInputError(
-                f"key {resolved.name!r} has type {resolved.dataType.simpleString()}, which cannot be a key here; "
+                f"key {field.name!r} has type {field.dataType.simpleString()}, which cannot be a key here; "
                 f"expected one of {known}. Give each field of a struct a column of its own first, and group by those: "
                 'withColumn("x", F.col("s.x")).'
             )
-        plain = plain and (isinstance(col, str) or _is_column(parent, col, resolved))
-        expressions[resolved.name] = F.col(quoted(resolved.name)) if isinstance(col, str) else col
-        fields.append(T.StructField(resolved.name, resolved.dataType, True))
-    if len(expressions) != len(cols):
+        if not plain:
+            # Raises what a step raises whose plan could lose control rows.
+            parent._step("groupBy", _only(expression), check=True)
+    fields = [field for _, field, _ in found]
+    if len({f.name for f in fields}) != len(cols):
         raise InvalidInputError(f"groupBy has two keys of the same name: {[f.name for f in fields]}")
-    return Keys(expressions, T.StructType(fields), plain)
-
-
-def _resolved(parent: CkptDataFrame, col: Any) -> T.StructField:
-    """The key as Spark sees it. Raises what a step raises whose plan could lose control rows."""
-    if isinstance(col, str):
-        return parent._preview.select(quoted(col)).schema.fields[0]
-    keyed = parent._step("groupBy", lambda df: df.select(col, TAG, CTL), check=True)
-    return keyed.schema.fields[0]
-
-
-def _is_column(parent: CkptDataFrame, col: Column, resolved: T.StructField) -> bool:
-    """Whether an expression is just a column. ``lit("k")`` prints like ``col("k")``, but cannot be null."""
-    return str(col) == f"Column<'{resolved.name}'>" and resolved.name in parent.columns and resolved.nullable
+    expressions = {field.name: expression for expression, field, _ in found}
+    return Keys(expressions, T.StructType(fields), frozenset(field.name for _, field, plain in found if plain))
 
 
 def _is_set(spark: Any, conf: str) -> bool:
     return str(spark.conf.get(conf)).lower() == "true"
+
+
+def _only(key: Column) -> Callable[[Any], Any]:
+    return lambda df: df.select(key, TAG, CTL)
 
 
 def _checked_uid(uid: str | None) -> str:

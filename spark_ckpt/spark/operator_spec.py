@@ -32,6 +32,16 @@ class WatermarkSpec:
 
 
 @dataclass(frozen=True)
+class EventTime:
+    """Spark's settings of event time: ``policy`` takes one watermark of several streams (``min`` or ``max``);
+    ``late_a_batch_behind`` tells late rows by the watermark of the batch before.
+    """
+
+    policy: str = "min"
+    late_a_batch_behind: bool = True
+
+
+@dataclass(frozen=True)
 class OperatorSpec:
     """One keyed operator of a run. ``inputs`` streams reach it, each of weight ``key_groups``.
 
@@ -45,6 +55,7 @@ class OperatorSpec:
     rows_schema: pa.Schema
     watermarks: tuple[str, ...]
     open_watermarks: tuple[WatermarkSpec, ...]
+    time: EventTime = EventTime()
 
     @property
     def filters_late(self) -> bool:

@@ -149,7 +149,8 @@ class _Controls:
         spec = self.spec.watermark_of(tag)
         largest = None if spec is None else pc.max(_event_micros(rows, spec)).as_py()
         if spec is not None and largest is not None:
-            self._note(epoch_of_tag(tag), spec.name, largest - spec.delay_us)
+            # Spark counts event time in whole milliseconds, rounded down.
+            self._note(epoch_of_tag(tag), spec.name, largest // 1000 * 1000 - spec.delay_us)
 
     def _note(self, epoch: int, stream: str, micros: int) -> None:
         key = (epoch, stream)

@@ -4,7 +4,7 @@ One reader lives in a Python process beside the driver for as long as the query 
 offset that Spark writes to its offset log before the batch runs, so a replayed batch carries the same barriers:
 
     {"origin": o, "inner": <inner offset>, "epoch": E, "barrier": K | null, "triggered_ms": t, "pending": [[K, t], ...],
-     "cancel": [K, ...], "ended": bool, "restore": K | absent, "terminal": generation | absent}
+     "cancel": [K, ...], "ended": bool, "restore": K | absent, "terminal": generation | absent, "rows": true | absent}
 
 Rows between ``start`` and ``end`` belong to epoch ``start.epoch``; the barrier, if ``end`` has one, comes behind them.
 """
@@ -95,9 +95,13 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ended = start["ended"] or (not advanced and self.inner.finished(inner))
         drained = self._available_now and not advanced
         decision = desk.decide(start, now_ms(), drained=drained)
-        if not (advanced or decision.injects or ended != start["ended"] or "restore" in start):
+        if not (advanced or decision.injects or ended != start["ended"] or "restore" in start or "rows" in start):
             return start
-        return _next_offset(start, inner, ended, decision, self.run.generation)
+        offset = _next_offset(start, inner, ended, decision, self.run.generation)
+        if advanced and self.source.event_time and self.source.no_data_batches:
+            # As Spark: where rows may have moved the watermark, a batch follows that lets time-outs see it.
+            offset["rows"] = True
+        return offset
 
     def _inner_latest(self, start: Offset, limit: ReadLimit) -> Any:
         if start["ended"]:
@@ -136,7 +140,7 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         full = [lane for lane in lanes(splits, self.source.lanes) if lane]
         parts = [LanePartition(lane, start["epoch"]) for lane in full]
         once = self._once_events(start, end)
-        if once or _in_band(start, end):
+        if once or _in_band(start, end) or self.source.event_time:
             parts = parts or [LanePartition([], start["epoch"])]
         self._add_barriers(parts, start, end)
         if once:
@@ -169,6 +173,8 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if end["barrier"] is not None and (not end["ended"] or i == 0):
                 # An ended source keeps one share alive: operators learn of a checkpoint from a barrier.
                 found.append(ev.Barrier(end["barrier"], 1 if end["ended"] else weight, end["triggered_ms"]))
+            if self.source.event_time and i == 0:
+                found.append(ev.Watermark(ev.NO_STREAM, 0, start["epoch"]))
             if end["barrier"] is not None and i == 0:
                 found.append(ev.SourceAck(self.source.id, end["barrier"], _resumable(end)))
             part.events = tuple(ev.encode(e) for e in found)

@@ -21,6 +21,11 @@ def pandas_options(conf: Any) -> dict[str, bool]:
     return {name: conf.get(key) == "true" for name, key in _PANDAS.items()}
 
 
+def no_data_batches(conf: Any) -> bool:
+    """Whether event time goes on without new rows."""
+    return bool(conf.get("spark.sql.streaming.noDataMicroBatches.enabled", "true") == "true")
+
+
 def spark_path(location: str) -> str:
     """``location`` (normalised) as Spark must get it: a path without a scheme could mean HDFS there, never here."""
     return location if "://" in location else f"file://{location}"

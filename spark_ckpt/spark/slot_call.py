@@ -39,6 +39,8 @@ class SlotMeta:
 
     aligner: aligner.AlignerState
     watermarks: dict[str, int] = field(default_factory=dict)
+    late_us: int = 0
+    """Rows up to here are late in the next batch: the watermark of the last one."""
     later_watermarks: dict[int, dict[str, int]] = field(default_factory=dict)
     adopt: Adopted | None = None
     restored: int | None = None
@@ -48,6 +50,7 @@ class SlotMeta:
         return {
             "aligner": self.aligner.to_json(),
             "watermarks": self.watermarks,
+            "late_us": self.late_us,
             "later_watermarks": {str(k): v for k, v in self.later_watermarks.items()},
             "adopt": None if self.adopt is None else [self.adopt[0], _groups_json(self.adopt[1])],
             "restored": self.restored,
@@ -60,6 +63,7 @@ class SlotMeta:
         return cls(
             aligner.AlignerState.from_json(value["aligner"]),
             dict(value["watermarks"]),
+            value.get("late_us", 0),
             {int(k): dict(v) for k, v in value["later_watermarks"].items()},
             None if adopt is None else (adopt[0], {int(g): ev.group_from_json(m) for g, m in adopt[1].items()}),
             value["restored"],
@@ -97,6 +101,9 @@ class SlotCall:
         self._files = FlushFiles(spec, slot, batch)
         self._envelopes: list[Envelope] = []
         self._acks: list[dict[str, Any]] = []
+        self._time_us: int | None = None
+        self._epoch = self.meta.aligner.epoch
+        self._timed_out = False
 
     def take(self, head: bytes, body: bytes | None) -> None:
         self._envelopes.append(unpack(head, body, self._input_schema))
@@ -116,10 +123,19 @@ class SlotCall:
         weights = aligner.AlignerConfig(
             self.spec.inputs * self.spec.run.key_groups, config.mode, config.max_buffered_bytes
         )
+        # Spark's two watermarks: time-outs and functions see that of all batches before, late rows are told by the one
+        # before that. What this batch's rows bring counts from the next batch on.
+        self._time_us = self._watermark_us()
+        if not self.spec.time.late_a_batch_behind:
+            self.meta.late_us = self._time_us or 0
         self.meta.aligner, actions = aligner.plan(self.meta.aligner, weights, batch)
         for action in actions:
+            if isinstance(action, aligner.Snapshot):
+                # A checkpoint between this batch and the next has the time-outs behind it, as the batch has.
+                self._call_timed_out()
             self._do(action)
-        self._advance_time()
+        self._call_timed_out()
+        self.meta.late_us = self._time_us or 0
         if self.keyed.memtable_bytes > config.memtable_max_bytes:
             self._flush(self.meta.aligner.epoch)
         self._settle()
@@ -168,6 +184,7 @@ class SlotCall:
     def _adopt(self, manifests: Mapping[int, ev.GroupManifest]) -> None:
         self.keyed.adopt(manifests)
         self.meta.watermarks = _common_watermarks(manifests)
+        self.meta.late_us = self.meta.watermarks.pop(ev.NO_STREAM, 0)
 
     # -- act ---------------------------------------------------------------------------------------------------
 
@@ -183,6 +200,7 @@ class SlotCall:
             self._emit(EVENT, 0, b"", ev.encode(ev.Decline(self.spec.uid, action.checkpoint, reason)))
 
     def _process(self, action: aligner.Process) -> None:
+        self._epoch = action.epoch
         labels = sorted(label for label in self.rows if action.up_to is None or label <= action.up_to)
         batches = [b for label in labels for b in self.rows.pop(label)]
         if batches:
@@ -213,8 +231,7 @@ class SlotCall:
                 self._emit(DATA, epoch, b"", message.to_pybytes())
 
     def _context(self, epoch: int) -> CallContext:
-        watermark_us = self._watermark_us()
-        watermark_ms = None if watermark_us is None else watermark_us // 1000
+        watermark_ms = None if self._time_us is None else self._time_us // 1000
         return CallContext(self.spec.uid, self.slot, epoch, self.now_ms, watermark_ms)
 
     def _snapshot(self, action: aligner.Snapshot) -> None:
@@ -223,10 +240,13 @@ class SlotCall:
             # The batch is replayed and its checkpoint had completed: the record is canonical, not this attempt.
             self._adopt(self.meta.adopt[1])
         self.meta.adopt = None
+        seen = dict(self.meta.watermarks)
+        if self.spec.filters_late:
+            seen[ev.NO_STREAM] = self._time_us or 0
         self._acks.append(
             {
                 "checkpoint": action.checkpoint,
-                "groups": _groups_json(self.keyed.manifests(self.meta.watermarks)),
+                "groups": _groups_json(self.keyed.manifests(seen)),
                 "triggered_ms": action.triggered_ms,
                 "alignment_ms": max(0, self.now_ms - action.aligned_from_ms),
                 "held_bytes": action.held_bytes,
@@ -263,16 +283,17 @@ class SlotCall:
     # -- time --------------------------------------------------------------------------------------------------
 
     def _watermark_us(self) -> int | None:
-        """The smallest over all streams; none before every stream has one."""
-        known = [self.meta.watermarks.get(name) for name in self.spec.watermarks]
-        found = [w for w in known if w is not None]
-        return min(found) if found and len(found) == len(known) else None
+        """That of all streams together, as Spark takes it: whole milliseconds, 0 as long as a stream has none. None
+        where there is no stream with a watermark.
+        """
+        if not self.spec.watermarks:
+            return None
+        choose = max if self.spec.time.policy == "max" else min
+        found = choose(self.meta.watermarks.get(name, 0) for name in self.spec.watermarks)
+        return max(0, found // 1000 * 1000)
 
     def _without_late(self, rows: pa.Table) -> pa.Table:
-        watermark_us = self._watermark_us()
-        if watermark_us is None:
-            return rows
-        late = pc.less_equal(rows.column(EVENT_TIME), watermark_us)
+        late = pc.less_equal(rows.column(EVENT_TIME), self.meta.late_us)
         return rows.filter(pc.invert(pc.fill_null(late, False)))
 
     def _note_watermarks(self, up_to: int | None) -> None:
@@ -281,23 +302,26 @@ class SlotCall:
             if up_to is not None and label > up_to:
                 continue
             for stream, micros in self.meta.later_watermarks.pop(label).items():
+                if stream == ev.NO_STREAM:
+                    self._emit(EVENT, label, b"", ev.encode(ev.Watermark(stream, 0, label)))
+                    continue
                 self.meta.watermarks[stream] = max(self.meta.watermarks.get(stream, micros), micros)
                 self._emit(EVENT, label, b"", ev.encode(ev.Watermark(stream, self.meta.watermarks[stream], label)))
 
-    def _advance_time(self) -> None:
-        """Call the function for keys whose time-out has passed, in the epoch that is open now."""
+    def _call_timed_out(self) -> None:
+        """Call the function for keys whose time-out has passed: once, behind the batch's rows and in their epoch."""
         kind, now = self.spec.function.timeout, None
         if kind == "ProcessingTimeTimeout":
             now = self.now_ms
-        elif kind == "EventTimeTimeout":
-            watermark_us = self._watermark_us()
-            now = None if watermark_us is None else watermark_us // 1000
-        if now is None:
+        elif kind == "EventTimeTimeout" and self._time_us is not None:
+            now = self._time_us // 1000
+        if now is None or self._timed_out:
             return
+        self._timed_out = True
         due = self.keyed.due(now)
         if len(due):
             no_rows = self._rows_schema().empty_table()
-            self._apply(due, no_rows, np.empty(0, np.int64), np.ones(len(due), bool), self.meta.aligner.epoch)
+            self._apply(due, no_rows, np.empty(0, np.int64), np.ones(len(due), bool), self._epoch)
 
     def _rows_schema(self) -> pa.Schema:
         return pa.schema([f for f in self._input_schema if f.name not in (KEY_HASH, EVENT_TIME)])

@@ -78,7 +78,8 @@ class RunSpec:
 @dataclass(frozen=True)
 class SourceSpec:
     """One source of a run. ``restores`` are the operators whose state this source's first batch carries; ``reaches``
-    all that its rows can reach."""
+    all that its rows can reach. ``event_time``: time-outs wait for the event time in one of these, and
+    ``no_data_batches``: they need not wait for rows."""
 
     id: str
     inner: Any
@@ -88,6 +89,8 @@ class SourceSpec:
     restores: tuple[str, ...]
     reaches: tuple[str, ...]
     lanes: int
+    event_time: bool = False
+    no_data_batches: bool = True
 
 
 @dataclass(frozen=True)

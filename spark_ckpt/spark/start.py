@@ -26,7 +26,7 @@ from spark_ckpt.spark.hooks import load_hooks
 from spark_ckpt.spark.job_io import JobIO
 from spark_ckpt.spark.job_records import JobRecords
 from spark_ckpt.spark.savepoints import import_savepoint
-from spark_ckpt.spark.session_confs import SessionConfs, session_location, spark_path
+from spark_ckpt.spark.session_confs import SessionConfs, no_data_batches, session_location, spark_path
 from spark_ckpt.spark.spark_folder import SparkFolder
 from spark_ckpt.spark.spec import RunSpec, SinkSpec, job_url, with_absolute_dir
 from spark_ckpt.spark.start_facts import newest_generation, read_damage
@@ -212,7 +212,8 @@ def start_query(request: StartRequest) -> Any:
     )
     run = begin(plan)
     format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in job)}_{run.generation}"
-    ctx = BuildContext(spark, format_name, run, source_specs(run, lineage, sources), request.df._recipe)
+    specs = source_specs(run, lineage, sources, no_data_batches(spark.conf))
+    ctx = BuildContext(spark, format_name, run, specs, request.df._recipe)
     with SessionConfs(spark, plan.location):
         df, steps = sink_input(ctx, request.df._recipe)
         spark.dataSource.register(sink_class_of(format_name, run, sinks, request.df._arrow_schema(), steps))

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from spark_ckpt.spark.chain import Chain, Steps
 from spark_ckpt.spark.lineage import Lineage, OperatorNode
 from spark_ckpt.spark.operator import KeyedOperator
-from spark_ckpt.spark.operator_spec import EVENT_TIME, OperatorSpec, WatermarkSpec
+from spark_ckpt.spark.operator_spec import EVENT_TIME, EventTime, OperatorSpec, WatermarkSpec
 from spark_ckpt.spark.pack import PACKED, PackStage
 from spark_ckpt.spark.snapshot import SnapshotStage
 from spark_ckpt.spark.stateless import arrow_schema, spark_schema, with_control
@@ -47,6 +47,7 @@ def wire_operator(
             WatermarkSpec(ctx.stream_number(w), ctx.stream_name(w), w.column, w.delay_us)
             for w in lineage.open_watermarks
         ),
+        time=event_time(ctx.spark.conf),
     )
     schema = spark_schema(PACKED)
     if chain.open and keys.plain:
@@ -56,6 +57,14 @@ def wire_operator(
     timeout = "ProcessingTimeTimeout" if function.timeout == "ProcessingTimeTimeout" else "NoTimeout"
     produced = packed.groupBy("route").applyInPandasWithState(KeyedOperator(spec), PRODUCED, STATE, "append", timeout)
     return Chain(produced, with_control(spark_schema(function.output_schema)), (SnapshotStage(spec),))
+
+
+def event_time(conf: Any) -> EventTime:
+    """As the session has it when the query starts."""
+    return EventTime(
+        conf.get("spark.sql.streaming.multipleWatermarkPolicy", "min").lower(),
+        conf.get("spark.sql.streaming.statefulOperator.allowMultiple", "true") == "true",
+    )
 
 
 def hashed(df: Any, lineage: Lineage, keys: Any, columns: list[str]) -> Any:

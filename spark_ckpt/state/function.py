@@ -15,7 +15,8 @@ NO_TIMEOUT = -1
 
 @dataclass(frozen=True)
 class CallContext:
-    """Where and when a call happens. ``watermark_ms`` is None before the first watermark; 0 means epoch start.
+    """Where and when a call happens. ``watermark_ms`` is None without ``withWatermark`` and 0 before the
+    first, as in Spark; it is that of the batches before this one.
 
     ``slot`` numbers the operator's tasks; which keys are in it changes with the number of shuffle partitions.
 

@@ -1,0 +1,78 @@
+"""Keys, event-time columns and delays are named as in Spark."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.spark.durations import delay_ms
+from spark_ckpt.spark.key_columns import Keys
+from tests.spark.conftest import Input
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+NewInput = Callable[[str, str], Input]
+ROWS = "k string, t timestamp, `order id` long, s struct<x: int>"
+DELAYS = [
+    "10 seconds", "1 hour 30 minutes", "interval 1 hour", "INTERVAL '1' DAY", "1 week", "2 months", "1 year 1 day",
+    "-1 hours 2 hours", "1.5 seconds", "interval '1:30' hour to minute", "interval 2 months", "0 seconds",
+    " 5 MINUTES ", "1 day 2 milliseconds", "1500 microseconds", "interval 1 hour 30 minutes",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def stream(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    import spark_ckpt
+
+    folder = tmp_path_factory.mktemp("names")
+    spark.conf.set("spark.ckpt.dir", str(folder / "jobs"))
+    data = Input(folder / "in", ROWS)
+    noon = datetime(2024, 7, 1, 12, tzinfo=timezone.utc)
+    data.add(("a", noon, 1, {"x": 5}), ("b", noon, 2, {"x": 5}), ("a", noon, 1, {"x": 6}))
+    return data.stream(spark_ckpt.enable(spark)), data
+
+
+def test_delays_are_read_as_spark_reads_them(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    utils = jvm.org.apache.spark.sql.catalyst.util.IntervalUtils
+    unit = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
+    for text in DELAYS:
+        assert delay_ms(spark, text) == utils.getDuration(utils.fromIntervalString(text), unit, 31), text
+    for wrong in ["-1 second", "5s", "10", "soon", "interval", "interval '-1' hour", ""]:
+        with pytest.raises(InvalidInputError, match="withWatermark expects a delay"):
+            delay_ms(spark, wrong)
+
+
+def _keys(df: Any, *cols: Any) -> Keys:
+    return df.groupBy(*cols)._keys
+
+
+def test_keys_are_found_as_spark_finds_them(spark: SparkSession, stream: Any) -> None:
+    df, _ = stream
+    for col in ["k", "K", "`K`", 1, F.col("K"), F.col("`k`"), df["k"]]:
+        assert (list(_keys(df, col).expressions), _keys(df, col).plain) == (["k"], True), col
+    assert list(_keys(df, "order id", 1).expressions) == ["order id", "k"]
+    assert _keys(df, "s.x").schema.simpleString() == "struct<x:int>"
+    assert not _keys(df, "s.x").plain
+    assert not _keys(df, F.lit("k")).plain
+    for wrong in [0, 5, "nothing"]:
+        with pytest.raises(Exception, match=r"groupBy|nothing"):
+            df.groupBy(wrong)
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.raises(Exception, match="K"):
+            df.groupBy("K")
+        with pytest.raises(InvalidInputError, match="'T' is None"):
+            df.withWatermark("T", "1 second")
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    for name in ("t", "T", "`T`"):
+        assert df.withWatermark(name, "1 second")._lineage.watermarks[0].column == "t"

@@ -1,0 +1,189 @@
+"""Event time where no Spark is needed: what the source and the pack stage send, and what a slot makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
+from pyspark.sql.types import LongType, StructType, TimestampType
+
+from spark_ckpt.config import JobConfig
+from spark_ckpt.protocol import events as ev
+from spark_ckpt.protocol.records import Topology
+from spark_ckpt.spark.operator_spec import EVENT_TIME, EventTime, OperatorSpec, WatermarkSpec
+from spark_ckpt.spark.pack import PackStage
+from spark_ckpt.spark.reader import CkptStreamReader
+from spark_ckpt.spark.slot_call import DATA, SlotCall
+from spark_ckpt.spark.spec import RunSpec, SourceSpec
+from spark_ckpt.state.functions_pandas import PandasStateFunction
+from spark_ckpt.state.ipc import from_bytes, plain_schema
+from spark_ckpt.types import CTL, KEY_HASH, TAG, make_tag
+
+KEY = pa.schema([("k", pa.int64())])
+INPUT = pa.schema([("k", pa.int64()), ("t", pa.timestamp("us", "UTC"))])
+OUTPUT = pa.schema([("k", pa.int64()), ("saw", pa.string())])
+LIMIT = ReadMaxRows(1000)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunSpec:
+    config = JobConfig.from_options({"dir": str(tmp_path / "jobs"), "interval": "1h", "initialDelay": "1h"})
+    return RunSpec("job", config, 1, 1, 1, None, None, Topology(1, 1, ("in",), {"op": {}}, ("out",)), 1)
+
+
+# --- the source -----------------------------------------------------------------------------------------------------
+
+
+def _reader(run: RunSpec, tmp_path: Path, **event_time: bool) -> CkptStreamReader:
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"k": [1], "t": pa.array([0], pa.timestamp("us", "UTC"))}), tmp_path / "in" / "a.parquet")
+    schema = StructType().add("k", LongType()).add("t", TimestampType())
+    options = {"path": str(tmp_path / "in"), "fileFormat": "parquet", "discoveryInterval": "1ms"}
+    return CkptStreamReader(run, SourceSpec("in", "files", options, schema, True, (), ("op",), 1, **event_time))
+
+
+def _events(reader: CkptStreamReader, start: Any, end: Any) -> list[ev.Event]:
+    return [ev.decode(e) for part in reader.partitions(start, end) for e in part.events]
+
+
+def test_a_batch_without_rows_follows_rows_where_time_outs_wait_for_event_time(run: RunSpec, tmp_path: Path) -> None:
+    reader = _reader(run, tmp_path, event_time=True)
+    first = reader.initialOffset()
+    rows = reader.latestOffset(first, LIMIT)
+    none = reader.latestOffset(rows, LIMIT)
+    assert rows["inner"] == none["inner"] != first["inner"]
+    assert rows != none
+    assert reader.latestOffset(none, LIMIT) == none
+    tick = ev.Watermark(ev.NO_STREAM, 0, 1)
+    assert _events(reader, first, rows) == _events(reader, rows, none) == [tick]
+    assert reader.partitions(none, none) == []
+
+
+@pytest.mark.parametrize("settings", [{}, {"event_time": True, "no_data_batches": False}])
+def test_no_batch_without_rows_where_none_is_needed_or_wanted(
+    run: RunSpec, tmp_path: Path, settings: dict[str, bool]
+) -> None:
+    reader = _reader(run, tmp_path, **settings)
+    rows = reader.latestOffset(reader.initialOffset(), LIMIT)
+    assert reader.latestOffset(rows, LIMIT) == rows
+
+
+# --- operator -------------------------------------------------------------------------------------------------------
+
+
+def _sees(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+    what = "timed out" if state.hasTimedOut else f"{sum(map(len, frames))} rows"
+    if state.hasTimedOut:
+        state.remove()
+    else:
+        state.update((1,))
+        state.setTimeoutTimestamp(state.getCurrentWatermarkMs() + 1)
+    yield pd.DataFrame({"k": [key[0]], "saw": [f"{what} at {state.getCurrentWatermarkMs()}"]})
+
+
+def _spec(run: RunSpec, time: EventTime | None = None, streams: int = 1) -> OperatorSpec:
+    function = PandasStateFunction(
+        _sees, KEY, INPUT, OUTPUT, pa.schema([("n", pa.int64())]), timeout="EventTimeTimeout", has_watermark=True
+    )
+    rows = pa.schema([*INPUT, pa.field(KEY_HASH, pa.int64()), pa.field(EVENT_TIME, pa.int64())])
+    marks = tuple(WatermarkSpec(n, f"t#{n}", "t", 0) for n in range(1, streams + 1))
+    return OperatorSpec(run, "op", 1, function, rows, tuple(m.name for m in marks), marks, time or EventTime())
+
+
+class Slot:
+    """One slot of the operator, called batch by batch as Spark would."""
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self.spec, self.stored = spec, None
+
+    def batch(
+        self, *rows: tuple[int, int], stream: int = 1, barrier: int | None = None, restore: ev.Restore | None = None
+    ) -> list[str]:
+        """``rows``: key, event time in microseconds. What the function saw, in order."""
+        events: list[ev.Event] = [ev.Watermark(ev.NO_STREAM, 0, 1)]
+        if barrier is not None:
+            events.append(ev.Barrier(barrier, 1, 0))
+        if restore is not None:
+            events.append(restore)
+        control = pa.array([ev.encode(e) for e in events], pa.binary())
+        k = pa.array([k for k, _ in rows], pa.int64())
+        t = pa.array([t for _, t in rows], pa.int64()).view(INPUT.field("t").type)
+        tags = pa.repeat(pa.scalar(make_tag(1) | stream, pa.int64()), len(rows))
+        batches = [
+            pa.record_batch([k, t, tags, pa.nulls(len(rows), pa.binary())], names=["k", "t", TAG, CTL]),
+            pa.record_batch(
+                [pa.nulls(len(control), f.type) for f in INPUT] + [pa.nulls(len(control), pa.int64()), control],
+                names=["k", "t", TAG, CTL],
+            ),
+        ]
+        self.call = SlotCall(self.spec, 0, self.stored, 0)
+        for packed in PackStage(self.spec, hashes=True)(iter(batches)):
+            for row in packed.to_pylist():
+                self.call.take(row["head"], row["body"])
+        self.call.run()
+        self.stored = self.call.sealed()
+        bodies = [body for kind, _, _, body in self.call.out if kind == DATA]
+        tables = [from_bytes(pa.py_buffer(b), plain_schema(OUTPUT)) for b in bodies]
+        return [f"{row['k']}: {row['saw']}" for table in tables for row in table.to_pylist()]
+
+
+def test_time_outs_fire_in_the_next_batch_behind_its_rows_and_late_rows_fall_a_batch_later(run: RunSpec) -> None:
+    slot = Slot(_spec(run))
+    assert slot.batch((1, 5_000), (2, 5_000)) == ["1: 1 rows at 0", "2: 1 rows at 0"]
+    # The watermark is 5 ms now: 1 is called with its late row, and no time-out for it; 2 times out behind.
+    assert sorted(slot.batch((1, 4_000))) == ["1: 1 rows at 5", "2: timed out at 5"]
+    assert slot.batch((3, 5_000), (4, 5_001)) == ["4: 1 rows at 5"]  # 3 is late by the watermark of the batch before
+
+
+def test_the_watermark_has_whole_milliseconds_and_is_never_before_1970(run: RunSpec) -> None:
+    slot = Slot(_spec(run))
+    assert slot.batch((1, 5_999), (2, 0), (3, -1), (4, 1)) == ["1: 1 rows at 0", "4: 1 rows at 0"]
+    assert slot.batch()[-1:] == ["4: timed out at 5"]
+    assert slot.batch((5, 5_001), (6, 5_000)) == ["5: 1 rows at 5"]
+    early = Slot(_spec(run))
+    early.batch((1, -315_619_200_000_000))  # 1960
+    assert early.batch((1, 1)) == ["1: 1 rows at 0"]
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("min", "at 0"), ("max", "at 9")])
+def test_one_watermark_of_several_streams(run: RunSpec, policy: str, expected: str) -> None:
+    slot = Slot(_spec(run, EventTime(policy), streams=2))
+    slot.batch((1, 9_000))
+    assert all(saw.endswith(expected) for saw in slot.batch((2, 9_500), stream=2))
+
+
+def test_one_watermark_where_spark_is_asked_for_one(run: RunSpec) -> None:
+    slot = Slot(_spec(run, EventTime("min", late_a_batch_behind=False)))
+    slot.batch((1, 5_000))
+    assert slot.batch((2, 4_000), (3, 6_000)) == ["3: 1 rows at 5", "1: timed out at 5"]
+
+
+def test_a_checkpoint_has_the_time_outs_of_its_batch_behind_it_and_both_watermarks(run: RunSpec) -> None:
+    slot = Slot(_spec(run))
+    slot.batch((1, 5_000))
+    assert slot.batch((2, 7_000), barrier=1) == ["2: 1 rows at 5", "1: timed out at 5"]
+    (ack,) = slot.call._acks
+    manifest = ev.group_from_json(ack["groups"]["0"])
+    assert manifest.watermarks_us == {"t#1": 7_000, ev.NO_STREAM: 5_000}
+    assert manifest.keys == 1
+
+
+def test_a_slot_restored_from_a_checkpoint_between_two_batches_goes_on_as_if_nothing_had_been(run: RunSpec) -> None:
+    slot = Slot(_spec(run))
+    slot.batch((1, 5_000))
+    slot.batch((2, 7_000), barrier=1)
+    (ack,) = slot.call._acks
+    restore = ev.Restore("op", 1, {0: ev.group_from_json(ack["groups"]["0"])})
+    rows = [(3, 5_000), (4, 5_001), (5, 7_000)]
+    expected = ["4: 1 rows at 7", "5: 1 rows at 7", "2: timed out at 7"]
+    assert sorted(slot.batch(*rows)) == sorted(expected)
+    later = Slot(_spec(replace(run, generation=2, start_epoch=2, restored_from=1)))
+    assert sorted(later.batch(*rows, restore=restore)) == sorted(expected)
+    assert later.stored is not None

@@ -22,7 +22,8 @@ def split_batches(
     own = [c for c in completions if c.origin == active]
     floor = max(own, key=lambda c: c.checkpoint).batches_from if own else 0
     newest = {b.batch: b for b in batches if b.origin >= active and b.origin in generations and b.batch >= floor}
-    live = tuple(newest.values())
+    # Where the generation's record is lost, somebody may put it back: a start says what can be done.
+    live = (*newest.values(), *(b for b in batches if b.origin not in generations))
     return live, tuple(b for b in batches if b not in live)
 
 

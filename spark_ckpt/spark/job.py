@@ -206,7 +206,9 @@ class Job:
         records, done = self.records, self.completed()
         live, dead = split_batches(records.batches(), done, set(records.ids("generations")))
         complete = {c.checkpoint for c in done}
-        orphans = [k for k in records.ids("committed") if k not in complete and not records.completion(k)]
+        # Not where checkpoints/K is lost: then committed/K is what is left to tell of it.
+        others = [k for k in records.ids("committed") if k not in complete]
+        orphans = [k for k in others if isinstance(records.checkpoint(k), VoidRecord)]
         names = [f"batches/{b.name}.json" for b in dead] + [f"committed/{id_name(k)}" for k in orphans]
         for name in names:
             records.store.delete(name)

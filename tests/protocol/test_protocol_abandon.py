@@ -163,9 +163,11 @@ def test_an_older_generations_record_of_a_batch_protects_nothing():
     assert sorted(b.name for b in dead) == sorted([old.name, settled.name])
 
 
-def test_a_batch_of_an_earlier_life_protects_nothing():
-    foreign, own = batch(999, 7, 999, (5, b"foreign")), batch(1, 0, 1, (1, b"own"))
-    assert split_batches([foreign, own], [], {1}) == ((own,), (foreign,))
+def test_a_batch_whose_generation_is_lost_is_kept():
+    """Its record may be put back."""
+    lost, own = batch(999, 7, 999, (5, b"lost")), batch(1, 0, 1, (1, b"own"))
+    live, dead = split_batches([lost, own], [], {1})
+    assert ({b.name for b in live}, dead) == ({lost.name, own.name}, ())
 
 
 def test_what_was_given_up_is_not_kept():

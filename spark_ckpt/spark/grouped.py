@@ -84,7 +84,7 @@ class CkptGroupedData:
         function = AggregateFunction(
             self._key_arrow(), inputs, aggregates, emit=emit, order_by=orderBy, rules=Rules(**settings)
         )
-        return self._operator(uid, function, columns, "update" if emit == "update" else None)
+        return self._operator(uid, function, columns, output_mode="update" if emit == "update" else None)
 
     def applyInPandasWithState(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from spark_ckpt.protocol.records import Topology
 from spark_ckpt.spark.operator_spec import EVENT_TIME, EventTime, OperatorSpec, WatermarkSpec
 from spark_ckpt.spark.pack import PackStage
 from spark_ckpt.spark.reader import CkptStreamReader
-from spark_ckpt.spark.slot_call import DATA, SlotCall
+from spark_ckpt.spark.slot_call import ACK, DATA, SlotCall
 from spark_ckpt.spark.spec import RunSpec, SourceSpec
 from spark_ckpt.state.functions_pandas import PandasStateFunction
 from spark_ckpt.state.ipc import from_bytes, plain_schema
@@ -133,6 +134,10 @@ class Slot:
         tables = [from_bytes(pa.py_buffer(b), plain_schema(OUTPUT)) for b in bodies]
         return [f"{row['k']}: {row['saw']}" for table in tables for row in table.to_pylist()]
 
+    def acknowledged(self) -> ev.GroupManifest:
+        (head,) = [head for kind, _, head, _ in self.call.out if kind == ACK]
+        return ev.group_from_json(json.loads(head)["groups"]["0"])
+
 
 def test_time_outs_fire_in_the_next_batch_behind_its_rows_and_late_rows_fall_a_batch_later(run: RunSpec) -> None:
     slot = Slot(_spec(run))
@@ -169,8 +174,7 @@ def test_a_checkpoint_has_the_time_outs_of_its_batch_behind_it_and_both_watermar
     slot = Slot(_spec(run))
     slot.batch((1, 5_000))
     assert slot.batch((2, 7_000), barrier=1) == ["2: 1 rows at 5", "1: timed out at 5"]
-    (ack,) = slot.call._acks
-    manifest = ev.group_from_json(ack["groups"]["0"])
+    manifest = slot.acknowledged()
     assert manifest.watermarks_us == {"t#1": 7_000, ev.NO_STREAM: 5_000}
     assert manifest.keys == 1
 
@@ -179,8 +183,7 @@ def test_a_slot_restored_from_a_checkpoint_between_two_batches_goes_on_as_if_not
     slot = Slot(_spec(run))
     slot.batch((1, 5_000))
     slot.batch((2, 7_000), barrier=1)
-    (ack,) = slot.call._acks
-    restore = ev.Restore("op", 1, {0: ev.group_from_json(ack["groups"]["0"])})
+    restore = ev.Restore("op", 1, {0: slot.acknowledged()})
     rows = [(3, 5_000), (4, 5_001), (5, 7_000)]
     expected = ["4: 1 rows at 7", "5: 1 rows at 7", "2: timed out at 7"]
     assert sorted(slot.batch(*rows)) == sorted(expected)

@@ -8,8 +8,12 @@ plus one. The key group is in *epoch* E: every checkpoint below E is finished or
 rows and control events of a batch, so only labels and weights count, never the order inside the batch.
 
 Every input stands for ``key_groups`` shares of weight; barrier K is *aligned* when the weights received for it, plus
-those of inputs that finished before it, sum to the total. After Flink's BarrierBuffer (exactly once) and
-BarrierTracker (at least once).
+those of inputs that finished before it, sum to the total. After Flink's SingleCheckpointBarrierHandler (exactly once)
+and CheckpointBarrierTracker (at least once).
+
+Several checkpoints may be under way. Every input delivers its barriers in the order of the checkpoints, so a newer
+barrier on an input that has delivered the older one *waits its turn* behind the rows held back there, as in a blocked
+channel of Flink. An older one is given up when a newer one is aligned: then some input has left it out.
 
 =====================  ==========================================  ============================================
 event for checkpoint K state before                                result
@@ -17,18 +21,18 @@ event for checkpoint K state before                                result
 barrier or cancel      K < E                                       ignored: finished or given up
 barrier                K >= E, weights incomplete                  pending; rows with label > E are held back
 barrier                K >= E, weights complete                    Process(K), Snapshot(K), E := K + 1
-barrier                a newer K' > K arrived, K incomplete        K given up: ForwardCancel(K), E := K + 1
-cancel                 K >= E                                      older pending ones and K given up
+barrier                a newer K' > K is aligned, K incomplete     K given up: ForwardCancel(K), E := K + 1
+cancel                 K >= E, an older J < K is pending           K is given up when J is finished or given up
+cancel                 K >= E, none                                K given up: ForwardCancel(K), E := K + 1
 finished               label <= K                                  counts for K as if its barrier had arrived
-(held bytes)           more than ``max_buffered_bytes``            Declined(K), ForwardCancel(K), E := K + 1
+(held bytes)           more than ``max_buffered_bytes``            oldest K: Declined(K), ForwardCancel(K), E := K + 1
 =====================  ==========================================  ============================================
 
 Giving up K sets E to K + 1, which releases the rows behind K's barriers; nothing is lost, they belong to the next
 checkpoint then. A cancel is passed on exactly when E advances without a snapshot: rows leave here with label E, and
 whoever is downstream would hold them back, waiting for a barrier K that never comes.
 
-At least once differs in two points: rows are processed whatever their label (and leave with label E), and a newer
-barrier does not cancel an older one; the older is given up only when the newer completes.
+At least once differs in one point: rows are processed whatever their label, and leave with label E.
 
 A source whose lanes finish keeps one lane alive for its barriers: an operator learns of a checkpoint from a barrier.
 """
@@ -69,11 +73,15 @@ class PendingBarrier:
 
 @dataclass(frozen=True)
 class AlignerState:
-    """What survives a batch. ``finished`` pairs a label with the weight that counts from that checkpoint on."""
+    """What survives a batch. ``finished`` pairs a label with the weight that counts from that checkpoint on.
+
+    ``cancelled``: checkpoints that are given up as soon as the older pending ones are out of their way.
+    """
 
     epoch: int
     pending: tuple[PendingBarrier, ...] = ()
     finished: tuple[tuple[int, int], ...] = ()
+    cancelled: tuple[int, ...] = ()
 
     @classmethod
     def restored(cls, checkpoint: int) -> AlignerState:
@@ -82,13 +90,15 @@ class AlignerState:
 
     def to_json(self) -> dict[str, Any]:
         pending = [[p.checkpoint, p.weight, p.triggered_ms, p.first_ms, p.held_bytes] for p in self.pending]
-        return {"epoch": self.epoch, "pending": pending, "finished": [list(f) for f in self.finished]}
+        found = {"epoch": self.epoch, "pending": pending, "finished": [list(f) for f in self.finished]}
+        return {**found, "cancelled": list(self.cancelled)} if self.cancelled else found
 
     @classmethod
     def from_json(cls, value: Any, where: str = "alignment state") -> AlignerState:
         b = Body(value, where)
         pending = b.items("pending", lambda v: PendingBarrier(*(whole(x) for x in v)))
-        return cls(b.integer("epoch"), pending, b.items("finished", _pair))
+        cancelled = b.items("cancelled", whole) if b.has("cancelled") else ()
+        return cls(b.integer("epoch"), pending, b.items("finished", _pair), cancelled)
 
 
 @dataclass(frozen=True)
@@ -158,7 +168,8 @@ def plan(state: AlignerState, config: AlignerConfig, batch: BatchInput) -> tuple
     if not state.pending and not batch.barriers and not batch.cancels:
         return _settle(state, config, batch, ())
     pending = _merge(state, batch)
-    state, actions = _advance(replace(state, pending=()), config, pending, batch.cancels)
+    cancels = {c for c in (*batch.cancels, *state.cancelled) if c >= state.epoch}
+    state, actions = _advance(replace(state, pending=(), cancelled=()), config, pending, cancels)
     return _settle(state, config, batch, actions)
 
 
@@ -184,24 +195,29 @@ def _merge(state: AlignerState, batch: BatchInput) -> dict[int, PendingBarrier]:
 
 
 def _advance(
-    state: AlignerState, config: AlignerConfig, pending: dict[int, PendingBarrier], cancels: frozenset[int]
+    state: AlignerState, config: AlignerConfig, pending: dict[int, PendingBarrier], cancels: set[int]
 ) -> tuple[AlignerState, tuple[Action, ...]]:
-    """Go through the checkpoints, oldest first, until one stays pending."""
+    """Go through the checkpoints, oldest first: snapshot what is aligned, keep what waits, give up what cannot be."""
     actions: list[Action] = []
-    todo = sorted(set(pending) | {c for c in cancels if c >= state.epoch})
-    exactly_once = config.mode == EXACTLY_ONCE
-    for i, k in enumerate(todo):
+    for k in sorted(set(pending) | cancels):
         barrier = pending.get(k)
         if barrier is not None and k not in cancels and _aligned(state, config, barrier):
-            actions += [ForwardCancel(p.checkpoint) for p in state.pending]
-            actions += [Process(k if exactly_once else None, state.epoch), _snapshot(barrier)]
-            state = replace(state, epoch=k + 1, pending=())
-        elif k in cancels or (exactly_once and i + 1 < len(todo)):
-            actions += [ForwardCancel(p.checkpoint) for p in state.pending] + [ForwardCancel(k)]
-            state = replace(state, epoch=k + 1, pending=())
+            actions += _given_up(state)
+            actions += [Process(k if config.mode == EXACTLY_ONCE else None, state.epoch), _snapshot(barrier)]
+            state = replace(state, epoch=k + 1, pending=(), cancelled=())
+        elif k in cancels and not state.pending:
+            actions.append(ForwardCancel(k))
+            state = replace(state, epoch=k + 1)
+        elif k in cancels:
+            state = replace(state, cancelled=(*state.cancelled, k))
         elif barrier is not None:
             state = replace(state, pending=(*state.pending, barrier))
     return state, tuple(actions)
+
+
+def _given_up(state: AlignerState) -> list[Action]:
+    """Markers for everything that still waits, oldest first."""
+    return [ForwardCancel(k) for k in sorted({*(p.checkpoint for p in state.pending), *state.cancelled})]
 
 
 def _aligned(state: AlignerState, config: AlignerConfig, barrier: PendingBarrier) -> bool:
@@ -226,17 +242,28 @@ def _settle(
     if config.mode == AT_LEAST_ONCE:
         return state, (*actions, Process(None, state.epoch))
     labels, size = _behind(batch, state.epoch)
-    if state.pending and config.max_buffered_bytes is not None and size > config.max_buffered_bytes:
-        k = state.pending[-1].checkpoint
-        reason = f"held back {size} bytes of rows while aligning, more than {config.max_buffered_bytes}"
-        actions = (*actions, Declined(k, reason, size), ForwardCancel(k))
-        state = replace(state, epoch=k + 1, pending=())
+    while state.pending and config.max_buffered_bytes is not None and size > config.max_buffered_bytes:
+        state, declined = _decline(state, size, config.max_buffered_bytes)
+        actions = (*actions, *declined)
         labels, size = _behind(batch, state.epoch)
     actions = (*actions, Process(state.epoch, state.epoch))
     if labels:
         pending = tuple(replace(p, held_bytes=max(p.held_bytes, size)) for p in state.pending)
         return replace(state, pending=pending), (*actions, Hold(labels, size))
     return state, actions
+
+
+def _decline(state: AlignerState, size: int, limit: int) -> tuple[AlignerState, tuple[Action, ...]]:
+    """Decline the oldest checkpoint, which releases the rows up to the next one's barriers; cancelled ones behind it go
+    with it."""
+    k, rest = state.pending[0].checkpoint, state.pending[1:]
+    reason = f"held back {size} bytes of rows while aligning, more than {limit}"
+    actions: list[Action] = [Declined(k, reason, size), ForwardCancel(k)]
+    epoch, cancelled = k + 1, list(state.cancelled)
+    while cancelled and not (rest and rest[0].checkpoint < cancelled[0]):
+        epoch = cancelled.pop(0) + 1
+        actions.append(ForwardCancel(epoch - 1))
+    return replace(state, epoch=epoch, pending=rest, cancelled=tuple(cancelled)), tuple(actions)
 
 
 def _behind(batch: BatchInput, epoch: int) -> tuple[tuple[int, ...], int]:

@@ -7,8 +7,8 @@ and the simulation drive the very same code. The order for a batch:
     for every checkpoint that is now fully acknowledged:
         ReadTrigger, ReadNewestGeneration, CommitState (each uid), ReadNewestGeneration, CreateCompletion,
         CommitSink (each sink with committables that were not abandoned), WriteSavepoint (if it is one),
-        ReadNewestGeneration, WriteCommitted, AppendHistory,
-        WriteAborted + AppendHistory (each older one that it subsumes)
+        ReadNewestGeneration, AnswerRequest (if somebody asked), WriteCommitted, AppendHistory,
+        ReadTrigger, WriteAborted, AppendHistory (each older one that it subsumes)
     AbortSink (of what a replaced attempt staged),
     DropCheckpoint (each whose files go), CollectFiles, DropBatches, DropCheckpoint (the rest), if something
         completed
@@ -28,9 +28,10 @@ from spark_ckpt.errors import CkptError, FencedError, ProtocolBugError
 from spark_ckpt.protocol.abandon import with_ways_out
 from spark_ckpt.protocol.coordinator import merge_stats, plan_retention
 from spark_ckpt.protocol.events import Flushed
-from spark_ckpt.protocol.give_up import give_up, write_aborted
+from spark_ckpt.protocol.give_up import abort_once, give_up, write_aborted
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import (
+    EXPIRED,
     LOST,
     SAVEPOINT,
     SUBSUMED,
@@ -43,6 +44,7 @@ from spark_ckpt.protocol.records import (
 )
 from spark_ckpt.protocol.steps import (
     AbortSink,
+    AnswerRequest,
     AppendHistory,
     CollectFiles,
     CommitSink,
@@ -82,13 +84,13 @@ def _commit_batch(view: JobView, record: BatchRecord, now_ms: int) -> Steps:
         view = yield from _publish(view, view.last, now_ms)
     view = yield from _stage(view, record)
     previous = view.last
-    view, triggers = yield from _triggers(view, record.batch, now_ms)
+    view, triggers, expired = yield from _triggers(view, record.batch, now_ms)
     for trigger in _to_complete(triggers):
         view = yield from _complete(view, trigger, record.batch, now_ms)
     view = yield from _abort_garbage(view)
     if view.last and view.last != previous:
         view = yield from _retain(view, previous, now_ms)
-    view = yield from give_up(view, record, now_ms)
+    view = yield from give_up(view, record, now_ms, failed=expired)
     return view
 
 
@@ -129,11 +131,25 @@ def _check(view: JobView, record: BatchRecord) -> None:
     if record.batch < newest:
         raise ProtocolBugError(f"batch {record.batch} came after batch {newest}; Spark replays only its last batch")
     if _covered(view, record):
+        _check_adopted(view)
         return
     late = [c.epoch for c in record.staged] + [e.epoch for e in record.events if isinstance(e, Flushed)]
     if late and min(late) <= view.last_id:
         raise ProtocolBugError(
             f"batch {record.batch}: found rows of epoch {min(late)}, but checkpoint {view.last_id} is complete"
+        )
+
+
+def _check_adopted(view: JobView) -> None:
+    """The state that the replay leaves behind must be what the record says.
+
+    An older driver may have been halted right before it created the record, and created it when this start had looked
+    for one already. Stopped by this, the next start adopts it.
+    """
+    if view.last is not None and view.topology.operators and view.last.checkpoint != view.adopt:
+        raise FencedError(
+            f"job {view.job!r}: expected checkpoint {view.last.checkpoint} to be open, found it completed by an older "
+            f"driver while this one started; start the query again, it goes on from there"
         )
 
 
@@ -189,12 +205,15 @@ def by_sink(
 
 def _triggers(
     view: JobView, batch: int, now_ms: int
-) -> Generator[Step, Any, tuple[JobView, tuple[TriggerRecord, ...]]]:
-    """The triggers of the fully acknowledged checkpoints that were not aborted meanwhile, oldest first.
+) -> Generator[Step, Any, tuple[JobView, tuple[TriggerRecord, ...], bool]]:
+    """(view, triggers of the fully acknowledged checkpoints that were not aborted meanwhile, oldest first, whether one
+    took too long).
 
-    One whose trigger is lost is given up: nobody knows any more whom it was for, and the next one takes its rows over.
+    A checkpoint's age is looked at here too: with one source, the commit is the first to know that it is late. One
+    whose trigger is lost is given up: nobody knows any more whom it was for, and the next one takes its rows over.
     """
     out: list[TriggerRecord] = []
+    late = False
     for checkpoint in view.ready():
         trigger, aborted = yield ReadTrigger(checkpoint)
         if trigger is None and aborted is None:
@@ -202,11 +221,14 @@ def _triggers(
             reason = f"triggers/{checkpoint} is damaged or missing"
             view = yield from write_aborted(view, checkpoint, LOST, reason, batch, now_ms)
             continue
-        if aborted is None:
-            out.append(trigger)
-        else:
+        why = None if trigger is None else view.too_old(trigger.time_ms, now_ms)
+        if aborted is not None:
             view = view.with_aborted([checkpoint])
-    return view, tuple(out)
+        elif why is not None:
+            view, late = (yield from write_aborted(view, checkpoint, EXPIRED, why, batch, now_ms, trigger)), True
+        else:
+            out.append(trigger)
+    return view, tuple(out), late
 
 
 def _to_complete(ready: tuple[TriggerRecord, ...]) -> tuple[TriggerRecord, ...]:
@@ -236,7 +258,7 @@ def _complete(view: JobView, trigger: TriggerRecord, batch: int, now_ms: int) ->
     view = yield from _publish(view.with_completion(record), record, now_ms)
     for older in subsumed:
         reason = f"checkpoint {checkpoint} completed first"
-        view = yield from write_aborted(view, older, SUBSUMED, reason, batch, now_ms)
+        view = yield from abort_once(view, older, SUBSUMED, reason, batch, now_ms)
     return view
 
 
@@ -287,6 +309,7 @@ def _completion(
         finished_weight=view.finished_weight(k),
         triggered_by=trigger.generation,
         life=view.life,
+        request=trigger.request,
     )
 
 
@@ -319,9 +342,12 @@ def _publish(view: JobView, record: CompletionRecord, now_ms: int) -> Steps:
         # Stopped here: no `committed/K`, so the next start commits and writes it again.
     # A driver that was fenced since must not confirm what its successor may have dropped by now.
     yield from _fence(view)
-    done = CommittedRecord(
-        record.checkpoint, view.generation, now_ms, failed.reason if failed else None, tuple(abandoned)
-    )
+    error = failed.reason if failed else None
+    if record.request is not None:
+        # Before `committed/K`, after which nobody comes here again: no request stays open that was answered.
+        yield AnswerRequest(record.request, CheckpointId(record.checkpoint), error)
+        # Stopped here: as above; the answer stands.
+    done = CommittedRecord(record.checkpoint, view.generation, now_ms, error, tuple(abandoned))
     yield WriteCommitted(done)
     # Stopped here: K is done; the history misses a row, and what may be dropped is dropped after the next checkpoint.
     yield history_of_completion(record, done)
@@ -354,7 +380,7 @@ def _retain(view: JobView, previous: CompletionRecord | None, now_ms: int) -> St
     pinned = {view.restored_from} if view.restored_from is not None and view.last.batch == 0 else set()
     # A savepoint of another place is not ours to look into.
     before = previous.checkpoint if previous and previous.checkpoint in view.completed else None
-    plan = plan_retention(view.completed, view.committed, view.retain, before, pinned)
+    plan = plan_retention(view.completed, view.committed, view.retain, before, pinned, view.savepoints)
     named_by = {*plan.keep, view.last.checkpoint, *(() if plan.files_up_to is None else (plan.files_up_to,))}
     # Records go before files, so that a checkpoint that is listed can be restored, wherever this stops.
     yield from _drop(view, [k for k in plan.drop if k not in named_by], now_ms)
@@ -363,7 +389,8 @@ def _retain(view: JobView, previous: CompletionRecord | None, now_ms: int) -> St
     yield DropBatches(view.origin, view.last.batches_from)
     # The one whose files stay until the next collection: the batch may be replayed from state that names them.
     yield from _drop(view, [k for k in plan.drop if k in named_by], now_ms)
-    return replace(view, completed=plan.keep, committed=view.committed.difference(plan.drop))
+    committed, savepoints = view.committed.difference(plan.drop), view.savepoints.difference(plan.drop)
+    return replace(view, completed=plan.keep, committed=committed, savepoints=savepoints)
 
 
 def _drop(view: JobView, checkpoints: Iterable[int], now_ms: int) -> Generator[Step, Any, None]:

@@ -21,6 +21,8 @@ from spark_ckpt.protocol.records import (
     AbortedRecord,
     TriggerRecord,
 )
+from spark_ckpt.protocol.source_offset import PendingTrigger
+from spark_ckpt.protocol.source_steps import ManualRequest
 
 # --- when to trigger ---------------------------------------------------------------------------------------
 
@@ -36,32 +38,12 @@ class TriggerPolicy:
 
 
 @dataclass(frozen=True)
-class ManualRequest:
-    """Somebody asked for a checkpoint or savepoint (``requests/<request>``)."""
-
-    request: str
-    kind: str
-    time_ms: int
-    target: str | None = None
-    terminal: bool = False
-
-
-@dataclass(frozen=True)
-class PendingTrigger:
-    """A triggered checkpoint that is neither complete, subsumed nor aborted."""
-
-    checkpoint: int
-    triggered_ms: int
-    terminal: bool = False
-
-
-@dataclass(frozen=True)
 class TriggerFacts:
     """What the first source knows. ``initial_delay_ms`` is drawn at random below the interval, once a generation.
 
-    ``requests`` are those not answered by a trigger yet, oldest first. ``at_end``: the input is bounded and all of
-    it has been read. ``final_done``: the final checkpoint of this run is complete. ``stopping``: a
-    stop-with-savepoint of this generation is complete, the query only waits to be stopped.
+    ``requests`` are those not taken up yet. ``at_end``: the input is bounded and every source has read all of it.
+    ``final_pending``: the final checkpoint of this run was triggered and not aborted; ``final_done``: it is complete.
+    ``stopping``: a stop-with-savepoint of this generation went by, the query only waits to be stopped.
     """
 
     now_ms: int
@@ -72,6 +54,7 @@ class TriggerFacts:
     pending: tuple[PendingTrigger, ...] = ()
     requests: tuple[ManualRequest, ...] = ()
     at_end: bool = False
+    final_pending: bool = False
     final_done: bool = False
     stopping: bool = False
 
@@ -82,6 +65,7 @@ class WaitReason(enum.Enum):
     INTERVAL = "the interval has not passed"
     MIN_PAUSE = "the minimum pause has not passed"
     DISABLED = "periodic checkpoints are off"
+    FINAL_PENDING = "the final checkpoint is pending"
     FINISHED = "the input has ended and its final checkpoint is complete"
 
 
@@ -92,6 +76,7 @@ class TriggerNow:
     target: str | None = None
     terminal: bool = False
     request: str | None = None
+    deadline_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -103,25 +88,35 @@ class Wait:
 
 
 def decide_trigger(policy: TriggerPolicy, facts: TriggerFacts) -> TriggerNow | Wait:
-    """Driver, first source, before every batch and while idle."""
-    if facts.stopping or any(p.terminal for p in facts.pending):
+    """Driver, first source, before every batch and while idle. The order is that of Flink's CheckpointRequestDecider:
+
+    savepoints come first, whatever is pending (Flink: they are forced); then, as far as ``max_concurrent`` allows,
+    other requests and what the interval asks for. Requests know no pause.
+    """
+    if facts.stopping:
         return Wait(None, WaitReason.STOPPING)
-    if len(facts.pending) >= policy.max_concurrent:
-        # Manual requests wait too: a newer barrier would cancel the pending checkpoint wherever it is incomplete.
-        return Wait(None, WaitReason.PENDING)
-    if facts.requests:
-        r = facts.requests[0]
-        return TriggerNow(r.kind, "request", r.target, r.terminal, r.request)
+    request = min(facts.requests, key=_rank, default=None)
+    full = len(facts.pending) >= policy.max_concurrent
+    if request is not None and (request.kind == SAVEPOINT or not full):
+        r = request
+        return TriggerNow(r.kind, "request", r.target, r.terminal, r.request, r.deadline_ms)
     if facts.at_end:
         return _at_end(facts)
+    if full:
+        return Wait(None, WaitReason.PENDING)
     return _periodic(policy, facts)
 
 
+def _rank(request: ManualRequest) -> tuple[bool, int, str]:
+    return request.kind != SAVEPOINT, request.time_ms, request.request
+
+
 def _at_end(facts: TriggerFacts) -> TriggerNow | Wait:
+    """The final checkpoint waits for nothing: once every source is drained, Spark may not ask again."""
     if facts.final_done:
         return Wait(None, WaitReason.FINISHED)
-    if facts.pending:
-        return Wait(None, WaitReason.PENDING)
+    if facts.final_pending:
+        return Wait(None, WaitReason.FINAL_PENDING)
     return TriggerNow(FINAL, "end of input")
 
 
@@ -145,14 +140,24 @@ class Expire:
     reason: str
 
 
-def decide_expiry(policy: TriggerPolicy, pending: Iterable[PendingTrigger], now_ms: int) -> tuple[Expire, ...]:
+def expired(policy: TriggerPolicy, triggered_ms: int, started_ms: int, now_ms: int) -> str | None:
+    """Why a checkpoint that is not complete ``now_ms`` takes too long, if it does.
+
+    Its age counts from its trigger, or from the start of the generation that goes on with it: while nobody ran the
+    job, the checkpoint was not late.
+    """
+    age_ms = now_ms - max(triggered_ms, started_ms)
+    if age_ms <= policy.timeout_ms:
+        return None
+    return f"not complete {age_ms} ms after its trigger (timeout {policy.timeout_ms} ms)"
+
+
+def decide_expiry(
+    policy: TriggerPolicy, pending: Iterable[PendingTrigger], now_ms: int, started_ms: int = 0
+) -> tuple[Expire, ...]:
     """Pending checkpoints that took longer than ``timeout``. A late acknowledgement finds them DISCARDED."""
-    late = [(p.checkpoint, now_ms - p.triggered_ms) for p in pending]
-    return tuple(
-        Expire(k, f"not complete {age_ms} ms after its trigger (timeout {policy.timeout_ms} ms)")
-        for k, age_ms in late
-        if age_ms > policy.timeout_ms
-    )
+    late = [(p.checkpoint, expired(policy, p.triggered_ms, started_ms, now_ms)) for p in pending]
+    return tuple(Expire(k, reason) for k, reason in late if reason is not None)
 
 
 def decide_lost(open_triggers: Iterable[TriggerRecord], generation: int, leader_epoch: int) -> tuple[int, ...]:
@@ -212,15 +217,20 @@ def plan_retention(
     retain: int,
     previous: int | None = None,
     pinned: Iterable[int] = (),
+    savepoints: Iterable[int] = (),
 ) -> Retention:
-    """What may go. Never a checkpoint that is not committed, is ``pinned``, or is among the newest ``retain``.
+    """What may go. Never a checkpoint that is not committed, is ``pinned``, is the newest of all, or is among the
+    newest ``retain`` that are no savepoints: those are kept elsewhere and do not count (Flink: FLIP-203).
 
     ``previous``: the completion the newest one was built on. ``pinned``: the one that a fresh Spark location
     restored, as long as it may have to repeat its first batch.
     """
     ids = sorted(set(completed))
     done, pins = set(committed), set(pinned)
-    drop = tuple(k for k in ids[: -max(retain, 1)] if k in done and k not in pins)
+    elsewhere = set(savepoints)
+    counted = [k for k in ids if k not in elsewhere]
+    kept = {*counted[-max(retain, 1) :], *ids[-1:], *pins}
+    drop = tuple(k for k in ids if k in done and k not in kept)
     return Retention(tuple(k for k in ids if k not in drop), drop, previous)
 
 
@@ -243,6 +253,7 @@ __all__ = [
     "decide_expiry",
     "decide_lost",
     "decide_trigger",
+    "expired",
     "merge_stats",
     "plan_retention",
 ]

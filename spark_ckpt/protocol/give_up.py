@@ -8,7 +8,16 @@ from typing import Any
 
 from spark_ckpt.errors import CheckpointFailedError
 from spark_ckpt.protocol.events import Cancel, Decline
-from spark_ckpt.protocol.records import DECLINED, EXPIRED, LOST, SUBSUMED, AbortedRecord, BatchRecord, TriggerRecord
+from spark_ckpt.protocol.records import (
+    DECLINED,
+    EXPIRED,
+    LOST,
+    SUBSUMED,
+    WITHDRAWN,
+    AbortedRecord,
+    BatchRecord,
+    TriggerRecord,
+)
 from spark_ckpt.protocol.steps import AppendHistory, ReadAborted, ReadTrigger, Step, WriteAborted
 from spark_ckpt.protocol.view import JobView
 from spark_ckpt.types import CheckpointId
@@ -16,21 +25,16 @@ from spark_ckpt.types import CheckpointId
 Steps = Generator[Step, Any, JobView]
 
 
-def give_up(view: JobView, record: BatchRecord, now_ms: int) -> Steps:
-    """Abort what was declined or cancelled on the way, once each, and count failures."""
+def give_up(view: JobView, record: BatchRecord, now_ms: int, failed: bool = False) -> Steps:
+    """Abort what was declined or cancelled on the way, once each, and count failures. ``failed``: there is one."""
     declined = {e.checkpoint: f"{e.uid}: {e.reason}" for e in reversed(record.events) if isinstance(e, Decline)}
     cancelled = {e.checkpoint for e in record.events if isinstance(e, Cancel)}
-    failed = False
     for k in sorted(declined.keys() | cancelled):
         if view.done(k):
             continue
-        trigger, aborted = yield ReadTrigger(CheckpointId(k))
-        if aborted is not None:
-            view = yield from _known_abort(view, aborted, record.batch, trigger)
-            continue
         cause = DECLINED if k in declined else SUBSUMED
         reason = declined.get(k, "a newer checkpoint's barrier overtook it")
-        view = yield from write_aborted(view, k, cause, reason, record.batch, now_ms, trigger)
+        view = yield from abort_once(view, k, cause, reason, record.batch, now_ms)
         failed = failed or cause == DECLINED
     if failed:
         # Expiries were recorded by the first source, in its own process.
@@ -39,9 +43,17 @@ def give_up(view: JobView, record: BatchRecord, now_ms: int) -> Steps:
     return view
 
 
+def abort_once(view: JobView, k: int, cause: str, reason: str, batch: int, now_ms: int) -> Steps:
+    """Abort ``k`` for ``cause``, unless it was aborted before: the first reason stays."""
+    trigger, aborted = yield ReadTrigger(CheckpointId(k))
+    if aborted is not None:
+        return (yield from _known_abort(view, aborted, batch, trigger))
+    return (yield from write_aborted(view, k, cause, reason, batch, now_ms, trigger))
+
+
 def _known_abort(view: JobView, aborted: AbortedRecord, batch: int, trigger: TriggerRecord | None) -> Steps:
     """The first source gave it up; its marker has arrived here. The source does not write the history."""
-    if aborted.cause in (EXPIRED, LOST):
+    if aborted.cause in (EXPIRED, LOST, WITHDRAWN):
         yield _history_of_abort(view, aborted, batch, trigger)
     return view.with_aborted([aborted.checkpoint])
 

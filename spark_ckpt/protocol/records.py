@@ -31,10 +31,10 @@ from spark_ckpt.types import Committable, Epoch
 CHECKPOINT, SAVEPOINT, FINAL = "checkpoint", "savepoint", "final"
 KINDS = (CHECKPOINT, SAVEPOINT, FINAL)
 
-DECLINED, EXPIRED, SUBSUMED, LOST = "declined", "expired", "subsumed", "lost"
-CAUSES = (DECLINED, EXPIRED, SUBSUMED, LOST)
+DECLINED, EXPIRED, SUBSUMED, LOST, WITHDRAWN = "declined", "expired", "subsumed", "lost", "withdrawn"
+CAUSES = (DECLINED, EXPIRED, SUBSUMED, LOST, WITHDRAWN)
 """Why a checkpoint was aborted. Only the first two count as failures. ``lost``: its generation ended before it
-was injected everywhere, or the job was restored elsewhere."""
+was injected everywhere, or the job was restored elsewhere. ``withdrawn``: whoever asked for it stopped waiting."""
 
 
 UNDECIDED, REFUSED = 0, -1
@@ -116,7 +116,7 @@ class GenerationRecord:
 class TriggerRecord:
     """Checkpoint ``checkpoint`` was asked for ``by`` somebody. ``terminal``: nothing is read behind its barrier.
 
-    ``target`` is where a savepoint goes; ``request`` the manual request it answers.
+    ``target`` is where a savepoint goes; ``request`` the manual request it answers, before ``deadline_ms``.
     """
 
     checkpoint: int
@@ -127,6 +127,7 @@ class TriggerRecord:
     terminal: bool
     request: str | None
     generation: int
+    deadline_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -143,6 +144,7 @@ class TriggerRecord:
             b.flag("terminal"),
             b.optional_str("request"),
             b.integer("generation"),
+            b.optional_int("deadline_ms") if b.has("deadline_ms") else None,
         )
 
 
@@ -217,7 +219,8 @@ class CompletionRecord:
     epoch. ``batch`` is the batch of ``origin`` whose sink commit created it; ``batches_from`` the lowest batch
     whose record still holds something of a later epoch. ``stats`` maps uid to what its acknowledgements reported.
     ``finished_weight`` is the weight at the sink whose input had ended by then; it counts for good in this origin.
-    ``triggered_by`` is the generation of its trigger, ``life`` what the sinks commit it under.
+    ``triggered_by`` is the generation of its trigger, ``life`` what the sinks commit it under, ``request`` the manual
+    request that it answers.
     """
 
     checkpoint: int
@@ -237,6 +240,7 @@ class CompletionRecord:
     finished_weight: int = 0
     triggered_by: int = 0
     life: str = ""
+    request: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -269,6 +273,7 @@ class CompletionRecord:
             b.integer("finished_weight"),
             b.integer("triggered_by"),
             b.text_or("life", ""),
+            b.optional_str("request") if b.has("request") else None,
         )
 
 

@@ -144,6 +144,18 @@ class SavepointFailed:
 
 
 @dataclass(frozen=True)
+class AnswerRequest:
+    """Create ``answers/<request>`` if absent: checkpoint K is the answer, or ``error`` says why not. Result: None.
+
+    If whoever asked has withdrawn the request, that stands.
+    """
+
+    request: str
+    checkpoint: CheckpointId
+    error: str | None = None
+
+
+@dataclass(frozen=True)
 class WriteCommitted:
     """Write ``committed/K``, replacing what is there. Whoever waits for K may be told now. Result: None."""
 
@@ -220,6 +232,7 @@ Step = (
     | CreateCompletion
     | CommitSink
     | WriteSavepoint
+    | AnswerRequest
     | WriteCommitted
     | WriteAborted
     | AppendHistory

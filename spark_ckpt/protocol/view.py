@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from spark_ckpt.protocol.coordinator import FailureCounter, PendingCheckpoint
+from spark_ckpt.protocol.coordinator import FailureCounter, PendingCheckpoint, TriggerPolicy, expired
 from spark_ckpt.protocol.events import Cancel, Decline, Event, Flushed, OperatorAck, SourceAck
-from spark_ckpt.protocol.records import AbortedRecord, BatchRecord, CompletionRecord, Topology
+from spark_ckpt.protocol.records import SAVEPOINT, AbortedRecord, BatchRecord, CompletionRecord, Topology
 from spark_ckpt.types import CheckpointId, Committable
 
 
@@ -15,8 +15,10 @@ from spark_ckpt.types import CheckpointId, Committable
 class JobView:
     """``last``: the completion that the next one builds on. ``open``: batch records behind it, trimmed to its later
     epochs. ``pending``: who acknowledged what, folded from ``open``. ``completed``: ids of the completion records.
-    ``own``: those of them that this generation triggered. ``garbage``: what replaced attempts of open batches staged.
-    ``abandoned``: what was given up by hand, as (checkpoint, sink).
+    ``own``: those of them that this generation triggered. ``savepoints``: those that are some. ``garbage``: what
+    replaced attempts of open batches staged. ``abandoned``: what was given up by hand, as (checkpoint, sink).
+    ``started_ms``: when this generation started; ``adopt``: the completed checkpoint whose replay it was told to adopt
+    then.
     """
 
     job: str
@@ -36,6 +38,10 @@ class JobView:
     garbage: tuple[Committable, ...] = ()
     life: str = ""
     abandoned: frozenset[tuple[int, str]] = frozenset()
+    savepoints: frozenset[int] = frozenset()
+    timeout_ms: int | None = None
+    started_ms: int = 0
+    adopt: int | None = None
 
     @property
     def last_id(self) -> int:
@@ -49,6 +55,12 @@ class JobView:
         """Weight at the sink that counts as arrived for ``checkpoint`` because its input ended before it."""
         before = self.last.finished_weight if self.last and self.last.origin == self.origin else 0
         return before + sum(w for r in self.open.values() for label, w in r.finished.items() if label <= checkpoint)
+
+    def too_old(self, triggered_ms: int, now_ms: int) -> str | None:
+        """Why a checkpoint that is about to complete comes too late, if it does."""
+        if self.timeout_ms is None:
+            return None
+        return expired(TriggerPolicy(timeout_ms=self.timeout_ms), triggered_ms, self.started_ms, now_ms)
 
     def ready(self) -> tuple[CheckpointId, ...]:
         """Fully acknowledged checkpoints to complete now, oldest first: savepoints are not told apart here."""
@@ -73,6 +85,7 @@ class JobView:
             self,
             last=record,
             completed=tuple(sorted({*self.completed, record.checkpoint})),
+            savepoints=self.savepoints | ({record.checkpoint} if record.kind == SAVEPOINT else set()),
             own=self.own | ({record.checkpoint} if record.triggered_by == self.generation else set()),
             open=_open(self.open.values(), record),
             pending={k: p for k, p in self.pending.items() if k > record.checkpoint},
@@ -111,6 +124,9 @@ def rebuild(
     retain: int = 1,
     life: str = "",
     abandoned: Iterable[tuple[int, str]] = (),
+    timeout_ms: int | None = None,
+    started_ms: int = 0,
+    adopt: int | None = None,
 ) -> JobView:
     """The view after a start or a crash. ``restored``: what ``origin`` began from (None: nothing).
 
@@ -136,6 +152,10 @@ def rebuild(
         retain=retain,
         life=life,
         abandoned=frozenset(abandoned),
+        savepoints=frozenset(c.checkpoint for c in known if c.kind == SAVEPOINT),
+        timeout_ms=timeout_ms,
+        started_ms=started_ms,
+        adopt=adopt,
     )
     newest: dict[int, BatchRecord] = {}
     replaced: list[BatchRecord] = []

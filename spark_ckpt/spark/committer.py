@@ -58,6 +58,7 @@ class Committer:
         run, records = self.run, self.io.records
         completions = records.completions()
         aborted = (records.aborted(k) for k in records.ids("aborted"))
+        started = records.generation(run.generation)
         return protocol.rebuild(
             job=run.job,
             topology=run.topology,
@@ -73,6 +74,9 @@ class Committer:
             retain=run.config.retain,
             life=run.life,
             abandoned=records.abandoned_pairs(),
+            adopt=run.adopt,
+            timeout_ms=run.config.timeout_ms,
+            started_ms=0 if started is None else started.started_ms,
         )
 
 

@@ -17,7 +17,7 @@ from spark_ckpt.protocol.topology import Refuse
 from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.spark.job_records import JobRecords, id_name
 from spark_ckpt.spark.report import recorded_rows
-from spark_ckpt.spark.requests import create_request, withdraw_request
+from spark_ckpt.spark.requests import Answer, create_request, read_answer, withdraw_request
 from spark_ckpt.spark.spec import SinkSpec, job_url
 from spark_ckpt.spark.verify import verify_job
 from spark_ckpt.storage.filesystem import Folder, redact
@@ -94,11 +94,7 @@ class Job:
         return self._ask(path, True, timeout_s)
 
     def _ask(self, path: str, terminal: bool, timeout_s: float) -> int:
-        request = create_request(self.records.store, SAVEPOINT, path, terminal)
-        try:
-            return wait_for_request(self.records, request, time.monotonic() + timeout_s, lambda: None)
-        finally:
-            withdraw_request(self.records.store, request)
+        return ask(self.records, SAVEPOINT, path, terminal, timeout_s, lambda: None)
 
     def abandon(self, checkpoint: int, sink: str) -> None:
         """Give up, for good, what completed ``checkpoint`` would commit in ``sink``; only while the job is stopped.
@@ -199,7 +195,7 @@ class Job:
             else:
                 self.records.store.replace(f"checkpoints/{id_name(newest)}", "checkpoint", void)
         # Stopped here: the next start is fresh, aborts what batches name, and counts on from the void record.
-        remove("committed", "triggers", "aborted", "batches", "requests", "manifests", "state")
+        remove("committed", "triggers", "aborted", "batches", "requests", "answers", "drained", "manifests", "state")
 
     def _gc_records(self, removed: list[str]) -> list[Committable]:
         """Remove records that nobody reads any more; returns what may still be committed by those that stay."""
@@ -227,29 +223,50 @@ def job(dir: str, name: str, sinks: tuple[SinkSpec, ...] = (), **options: str) -
     return Job(JobConfig.from_options({"dir": dir, **options}), name, sinks)
 
 
-def wait_for_request(records: JobRecords, request: str, deadline: float, alive: Callable[[], None]) -> int:
-    """Wait until the checkpoint that answers ``request`` is committed; returns its id.
+def ask(
+    records: JobRecords, kind: str, target: str | None, terminal: bool, timeout_s: float, alive: Callable[[], None]
+) -> int:
+    """Ask the running job for a checkpoint and wait until it is committed; returns its id.
 
-    ``deadline`` is of ``time.monotonic``. Raises ``CheckpointFailedError`` if it was aborted or time ran out.
+    ``alive`` raises when waiting makes no sense any more. Raises ``CheckpointFailedError`` if the checkpoint was
+    aborted or time ran out, ``InvalidInputError`` if the savepoint could not be written. Then the request is
+    withdrawn: the job does not take it up later, gives up what it has begun, and goes on.
     """
+    deadline = time.monotonic() + timeout_s
+    request = create_request(records.store, kind, target, terminal, timeout_s)
+    try:
+        answer = _wait(records, request, deadline, alive)
+    except BaseException as e:
+        said = withdraw_request(records.store, request, f"whoever asked for it stopped waiting: {type(e).__name__}")
+        # The job was quicker: its answer stands.
+        if said.checkpoint is None or not isinstance(e, CheckpointFailedError):
+            raise
+        answer = said
+    if answer.error is not None:
+        raise InvalidInputError(answer.error)
+    assert answer.checkpoint is not None
+    return answer.checkpoint
+
+
+def _wait(records: JobRecords, request: str, deadline: float, alive: Callable[[], None]) -> Answer:
+    """The job's answer, once the checkpoint is confirmed as committed."""
+    taken: int | None = None
     seen: set[int] = set()
-    answer: int | None = None
     while time.monotonic() < deadline:
-        for k in records.ids("triggers") if answer is None else ():
+        answer = read_answer(records.store, request)
+        if answer is not None and answer.checkpoint is None:
+            raise CheckpointFailedError(f"request {request} was withdrawn: {answer.error}")
+        if answer is not None and max(records.ids("committed"), default=0) >= (answer.checkpoint or 0):
+            return answer
+        for k in records.ids("triggers") if taken is None else ():
             trigger = records.trigger(k) if k not in seen else None
             seen.add(k)
-            if trigger is not None and trigger.request == request:
-                answer = k
-        if answer is not None:
-            done, gone = records.committed(answer), records.aborted(answer)
-            if done is not None and done.savepoint_error:
-                raise InvalidInputError(done.savepoint_error)
-            if done is not None:
-                return answer
-            if gone is not None:
-                raise CheckpointFailedError(f"checkpoint {answer} was aborted: {gone.reason}")
+            taken = k if trigger is not None and trigger.request == request else taken
+        gone = records.aborted(taken) if taken is not None else None
+        if gone is not None:
+            raise CheckpointFailedError(f"checkpoint {taken} was aborted: {gone.reason}")
         alive()
         time.sleep(_POLL_S)
     raise CheckpointFailedError(
-        f"request {request} was not answered in time; is the query running and not stuck in a batch?"
+        f"request {request} was not answered in time and is withdrawn; is the query running and not stuck in a batch?"
     )

@@ -21,6 +21,7 @@ from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.spark.hooks import call_hook
 from spark_ckpt.spark.job_records import JobRecords, id_name, report
 from spark_ckpt.spark.report import history_row, left_state
+from spark_ckpt.spark.requests import Answer, answer_request
 from spark_ckpt.spark.savepoints import write_savepoint
 from spark_ckpt.spark.spec import SinkSpec, job_url
 from spark_ckpt.storage.content import TableContent, named_files
@@ -152,6 +153,9 @@ class JobIO:
 
     def _WriteSavepoint(self, step: st.WriteSavepoint) -> st.SavepointFailed | None:
         return write_savepoint(self.job, self.config, self.records, self.table, step.record)
+
+    def _AnswerRequest(self, step: st.AnswerRequest) -> None:
+        answer_request(self.records.store, step.request, Answer(step.checkpoint, step.error))
 
     def _WriteCommitted(self, step: st.WriteCommitted) -> None:
         k = step.record.checkpoint

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
 from spark_ckpt.protocol.records import CHECKPOINT, SAVEPOINT
-from spark_ckpt.spark.job import Job, wait_for_request
-from spark_ckpt.spark.requests import create_request
+from spark_ckpt.spark.job import Job, ask
 from spark_ckpt.spark.spec import RunSpec, SinkSpec
 
 _SAVEPOINT_TIMEOUT_S = 600.0
@@ -55,7 +53,8 @@ class CkptQuery:
     def stop(self, savepoint: str | None = None, timeout_s: float = _SAVEPOINT_TIMEOUT_S) -> int | None:
         """Stop the query. With ``savepoint``, a synchronous one first: nothing behind its barrier is processed.
 
-        If the savepoint fails, the query goes on and the error is raised. Returns the savepoint's id.
+        If the savepoint fails, is not complete in time or cannot be written, the query goes on and the error is raised.
+        Returns the savepoint's id.
         """
         done = self._ask(SAVEPOINT, savepoint, True, timeout_s) if savepoint is not None else None
         self._query.stop()
@@ -66,9 +65,6 @@ class CkptQuery:
     def _ask(self, kind: str, target: str | None, terminal: bool, timeout_s: float) -> int:
         if not self._query.isActive:
             raise InvalidInputError("the query is not running; a savepoint of a stopped job is Job.savepoint's work")
-        records = self.job.records
-        request = create_request(records.store, kind, target, terminal)
-        deadline = time.monotonic() + timeout_s
 
         def alive() -> None:
             if not self._query.isActive:
@@ -76,4 +72,4 @@ class CkptQuery:
                     f"the query ended before the {kind} was complete: {self._query.exception()}"
                 )
 
-        return wait_for_request(records, request, deadline, alive)
+        return ask(self.job.records, kind, target, terminal, timeout_s, alive)

@@ -1,18 +1,15 @@
 """The stream reader around any inner source: lanes, barriers, epochs, restore rows.
 
 One reader lives in a Python process beside the driver for as long as the query runs. What it decides travels in the
-offset that Spark writes to its offset log before the batch runs, so a replayed batch carries the same barriers:
-
-    {"origin": o, "inner": <inner offset>, "epoch": E, "barrier": K | null, "triggered_ms": t, "pending": [[K, t], ...],
-     "cancel": [K, ...], "ended": bool, "restore": K | absent, "terminal": generation | absent, "rows": true | absent}
-
-Rows between ``start`` and ``end`` belong to epoch ``start.epoch``; the barrier, if ``end`` has one, comes behind them.
+offset that Spark writes to its offset log before the batch runs (:mod:`spark_ckpt.protocol.source_offset`), so a
+replayed batch carries the same barriers. The decisions are those of :mod:`spark_ckpt.protocol.source`; here facts are
+read and decisions executed.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,12 +23,15 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from spark_ckpt.protocol import events as ev
+from spark_ckpt.protocol.source_events import announcements, manifests_to_send
+from spark_ckpt.protocol.source_offset import SourceOffset, with_inner
+from spark_ckpt.protocol.source_steps import InnerRead
 from spark_ckpt.sources.base import InnerReader, lanes, open_source
 from spark_ckpt.spark.chain import Step, Steps
 from spark_ckpt.spark.restore_rows import restore_events
 from spark_ckpt.spark.spec import RunSpec, SourceSpec
 from spark_ckpt.spark.stateless import arrow_schema, with_control
-from spark_ckpt.spark.triggers import Injection, TriggerDesk
+from spark_ckpt.spark.triggers import TriggerDesk
 from spark_ckpt.types import make_tag
 
 Offset = dict[str, Any]
@@ -63,7 +63,7 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.schema = arrow_schema(with_control(schema))
         self.inner: InnerReader = opened.reader(schema)
         self._desk: TriggerDesk | None = None
-        self._adopted = False
+        self._replaying = True
         self._available_now = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -73,40 +73,22 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:
         """Stable for one Spark location: asked again whenever its first batch is replayed."""
-        desk = self._desk_()
-        offset: Offset = {"inner": None, "epoch": self.run.start_epoch, "barrier": None, "triggered_ms": 0}
-        offset["origin"] = self.run.origin
-        offset.update(pending=[], cancel=[], ended=False)
-        restored = self.run.restored_from
-        if restored is not None:
-            offset.update(desk.restored_offset(restored, self.source.id))
-            offset["restore"] = restored
-        if offset["inner"] is None:
-            offset["inner"] = self.inner.initial()
-        return offset
+        offset = self._desk_().initial()
+        return with_inner(offset, self.inner.initial() if offset.inner is None else None).to_json()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Asked before every batch, and every 10 ms while idle. The only place that injects barriers."""
-        desk = self._desk_()
-        if desk.frozen(start):
-            return start
-        inner = self._inner_latest(start, limit)
-        advanced = inner != start["inner"]
-        ended = start["ended"] or (not advanced and self.inner.finished(inner))
-        drained = self._available_now and not advanced
-        decision = desk.decide(start, now_ms(), drained=drained)
-        if not (advanced or decision.injects or ended != start["ended"] or "restore" in start or "rows" in start):
-            return start
-        offset = _next_offset(start, inner, ended, decision, self.run.generation)
-        if advanced and self.source.event_time and self.source.no_data_batches:
-            # As Spark: where rows may have moved the watermark, a batch follows that lets time-outs see it.
-            offset["rows"] = True
-        return offset
+        self._replaying = False
+        everything = isinstance(limit, ReadAllAvailable)
 
-    def _inner_latest(self, start: Offset, limit: ReadLimit) -> Any:
-        if start["ended"]:
-            return start["inner"]
-        return self.inner.latest(start["inner"], isinstance(limit, ReadAllAvailable))
+        def ask_inner(behind: Any) -> InnerRead:
+            inner = self.inner.latest(behind, everything)
+            return InnerRead(inner, inner == behind and self.inner.finished(inner))
+
+        before = SourceOffset.from_json(start)
+        end = self._desk_().next(before, ask_inner, self._available_now, now_ms())
+        # The very same JSON, whatever release wrote it: Spark compares text.
+        return start if end == before else end.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._available_now = True
@@ -119,7 +101,7 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Offset) -> None:
         """After every batch. Upstream hears of an offset only when a completed checkpoint has recorded it."""
-        offset = self._desk_().newly_completed_offset(self.source.id)
+        offset = self._desk_().newly_completed_offset()
         if offset is not None:
             self.inner.commit(offset)
 
@@ -136,48 +118,25 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         if start == end:
             return []
-        splits = self.inner.splits(start["inner"], end["inner"]) if start["inner"] != end["inner"] else []
+        before, behind = SourceOffset.from_json(start), SourceOffset.from_json(end)
+        splits = self.inner.splits(before.inner, behind.inner) if before.inner != behind.inner else []
         full = [lane for lane in lanes(splits, self.source.lanes) if lane]
-        parts = [LanePartition(lane, start["epoch"]) for lane in full]
-        once = self._once_events(start, end)
-        if once or _in_band(start, end) or self.source.event_time:
-            parts = parts or [LanePartition([], start["epoch"])]
-        self._add_barriers(parts, start, end)
-        if once:
+        said = announcements(
+            self.source.id, before, behind, self.run.key_groups, len(full), self.source.event_time
+        )
+        parts = [LanePartition(lane, before.epoch) for lane in full or [[] for _ in said]]
+        for part, events in zip(parts, said, strict=True):
+            part.events = _encoded(events)
+        manifests = self._manifests(before)
+        if manifests:
             # Of its own partition, so that reading data does not wait for it.
-            parts.append(LanePartition([], start["epoch"], tuple(ev.encode(e) for e in once)))
+            parts.append(LanePartition([], before.epoch, _encoded(manifests)))
         return parts
 
-    def _once_events(self, start: Offset, end: Offset) -> list[ev.Event]:
-        """Manifests for operators: in the first batch of a restored location, or in the replay of a completed one."""
-        desk = self._desk_()
-        if "restore" in start and self.source.restores:
-            return restore_events(desk.records, start["restore"], self.source.restores, adopt=False)
-        if not self._adopted and self.run.adopt is not None:
-            self._adopted = True
-            # An operator that takes the snapshot in the replay gets its barrier from a source that moves in it. That
-            # need not be the source that restores it, so every source that moves brings the manifests.
-            return restore_events(desk.records, self.run.adopt, self.source.reaches, adopt=True)
-        return []
-
-    def _add_barriers(self, parts: list[LanePartition], start: Offset, end: Offset) -> None:
-        """Split the source's weight between the lanes; one lane also speaks for the source."""
-        total = self.run.key_groups
-        for i, part in enumerate(parts):
-            weight = total // len(parts) + (1 if i < total % len(parts) else 0)
-            found: list[ev.Event] = []
-            if i == 0:
-                found += [ev.Cancel(k) for k in end["cancel"]]
-            if end["ended"] and (not start["ended"] or "restore" in start) and i == 0:
-                found.append(ev.Finished(total - 1, start["epoch"]))
-            if end["barrier"] is not None and (not end["ended"] or i == 0):
-                # An ended source keeps one share alive: operators learn of a checkpoint from a barrier.
-                found.append(ev.Barrier(end["barrier"], 1 if end["ended"] else weight, end["triggered_ms"]))
-            if self.source.event_time and i == 0:
-                found.append(ev.Watermark(ev.NO_STREAM, 0, start["epoch"]))
-            if end["barrier"] is not None and i == 0:
-                found.append(ev.SourceAck(self.source.id, end["barrier"], _resumable(end)))
-            part.events = tuple(ev.encode(e) for e in found)
+    def _manifests(self, start: SourceOffset) -> list[ev.Event]:
+        source = self.source
+        wanted = manifests_to_send(start, source.restores, source.reaches, self.run.adopt, self._replaying)
+        return [e for m in wanted for e in restore_events(self._desk_().records, m.checkpoint, m.uids, m.adopt)]
 
     # -- reading (executor) ------------------------------------------------------------------------------------
 
@@ -209,26 +168,5 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _in_band(start: Offset, end: Offset) -> bool:
-    return end["barrier"] is not None or bool(end["cancel"]) or end["ended"] != start["ended"]
-
-
-def _resumable(end: Offset) -> dict[str, Any]:
-    """What a checkpoint remembers of an offset: enough for ``initialOffset`` of a later run."""
-    return {"inner": end["inner"], "ended": end["ended"]}
-
-
-def _next_offset(start: Offset, inner: Any, ended: bool, decision: Injection, generation: int) -> Offset:
-    barrier = decision.barrier
-    terminal = {"terminal": generation} if decision.terminal else {}
-    return {
-        "origin": start["origin"],
-        "inner": inner,
-        "epoch": start["epoch"] if barrier is None else barrier + 1,
-        "barrier": barrier,
-        "triggered_ms": decision.triggered_ms,
-        "pending": [list(p) for p in decision.pending],
-        "cancel": list(decision.cancel),
-        "ended": ended,
-        **terminal,
-    }
+def _encoded(events: Iterable[ev.Event]) -> tuple[bytes, ...]:
+    return tuple(ev.encode(e) for e in events)

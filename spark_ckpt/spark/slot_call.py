@@ -239,7 +239,9 @@ class SlotCall:
         if self.meta.adopt is not None and self.meta.adopt[0] == action.checkpoint:
             # The batch is replayed and its checkpoint had completed: the record is canonical, not this attempt.
             self._adopt(self.meta.adopt[1])
-        self.meta.adopt = None
+        if self.meta.adopt is not None and self.meta.adopt[0] <= action.checkpoint:
+            # An older checkpoint of the same batch leaves it in wait.
+            self.meta.adopt = None
         seen = dict(self.meta.watermarks)
         if self.spec.filters_late:
             seen[ev.NO_STREAM] = self._time_us or 0

@@ -11,18 +11,26 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import get_args
 
-from spark_ckpt.errors import CheckpointFailedError, ConfigError, FencedError, InvalidInputError
+from spark_ckpt.errors import (
+    CheckpointFailedError,
+    ConfigError,
+    FencedError,
+    InvalidInputError,
+    StorageNotWritableError,
+)
 from spark_ckpt.protocol.abandon import decide_abandon
 from spark_ckpt.protocol.aligner import AT_LEAST_ONCE, EXACTLY_ONCE
 from spark_ckpt.protocol.coordinator import TriggerPolicy
-from spark_ckpt.protocol.records import AbandonedRecord, CompletionRecord, Topology
+from spark_ckpt.protocol.records import CHECKPOINT, SAVEPOINT, AbandonedRecord, CompletionRecord, Topology
+from spark_ckpt.protocol.source_steps import SourceStep
 from spark_ckpt.protocol.steps import Step
-from spark_ckpt.testing.simulation_query import FINISHED, Query
+from spark_ckpt.testing.simulation_callers import Caller
+from spark_ckpt.testing.simulation_query import FINISHED, STOPPED, Query
 from spark_ckpt.testing.simulation_shell import collect, import_as_new_job, live_rows
-from spark_ckpt.testing.simulation_sources import SourceSpec
+from spark_ckpt.testing.simulation_sources import SourceSpec, placed
 from spark_ckpt.testing.simulation_state import REMOVE_AT
 from spark_ckpt.testing.simulation_world import Crash, Location, SimulationError, Visible, World
 
@@ -58,18 +66,18 @@ class Scenario:
     tolerable_failures: int
     retain: int
     memtable_limit: int
-    rows_per_batch: int
     tick_ms: int
-    follow_rate: float
     task_failures: float
     initial_delay_ms: int
-    savepoints: tuple[tuple[str, int, bool], ...]
+    callers: tuple[Caller, ...]
     stops: tuple[int | str, ...]
     fresh_rate: float
     fork_rate: float
+    streaming_rate: float
+    faults: int
+    slow: int
     refusals: float = 0.0
     sabotage: str = ""
-    answered: set[str | None] = field(default_factory=set)
     restores: int = 0
     forks: int = 0
     given_up: int = 0
@@ -94,7 +102,7 @@ class Report:
 def make_scenario(rng: random.Random, sabotage: str = "") -> Scenario:
     key_groups = rng.randint(1, 4)
     count, operators, sink_inputs = rng.choice(SHAPES)
-    sources = tuple(_source(rng, f"source{i}", key_groups) for i in range(count))
+    sources = placed((_source(rng, f"source{i}", key_groups) for i in range(count)), dict(operators))
     operator_facts = {uid: {"state": "count long", "keys": "key long"} for uid in operators}
     names = tuple(s.name for s in sources)
     weight = len(sink_inputs) * key_groups
@@ -118,18 +126,17 @@ def make_scenario(rng: random.Random, sabotage: str = "") -> Scenario:
         tolerable_failures=rng.choice((0, 1, 100)),
         retain=rng.randint(1, 3),
         memtable_limit=rng.randint(1, 6),
-        rows_per_batch=rng.randint(1, 5),
         tick_ms=rng.choice((300, 1200)),
-        follow_rate=rng.choice((0.3, 0.7, 1.0)),
         task_failures=rng.choice((0.0, 0.05)),
         initial_delay_ms=rng.randint(0, 500),
-        savepoints=tuple(
-            (f"request{i}", 1_000_000 + rng.randint(0, 20_000), rng.random() < 0.4) for i in range(rng.randint(0, 2))
-        ),
+        callers=tuple(_caller(rng, i) for i in range(rng.randint(0, 3))),
         stops=tuple(_stop(rng) for _ in range(rng.randint(0, 7))),
         fresh_rate=rng.choice((0.0, 0.3, 0.6)),
         fork_rate=rng.choice((0.0, 0.5)),
         refusals=rng.choice((0.0, 0.0, 0.1)),
+        streaming_rate=rng.choice((0.0, 0.0, 0.6)),
+        faults=0 if sabotage else rng.choice((0, 0, 2, 5)),
+        slow=rng.choice((0, 0, 3, 10)),
         sabotage=sabotage,
     )
 
@@ -137,13 +144,32 @@ def make_scenario(rng: random.Random, sabotage: str = "") -> Scenario:
 def _source(rng: random.Random, name: str, key_groups: int) -> SourceSpec:
     keys = rng.randint(1, 6)
     splits = [tuple(rng.randrange(keys) for _ in range(rng.randint(0, 12))) for _ in range(rng.randint(1, 3))]
-    return SourceSpec(name, tuple(splits), rng.randint(1, min(len(splits), key_groups)))
+    return SourceSpec(
+        name,
+        tuple(splits),
+        rng.randint(1, min(len(splits), key_groups)),
+        step=rng.randint(1, 5),
+        ends=rng.random() < 0.4,
+        poll_ms=rng.choice((0, 500, 4000, 20_000)),
+    )
+
+
+def _caller(rng: random.Random, number: int) -> Caller:
+    return Caller(
+        f"request{number}",
+        1_000_000 + rng.randint(0, 20_000),
+        kind=SAVEPOINT if rng.random() < 0.8 else CHECKPOINT,
+        terminal=rng.random() < 0.4,
+        timeout_ms=rng.choice((500, 5_000, 600_000)),
+        dies=rng.random() < 0.2,
+        read_only=rng.random() < 0.15,
+    )
 
 
 def _stop(rng: random.Random) -> int | str:
     """Where the process stops: before or after a step of some kind, or after so many points."""
     if rng.random() < 0.4:
-        kinds: list[str] = [cls.__name__ for cls in get_args(Step)]
+        kinds: list[str] = [cls.__name__ for cls in (*get_args(Step), *get_args(SourceStep))]
         return rng.choice(kinds)
     return int(rng.expovariate(1 / rng.choice((10, 60, 200))))
 
@@ -154,6 +180,7 @@ def run_seed(seed: int, sabotage: str = "", trace: list[str] | None = None) -> R
     scenario = make_scenario(rng, sabotage)
     world = World(rng, trace)
     world.log("scenario", scenario)
+    world.faults_left, world.fault_rate, world.slow_left = scenario.faults, rng.choice((0.001, 0.01)), scenario.slow
     starts = _run(world, scenario)
     _check_end(world, scenario)
     return Report(
@@ -175,12 +202,14 @@ def _run(world: World, scenario: Scenario) -> int:
     location = world.locations.setdefault("spark0", Location("spark0"))
     for start in range(1, 400):
         world.stop_at = stops.pop(0) if stops else None
+        streaming = start <= len(scenario.stops) + 1 and world.rng.random() < scenario.streaming_rate
         try:
-            if Query(world, scenario, location).run() == FINISHED:
+            outcome = Query(world, scenario, location, not streaming).run()
+            if outcome == FINISHED:
                 return start
-            if world.rng.random() < scenario.fork_rate:
+            if outcome == STOPPED and world.rng.random() < scenario.fork_rate:
                 location = _fork(world, scenario)
-        except (Crash, FencedError, CheckpointFailedError) as e:
+        except (Crash, FencedError, CheckpointFailedError, StorageNotWritableError) as e:
             world.log("== ended", repr(e))
         except ConfigError as e:  # a start that was believed dead took over with an empty location: follow it
             world.log("== refused", repr(e))
@@ -280,7 +309,7 @@ def _check_merged(world: World, scenario: Scenario, visible: Counter[Visible]) -
 
 def _check_no_leak(world: World, scenario: Scenario) -> None:
     """Without crashes and failed tasks nothing is left for garbage collection to find."""
-    if scenario.stops or scenario.task_failures or scenario.tolerable_failures < 100:
+    if scenario.stops or scenario.task_failures or scenario.tolerable_failures < 100 or scenario.faults:
         return
     if world.sink.staged:
         raise SimulationError(f"staged rows are left: {list(world.sink.staged)}")

@@ -10,7 +10,6 @@ from typing import Any
 
 from spark_ckpt.protocol.aligner import AlignerConfig
 from spark_ckpt.protocol.commit import JobView, commit_batch, rebuild
-from spark_ckpt.protocol.coordinator import WaitReason
 from spark_ckpt.protocol.events import (
     Barrier,
     Cancel,
@@ -24,21 +23,26 @@ from spark_ckpt.protocol.events import (
 )
 from spark_ckpt.protocol.records import BatchRecord, CompletionRecord, GenerationRecord
 from spark_ckpt.protocol.recovery import GoOn, RestoreFrom
+from spark_ckpt.protocol.source_view import SourceRole
 from spark_ckpt.protocol.startup import start_job
+from spark_ckpt.testing.simulation_callers import ANSWERED
 from spark_ckpt.testing.simulation_shell import Shell
-from spark_ckpt.testing.simulation_sources import Offset, SourceReader, initial_offset, read, restores_for
+from spark_ckpt.testing.simulation_sources import Offset, SourceReader, SourceSpec, first_offset, manifests, read
 from spark_ckpt.testing.simulation_state import GroupCall, Output, TaskFiles, run_partition
 from spark_ckpt.testing.simulation_world import Location, SimulationError, Visible, World
 from spark_ckpt.types import Committable, Epoch
 
-FINISHED, STOPPED = "finished", "stopped"
+FINISHED, STOPPED, LEFT = "finished", "stopped with a savepoint", "stopped without one"
 MAX_POLLS = 3000
 
 
 class Query:
-    """Runs until the final checkpoint or a stop-with-savepoint is complete; dies by ``Crash`` or an error."""
+    """Runs until the final checkpoint or a stop-with-savepoint is complete, or, if not ``available_now``, until
+    somebody stops it; dies by ``Crash`` or an error."""
 
-    def __init__(self, world: World, scenario: Any, location: Location) -> None:
+    def __init__(self, world: World, scenario: Any, location: Location, available_now: bool) -> None:
+        self.available_now = available_now
+        self.polls = MAX_POLLS if available_now else world.rng.randint(1, 25)
         self.world, self.scenario, self.location = world, scenario, location
         self.shell = Shell(world, scenario.job, location, scenario.topology, scenario.sabotage)
         self.shell.refusals = scenario.refusals
@@ -53,13 +57,17 @@ class Query:
         self.world.log("== started", f"generation {self.generation} origin {self.origin} at {self.location.path}")
         last = max(self.location.offsets, default=-1)
         if last > self.location.committed:
-            self._batch(last)
-        for _ in range(MAX_POLLS):
+            self._batch(last, replayed=True)
+        for _ in range(self.polls):
             self.world.now_ms += self.world.rng.randint(0, self.scenario.tick_ms)
+            for caller in self.scenario.callers:
+                caller.step(self.world)
             outcome = self._poll()
             if outcome:
                 return outcome
-        raise SimulationError("the query makes no progress")
+        if self.available_now:
+            raise SimulationError("the query makes no progress")
+        return LEFT
 
     # --- start ---
 
@@ -78,9 +86,26 @@ class Query:
             self.restored = decision.checkpoint
             s.restores += 1
         self.restored_from = started.generation.restored_from or 0
-        self.initial = {spec.name: initial_offset(spec, self.restored, self.origin) for spec in s.sources}
+        self.adopt = decision.adopt.checkpoint if isinstance(decision, GoOn) and decision.adopt else None
+        epoch = self.restored_from + 1
+        self.initial = {spec.name: first_offset(spec, self.restored, self.origin, epoch) for spec in s.sources}
         self.view = self._rebuild()
-        self.readers = [SourceReader(self.world, spec, spec is s.sources[0], self.generation, s) for spec in s.sources]
+        self.readers = [SourceReader(self.world, spec, self._role(spec)) for spec in s.sources]
+
+    def _role(self, spec: SourceSpec) -> SourceRole:
+        s = self.scenario
+        return SourceRole(
+            source=spec.name,
+            leader=spec is s.sources[0],
+            generation=self.generation,
+            started_ms=self.world.now_ms,
+            initial_delay_ms=s.initial_delay_ms,
+            poll_ms=spec.poll_ms,
+            others=frozenset(x.name for x in s.sources) - {spec.name},
+            available_now=self.available_now,
+            tolerable_failures=s.tolerable_failures,
+            policy=s.policy,
+        )
 
     def _check_adopt(self, decision: GoOn) -> None:
         newest = max(self.location.offsets, default=-1)
@@ -103,6 +128,9 @@ class Query:
             tolerable_failures=self.scenario.tolerable_failures,
             retain=self.scenario.retain,
             abandoned=r.abandoned(),
+            adopt=self.adopt,
+            timeout_ms=self.scenario.policy.timeout_ms,
+            started_ms=r.get("generations", self.generation).started_ms,
         )
 
     # --- the loop ---
@@ -110,33 +138,50 @@ class Query:
     def _poll(self) -> str | None:
         number = max(self.location.offsets, default=-1) + 1
         start = self._start_offsets(number)
-        end = {x.spec.name: x.latest_offset(start[x.spec.name], self.origin, self.restored_from) for x in self.readers}
+        end = {x.spec.name: x.latest_offset(start[x.spec.name]) for x in self.readers}
         if end != start:
             self.world.point("plan batch", f"{number}: {end}")
             self.location.offsets[number] = end
             self.world.point("planned batch", number)
             self._batch(number)
             return None
-        waiting = self.readers[0].waiting
-        if waiting and waiting.why is WaitReason.FINISHED and all(x.at_end(end[x.spec.name]) for x in self.readers):
-            return FINISHED
-        return STOPPED if waiting and waiting.why is WaitReason.STOPPING and self._stopped() else None
+        if self._stopped():
+            return STOPPED
+        return self._ended(end) if self.available_now else None
+
+    def _ended(self, end: dict[str, Offset]) -> str:
+        """Spark ends such a query as soon as no source has anything new: everything must be committed then."""
+        r, specs = self.world.records, self.scenario.sources
+        if not all(spec.at_end(end[spec.name]["inner"]) for spec in specs):
+            raise SimulationError(f"the query ends before its input: {end}")
+        last = max(r.completions().values(), key=lambda c: c.checkpoint, default=None)
+        if last is None or not all(spec.at_end(last.sources[spec.name]["inner"]) for spec in specs):
+            raise SimulationError(f"the query ends without a checkpoint of everything: {last}")
+        if last.checkpoint not in r.text["committed"]:
+            raise SimulationError(f"the query ends before {last.checkpoint} is committed")
+        return FINISHED
 
     def _stopped(self) -> bool:
+        """Whoever asked for a stop-with-savepoint of this generation was told that it is complete; or is not there any
+        more, and the query stands still."""
         r = self.world.records
         mine = [t for t in r.all("triggers") if t.terminal and t.generation == self.generation]
-        return any(t.checkpoint in r.text["committed"] for t in mine)
+        done = {t.request for t in mine if t.checkpoint in r.text["committed"]}
+        answers = self.world.answers
+        dead = {c.name for c in self.scenario.callers if c.dies and c.name in answers and not answers[c.name].error}
+        told = {c.name for c in self.scenario.callers if c.state == ANSWERED}
+        return bool(done & (told | dead))
 
     def _start_offsets(self, number: int) -> dict[str, Offset]:
         return self.location.offsets.get(number - 1) or self.initial
 
-    def _batch(self, number: int) -> None:
+    def _batch(self, number: int, replayed: bool = False) -> None:
         start, end = self._start_offsets(number), self.location.offsets[number]
         before = self.location.state.get(number - 1, {})
         streams = {
             spec.name: read(spec, start[spec.name], end[spec.name], self.scenario.key_groups, restores)
             for spec in self.scenario.sources
-            for restores in [self._restores(number, end[spec.name])]
+            for restores in [self._restores(spec, start[spec.name], replayed)]
         }
         after: dict[tuple[str, int], Any] = {}
         for uid in self.scenario.operators:
@@ -151,20 +196,14 @@ class Query:
         self.location.committed = number
         self.world.point("committed batch", number)
 
-    def _restores(self, number: int, end: Offset) -> list[Restore]:
+    def _restores(self, spec: SourceSpec, start: Offset, replayed: bool) -> list[Restore]:
         """What a source sends ahead of its data: the restored checkpoint, or the one that this replay adopts."""
-        out: list[Restore] = []
-        if number == 0 and self.restored is not None:
-            out += self._restore(self.restored, adopt=False)
-        last = self.view.last
-        covered = last is not None and (last.origin, last.batch) == (self.origin, number)
-        if last is not None and covered and end["barrier"] == last.checkpoint and self.scenario.sabotage != "no_adopt":
-            out += self._restore(last, adopt=True)
-        return out
+        adopt = None if self.scenario.sabotage == "no_adopt" else self.adopt
+        records = self.world.records.completions()
+        return manifests(spec, start, records, adopt, replayed, self._groups)
 
-    def _restore(self, record: CompletionRecord, adopt: bool) -> list[Restore]:
-        groups = {uid: self.world.tables.manifest(ref.manifest) for uid, ref in record.tables.items()}
-        return restores_for(record.checkpoint, groups, adopt)
+    def _groups(self, record: CompletionRecord) -> dict[str, Any]:
+        return {uid: self.world.tables.manifest(ref.manifest) for uid, ref in record.tables.items()}
 
     def _operator(
         self, uid: str, streams: dict[str, list[Output]], before: dict[Any, Any], after: dict[Any, Any]

@@ -10,9 +10,24 @@ from typing import Any
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.protocol import steps as s
 from spark_ckpt.protocol.events import GroupManifest
-from spark_ckpt.protocol.records import CommittedRecord, CompletionRecord, TableRef, Topology
+from spark_ckpt.protocol.records import (
+    SAVEPOINT,
+    SUBSUMED,
+    CommittedRecord,
+    CompletionRecord,
+    TableRef,
+    Topology,
+)
 from spark_ckpt.protocol.recovery import SparkLocation, StartFacts, as_savepoint
-from spark_ckpt.testing.simulation_world import Location, Records, Savepoint, SimulationError, StateTables, World
+from spark_ckpt.testing.simulation_world import (
+    Answer,
+    Location,
+    Records,
+    Savepoint,
+    SimulationError,
+    StateTables,
+    World,
+)
 
 
 def epoch_of_file(name: str) -> int:
@@ -102,6 +117,12 @@ class Shell:
             return s.Created()
         return s.Exists(self.world.records.get("checkpoints", checkpoint))
 
+    def _AnswerRequest(self, step: s.AnswerRequest) -> None:
+        before = self.world.answers.get(step.request)
+        if before is not None and before.checkpoint not in (None, step.checkpoint):
+            raise SimulationError(f"request {step.request} is answered twice: {before} and {step}")
+        self.world.answer(step.request, Answer(step.checkpoint, step.error))
+
     def _WriteCommitted(self, step: s.WriteCommitted) -> None:
         k = step.record.checkpoint
         record = self.world.records.get("checkpoints", k)
@@ -113,6 +134,10 @@ class Shell:
         self.world.records.put("committed", k, step.record)
 
     def _WriteAborted(self, step: s.WriteAborted) -> None:
+        trigger = self.world.records.get("triggers", step.record.checkpoint)
+        ours = trigger is not None and trigger.generation == self.generation
+        if step.record.cause == SUBSUMED and ours and trigger.kind == SAVEPOINT and not self.world.zombie_moves:
+            raise SimulationError(f"a savepoint is subsumed: {step.record}")
         self.world.records.put("aborted", step.record.checkpoint, step.record)
 
     def _AppendHistory(self, step: s.AppendHistory) -> None:
@@ -252,6 +277,7 @@ def export(world: World, record: CompletionRecord) -> Savepoint:
 def import_as_new_job(world: World, savepoint: Savepoint) -> None:
     """Everything of the old job but its sinks is gone; a new one begins with the savepoint as its only checkpoint."""
     world.records, world.tables, world.zombies = Records(), StateTables(), []
+    world.requests, world.answers, world.drained = {}, {}, set()
     world.tables.files = dict(savepoint.files)
     k = savepoint.record.checkpoint + 1
     refs = {}

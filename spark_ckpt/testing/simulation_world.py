@@ -14,7 +14,13 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from spark_ckpt.errors import CkptError, CorruptStorageError, InvalidInputError, ProtocolBugError
+from spark_ckpt.errors import (
+    CkptError,
+    CorruptStorageError,
+    InvalidInputError,
+    ProtocolBugError,
+    StorageNotWritableError,
+)
 from spark_ckpt.protocol.events import GroupManifest, groups_from_json, groups_to_json
 from spark_ckpt.protocol.records import (
     AbandonedRecord,
@@ -27,6 +33,7 @@ from spark_ckpt.protocol.records import (
     VoidRecord,
     checkpoint_from_json,
 )
+from spark_ckpt.protocol.source_steps import ManualRequest
 from spark_ckpt.types import Committable
 
 Row = tuple[int, int, int]
@@ -185,6 +192,14 @@ class Savepoint:
     groups: dict[str, dict[int, GroupManifest]]
 
 
+@dataclass(frozen=True)
+class Answer:
+    """The last word on a request: a checkpoint, or why there is none, or both if its savepoint was not written."""
+
+    checkpoint: int | None
+    error: str | None = None
+
+
 @dataclass
 class Zombie:
     """A driver believed dead, stopped at ``step`` of its coroutine; it moves on at ``rate`` of all points."""
@@ -208,6 +223,12 @@ class World:
         self.savepoints: dict[str, Savepoint] = {}
         self.locations: dict[str, Location] = {}
         self.history: list[Any] = []
+        self.requests: dict[str, ManualRequest] = {}
+        self.answers: dict[str, Answer] = {}
+        self.drained: set[tuple[int, str]] = set()
+        self.faults_left = 0
+        self.slow_left = 0
+        self.fault_rate = 0.0
         self.zombies: list[Zombie] = []
         self.zombie_moves = False
         self.zombies_moved = 0
@@ -250,7 +271,9 @@ class World:
             while True:
                 self.point("before", step)
                 try:
+                    self._storage_fails(step)
                     result = execute(step)
+                    self._storage_fails(step)  # it was done, and its answer was lost
                 except CkptError as error:
                     step = steps.throw(error)
                     continue
@@ -263,6 +286,20 @@ class World:
             if step is not None and self.rng.random() < 0.5:
                 self.zombies.append(Zombie(steps, step, execute, self.rng.choice((0.01, 0.05, 0.3))))
             raise
+
+    def _storage_fails(self, step: Any) -> None:
+        """Storage and sinks may fail, before or after they did what they were asked for, or take their time."""
+        if self.slow_left and self.rng.random() < 0.02:
+            self.slow_left -= 1
+            self.now_ms += self.rng.choice((1000, 10_000))
+        if self.faults_left and self.rng.random() < self.fault_rate:
+            self.faults_left -= 1
+            self.log("== storage fails", step)
+            raise StorageNotWritableError(f"{type(step).__name__} failed")
+
+    def answer(self, request: str, answer: Answer) -> Answer:
+        """Say the last word if nobody has; returns what was said."""
+        return self.answers.setdefault(request, answer)
 
     def _move(self, zombie: Zombie) -> None:
         self.zombie_moves = True

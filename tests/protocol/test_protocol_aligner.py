@@ -63,10 +63,49 @@ def test_ids_may_skip():
     assert actions[:2] == (Process(9, 5), Snapshot(9, 90, 100, 0))
 
 
-def test_a_newer_barrier_cancels_an_incomplete_older_one():
+def test_a_newer_barrier_waits_its_turn_behind_an_incomplete_older_one():
     state, actions = plan(waiting_for(5), TWO_INPUTS, batch({6: 4}, rows={6: 1, 7: 2}))
-    assert actions == (ForwardCancel(5), Process(6, 6), Hold((7,), 2))
+    assert actions == (Process(5, 5), Hold((6, 7), 3))
+    assert (state.epoch, [p.checkpoint for p in state.pending]) == (5, [5, 6])
+    state, actions = plan(state, TWO_INPUTS, batch({5: 4}, rows={6: 1, 7: 2}))
+    assert actions[:3] == (Process(5, 5), Snapshot(5, 50, 50, 3), Process(6, 6))
     assert (state.epoch, [p.checkpoint for p in state.pending]) == (6, [6])
+
+
+def test_an_older_barrier_that_an_input_left_out_is_given_up_when_the_newer_is_aligned():
+    state, _ = plan(waiting_for(5), TWO_INPUTS, batch({6: 4}))
+    state, actions = plan(state, TWO_INPUTS, batch({6: 4}))
+    assert actions[:2] == (ForwardCancel(5), Process(6, 5))
+    assert state == AlignerState(7)
+
+
+def test_a_cancel_of_a_newer_checkpoint_leaves_the_older_pending_and_takes_effect_behind_it():
+    state, _ = plan(waiting_for(5), TWO_INPUTS, batch({6: 4}))
+    state, actions = plan(state, TWO_INPUTS, batch(cancels=[6], rows={7: 1}))
+    assert actions == (Process(5, 5), Hold((7,), 1))
+    assert state.cancelled == (6,)
+    assert AlignerState.from_json(json.loads(json.dumps(state.to_json()))) == state
+    state, actions = plan(state, TWO_INPUTS, batch({5: 4, 6: 4}, rows={7: 1}))
+    assert [type(a) for a in actions] == [Process, Snapshot, ForwardCancel, Process]
+    assert state == AlignerState(7)
+
+
+def test_too_many_held_back_bytes_decline_the_oldest_first_and_then_the_next():
+    state, _ = plan(waiting_for(5), TWO_INPUTS, batch({6: 4}))
+    config = AlignerConfig(8, max_buffered_bytes=10)
+    after, actions = plan(state, config, batch(rows={6: 9, 7: 9}))
+    assert [a.checkpoint for a in actions if isinstance(a, Declined)] == [5]
+    assert (after.epoch, [p.checkpoint for p in after.pending], actions[-1]) == (6, [6], Hold((7,), 9))
+    after, actions = plan(state, config, batch(rows={6: 9, 7: 11}))
+    assert [a.checkpoint for a in actions if isinstance(a, Declined)] == [5, 6]
+    assert after == AlignerState(7)
+
+
+def test_what_is_cancelled_behind_a_declined_checkpoint_goes_with_it():
+    state, _ = plan(waiting_for(5), TWO_INPUTS, batch({6: 4, 7: 4}, cancels=[6]))
+    after, actions = plan(state, AlignerConfig(8, max_buffered_bytes=10), batch(rows={7: 11}))
+    assert [a.checkpoint for a in actions if isinstance(a, ForwardCancel)] == [5, 6]
+    assert (after.epoch, [p.checkpoint for p in after.pending], after.cancelled) == (7, [7], ())
 
 
 def test_an_older_barrier_completed_in_the_same_batch_is_not_cancelled():

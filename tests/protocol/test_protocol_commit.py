@@ -19,7 +19,7 @@ from spark_ckpt.protocol.records import (
     VoidRecord,
 )
 from spark_ckpt.testing.simulation_shell import Shell
-from spark_ckpt.testing.simulation_world import Crash, Location, World
+from spark_ckpt.testing.simulation_world import Answer, Crash, Location, World
 from spark_ckpt.types import Committable, Epoch
 
 TOPOLOGY = Topology(1, 1, ("a",), {"x": {"state": "s", "keys": "k"}}, ("append", "merge"))
@@ -50,6 +50,7 @@ class Job:
         self.generation += 1
         claim = GenerationRecord(self.generation, 1, "spark", None, 0, TOPOLOGY)
         self.world.records.put("generations", self.generation, claim)
+        self.options["adopt"] = max(self.world.records.completions(), default=None)
         self.view = self.rebuilt()
 
     def trigger(self, checkpoint, kind="checkpoint", target=None):
@@ -463,3 +464,81 @@ def test_a_fenced_driver_confirms_nothing():
         steps.send(job.shell(step))
     assert job.world.records.text["committed"] == {}
     assert job.world.history == []
+
+
+# --- time, requests, and drivers that were halted --------------------------------------------------------------
+
+
+def test_a_checkpoint_that_is_acknowledged_too_late_does_not_complete():
+    job = Job(tolerable=1)
+    job.options["timeout_ms"] = NOW_MS - 4_000 - 1
+    job.view = job.rebuilt()
+    job.trigger(1)
+    job.commit(job.complete(1, 0, [job.stage("a", 1)]))
+    (gone,) = job.world.records.all("aborted")
+    assert (gone.cause, gone.checkpoint) == ("expired", 1)
+    assert not job.world.records.completions()
+    job.options["timeout_ms"] = NOW_MS - 4_000
+    job.view = job.rebuilt()
+    job.trigger(2)
+    job.commit(job.complete(2, 1))
+    assert list(job.world.records.completions()) == [2], "not at its timeout; what the late one staged is in it"
+    assert [c.data for c in job.world.records.completions()[2].committables] == [b"a"]
+
+
+def test_a_checkpoint_is_not_late_because_nobody_ran_the_job():
+    job = Job()
+    job.options |= {"timeout_ms": 1_000, "started_ms": NOW_MS - 1_000}
+    job.view = job.rebuilt()
+    job.trigger(1)
+    job.commit(job.complete(1, 0))
+    assert list(job.world.records.completions()) == [1]
+
+
+def test_too_many_late_checkpoints_end_the_query():
+    job = Job()
+    job.options["timeout_ms"] = 1
+    job.view = job.rebuilt()
+    job.trigger(1)
+    with pytest.raises(CheckpointFailedError, match="tolerableFailures"):
+        job.commit(job.complete(1, 0))
+
+
+@pytest.mark.parametrize("target", ["s3://there", "read-only"])
+def test_whoever_asked_is_answered_before_the_checkpoint_is_confirmed(target):
+    job = Job()
+    trigger = TriggerRecord(1, "savepoint", 4_000, "request", target, False, "r1", 1)
+    job.world.records.put("triggers", 1, trigger)
+    job.commit(job.complete(1, 0))
+    assert job.steps.index("AnswerRequest") < job.steps.index("WriteCommitted")
+    error = None if target == "s3://there" else "it is read-only"
+    assert job.world.answers == {"r1": Answer(1, error)}
+
+
+def test_stopped_between_the_answer_and_its_confirmation_it_is_answered_again_the_same():
+    job = Job()
+    job.world.records.put("triggers", 1, TriggerRecord(1, "savepoint", 4_000, "request", "t", False, "r1", 1))
+    job.commit_until(job.complete(1, 0), "WriteCommitted")
+    job.commit(job.complete(1, 0))
+    assert job.world.answers == {"r1": Answer(1)}
+    assert 1 in job.world.records.text["committed"]
+
+
+def test_the_first_reason_for_an_abort_stays():
+    job = Job()
+    for k in (1, 2):
+        job.trigger(k)
+    job.commit(job.batch(0, events=job.acks(1)))
+    job.world.records.put("aborted", 1, AbortedRecord(1, "withdrawn", "nobody waits", 1, 1))
+    job.commit(job.complete(2, 1))
+    assert [a.cause for a in job.world.records.all("aborted")] == ["withdrawn"]
+
+
+def test_what_an_older_driver_completed_while_this_one_started_is_not_taken_as_replayed():
+    job = Job()
+    job.trigger(1)
+    job.commit_until(job.complete(1, 0), "WriteCommitted")
+    job.options["adopt"] = None  # it was created right after this start had looked
+    job.view = job.rebuilt()
+    with pytest.raises(FencedError, match="start the query again"):
+        job.commit(job.complete(1, 0))

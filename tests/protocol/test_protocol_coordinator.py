@@ -53,10 +53,16 @@ def test_the_minimum_pause_counts_from_the_last_completion():
     assert isinstance(decide_trigger(POLICY, replace(slow, now_ms=101_000)), TriggerNow)
 
 
-def test_no_more_than_max_concurrent_are_pending_also_for_requests():
-    pending = facts(pending=(PendingTrigger(5, 99_000),), requests=(SAVEPOINT,))
+def test_no_more_than_max_concurrent_are_pending_also_for_requested_checkpoints():
+    pending = facts(pending=(PendingTrigger(5, 99_000),), requests=(ManualRequest("r1", "checkpoint", 99_000),))
     assert decide_trigger(POLICY, pending) == Wait(None, WaitReason.PENDING)
     assert isinstance(decide_trigger(replace(POLICY, max_concurrent=2), pending), TriggerNow)
+
+
+def test_a_savepoint_is_triggered_whatever_is_pending_and_before_other_requests():
+    older = ManualRequest("r0", "checkpoint", 1_000)
+    asked = facts(pending=(PendingTrigger(5, 99_000),), requests=(older, replace(SAVEPOINT, deadline_ms=123)))
+    assert decide_trigger(POLICY, asked) == TriggerNow("savepoint", "request", "s3://there", True, "r1", 123)
 
 
 def test_a_request_comes_before_the_interval_and_the_pause():
@@ -64,25 +70,24 @@ def test_a_request_comes_before_the_interval_and_the_pause():
     assert decide_trigger(POLICY, asked) == TriggerNow("savepoint", "request", "s3://there", True, "r1")
 
 
-def test_requests_are_answered_oldest_first_also_at_the_end_of_input():
-    second = ManualRequest("r2", "checkpoint", 99_500)
-    decision = decide_trigger(POLICY, facts(requests=(SAVEPOINT, second), at_end=True))
+def test_requests_of_a_kind_are_answered_oldest_first_also_at_the_end_of_input():
+    second = replace(SAVEPOINT, request="r0", time_ms=99_500)
+    decision = decide_trigger(POLICY, facts(requests=(second, SAVEPOINT), at_end=True))
     assert isinstance(decision, TriggerNow)
     assert decision.request == "r1"
 
 
-@pytest.mark.parametrize("stopping", [{"stopping": True}, {"pending": (PendingTrigger(5, 99_000, terminal=True),)}])
-def test_nothing_is_triggered_while_a_stop_with_savepoint_is_under_way(stopping):
-    asked = facts(requests=(SAVEPOINT,), at_end=True, **stopping)
+def test_nothing_is_triggered_while_a_stop_with_savepoint_is_under_way():
+    asked = facts(requests=(SAVEPOINT,), at_end=True, stopping=True)
     assert decide_trigger(replace(POLICY, max_concurrent=9), asked) == Wait(None, WaitReason.STOPPING)
 
 
-def test_bounded_input_ends_with_a_final_checkpoint_once_nothing_is_pending():
-    many = replace(POLICY, max_concurrent=3)
+def test_bounded_input_ends_with_one_final_checkpoint_whatever_is_pending():
     end = facts(at_end=True, last_trigger_ms=99_999)
-    assert decide_trigger(many, replace(end, pending=(PendingTrigger(5, 9),))) == Wait(None, WaitReason.PENDING)
-    assert decide_trigger(many, end) == TriggerNow("final", "end of input")
-    assert decide_trigger(many, replace(end, final_done=True)) == Wait(None, WaitReason.FINISHED)
+    assert decide_trigger(POLICY, end) == TriggerNow("final", "end of input")
+    assert decide_trigger(POLICY, replace(end, pending=(PendingTrigger(5, 9),))) == TriggerNow("final", "end of input")
+    assert decide_trigger(POLICY, replace(end, final_pending=True)) == Wait(None, WaitReason.FINAL_PENDING)
+    assert decide_trigger(POLICY, replace(end, final_pending=True, final_done=True)) == Wait(None, WaitReason.FINISHED)
 
 
 def test_without_an_interval_only_requests_and_the_end_trigger():
@@ -95,6 +100,12 @@ def test_without_an_interval_only_requests_and_the_end_trigger():
 def test_a_checkpoint_expires_after_its_timeout_and_not_at_it():
     pending = [PendingTrigger(5, 40_000), PendingTrigger(6, 39_999)]
     assert [e.checkpoint for e in decide_expiry(POLICY, pending, 100_000)] == [6]
+
+
+def test_a_checkpoint_is_not_late_while_nobody_ran_the_job():
+    pending = [PendingTrigger(5, 1_000)]
+    assert decide_expiry(POLICY, pending, 100_000, started_ms=40_000) == ()
+    assert decide_expiry(POLICY, pending, 100_001, started_ms=40_000) != ()
 
 
 def test_a_trigger_that_its_generation_never_injected_is_lost():
@@ -201,6 +212,13 @@ def test_the_newest_are_retained():
 def test_what_is_not_committed_or_pinned_is_never_dropped():
     plan = plan_retention([1, 2, 3], committed=[1, 3], retain=1, previous=2, pinned=[1])
     assert (plan.keep, plan.drop) == ((1, 2, 3), ())
+
+
+def test_savepoints_do_not_count_among_the_retained():
+    plan = plan_retention([1, 2, 3, 4], committed=[1, 2, 3, 4], retain=2, previous=3, savepoints=[2, 3])
+    assert (plan.keep, plan.drop) == ((1, 4), (2, 3))
+    plan = plan_retention([1, 2, 3], committed=[1, 2, 3], retain=1, previous=2, savepoints=[2, 3])
+    assert (plan.keep, plan.drop) == ((1, 3), (2,)), "the newest stays: the next checkpoint builds on it"
 
 
 def test_the_newest_is_retained_even_if_none_should_be():

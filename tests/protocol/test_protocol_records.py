@@ -64,7 +64,10 @@ def test_a_record_survives_json(record):
 @pytest.mark.parametrize("record", RECORDS, ids=lambda r: type(r).__name__)
 def test_a_missing_field_is_named(record):
     body = json.loads(json.dumps(record.to_json()))
-    for name in set(body) - {"void", "life", "abandoned"}:  # earlier versions wrote none
+    # what earlier versions did not write
+    later = {"TriggerRecord": {"deadline_ms"}, "CompletionRecord": {"request"}}.get(type(record).__name__, set())
+    assert type(record).from_json({k: v for k, v in body.items() if k not in later}, "there") is not None
+    for name in set(body) - {"void", "life", "abandoned"} - later:
         with pytest.raises(CorruptStorageError, match=rf"there: expected .* in '{name}', found nothing"):
             type(record).from_json({k: v for k, v in body.items() if k != name}, "there")
 
@@ -73,7 +76,9 @@ def test_a_missing_field_is_named(record):
 @pytest.mark.parametrize("wrong", [True, 1.5, [[]], {"a": []}], ids=str)
 def test_a_field_of_another_type_is_refused(record, wrong):
     body = json.loads(json.dumps(record.to_json()))
-    for name in set(body) - {"void"}:
+    later = {"TriggerRecord": {"deadline_ms"}, "CompletionRecord": {"request"}}.get(type(record).__name__, set())
+    assert type(record).from_json({k: v for k, v in body.items() if k not in later}, "there") is not None
+    for name in set(body) - {"void"} - later:
         if isinstance(wrong, type(body[name])):
             continue
         with pytest.raises(CorruptStorageError, match=r"expected .*, found"):

@@ -1,0 +1,274 @@
+"""The mutations that ``make mutants`` tries: the rule that each breaks, and the text that it replaces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutation:
+    file: str
+    rule: str
+    old: str
+    new: str
+
+
+_VIEW, _SOURCE, _LEAD, _EVENTS = "source_view.py", "source.py", "source_lead.py", "source_events.py"
+_OFFSET, _COORD, _ALIGNER, _COMMIT = "source_offset.py", "coordinator.py", "aligner.py", "commit.py"
+
+MUTATIONS = (
+    # --- standing still
+    Mutation(
+        _VIEW, "a later generation is not stopped", "if start.terminal != generation:", "if start.terminal is None:"
+    ),
+    Mutation(
+        _VIEW,
+        "an aborted stop lets the source go on",
+        "return start.epoch - 1 not in aborted and",
+        "return",
+    ),
+    Mutation(_VIEW, "a withdrawn stop lets the source go on", " and start.request not in released", ""),
+    Mutation(
+        _VIEW,
+        "an earlier generation's stop that is taken up late stops nothing",
+        "trigger.terminal and trigger.generation == generation",
+        "trigger.terminal",
+    ),
+    Mutation(_SOURCE, "a frozen source is not asked", "if not (frozen or start.ended):", "if not start.ended:"),
+    Mutation(_SOURCE, "an ended source is not asked", "if not (frozen or start.ended):", "if not frozen:"),
+    Mutation(_SOURCE, "a frozen source stays so", "terminal=start.terminal if at.frozen else None", "terminal=None"),
+    Mutation(
+        _SOURCE, "a frozen source keeps its request", "request=start.request if at.frozen else None", "request=None"
+    ),
+    Mutation(_SOURCE, "a follower that is frozen takes nothing up", "if at.frozen or not (", "if not ("),
+    Mutation(
+        _SOURCE, "only a stop freezes", "terminal=generation if injected.terminal else None", "terminal=generation"
+    ),
+    # --- looking
+    Mutation(
+        _VIEW,
+        "storage is looked at now and then",
+        "if not ids or not (fresh or due(",
+        "if not ids or not (True or due(",
+    ),
+    Mutation(_VIEW, "fresh means at once", "if not ids or not (fresh or due(", "if not ids or not (due("),
+    Mutation(
+        _VIEW,
+        "a completion is remembered",
+        "completed=max(found.completed, view.completed)",
+        "completed=view.completed",
+    ),
+    Mutation(
+        _VIEW,
+        "a pause begins with a completion",
+        "now_ms if new else view.last_completion_ms",
+        "view.last_completion_ms",
+    ),
+    Mutation(_VIEW, "an abort is remembered", "aborted=view.aborted | found.aborted", "aborted=view.aborted"),
+    Mutation(_VIEW, "a withdrawal is remembered", "released=view.released | found.released", "released=view.released"),
+    Mutation(
+        _VIEW,
+        "what completed is not pending",
+        "later = [p for p in start.pending if p.checkpoint > view.completed]",
+        "later = list(start.pending)",
+    ),
+    Mutation(
+        _VIEW,
+        "what is aborted is not pending",
+        "pending = tuple(p for p in later if p.checkpoint not in view.aborted)",
+        "pending = tuple(later)",
+    ),
+    Mutation(
+        _VIEW,
+        "what is aborted gets its marker",
+        "tuple(p.checkpoint for p in later if p.checkpoint in view.aborted)",
+        "()",
+    ),
+    # --- following
+    Mutation(_SOURCE, "triggers are taken up in order", "first = min(triggers", "first = max(triggers"),
+    Mutation(_SOURCE, "final is final for every source", "generation and not drained):", "generation and False):"),
+    Mutation(
+        _SOURCE,
+        "an older generation's final checkpoint is an ordinary one",
+        " and first.generation == generation and not",
+        " and not",
+    ),
+    Mutation(
+        _SOURCE, "who is behind does not wait for a poll", "at.drained or view.behind or due(", "at.drained or due("
+    ),
+    Mutation(_SOURCE, "who is drained does not wait for a poll", "not (at.drained or view.behind", "not (view.behind"),
+    Mutation(_SOURCE, "a follower polls now and then", "due(view.followed_ms, now_ms, role.poll_ms)", "True"),
+    Mutation(_SOURCE, "a follower tells of what was given up", "_, given_up = sort_out(view, start)", "given_up = ()"),
+    Mutation(_SOURCE, "drained is announced", "if at.drained and not view.announced:", "if False:"),
+    Mutation(_SOURCE, "drained is announced once", "if at.drained and not view.announced:", "if at.drained:"),
+    Mutation(_SOURCE, "who is drained asks for a batch more", "if at.drained and not role.leader:", "if False:"),
+    Mutation(
+        _SOURCE, "a stream is never drained", "role.available_now and still and not frozen", "still and not frozen"
+    ),
+    # --- the offset
+    Mutation(
+        _SOURCE, "a label is the last barrier plus one", "epoch=injected.checkpoint + 1", "epoch=injected.checkpoint"
+    ),
+    Mutation(
+        _SOURCE,
+        "what is injected is pending",
+        "pending=(*end.pending, replace(injected, terminal=False))",
+        "pending=end.pending",
+    ),
+    Mutation(_SOURCE, "a restored location begins with a batch", " or start.restore is not None):", "):"),
+    Mutation(_SOURCE, "an end is news", " or at.ended != start.ended", ""),
+    Mutation(_SOURCE, "a marker is news", " or injection.cancel or", " or"),
+    Mutation(
+        _SOURCE, "an end is only asked for when nothing came", "(still and read.finished)", "read.finished and False"
+    ),
+    Mutation(_OFFSET, "a restored source that has ended stays ended", 'bool(position.get("ended", False))', "False"),
+    Mutation(_OFFSET, "a location remembers what it restores", "ended=ended, restore=restored", "ended=ended"),
+    Mutation(_OFFSET, "a new source begins at its own beginning", "offset.inner is not None", "True"),
+    # --- leading
+    Mutation(
+        _LEAD,
+        "what completed meanwhile is not given up",
+        "if at.drained or _too_long(",
+        "if at.drained or False and _too_long(",
+    ),
+    Mutation(_LEAD, "who is drained looks for the last time", "if at.drained or _too_long(", "if _too_long("),
+    Mutation(
+        _LEAD,
+        "a trigger is decided from what is so now",
+        "view = yield from _ask(role, view, at, now_ms, fresh=True)",
+        "pass",
+    ),
+    Mutation(_LEAD, "a request of before is not taken up again", "if r.request in view.taken:", "if False:"),
+    Mutation(
+        _LEAD,
+        "a request dies with its deadline",
+        "elif r.deadline_ms is not None and now_ms > r.deadline_ms:",
+        "elif False:",
+    ),
+    Mutation(
+        _LEAD,
+        "a pending one dies with its deadline",
+        "elif p.deadline_ms is not None and now_ms > p.deadline_ms:",
+        "elif False:",
+    ),
+    Mutation(
+        _LEAD, "what was withdrawn is given up", "if p.request is not None and p.request in view.released:", "if False:"
+    ),
+    Mutation(_LEAD, "withdrawn first, then aborted", "if cause == WITHDRAWN and p.request is not None:", "if False:"),
+    Mutation(
+        _LEAD,
+        "a request is dropped once taken up",
+        "if now.request is not None:\n        yield DropRequest",
+        "if False:\n        yield DropRequest",
+    ),
+    Mutation(
+        _LEAD,
+        "an id is never used twice",
+        "if (yield CreateTrigger(record)):",
+        "if (yield CreateTrigger(record)) or True:",
+    ),
+    Mutation(_LEAD, "lost triggers are looked for", "if view.looked_for_lost:", "if True:"),
+    Mutation(
+        _LEAD,
+        "lost triggers get their marker",
+        "return replace(view, looked_for_lost=True), lost",
+        "return replace(view, looked_for_lost=True), ()",
+    ),
+    Mutation(_LEAD, "expiries count as failures", "if expired:", "if False:"),
+    Mutation(
+        _LEAD, "final waits for every source", "at_end=at.drained and view.drained >= role.others", "at_end=at.drained"
+    ),
+    Mutation(_LEAD, "final is taken once", "final_pending=final", "final_pending=False"),
+    Mutation(_LEAD, "an aborted final one is taken again", " and view.final not in view.aborted", ""),
+    Mutation(_LEAD, "nothing is triggered behind a stop", "stopping=at.frozen", "stopping=False"),
+    # --- what is said
+    Mutation(_EVENTS, "markers are sent", "[Cancel(k) for k in end.cancel]", "[]"),
+    Mutation(
+        _EVENTS, "an end is told", "if end.ended and (not start.ended or start.restore is not None):", "if False:"
+    ),
+    Mutation(
+        _EVENTS,
+        "an end is told again at a restore",
+        "(not start.ended or start.restore is not None)",
+        "not start.ended",
+    ),
+    Mutation(
+        _EVENTS,
+        "an end is told once",
+        "if end.ended and (not start.ended or start.restore is not None):",
+        "if end.ended:",
+    ),
+    Mutation(
+        _EVENTS, "one share stays alive", "Finished(key_groups - 1, start.epoch)", "Finished(key_groups, start.epoch)"
+    ),
+    Mutation(
+        _EVENTS,
+        "a source acknowledges",
+        "    if end.barrier is not None:\n        found.append(SourceAck",
+        "    if False:\n        found.append(SourceAck",
+    ),
+    Mutation(_EVENTS, "the weights sum up", "key_groups // parts + (i < key_groups % parts)", "key_groups // parts"),
+    Mutation(
+        _EVENTS, "an ended source sends one share", "if end.ended:\n        # An ended", "if False:\n        # An ended"
+    ),
+    Mutation(
+        _EVENTS,
+        "a partition for what is said",
+        "if parts == 0 and not spoken and end.barrier is None:",
+        "if parts == 0 and end.barrier is None:",
+    ),
+    Mutation(_EVENTS, "manifests are sent at a restore", "if start.restore is not None and restores:", "if False:"),
+    Mutation(
+        _EVENTS, "manifests are adopted in a replay", "if replayed and adopt is not None and reaches:", "if False:"
+    ),
+    Mutation(
+        _EVENTS,
+        "both are sent in the replay of a restored first batch",
+        "if replayed and adopt is not None",
+        "if not found and replayed and adopt is not None",
+    ),
+    Mutation(_EVENTS, "only a replay adopts", "if replayed and adopt is not None", "if adopt is not None"),
+    # --- triggering
+    Mutation(
+        _COORD,
+        "savepoints come first",
+        "return request.kind != SAVEPOINT, request.time_ms",
+        "return False, request.time_ms",
+    ),
+    Mutation(_COORD, "a savepoint does not wait", "(request.kind == SAVEPOINT or not full)", "(not full)"),
+    Mutation(_COORD, "requests wait for maxConcurrent", "(request.kind == SAVEPOINT or not full)", "True"),
+    Mutation(_COORD, "no more than maxConcurrent", "    if full:\n", "    if False:\n"),
+    Mutation(_COORD, "the minimum pause", "facts.now_ms < facts.last_completion_ms + policy.min_pause_ms", "False"),
+    Mutation(_COORD, "age counts from this start", "now_ms - max(triggered_ms, started_ms)", "now_ms - triggered_ms"),
+    Mutation(
+        _COORD, "savepoints are not retained", "counted = [k for k in ids if k not in elsewhere]", "counted = ids"
+    ),
+    Mutation(_COORD, "the newest stays", "*ids[-1:], *pins}", "*pins}"),
+    # --- aligning
+    Mutation(
+        _ALIGNER,
+        "a newer barrier waits its turn",
+        "elif k in cancels and not state.pending:",
+        "elif not state.pending and pending.keys() - {k} or k in cancels and not state.pending:",
+    ),
+    Mutation(
+        _ALIGNER,
+        "a cancel takes effect behind an older one",
+        "elif k in cancels and not state.pending:",
+        "elif k in cancels:",
+    ),
+    Mutation(
+        _ALIGNER, "a cancel is remembered", "for c in (*batch.cancels, *state.cancelled)", "for c in batch.cancels"
+    ),
+    Mutation(_ALIGNER, "what is left out gets its marker", "            actions += _given_up(state)\n", ""),
+    Mutation(
+        _ALIGNER,
+        "the oldest is declined first",
+        "k, rest = state.pending[0].checkpoint, state.pending[1:]",
+        "k, rest = state.pending[-1].checkpoint, ()",
+    ),
+    # --- committing
+    Mutation(_COMMIT, "a late one is not completed", "elif why is not None:", "elif False:"),
+    Mutation(_COMMIT, "a request is answered", "if record.request is not None:", "if False:"),
+    Mutation(_COMMIT, "a replay that did not adopt is stopped", "view.last.checkpoint != view.adopt:", "False:"),
+)

@@ -1,0 +1,147 @@
+"""A source's next offset: what it reads, which checkpoint it injects, what it gives up, when it stands still.
+
+A coroutine of steps, asked before every batch and while idle. The first source *leads*: it decides about triggers (see
+:mod:`spark_ckpt.protocol.source_lead`). The others *follow*: they take up its triggers in order. After Flink's
+CheckpointCoordinator (which triggers) and SourceCoordinator and StreamTask (which inject).
+
+Decisions are durable twice: as ``triggers/K`` and in the offset that Spark logs before the batch. A crash in between
+leaves a trigger that nobody injected: its id is not used again, and the next start gives it up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from dataclasses import replace
+from typing import Any
+
+from spark_ckpt.protocol.records import FINAL, TriggerRecord
+from spark_ckpt.protocol.source_lead import lead
+from spark_ckpt.protocol.source_offset import PendingTrigger, SourceOffset
+from spark_ckpt.protocol.source_steps import (
+    AnnounceDrained,
+    AskInner,
+    InnerRead,
+    ReadOpenTriggers,
+    ReadSourceStart,
+    SourceStart,
+    SourceStep,
+)
+from spark_ckpt.protocol.source_view import (
+    Injection,
+    Position,
+    SourceRole,
+    SourceView,
+    due,
+    is_frozen,
+    look,
+    pending_of,
+    sort_out,
+)
+
+Steps = Generator[SourceStep, Any, tuple[SourceView, SourceOffset]]
+"""Yields steps, is sent their results, and returns what to remember and the next offset."""
+
+
+def next_offset(role: SourceRole, view: SourceView | None, start: SourceOffset, now_ms: int) -> Steps:
+    """Driver, ``latestOffset``: ``start`` itself when there is nothing new. The only place that injects barriers.
+
+    Raises ``CheckpointFailedError`` when more checkpoints failed in a row than are tolerated, and what steps raise.
+    """
+    if view is None:
+        known: SourceStart = yield ReadSourceStart()
+        view = SourceView(known.newest_id, known.completed, known.last_completion_ms, known.taken)
+    view = yield from look(role, view, start, now_ms)
+    at = yield from _position(role, view, start)
+    decide = lead if role.leader else _follow
+    view, injection = yield from decide(role, view, start, at, now_ms)
+    return view, _assemble(role, view, start, at, injection)
+
+
+# --- reading ---------------------------------------------------------------------------------------------------
+
+
+def _position(role: SourceRole, view: SourceView, start: SourceOffset) -> Generator[SourceStep, Any, Position]:
+    """A source that is frozen or has ended is not asked."""
+    frozen = is_frozen(start, role.generation, view.aborted, view.released)
+    read = InnerRead(start.inner)
+    if not (frozen or start.ended):
+        read = yield AskInner(start.inner)
+    still = read.inner == start.inner
+    drained = role.available_now and still and not frozen
+    return Position(read.inner, start.ended or (still and read.finished), frozen, drained)
+
+
+# --- follower --------------------------------------------------------------------------------------------------
+
+
+def _follow(
+    role: SourceRole, view: SourceView, start: SourceOffset, at: Position, now_ms: int
+) -> Generator[SourceStep, Any, tuple[SourceView, Injection]]:
+    """Take up the leader's triggers, and tell it when this source is drained."""
+    _, given_up = sort_out(view, start)
+    if at.drained and not view.announced:
+        yield AnnounceDrained(role.generation, role.source)
+        # Stopped here: of a generation that is over; the next one does not look at it.
+        view = replace(view, announced=True)
+    if at.frozen or not (at.drained or view.behind or due(view.followed_ms, now_ms, role.poll_ms)):
+        return view, Injection(None, given_up)
+    triggers: tuple[TriggerRecord, ...] = yield ReadOpenTriggers(start.epoch)
+    taken = take_up(triggers, role.generation, at.drained)
+    # More of them wait: they are not kept waiting for another poll.
+    view = replace(view, followed_ms=now_ms, behind=taken is not None and len(triggers) > 1)
+    return view, Injection(None if taken is None else pending_of(taken, role.generation), given_up)
+
+
+def take_up(triggers: Iterable[TriggerRecord], generation: int, drained: bool) -> TriggerRecord | None:
+    """The oldest of the open triggers ahead: barriers pass every channel in the order of their checkpoints.
+
+    The final checkpoint of this generation waits until the source is at its end. One of an earlier generation was
+    final for that run only.
+    """
+    first = min(triggers, key=lambda t: t.checkpoint, default=None)
+    if first is None or (first.kind == FINAL and first.generation == generation and not drained):
+        return None
+    return first
+
+
+# --- the offset ------------------------------------------------------------------------------------------------
+
+
+def _assemble(
+    role: SourceRole, view: SourceView, start: SourceOffset, at: Position, injection: Injection
+) -> SourceOffset:
+    """The next offset, or ``start`` if nothing is new: then Spark plans no batch for this source's sake."""
+    injected, drained = injection.barrier, start.drained
+    if at.drained and not role.leader:
+        # One batch more: the leader, which is asked before its followers, hears of it.
+        drained = role.generation
+    moved = at.inner != start.inner or at.ended != start.ended or drained != start.drained
+    moved = moved or (start.rows is not None and not at.frozen)
+    if not (moved or injected is not None or injection.cancel or start.restore is not None):
+        return start
+    waiting, _ = sort_out(view, start)
+    end = SourceOffset(
+        origin=start.origin,
+        inner=at.inner,
+        epoch=start.epoch,
+        pending=waiting,
+        cancel=injection.cancel,
+        ended=at.ended,
+        drained=drained,
+        rows=True if role.batch_behind_rows and at.inner != start.inner else None,
+        terminal=start.terminal if at.frozen else None,
+        request=start.request if at.frozen else None,
+    )
+    return end if injected is None else _with_barrier(end, injected, role.generation)
+
+
+def _with_barrier(end: SourceOffset, injected: PendingTrigger, generation: int) -> SourceOffset:
+    return replace(
+        end,
+        epoch=injected.checkpoint + 1,
+        barrier=injected.checkpoint,
+        triggered_ms=injected.triggered_ms,
+        pending=(*end.pending, replace(injected, terminal=False)),
+        terminal=generation if injected.terminal else None,
+        request=injected.request if injected.terminal else None,
+    )

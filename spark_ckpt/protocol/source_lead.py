@@ -1,0 +1,201 @@
+"""The first source's part: gives up what is late, lost or withdrawn, and triggers. After Flink's CheckpointCoordinator,
+CheckpointRequestDecider and CheckpointFailureManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import replace
+from typing import Any
+
+from spark_ckpt.errors import CheckpointFailedError
+from spark_ckpt.protocol.coordinator import (
+    FailureCounter,
+    TriggerFacts,
+    TriggerNow,
+    Wait,
+    decide_expiry,
+    decide_lost,
+    decide_trigger,
+)
+from spark_ckpt.protocol.records import EXPIRED, FINAL, LOST, WITHDRAWN, AbortedRecord, TriggerRecord
+from spark_ckpt.protocol.source_offset import PendingTrigger, SourceOffset
+from spark_ckpt.protocol.source_steps import (
+    CreateTrigger,
+    DropRequest,
+    GiveUp,
+    ManualRequest,
+    ReadAborted,
+    ReadDrained,
+    ReadOpenTriggers,
+    ReadRequests,
+    SourceStep,
+    Withdraw,
+)
+from spark_ckpt.protocol.source_view import Injection, Position, SourceRole, SourceView, due, look, pending_of, sort_out
+
+Led = Generator[SourceStep, Any, tuple[SourceView, Injection]]
+Viewed = Generator[SourceStep, Any, SourceView]
+
+
+def lead(role: SourceRole, view: SourceView, start: SourceOffset, at: Position, now_ms: int) -> Led:
+    """Driver, first source: whether a barrier or a cancel marker goes into the next offset."""
+    view, lost = yield from _lost(role, view, start, now_ms)
+    if at.drained or _too_long(role, view, start, now_ms):
+        # What is drained may be asked for the last time. And what completed meanwhile must not be given up.
+        view = yield from look(role, view, start, now_ms, fresh=True)
+    overdue = _too_long(role, view, start, now_ms)
+    if overdue:
+        view = yield from _give_up(role, view, overdue, now_ms)
+    pending, given_up = sort_out(view, start)
+    cancel = tuple(sorted({*lost, *given_up}))
+    if overdue:
+        view = replace(view, waiting=None)
+        return view, Injection(None, cancel)
+    view = yield from _ask(role, view, at, now_ms)
+    decision = decide_trigger(role.policy, _facts(role, view, pending, at, now_ms))
+    if isinstance(decision, TriggerNow):
+        # Decided from what may be a moment old: a checkpoint that completed meanwhile begins the minimum pause, and a
+        # request that was just made, or withdrawn, comes first.
+        view = yield from look(role, view, start, now_ms, fresh=True)
+        view = yield from _ask(role, view, at, now_ms, fresh=True)
+        pending, given_up = sort_out(view, start)
+        cancel = tuple(sorted({*lost, *given_up}))
+        decision = decide_trigger(role.policy, _facts(role, view, pending, at, now_ms))
+    if isinstance(decision, Wait):
+        return view if view.waiting == decision else replace(view, waiting=decision), Injection(None, cancel)
+    view, trigger = yield from _trigger(role, view, decision, now_ms)
+    return view, Injection(pending_of(trigger, role.generation), cancel)
+
+
+# --- triggering ------------------------------------------------------------------------------------------------
+
+
+def _facts(
+    role: SourceRole, view: SourceView, pending: tuple[PendingTrigger, ...], at: Position, now_ms: int
+) -> TriggerFacts:
+    final = view.final is not None and view.final not in view.aborted
+    return TriggerFacts(
+        now_ms=now_ms,
+        started_ms=role.started_ms,
+        initial_delay_ms=role.initial_delay_ms,
+        last_trigger_ms=view.last_trigger_ms,
+        last_completion_ms=view.last_completion_ms,
+        pending=pending,
+        requests=view.requests,
+        at_end=at.drained and view.drained >= role.others,
+        final_pending=final,
+        final_done=final and view.completed >= (view.final or 0),
+        stopping=at.frozen,
+    )
+
+
+def _ask(role: SourceRole, view: SourceView, at: Position, now_ms: int, fresh: bool = False) -> Viewed:
+    """What others ask for, and who of them is drained. A request that was taken up before is dropped, not taken again;
+    one whose time is over is withdrawn.
+    """
+    if at.drained and not view.drained >= role.others:
+        view = replace(view, drained=(yield ReadDrained(role.generation)))
+    if not (fresh or due(view.asked_ms, now_ms, role.poll_ms)):
+        return view
+    asked: tuple[ManualRequest, ...] = yield ReadRequests()
+    kept: list[ManualRequest] = []
+    for r in asked:
+        if r.request in view.taken:
+            yield DropRequest(r.request)
+        elif r.deadline_ms is not None and now_ms > r.deadline_ms:
+            yield Withdraw(r.request, "nobody took it up before its time was over")
+            # Stopped here: its time is over; the next start withdraws it again and drops it.
+            yield DropRequest(r.request)
+        else:
+            kept.append(r)
+    return replace(view, requests=tuple(kept), asked_ms=now_ms)
+
+
+def _trigger(
+    role: SourceRole, view: SourceView, now: TriggerNow, now_ms: int
+) -> Generator[SourceStep, Any, tuple[SourceView, TriggerRecord]]:
+    newest = view.newest_id
+    while True:
+        # Whoever else starts this job may have taken the id; ids only need to grow.
+        newest += 1
+        record = TriggerRecord(
+            newest, now.kind, now_ms, now.by, now.target, now.terminal, now.request, role.generation, now.deadline_ms
+        )
+        if (yield CreateTrigger(record)):
+            break
+    # Stopped here: nobody injected it. The next start gives it up as lost and whoever asked for it gets an error; the
+    # trigger names the request, so that it is not taken up again.
+    if now.request is not None:
+        yield DropRequest(now.request)
+    view = replace(
+        view,
+        newest_id=newest,
+        last_trigger_ms=now_ms,
+        final=newest if now.kind == FINAL else view.final,
+        taken=view.taken | ({now.request} if now.request is not None else set()),
+        requests=tuple(r for r in view.requests if r.request != now.request),
+        waiting=None,
+    )
+    return view, record
+
+
+# --- giving up -------------------------------------------------------------------------------------------------
+
+
+def _lost(
+    role: SourceRole, view: SourceView, start: SourceOffset, now_ms: int
+) -> Generator[SourceStep, Any, tuple[SourceView, tuple[int, ...]]]:
+    """Once after a start: give up what an earlier generation triggered and never injected here."""
+    if view.looked_for_lost:
+        return view, ()
+    triggers: tuple[TriggerRecord, ...] = yield ReadOpenTriggers(start.epoch)
+    lost = decide_lost(triggers, role.generation, start.epoch)
+    for k in lost:
+        reason = "its generation ended before every source had injected it"
+        yield GiveUp(AbortedRecord(k, LOST, reason, now_ms, role.generation), now_ms)
+        # Stopped here: the next start looks again. What a follower injected of it is given up with a newer barrier.
+    return replace(view, looked_for_lost=True), lost
+
+
+def _too_long(
+    role: SourceRole, view: SourceView, start: SourceOffset, now_ms: int
+) -> tuple[tuple[PendingTrigger, str, str], ...]:
+    """(pending checkpoint, cause, reason) of those to give up."""
+    pending, _ = sort_out(view, start)
+    expired = {e.checkpoint: e.reason for e in decide_expiry(role.policy, pending, now_ms, role.started_ms)}
+    out: list[tuple[PendingTrigger, str, str]] = []
+    for p in pending:
+        if p.request is not None and p.request in view.released:
+            out.append((p, WITHDRAWN, "whoever asked for it does not wait any more"))
+        elif p.deadline_ms is not None and now_ms > p.deadline_ms:
+            out.append((p, WITHDRAWN, "it was not complete before the time-out of whoever asked for it"))
+        elif p.checkpoint in expired:
+            out.append((p, EXPIRED, expired[p.checkpoint]))
+    return tuple(out)
+
+
+def _give_up(
+    role: SourceRole, view: SourceView, overdue: tuple[tuple[PendingTrigger, str, str], ...], now_ms: int
+) -> Viewed:
+    for p, cause, reason in overdue:
+        if cause == WITHDRAWN and p.request is not None:
+            yield Withdraw(p.request, reason)
+            # Stopped here: the request is withdrawn, which the next look at it finds.
+        yield GiveUp(AbortedRecord(p.checkpoint, cause, reason, now_ms, role.generation), p.triggered_ms)
+        # Stopped here: it stays in the offset's ``pending`` until an offset carries its cancel marker.
+    view = replace(view, aborted=view.aborted | {p.checkpoint for p, _, _ in overdue})
+    expired = [reason for _, cause, reason in overdue if cause == EXPIRED]
+    if expired:
+        counter = FailureCounter(role.tolerable_failures).add((yield ReadAborted()), role.generation)
+        _check(counter.completed(view.completed), expired[-1])
+    return view
+
+
+def _check(failures: FailureCounter, reason: str) -> None:
+    if failures.exceeded:
+        raise CheckpointFailedError(
+            f"{len(failures.failed)} checkpoint(s) in a row failed, spark.ckpt.tolerableFailures allows "
+            f"{failures.tolerable}; the last: {reason}. Nothing is lost; start the query "
+            "again, with a longer spark.ckpt.timeout if the checkpoints need it."
+        )

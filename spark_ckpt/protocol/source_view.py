@@ -1,0 +1,134 @@
+"""What a source knows while its query runs, how it looks what became of its checkpoints, and when it stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from spark_ckpt.protocol.coordinator import TriggerPolicy, Wait
+from spark_ckpt.protocol.records import TriggerRecord
+from spark_ckpt.protocol.source_offset import PendingTrigger, SourceOffset
+from spark_ckpt.protocol.source_steps import Look, Looked, ManualRequest, SourceStep
+
+LOOK_MS = 50
+"""How often an idle source looks whether its pending checkpoints are complete."""
+
+
+@dataclass(frozen=True)
+class SourceRole:
+    """What does not change while the query runs. ``others``: the sources that follow, known to the leader.
+
+    ``available_now``: what was there at the start is the end of the input. ``poll_ms``: how often an idle source looks
+    for requests and triggers. ``batch_behind_rows``: as in Spark, where rows may have moved the watermark, a batch follows
+    that lets time-outs see it.
+    """
+
+    source: str
+    leader: bool
+    generation: int
+    started_ms: int
+    initial_delay_ms: int = 0
+    poll_ms: int = 500
+    others: frozenset[str] = frozenset()
+    available_now: bool = False
+    batch_behind_rows: bool = False
+    tolerable_failures: int = 0
+    policy: TriggerPolicy = field(default_factory=TriggerPolicy)
+
+
+@dataclass(frozen=True)
+class SourceView:
+    """What a source remembers between two calls. Never a source of truth: after a restart it is read anew."""
+
+    newest_id: int
+    completed: int
+    last_completion_ms: int | None
+    taken: frozenset[str]
+    last_trigger_ms: int | None = None
+    aborted: frozenset[int] = frozenset()
+    released: frozenset[str | None] = frozenset()
+    requests: tuple[ManualRequest, ...] = ()
+    drained: frozenset[str] = frozenset()
+    final: int | None = None
+    announced: bool = False
+    behind: bool = False
+    looked_for_lost: bool = False
+    looked_ms: int | None = None
+    asked_ms: int | None = None
+    followed_ms: int | None = None
+    waiting: Wait | None = None
+
+
+@dataclass(frozen=True)
+class Injection:
+    """What goes into the next offset besides what is read. ``barrier`` None: no barrier is injected."""
+
+    barrier: PendingTrigger | None = None
+    cancel: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where the inner source stands now. ``frozen``: nothing may be read. ``drained``: see ``SourceOffset``."""
+
+    inner: Any
+    ended: bool
+    frozen: bool
+    drained: bool
+
+
+def is_frozen(start: SourceOffset, generation: int, aborted: Iterable[int], released: Collection[str | None]) -> bool:
+    """Whether nothing may be read: the barrier of a stop-with-savepoint of this generation went by.
+
+    Not if it was aborted, withdrawn, or could not be written: then whoever asked got an error, and the query goes on
+    (Flink restarts the job there; its sources have stopped, ours have not). A later generation was started to run.
+    """
+    if start.terminal != generation:
+        return False
+    return start.epoch - 1 not in aborted and start.request not in released
+
+
+def look(
+    role: SourceRole, view: SourceView, start: SourceOffset, now_ms: int, fresh: bool = False
+) -> Generator[SourceStep, Any, SourceView]:
+    """Look what became of what waits; now and then, or if ``fresh`` at once."""
+    waits = [p for p in start.pending if p.checkpoint > view.completed and p.checkpoint not in view.aborted]
+    ids, requests = [p.checkpoint for p in waits], [p.request for p in waits if p.request is not None]
+    if is_frozen(start, role.generation, view.aborted, view.released):
+        ids, requests = [*ids, start.epoch - 1], [*requests, *([start.request] if start.request else [])]
+    if not ids or not (fresh or due(view.looked_ms, now_ms, LOOK_MS)):
+        return view
+    found: Looked = yield Look(tuple(dict.fromkeys(ids)), tuple(dict.fromkeys(requests)))
+    new = found.completed > view.completed
+    return replace(
+        view,
+        looked_ms=now_ms,
+        completed=max(found.completed, view.completed),
+        last_completion_ms=now_ms if new else view.last_completion_ms,
+        aborted=view.aborted | found.aborted,
+        released=view.released | found.released,
+    )
+
+
+def sort_out(view: SourceView, start: SourceOffset) -> tuple[tuple[PendingTrigger, ...], tuple[int, ...]]:
+    """(what is neither complete nor aborted, what was aborted and has no cancel marker yet).
+
+    An aborted checkpoint leaves ``pending`` with the offset that carries its marker. A crash before that offset is
+    logged: it is still pending there, and gets its marker from the next reader. Every source tells of what it
+    injected, because operators that the leader does not reach wait for it too (Flink: CancelCheckpointMarker).
+    """
+    later = [p for p in start.pending if p.checkpoint > view.completed]
+    pending = tuple(p for p in later if p.checkpoint not in view.aborted)
+    return pending, tuple(p.checkpoint for p in later if p.checkpoint in view.aborted)
+
+
+def due(last_ms: int | None, now_ms: int, every_ms: int) -> bool:
+    """Storage is read now and then, not with every poll. A clock that was set back does not stop it."""
+    return last_ms is None or now_ms - last_ms >= every_ms or now_ms < last_ms
+
+
+def pending_of(trigger: TriggerRecord, generation: int) -> PendingTrigger:
+    """``trigger`` as it stands in the offset that injects it. An earlier generation's stop does not stop this one."""
+    terminal = trigger.terminal and trigger.generation == generation
+    return PendingTrigger(trigger.checkpoint, trigger.time_ms, terminal, trigger.request, trigger.deadline_ms)

@@ -1,0 +1,130 @@
+"""The I/O shell of a source's decisions: executes the steps of :mod:`spark_ckpt.protocol.source_steps`. Driver, source
+process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+from spark_ckpt.faults import reach
+from spark_ckpt.protocol import source_steps as st
+from spark_ckpt.protocol.records import AbortedRecord, CompletionRecord, TriggerRecord
+from spark_ckpt.spark.hooks import call_hook
+from spark_ckpt.spark.job_records import JobRecords, id_name
+from spark_ckpt.spark.requests import Answer, answer_request, drop_old_answers, drop_request, open_requests, read_answer
+from spark_ckpt.spark.spec import RunSpec
+from spark_ckpt.storage.history import History, HistoryRow
+
+Result = TypeVar("Result")
+_DAY_MS = 86_400_000
+
+
+class SourceIO:
+    """Storage of one job, as one source's process sees it. ``ask_inner`` asks the inner source."""
+
+    def __init__(self, run: RunSpec, records: JobRecords, leader: bool, now_ms: int) -> None:
+        self.run_spec = run
+        self.records = records
+        self.leader = leader
+        self._now_ms = now_ms
+
+    def run(
+        self,
+        coroutine: Generator[st.SourceStep, Any, Result],
+        ask_inner: Callable[[Any], st.InnerRead],
+    ) -> Result:
+        """Drive a coroutine of the protocol to its end. What a step raises ends it."""
+        try:
+            step = next(coroutine)
+            while True:
+                if isinstance(step, st.AskInner):
+                    step = coroutine.send(ask_inner(step.inner))
+                    continue
+                name = type(step).__name__
+                reach(f"before {name}")
+                result = getattr(self, f"_{name}")(step)
+                reach(f"after {name}")
+                step = coroutine.send(result)
+        except StopIteration as done:
+            value: Result = done.value
+            return value
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def _ReadSourceStart(self, step: st.ReadSourceStart) -> st.SourceStart:
+        records = self.records
+        completed = max(records.ids("checkpoints"), default=0)
+        newest = records.checkpoint(completed) if completed else None
+        if self.leader:
+            drop_old_answers(records.store, self._now_ms - _DAY_MS)
+            self._drop_old_announcements()
+        triggers = (records.trigger(k) for k in records.ids("triggers"))
+        return st.SourceStart(
+            records.newest_id(),
+            completed,
+            newest.completed_ms if isinstance(newest, CompletionRecord) else None,
+            frozenset(t.request for t in triggers if t is not None and t.request is not None),
+        )
+
+    def _drop_old_announcements(self) -> None:
+        for name in self.records.store.names("drained"):
+            if not name.startswith(f"{self.run_spec.generation:010d}-"):
+                self.records.store.delete(f"drained/{name}")
+
+    def _Look(self, step: st.Look) -> st.Looked:
+        store = self.records.store
+        answers = {r: read_answer(store, r) for r in step.requests}
+        return st.Looked(
+            max(self.records.ids("checkpoints"), default=0),
+            frozenset(k for k in step.checkpoints if store.exists(f"aborted/{id_name(k)}")),
+            frozenset(r for r, a in answers.items() if a is not None and a.error is not None),
+        )
+
+    def _ReadOpenTriggers(self, step: st.ReadOpenTriggers) -> tuple[TriggerRecord, ...]:
+        ids = [k for k in self.records.ids("triggers") if k >= step.epoch]
+        found = (self.records.trigger(k) for k in ids if not self.records.settled(k))
+        return tuple(t for t in found if t is not None)
+
+    def _ReadRequests(self, step: st.ReadRequests) -> tuple[st.ManualRequest, ...]:
+        return tuple(open_requests(self.records.store))
+
+    def _ReadDrained(self, step: st.ReadDrained) -> frozenset[str]:
+        names = (n.removesuffix(".json").split("-", 1) for n in self.records.store.names("drained"))
+        return frozenset(source for generation, source in names if int(generation) == step.generation)
+
+    def _ReadAborted(self, step: st.ReadAborted) -> tuple[AbortedRecord, ...]:
+        """Declines are counted by the commit, in another process; both read the records."""
+        found = (self.records.aborted(k) for k in self.records.ids("aborted"))
+        return tuple(a for a in found if a is not None)
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def _CreateTrigger(self, step: st.CreateTrigger) -> bool:
+        record = step.record
+        if not self.records.create_trigger(record):
+            return False
+        info = {"kind": record.kind, "by": record.by, "target": record.target}
+        call_hook(self.run_spec.config, self.run_spec.job, "on_trigger", record.checkpoint, info)
+        return True
+
+    def _DropRequest(self, step: st.DropRequest) -> None:
+        drop_request(self.records.store, step.request)
+
+    def _Withdraw(self, step: st.Withdraw) -> bool:
+        return answer_request(self.records.store, step.request, Answer(None, step.reason)).checkpoint is None
+
+    def _AnnounceDrained(self, step: st.AnnounceDrained) -> None:
+        self.records.store.create(f"drained/{step.generation:010d}-{step.source}.json", "drained", {})
+
+    def _GiveUp(self, step: st.GiveUp) -> None:
+        record, config = step.record, self.run_spec.config
+        k = record.checkpoint
+        self.records.abort(record)
+        call_hook(config, self.run_spec.job, "on_abort", k, {"cause": record.cause, "reason": record.reason})
+        if config.history:
+            trigger = self.records.trigger(k)
+            kind = trigger.kind if trigger else None
+            # No batch: the one that carries the cancel marker has no number yet.
+            row = HistoryRow(k, kind, record.cause, step.triggered_ms, record.generation, -1, record.reason)
+            History(f"{self.run_spec.url}/history", config.storage_options()).record(row)

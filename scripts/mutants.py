@@ -20,7 +20,7 @@ from mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).resolve().parents[1]
 UNIT = ("source", "coordinator", "aligner", "commit", "requests")
-SEEDS = 400
+SEEDS = 300
 
 
 @dataclass(frozen=True)

@@ -88,13 +88,18 @@ class JobConfig:
         "minPause", DURATION, "0s", "Shortest time between the end of a checkpoint and the next trigger."
     )
     timeout_ms: int = _key(
-        "timeout", POSITIVE_DURATION, "10min", "A checkpoint that is not complete after this time is aborted."
+        "timeout",
+        POSITIVE_DURATION,
+        "10min",
+        "A checkpoint that is not complete after this time, while the job runs, is aborted.",
     )
     max_concurrent: int = _key("maxConcurrent", count(1), "1", "Checkpoints that may be pending at the same time.")
     tolerable_failures: int = _key(
         "tolerableFailures", count(0), "0", "Checkpoints that may fail in a row before the query fails."
     )
-    retain: int = _key("retain", count(1), "1", "Completed checkpoints to keep; older ones are removed.")
+    retain: int = _key(
+        "retain", count(1), "1", "Completed checkpoints to keep, savepoints not counted; older ones are removed."
+    )
     retention: str = _key(
         "retention",
         one_of("delete", "retain"),
@@ -192,6 +197,14 @@ class JobConfig:
         options.update({f"{PREFIX}{STORAGE}{name}": value for name, value in self.storage.items()})
         return options
 
+    def checkpoint_settings(self) -> dict[str, str]:
+        """How checkpoints are taken, by key without prefix, as text; what a start records. Holds no secret."""
+        out = {}
+        for name in _CHECKPOINTING:
+            key, value = _BY_FIELD[name], getattr(self, name)
+            out[key.name] = key.default if value is None else str(key.kind.text(value))
+        return out
+
     def storage_options(self) -> dict[str, Any]:
         """Keyword arguments for ``fsspec.filesystem``: dots nest, ``true``/``false`` and JSON lists are decoded."""
         return fsspec_options(f"{PREFIX}{STORAGE}", self.storage)
@@ -203,6 +216,18 @@ def _key_of(f: Field[Any]) -> _Key | None:
 
 
 _BY_FIELD: dict[str, _Key] = {f.name: key for f in fields(JobConfig) if (key := _key_of(f)) is not None}
+_CHECKPOINTING = (
+    "interval_ms",
+    "initial_delay_ms",
+    "mode",
+    "min_pause_ms",
+    "timeout_ms",
+    "max_concurrent",
+    "tolerable_failures",
+    "retain",
+    "retention",
+    "max_buffered_bytes",
+)
 _BY_LOWER: dict[str, str] = {key.name.lower(): key.name for key in _BY_FIELD.values()}
 
 

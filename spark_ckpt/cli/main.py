@@ -60,12 +60,13 @@ def show(
     checkpoint: Annotated[int, typer.Argument(help="The checkpoint's id.")],
     storage: Storage = None,
 ) -> None:
-    """Show everything one checkpoint recorded, as JSON."""
+    """Show everything one checkpoint recorded, and the settings it was taken by, as JSON."""
     with _errors():
         found = _open(dir, job, storage)
         body = found.show(checkpoint).to_json()
         given_up = [r.sink for r in found.abandoned() if r.checkpoint == checkpoint]
-    typer.echo(_json({**body, "abandoned": given_up}))
+        settings = found.settings(checkpoint)
+    typer.echo(_json({**body, "abandoned": given_up, "settings": settings}))
 
 
 @app.command()

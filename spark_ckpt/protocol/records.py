@@ -84,7 +84,7 @@ class GenerationRecord:
     life.
 
     Its owner creates it with ``origin`` UNDECIDED (a claim, which fences the others) before it reads the facts, and
-    replaces it when it has decided, or was REFUSED.
+    replaces it when it has decided, or was REFUSED. ``settings``: what its checkpoints are taken by, as text.
     """
 
     generation: int
@@ -94,9 +94,10 @@ class GenerationRecord:
     started_ms: int
     topology: Topology
     life: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "topology": self.topology.to_json()}
+        return {**vars(self), "topology": self.topology.to_json(), "settings": dict(self.settings)}
 
     @classmethod
     def from_json(cls, value: Any, where: str = "generation record") -> GenerationRecord:
@@ -109,6 +110,7 @@ class GenerationRecord:
             b.integer("started_ms"),
             Topology.from_json(b.mapping("topology"), f"{where}, topology"),
             b.text_or("life", ""),
+            b.str_keys("settings", str) if b.has("settings") else {},
         )
 
 

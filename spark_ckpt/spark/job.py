@@ -73,6 +73,11 @@ class Job:
             raise InvalidInputError(f"job {self.name!r} has no checkpoint {checkpoint}; it has {have}")
         return found
 
+    def settings(self, checkpoint: int) -> dict[str, str]:
+        """The checkpointing settings of the start that completed ``checkpoint``; empty if that recorded none."""
+        start = self.records.generation(self.show(checkpoint).generation)
+        return {} if start is None else dict(start.settings)
+
     def state_table(self, uid: str, checkpoint: int | None = None) -> tuple[str, int]:
         """(URL, version) of the Delta table that is ``uid``'s state at ``checkpoint`` (default: the newest)."""
         done = self.completed()

@@ -121,9 +121,7 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         before, behind = SourceOffset.from_json(start), SourceOffset.from_json(end)
         splits = self.inner.splits(before.inner, behind.inner) if before.inner != behind.inner else []
         full = [lane for lane in lanes(splits, self.source.lanes) if lane]
-        said = announcements(
-            self.source.id, before, behind, self.run.key_groups, len(full), self.source.event_time
-        )
+        said = announcements(self.source.id, before, behind, self.run.key_groups, len(full), self.source.event_time)
         parts = [LanePartition(lane, before.epoch) for lane in full or [[] for _ in said]]
         for part, events in zip(parts, said, strict=True):
             part.events = _encoded(events)

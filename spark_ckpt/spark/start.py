@@ -27,6 +27,7 @@ from spark_ckpt.spark.job_io import JobIO
 from spark_ckpt.spark.job_records import JobRecords
 from spark_ckpt.spark.savepoints import import_savepoint
 from spark_ckpt.spark.session_confs import SessionConfs, no_data_batches, session_location, spark_path
+from spark_ckpt.spark.settings import tell_changes
 from spark_ckpt.spark.spark_folder import SparkFolder
 from spark_ckpt.spark.spec import RunSpec, SinkSpec, job_url, with_absolute_dir
 from spark_ckpt.spark.start_facts import newest_generation, read_damage
@@ -85,13 +86,27 @@ def begin(plan: JobPlan) -> RunSpec:
         create_sink(spec.cls, spec.options).validate(plan.output)
     restore = _restore_option(records, plan, url)
     io = JobIO(plan.job, plan.config, plan.sinks, read_facts=lambda g: _facts(records, plan, g, restore))
+    before = _last_decided(records)
     claim = GenerationRecord(
-        _next_generation(records), 0, plan.location, None, _now_ms(), plan.topology, uuid.uuid4().hex[:16]
+        _next_generation(records),
+        0,
+        plan.location,
+        None,
+        _now_ms(),
+        plan.topology,
+        uuid.uuid4().hex[:16],
+        plan.config.checkpoint_settings(),
     )
     started = io.run(start_job(plan.job, claim, _now_ms()))
+    tell_changes(plan.job, before, started.generation)
     _say_uncompared(plan, started.decision)
     _ensure_tables(plan, url, started.decision)
     return _run_spec(plan, started)
+
+
+def _last_decided(records: JobRecords) -> GenerationRecord | None:
+    decided = [g for g in records.generations() if g.origin > 0]
+    return max(decided, key=lambda g: g.generation, default=None)
 
 
 def _say_uncompared(plan: JobPlan, decision: Any) -> None:

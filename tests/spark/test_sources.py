@@ -1,0 +1,145 @@
+"""Several sources that end at different times, and a location that stops in the first batch after its restore."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from spark_ckpt import agg
+from spark_ckpt.errors import CheckpointFailedError
+from spark_ckpt.spark.requests import create_request
+from tests.spark.conftest import DEADLINE_S, Input, Job, wait_until
+
+NewInput = Callable[[str, str], Input]
+SCHEMA = "k string, v int"
+
+
+class Ending(DataSource):
+    """One row, then the end: it says that nothing will ever come again."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ending"
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return EndingReader()
+
+
+class EndingReader(DataSourceStreamReader):
+    def initialOffset(self) -> dict[str, int]:
+        return {"rows": 0}
+
+    def latestOffset(self) -> dict[str, int]:
+        return {"rows": 1}
+
+    def finished(self, offset: dict[str, int]) -> bool:
+        return offset == {"rows": 1}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"k": ["end"], "v": pa.array([1], pa.int32())})
+
+
+def totals(*streams: Any) -> Any:
+    both = streams[0]
+    for other in streams[1:]:
+        both = both.union(other)
+    return both.groupBy("k").aggregate(uid="totals", n=agg.count(), s=agg.sum("v"))
+
+
+def test_checkpoints_go_on_after_a_restore_although_the_second_source_has_ended(
+    ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
+) -> None:
+    source = new_input("leader", SCHEMA)
+    source.add(("a", 1))
+
+    def query() -> Any:
+        ending = ckpt.readStream.format(Ending).option("uid", "ending").load()
+        return totals(source.stream(ckpt, uid="leader"), ending)
+
+    job.run(query(), "k")
+    first = job.start(query(), "k", now=False)
+    first.checkpoint()  # in an offset that says that the second source has ended
+    first.stop()
+    source.add(("a", 2))
+    second = job.start(query(), "k", now=False, checkpointLocation=str(tmp_path / "elsewhere"))
+    wait_until(lambda: second.lastProgress and second.lastProgress["batchId"] >= 1, second)
+    second.checkpoint(timeout_s=DEADLINE_S)
+    second.stop()
+    assert job.rows() == [("a", 2, 3), ("end", 1, 1)]
+
+
+def test_the_first_batch_of_a_restored_location_is_repeated_and_adopts_its_checkpoint(
+    ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
+) -> None:
+    source = new_input("leader", SCHEMA)
+    source.add(("a", 1), ("b", 10))
+    before = job.run(totals(source.stream(ckpt)), "k")
+    source.add(("a", 2))
+    elsewhere = tmp_path / "elsewhere"
+    moved = {"checkpointLocation": str(elsewhere)}
+    # Its very first batch takes a checkpoint, and the process ends before Spark writes that the batch is done.
+    create_request(before.job.records.store, "checkpoint")
+    query = job.start(totals(source.stream(ckpt)), "k", now=False, **moved)
+    wait_until(lambda: 2 in query.job.records.ids("committed"), query)
+    query.stop()
+    assert query.job.show(2).batch == 0
+    for file in [*elsewhere.glob("commits/*"), *elsewhere.glob("commits/.*")]:
+        file.unlink()
+    job.run(totals(source.stream(ckpt)), "k", **moved)
+    assert job.rows() == [("a", 2, 3), ("b", 1, 10)]
+    source.add(("b", 5))
+    job.run(totals(source.stream(ckpt)), "k", **moved)
+    assert job.rows() == [("a", 2, 3), ("b", 2, 15)]
+
+
+def test_checkpoints_commit_while_the_slowest_of_several_bounded_sources_is_still_read(
+    ckpt: Any, new_input: NewInput, job: Job
+) -> None:
+    short, long = new_input("short", SCHEMA), new_input("long", SCHEMA)
+    short.add(("a", 1))
+    for i in range(4):
+        long.add(("b", i))
+    df = totals(short.stream(ckpt, uid="short"), long.stream(ckpt, uid="long"))
+    done = job.run(df, "k", interval="1ms", initialDelay="0s", triggerPollInterval="1ms")
+    kinds = [row["kind"] for row in done.checkpoints() if row["outcome"] == "completed"]
+    assert kinds.count("final") == 1
+    assert kinds[-1] == "final"
+    assert len(kinds) > 2, "the first source was drained after its first file"
+    assert job.rows() == [("a", 1, 1), ("b", 4, 6)]
+
+
+def test_a_stop_that_is_not_complete_in_time_is_an_error_and_the_query_goes_on(
+    ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
+) -> None:
+    source = new_input("leader", SCHEMA)
+    source.add(("a", 1))
+    query = job.start(totals(source.stream(ckpt)), "k", now=False)
+    with pytest.raises(CheckpointFailedError, match="withdrawn"):
+        query.stop(savepoint=str(tmp_path / "late"), timeout_s=0.001)
+    assert query.isActive
+    source.add(("a", 2))
+    query.checkpoint()
+    assert job.rows() == [("a", 2, 3)]
+    saved = query.stop(savepoint=str(tmp_path / "saved"))
+    source.add(("a", 4))
+    again = job.start(totals(source.stream(ckpt)), "k", now=False, retain="1")
+    assert again.checkpoint() > saved
+    again.checkpoint()  # the savepoint's own records are retired
+    again.stop()
+    source.add(("a", 8))
+    last = job.start(totals(source.stream(ckpt)), "k", now=False, retain="1")
+    last.checkpoint()
+    last.stop()
+    assert job.rows() == [("a", 4, 15)]
+    assert last.job.records.store.names("requests") == []

@@ -173,6 +173,8 @@ def manifests(
     wanted = manifests_to_send(SourceOffset.from_json(start), spec.restores, spec.reaches, adopt, replayed)
     out: list[Restore] = []
     for m in wanted:
+        if m.checkpoint not in records:
+            raise SimulationError(f"checkpoint {m.checkpoint} is to be restored, and its record is gone")
         groups: dict[str, dict[int, GroupManifest]] = groups_of(records[m.checkpoint])
         out += [Restore(uid, m.checkpoint, groups[uid], m.adopt) for uid in m.uids if uid in groups]
     return out

@@ -9,7 +9,7 @@ from spark_ckpt.testing.simulation import SABOTAGES, run_seed
 from spark_ckpt.testing.simulation_world import SimulationError
 
 
-def test_a_thousand_seeds_are_exactly_once_and_leave_nothing_behind():
+def test_two_thousand_seeds_are_exactly_once_and_leave_nothing_behind():
     reports = [run_seed(seed) for seed in range(2000)]
     assert sum(r.starts > 1 for r in reports) > 500, "most runs are stopped somewhere"
     assert sum(r.restores for r in reports) > 100

@@ -1,0 +1,81 @@
+"""The checkpointed reader around an inner source, driven as Spark drives it, on real records; no Spark is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from spark_ckpt.config import JobConfig
+from spark_ckpt.protocol import events as ev
+from spark_ckpt.protocol.records import AbortedRecord, GenerationRecord, Topology
+from spark_ckpt.spark.reader import CkptStreamReader
+from spark_ckpt.spark.requests import create_request, open_requests, withdraw_request
+from spark_ckpt.spark.spec import RunSpec, SourceSpec
+
+TOPOLOGY = Topology(4, 4, ("a", "b"), {}, ("s",))
+LIMIT = ReadMaxRows(2**31 - 1)
+
+
+def reader(tmp_path: Path, leader: bool = True, generation: int = 1, **options: str) -> CkptStreamReader:
+    settings = {"dir": str(tmp_path), "interval": "1h", "initialDelay": "1h", "triggerPollInterval": "0ms", **options}
+    config = JobConfig.from_options(settings)
+    run = RunSpec("job", config, generation, 1, 1, None, None, TOPOLOGY, 1)
+    source = SourceSpec("a" if leader else "b", "rate", {"rowsPerSecond": "1000"}, None, leader, (), (), 2)
+    made = CkptStreamReader(run, source)
+    record = GenerationRecord(generation, 1, "spark", None, 0, TOPOLOGY)
+    made._desk_().records.create_generation(record)
+    return made
+
+
+def said(parts: Any) -> list[ev.Event]:
+    return [ev.decode(e) for part in parts for e in part.events]
+
+
+def test_a_requested_checkpoint_goes_into_both_offsets_and_out_as_the_whole_weight(tmp_path: Path) -> None:
+    a, b = reader(tmp_path), reader(tmp_path, leader=False)
+    starts = [r.initialOffset() for r in (a, b)]
+    store = a._desk_().records.store
+    create_request(store, "savepoint", "there", terminal=True)
+    ends = [r.latestOffset(start, LIMIT) for r, start in zip((a, b), starts, strict=True)]
+    assert [end["barrier"] for end in ends] == [1, 1]
+    assert open_requests(store) == []
+    for r, start, end in zip((a, b), starts, ends, strict=True):
+        events = said(r.partitions(start, end))
+        assert sum(e.weight for e in events if isinstance(e, ev.Barrier)) == 4
+        assert [e.source for e in events if isinstance(e, ev.SourceAck)] == [r.source.id]
+        assert r.latestOffset(end, LIMIT) is end, "nothing is read behind it"
+    # Whoever asked gives up: both go on, and the marker of the leader and of the follower say so.
+    withdraw_request(store, ends[0]["request"], "time is over")
+    gone = []
+    for r, end in zip((a, b), ends, strict=True):
+        after = end
+        while after is end:
+            after = r.latestOffset(end, LIMIT)
+        gone.append(after)
+    assert [after["cancel"] for after in gone] == [[1], [1]]
+    assert all("terminal" not in after for after in gone)
+    aborted = a._desk_().records.aborted(1)
+    assert isinstance(aborted, AbortedRecord)
+    assert aborted.cause == "withdrawn"
+
+
+def test_a_drained_follower_is_heard_by_the_leader_in_the_next_round(tmp_path: Path) -> None:
+    a, b = reader(tmp_path), reader(tmp_path, leader=False)
+    at = []
+    for r in (a, b):
+        start = r.initialOffset()
+        r.prepareForTriggerAvailableNow()
+        at.append(start)
+    rounds = 0
+    while True:
+        ends = [r.latestOffset(start, LIMIT) for r, start in zip((a, b), at, strict=True)]
+        if ends == at:
+            break
+        at, rounds = ends, rounds + 1
+        assert rounds < 10
+    (trigger,) = [a._desk_().records.trigger(k) for k in a._desk_().records.ids("triggers")]
+    assert trigger is not None
+    assert trigger.kind == "final"
+    assert [end["epoch"] for end in at] == [2, 2]

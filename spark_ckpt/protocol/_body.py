@@ -23,10 +23,6 @@ class Body:
         self._value: Mapping[str, Any] = value
         self.where = where
 
-    def has(self, name: str) -> bool:
-        """Whether there is a field ``name``: records of older releases lack what came later."""
-        return name in self._value
-
     def get(self, name: str, *types: type) -> Any:
         """The field ``name``, which must be there and be of one of ``types``."""
         if name not in self._value:

@@ -342,12 +342,12 @@ def _publish(view: JobView, record: CompletionRecord, now_ms: int) -> Steps:
         # Stopped here: no `committed/K`, so the next start commits and writes it again.
     # A driver that was fenced since must not confirm what its successor may have dropped by now.
     yield from _fence(view)
-    error = failed.reason if failed else None
+    unwritten = failed.reason if failed else None
     if record.request is not None:
         # Before `committed/K`, after which nobody comes here again: no request stays open that was answered.
-        yield AnswerRequest(record.request, CheckpointId(record.checkpoint), error)
+        yield AnswerRequest(record.request, CheckpointId(record.checkpoint), unwritten)
         # Stopped here: as above; the answer stands.
-    done = CommittedRecord(record.checkpoint, view.generation, now_ms, error, tuple(abandoned))
+    done = CommittedRecord(record.checkpoint, view.generation, now_ms, unwritten, tuple(abandoned))
     yield WriteCommitted(done)
     # Stopped here: K is done; the history misses a row, and what may be dropped is dropped after the next checkpoint.
     yield history_of_completion(record, done)

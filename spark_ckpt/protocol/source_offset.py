@@ -46,8 +46,8 @@ class SourceOffset:
     ``cancel``: given up, to be told behind the rows up to here. ``ended``: nothing will ever come behind ``inner``.
     ``restore``: the checkpoint that a location's first offset begins from. ``terminal``: the generation whose
     stop-with-savepoint, for ``request``, is the barrier right before ``epoch``. ``drained``: the generation in which
-    the source announced that it is at the end of what was there when the query started. ``rows``: rows came, and a batch
-    is to follow although nothing new may come.
+    the source announced that it is at the end of what was there when the query started. ``rows``: rows came, and a
+    batch is to follow although nothing new may come.
     """
 
     origin: int

@@ -20,8 +20,8 @@ class SourceRole:
     """What does not change while the query runs. ``others``: the sources that follow, known to the leader.
 
     ``available_now``: what was there at the start is the end of the input. ``poll_ms``: how often an idle source looks
-    for requests and triggers. ``batch_behind_rows``: as in Spark, where rows may have moved the watermark, a batch follows
-    that lets time-outs see it.
+    for requests and triggers. ``batch_behind_rows``: as in Spark, where rows may have moved the watermark, a
+    batch follows that lets time-outs see it.
     """
 
     source: str

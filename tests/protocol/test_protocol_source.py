@@ -9,7 +9,7 @@ import pytest
 
 from spark_ckpt.errors import CheckpointFailedError, CorruptStorageError
 from spark_ckpt.protocol.coordinator import TriggerPolicy, WaitReason
-from spark_ckpt.protocol.events import Barrier, Cancel, Finished, SourceAck
+from spark_ckpt.protocol.events import NO_STREAM, Barrier, Cancel, Finished, SourceAck
 from spark_ckpt.protocol.records import FINAL, SAVEPOINT, AbortedRecord, TriggerRecord
 from spark_ckpt.protocol.source import next_offset, take_up
 from spark_ckpt.protocol.source_events import Manifests, announcements, manifests_to_send
@@ -524,3 +524,19 @@ def test_manifests_are_sent_at_a_restore_and_in_a_replay_and_in_both():
     assert manifests_to_send(first, [], ["x", "y"], 4, True) == (Manifests(4, ("x", "y"), True),)
     both = manifests_to_send(restored, ["x"], ["x", "y"], 4, True)
     assert both == (Manifests(3, ("x",), False), Manifests(4, ("x", "y"), True))
+
+
+# --- event time ----------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_follows_rows_that_may_have_moved_the_watermark_and_every_batch_says_that_it_was_there():
+    a = Source(replace(LEADER, batch_behind_rows=True))
+    a.inner = [6]
+    end = a.next(100_000)
+    assert end.to_json()["rows"] is True
+    assert SourceOffset.from_json(json.loads(json.dumps(end.to_json()))) == end
+    behind = a.next(100_010)
+    assert (behind.inner, behind.rows) == ([6], None)
+    assert a.next(100_020) is behind
+    ((watermark,),) = announcements("a", end, behind, 5, 0, True)
+    assert (watermark.stream, watermark.epoch) == (NO_STREAM, 4)

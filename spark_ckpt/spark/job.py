@@ -10,11 +10,9 @@ from typing import Any
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
 from spark_ckpt.protocol.abandon import decide_abandon
-from spark_ckpt.protocol.leftovers import open_committables, split_batches
-from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import SAVEPOINT, AbandonedRecord, CompletionRecord, VoidRecord
 from spark_ckpt.protocol.topology import Refuse
-from spark_ckpt.sinks.registry import create_sink
+from spark_ckpt.spark.garbage import GarbageCollector
 from spark_ckpt.spark.job_records import JobRecords, id_name
 from spark_ckpt.spark.report import recorded_rows
 from spark_ckpt.spark.requests import Answer, create_request, read_answer, withdraw_request
@@ -23,10 +21,7 @@ from spark_ckpt.spark.verify import verify_job
 from spark_ckpt.storage.filesystem import Folder, redact
 from spark_ckpt.storage.history import History
 from spark_ckpt.storage.history_repair import rebuild_history
-from spark_ckpt.storage.manifest import StateManifest, read_manifest
 from spark_ckpt.storage.record_store import JOB_RECORD
-from spark_ckpt.storage.state_table import StateTable
-from spark_ckpt.types import Committable
 
 _POLL_S = 0.1
 
@@ -140,41 +135,10 @@ class Job:
     def gc(self, min_age_s: float = 0.0) -> list[str]:
         """Remove what no retained checkpoint needs: orphan state files, manifests, staged sink data.
 
-        Only while the job is stopped. What it may still commit or go on from is kept. Returns what was removed.
+        Only while the job is stopped. What it may still commit or go on from is kept. Returns what was removed. Raises
+        ``CorruptStorageError`` and removes nothing if a record that could name files is damaged or missing.
         """
-        removed: list[str] = []
-        done = self.completed()
-        # A stopped job may go on at its Spark location from state newer than its last checkpoint.
-        floor = max((c.checkpoint for c in done), default=0)
-        for uid in Folder(f"{self.url}/state", self.config.storage_options()).folders():
-            removed += self._gc_table(uid, done, floor, min_age_s)
-        named = {t.manifest for c in done for t in c.tables.values()}
-        for uid in self._folders("manifests"):
-            for name in self.records.store.names(f"manifests/{uid}"):
-                if f"manifests/{uid}/{name}" not in named:
-                    self.records.store.delete(f"manifests/{uid}/{name}")
-                    removed.append(f"manifests/{uid}/{name}")
-        keep, known_as = self._gc_records(removed), identity(self.name, self.records.life())
-        for spec in self._sinks:
-            removed += create_sink(spec.cls, spec.options).gc(known_as, keep)
-        self.records.store.remove_temporaries()
-        return removed
-
-    def _gc_table(self, uid: str, done: list[CompletionRecord], floor: int, min_age_s: float) -> list[str]:
-        table = StateTable(f"{self.url}/state/{uid}", uid, self.config.storage_options())
-        live: set[str] = set()
-        for record in done:
-            if uid in record.tables:
-                live |= self._manifest(record, uid).files
-        for batch in self.records.batches():
-            for event in batch.events:
-                files = getattr(event, "files", ()) if getattr(event, "uid", None) == uid else ()
-                live |= {f.file for f in files}
-        newest = next((c for c in reversed(done) if uid in c.tables), None)
-        if newest is not None:
-            # A crash between a state commit and its completion leaves a head that names files nobody else does.
-            table.rollback(f"{self.name}/{uid}", newest.checkpoint, self._manifest(newest, uid).content)
-        return [f"state/{uid}/{name}" for name in table.gc(live, min_age_s)]
+        return GarbageCollector(self.records, self.url, self.config, self.name).collect(self._sinks, min_age_s)
 
     def delete_checkpoints(self) -> None:
         """Remove every checkpoint of the job, its state and Spark's own folder. Savepoints elsewhere stay.
@@ -201,26 +165,6 @@ class Job:
                 self.records.store.replace(f"checkpoints/{id_name(newest)}", "checkpoint", void)
         # Stopped here: the next start is fresh, aborts what batches name, and counts on from the void record.
         remove("committed", "triggers", "aborted", "batches", "requests", "answers", "drained", "manifests", "state")
-
-    def _gc_records(self, removed: list[str]) -> list[Committable]:
-        """Remove records that nobody reads any more; returns what may still be committed by those that stay."""
-        records, done = self.records, self.completed()
-        live, dead = split_batches(records.batches(), done, set(records.ids("generations")))
-        complete = {c.checkpoint for c in done}
-        # Not where checkpoints/K is lost: then committed/K is what is left to tell of it.
-        others = [k for k in records.ids("committed") if k not in complete]
-        orphans = [k for k in others if isinstance(records.checkpoint(k), VoidRecord)]
-        names = [f"batches/{b.name}.json" for b in dead] + [f"committed/{id_name(k)}" for k in orphans]
-        for name in names:
-            records.store.delete(name)
-        removed += names
-        return open_committables(live, done, set(records.ids("committed")), records.abandoned_pairs())
-
-    def _manifest(self, record: CompletionRecord, uid: str) -> StateManifest:
-        return read_manifest(self.records.store, record.tables[uid].manifest)
-
-    def _folders(self, name: str) -> list[str]:
-        return Folder(f"{self.url}/{name}", self.config.storage_options()).folders()
 
 
 def job(dir: str, name: str, sinks: tuple[SinkSpec, ...] = (), **options: str) -> Job:

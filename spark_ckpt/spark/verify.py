@@ -49,6 +49,8 @@ def _records(records: JobRecords) -> Iterator[tuple[str, Callable[[], object]]]:
             yield path, lambda p=path, k=kind, r=record: r.from_json(store.read(p, k), p)  # type: ignore[misc]
     for name in store.names("batches"):
         yield f"batches/{name}", lambda n=name: records.batch(n)  # type: ignore[misc]
+    for name in store.names("abandoned"):
+        yield f"abandoned/{name}", lambda n=name: store.read(f"abandoned/{n}", "abandoned")  # type: ignore[misc]
     for name in store.names("requests"):
         yield f"requests/{name}", lambda n=name: store.read(f"requests/{n}", "request")  # type: ignore[misc]
 

@@ -1,0 +1,146 @@
+"""Removes what no retained checkpoint of a stopped job needs, once every record that could name it can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from spark_ckpt.config import JobConfig
+from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.protocol.leftovers import open_committables, split_batches
+from spark_ckpt.protocol.life import identity
+from spark_ckpt.protocol.records import CommittedRecord, CompletionRecord, VoidRecord
+from spark_ckpt.sinks.registry import create_sink
+from spark_ckpt.spark.job_records import JobRecords, id_name
+from spark_ckpt.spark.spec import SinkSpec
+from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.manifest import StateManifest, read_manifest
+from spark_ckpt.storage.state_table import StateTable
+from spark_ckpt.types import Committable
+
+
+class GarbageCollector:
+    """One collection over one job's folder."""
+
+    def __init__(self, records: JobRecords, url: str, config: JobConfig, job: str) -> None:
+        self.records = records
+        self.url = url
+        self.config = config
+        self.job = job
+
+    def collect(self, sinks: tuple[SinkSpec, ...], min_age_s: float) -> list[str]:
+        """Remove orphan state files, manifests, records and what sinks staged in vain; returns their names."""
+        self._require_sound()
+        removed: list[str] = []
+        done = self.records.completions()
+        for uid in self._folders("state"):
+            removed += self._table(uid, done, min_age_s)
+        removed += self._manifests(done)
+        keep, known_as = self._records(removed), identity(self.job, self.records.life())
+        for spec in sinks:
+            removed += create_sink(spec.cls, spec.options).gc(known_as, keep)
+        self.records.store.remove_temporaries()
+        return removed
+
+    # -- what must be readable -------------------------------------------------------------------------------------
+
+    def _require_sound(self) -> None:
+        """What a lost record names cannot be told from garbage."""
+        lost = list(dict.fromkeys(path for path, read in self._needed() if _is_lost(read)))
+        if not lost:
+            for uid in self._folders("state"):
+                self._state(uid).head()  # raises what a table's own log says of damage to it
+            return
+        raise CorruptStorageError(
+            f"gc removes nothing of job {self.job!r}: expected every record that may name files to be readable, found"
+            f" {len(lost)} damaged or missing below {self.records.store.url}: {', '.join(lost)}. What they name cannot"
+            " be told from garbage. Put back good copies ('spark-ckpt verify' tells what is wrong with each) and run gc"
+            " again. If there is none, start the job (it may need none of them, or says which checkpoint to restore);"
+            " then remove these files, and for a checkpoint K and its manifests checkpoints/K and committed/K together:"
+            " gc then removes, for good, what only they named."
+        )
+
+    def _needed(self) -> Iterator[tuple[str, Callable[[], object]]]:
+        records, store = self.records, self.records.store
+        for g in records.ids("generations"):
+            yield f"generations/{id_name(g)}", partial(records.generation, g)
+        there = records.ids("checkpoints")
+        for k in there:
+            yield f"checkpoints/{id_name(k)}", partial(records.checkpoint, k)
+        done = records.completions()
+        for ref in (ref for c in done for ref in c.tables.values()):
+            yield ref.manifest, partial(read_manifest, store, ref.manifest)
+        newest = max((c.checkpoint for c in done), default=0)
+        for k in records.ids("committed"):
+            path = f"committed/{id_name(k)}"
+            yield path, partial(_committed, records, path)
+            # Older ones were dropped by a newer checkpoint; one that nobody triggered is an import that was stopped.
+            if k > newest and k not in there and store.exists(f"triggers/{id_name(k)}"):
+                yield f"checkpoints/{id_name(k)}", partial(records.checkpoint, k)
+        for name in store.names("batches"):
+            yield f"batches/{name}", partial(records.batch, name)
+        for name in store.names("abandoned"):
+            yield f"abandoned/{name}", partial(store.read, f"abandoned/{name}", "abandoned")
+
+    # -- what is removed -------------------------------------------------------------------------------------------
+
+    def _table(self, uid: str, done: list[CompletionRecord], min_age_s: float) -> list[str]:
+        table = self._state(uid)
+        live: set[str] = set()
+        for record in done:
+            if uid in record.tables:
+                live |= self._manifest(record, uid).files
+        # A stopped job may go on at its Spark location from state newer than its last checkpoint.
+        for batch in self.records.batches():
+            for event in batch.events:
+                files = getattr(event, "files", ()) if getattr(event, "uid", None) == uid else ()
+                live |= {f.file for f in files}
+        newest = next((c for c in reversed(done) if uid in c.tables), None)
+        if newest is not None:
+            # A crash between a state commit and its completion leaves a head that names files nobody else does.
+            table.rollback(f"{self.job}/{uid}", newest.checkpoint, self._manifest(newest, uid).content)
+        return [f"state/{uid}/{name}" for name in table.gc(live, min_age_s)]
+
+    def _manifests(self, done: list[CompletionRecord]) -> list[str]:
+        named = {t.manifest for c in done for t in c.tables.values()}
+        store = self.records.store
+        found = [f"manifests/{uid}/{n}" for uid in self._folders("manifests") for n in store.names(f"manifests/{uid}")]
+        orphans = [path for path in found if path not in named]
+        for path in orphans:
+            store.delete(path)
+        return orphans
+
+    def _records(self, removed: list[str]) -> list[Committable]:
+        """Remove records that nobody reads any more; returns what may still be committed by those that stay."""
+        records, done = self.records, self.records.completions()
+        live, dead = split_batches(records.batches(), done, set(records.ids("generations")))
+        complete = {c.checkpoint for c in done}
+        # Not where checkpoints/K is lost: then committed/K is what is left to tell of it.
+        others = [k for k in records.ids("committed") if k not in complete]
+        orphans = [k for k in others if isinstance(records.checkpoint(k), VoidRecord)]
+        names = [f"batches/{b.name}.json" for b in dead] + [f"committed/{id_name(k)}" for k in orphans]
+        for name in names:
+            records.store.delete(name)
+        removed += names
+        return open_committables(live, done, set(records.ids("committed")), records.abandoned_pairs())
+
+    def _state(self, uid: str) -> StateTable:
+        return StateTable(f"{self.url}/state/{uid}", uid, self.config.storage_options())
+
+    def _manifest(self, record: CompletionRecord, uid: str) -> StateManifest:
+        return read_manifest(self.records.store, record.tables[uid].manifest)
+
+    def _folders(self, name: str) -> list[str]:
+        return Folder(f"{self.url}/{name}", self.config.storage_options()).folders()
+
+
+def _committed(records: JobRecords, path: str) -> object:
+    body = records.store.read(path, "committed")
+    return None if body is None else CommittedRecord.from_json(body, path)
+
+
+def _is_lost(read: Callable[[], object]) -> bool:
+    try:
+        return read() is None
+    except CorruptStorageError:
+        return True

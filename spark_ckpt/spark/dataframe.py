@@ -2,12 +2,13 @@
 
 A wrapper DataFrame is a recipe. It is built twice: at once over an empty table, so that names, types and errors are
 those of Spark; and at ``start()``, when job, generation and restore point are known, over the real sources.
-Driver only. Works with Spark Connect: no JVM object is touched.
+Driver only. Works with Spark Connect: what is looked at of a plan is its text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -196,7 +197,12 @@ class CkptDataFrame:
         For what this class has no method for. ``func`` must keep every control row (``__ckpt_ctl`` not null) exactly
         once and both control columns; losing the columns raises ``ControlColumnsError`` here. It is called twice.
         """
-        return self._step("transformSpark", func, check=True)
+        done = self._step("transformSpark", func, check=True)
+        code = getattr(func, "__code__", None)
+        place = f", {code.co_filename}:{code.co_firstlineno}" if code else ""
+        named = f"transformSpark({getattr(func, '__name__', func)}{place})"
+        lineage = replace(self._lineage, plain_steps=(*self._lineage.plain_steps, named))
+        return CkptDataFrame(self._session, done._recipe, lineage, done._preview)
 
     def mapInArrow(self, func: Callable[..., Any], schema: Any) -> CkptDataFrame:
         """As PySpark's; ``func`` sees data rows only. It is called once for each run of rows of the same epoch."""

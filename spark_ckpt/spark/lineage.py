@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spark_ckpt.errors import TopologyError
@@ -50,6 +50,7 @@ class Lineage:
 
     A source or operator that reaches a place along two branches counts twice, because its barriers come twice.
     ``open_watermarks`` are computed from rows at the next keyed operator; ``watermarks`` are all that apply.
+    ``plain_steps`` are the user's own Spark steps, as messages name them.
     """
 
     inputs: int = 1
@@ -57,6 +58,7 @@ class Lineage:
     operators: tuple[OperatorNode, ...] = ()
     watermarks: tuple[WatermarkNode, ...] = ()
     open_watermarks: tuple[WatermarkNode, ...] = field(default=())
+    plain_steps: tuple[str, ...] = ()
 
     def union(self, other: Lineage) -> Lineage:
         shared = {o.uid for o in self.operators} & {o.uid for o in other.operators}
@@ -71,12 +73,13 @@ class Lineage:
             self.operators + other.operators,
             _merge(self.watermarks, other.watermarks),
             _merge(self.open_watermarks, other.open_watermarks),
+            _merge(self.plain_steps, other.plain_steps),
         )
 
     def with_watermark(self, node: WatermarkNode) -> Lineage:
         """A second ``withWatermark`` on the same rows replaces the first, as the rows carry one stream number."""
         kept = tuple(w for w in self.watermarks if w not in self.open_watermarks)
-        return Lineage(self.inputs, self.sources, self.operators, (*kept, node), (node,))
+        return replace(self, watermarks=(*kept, node), open_watermarks=(node,))
 
     def through(self, operator: OperatorNode) -> Lineage:
         """Behind a keyed operator: one input, and watermarks arrive in-band instead of on rows."""
@@ -85,7 +88,7 @@ class Lineage:
                 f"two keyed operators have the uid {operator.uid!r}; their state would be mixed up. "
                 "Give each its own uid."
             )
-        return Lineage(1, self.sources, (*self.operators, operator), self.watermarks, ())
+        return replace(self, inputs=1, operators=(*self.operators, operator), open_watermarks=())
 
 
 def _merge(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -28,6 +28,7 @@ from spark_ckpt.protocol.source_offset import SourceOffset, with_inner
 from spark_ckpt.protocol.source_steps import InnerRead
 from spark_ckpt.sources.base import InnerReader, lanes, open_source
 from spark_ckpt.spark.chain import Step, Steps
+from spark_ckpt.spark.lost_barriers import BarrierWatch
 from spark_ckpt.spark.restore_rows import restore_events
 from spark_ckpt.spark.spec import RunSpec, SourceSpec
 from spark_ckpt.spark.stateless import arrow_schema, with_control
@@ -63,6 +64,7 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.schema = arrow_schema(with_control(schema))
         self.inner: InnerReader = opened.reader(schema)
         self._desk: TriggerDesk | None = None
+        self._watch = BarrierWatch()
         self._replaying = True
         self._available_now = False
 
@@ -86,6 +88,7 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return InnerRead(inner, inner == behind and self.inner.finished(inner))
 
         before = SourceOffset.from_json(start)
+        self._watch.check(self._desk_(), before, now_ms())
         end = self._desk_().next(before, ask_inner, self._available_now, now_ms())
         # The very same JSON, whatever release wrote it: Spark compares text.
         return start if end == before else end.to_json()
@@ -119,6 +122,7 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         before, behind = SourceOffset.from_json(start), SourceOffset.from_json(end)
+        self._watch.sent(behind)
         splits = self.inner.splits(before.inner, behind.inner) if before.inner != behind.inner else []
         full = [lane for lane in lanes(splits, self.source.lanes) if lane]
         said = announcements(self.source.id, before, behind, self.run.key_groups, len(full), self.source.event_time)

@@ -41,14 +41,17 @@ class SourceIO:
                 if isinstance(step, st.AskInner):
                     step = coroutine.send(ask_inner(step.inner))
                     continue
-                name = type(step).__name__
-                reach(f"before {name}")
-                result = getattr(self, f"_{name}")(step)
-                reach(f"after {name}")
-                step = coroutine.send(result)
+                step = coroutine.send(self.execute(step))
         except StopIteration as done:
             value: Result = done.value
             return value
+
+    def execute(self, step: st.SourceStep) -> Any:
+        name = type(step).__name__
+        reach(f"before {name}")
+        result = getattr(self, f"_{name}")(step)
+        reach(f"after {name}")
+        return result
 
     # -- reading -----------------------------------------------------------------------------------------------
 

@@ -91,6 +91,8 @@ class SourceSpec:
     lanes: int
     event_time: bool = False
     no_data_batches: bool = True
+    plain_steps: tuple[str, ...] = ()
+    """The user's own Spark steps in the query: where a barrier can get lost."""
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from spark_ckpt.protocol.coordinator import TriggerPolicy
+from spark_ckpt.protocol.records import AbortedRecord
 from spark_ckpt.protocol.source import next_offset
 from spark_ckpt.protocol.source_offset import SourceOffset, initial_offset
-from spark_ckpt.protocol.source_steps import InnerRead
+from spark_ckpt.protocol.source_steps import GiveUp, InnerRead
 from spark_ckpt.protocol.source_view import SourceRole, SourceView
 from spark_ckpt.spark.job_records import JobRecords
 from spark_ckpt.spark.source_io import SourceIO
@@ -46,6 +47,10 @@ class TriggerDesk:
         view, self._view = self._view, None
         self._view, end = self._io.run(next_offset(role, view, start, now_ms), ask_inner)
         return end
+
+    def give_up(self, record: AbortedRecord, triggered_ms: int) -> None:
+        """A checkpoint that cannot be completed any more; its cancel marker goes into the next offset."""
+        self._io.execute(GiveUp(record, triggered_ms))
 
     def newly_completed_offset(self) -> Any | None:
         """The inner offset of the newest committed checkpoint, once."""

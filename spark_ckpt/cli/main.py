@@ -30,6 +30,7 @@ Storage = Annotated[
     list[str] | None,
     typer.Option("--storage", "-s", metavar="NAME=VALUE", help="Option of the fsspec file system; repeat it."),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Though a driver seems to run the job: you know that none does.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -91,21 +92,22 @@ def abandon(
     job: Name,
     checkpoint: Annotated[int, typer.Argument(help="The completed checkpoint's id.")],
     sink: Annotated[str, typer.Option("--sink", help="The sink that cannot commit it, as the error names it.")],
+    force: Force = False,
     storage: Storage = None,
 ) -> None:
     """Give up for good what a checkpoint would commit in one sink. Only while the job is stopped."""
     with _errors():
-        _open(dir, job, storage).abandon(checkpoint, sink)
+        _open(dir, job, storage).abandon(checkpoint, sink, force=force)
     typer.echo(
         f"checkpoint {checkpoint} will not be committed in sink {sink}; start the job to commit it in the others"
     )
 
 
 @app.command()
-def gc(dir: Dir, job: Name, storage: Storage = None) -> None:
+def gc(dir: Dir, job: Name, force: Force = False, storage: Storage = None) -> None:
     """Remove what no retained checkpoint needs from the job's folder. Only while the job is stopped."""
     with _errors():
-        removed = _open(dir, job, storage).gc()
+        removed = _open(dir, job, storage).gc(force=force)
     _print_names(removed, "removed", "nothing to remove")
 
 

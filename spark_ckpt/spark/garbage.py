@@ -11,6 +11,7 @@ from spark_ckpt.protocol.leftovers import open_committables, split_batches
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import CommittedRecord, CompletionRecord, VoidRecord
 from spark_ckpt.sinks.registry import create_sink
+from spark_ckpt.spark.heartbeat import drop_dead
 from spark_ckpt.spark.job_records import JobRecords, id_name
 from spark_ckpt.spark.spec import SinkSpec
 from spark_ckpt.storage.filesystem import Folder
@@ -39,6 +40,7 @@ class GarbageCollector:
         keep, known_as = self._records(removed), identity(self.job, self.records.life())
         for spec in sinks:
             removed += create_sink(spec.cls, spec.options).gc(known_as, keep)
+        drop_dead(self.records)
         self.records.store.remove_temporaries()
         return removed
 

@@ -13,6 +13,7 @@ from spark_ckpt.protocol.abandon import decide_abandon
 from spark_ckpt.protocol.records import SAVEPOINT, AbandonedRecord, CompletionRecord, VoidRecord
 from spark_ckpt.protocol.topology import Refuse
 from spark_ckpt.spark.garbage import GarbageCollector
+from spark_ckpt.spark.heartbeat import require_stopped
 from spark_ckpt.spark.job_records import JobRecords, id_name
 from spark_ckpt.spark.report import recorded_rows
 from spark_ckpt.spark.requests import Answer, create_request, read_answer, withdraw_request
@@ -96,13 +97,15 @@ class Job:
     def _ask(self, path: str, terminal: bool, timeout_s: float) -> int:
         return ask(self.records, SAVEPOINT, path, terminal, timeout_s, lambda: None)
 
-    def abandon(self, checkpoint: int, sink: str) -> None:
+    def abandon(self, checkpoint: int, sink: str, force: bool = False) -> None:
         """Give up, for good, what completed ``checkpoint`` would commit in ``sink``; only while the job is stopped.
 
         For a commit that can never succeed and that every start tries first. The next start commits the checkpoint in
         its other sinks and passes over this one; ``gc`` removes what was staged there. Raises ``InvalidInputError`` if
-        there is no such commit to give up. Rows the sink took before it failed (files already moved) stay.
+        there is no such commit to give up, or a driver runs the job (``force``: you know that none does). Rows the sink
+        took before it failed (files already moved) stay.
         """
+        self._require_stopped("abandon", force)
         records = self.records
         decided = decide_abandon(
             checkpoint, sink, records.completions(), records.ids("committed"), int(time.time() * 1000)
@@ -132,19 +135,28 @@ class Job:
         there = Folder(self.config.dir, self.config.storage_options()).folders()
         raise InvalidInputError(f"there is no job {self.name!r} in {redact(self.config.dir)}; there are {there}")
 
-    def gc(self, min_age_s: float = 0.0) -> list[str]:
+    def gc(self, min_age_s: float = 0.0, force: bool = False) -> list[str]:
         """Remove what no retained checkpoint needs: orphan state files, manifests, staged sink data.
 
         Only while the job is stopped. What it may still commit or go on from is kept. Returns what was removed. Raises
-        ``CorruptStorageError`` and removes nothing if a record that could name files is damaged or missing.
+        ``CorruptStorageError`` and removes nothing if a record that could name files is damaged or missing, and
+        ``InvalidInputError`` if a driver runs the job (``force``: you know that none does).
         """
+        self._require_stopped("gc", force)
         return GarbageCollector(self.records, self.url, self.config, self.name).collect(self._sinks, min_age_s)
 
-    def delete_checkpoints(self) -> None:
+    def _require_stopped(self, what: str, force: bool, besides: int | None = None) -> None:
+        if not force:
+            require_stopped(self.records, self.name, what, besides)
+
+    def delete_checkpoints(self, force: bool = False, besides: int | None = None) -> None:
         """Remove every checkpoint of the job, its state and Spark's own folder. Savepoints elsewhere stay.
 
+        Raises ``InvalidInputError`` if a driver runs the job (``force``: you know that none does), that of generation
+        ``besides`` excepted.
         The job's life goes on: the largest id stays taken, by a void record, because sinks know those before it.
         """
+        self._require_stopped("deleting the checkpoints", force, besides)
         folder = Folder(self.url, self.config.storage_options())
 
         def remove(*names: str) -> None:

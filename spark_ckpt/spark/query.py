@@ -59,7 +59,7 @@ class CkptQuery:
         done = self._ask(SAVEPOINT, savepoint, True, timeout_s) if savepoint is not None else None
         self._query.stop()
         if self._run.config.retention == "delete" and self._query.exception() is None:
-            self.job.delete_checkpoints()
+            self.job.delete_checkpoints(besides=self._run.generation)
         return done
 
     def _ask(self, kind: str, target: str | None, terminal: bool, timeout_s: float) -> int:

@@ -28,6 +28,7 @@ from spark_ckpt.protocol.source_offset import SourceOffset, with_inner
 from spark_ckpt.protocol.source_steps import InnerRead
 from spark_ckpt.sources.base import InnerReader, lanes, open_source
 from spark_ckpt.spark.chain import Step, Steps
+from spark_ckpt.spark.heartbeat import Heart
 from spark_ckpt.spark.lost_barriers import BarrierWatch
 from spark_ckpt.spark.restore_rows import restore_events
 from spark_ckpt.spark.spec import RunSpec, SourceSpec
@@ -65,11 +66,12 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.inner: InnerReader = opened.reader(schema)
         self._desk: TriggerDesk | None = None
         self._watch = BarrierWatch()
+        self._heart: Heart | None = None
         self._replaying = True
         self._available_now = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_desk": None}
+        return {**self.__dict__, "_desk": None, "_heart": None}
 
     # -- offsets (driver) --------------------------------------------------------------------------------------
 
@@ -109,11 +111,15 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.inner.commit(offset)
 
     def stop(self) -> None:
+        if self._heart is not None:
+            self._heart.stop()
         self.inner.stop()
 
     def _desk_(self) -> TriggerDesk:
         if self._desk is None:
             self._desk = TriggerDesk(self.run, self.source, now_ms())
+            if self.source.leader and self._heart is None:
+                self._heart = Heart(self._desk.records, self.run.generation).start()
         return self._desk
 
     # -- partitions (driver) -----------------------------------------------------------------------------------

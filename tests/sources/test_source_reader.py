@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +80,15 @@ def test_a_drained_follower_is_heard_by_the_leader_in_the_next_round(tmp_path: P
     assert trigger is not None
     assert trigger.kind == "final"
     assert [end["epoch"] for end in at] == [2, 2]
+
+
+def test_the_leading_source_says_that_the_job_lives_until_it_is_stopped(tmp_path: Path) -> None:
+    reader(tmp_path).stop()
+    a, b = reader(tmp_path), reader(tmp_path, leader=False)
+    store = a._desk_().records.store
+    assert store.names("alive") == ["0000000001.json"]
+    b.stop()
+    assert pickle.loads(pickle.dumps(a))._heart is None, "tasks have none"
+    assert store.names("alive") == ["0000000001.json"]
+    a.stop()
+    assert store.names("alive") == []

@@ -19,8 +19,8 @@ def test_two_thousand_seeds_are_exactly_once_and_leave_nothing_behind():
     assert sum(r.given_up for r in reports) > 50
 
 
-SOONER = {"no_fence": 2400, "forget_name": 3500}
-"""Rare races: where to begin looking, to save time. Any seeds do."""
+SOONER = {"forget_name": 1200}
+"""A rare race: where to begin looking, to save time. Any seeds do."""
 
 
 @pytest.mark.parametrize("rule", SABOTAGES)

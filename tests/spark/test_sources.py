@@ -125,6 +125,7 @@ def test_a_stop_that_is_not_complete_in_time_is_an_error_and_the_query_goes_on(
     source = new_input("leader", SCHEMA)
     source.add(("a", 1))
     query = job.start(totals(source.stream(ckpt)), "k", now=False)
+    wait_until(lambda: query.lastProgress, query)  # a batch takes one file
     with pytest.raises(CheckpointFailedError, match="withdrawn"):
         query.stop(savepoint=str(tmp_path / "late"), timeout_s=0.001)
     assert query.isActive

@@ -104,10 +104,28 @@ def abandon(
 
 
 @app.command()
-def gc(dir: Dir, job: Name, force: Force = False, storage: Storage = None) -> None:
-    """Remove what no retained checkpoint needs from the job's folder. Only while the job is stopped."""
+def gc(
+    dir: Dir,
+    job: Name,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-o", metavar="SINK.NAME=VALUE", help="Option of one of the job's sinks; repeat it."),
+    ] = None,
+    force: Force = False,
+    storage: Storage = None,
+) -> None:
+    """Remove what no retained checkpoint needs, from the job's folder and its sinks. Only while the job is stopped.
+
+    The sinks are those of the job's last start, as its folder records them, without secrets. What is missing
+    (a URL with a password) comes from --option, or from the environment: SPARK_CKPT_SINK_<ID>_<OPTION>, in
+    capitals and with _ for what is no letter or digit, such as SPARK_CKPT_SINK_SQL_URL. Sinks of your own classes
+    are left out: use spark_ckpt.job(dir, name, sinks).gc().
+    """
     with _errors():
-        removed = _open(dir, job, storage).gc(force=force)
+        found, left_out = _open(dir, job, storage).with_recorded_sinks(_sink_options(option or ()))
+        for sink in left_out:
+            typer.secho(f"left out: {sink}", fg=typer.colors.YELLOW, err=True)
+        removed = found.gc(force=force)
     _print_names(removed, "removed", "nothing to remove")
 
 
@@ -134,6 +152,18 @@ def verify(dir: Dir, job: Name, storage: Storage = None) -> None:
 
 def _open(dir: str, job: str, storage: Sequence[str] | None) -> Any:
     return spark_ckpt.job(dir, job, (), **_storage(storage or ()))
+
+
+def _sink_options(pairs: Sequence[str]) -> dict[str, str]:
+    """``--option`` as SINK.NAME to value."""
+    options = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not (equals and name):
+            # The text may be a secret whose name was forgotten.
+            raise ConfigError("--option expects SINK.NAME=VALUE, for example --option sql.url=...")
+        options[name] = value
+    return options
 
 
 def _storage(pairs: Sequence[str]) -> dict[str, str]:

@@ -68,6 +68,13 @@ def sink_class(name: str) -> type[TwoPhaseSink]:
     return cls
 
 
+def sink_format(cls: type[TwoPhaseSink]) -> str | None:
+    """The name under which this process knows ``cls``; None if it is neither built in nor registered."""
+    path = f"{cls.__module__}:{cls.__qualname__}"
+    names = [n for n, built_in in _BUILT_IN.items() if built_in == path]
+    return next(iter([*names, *(n for n, own in _REGISTERED.items() if own is cls)]), None)
+
+
 def create_sink(name: str | type[TwoPhaseSink], options: Mapping[str, str]) -> TwoPhaseSink:
     """The sink ``name`` made from its options, taking only the columns of option ``columns`` if that is given.
 

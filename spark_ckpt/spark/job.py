@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -17,6 +18,7 @@ from spark_ckpt.spark.heartbeat import require_stopped
 from spark_ckpt.spark.job_records import JobRecords, id_name
 from spark_ckpt.spark.report import recorded_rows
 from spark_ckpt.spark.requests import Answer, create_request, read_answer, withdraw_request
+from spark_ckpt.spark.sink_records import find_sinks
 from spark_ckpt.spark.spec import SinkSpec, job_url
 from spark_ckpt.spark.verify import verify_job
 from spark_ckpt.storage.filesystem import Folder, redact
@@ -144,6 +146,15 @@ class Job:
         """
         self._require_stopped("gc", force)
         return GarbageCollector(self.records, self.url, self.config, self.name).collect(self._sinks, min_age_s)
+
+    def with_recorded_sinks(self, given: Mapping[str, str] | None = None) -> tuple[Job, tuple[str, ...]]:
+        """The job with the sinks of its newest start, so that ``gc`` cleans up behind them; and which were left out.
+
+        Options that hold a secret are not recorded: they come from ``given``, by ``sink.option``, or from environment
+        variables ``SPARK_CKPT_SINK_<ID>_<OPTION>``.
+        """
+        found = find_sinks(self.records, given or {}, os.environ)
+        return Job(self.config, self.name, found.specs), found.left_out
 
     def _require_stopped(self, what: str, force: bool, besides: int | None = None) -> None:
         if not force:

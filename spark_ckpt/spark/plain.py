@@ -27,6 +27,7 @@ from spark_ckpt.spark.committer import Committer
 from spark_ckpt.spark.job_records import JobRecords
 from spark_ckpt.spark.reader import CkptStreamReader, Offset
 from spark_ckpt.spark.session import lane_count
+from spark_ckpt.spark.sink_records import record_sinks
 from spark_ckpt.spark.spec import RunSpec, SinkSpec, SourceSpec, job_url, with_absolute_dir
 from spark_ckpt.spark.start import JobPlan, begin
 from spark_ckpt.spark.stateless import arrow_schema, with_control
@@ -36,6 +37,8 @@ from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.types import CONTROL_COLUMNS
 
 _RESERVED = ("source", "sink", "uid", "checkpointlocation", "lanes")
+_recorded: set[tuple[str, int]] = set()
+"""Starts, by folder and generation, whose sink this process has recorded."""
 
 
 class PlainDataSource(DataSource):
@@ -147,6 +150,9 @@ class PlainWriter(CkptStreamWriter):
             topology=newest.topology,
             life=newest.life,
         )
+        if (self.run.url, self.run.generation) not in _recorded:
+            _recorded.add((self.run.url, self.run.generation))
+            record_sinks(records, self.sinks)
         completions = records.completions()
         committed = records.confirmed(c.checkpoint for c in completions)
         open_ = [c for c in completions if c.checkpoint not in committed]

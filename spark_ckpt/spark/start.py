@@ -28,6 +28,7 @@ from spark_ckpt.spark.job_records import JobRecords
 from spark_ckpt.spark.savepoints import import_savepoint
 from spark_ckpt.spark.session_confs import SessionConfs, no_data_batches, session_location, spark_path
 from spark_ckpt.spark.settings import tell_changes
+from spark_ckpt.spark.sink_records import record_sinks
 from spark_ckpt.spark.spark_folder import SparkFolder
 from spark_ckpt.spark.spec import RunSpec, SinkSpec, job_url, with_absolute_dir
 from spark_ckpt.spark.start_facts import newest_generation, read_damage
@@ -98,6 +99,8 @@ def begin(plan: JobPlan) -> RunSpec:
         plan.config.checkpoint_settings(),
     )
     started = io.run(start_job(plan.job, claim, _now_ms()))
+    if plan.sinks_known:
+        record_sinks(records, plan.sinks)
     tell_changes(plan.job, before, started.generation)
     _say_uncompared(plan, started.decision)
     _ensure_tables(plan, url, started.decision)

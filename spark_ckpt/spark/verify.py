@@ -37,6 +37,7 @@ def verify_job(records: JobRecords, url: str, options: dict[str, object], progre
 def _records(records: JobRecords) -> Iterator[tuple[str, Callable[[], object]]]:
     store = records.store
     yield JOB_RECORD, lambda: store.read(JOB_RECORD, "job")
+    yield "sinks.json", lambda: store.read("sinks.json", "sinks")
     for g in records.ids("generations"):
         yield f"generations/{id_name(g)}", lambda g=g: records.generation(g)  # type: ignore[misc]
     for k in records.ids("checkpoints"):

@@ -31,7 +31,8 @@ INNER = {
     "storage": {*BASE, "config", "faults", "protocol", "redaction", "state"},
     "sources": {*BASE, "config", "config_values", "protocol", "redaction", "storage"},
     "sinks": {*BASE, "config", "config_values", "protocol", "redaction", "storage"},
-    "spark": {*BASE, "agg", "config", "config_values", "faults", "protocol", "state", "storage", "sources", "sinks"},
+    "spark": {*BASE, "agg", "config", "config_values", "faults", "protocol", "redaction"}
+    | {"state", "storage", "sources", "sinks"},
 }
 """What each room may import. ``cli``, ``testing`` and the package itself are outermost."""
 WITHOUT = {

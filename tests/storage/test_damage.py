@@ -20,8 +20,8 @@ FAULTS: dict[str, Callable[[Path, random.Random], object]] = {
     "empty": lambda path, _: path.write_bytes(b""),
     "other JSON": lambda path, _: path.write_bytes(b'[{"kind": 1}]\n'),
 }
-KINDS = ("job.json", "generations", "checkpoints", "committed", "triggers", "aborted", "batches", "requests",
-         "manifests", "state/counts/_ckpt", "state/counts/_delta_log", "state/counts/e")  # fmt: skip
+KINDS = ("job.json", "sinks.json", "generations", "checkpoints", "committed", "triggers", "aborted", "batches",
+         "requests", "manifests", "state/counts/_ckpt", "state/counts/_delta_log", "state/counts/e")  # fmt: skip
 
 
 def _flip(path: Path, place: int, bit: int) -> None:

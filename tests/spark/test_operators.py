@@ -176,7 +176,7 @@ def test_rolling_aggregates_append_running_values_to_every_row(ckpt: Any, new_in
     [
         ("array<int>", "array<int>"),
         ("map<string,int>", "map<string,int>"),
-        ("struct<a:int>", "fields of a struct"),
+        ("struct<a:int>", "each field of a struct"),
         ("interval day to second", "interval day to second"),
         ("string collate UTF8_LCASE", "UTF8_LCASE"),
         ("variant", "variant"),

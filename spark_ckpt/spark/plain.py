@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourc
 from pyspark.sql.types import StructType
 
 from spark_ckpt.config import JobConfig, is_job_option
-from spark_ckpt.errors import ConfigError
+from spark_ckpt.errors import CkptError, ConfigError, ControlColumnsError
 from spark_ckpt.names import checked_name
 from spark_ckpt.protocol.records import GenerationRecord, Topology
 from spark_ckpt.sinks.registry import sink_class
@@ -52,9 +52,12 @@ class PlainDataSource(DataSource):
         return with_control(self._opened(None).schema())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        require_control_columns(schema)
-        inner = StructType([f for f in schema.fields if f.name not in CONTROL_COLUMNS])
-        return PlainReader(*self._job(), self._source_spec(inner))
+        try:
+            _require_control(schema)
+            inner = StructType([f for f in schema.fields if f.name not in CONTROL_COLUMNS])
+            return PlainReader(*self._job(), self._source_spec(inner))
+        except CkptError as e:
+            return _RefusedReader(e)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         config, location = self._job()
@@ -87,6 +90,28 @@ class PlainDataSource(DataSource):
         spec = self._source_spec(schema)
         url = f"{job_url(config, str(config.job))}/sources/{spec.id}"
         return open_source(spec.inner, spec.options, schema, url, config.storage_options())
+
+
+class _RefusedReader(DataSourceStreamReader):
+    """Raises what is wrong when it is first asked.
+
+    What ``streamReader`` itself raises is hidden behind an error of Spark's own, which stops a reader it has not got.
+    """
+
+    def __init__(self, error: CkptError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> Offset:
+        raise self._error
+
+    def latestOffset(self) -> Offset:
+        raise self._error
+
+    def partitions(self, start: Offset, end: Offset) -> Any:
+        raise self._error
+
+    def read(self, partition: Any) -> Any:
+        raise self._error
 
 
 class PlainReader(CkptStreamReader):
@@ -164,6 +189,16 @@ class PlainWriter(CkptStreamWriter):
         records = JobRecords(self.run.url, self.run.config)
         known = records.ids("generations")
         return records.generation(max(known)) if known else None
+
+
+def _require_control(schema: StructType) -> None:
+    missing = [c for c in CONTROL_COLUMNS if c not in schema.fieldNames()]
+    if missing:
+        raise ControlColumnsError(
+            f"readStream.format('ckpt').schema(...) has no column(s) {missing}; expected the source's columns and "
+            f"__ckpt_tag long, __ckpt_ctl binary behind them, found {schema.fieldNames()}. Add them, or leave "
+            ".schema(...) out"
+        )
 
 
 def _is_ours(key: str) -> bool:

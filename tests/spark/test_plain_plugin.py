@@ -26,8 +26,9 @@ class Plain:
         location = str(tmp_path / "location")
         self.both = {"dir": str(tmp_path / "jobs"), "job": "plain", "checkpointLocation": location}
 
-    def read(self) -> Any:
+    def read(self, schema: str | None = None) -> Any:
         reader = self.spark.readStream.format("ckpt").option("source", "files").option("fileFormat", "parquet")
+        reader = reader if schema is None else reader.schema(schema)
         return reader.option("path", str(self.source.folder)).options(**self.both).load()
 
     def run(self, df: Any) -> None:
@@ -54,3 +55,11 @@ def test_spark_finds_the_plugin_and_each_row_arrives_once_across_restarts(plain:
 def test_a_query_that_lost_the_control_columns_fails_and_says_so(plain: Plain) -> None:
     with pytest.raises(StreamingQueryException, match="lost the barriers"):
         plain.run(plain.read().select("v"))
+
+
+def test_a_schema_without_the_control_columns_is_refused_and_the_told_one_works(plain: Plain) -> None:
+    with pytest.raises(StreamingQueryException, match=r"schema\(\.\.\.\) has no column.*__ckpt_tag long") as refused:
+        plain.run(plain.read("v long"))
+    assert "UnboundLocalError" not in str(refused.value)
+    plain.run(plain.read("v long, __ckpt_tag long, __ckpt_ctl binary"))
+    assert sorted(memory.read(plain.sink).column("v").to_pylist()) == [1, 2, 3]

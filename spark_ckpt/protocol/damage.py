@@ -36,7 +36,7 @@ def way_out(damage: Damage, completions: Sequence[CompletionRecord], at_location
             f"then written once more (to sinks that append: twice)"
         )
     return (
-        f"put back a good copy, or set spark.ckpt.restore to a savepoint's folder, or to none (to begin from nothing),"
+        f"put back a good copy, or set spark.ckpt.restore to a savepoint's folder, or to none, to begin from nothing"
         f"{where}; what the sinks have is then written once more (to sinks that append: twice)"
     )
 
@@ -61,7 +61,7 @@ def refuse_to_go_on(
         or _lost_state(damage, newest, here[0])
         or _lost_batch(damage, batches, newest, origin, committed)
     )
-    return Refuse(f"{lost}; {way_out(damage, completions, True)}") if lost else None
+    return Refuse(f"{lost}; {way_out(damage, completions, True)}", damaged=True) if lost else None
 
 
 def refuse_to_restore(
@@ -73,7 +73,8 @@ def refuse_to_restore(
     if lost:
         return Refuse(
             f"expected the record checkpoints/{lost[-1]}, which is newer than what could be restored, found it damaged "
-            f"or missing; {way_out(damage, completions, False)}"
+            f"or missing; {way_out(damage, completions, False)}",
+            damaged=True,
         )
     return refuse_state(damage, completions, chosen)
 
@@ -85,7 +86,8 @@ def refuse_state(
         return None
     return Refuse(
         f"checkpoint {chosen.checkpoint} cannot be restored: expected its manifests, found one damaged or missing (see "
-        f"'spark-ckpt verify'); {way_out(damage, completions, False)}"
+        f"'spark-ckpt verify'); {way_out(damage, completions, False)}",
+        damaged=True,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spark_ckpt.errors import ConfigError, FencedError, TopologyError
+from spark_ckpt.errors import FencedError
 from spark_ckpt.protocol.commit import by_sink, commit_completions
 from spark_ckpt.protocol.life import life_to_live
 from spark_ckpt.protocol.records import LOST, REFUSED, AbortedRecord, CompletionRecord, GenerationRecord, VoidRecord
@@ -80,7 +80,7 @@ def _decide(
         if isinstance(decision, Refuse):
             yield WriteGeneration(replace(_alive(facts, claim), origin=REFUSED))
             # Stopped before this: the claim stays undecided, and other locations with batches refuse to go on.
-            raise (TopologyError if decision.topology else ConfigError)(decision.reason)
+            raise decision.error()
         if isinstance(decision, GoOn) or (yield from _void(decision.abort_triggers, claim.generation, now_ms)):
             return facts, decision
 

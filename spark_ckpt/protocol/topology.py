@@ -6,15 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError, TopologyError
 from spark_ckpt.protocol.records import Topology
 
 
 @dataclass(frozen=True)
 class Refuse:
-    """Raise ``TopologyError`` (``topology`` is True) or ``ConfigError`` with ``reason``; nothing was changed."""
+    """Raise :meth:`error`; nothing was changed. ``topology``: the query is at fault; ``damaged``: the job's files."""
 
     reason: str
     topology: bool = False
+    damaged: bool = False
+
+    def error(self) -> CkptError:
+        kind = CorruptStorageError if self.damaged else TopologyError if self.topology else ConfigError
+        return kind(self.reason)
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,8 @@ def _state_differs(old: Topology, new: Topology) -> Refuse | None:
 def _part_differs(was: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     for part, name in (("keys", "key schema"), ("state", "state schema"), ("timeout", "kind of time-out")):
         if part in was and was[part] != now.get(part, was[part]):
-            return f"the {name} changed: expected {was[part]}, found {now[part]}{_renamed(was, now)}"
+            only_named = _renamed(was, now) if part == "state" else ""
+            return f"the {name} changed: expected {was[part]}, found {now[part]}{only_named}"
     return None
 
 

@@ -79,7 +79,7 @@ def test_operators_need_uids_of_their_own(ckpt: Any, data: Input, job: Job) -> N
     stream = data.stream(ckpt)
     with pytest.raises(TopologyError, match=r'needs a uid.*add uid="..."'):
         _totals(stream, uid=None)
-    with pytest.raises(TopologyError, match=r"'../x'.*folder name"):
+    with pytest.raises(TopologyError, match=r"'../x' has the character /.*'-x' would work"):
         _totals(stream, uid="../x")
     with pytest.raises(TopologyError, match="two keyed operators have the uid 'totals'"):
         _totals(_totals(stream).withColumnRenamed("s", "v"))
@@ -189,9 +189,11 @@ def test_damaged_records_manifests_and_state_are_named_and_good_copies_go_on(
     shutil.rmtree(folder / "spark")
     data.add(("a", 10), ("c", 3))
 
-    (generation,) = (p.name for p in (folder / "generations").iterdir())
-    for record in [f"checkpoints/{checkpoint:010d}.json", f"generations/{generation}", "job.json"]:
-        said = f"{record} is damaged: expected .*found"
+    needed = {
+        f"checkpoints/{checkpoint:010d}.json": f"record checkpoints/{checkpoint},.*damaged or missing; put back .*none",
+        "job.json": "job.json is damaged: expected .*found",
+    }
+    for record, said in needed.items():
         with Damage(folder / record), pytest.raises(CorruptStorageError, match=said):
             job.start(_totals(data.stream(ckpt)), keys="k", **elsewhere)
 
@@ -203,7 +205,8 @@ def test_damaged_records_manifests_and_state_are_named_and_good_copies_go_on(
 
     (manifest,) = (folder / "manifests" / "totals").glob("*.json")
     with Damage(manifest):
-        fails(f"(?s)CorruptStorageError.*{manifest.name} is damaged: expected .*found.*restore another checkpoint")
+        with pytest.raises(CorruptStorageError, match="checkpoint 1 cannot be restored: .*manifests.*verify"):
+            job.start(_totals(data.stream(ckpt)), keys="k", **elsewhere)
         assert any(manifest.name in problem for problem in done.job.verify())
     for state in (folder / "state" / "totals").glob("*.parquet"):
         # Not all of a small file's footer matters: a statistic nobody looks at may change.

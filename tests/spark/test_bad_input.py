@@ -205,7 +205,7 @@ def test_damaged_records_manifests_and_state_are_named_and_good_copies_go_on(
 
     (manifest,) = (folder / "manifests" / "totals").glob("*.json")
     with Damage(manifest):
-        with pytest.raises(CorruptStorageError, match="checkpoint 1 cannot be restored: .*manifests.*verify"):
+        with pytest.raises(CorruptStorageError, match=r"checkpoint 1 cannot be restored: .*manifests.*verify"):
             job.start(_totals(data.stream(ckpt)), keys="k", **elsewhere)
         assert any(manifest.name in problem for problem in done.job.verify())
     for state in (folder / "state" / "totals").glob("*.parquet"):

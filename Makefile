@@ -7,7 +7,7 @@ UNIT := scripts/with_env.sh dev --mariadb
 TEST := scripts/with_env.sh dev --delta-jars --mariadb
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak unit simulate mutants bench lint format docs clean
+.PHONY: help demo test soak unit simulate explore mutants bench lint format docs clean
 
 help:  ## this text
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -26,6 +26,9 @@ unit:  ## only the tests that need no Spark
 
 simulate:  ## the seeded simulation: make simulate SEEDS=100000, or SEED=17 to replay one
 	@$(DEV) python -m spark_ckpt.testing.simulate $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+explore:  ## every interleaving of small jobs, with a crash anywhere; minutes
+	@$(DEV) python -m spark_ckpt.testing.explore
 
 mutants:  ## break one rule of the protocol at a time; a test must notice. ONLY=text for some
 	@$(DEV) python scripts/mutants.py $(if $(ONLY),--only "$(ONLY)")

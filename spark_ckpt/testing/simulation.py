@@ -182,7 +182,7 @@ def run_seed(seed: int, sabotage: str = "", trace: list[str] | None = None) -> R
     world.log("scenario", scenario)
     world.faults_left, world.fault_rate, world.slow_left = scenario.faults, rng.choice((0.001, 0.01)), scenario.slow
     starts = _run(world, scenario)
-    _check_end(world, scenario)
+    check_end(world, scenario)
     return Report(
         seed,
         len(scenario.stops),
@@ -277,7 +277,7 @@ def expected(scenario: Scenario) -> tuple[Counter[Visible], dict[str, dict[int, 
     return visible, state
 
 
-def _check_end(world: World, scenario: Scenario) -> None:
+def check_end(world: World, scenario: Scenario) -> None:
     visible, state = expected(scenario)
     last = world.records.completions()[max(world.records.completions())]
     if scenario.mode == EXACTLY_ONCE or not scenario.restores:

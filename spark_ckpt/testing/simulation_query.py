@@ -53,16 +53,12 @@ class Query:
         }
 
     def run(self) -> str:
-        self._start()
-        self.world.log("== started", f"generation {self.generation} origin {self.origin} at {self.location.path}")
-        last = max(self.location.offsets, default=-1)
-        if last > self.location.committed:
-            self._batch(last, replayed=True)
+        self.begin()
         for _ in range(self.polls):
             self.world.now_ms += self.world.rng.randint(0, self.scenario.tick_ms)
             for caller in self.scenario.callers:
                 caller.step(self.world)
-            outcome = self._poll()
+            outcome = self.poll()
             if outcome:
                 return outcome
         if self.available_now:
@@ -70,6 +66,14 @@ class Query:
         return LEFT
 
     # --- start ---
+
+    def begin(self) -> None:
+        """Start, and repeat the batch that was planned and not committed."""
+        self._start()
+        self.world.log("== started", f"generation {self.generation} origin {self.origin} at {self.location.path}")
+        last = max(self.location.offsets, default=-1)
+        if last > self.location.committed:
+            self._batch(last, replayed=True)
 
     def _start(self) -> None:
         r, s = self.world.records, self.scenario
@@ -135,7 +139,8 @@ class Query:
 
     # --- the loop ---
 
-    def _poll(self) -> str | None:
+    def poll(self) -> str | None:
+        """Look for something new, and run a batch if there is; how the query ended, if it did."""
         number = max(self.location.offsets, default=-1) + 1
         start = self._start_offsets(number)
         end = {x.spec.name: x.latest_offset(start[x.spec.name]) for x in self.readers}

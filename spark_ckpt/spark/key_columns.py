@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -74,10 +75,22 @@ def _resolved(preview: Any, columns: Sequence[str], col: Any, sensitive: bool) -
     name = column_named(columns, text, sensitive)
     expression = col if isinstance(col, Column) else F.col(col if name is None else quoted(name))
     found = preview.select(expression).schema.fields[0]
-    # ``lit("k")`` prints like ``col("k")``, but cannot be null.
-    if name is not None and found.nullable and (isinstance(col, str) or found.name.lower() == name.lower()):
+    if name is not None and (isinstance(col, str) or _is_column(preview, expression, found, name)):
         return F.col(quoted(name)), T.StructField(name, found.dataType, True), True
     return expression, T.StructField(found.name, found.dataType, True), False
+
+
+def _is_column(preview: Any, expression: Column, found: T.StructField, name: str) -> bool:
+    """Whether an expression that prints like ``col(name)`` is that: ``lit(name)`` prints alike, but needs no column."""
+    if found.name.lower() != name.lower():
+        return False
+    if found.nullable:
+        return True
+    try:
+        preview.select().select(expression).schema  # noqa: B018 - Spark Connect finds names only when asked
+    except AnalysisException:
+        return True
+    return False
 
 
 def _at(columns: Sequence[str], ordinal: int) -> str:

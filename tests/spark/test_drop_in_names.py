@@ -66,6 +66,10 @@ def test_keys_are_found_as_spark_finds_them(spark: SparkSession, stream: Any) ->
     assert _keys(df, "s.x").schema.simpleString() == "struct<x:int>"
     assert not _keys(df, "s.x").plain
     assert not _keys(df, F.lit("k")).plain
+    never_null = df.withColumn("one", F.lit(1))
+    assert _keys(never_null, "one").plain
+    assert _keys(never_null, F.col("one")).plain
+    assert not _keys(never_null, F.lit("one")).plain
     for wrong in [0, 5, "nothing"]:
         with pytest.raises(Exception, match=r"groupBy|nothing"):
             df.groupBy(wrong)

@@ -180,6 +180,9 @@ def _resolve_keys(parent: CkptDataFrame, cols: list[Any]) -> Keys:
         raise InvalidInputError("groupBy needs at least one key column")
     found = resolve_keys(parent._preview, parent.columns, cols)
     for expression, field, plain in found:
+        if not plain:
+            # Raises what a step raises whose plan could lose control rows; F.window is one, and no matter of types.
+            parent._step("groupBy", _only(expression), check=True)
         collated = isinstance(field.dataType, T.StringType) and not field.dataType.isUTF8BinaryCollation()
         if collated or not isinstance(field.dataType, _KEY_TYPES):
             known = ", ".join(t().simpleString() if t is not T.DecimalType else "decimal" for t in _KEY_TYPES)
@@ -188,9 +191,6 @@ def _resolve_keys(parent: CkptDataFrame, cols: list[Any]) -> Keys:
                 f"expected one of {known}. Give each field of a struct a column of its own first, and group by those: "
                 'withColumn("x", F.col("s.x")).'
             )
-        if not plain:
-            # Raises what a step raises whose plan could lose control rows.
-            parent._step("groupBy", _only(expression), check=True)
     fields = [field for _, field, _ in found]
     if len({f.name for f in fields}) != len(cols):
         raise InvalidInputError(f"groupBy has two keys of the same name: {[f.name for f in fields]}")

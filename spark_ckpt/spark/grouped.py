@@ -215,15 +215,16 @@ def _checked_uid(uid: str | None) -> str:
 
 
 def _check_event_time(parent: CkptDataFrame, function: StateFunction) -> None:
-    if function.timeout != "EventTimeTimeout":
-        return
-    if not parent._lineage.watermarks:
+    if function.timeout == "EventTimeTimeout" and not parent._lineage.watermarks:
         raise InvalidInputError("EventTimeTimeout needs withWatermark(...) before groupBy, as in Spark")
+    types = {f.name: f.dataType for f in parent.schema.fields}
     for node in parent._lineage.open_watermarks:
-        if node.column not in parent.columns:
+        # Whatever the operator does with it: its rows are where the watermark is computed.
+        if not isinstance(types.get(node.column), T.TimestampType):
             raise InvalidInputError(
-                f"the event-time column {node.column!r} of withWatermark is not among the columns any more: "
-                f"{parent.columns}"
+                f"expected the event-time column {node.column!r} of withWatermark among the columns of groupBy, found "
+                f"{parent.columns}; keep it as it is up to groupBy, or call withWatermark behind the step that changes "
+                "it"
             )
 
 

@@ -15,6 +15,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.spark.durations import delay_ms
 from spark_ckpt.spark.key_columns import Keys
@@ -52,6 +53,15 @@ def test_delays_are_read_as_spark_reads_them(spark: SparkSession) -> None:
     for wrong in ["-1 second", "5s", "10", "soon", "interval", "interval '-1' hour", ""]:
         with pytest.raises(InvalidInputError, match="withWatermark expects a delay"):
             delay_ms(spark, wrong)
+
+
+def test_an_event_time_column_that_is_gone_at_the_operator_is_refused(stream: Any) -> None:
+    df, _ = stream
+    timed = df.withWatermark("t", "1 second")
+    for changed in [timed.select("k"), timed.withColumn("t", F.lit("text")), timed.drop("t")]:
+        with pytest.raises(InvalidInputError, match=r"event-time column 't' of withWatermark.*behind the step"):
+            changed.groupBy("k").aggregate(uid="u", n=agg.count())
+    timed.select("k", "t").groupBy("k").aggregate(uid="u", n=agg.count())
 
 
 def _keys(df: Any, *cols: Any) -> Keys:

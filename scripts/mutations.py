@@ -44,6 +44,7 @@ MUTATIONS = (
     Mutation(
         _SOURCE, "only a stop freezes", "terminal=generation if injected.terminal else None", "terminal=generation"
     ),
+    Mutation(_VIEW, "a failed stop is seen before Spark ends the query", "fresh = fresh or role.available_now", "pass"),
     # --- looking
     Mutation(
         _VIEW,
@@ -269,6 +270,18 @@ MUTATIONS = (
     ),
     # --- committing
     Mutation(_COMMIT, "a late one is not completed", "elif why is not None:", "elif False:"),
+    Mutation(
+        _COMMIT,
+        "nobody older completes what is given up",
+        "if trigger is not None and trigger.generation == view.generation:\n        return  #",
+        "if True:\n        return  #",
+    ),
+    Mutation(
+        _COMMIT,
+        "what was completed first is not given up",
+        "if isinstance(found, Exists) and isinstance(found.record, CompletionRecord):\n        raise",
+        "if False:\n        raise",
+    ),
     Mutation(_COMMIT, "a request is answered", "if record.request is not None:", "if False:"),
     Mutation(_COMMIT, "a replay that did not adopt is stopped", "view.last.checkpoint != view.adopt:", "False:"),
 )

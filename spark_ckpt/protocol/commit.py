@@ -5,7 +5,8 @@ and the simulation drive the very same code. The order for a batch:
 
     WriteBatch,
     for every checkpoint that is now fully acknowledged:
-        ReadTrigger, ReadNewestGeneration, CommitState (each uid), ReadNewestGeneration, CreateCompletion,
+        ReadTrigger, CreateVoid and WriteAborted (instead of the rest, if it is late or its trigger is lost),
+        ReadNewestGeneration, CommitState (each uid), ReadNewestGeneration, CreateCompletion,
         CommitSink (each sink with committables that were not abandoned), WriteSavepoint (if it is one),
         ReadNewestGeneration, AnswerRequest (if somebody asked), WriteCommitted, AppendHistory,
         ReadTrigger, WriteAborted, AppendHistory (each older one that it subsumes)
@@ -51,8 +52,10 @@ from spark_ckpt.protocol.steps import (
     CommitState,
     CreateCompletion,
     Created,
+    CreateVoid,
     DropBatches,
     DropCheckpoint,
+    Exists,
     ReadNewestGeneration,
     ReadTrigger,
     SavepointFailed,
@@ -218,6 +221,7 @@ def _triggers(
         trigger, aborted = yield ReadTrigger(checkpoint)
         if trigger is None and aborted is None:
             yield from _fence(view)  # else a successor dropped it, with all that it belonged to
+            yield from _void(view, checkpoint, trigger, now_ms)
             reason = f"triggers/{checkpoint} is damaged or missing"
             view = yield from write_aborted(view, checkpoint, LOST, reason, batch, now_ms)
             continue
@@ -225,10 +229,30 @@ def _triggers(
         if aborted is not None:
             view = view.with_aborted([checkpoint])
         elif why is not None:
+            yield from _void(view, checkpoint, trigger, now_ms)
             view, late = (yield from write_aborted(view, checkpoint, EXPIRED, why, batch, now_ms, trigger)), True
         else:
             out.append(trigger)
     return view, tuple(out), late
+
+
+def _void(
+    view: JobView, checkpoint: CheckpointId, trigger: TriggerRecord | None, now_ms: int
+) -> Generator[Step, Any, None]:
+    """Take the name of a checkpoint that everyone has acknowledged and that is given up.
+
+    An older driver may have been halted right before it created the record. If it still could, its rows would become
+    visible once with that checkpoint and once with the next one, for which they were staged again.
+    """
+    if trigger is not None and trigger.generation == view.generation:
+        return  # nobody older knows of it
+    found = yield CreateVoid(VoidRecord(checkpoint, view.generation, now_ms))
+    # Stopped here: it can never complete; the next start takes it for aborted.
+    if isinstance(found, Exists) and isinstance(found.record, CompletionRecord):
+        raise FencedError(
+            f"job {view.job!r}: expected checkpoint {checkpoint} to be open, found it completed by an older driver "
+            f"while this one gave it up; start the query again, it goes on from there"
+        )
 
 
 def _to_complete(ready: tuple[TriggerRecord, ...]) -> tuple[TriggerRecord, ...]:

@@ -47,33 +47,39 @@ def lead(role: SourceRole, view: SourceView, start: SourceOffset, at: Position, 
     overdue = _too_long(role, view, start, now_ms)
     if overdue:
         view = yield from _give_up(role, view, overdue, now_ms)
-    pending, given_up = sort_out(view, start)
-    cancel = tuple(sorted({*lost, *given_up}))
-    if overdue:
-        view = replace(view, waiting=None)
-        return view, Injection(None, cancel)
-    view = yield from _ask(role, view, at, now_ms)
-    decision = decide_trigger(role.policy, _facts(role, view, pending, at, now_ms))
-    if isinstance(decision, TriggerNow):
-        # Decided from what may be a moment old: a checkpoint that completed meanwhile begins the minimum pause, and a
-        # request that was just made, or withdrawn, comes first.
-        view = yield from look(role, view, start, now_ms, fresh=True)
-        view = yield from _ask(role, view, at, now_ms, fresh=True)
-        pending, given_up = sort_out(view, start)
-        cancel = tuple(sorted({*lost, *given_up}))
-        decision = decide_trigger(role.policy, _facts(role, view, pending, at, now_ms))
+        return replace(view, waiting=None), Injection(None, _markers(view, start, lost))
+    view, decision = yield from _decide(role, view, start, at, now_ms)
+    cancel = _markers(view, start, lost)
     if isinstance(decision, Wait):
         return view if view.waiting == decision else replace(view, waiting=decision), Injection(None, cancel)
     view, trigger = yield from _trigger(role, view, decision, now_ms)
     return view, Injection(pending_of(trigger, role.generation), cancel)
 
 
+def _markers(view: SourceView, start: SourceOffset, lost: tuple[int, ...]) -> tuple[int, ...]:
+    _, given_up = sort_out(view, start)
+    return tuple(sorted({*lost, *given_up}))
+
+
 # --- triggering ------------------------------------------------------------------------------------------------
 
 
-def _facts(
-    role: SourceRole, view: SourceView, pending: tuple[PendingTrigger, ...], at: Position, now_ms: int
-) -> TriggerFacts:
+def _decide(
+    role: SourceRole, view: SourceView, start: SourceOffset, at: Position, now_ms: int
+) -> Generator[SourceStep, Any, tuple[SourceView, TriggerNow | Wait]]:
+    view = yield from _ask(role, view, at, now_ms)
+    decision = decide_trigger(role.policy, _facts(role, view, start, at, now_ms))
+    if isinstance(decision, Wait):
+        return view, decision
+    # Decided from what may be a moment old: a checkpoint that completed meanwhile begins the minimum pause, and a
+    # request that was just made, or withdrawn, comes first.
+    view = yield from look(role, view, start, now_ms, fresh=True)
+    view = yield from _ask(role, view, at, now_ms, fresh=True)
+    return view, decide_trigger(role.policy, _facts(role, view, start, at, now_ms))
+
+
+def _facts(role: SourceRole, view: SourceView, start: SourceOffset, at: Position, now_ms: int) -> TriggerFacts:
+    pending, _ = sort_out(view, start)
     final = view.final is not None and view.final not in view.aborted
     return TriggerFacts(
         now_ms=now_ms,

@@ -97,6 +97,9 @@ def look(
     ids, requests = [p.checkpoint for p in waits], [p.request for p in waits if p.request is not None]
     if is_frozen(start, role.generation, view.aborted, view.released):
         ids, requests = [*ids, start.epoch - 1], [*requests, *([start.request] if start.request else [])]
+        # What was there at the start is to be read, unless the query was stopped: a stop that failed is to be seen now,
+        # or Spark ends the query because no source has anything new.
+        fresh = fresh or role.available_now
     if not ids or not (fresh or due(view.looked_ms, now_ms, LOOK_MS)):
         return view
     found: Looked = yield Look(tuple(dict.fromkeys(ids)), tuple(dict.fromkeys(requests)))

@@ -181,13 +181,16 @@ class Job:
             generation = max(self.records.ids("generations"), default=0)
             void = VoidRecord(newest, generation, int(time.time() * 1000)).to_json()
             self.records.store.create(f"checkpoints/{id_name(newest)}", "checkpoint", void)
+        # They tell of checkpoints that are gone below, and without them none is taken for lost. What batches staged is
+        # left to the sinks' gc.
+        remove("triggers", "batches")
         for record in self.completed():
             if record.checkpoint != newest:
                 self.records.store.delete(f"checkpoints/{id_name(record.checkpoint)}")
             else:
                 self.records.store.replace(f"checkpoints/{id_name(newest)}", "checkpoint", void)
-        # Stopped here: the next start is fresh, aborts what batches name, and counts on from the void record.
-        remove("committed", "triggers", "aborted", "batches", "requests", "answers", "drained", "manifests", "state")
+        # Stopped here: the next start is fresh, and counts on from the void record.
+        remove("committed", "aborted", "requests", "answers", "drained", "manifests", "state")
 
 
 def job(dir: str, name: str, sinks: tuple[SinkSpec, ...] = (), **options: str) -> Job:

@@ -72,8 +72,7 @@ class JobRecords:
         return None if body is None else GenerationRecord.from_json(body, path)
 
     def create_generation(self, record: GenerationRecord) -> bool:
-        path = f"generations/{id_name(record.generation)}"
-        return isinstance(self.store.create(path, "generation", record.to_json()), Created)
+        return self._took(f"generations/{id_name(record.generation)}", "generation", record.to_json())
 
     # -- checkpoints -------------------------------------------------------------------------------------------
 
@@ -83,13 +82,20 @@ class JobRecords:
         return self._or_none(lambda: self._read(path, "trigger", TriggerRecord.from_json))
 
     def create_trigger(self, record: TriggerRecord) -> bool:
-        path = f"triggers/{id_name(record.checkpoint)}"
-        return isinstance(self.store.create(path, "trigger", record.to_json()), Created)
+        return self._took(f"triggers/{id_name(record.checkpoint)}", "trigger", record.to_json())
 
     def checkpoint(self, checkpoint: int) -> CompletionRecord | VoidRecord | None:
         path = f"checkpoints/{id_name(checkpoint)}"
         body = self.store.read(path, "checkpoint")
         return None if body is None else checkpoint_from_json(body, path)
+
+    def readable_checkpoint(self, checkpoint: int) -> CompletionRecord | VoidRecord | None:
+        """None also if it is damaged: a start has passed over it."""
+        try:
+            return self.checkpoint(checkpoint)
+        except CorruptStorageError as damage:
+            report(damage)
+            return None
 
     def completion(self, checkpoint: int) -> CompletionRecord | None:
         found = self.checkpoint(checkpoint)
@@ -150,6 +156,14 @@ class JobRecords:
 
     def batch(self, name: str) -> BatchRecord | None:
         return self._read(f"batches/{name}", "batch", BatchRecord.from_json)
+
+    def _took(self, path: str, kind: str, body: dict[str, Any]) -> bool:
+        """Whether the number was free. One whose record is damaged is taken, whoever it was."""
+        try:
+            return isinstance(self.store.create(path, kind, body), Created)
+        except CorruptStorageError as damage:
+            report(damage)
+            return False
 
     # -- damage ------------------------------------------------------------------------------------------------
 

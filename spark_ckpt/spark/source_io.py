@@ -58,7 +58,7 @@ class SourceIO:
     def _ReadSourceStart(self, step: st.ReadSourceStart) -> st.SourceStart:
         records = self.records
         completed = max(records.ids("checkpoints"), default=0)
-        newest = records.checkpoint(completed) if completed else None
+        newest = records.readable_checkpoint(completed)
         if self.leader:
             drop_old_answers(records.store, self._now_ms - _DAY_MS)
             self._drop_old_announcements()

@@ -13,10 +13,11 @@ from typing import Any
 
 _BEGIN_MS = 1_000_000
 _MOMENT = re.compile(r"\b\d{7}\b")
+_WORLD = {"rng", "trace", "history", "points", "zombies", "zombie_moves", "zombies_moved", "now_ms", "seen"}
 _LEFT_OUT = {
     # What a state is not: its way here, what never changes, and what is made from the rest.
-    "World": {"rng", "trace", "history", "points", "zombies", "zombie_moves", "zombies_moved", "stop_at", "now_ms"},
-    "ExploredWorld": {"rng", "trace", "history", "points", "zombies", "zombie_moves", "zombies_moved", "now_ms"},
+    "World": {*_WORLD, "stop_at"},
+    "ExploredWorld": _WORLD,
     "Records": {"_parsed"},
     "State": {"scenario"},
     "Query": {"world", "scenario", "shell", "config", "polls"},

@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Sequence
 
 from spark_ckpt.testing.simulation import SABOTAGES, Report, run_seed
@@ -65,7 +66,8 @@ def summary(reports: Sequence[Report], seconds: float) -> str:
     return (
         f"{len(reports)} seeds in {seconds:.1f} s, no difference: {total('points')} points passed, "
         f"{total('starts')} starts, {total('restores')} restores, {total('checkpoints')} checkpoints, "
-        f"{total('aborted')} aborted, {total('savepoints')} savepoints, {total('forks')} new jobs from one"
+        f"{total('aborted')} aborted, {total('savepoints')} savepoints, {total('forks')} new jobs from one\n"
+        + ", ".join(f"{what}: {n}" for what, n in sorted(sum((r.seen for r in reports), Counter()).items()))
     )
 
 

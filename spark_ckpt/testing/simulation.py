@@ -11,30 +11,44 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import get_args
 
 from spark_ckpt.errors import (
     CheckpointFailedError,
     ConfigError,
+    CorruptStorageError,
     FencedError,
     InvalidInputError,
     StorageNotWritableError,
 )
-from spark_ckpt.protocol.abandon import decide_abandon
 from spark_ckpt.protocol.aligner import AT_LEAST_ONCE, EXACTLY_ONCE
 from spark_ckpt.protocol.coordinator import TriggerPolicy
-from spark_ckpt.protocol.records import CHECKPOINT, SAVEPOINT, AbandonedRecord, CompletionRecord, Topology
+from spark_ckpt.protocol.life import identity
+from spark_ckpt.protocol.records import CHECKPOINT, SAVEPOINT, CompletionRecord, Topology
 from spark_ckpt.protocol.source_steps import SourceStep
 from spark_ckpt.protocol.steps import Step
 from spark_ckpt.testing.simulation_callers import Caller
+from spark_ckpt.testing.simulation_changes import another_life, arrange, change_sources, visible
+from spark_ckpt.testing.simulation_on_call import fresh_location, on_call
 from spark_ckpt.testing.simulation_query import FINISHED, STOPPED, Query
 from spark_ckpt.testing.simulation_shell import collect, import_as_new_job, live_rows
-from spark_ckpt.testing.simulation_sources import SourceSpec, placed
+from spark_ckpt.testing.simulation_sources import SourceSpec
 from spark_ckpt.testing.simulation_state import REMOVE_AT
 from spark_ckpt.testing.simulation_world import Crash, Location, SimulationError, Visible, World
 
-SABOTAGES = ("commit_before_record", "no_adopt", "no_hold", "no_void", "no_fence", "forget_name")
+SABOTAGES = (
+    "commit_before_record",
+    "no_adopt",
+    "no_hold",
+    "no_void",
+    "no_fence",
+    "forget_name",
+    "torn_is_whole",
+    "failed_is_done",
+    "same_life",
+    "late_at_the_end",
+)
 """Rules that can be broken on purpose; the simulation must notice every one."""
 
 SHAPES: tuple[tuple[int, Mapping[str, tuple[str, ...]], tuple[str, ...]], ...] = (
@@ -78,6 +92,21 @@ class Scenario:
     slow: int
     refusals: float = 0.0
     sabotage: str = ""
+    tears: int = 0
+    lives: int = 0
+    joins: str = ""
+    leaves: str = ""
+    all_sources: tuple[SourceSpec, ...] = ()
+    all_operators: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    all_sink_inputs: tuple[str, ...] = ()
+    restore: str | int = "auto"
+    deleted: bool = False
+    carried: Counter[Visible] = field(default_factory=Counter)
+    """What is visible of the job from whose savepoint this one began."""
+    before: Counter[Visible] = field(default_factory=Counter)
+    """What was visible already when the job began anew, after its checkpoints were deleted."""
+    left_at: dict[str, list[int]] = field(default_factory=dict)
+    """Where sources stood that left the job."""
     restores: int = 0
     forks: int = 0
     given_up: int = 0
@@ -97,23 +126,27 @@ class Report:
     forks: int
     given_up: int
     points: int
+    seen: Counter[str]
 
 
 def make_scenario(rng: random.Random, sabotage: str = "") -> Scenario:
     key_groups = rng.randint(1, 4)
     count, operators, sink_inputs = rng.choice(SHAPES)
-    sources = placed((_source(rng, f"source{i}", key_groups) for i in range(count)), dict(operators))
+    sources = tuple(_source(rng, f"source{i}", key_groups) for i in range(count))
     operator_facts = {uid: {"state": "count long", "keys": "key long"} for uid in operators}
     names = tuple(s.name for s in sources)
     weight = len(sink_inputs) * key_groups
     topology = Topology(key_groups, weight, names, operator_facts, rng.choice((("append",), ("append", "merge"))))
     exactly_once = sabotage or rng.random() < 0.85
-    return Scenario(
+    scenario = Scenario(
         job="simulated",
         key_groups=key_groups,
         sources=sources,
         operators=operators,
         sink_inputs=sink_inputs,
+        all_sources=sources,
+        all_operators=operators,
+        all_sink_inputs=sink_inputs,
         topology=topology,
         mode=EXACTLY_ONCE if exactly_once else AT_LEAST_ONCE,
         policy=TriggerPolicy(
@@ -135,10 +168,16 @@ def make_scenario(rng: random.Random, sabotage: str = "") -> Scenario:
         fork_rate=rng.choice((0.0, 0.5)),
         refusals=rng.choice((0.0, 0.0, 0.1)),
         streaming_rate=rng.choice((0.0, 0.0, 0.6)),
-        faults=0 if sabotage else rng.choice((0, 0, 2, 5)),
+        faults=0 if sabotage not in ("", "failed_is_done") else rng.choice((0, 0, 2, 5)),
         slow=rng.choice((0, 0, 3, 10)),
         sabotage=sabotage,
+        tears=rng.choice((0, 0, 1, 3)),
+        lives=rng.choice((0, 0, 0, 1, 2)),
+        joins=rng.choice(("", names[-1])) if count > 1 else "",
     )
+    scenario.leaves = rng.choice(("", *names[1:])) if count > 1 else ""
+    arrange(scenario, tuple(n for n in names if n != scenario.joins))
+    return scenario
 
 
 def _source(rng: random.Random, name: str, key_groups: int) -> SourceSpec:
@@ -181,6 +220,7 @@ def run_seed(seed: int, sabotage: str = "", trace: list[str] | None = None) -> R
     world = World(rng, trace)
     world.log("scenario", scenario)
     world.faults_left, world.fault_rate, world.slow_left = scenario.faults, rng.choice((0.001, 0.01)), scenario.slow
+    world.tears_left, world.sabotage = scenario.tears, sabotage
     starts = _run(world, scenario)
     check_end(world, scenario)
     return Report(
@@ -189,11 +229,12 @@ def run_seed(seed: int, sabotage: str = "", trace: list[str] | None = None) -> R
         starts,
         scenario.restores,
         max(world.records.completions()),
-        sum(h.outcome != "completed" for h in world.history),
+        sum(h is not None and h.outcome != "completed" for h in world.history),
         len(world.savepoints),
         scenario.forks,
         scenario.given_up,
         world.points,
+        world.seen,
     )
 
 
@@ -203,56 +244,51 @@ def _run(world: World, scenario: Scenario) -> int:
     for start in range(1, 400):
         world.stop_at = stops.pop(0) if stops else None
         streaming = start <= len(scenario.stops) + 1 and world.rng.random() < scenario.streaming_rate
+        change_sources(world, scenario, location)
         try:
             outcome = Query(world, scenario, location, not streaming).run()
-            if outcome == FINISHED:
+            if outcome == FINISHED and not _goes_on(world, scenario):
                 return start
             if outcome == STOPPED and world.rng.random() < scenario.fork_rate:
                 location = _fork(world, scenario)
+            elif _is_over(world, scenario):
+                another_life(world, scenario)
+                location = fresh_location(world)
+            elif outcome == FINISHED:
+                location = fresh_location(world)
         except (Crash, FencedError, CheckpointFailedError, StorageNotWritableError) as e:
             world.log("== ended", repr(e))
-        except ConfigError as e:  # a start that was believed dead took over with an empty location: follow it
-            world.log("== refused", repr(e))
-            location = _fresh_location(world)
-        except InvalidInputError as e:  # a sink will never take a checkpoint: whoever is on call knows a way out
-            world.log("== stuck", repr(e))
-            _on_call(world, scenario, e)
+        except (ConfigError, CorruptStorageError, InvalidInputError) as e:  # somebody on call reads it
+            world.log("== on call", repr(e))
+            location = on_call(world, scenario, location, e)
         world.stop_at = None
         world.now_ms += 100
         if world.rng.random() < scenario.fresh_rate and start < 30:
-            location = _fresh_location(world)
+            location = fresh_location(world)
     raise SimulationError("the job does not get to its end")
 
 
-def _on_call(world: World, scenario: Scenario, error: InvalidInputError) -> None:
-    """Tries once more, or elsewhere, and then gives up what the error names."""
-    stuck = [(sink, k) for (job, sink, k), tries in world.sink.refused.items() if job == scenario.job and tries]
-    if not stuck:
-        raise error
-    if world.rng.random() < 0.3:
-        return
-    completions = world.records.completions()
-    for sink, k in stuck:
-        decided = decide_abandon(k, sink, completions.values(), world.records.text["committed"], world.now_ms)
-        if isinstance(decided, AbandonedRecord) and world.records.create("abandoned", (k, sink), decided):
-            world.log("== gives up", decided)
-            world.sink.give_up(sink, tuple(c for c in completions[k].committables if c.sink == sink))
-            scenario.given_up += 1
+def _goes_on(world: World, scenario: Scenario) -> bool:
+    """Whether a job that has come to its end is started once more: for a source that is new, or in another life."""
+    return bool(scenario.joins and world.rng.random() < 0.7) or scenario.lives > 0
+
+
+def _is_over(world: World, scenario: Scenario) -> bool:
+    if scenario.lives and world.rng.random() < 0.5:
+        scenario.lives -= 1
+        return True
+    return False
 
 
 def _fork(world: World, scenario: Scenario) -> Location:
     """The job was stopped with a savepoint: a job of another name goes on from it, the old one's folder is deleted."""
+    scenario.carried = visible(world, scenario)
     newest = max(world.savepoints.values(), key=lambda s: s.record.checkpoint)
     import_as_new_job(world, newest)
     world.log("== a new job from savepoint", newest.record.checkpoint)
     scenario.job += "-next"
     scenario.forks += 1
-    return _fresh_location(world)
-
-
-def _fresh_location(world: World) -> Location:
-    name = f"spark{len(world.locations)}"
-    return world.locations.setdefault(name, Location(name))
+    return fresh_location(world)
 
 
 # --- what must be true at the end ---------------------------------------------------------------------------------
@@ -260,12 +296,9 @@ def _fresh_location(world: World) -> Location:
 
 def expected(scenario: Scenario) -> tuple[Counter[Visible], dict[str, dict[int, int]]]:
     """The visible rows and the state of a run without crashes, computed without the protocol."""
-    rows: dict[str, list[tuple[int, int]]] = {
-        s.name: [(k, i * 1000 + n) for i, split in enumerate(s.splits) for n, k in enumerate(split)]
-        for s in scenario.sources
-    }
+    rows = {s.name: _rows(s, _read(scenario, s)) for s in scenario.all_sources}
     state: dict[str, dict[int, int]] = {}
-    for uid, inputs in scenario.operators.items():
+    for uid, inputs in scenario.all_operators.items():
         keys = [k if name.startswith("source") else (k + v) % 5 for name in inputs for k, v in rows[name]]
         rows[uid], state[uid] = [], {}
         for k in keys:
@@ -273,21 +306,32 @@ def expected(scenario: Scenario) -> tuple[Counter[Visible], dict[str, dict[int, 
             rows[uid].append((k, count))
             if count < REMOVE_AT:
                 state[uid][k] = count
-    visible = Counter((name, k, v) for name in scenario.sink_inputs for k, v in rows[name])
-    return visible, state
+    return Counter((name, k, v) for name in scenario.all_sink_inputs for k, v in rows[name]), state
+
+
+def _read(scenario: Scenario, spec: SourceSpec) -> list[int]:
+    """How far each split of a source is read in the end: to where it stood when it left the job, if it did."""
+    if spec.name in scenario.topology.sources:
+        return [len(split) for split in spec.splits]
+    return scenario.left_at.get(spec.name, [0] * len(spec.splits))
+
+
+def _rows(spec: SourceSpec, ends: list[int]) -> list[tuple[int, int]]:
+    return [(k, i * 1000 + n) for i, split in enumerate(spec.splits) for n, k in enumerate(split[: ends[i]])]
 
 
 def check_end(world: World, scenario: Scenario) -> None:
-    visible, state = expected(scenario)
+    wanted, state = expected(scenario)
+    found = visible(world, scenario) - scenario.before
     last = world.records.completions()[max(world.records.completions())]
     if scenario.mode == EXACTLY_ONCE or not scenario.restores:
-        _check_equal("the visible rows", visible, world.sink.appended + world.sink.given_up)
+        _check_equal("the visible rows", wanted, found)
         for uid, content in state.items():
             version = world.tables.versions[uid][last.tables[uid].version]
             _check_equal(f"the state of {uid}", content, dict(live_rows(world, uid, version)))
-        _check_merged(world, scenario, visible)
-    elif sum((world.sink.appended + world.sink.given_up).values()) < sum(visible.values()):
-        raise SimulationError(f"rows were lost: expected {sum(visible.values())}, {sum(world.sink.appended.values())}")
+        _check_merged(world, scenario, wanted)
+    elif sum(found.values()) < sum(wanted.values()):
+        raise SimulationError(f"rows were lost: expected {sum(wanted.values())}, {sum(found.values())}")
     _check_no_leak(world, scenario)
     _check_collected(world, last)
 
@@ -297,19 +341,20 @@ def _check_equal(what: str, wanted: object, found: object) -> None:
         raise SimulationError(f"{what}: expected {wanted}, found {found}")
 
 
-def _check_merged(world: World, scenario: Scenario, visible: Counter[Visible]) -> None:
+def _check_merged(world: World, scenario: Scenario, wanted: Counter[Visible]) -> None:
     """The merging sink holds each key's last value. Only operators' keys have a defined last one."""
     if "merge" not in scenario.topology.sinks or scenario.given_up:
         return
-    for (node, key), value in world.sink.merged.items():
-        rows = sum(n for (at, k, _), n in visible.items() if (at, k) == (node, key))
-        if node in scenario.operators:
+    for (node, key), value in world.sink.merged[identity(scenario.job, world.life)].items():
+        rows = sum(n for (at, k, _), n in wanted.items() if (at, k) == (node, key))
+        if node in scenario.operators and (rows or not scenario.before):
             _check_equal(f"the merged value of {node} {key}", (rows - 1) % REMOVE_AT + 1, value)
 
 
 def _check_no_leak(world: World, scenario: Scenario) -> None:
     """Without crashes and failed tasks nothing is left for garbage collection to find."""
-    if scenario.stops or scenario.task_failures or scenario.tolerable_failures < 100 or scenario.faults:
+    unlucky = scenario.stops or scenario.task_failures or scenario.tolerable_failures < 100 or scenario.faults
+    if unlucky or world.lives or scenario.deleted:
         return
     if world.sink.staged:
         raise SimulationError(f"staged rows are left: {list(world.sink.staged)}")

@@ -45,6 +45,7 @@ class Caller:
         if answer is None and (gone or world.now_ms > self.at_ms):
             answer = world.answer(self.name, Answer(None, "whoever asked stopped waiting"))
             world.requests.pop(self.name, None)
+            world.seen["a caller stops waiting"] += 1
         if answer is not None:
             self.checkpoint = answer.checkpoint if answer.error is None else None
             self.state = FAILED if self.checkpoint is None else ANSWERED

@@ -26,6 +26,7 @@ from spark_ckpt.protocol.recovery import GoOn, RestoreFrom
 from spark_ckpt.protocol.source_view import SourceRole
 from spark_ckpt.protocol.startup import start_job
 from spark_ckpt.testing.simulation_callers import ANSWERED
+from spark_ckpt.testing.simulation_changes import begun
 from spark_ckpt.testing.simulation_shell import Shell
 from spark_ckpt.testing.simulation_sources import Offset, SourceReader, SourceSpec, first_offset, manifests, read
 from spark_ckpt.testing.simulation_state import GroupCall, Output, TaskFiles, run_partition
@@ -46,6 +47,7 @@ class Query:
         self.world, self.scenario, self.location = world, scenario, location
         self.shell = Shell(world, scenario.job, location, scenario.topology, scenario.sabotage)
         self.shell.refusals = scenario.refusals
+        self.shell.restore = scenario.restore
         self.partitions = world.rng.randint(1, scenario.key_groups)
         self.config = {
             uid: AlignerConfig(len(inputs) * scenario.key_groups, scenario.mode, scenario.max_buffered)
@@ -76,11 +78,13 @@ class Query:
             self._batch(last, replayed=True)
 
     def _start(self) -> None:
-        r, s = self.world.records, self.scenario
-        number = max(r.text["generations"], default=0) + 1
-        claim = GenerationRecord(number, 0, self.location.path, None, self.world.now_ms, s.topology)
+        s = self.scenario
+        claim = GenerationRecord(
+            self._next_generation(), 0, self.location.path, None, self.world.now_ms, s.topology, self.world.life
+        )
         started = self.world.drive(start_job(s.job, claim, self.world.now_ms), self.shell)
         self.generation, self.origin = started.generation.generation, started.generation.origin
+        self.life = started.generation.life
         decision = started.decision
         self.restored: CompletionRecord | None = None
         if isinstance(decision, GoOn):
@@ -88,13 +92,20 @@ class Query:
             self._check_adopt(decision)
         elif isinstance(decision, RestoreFrom):
             self.restored = decision.checkpoint
-            s.restores += 1
+        begun(self.world, s, decision)
         self.restored_from = started.generation.restored_from or 0
         self.adopt = decision.adopt.checkpoint if isinstance(decision, GoOn) and decision.adopt else None
         epoch = self.restored_from + 1
-        self.initial = {spec.name: first_offset(spec, self.restored, self.origin, epoch) for spec in s.sources}
+        self.initial = {
+            spec.name: first_offset(spec, self.restored, self.origin, epoch, s.sabotage) for spec in s.sources
+        }
         self.view = self._rebuild()
         self.readers = [SourceReader(self.world, spec, self._role(spec)) for spec in s.sources]
+
+    def _next_generation(self) -> int:
+        """The first of a later life is numbered by the clock, and what is left of a torn record is a trace."""
+        known = max(self.world.records.text["generations"], default=0)
+        return known + 1 if known or not self.world.lives else self.world.now_ms
 
     def _role(self, spec: SourceSpec) -> SourceRole:
         s = self.scenario
@@ -133,6 +144,7 @@ class Query:
             retain=self.scenario.retain,
             abandoned=r.abandoned(),
             adopt=self.adopt,
+            life=self.life,
             timeout_ms=self.scenario.policy.timeout_ms,
             started_ms=r.get("generations", self.generation).started_ms,
         )
@@ -192,6 +204,8 @@ class Query:
         for uid in self.scenario.operators:
             streams[uid] = self._operator(uid, streams, before, after)
         record = self._sink(number, streams)
+        if len(self.view.pending) > 1:
+            self.world.seen["several checkpoints are under way"] += 1
         self.world.point("commit state store", number)
         self.location.state = {n: s for n, s in self.location.state.items() if n == number - 1}
         self.location.state[number] = after

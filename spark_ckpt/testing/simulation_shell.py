@@ -9,7 +9,9 @@ from typing import Any
 
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.protocol import steps as s
+from spark_ckpt.protocol.damage import Damage
 from spark_ckpt.protocol.events import GroupManifest
+from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import (
     SAVEPOINT,
     SUBSUMED,
@@ -25,7 +27,6 @@ from spark_ckpt.testing.simulation_world import (
     Records,
     Savepoint,
     SimulationError,
-    StateTables,
     World,
 )
 
@@ -46,6 +47,7 @@ class Shell:
         self.generation = 0
         self.refusals = 0.0
         """How many commits a sink will never take."""
+        self.restore: str | int = "auto"
 
     def __call__(self, step: Any) -> Any:
         return getattr(self, f"_{type(step).__name__}")(step)
@@ -65,20 +67,22 @@ class Shell:
         planned = max(here.offsets, default=None)
         closed = {*r.text["checkpoints"], *r.text["aborted"]}
         return StartFacts(
-            restore="auto",
+            restore=self.restore,
             location=SparkLocation(
                 here.path,
                 planned,
                 here.committed if here.committed >= 0 else None,
-                None if planned is None else here.offsets[planned]["source0"]["origin"],
+                None if planned is None else next(iter(here.offsets[planned].values()))["origin"],
             ),
             topology=self.topology,
             generation=step.generation,
             generations=tuple(g for g in r.all("generations") if g.generation != step.generation),
             completions=tuple(completions.values()),
-            committed=frozenset(r.text["committed"]),
+            committed=r.confirmed(),
             batches=tuple(r.all("batches")),
             open_triggers=tuple(sorted(set(r.text["triggers"]) - closed)),
+            allow_non_restored=True,
+            damage=Damage() if self.sabotage == "torn_is_absent" else damage_of(r, step.generation),
             abandoned=r.abandoned(),
         )
 
@@ -102,7 +106,7 @@ class Shell:
     def _ReadNewestGeneration(self, step: s.ReadNewestGeneration) -> int:
         if self.sabotage == "no_fence":
             return self.generation
-        newest: int = max(self.world.records.text["generations"])
+        newest: int = max(self.world.records.text["generations"], default=0)
         return newest
 
     def _CreateCompletion(self, step: s.CreateCompletion) -> s.Created | s.Exists:
@@ -113,6 +117,8 @@ class Shell:
         return self._create(step.record.checkpoint, step.record)
 
     def _create(self, checkpoint: int, record: Any) -> s.Created | s.Exists:
+        if self.sabotage == "torn_is_absent" and self.world.records.is_torn("checkpoints", checkpoint):
+            self.world.records.delete("checkpoints", checkpoint)
         if self.world.records.create("checkpoints", checkpoint, record):
             return s.Created()
         return s.Exists(self.world.records.get("checkpoints", checkpoint))
@@ -138,7 +144,7 @@ class Shell:
         ours = trigger is not None and trigger.generation == self.generation
         if step.record.cause == SUBSUMED and ours and trigger.kind == SAVEPOINT and not self.world.zombie_moves:
             raise SimulationError(f"a savepoint is subsumed: {step.record}")
-        self.world.records.put("aborted", step.record.checkpoint, step.record)
+        self.world.records.create("aborted", step.record.checkpoint, step.record)
 
     def _AppendHistory(self, step: s.AppendHistory) -> None:
         self.world.history.append(step)
@@ -150,7 +156,7 @@ class Shell:
         if step.record.target in self.world.savepoints:
             return None
         for sink in {c.sink for c in step.record.committables}:
-            done = (self.job, sink, step.record.checkpoint) in self.world.sink.ledger
+            done = (identity(self.job, step.record.life), sink, step.record.checkpoint) in self.world.sink.ledger
             if not done and (step.record.checkpoint, sink) not in self.world.records.abandoned() and not self.sabotage:
                 raise SimulationError("a savepoint is written before its checkpoint is committed")
         self.world.savepoints[step.record.target] = export(self.world, step.record)
@@ -162,19 +168,22 @@ class Shell:
         if self.sabotage == "commit_before_record":
             return
         k = step.permit.checkpoint
+        job = self.job if self.sabotage == "same_life" else str(step.permit.job)
         record = self.world.records.get("checkpoints", k)
-        refused = (self.job, step.sink, k) in self.world.sink.refused  # given up since, perhaps, and dropped
-        if (self.job, step.sink, k) not in self.world.sink.ledger and not refused:
-            if not isinstance(record, CompletionRecord):
+        refused = (job, step.sink, k) in self.world.sink.refused  # given up since, perhaps, and dropped
+        if (job, step.sink, k) not in self.world.sink.ledger and not refused:
+            if self.world.zombie_moves and not job.endswith(self.world.life):
+                pass  # its folder is gone; what it authorised is still right
+            elif not isinstance(record, CompletionRecord):
                 raise SimulationError(f"checkpoint {k} is committed without a completion record")
-            if step.committables != tuple(c for c in record.committables if c.sink == step.sink):
+            elif step.committables != tuple(c for c in record.committables if c.sink == step.sink):
                 raise SimulationError(f"checkpoint {k}: {step.sink} commits other than what the record names")
         elif not isinstance(record, CompletionRecord) and not refused:
             return  # a zombie commits again what is long done
-        new = (self.job, step.sink, k) not in self.world.sink.ledger and not self.world.zombie_moves
+        new = (job, step.sink, k) not in self.world.sink.ledger and not self.world.zombie_moves
         if new and self.world.rng.random() < self.refusals:
-            self.world.sink.refused.setdefault((self.job, step.sink, k), 0)
-        self.world.sink.commit(self.job, step.sink, k, step.committables)
+            self.world.sink.refused.setdefault((job, step.sink, k), 0)
+        self.world.sink.commit(job, step.sink, k, step.committables)
 
     def _AbortSink(self, step: s.AbortSink) -> None:
         self.world.sink.abort(step.committables)
@@ -223,13 +232,14 @@ class Shell:
             raise SimulationError(f"{step} names a checkpoint that is gone")
 
     def _DropBatches(self, step: s.DropBatches) -> None:
-        for record in self.world.records.all("batches"):
-            if record.origin == step.origin and (step.below is None or record.batch < step.below):
-                self.world.records.delete("batches", record.name)
+        for name in list(self.world.records.text["batches"]):
+            origin, batch, _ = batch_of(name)
+            if origin == step.origin and (step.below is None or batch < step.below):
+                self.world.records.delete("batches", name)
 
     def _DropCheckpoint(self, step: s.DropCheckpoint) -> None:
         records = self.world.records
-        record = records.get("checkpoints", step.checkpoint)
+        record = records.needed("checkpoints", step.checkpoint)
         if step.void is not None and self.sabotage != "forget_name":
             records.put("checkpoints", step.checkpoint, step.void)
         else:
@@ -239,10 +249,31 @@ class Shell:
             records.delete("abandoned", name)
         for ref in record.tables.values() if isinstance(record, CompletionRecord) else ():
             self.world.tables.manifests.pop(ref.manifest, None)
-        kept = records.completions()
+        kept = set(records.text["checkpoints"]) - {step.checkpoint}
         for folder in ("triggers", "aborted"):
             for k in [k for k in records.text[folder] if k <= step.checkpoint and k not in kept]:
                 records.delete(folder, k)
+
+
+def damage_of(records: Records, generation: int) -> Damage:
+    """What a start finds damaged or missing: as ``spark_ckpt.spark.start_facts`` reads it."""
+    newest = max(records.completions(), default=0)
+    lost = {k for k in records.text["committed"] if k > newest and k not in records.text["checkpoints"]}
+
+    def triggered_by(k: int) -> int | None:
+        trigger = records.get("triggers", k)
+        return trigger.generation if trigger else generation if k in records.text["triggers"] else None
+
+    return Damage(
+        generations=tuple(g for g in records.torn("generations") if g != generation),
+        checkpoints={k: triggered_by(k) for k in {*lost, *records.torn("checkpoints")}},
+        batches=tuple(batch_of(name) for name in records.torn("batches")),
+    )
+
+
+def batch_of(name: str) -> tuple[int, int, int]:
+    origin, batch, generation = name.split("-")
+    return int(origin), int(batch), int(generation)
 
 
 def live_rows(world: World, uid: str, content: dict[str, frozenset[int]]) -> list[tuple[int, int]]:
@@ -276,8 +307,8 @@ def export(world: World, record: CompletionRecord) -> Savepoint:
 
 def import_as_new_job(world: World, savepoint: Savepoint) -> None:
     """Everything of the old job but its sinks is gone; a new one begins with the savepoint as its only checkpoint."""
-    world.records, world.tables, world.zombies = Records(), StateTables(), []
-    world.requests, world.answers, world.drained = {}, {}, set()
+    world.remove_folder()
+    world.zombies = []
     world.tables.files = dict(savepoint.files)
     k = savepoint.record.checkpoint + 1
     refs = {}

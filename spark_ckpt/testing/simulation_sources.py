@@ -45,10 +45,13 @@ class SourceSpec:
         return all(p == len(s) for p, s in zip(inner, self.splits, strict=True))
 
 
-def first_offset(spec: SourceSpec, restored: CompletionRecord | None, origin: int, start_epoch: int) -> Offset:
+def first_offset(
+    spec: SourceSpec, restored: CompletionRecord | None, origin: int, start_epoch: int, sabotage: str = ""
+) -> Offset:
     position = {} if restored is None else restored.sources.get(spec.name, {})
     offset = initial_offset(origin, start_epoch, None if restored is None else restored.checkpoint, position)
-    return with_inner(offset, [0] * len(spec.splits)).to_json()
+    skips = sabotage == "late_at_the_end" and restored is not None
+    return with_inner(offset, [len(s) if skips else 0 for s in spec.splits]).to_json()
 
 
 class SourceReader:
@@ -87,15 +90,16 @@ class SourceShell:
                 i = next(i for i, s in enumerate(spec.splits) if inner[i] < len(s))
                 ahead[i] += 1
             inner = ahead
-        return st.InnerRead(inner, inner == step.inner and spec.ends and spec.at_end(inner))
+        finished = inner == step.inner and spec.ends and spec.at_end(inner)
+        self.world.seen["a source ends"] += finished
+        return st.InnerRead(inner, finished)
 
     def _ReadSourceStart(self, step: st.ReadSourceStart) -> st.SourceStart:
         r = self.world.records
         done = r.completions()
-        ids = [0, *r.text["triggers"], *r.text["checkpoints"], *r.text["aborted"]]
         newest = max(r.text["checkpoints"], default=0)
         taken = frozenset(t.request for t in r.all("triggers") if t.request is not None)
-        return st.SourceStart(max(ids), newest, done[newest].completed_ms if newest in done else None, taken)
+        return st.SourceStart(r.newest_id(), newest, done[newest].completed_ms if newest in done else None, taken)
 
     def _Look(self, step: st.Look) -> st.Looked:
         r = self.world.records
@@ -107,7 +111,9 @@ class SourceShell:
     def _ReadOpenTriggers(self, step: st.ReadOpenTriggers) -> tuple[TriggerRecord, ...]:
         r = self.world.records
         closed = {*r.text["checkpoints"], *r.text["aborted"]}
-        return tuple(t for t in r.all("triggers") if t.checkpoint >= step.epoch and t.checkpoint not in closed)
+        found = tuple(t for t in r.all("triggers") if t.checkpoint >= step.epoch and t.checkpoint not in closed)
+        self.world.seen["a source lags behind several triggers"] += not self.role.leader and len(found) > 1
+        return found
 
     def _ReadRequests(self, step: st.ReadRequests) -> tuple[st.ManualRequest, ...]:
         return tuple(self.world.requests[name] for name in sorted(self.world.requests))
@@ -128,6 +134,7 @@ class SourceShell:
         self.world.requests.pop(step.request, None)
 
     def _Withdraw(self, step: st.Withdraw) -> bool:
+        self.world.seen["a request is withdrawn by the job"] += 1
         return self.world.answer(step.request, Answer(None, step.reason)).checkpoint is None
 
     def _AnnounceDrained(self, step: st.AnnounceDrained) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -23,6 +23,7 @@ from spark_ckpt.errors import (
 )
 from spark_ckpt.protocol.events import GroupManifest, groups_from_json, groups_to_json
 from spark_ckpt.protocol.records import (
+    LOST,
     AbandonedRecord,
     AbortedRecord,
     BatchRecord,
@@ -30,10 +31,10 @@ from spark_ckpt.protocol.records import (
     CompletionRecord,
     GenerationRecord,
     TriggerRecord,
-    VoidRecord,
     checkpoint_from_json,
 )
 from spark_ckpt.protocol.source_steps import ManualRequest
+from spark_ckpt.testing.simulation_tears import tear
 from spark_ckpt.types import Committable
 
 Row = tuple[int, int, int]
@@ -82,23 +83,52 @@ class Records:
 
     def create(self, folder: str, name: Any, record: Any) -> bool:
         if name in self.text[folder]:
+            if folder == "checkpoints":
+                self.needed(folder, name)
             return False
         self.put(folder, name, record)
         return True
 
     def get(self, folder: str, name: Any) -> Any:
+        """None if it is not there, or torn: what its name says is known even so, see :meth:`is_torn`."""
         text = self.text[folder].get(name)
         if text is None:
             return None
         if text not in self._parsed:
-            self._parsed[text] = self._READ[folder](json.loads(text), f"{folder}/{name}")
+            self._parsed[text] = self._parse(folder, name, text)
         return self._parsed[text]
+
+    def _parse(self, folder: str, name: Any, text: str) -> Any:
+        try:
+            return self._READ[folder](json.loads(text), f"{folder}/{name}")
+        except ValueError:
+            return AbortedRecord(name, LOST, "the record of why is damaged", 0, 0) if folder == "aborted" else None
+
+    def tear(self, folder: str, name: Any, record: Any) -> None:
+        """The machine stopped while this was written: half of it is there."""
+        text = json.dumps(record.to_json())
+        self.text[folder][name] = text[: len(text) // 2]
+
+    def is_torn(self, folder: str, name: Any) -> bool:
+        text = self.text[folder].get(name)
+        return text is not None and not text.endswith("}")
+
+    def torn(self, folder: str) -> list[Any]:
+        return sorted(name for name in self.text[folder] if self.is_torn(folder, name))
+
+    def needed(self, folder: str, name: Any) -> Any:
+        """Raises ``CorruptStorageError`` if it is torn."""
+        if self.is_torn(folder, name):
+            raise CorruptStorageError(f"{folder}/{name} is damaged: expected a JSON record, found half of one")
+        return self.get(folder, name)
 
     def delete(self, folder: str, name: Any) -> None:
         self.text[folder].pop(name, None)
 
     def all(self, folder: str) -> list[Any]:
-        return [self.get(folder, name) for name in sorted(self.text[folder])]
+        """All that can be read."""
+        found = (self.get(folder, name) for name in sorted(self.text[folder]))
+        return [record for record in found if record is not None]
 
     def completions(self) -> dict[int, CompletionRecord]:
         found = ((k, self.get("checkpoints", k)) for k in sorted(self.text["checkpoints"]))
@@ -108,7 +138,14 @@ class Records:
         return frozenset((a.checkpoint, a.sink) for a in self.all("abandoned"))
 
     def voids(self) -> set[int]:
-        return {k for k in self.text["checkpoints"] if isinstance(self.get("checkpoints", k), VoidRecord)}
+        return set(self.text["checkpoints"]) - set(self.completions())
+
+    def confirmed(self) -> frozenset[int]:
+        """Those that are surely committed."""
+        return frozenset(k for k in self.text["committed"] if not self.is_torn("committed", k))
+
+    def newest_id(self) -> int:
+        return max([0, *self.text["triggers"], *self.text["checkpoints"], *self.text["aborted"]])
 
 
 @dataclass
@@ -135,16 +172,18 @@ class StateTables:
 
 @dataclass
 class ToySink:
-    """Staged rows by id, and what readers see: appended rows, and the newest value by key."""
+    """Staged rows by id, and what readers see: appended rows, and the newest value by key.
+
+    ``job`` is what a sink knows the job by, its identity; each has its rows in a place of its own here."""
 
     staged: dict[bytes, list[Visible]] = field(default_factory=dict)
     ledger: dict[tuple[str, str, int], tuple[Committable, ...]] = field(default_factory=dict)
     committed: set[bytes] = field(default_factory=set)
-    appended: Counter[Visible] = field(default_factory=Counter)
-    merged: dict[tuple[str, int], int] = field(default_factory=dict)
+    appended: dict[str, Counter[Visible]] = field(default_factory=lambda: defaultdict(Counter))
+    merged: dict[str, dict[tuple[str, int], int]] = field(default_factory=lambda: defaultdict(dict))
     refused: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """Commits that fail for ever, by job, sink and checkpoint: how often they did."""
-    given_up: Counter[Visible] = field(default_factory=Counter)
+    given_up: dict[str, Counter[Visible]] = field(default_factory=lambda: defaultdict(Counter))
     """Rows of the appending sink that somebody gave up by hand."""
 
     def commit(self, job: str, sink: str, checkpoint: int, committables: tuple[Committable, ...]) -> None:
@@ -158,15 +197,15 @@ class ToySink:
         for c in committables:
             if c.data not in self.staged:
                 raise SimulationError(f"checkpoint {checkpoint} names {c}, which was aborted or committed before")
-            self._publish(sink, self.staged.pop(c.data))
+            self._publish(job, sink, self.staged.pop(c.data))
             self.committed.add(c.data)
         self.ledger[job, sink, checkpoint] = committables
 
-    def give_up(self, sink: str, committables: tuple[Committable, ...]) -> None:
+    def give_up(self, job: str, sink: str, committables: tuple[Committable, ...]) -> None:
         """A person did. gc removes what is staged."""
         rows = [row for c in committables for row in self.staged.pop(c.data)]
         if sink == "append":
-            self.given_up.update(rows)
+            self.given_up[job].update(rows)
 
     def abort(self, committables: tuple[Committable, ...]) -> None:
         for c in committables:
@@ -174,12 +213,12 @@ class ToySink:
                 raise SimulationError(f"{c} is aborted, but a checkpoint committed it")
             self.staged.pop(c.data, None)
 
-    def _publish(self, sink: str, rows: list[Visible]) -> None:
+    def _publish(self, job: str, sink: str, rows: list[Visible]) -> None:
         for node, key, value in rows:
             if sink == "append":
-                self.appended[node, key, value] += 1
+                self.appended[job][node, key, value] += 1
             else:
-                self.merged[node, key] = value
+                self.merged[job][node, key] = value
 
 
 @dataclass(frozen=True)
@@ -225,6 +264,7 @@ class World:
         self.history: list[Any] = []
         self.requests: dict[str, ManualRequest] = {}
         self.answers: dict[str, Answer] = {}
+        self.torn_answers: set[str] = set()
         self.drained: set[tuple[int, str]] = set()
         self.faults_left = 0
         self.slow_left = 0
@@ -235,6 +275,11 @@ class World:
         self.stop_at: int | str | None = None
         """After so many points, at some point that concerns a step of this name, or at ``before <step>``."""
         self.points = 0
+        self.sabotage = ""
+        self.tears_left = 0
+        self.lives = 0
+        self.seen: Counter[str] = Counter()
+        """How often what a schedule is there for really happened."""
         self._ids = 0
 
     def point(self, what: str, subject: Any = "") -> None:
@@ -259,6 +304,17 @@ class World:
         if self.trace is not None:
             self.trace.append(f"{self.now_ms:>9} {'zombie ' if self.zombie_moves else ''}{what} {subject}")
 
+    @property
+    def life(self) -> str:
+        """The mark of the job's life, should it begin now."""
+        return f"life{self.lives}"
+
+    def remove_folder(self) -> None:
+        """Everything of the job but its sinks and its savepoints is gone."""
+        self.records, self.tables = Records(), StateTables()
+        self.requests, self.answers, self.torn_answers, self.drained = {}, {}, set(), set()
+        self.lives += 1
+
     def unique(self) -> int:
         self._ids += 1
         return self._ids
@@ -275,7 +331,7 @@ class World:
                     result = execute(step)
                     self._storage_fails(step)  # it was done, and its answer was lost
                 except CkptError as error:
-                    step = steps.throw(error)
+                    step = steps.send(None) if self._passes_over(step) else steps.throw(error)
                     continue
                 done, step = step, None
                 self.point("after", done)
@@ -283,6 +339,8 @@ class World:
         except StopIteration as e:
             return e.value
         except Crash:
+            if step is not None and self.tears_left and self._tears(step):
+                raise  # the machine stopped, too: no driver of it is left
             if step is not None and self.rng.random() < 0.5:
                 self.zombies.append(Zombie(steps, step, execute, self.rng.choice((0.01, 0.05, 0.3))))
             raise
@@ -292,18 +350,34 @@ class World:
         if self.slow_left and self.rng.random() < 0.02:
             self.slow_left -= 1
             self.now_ms += self.rng.choice((1000, 10_000))
+            self.seen["storage is slow"] += 1
         if self.faults_left and self.rng.random() < self.fault_rate:
             self.faults_left -= 1
             self.log("== storage fails", step)
+            self.seen["storage fails"] += 1
             raise StorageNotWritableError(f"{type(step).__name__} failed")
 
+    def _passes_over(self, step: Any) -> bool:
+        """Sabotage: a sink's commit that failed is taken for done."""
+        return self.sabotage == "failed_is_done" and type(step).__name__ == "CommitSink"
+
+    def _tears(self, step: Any) -> bool:
+        if not tear(self, step):
+            return False
+        self.tears_left -= 1
+        self.log("== torn", step)
+        self.seen["a write is torn"] += 1
+        return True
+
     def answer(self, request: str, answer: Answer) -> Answer:
-        """Say the last word if nobody has; returns what was said."""
+        """Say the last word if nobody has, or if nobody can read it; returns what was said."""
+        self.torn_answers.discard(request)
         return self.answers.setdefault(request, answer)
 
     def _move(self, zombie: Zombie) -> None:
         self.zombie_moves = True
         self.zombies_moved += 1
+        self.seen["a halted driver moves"] += 1
         try:
             self.log("moves", zombie.step)
             try:

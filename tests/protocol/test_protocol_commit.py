@@ -486,6 +486,59 @@ def test_a_checkpoint_that_is_acknowledged_too_late_does_not_complete():
     assert [c.data for c in job.world.records.completions()[2].committables] == [b"a"]
 
 
+def halted(job, record, step):
+    """The driver stops right before ``step`` and is believed dead; what it does when it goes on."""
+    steps = commit_batch(job.view, record, NOW_MS)
+    asked = next(steps)
+    while type(asked).__name__ != step:
+        asked = steps.send(job.shell(asked))
+
+    def go_on():
+        nonlocal asked
+        while True:
+            asked = steps.send(job.shell(asked))
+
+    return go_on
+
+
+@pytest.mark.parametrize("why", ["late", "lost"])
+def test_a_checkpoint_that_a_start_gives_up_is_not_completed_by_the_driver_before_it(why):
+    job = Job(tolerable=1)
+    job.trigger(1)
+    older = halted(job, job.complete(1, 0, [job.stage("a", 1)]), "CreateCompletion")
+    if why == "late":
+        job.options["timeout_ms"] = 1
+    else:
+        job.world.records.delete("triggers", 1)
+    job.restart()
+    job.commit(job.complete(1, 0, [job.stage("b", 1)]))
+    with pytest.raises(FencedError, match="found it owned by generation 2"):
+        older()
+    assert not job.world.sink.committed
+    job.options["timeout_ms"] = None
+    job.view = job.rebuilt()
+    job.trigger(2)
+    job.commit(job.complete(2, 1))
+    assert job.world.sink.committed == {b"b"}
+
+
+def test_a_checkpoint_that_the_driver_before_completes_first_is_not_given_up():
+    job = Job(tolerable=1)
+    job.trigger(1)
+    first = job.complete(1, 0, [job.stage("a", 1)])
+    older = halted(job, first, "CreateCompletion")
+    job.options["timeout_ms"] = 1
+    job.restart()
+    late = job.complete(1, 0, [job.stage("b", 1)])
+    newer = halted(job, late, "CreateVoid")
+    with pytest.raises(FencedError, match="expected generation 1"):
+        older()
+    with pytest.raises(FencedError, match="start the query again"):
+        newer()
+    assert job.world.sink.committed == {b"a"}
+    assert not job.world.records.text["aborted"]
+
+
 def test_a_checkpoint_is_not_late_because_nobody_ran_the_job():
     job = Job()
     job.options |= {"timeout_ms": 1_000, "started_ms": NOW_MS - 1_000}

@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from spark_ckpt.testing import simulate
 from spark_ckpt.testing.simulation import SABOTAGES, run_seed
 from spark_ckpt.testing.simulation_world import SimulationError
 
+OFTEN_ENOUGH = {
+    "storage fails": 500,
+    "storage is slow": 2000,
+    "a write is torn": 100,
+    "half a record in checkpoints": 10,
+    "half a record in batches": 10,
+    "half a record in triggers": 5,
+    "half a record in generations": 30,
+    "half a record in committed": 5,
+    "half a state table's version": 5,
+    "damage is found, and the message followed": 30,
+    "the folder is removed": 200,
+    "the checkpoints are deleted": 200,
+    "a source joins": 200,
+    "a source begins late": 150,
+    "a source leaves": 150,
+    "a source ends": 1000,
+    "a source lags behind several triggers": 20,
+    "a caller stops waiting": 100,
+    "a request is withdrawn by the job": 20,
+    "a halted driver moves": 800,
+    "several checkpoints are under way": 200,
+}
+"""What schedules are there for, and how often it must really happen in 2,000 of them."""
+
 
 def test_two_thousand_seeds_are_exactly_once_and_leave_nothing_behind():
     reports = [run_seed(seed) for seed in range(2000)]
+    seen = sum((r.seen for r in reports), Counter())
+    assert {what: seen[what] for what, floor in OFTEN_ENOUGH.items() if seen[what] < floor} == {}
     assert sum(r.starts > 1 for r in reports) > 500, "most runs are stopped somewhere"
     assert sum(r.restores for r in reports) > 100
     assert sum(r.aborted for r in reports) > 50
@@ -19,7 +48,7 @@ def test_two_thousand_seeds_are_exactly_once_and_leave_nothing_behind():
     assert sum(r.given_up for r in reports) > 50
 
 
-SOONER = {"forget_name": 1200}
+SOONER = {"forget_name": 900}
 """A rare race: where to begin looking, to save time. Any seeds do."""
 
 

@@ -443,6 +443,17 @@ def test_a_stop_that_failed_or_is_over_lets_the_source_go_on(why):
     assert (end.inner, end.terminal, end.request) == ([9], None, None)
 
 
+@pytest.mark.parametrize("role", [LEADER, FOLLOWER], ids=["leader", "follower"])
+def test_a_stop_that_failed_is_seen_at_once_where_spark_would_end_the_query(role):
+    """Spark ends a query of availableNow, which is to read all there was, when no source has anything new."""
+    frozen = replace(START, terminal=2, request="r1")
+    a = Source(replace(role, available_now=True), frozen)
+    a.inner = [9]
+    assert a.next(100_000).inner == [5]
+    a.released = {"r1"}
+    assert a.next(100_001).inner == [9]
+
+
 def test_a_stop_of_an_earlier_generation_that_is_taken_up_late_stops_nothing():
     b = Source(FOLLOWER)
     b.triggers = [trigger(4, SAVEPOINT, generation=1, terminal=True, request="r1")]

@@ -123,13 +123,19 @@ def _at_end(facts: TriggerFacts) -> TriggerNow | Wait:
 def _periodic(policy: TriggerPolicy, facts: TriggerFacts) -> TriggerNow | Wait:
     if policy.interval_ms is None:
         return Wait(None, WaitReason.DISABLED)
-    first = facts.started_ms + facts.initial_delay_ms
-    due = first if facts.last_trigger_ms is None else facts.last_trigger_ms + policy.interval_ms
-    if facts.now_ms < due:
-        return Wait(due, WaitReason.INTERVAL)
-    if facts.last_completion_ms is not None and facts.now_ms < facts.last_completion_ms + policy.min_pause_ms:
-        return Wait(facts.last_completion_ms + policy.min_pause_ms, WaitReason.MIN_PAUSE)
+    last = facts.last_trigger_ms
+    since_ms, wait_ms = (facts.started_ms, facts.initial_delay_ms) if last is None else (last, policy.interval_ms)
+    if _is_within(since_ms, wait_ms, facts.now_ms):
+        return Wait(since_ms + wait_ms, WaitReason.INTERVAL)
+    completed_ms = facts.last_completion_ms
+    if completed_ms is not None and _is_within(completed_ms, policy.min_pause_ms, facts.now_ms):
+        return Wait(completed_ms + policy.min_pause_ms, WaitReason.MIN_PAUSE)
     return TriggerNow(CHECKPOINT, "interval")
+
+
+def _is_within(since_ms: int, wait_ms: int, now_ms: int) -> bool:
+    """Whether the wait is not over. What lies ahead was noted before the clock was set back: nobody waits for it."""
+    return since_ms <= now_ms < since_ms + wait_ms
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,13 @@ def test_the_minimum_pause_counts_from_the_last_completion():
     assert isinstance(decide_trigger(POLICY, replace(slow, now_ms=101_000)), TriggerNow)
 
 
+def test_a_clock_that_was_set_back_delays_no_checkpoint():
+    for ahead in (facts(started_ms=100_001), facts(last_trigger_ms=86_500_000)):
+        assert decide_trigger(POLICY, ahead) == TriggerNow("checkpoint", "interval")
+    pausing = facts(last_trigger_ms=80_000, last_completion_ms=86_500_000)
+    assert decide_trigger(POLICY, pausing) == TriggerNow("checkpoint", "interval")
+
+
 def test_no_more_than_max_concurrent_are_pending_also_for_requested_checkpoints():
     pending = facts(pending=(PendingTrigger(5, 99_000),), requests=(ManualRequest("r1", "checkpoint", 99_000),))
     assert decide_trigger(POLICY, pending) == Wait(None, WaitReason.PENDING)

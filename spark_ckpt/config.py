@@ -95,7 +95,24 @@ class JobConfig:
     )
     max_concurrent: int = _key("maxConcurrent", count(1), "1", "Checkpoints that may be pending at the same time.")
     tolerable_failures: int = _key(
-        "tolerableFailures", count(0), "0", "Checkpoints that may fail in a row before the query fails."
+        "tolerableFailures",
+        count(0),
+        "0",
+        "Checkpoints that may fail in a row before the query fails: those that took longer than `timeout` and those "
+        "that storage failed for, not those declined because of `alignment.maxBufferedBytes`.",
+    )
+    retry_timeout_ms: int = _key(
+        "retry.timeout",
+        DURATION,
+        "30s",
+        "How long an operation on storage is tried again when it fails in a way that may pass (network, throttling, "
+        "a busy device), before it counts as failed; never longer than half of `timeout`. 0 does not try again.",
+    )
+    retry_first_pause_ms: int = _key(
+        "retry.firstPause",
+        POSITIVE_DURATION,
+        "100ms",
+        "Pause before the first such try; it doubles up to 5s with every further one, and varies at random.",
     )
     retain: int = _key(
         "retain", count(1), "1", "Completed checkpoints to keep, savepoints not counted; older ones are removed."
@@ -149,7 +166,9 @@ class JobConfig:
     compaction_max_runs: int = _key(
         "compaction.maxRuns", count(1), "12", "Levels of runs a look-up may search before more of them are merged."
     )
-    history: bool = _key("history", FLAG, "true", "Keep the Delta table of the job's checkpoints (one row each).")
+    history: bool = _key(
+        "history", FLAG, "true", "Keep the Delta table of the job's checkpoints (one row each), and their statistics."
+    )
     hooks: str | None = _key(
         "hooks", CLASS, None, "Your class that is told of triggers, snapshots, completions and aborts.", "none"
     )

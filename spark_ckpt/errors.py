@@ -25,6 +25,10 @@ class CheckpointFailedError(RetryableError):
     """More checkpoints failed in a row than ``spark.ckpt.tolerableFailures`` allows."""
 
 
+class StorageUnavailableError(RetryableError):
+    """Storage failed in a way that may pass, for longer than ``spark.ckpt.retry.timeout``."""
+
+
 class FencedError(CkptError):
     """A newer generation owns the job. Stop this query; do not retry it."""
 

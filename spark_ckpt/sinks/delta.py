@@ -29,10 +29,11 @@ from spark_ckpt.sinks.delta_log import logged_names
 from spark_ckpt.sinks.delta_types import delta_schema, file_stats
 from spark_ckpt.sinks.options import SinkOptions
 from spark_ckpt.sinks.parquet import open_parquet
+from spark_ckpt.storage.retry import Retry
 from spark_ckpt.types import CommitPermit, Committable
 
 _COMMIT_TRIES = 10
-_FIRST_PAUSE_S = 0.05
+_RETRY = Retry()
 _KIND = "delta"
 
 
@@ -170,7 +171,7 @@ class DeltaSink(TwoPhaseSink):
         return redact(str(error), secret_values(self._storage))
 
     def _until_no_conflict(self, apply: Callable[[DeltaTable], None]) -> None:
-        pause_s = _FIRST_PAUSE_S
+        pauses = _RETRY.pauses()
         for _ in range(_COMMIT_TRIES):
             try:
                 return apply(self._open())
@@ -181,8 +182,7 @@ class DeltaSink(TwoPhaseSink):
                     f"Delta table {self._path}: the commit failed: {self._told(error)}. Start the query again: it "
                     "commits what is missing"
                 ) from None
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, 2.0)
+            _RETRY.sleep(next(pauses))
         raise RetryableError(
             f"Delta table {self._path}: {_COMMIT_TRIES} commits met a conflict, the last one: {last}. Nothing was "
             "committed; start the query again"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -14,11 +13,11 @@ import sqlalchemy as sa
 from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError, RetryableError
 from spark_ckpt.redaction import redact, secret_values
 from spark_ckpt.sinks import sql_dialects, sql_mariadb
+from spark_ckpt.storage.retry import Retry
 
 _T = TypeVar("_T")
 _TRIES = 8
-_FIRST_PAUSE_S = 0.05
-_LONGEST_PAUSE_S = 5.0
+_RETRY = Retry(first_pause_s=0.1)
 _LONGEST_WAIT_MS = 10_000
 _log = logging.getLogger("spark_ckpt")
 
@@ -65,7 +64,7 @@ class Database:
         self, work: Callable[[sa.Connection], _T], again_on: tuple[type[sa.exc.DBAPIError], ...] = ()
     ) -> _T:
         """Run ``work`` in one transaction; again if the database asks for it, and once if ``again_on`` is met."""
-        pause_s, met, tries, waited_ms = _FIRST_PAUSE_S, 0, 0, 0
+        pauses, met, tries, waited_ms = _RETRY.pauses(), 0, 0, 0
         while True:
             try:
                 with self.engine.begin() as connection:
@@ -83,8 +82,7 @@ class Database:
                     again = sql_dialects.is_transient(cause) or (isinstance(error, again_on) and met == 1)
                     if not again or tries == _TRIES:
                         raise
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            _RETRY.sleep(next(pauses))
 
     def _log_wait(self, waited_ms: int) -> None:
         _log.warning(

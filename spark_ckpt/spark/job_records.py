@@ -24,6 +24,7 @@ from spark_ckpt.protocol.records import (
     checkpoint_from_json,
 )
 from spark_ckpt.storage.record_store import Created, RecordStore
+from spark_ckpt.storage.retry import Retry, describe
 
 _logger = logging.getLogger(__name__)
 _reported: set[str] = set()
@@ -45,7 +46,7 @@ class JobRecords:
     """
 
     def __init__(self, url: str, config: JobConfig) -> None:
-        self.store = RecordStore(url, config.storage_options())
+        self.store = RecordStore(url, config.storage_options(), Retry.of(config))
 
     # -- ids ---------------------------------------------------------------------------------------------------
 
@@ -190,6 +191,16 @@ def batch_of(name: str) -> tuple[int, int, int]:
     """(origin, batch, generation) of the batch record ``name``."""
     origin, batch, generation = name.split(".")[0].split("-")
     return int(origin), int(batch), int(generation)
+
+
+def left_for_later(what: str, error: Exception) -> str:
+    """Clean-up failed, which changes nothing but what is left lying about. Logs it, once a process and kind of work;
+    returns what went wrong."""
+    told = describe(error)
+    if what not in _reported:
+        _reported.add(what)
+        _logger.warning("Clean-up (%s) failed and is tried again with the next one: %s", what, told)
+    return told
 
 
 def report(damage: CorruptStorageError) -> None:

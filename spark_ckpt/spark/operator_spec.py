@@ -14,6 +14,7 @@ from spark_ckpt.spark.spec import RunSpec
 from spark_ckpt.state.function import StateFunction
 from spark_ckpt.state.ipc import plain_schema
 from spark_ckpt.state.layout import StateLayout
+from spark_ckpt.storage.retry import Retry
 from spark_ckpt.storage.run_cache import RunCache
 from spark_ckpt.types import stream_of_tag
 
@@ -86,9 +87,10 @@ class OperatorSpec:
         config = self.run.config
         folder = config.cache_dir or os.path.join(tempfile.gettempdir(), f"spark_ckpt_cache-{os.geteuid()}")
         # Workers outlive queries: the next one may bring other settings, storage credentials among them.
-        key = (self.table_url, folder, config.cache_max_bytes, tuple(sorted(config.storage.items())))
+        retry = Retry.of(config)
+        key = (self.table_url, folder, config.cache_max_bytes, tuple(sorted(config.storage.items())), retry)
         if key not in _caches:
-            _caches[key] = RunCache(self.table_url, folder, config.cache_max_bytes, config.storage_options())
+            _caches[key] = RunCache(self.table_url, folder, config.cache_max_bytes, config.storage_options(), retry)
         return _caches[key]
 
 

@@ -11,13 +11,14 @@ import os
 import re
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import fsspec
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.redaction import redact_url
+from spark_ckpt.storage.retry import Retry
 
 _CACHED_LISTINGS = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "az", "adl"})
 _TEMPORARY = ".tmp"
@@ -71,11 +72,13 @@ def open_filesystem(
 class Folder:
     """One folder. Names are relative to it, with ``/`` between parts. Cheap to make; safe in threads and after fork.
 
-    ``url`` is normalised; ``local`` says that ``path`` gives paths the operating system understands.
+    ``url`` is normalised; ``local`` says that ``path`` gives paths the operating system understands. What fails in a
+    way that may pass is tried again as ``retry`` says, before it is raised.
     """
 
-    def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None, retry: Retry | None = None) -> None:
         self.url = normalize_url(url)
+        self.retry = retry or Retry()
         self.storage_options = dict(storage_options or {})
         self.fs, self.root = open_filesystem(url, storage_options)
         self.local = "://" not in self.url
@@ -85,7 +88,7 @@ class Folder:
         return f"Folder({redact(self.url)!r})"
 
     def child(self, name: str) -> Folder:
-        return Folder(f"{self.url}/{name}", self.storage_options)
+        return Folder(f"{self.url}/{name}", self.storage_options, self.retry)
 
     def path(self, name: str) -> str:
         """Path of ``name`` on ``fs``."""
@@ -100,13 +103,25 @@ class Folder:
 
         ``durable`` syncs file and folder to disk on a local file system (object stores always do).
         """
-        if self.local:
-            return self._create_local(name, data, durable)
-        with _MEMORY_LOCK if self._memory else contextlib.nullcontext():
-            return self._create_remote(name, bytes(data))
+        tries = 0
+
+        def create() -> bool:
+            nonlocal tries
+            tries += 1
+            if self.local:
+                return self._create_local(name, data, durable)
+            with _MEMORY_LOCK if self._memory else contextlib.nullcontext():
+                return self._create_remote(name, bytes(data))
+
+        created = self.retry.call(create)
+        # A try that failed may have got as far as the name.
+        return created or (tries > 1 and self._is_ours(name, data, durable))
 
     def replace(self, name: str, data: bytes | memoryview, durable: bool = True) -> None:
         """Write ``name`` whatever was there. Readers see the old or the new content, never a mixture."""
+        self.retry.call(lambda: self._replace(name, data, durable))
+
+    def _replace(self, name: str, data: bytes | memoryview, durable: bool) -> None:
         if self.local:
             with self._temporary(data, durable) as temporary:
                 target = self._parent_made(name, durable)
@@ -120,20 +135,27 @@ class Folder:
     def read(self, name: str) -> bytes | None:
         """All of ``name``, or None if there is no such file."""
         try:
-            return bytes(self.fs.cat_file(self.path(name)))
+            return bytes(self.retry.call(lambda: self.fs.cat_file(self.path(name))))
         except (FileNotFoundError, IsADirectoryError):
             return None
 
     def read_range(self, name: str, start: int, length: int) -> bytes:
         """``length`` bytes from ``start``, fewer at the end. Raises ``FileNotFoundError``."""
-        return bytes(self.fs.cat_file(self.path(name), start=start, end=start + length))
+        return bytes(self.retry.call(lambda: self.fs.cat_file(self.path(name), start=start, end=start + length)))
 
     def modified_s(self, name: str) -> float:
         """When ``name`` was last written, in seconds since the epoch. Raises ``FileNotFoundError``."""
-        return float(self.fs.modified(self.path(name)).timestamp())
+        return float(self.retry.call(lambda: self.fs.modified(self.path(name))).timestamp())
 
     def exists(self, name: str) -> bool:
-        return bool(self.fs.isfile(self.path(name)))
+        return self.retry.call(lambda: self._is_file(self.path(name)))
+
+    def _is_file(self, path: str) -> bool:
+        """Not by ``fs.isfile``, which takes every error for a no."""
+        try:
+            return os.path.isfile(path) if self.local else bool(self.fs.info(path)["type"] == "file")
+        except FileNotFoundError:
+            return False
 
     def names(self, folder: str = "") -> list[str]:
         """Names of the files in ``folder`` itself, sorted; hidden ones and folders left out. Empty if it is absent."""
@@ -145,11 +167,9 @@ class Folder:
 
     def remove(self, name: str) -> None:
         """Remove file ``name``. Nothing happens if it is not there."""
+        remove: Callable[[str], Any] = os.unlink if self.local else self.fs.rm_file
         with contextlib.suppress(FileNotFoundError):
-            if self.local:
-                os.unlink(self.path(name))
-            else:
-                self.fs.rm_file(self.path(name))
+            self.retry.call(lambda: remove(self.path(name)))
 
     def remove_temporaries(self) -> None:
         """Remove what interrupted writes left behind. Only while nobody writes."""
@@ -162,7 +182,10 @@ class Folder:
     def _list_names(self, folder: str) -> list[str]:
         return [n for n, is_file in self._entries(folder) if is_file]
 
-    def _entries(self, folder: str) -> Iterator[tuple[str, bool]]:
+    def _entries(self, folder: str) -> list[tuple[str, bool]]:
+        return self.retry.call(lambda: list(self._scan(folder)))
+
+    def _scan(self, folder: str) -> Iterator[tuple[str, bool]]:
         path = self.path(folder)
         try:
             if self.local:
@@ -206,6 +229,15 @@ class Folder:
                 if last:
                     raise
         raise AssertionError("unreachable")
+
+    def _is_ours(self, name: str, data: bytes | memoryview, durable: bool) -> bool:
+        """Whether ``name`` is what this call, and no other, wrote: whoever creates puts something of its own into it,
+        or does not mind."""
+        if self.read(name) != bytes(data):
+            return False
+        if self.local and durable:
+            self.retry.call(lambda: sync_folder(os.path.dirname(self.path(name))))
+        return True
 
     def _parent_made(self, name: str, durable: bool) -> str:
         target = self.path(name)

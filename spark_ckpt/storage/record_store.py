@@ -8,15 +8,23 @@ from __future__ import annotations
 import json
 import uuid
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from spark_ckpt.errors import RESTORE_ANOTHER, CorruptStorageError, StorageNotWritableError
+from spark_ckpt.errors import (
+    RESTORE_ANOTHER,
+    CorruptStorageError,
+    StorageNotWritableError,
+    StorageUnavailableError,
+)
 from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.retry import Retry, describe, may_pass
 
 FORMAT = 1
 JOB_RECORD = "job.json"
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -37,10 +45,13 @@ class RecordStore:
     A record is complete or absent for every reader, also while it is written and after a crash. ``create`` has
     exactly one winner among concurrent callers. ``durable`` (default) makes a record survive a power loss before
     the call returns; it costs a sync to disk on a local file system and nothing on an object store.
+
+    What fails in a way that may pass is tried again as ``retry`` says; what fails for longer than that raises
+    ``StorageUnavailableError``, whatever is asked for.
     """
 
-    def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
-        self._folder = Folder(url, storage_options)
+    def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None, retry: Retry | None = None) -> None:
+        self._folder = Folder(url, storage_options, retry)
 
     @property
     def url(self) -> str:
@@ -78,10 +89,10 @@ class RecordStore:
 
     def names(self, folder: str) -> list[str]:
         """Names of the records in ``folder``, sorted, without the folder; empty if there is no such folder."""
-        return self._folder.names(folder)
+        return self._read(folder, lambda: self._folder.names(folder))
 
     def exists(self, path: str) -> bool:
-        return self._folder.exists(path)
+        return self._read(path, lambda: self._folder.exists(path))
 
     def delete(self, path: str) -> None:
         """Remove the record. Nothing happens if it is not there."""
@@ -113,18 +124,37 @@ class RecordStore:
         self.create(probe, "probe", {}, durable=False)
         self.delete(probe)
 
-    def _written(self, path: str, action: Any) -> Any:
+    def _written(self, path: str, action: Callable[[], _Result]) -> _Result:
         try:
             return action()
-        except OSError as error:
+        except Exception as error:
+            if may_pass(error):
+                raise self._unavailable("written", path, error) from None
+            if not isinstance(error, OSError):
+                raise
             raise StorageNotWritableError(
                 f"Cannot write {self._folder.shown(path)}: expected a folder this process may write,"
                 f" found {type(error).__name__}: {error.strerror or 'refused'}."
                 f" Check spark.ckpt.dir, its permissions, free space and storage options."
             ) from None
 
+    def _read(self, path: str, action: Callable[[], _Result]) -> _Result:
+        try:
+            return action()
+        except Exception as error:
+            if may_pass(error):
+                raise self._unavailable("read", path, error) from None
+            raise
+
+    def _unavailable(self, done: str, path: str, error: Exception) -> StorageUnavailableError:
+        return StorageUnavailableError(
+            f"{self._folder.shown(path)} could not be {done} for {self._folder.retry.timeout_s:g} s"
+            f" ({describe(error)}). Nothing is lost: start the query again when the storage answers; a longer"
+            f" spark.ckpt.retry.timeout bridges longer outages."
+        )
+
     def _load(self, path: str, kind: str) -> dict[str, Any] | None:
-        data = self._folder.read(path)
+        data = self._read(path, lambda: self._folder.read(path))
         return None if data is None else _decode(data, kind, self._folder.shown(path))
 
 

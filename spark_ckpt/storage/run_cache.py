@@ -20,6 +20,7 @@ from spark_ckpt.protocol.events import Run
 from spark_ckpt.storage.cache_budget import CacheBudget
 from spark_ckpt.storage.cache_folder import CacheFolder
 from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.retry import Retry
 from spark_ckpt.storage.run_files import open_run_file, read_row_group
 from spark_ckpt.types import KEY_GROUP
 
@@ -51,9 +52,14 @@ class RunCache:
     """
 
     def __init__(
-        self, table_url: str, cache_dir: str, max_bytes: int, storage_options: Mapping[str, Any] | None = None
+        self,
+        table_url: str,
+        cache_dir: str,
+        max_bytes: int,
+        storage_options: Mapping[str, Any] | None = None,
+        retry: Retry | None = None,
     ) -> None:
-        self._folder = Folder(table_url, storage_options)
+        self._folder = Folder(table_url, storage_options, retry)
         self._dir = cache_dir
         self._files = CacheFolder(cache_dir, hashlib.sha256(self._folder.url.encode()).hexdigest()[:24])
         self._budget = CacheBudget(cache_dir, max_bytes)

@@ -11,10 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_ckpt.errors import RESTORE_ANOTHER, CorruptStorageError, InvalidInputError, ProtocolBugError
+from spark_ckpt.errors import (
+    RESTORE_ANOTHER,
+    CorruptStorageError,
+    InvalidInputError,
+    ProtocolBugError,
+    StorageUnavailableError,
+)
 from spark_ckpt.protocol.events import StateFile
 from spark_ckpt.storage.delta_schema import to_delta_schema
 from spark_ckpt.storage.filesystem import Folder, sync_folder
+from spark_ckpt.storage.retry import describe, may_pass
 from spark_ckpt.types import KEY_GROUP
 
 ROW_GROUP_ROWS = 128 * 1024
@@ -98,21 +105,26 @@ def row_groups(table: pa.Table) -> Iterator[tuple[int, int]]:
 
 def open_run_file(folder: Folder, name: str) -> pq.ParquetFile:
     """Open state file ``name``. Raises ``CorruptStorageError`` if it is missing or damaged."""
-    try:
+
+    def opened() -> pq.ParquetFile:
         source = folder.path(name) if folder.local else folder.fs.open(folder.path(name), "rb")
-        file = pq.ParquetFile(source, memory_map=folder.local, page_checksum_verification=True)
+        return pq.ParquetFile(source, memory_map=folder.local, page_checksum_verification=True)
+
+    try:
+        file = folder.retry.call(opened)
         _check_footer(file)
-    except (OSError, ValueError, pa.ArrowException, InvalidInputError) as error:
-        raise _damaged(folder, name, error) from None
+    except Exception as error:  # noqa: BLE001 - clients of object stores raise anything
+        raise _unreadable(folder, name, error) from None
     return file
 
 
 def read_row_group(folder: Folder, name: str, file: pq.ParquetFile, index: int) -> pa.Table:
     """Row group ``index`` of an open state file. Raises ``CorruptStorageError`` if it is damaged."""
     try:
-        return file.read_row_group(index, use_threads=False).replace_schema_metadata(None)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise _damaged(folder, name, error) from None
+        table = folder.retry.call(lambda: file.read_row_group(index, use_threads=False))
+    except Exception as error:  # noqa: BLE001 - clients of object stores raise anything
+        raise _unreadable(folder, name, error) from None
+    return table.replace_schema_metadata(None)
 
 
 def _check_footer(file: pq.ParquetFile) -> None:
@@ -130,7 +142,16 @@ def _column_checksum(schema: pa.Schema) -> str:
     return str(zlib.crc32(to_delta_schema(schema).encode()))
 
 
-def _damaged(folder: Folder, name: str, error: Exception) -> CorruptStorageError:
+def _unreadable(folder: Folder, name: str, error: Exception) -> Exception:
+    """What is to be raised for ``error``: that storage does not answer is no damage."""
+    if may_pass(error):
+        return StorageUnavailableError(
+            f"State file {folder.shown(name)} could not be read for {folder.retry.timeout_s:g} s ({describe(error)})."
+            f" Nothing is lost: start the query again when the storage answers; a longer spark.ckpt.retry.timeout"
+            f" bridges longer outages."
+        )
+    if not isinstance(error, OSError | ValueError | pa.ArrowException | InvalidInputError):
+        return error
     found = "no such file" if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"
     return CorruptStorageError(
         f"State file {folder.shown(name)} cannot be read: expected a complete Parquet file, found {found[:200]};"

@@ -30,6 +30,7 @@ from spark_ckpt.storage.content import (
 from spark_ckpt.storage.deletion_vectors import read_vector, vector_payload, write_vectors
 from spark_ckpt.storage.delta_schema import describe_columns, from_delta_schema, to_delta_schema
 from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.retry import Retry
 from spark_ckpt.storage.table_head import OWN, Head, HeadLog, Writer
 
 _logger = logging.getLogger(__name__)
@@ -55,9 +56,11 @@ class StateTable:
     Keep one object over many commits where possible: it remembers the head, which saves reading it.
     """
 
-    def __init__(self, url: str, uid: str, storage_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, url: str, uid: str, storage_options: Mapping[str, Any] | None = None, retry: Retry | None = None
+    ) -> None:
         self.uid = uid
-        self.folder = Folder(url, storage_options)
+        self.folder = Folder(url, storage_options, retry)
         self._heads = HeadLog(self.folder)
 
     @property

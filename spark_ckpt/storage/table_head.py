@@ -53,7 +53,7 @@ class HeadLog:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._records = RecordStore(folder.url, folder.storage_options)
+        self._records = RecordStore(folder.url, folder.storage_options, folder.retry)
         self._known: Head | None = None
         self.log = DeltaLog(folder)
 

@@ -14,6 +14,7 @@ class Mutation:
 
 
 _VIEW, _SOURCE, _LEAD, _EVENTS = "source_view.py", "source.py", "source_lead.py", "source_events.py"
+_GIVE_UP = "give_up.py"
 _OFFSET, _COORD, _ALIGNER, _COMMIT = "source_offset.py", "coordinator.py", "aligner.py", "commit.py"
 
 MUTATIONS = (
@@ -165,8 +166,8 @@ MUTATIONS = (
     Mutation(
         _LEAD,
         "an id is never used twice",
-        "if (yield CreateTrigger(record)):",
-        "if (yield CreateTrigger(record)) or True:",
+        "        elif created:\n            break",
+        "        else:\n            break",
     ),
     Mutation(_LEAD, "lost triggers are looked for", "if view.looked_for_lost:", "if True:"),
     Mutation(
@@ -284,4 +285,37 @@ MUTATIONS = (
     ),
     Mutation(_COMMIT, "a request is answered", "if record.request is not None:", "if False:"),
     Mutation(_COMMIT, "a replay that did not adopt is stopped", "view.last.checkpoint != view.adopt:", "False:"),
+    # --- storage that fails
+    Mutation(
+        _LEAD,
+        "a trigger that could not be written is a failure",
+        'yield from _count(role, view, reason, "when the storage answers")',
+        "pass",
+    ),
+    Mutation(_LEAD, "the final trigger is tried again", "if now.kind != FINAL:", "if True:"),
+    Mutation(_GIVE_UP, "rows held back are no failure", "failed = failed or cause == FAILED", "failed = True"),
+    Mutation(_GIVE_UP, "a failure is told first", "if e.failed), next(iter(declined), None)", "), None"),
+    Mutation(_GIVE_UP, "a failure counts", "failed = failed or cause == FAILED", "pass"),
+    Mutation(_COORD, "what storage fails counts", "a.cause in (FAILED, EXPIRED)", "a.cause in (EXPIRED,)"),
+    Mutation(
+        _COMMIT,
+        "a completion that may be there is made impossible",
+        "void = yield CreateVoid(VoidRecord(record.checkpoint, view.generation, now_ms))",
+        "void = Created()",
+    ),
+    Mutation(
+        _COMMIT,
+        "a completion whose answer was lost stands",
+        "    if isinstance(void, Created):\n        return",
+        "    if True:\n        return",
+    ),
+    Mutation(
+        _COMMIT, "who is fenced fails nothing", "    yield from _fence(view)  # else a successor collected", "    # "
+    ),
+    Mutation(_COMMIT, "older ones do not wait behind", "[j for j in view.pending if j < k]", "[]"),
+    Mutation(_COMMIT, "a failed completion counts", "any(t.checkpoint in view.aborted for t in ready)", "False"),
+    Mutation(_COMMIT, "what was not dropped is dropped later", "if k not in dropped)", "if k in plan.keep)"),
+    Mutation(
+        _COMMIT, "what was not aborted is aborted later", "            left.extend(group)\n", "            pass\n"
+    ),
 )

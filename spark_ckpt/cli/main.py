@@ -17,6 +17,7 @@ from rich.console import Console
 
 import spark_ckpt
 from spark_ckpt.cli.history import history_table
+from spark_ckpt.cli.statistics import WIDTH, counts_text, restored_table, statistics_table
 from spark_ckpt.config import STORAGE
 from spark_ckpt.errors import CkptError, ConfigError
 
@@ -55,15 +56,43 @@ def list_(dir: Dir, job: Name, storage: Storage = None, as_json: AsJson = False)
 
 
 @app.command()
+def stats(
+    dir: Dir,
+    job: Name,
+    subtasks: Annotated[bool, typer.Option("--subtasks", help="Each operator's subtasks, too.")] = False,
+    storage: Storage = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the job's checkpoints were like since it began: counts, durations and sizes, by operator."""
+    with _errors():
+        opened = _open(dir, job, storage)
+        opened.require()
+        found = opened.statistics()
+    if as_json:
+        typer.echo(_json(found))
+        return
+    typer.echo(counts_text(found))
+    console = Console(width=max(Console().width, WIDTH))
+    if found["checkpoints"]:
+        console.print(statistics_table(found, subtasks))
+    if found["restored"]:
+        console.print(restored_table(found))
+
+
+@app.command()
 def show(
     dir: Dir,
     job: Name,
     checkpoint: Annotated[int, typer.Argument(help="The checkpoint's id.")],
     storage: Storage = None,
 ) -> None:
-    """Show everything one checkpoint recorded, and the settings it was taken by, as JSON."""
+    """Show everything one checkpoint recorded, and the settings it was taken by, as JSON; or why it was given up."""
     with _errors():
         found = _open(dir, job, storage)
+        gone = found.aborted(checkpoint)
+        if gone is not None:
+            typer.echo(_json(gone.to_json()))
+            return
         body = found.show(checkpoint).to_json()
         given_up = [r.sink for r in found.abandoned() if r.checkpoint == checkpoint]
         settings = found.settings(checkpoint)

@@ -15,13 +15,18 @@ and the simulation drive the very same code. The order for a batch:
         completed
     for every checkpoint that was declined or cancelled: ReadTrigger, WriteAborted, AppendHistory
 
+If storage fails in CommitState or CreateCompletion, the checkpoint fails and the query goes on: CreateVoid (if it may
+have been created), WriteAborted, AppendHistory, and the same for the older ones. If it fails while something is cleaned
+up, that is done after the next checkpoint. Without WriteBatch a batch cannot be committed: Spark would never repeat it,
+and what it staged would be forgotten.
+
 Until Spark's own commit log says batch N is done, a restart replays N. Comments name what a crash at each place
 leads to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +38,7 @@ from spark_ckpt.protocol.give_up import abort_once, give_up, write_aborted
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import (
     EXPIRED,
+    FAILED,
     LOST,
     SAVEPOINT,
     SUBSUMED,
@@ -60,6 +66,7 @@ from spark_ckpt.protocol.steps import (
     ReadTrigger,
     SavepointFailed,
     Step,
+    StorageFailed,
     WriteBatch,
     WriteCommitted,
     WriteSavepoint,
@@ -88,12 +95,14 @@ def _commit_batch(view: JobView, record: BatchRecord, now_ms: int) -> Steps:
     view = yield from _stage(view, record)
     previous = view.last
     view, triggers, expired = yield from _triggers(view, record.batch, now_ms)
-    for trigger in _to_complete(triggers):
+    ready = _to_complete(triggers)
+    for trigger in ready:
         view = yield from _complete(view, trigger, record.batch, now_ms)
     view = yield from _abort_garbage(view)
     if view.last and view.last != previous:
         view = yield from _retain(view, previous, now_ms)
-    view = yield from give_up(view, record, now_ms, failed=expired)
+    failed = expired or any(t.checkpoint in view.aborted for t in ready)
+    view = yield from give_up(view, record, now_ms, failed=failed)
     return view
 
 
@@ -187,10 +196,12 @@ def _abort_garbage(view: JobView) -> Steps:
     completion record that names it. It lost that race to ours, or has nothing left to create.
     """
     canonical = set(view.last.committables) if view.last else set()
+    left: list[Committable] = []
     for sink, group in by_sink(c for c in view.garbage if c not in canonical):
-        yield AbortSink(sink, group)
+        if isinstance((yield AbortSink(sink, group)), StorageFailed):
+            left.extend(group)
         # Stopped here: the replaced records still name the rest, or else the sink's gc finds it.
-    return replace(view, garbage=())
+    return replace(view, garbage=tuple(left))
 
 
 def by_sink(
@@ -261,28 +272,68 @@ def _to_complete(ready: tuple[TriggerRecord, ...]) -> tuple[TriggerRecord, ...]:
 
 
 def _complete(view: JobView, trigger: TriggerRecord, batch: int, now_ms: int) -> Steps:
-    checkpoint = CheckpointId(trigger.checkpoint)
     yield from _fence(view)
-    tables = {}
-    for uid in view.topology.operators:
-        base = view.last.tables.get(uid) if view.last else None
-        groups = view.pending[checkpoint].groups[uid]
-        tables[uid] = yield CommitState(uid, checkpoint, base, view.flushed(uid, checkpoint), groups)
-        # Stopped here: the table has a version that no completion names. The replay commits K's state once more,
-        # from files of its own, on top of the same base.
+    tables = yield from _commit_state(view, CheckpointId(trigger.checkpoint))
+    if isinstance(tables, StorageFailed):
+        return (yield from _fail(view, trigger, tables.reason, batch, now_ms))
     record = _completion(view, trigger, tables, batch, now_ms)
     # A driver that was restored elsewhere must not complete: its successor began from an earlier checkpoint. The
     # successor voids every checkpoint triggered before it looked; a later one is triggered after its generation was
     # written, which this reads. So no completion can slip through between reading and creating.
     yield from _fence(view)
-    found = yield CreateCompletion(record)
-    _check_created(found, record)
+    failed = yield from _create(view, record, now_ms)
+    if failed is not None:
+        return (yield from _fail(view, trigger, failed.reason, batch, now_ms))
     # Stopped here: K is complete. The next start commits it, and the replay of this batch is covered.
-    subsumed = sorted(k for k in view.pending if k < checkpoint)
-    view = yield from _publish(view.with_completion(record), record, now_ms)
-    for older in subsumed:
-        reason = f"checkpoint {checkpoint} completed first"
-        view = yield from abort_once(view, older, SUBSUMED, reason, batch, now_ms)
+    older = [k for k in view.pending if k < record.checkpoint]
+    subtasks = view.pending[record.checkpoint].subtasks
+    view = yield from _publish(view.with_completion(record), record, now_ms, subtasks)
+    return (yield from _subsume(view, older, f"checkpoint {record.checkpoint} completed first", batch, now_ms))
+
+
+def _commit_state(view: JobView, checkpoint: CheckpointId) -> Generator[Step, Any, dict[str, TableRef] | StorageFailed]:
+    tables = {}
+    for uid in view.topology.operators:
+        base = view.last.tables.get(uid) if view.last else None
+        groups = view.pending[checkpoint].groups[uid]
+        done = yield CommitState(uid, checkpoint, base, view.flushed(uid, checkpoint), groups)
+        # Stopped here: the table has a version that no completion names. The replay commits K's state once more,
+        # from files of its own, on top of the same base. So does the next checkpoint, if storage failed.
+        if isinstance(done, StorageFailed):
+            return StorageFailed(f"the state of {uid!r} was not committed: {done.reason}")
+        tables[uid] = done
+    return tables
+
+
+def _create(view: JobView, record: CompletionRecord, now_ms: int) -> Generator[Step, Any, StorageFailed | None]:
+    """Create the completion record; why not, if storage failed and there is surely none."""
+    found = yield CreateCompletion(record)
+    if not isinstance(found, StorageFailed):
+        _check_created(found, record)
+        return None
+    # It may be there, or still come: a put whose answer was lost. Its name is taken, or found to be ours. If storage
+    # fails in that too, nobody knows, and the query ends: the next start reads what is so.
+    void = yield CreateVoid(VoidRecord(record.checkpoint, view.generation, now_ms))
+    # Stopped here: K is void, or complete; the replay of the batch finds out.
+    if isinstance(void, Created):
+        return StorageFailed(f"its completion was not recorded: {found.reason}")
+    _check_created(void, record)
+    return None
+
+
+def _fail(view: JobView, trigger: TriggerRecord, reason: str, batch: int, now_ms: int) -> Steps:
+    """Storage failed when everybody had acknowledged. What it would have committed goes to the next checkpoint."""
+    yield from _fence(view)  # else a successor collected what was missing
+    k = trigger.checkpoint
+    view = yield from write_aborted(view, k, FAILED, reason, batch, now_ms, trigger)
+    # Their barriers have passed, so they cannot wait for the next batch. Stopped here: the replay completes the newest.
+    older = [j for j in view.pending if j < k]
+    return (yield from _subsume(view, older, f"checkpoint {k} behind it failed", batch, now_ms))
+
+
+def _subsume(view: JobView, checkpoints: Iterable[int], reason: str, batch: int, now_ms: int) -> Steps:
+    for k in sorted(checkpoints):
+        view = yield from abort_once(view, k, SUBSUMED, reason, batch, now_ms)
     return view
 
 
@@ -337,7 +388,12 @@ def _completion(
     )
 
 
-def _publish(view: JobView, record: CompletionRecord, now_ms: int) -> Steps:
+def _publish(
+    view: JobView,
+    record: CompletionRecord,
+    now_ms: int,
+    subtasks: Mapping[str, Mapping[int, Mapping[str, int]]] | None = None,
+) -> Steps:
     """Make a complete checkpoint visible. The only place where a commit permit is made."""
     permit = CommitPermit(
         identity(view.job, record.life), CheckpointId(record.checkpoint), Generation(record.generation)
@@ -374,7 +430,7 @@ def _publish(view: JobView, record: CompletionRecord, now_ms: int) -> Steps:
     done = CommittedRecord(record.checkpoint, view.generation, now_ms, unwritten, tuple(abandoned))
     yield WriteCommitted(done)
     # Stopped here: K is done; the history misses a row, and what may be dropped is dropped after the next checkpoint.
-    yield history_of_completion(record, done)
+    yield replace(history_of_completion(record, done), subtasks=subtasks or {})
     return replace(view, committed=view.committed | {record.checkpoint})
 
 
@@ -407,22 +463,28 @@ def _retain(view: JobView, previous: CompletionRecord | None, now_ms: int) -> St
     plan = plan_retention(view.completed, view.committed, view.retain, before, pinned, view.savepoints)
     named_by = {*plan.keep, view.last.checkpoint, *(() if plan.files_up_to is None else (plan.files_up_to,))}
     # Records go before files, so that a checkpoint that is listed can be restored, wherever this stops.
-    yield from _drop(view, [k for k in plan.drop if k not in named_by], now_ms)
+    dropped = yield from _drop(view, [k for k in plan.drop if k not in named_by], now_ms)
     if plan.files_up_to is not None:
         yield CollectFiles(CheckpointId(plan.files_up_to), tuple(CheckpointId(k) for k in sorted(named_by)))
     yield DropBatches(view.origin, view.last.batches_from)
     # The one whose files stay until the next collection: the batch may be replayed from state that names them.
-    yield from _drop(view, [k for k in plan.drop if k in named_by], now_ms)
-    committed, savepoints = view.committed.difference(plan.drop), view.savepoints.difference(plan.drop)
-    return replace(view, completed=plan.keep, committed=committed, savepoints=savepoints)
+    dropped |= yield from _drop(view, [k for k in plan.drop if k in named_by], now_ms)
+    # What could not be dropped is still there to drop.
+    completed = tuple(k for k in view.completed if k not in dropped)
+    committed, savepoints = view.committed - dropped, view.savepoints - dropped
+    return replace(view, completed=completed, committed=committed, savepoints=savepoints)
 
 
-def _drop(view: JobView, checkpoints: Iterable[int], now_ms: int) -> Generator[Step, Any, None]:
+def _drop(view: JobView, checkpoints: Iterable[int], now_ms: int) -> Generator[Step, Any, set[int]]:
+    """Those that were dropped."""
+    dropped = set()
     for k in checkpoints:
         # An older driver may still be about to create K. If its name became free, it would authorise what it staged
         # then a second time. Nobody older knows of what this generation triggered.
         void = None if k in view.own else VoidRecord(k, view.generation, now_ms)
-        yield DropCheckpoint(CheckpointId(k), void)
+        if not isinstance((yield DropCheckpoint(CheckpointId(k), void)), StorageFailed):
+            dropped.add(k)
+    return dropped
 
 
 __all__ = ["JobView", "Steps", "by_sink", "commit_batch", "commit_completions", "rebuild"]

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from spark_ckpt.protocol.pending import AckResult, PendingCheckpoint, merge_stats
 from spark_ckpt.protocol.records import (
     CHECKPOINT,
-    DECLINED,
     EXPIRED,
+    FAILED,
     FINAL,
     SAVEPOINT,
     AbortedRecord,
@@ -188,8 +188,9 @@ class FailureCounter:
     failed: frozenset[int] = frozenset()
 
     def add(self, aborted: Iterable[AbortedRecord], generation: int) -> FailureCounter:
-        """Count what counts: declines and expiries; not what was subsumed or lost in a restart."""
-        more = {a.checkpoint for a in aborted if a.cause in (DECLINED, EXPIRED) and a.generation == generation}
+        """Count what counts: failures and expiries; not what was declined for its rows held back, subsumed, lost in a
+        restart or withdrawn."""
+        more = {a.checkpoint for a in aborted if a.cause in (FAILED, EXPIRED) and a.generation == generation}
         return replace(self, failed=self.failed | more)
 
     def completed(self, checkpoint: int) -> FailureCounter:

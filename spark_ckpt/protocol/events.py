@@ -107,7 +107,7 @@ class SourceAck:
     offset: Mapping[str, Any]
 
 
-MEASURED = frozenset({"write_ms"})
+MEASURED = frozenset({"flush_ms", "write_ms"})
 """Statistics that differ between two attempts at the same task."""
 
 
@@ -139,12 +139,16 @@ class Flushed:
 
 @dataclass(frozen=True)
 class Decline:
-    """Operator ``uid`` could not take checkpoint ``checkpoint``; it goes on without."""
+    """Operator ``uid`` could not take checkpoint ``checkpoint``; it goes on without.
+
+    ``failed``: because storage failed; otherwise because it would have held back more rows than it may.
+    """
 
     KIND: ClassVar[str] = "decline"
     uid: str
     checkpoint: int
     reason: str
+    failed: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from spark_ckpt.protocol.events import Cancel, Decline
 from spark_ckpt.protocol.records import (
     DECLINED,
     EXPIRED,
+    FAILED,
     LOST,
     SUBSUMED,
     WITHDRAWN,
@@ -27,20 +28,28 @@ Steps = Generator[Step, Any, JobView]
 
 def give_up(view: JobView, record: BatchRecord, now_ms: int, failed: bool = False) -> Steps:
     """Abort what was declined or cancelled on the way, once each, and count failures. ``failed``: there is one."""
-    declined = {e.checkpoint: f"{e.uid}: {e.reason}" for e in reversed(record.events) if isinstance(e, Decline)}
+    declined = [e for e in record.events if isinstance(e, Decline)]
     cancelled = {e.checkpoint for e in record.events if isinstance(e, Cancel)}
-    for k in sorted(declined.keys() | cancelled):
+    for k in sorted({e.checkpoint for e in declined} | cancelled):
         if view.done(k):
             continue
-        cause = DECLINED if k in declined else SUBSUMED
-        reason = declined.get(k, "a newer checkpoint's barrier overtook it")
+        cause, reason = _why([e for e in declined if e.checkpoint == k])
         view = yield from abort_once(view, k, cause, reason, record.batch, now_ms)
-        failed = failed or cause == DECLINED
+        failed = failed or cause == FAILED
     if failed:
         # Expiries were recorded by the first source, in its own process.
-        view = replace(view, failures=view.failures.add((yield ReadAborted()), view.generation).completed(view.last_id))
-        _check_failures(view)
+        aborted = yield ReadAborted()
+        view = replace(view, failures=view.failures.add(aborted, view.generation).completed(view.last_id))
+        _check_failures(view, {a.checkpoint: a.reason for a in aborted})
     return view
+
+
+def _why(declined: Sequence[Decline]) -> tuple[str, str]:
+    """(cause, reason). A failure is told before what only had to wait too long."""
+    first = next((e for e in declined if e.failed), next(iter(declined), None))
+    if first is None:
+        return SUBSUMED, "a newer checkpoint's barrier overtook it"
+    return FAILED if first.failed else DECLINED, f"{first.uid}: {first.reason}"
 
 
 def abort_once(view: JobView, k: int, cause: str, reason: str, batch: int, now_ms: int) -> Steps:
@@ -85,11 +94,12 @@ def _history_of_abort(
     )
 
 
-def _check_failures(view: JobView) -> None:
+def _check_failures(view: JobView, reasons: Mapping[int, str]) -> None:
     failed = view.failures
     if failed.exceeded:
+        last = max(failed.failed)
         raise CheckpointFailedError(
             f"job {view.job!r}: expected at most {failed.tolerable} failed checkpoints in a row "
-            f"(spark.ckpt.tolerableFailures), found {len(failed.failed)}, the last one {max(failed.failed)}; "
-            f"see the checkpoint history for the reasons"
+            f"(spark.ckpt.tolerableFailures), found {len(failed.failed)}, the last one {last}: "
+            f"{reasons.get(last, 'see the checkpoint history')}. Nothing is lost: mend that and start the query again"
         )

@@ -30,6 +30,7 @@ class PendingCheckpoint:
     sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     groups: Mapping[str, Mapping[int, GroupManifest]] = field(default_factory=dict)
     stats: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    subtasks: Mapping[str, Mapping[int, Mapping[str, int]]] = field(default_factory=dict)
     weight: int = 0
     discarded: bool = False
 
@@ -86,7 +87,8 @@ class PendingCheckpoint:
             )
         groups = {**self.groups, ack.uid: {**known, **ack.groups}}
         stats = {**self.stats, ack.uid: merge_stats(self.stats.get(ack.uid, {}), ack.stats)}
-        return replace(self, groups=groups, stats=stats), AckResult.SUCCESS
+        subtasks = {**self.subtasks, ack.uid: {**self.subtasks.get(ack.uid, {}), ack.partition: ack.stats}}
+        return replace(self, groups=groups, stats=stats, subtasks=subtasks), AckResult.SUCCESS
 
 
 def merge_stats(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:

@@ -31,10 +31,14 @@ from spark_ckpt.types import Committable, Epoch
 CHECKPOINT, SAVEPOINT, FINAL = "checkpoint", "savepoint", "final"
 KINDS = (CHECKPOINT, SAVEPOINT, FINAL)
 
-DECLINED, EXPIRED, SUBSUMED, LOST, WITHDRAWN = "declined", "expired", "subsumed", "lost", "withdrawn"
-CAUSES = (DECLINED, EXPIRED, SUBSUMED, LOST, WITHDRAWN)
-"""Why a checkpoint was aborted. Only the first two count as failures. ``lost``: its generation ended before it
-was injected everywhere, or the job was restored elsewhere. ``withdrawn``: whoever asked for it stopped waiting."""
+FAILED, EXPIRED, DECLINED = "failed", "expired", "declined"
+SUBSUMED, LOST, WITHDRAWN = "subsumed", "lost", "withdrawn"
+CAUSES = (FAILED, EXPIRED, DECLINED, SUBSUMED, LOST, WITHDRAWN)
+"""Why a checkpoint was aborted. Only the first two count as failures (after Flink's CheckpointFailureManager).
+
+``failed``: storage did, at its trigger, a snapshot or the commit. ``declined``: a task would have held back more rows
+than it may. ``lost``: its generation ended before it was injected everywhere, or the job was restored elsewhere.
+``withdrawn``: whoever asked for it stopped waiting."""
 
 
 UNDECIDED, REFUSED = 0, -1

@@ -18,7 +18,7 @@ from spark_ckpt.protocol.coordinator import (
     decide_lost,
     decide_trigger,
 )
-from spark_ckpt.protocol.records import EXPIRED, FINAL, LOST, WITHDRAWN, AbortedRecord, TriggerRecord
+from spark_ckpt.protocol.records import EXPIRED, FAILED, FINAL, LOST, WITHDRAWN, AbortedRecord, TriggerRecord
 from spark_ckpt.protocol.source_offset import PendingTrigger, SourceOffset
 from spark_ckpt.protocol.source_steps import (
     CreateTrigger,
@@ -33,6 +33,7 @@ from spark_ckpt.protocol.source_steps import (
     Withdraw,
 )
 from spark_ckpt.protocol.source_view import Injection, Position, SourceRole, SourceView, due, look, pending_of, sort_out
+from spark_ckpt.protocol.steps import StorageFailed
 
 Led = Generator[SourceStep, Any, tuple[SourceView, Injection]]
 Viewed = Generator[SourceStep, Any, SourceView]
@@ -53,7 +54,7 @@ def lead(role: SourceRole, view: SourceView, start: SourceOffset, at: Position, 
     if isinstance(decision, Wait):
         return view if view.waiting == decision else replace(view, waiting=decision), Injection(None, cancel)
     view, trigger = yield from _trigger(role, view, decision, now_ms)
-    return view, Injection(pending_of(trigger, role.generation), cancel)
+    return view, Injection(None if trigger is None else pending_of(trigger, role.generation), cancel)
 
 
 def _markers(view: SourceView, start: SourceOffset, lost: tuple[int, ...]) -> tuple[int, ...]:
@@ -120,7 +121,8 @@ def _ask(role: SourceRole, view: SourceView, at: Position, now_ms: int, fresh: b
 
 def _trigger(
     role: SourceRole, view: SourceView, now: TriggerNow, now_ms: int
-) -> Generator[SourceStep, Any, tuple[SourceView, TriggerRecord]]:
+) -> Generator[SourceStep, Any, tuple[SourceView, TriggerRecord | None]]:
+    """None: storage failed, and so did the checkpoint, before anybody heard of it."""
     newest = view.newest_id
     while True:
         # Whoever else starts this job may have taken the id; ids only need to grow.
@@ -128,7 +130,12 @@ def _trigger(
         record = TriggerRecord(
             newest, now.kind, now_ms, now.by, now.target, now.terminal, now.request, role.generation, now.deadline_ms
         )
-        if (yield CreateTrigger(record)):
+        created = yield CreateTrigger(record)
+        if isinstance(created, StorageFailed):
+            view = yield from _not_triggered(role, view, newest, created.reason, now_ms)
+            if now.kind != FINAL:  # without that Spark would not ask again
+                return view, None
+        elif created:
             break
     # Stopped here: nobody injected it. The next start gives it up as lost and whoever asked for it gets an error; the
     # trigger names the request, so that it is not taken up again.
@@ -144,6 +151,16 @@ def _trigger(
         waiting=None,
     )
     return view, record
+
+
+def _not_triggered(role: SourceRole, view: SourceView, checkpoint: int, reason: str, now_ms: int) -> Viewed:
+    """The record may be there, or not: that it failed is recorded, and no source goes on with it."""
+    reason = f"its trigger was not recorded: {reason}"
+    yield GiveUp(AbortedRecord(checkpoint, FAILED, reason, now_ms, role.generation), now_ms)
+    # Stopped here: it is settled. If storage fails in this too, the query ends.
+    view = replace(view, newest_id=checkpoint, last_trigger_ms=now_ms, waiting=None)
+    yield from _count(role, view, reason, "when the storage answers")
+    return view
 
 
 # --- giving up -------------------------------------------------------------------------------------------------
@@ -193,15 +210,17 @@ def _give_up(
     view = replace(view, aborted=view.aborted | {p.checkpoint for p, _, _ in overdue})
     expired = [reason for _, cause, reason in overdue if cause == EXPIRED]
     if expired:
-        counter = FailureCounter(role.tolerable_failures).add((yield ReadAborted()), role.generation)
-        _check(counter.completed(view.completed), expired[-1])
+        advice = "with a longer spark.ckpt.timeout if the checkpoints need it"
+        yield from _count(role, view, expired[-1], advice)
     return view
 
 
-def _check(failures: FailureCounter, reason: str) -> None:
+def _count(role: SourceRole, view: SourceView, reason: str, advice: str) -> Generator[SourceStep, Any, None]:
+    """Raise ``CheckpointFailedError`` if this failure is one too many."""
+    aborted: tuple[AbortedRecord, ...] = yield ReadAborted()
+    failures = FailureCounter(role.tolerable_failures).add(aborted, role.generation).completed(view.completed)
     if failures.exceeded:
         raise CheckpointFailedError(
             f"{len(failures.failed)} checkpoint(s) in a row failed, spark.ckpt.tolerableFailures allows "
-            f"{failures.tolerable}; the last: {reason}. Nothing is lost; start the query "
-            "again, with a longer spark.ckpt.timeout if the checkpoints need it."
+            f"{failures.tolerable}; the last: {reason}. Nothing is lost; start the query again, {advice}."
         )

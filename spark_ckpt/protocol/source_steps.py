@@ -92,14 +92,14 @@ class ReadRequests:
 
 @dataclass(frozen=True)
 class CreateTrigger:
-    """Create ``triggers/K`` if absent. Result: whether it was created (False: the id is taken)."""
+    """Create ``triggers/K`` if absent. Result: whether it was created (False: the id is taken) or ``StorageFailed``."""
 
     record: TriggerRecord
 
 
 @dataclass(frozen=True)
 class DropRequest:
-    """Delete ``requests/<request>``. Result: None."""
+    """Delete ``requests/<request>``; if that fails, it is asked for again at the next look. Result: None."""
 
     request: str
 

@@ -3,6 +3,9 @@
 The real I/O shell and the simulation both execute these. Every step is idempotent: after a crash the same code asks
 for it again. A step that cannot be done raises; the exception goes through the coroutine and ends it, and its
 :class:`~spark_ckpt.protocol.commit.JobView` must then be thrown away and rebuilt from the records.
+
+The steps of ``CHECKPOINT_STEPS`` and ``CLEAN_UP_STEPS`` may also be answered with ``StorageFailed``: then a checkpoint
+fails, or something is cleaned up later, and the query goes on.
 """
 
 from __future__ import annotations
@@ -21,6 +24,13 @@ from spark_ckpt.protocol.records import (
     VoidRecord,
 )
 from spark_ckpt.types import CheckpointId, CommitPermit, Committable
+
+
+@dataclass(frozen=True)
+class StorageFailed:
+    """Storage did not do it, nor when it was asked again. Perhaps it did and its answer was lost."""
+
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -91,7 +101,8 @@ class CommitState:
     name; what no run of ``groups`` names is removed. ``groups`` holds every key group. The table's newest version
     may be *other* than ``base``: a crash may have left a version behind that no completion names (with the same
     ``checkpoint``, made from files of a task attempt that was replaced), or an older checkpoint was restored. The
-    result must not depend on such versions. Check: rows minus dead rows equals the sum of the groups' ``keys``.
+    result must not depend on such versions. Check: rows minus dead rows equals the sum of the groups' ``keys``. If
+    storage fails on the way, what it left behind is such a version, or files that nobody names.
     """
 
     uid: str
@@ -174,6 +185,7 @@ class AppendHistory:
     """Add one row to the history table. Result: None.
 
     ``outcome`` is ``completed`` or the cause of the abort. A crash may lose a row: history is a report, not a fact.
+    ``stats`` are by uid, ``subtasks`` by uid and partition, as far as they are known.
     """
 
     checkpoint: CheckpointId
@@ -187,6 +199,7 @@ class AppendHistory:
     reason: str | None = None
     target: str | None = None
     stats: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    subtasks: Mapping[str, Mapping[int, Mapping[str, int]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -240,3 +253,9 @@ Step = (
     | DropBatches
     | DropCheckpoint
 )
+
+CHECKPOINT_STEPS = (CommitState, CreateCompletion)
+"""If storage fails in one of them, the checkpoint fails."""
+
+CLEAN_UP_STEPS = (AbortSink, DropCheckpoint, CollectFiles, DropBatches, AppendHistory)
+"""If one of them fails, for whatever reason, it is asked for again at the next clean-up. Nothing depends on them."""

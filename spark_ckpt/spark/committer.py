@@ -13,6 +13,7 @@ from spark_ckpt.protocol import commit as protocol
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.records import BatchRecord, CompletionRecord
 from spark_ckpt.spark.job_io import JobIO
+from spark_ckpt.spark.job_records import left_for_later
 from spark_ckpt.spark.spec import RunSpec, SinkSpec
 from spark_ckpt.types import Committable
 
@@ -41,6 +42,16 @@ class Committer:
         # Forgotten first: if a step raises, the next call starts from the records.
         view, self._view = self._view or self._rebuilt(), None
         self._view = self.io.run(protocol.commit_batch(view, record, int(time.time() * 1000)))
+        if batch == 0 and self.run.restored_from is not None:
+            self._note_restored()
+
+    def _note_restored(self) -> None:
+        try:
+            start = self.io.records.generation(self.run.origin)
+            if start is not None and start.restored_from is not None and self.run.config.history:
+                self.io.statistics.restored(start, int(time.time() * 1000))
+        except Exception as error:  # noqa: BLE001 - a figure less
+            left_for_later("statistics", error)
 
     def publish(self, completions: Sequence[CompletionRecord]) -> None:
         """Commit what is complete and was not confirmed; for a writer that no start did it for."""
@@ -48,6 +59,12 @@ class Committer:
 
     def abort(self, batch: int, staged: Sequence[Committable]) -> None:
         """A batch failed. What its record names may be authorised and stays; recovery decides about it."""
+        try:
+            self._abort(batch, staged)
+        except Exception as error:  # noqa: BLE001 - Spark is about to say why the batch failed, and must
+            left_for_later("AbortBatch", error)  # the sinks' gc finds the rest
+
+    def _abort(self, batch: int, staged: Sequence[Committable]) -> None:
         records = self.io.records
         known = {c for b in records.batches(self.run.origin) if b.batch == batch for c in b.staged}
         known |= {c for k in records.completions() for c in k.committables}

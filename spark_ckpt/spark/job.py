@@ -11,7 +11,7 @@ from typing import Any
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
 from spark_ckpt.protocol.abandon import decide_abandon
-from spark_ckpt.protocol.records import SAVEPOINT, AbandonedRecord, CompletionRecord, VoidRecord
+from spark_ckpt.protocol.records import SAVEPOINT, AbandonedRecord, AbortedRecord, CompletionRecord, VoidRecord
 from spark_ckpt.protocol.topology import Refuse
 from spark_ckpt.spark.garbage import GarbageCollector
 from spark_ckpt.spark.heartbeat import require_stopped
@@ -20,6 +20,7 @@ from spark_ckpt.spark.report import recorded_rows
 from spark_ckpt.spark.requests import Answer, create_request, read_answer, withdraw_request
 from spark_ckpt.spark.sink_records import find_sinks
 from spark_ckpt.spark.spec import SinkSpec, job_url
+from spark_ckpt.spark.statistics import tell
 from spark_ckpt.spark.verify import verify_job
 from spark_ckpt.storage.filesystem import Folder, redact
 from spark_ckpt.storage.history import History
@@ -52,6 +53,16 @@ class Job:
             for r in rows
         ]
 
+    def statistics(self) -> dict[str, Any]:
+        """What the job's checkpoints were like since it began, whatever has been retained, as plain values.
+
+        ``counts`` by outcome, with those pending and restored; ``checkpoints`` and ``operators`` (``all`` and by
+        ``subtasks``) give for sizes, rows and each phase ``count``, ``min``, ``mean``, ``max`` and percentiles (``p50``
+        to ``p99.9``, off by 2 % at most); ``restored``: the newest restores. Nothing is kept with
+        ``spark.ckpt.history=false``.
+        """
+        return tell(self.records)
+
     def repair_history(self) -> int:
         """Make the checkpoint history anew, from the records and from its rows that can still be read.
 
@@ -70,6 +81,12 @@ class Job:
             have = [c.checkpoint for c in self.completed()]
             raise InvalidInputError(f"job {self.name!r} has no checkpoint {checkpoint}; it has {have}")
         return found
+
+    def aborted(self, checkpoint: int) -> AbortedRecord | None:
+        """Why ``checkpoint`` was given up; None if it was not, or that is no longer recorded."""
+        if self.records.completion(checkpoint) is not None:
+            return None
+        return self.records.aborted(checkpoint)
 
     def settings(self, checkpoint: int) -> dict[str, str]:
         """The checkpointing settings of the start that completed ``checkpoint``; empty if that recorded none."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
 from spark_ckpt.config import JobConfig
-from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.errors import CorruptStorageError, FencedError, ProtocolBugError, RetryableError
 from spark_ckpt.faults import reach
 from spark_ckpt.protocol import steps as st
 from spark_ckpt.protocol.records import CompletionRecord, GenerationRecord, TableRef, VoidRecord
@@ -19,19 +19,28 @@ from spark_ckpt.protocol.recovery import StartFacts
 from spark_ckpt.sinks.base import TwoPhaseSink
 from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.spark.hooks import call_hook
-from spark_ckpt.spark.job_records import JobRecords, id_name, report
+from spark_ckpt.spark.job_records import JobRecords, id_name, left_for_later, report
 from spark_ckpt.spark.report import history_row, left_state
 from spark_ckpt.spark.requests import Answer, answer_request
 from spark_ckpt.spark.savepoints import write_savepoint
 from spark_ckpt.spark.spec import SinkSpec, job_url
+from spark_ckpt.spark.statistics import StatisticsKeeper
 from spark_ckpt.storage.content import TableContent, named_files
 from spark_ckpt.storage.delta_schema import to_delta_schema
 from spark_ckpt.storage.history import History
 from spark_ckpt.storage.manifest import StateManifest, read_manifest, write_manifest
 from spark_ckpt.storage.record_store import Created
+from spark_ckpt.storage.retry import Retry, describe, is_storage_failure, may_pass
 from spark_ckpt.storage.state_table import StateTable
 
 Result = TypeVar("Result")
+
+_PHASES: dict[type[Any], str] = {
+    st.CommitState: "commit_state_ms",
+    st.CommitSink: "commit_sinks_ms",
+    st.WriteSavepoint: "commit_sinks_ms",
+}
+"""What a completed checkpoint's statistics tell of the steps."""
 
 
 class JobIO:
@@ -49,6 +58,9 @@ class JobIO:
         self.config = config
         self.url = job_url(config, job)
         self.records = JobRecords(self.url, config)
+        self._retry = Retry.of(config)
+        self._took_ms: dict[str, float] = {}
+        self.statistics = StatisticsKeeper(self.records)
         self._generation = generation
         self._read_facts = read_facts
         self._specs = {s.id: s for s in sinks}
@@ -65,7 +77,7 @@ class JobIO:
                 name = type(step).__name__
                 reach(f"before {name}")
                 try:
-                    result = getattr(self, f"_{name}")(step)
+                    result = self._execute(step)
                 except Exception as error:  # noqa: BLE001 - the coroutine may say more about it; it comes out of it
                     step = coroutine.throw(error)
                     continue
@@ -75,6 +87,24 @@ class JobIO:
             value: Result = done.value
             return value
 
+    def _execute(self, step: st.Step) -> Any:
+        """Do one step; what the protocol can go on without is told to it as an answer."""
+        started = time.perf_counter()
+        try:
+            return getattr(self, f"_{type(step).__name__}")(step)
+        except (FencedError, ProtocolBugError):
+            raise
+        except Exception as error:
+            if isinstance(step, st.CLEAN_UP_STEPS):
+                return st.StorageFailed(left_for_later(type(step).__name__, error))
+            if isinstance(step, st.CHECKPOINT_STEPS) and is_storage_failure(error):
+                return st.StorageFailed(describe(error))
+            raise
+        finally:
+            phase = _PHASES.get(type(step))
+            if phase is not None:
+                self._took_ms[phase] = self._took_ms.get(phase, 0.0) + 1000 * (time.perf_counter() - started)
+
     def sink(self, name: str) -> TwoPhaseSink:
         if name not in self._sinks:
             spec = self._specs[name]
@@ -83,7 +113,8 @@ class JobIO:
 
     def table(self, uid: str) -> StateTable:
         if uid not in self._tables:
-            self._tables[uid] = StateTable(f"{self.url}/state/{uid}", uid, self.config.storage_options())
+            url, options = f"{self.url}/state/{uid}", self.config.storage_options()
+            self._tables[uid] = StateTable(url, uid, options, self._retry)
         return self._tables[uid]
 
     # -- generations ---------------------------------------------------------------------------------------------
@@ -149,7 +180,8 @@ class JobIO:
         return self._create_checkpoint(step.record)
 
     def _CommitSink(self, step: st.CommitSink) -> None:
-        self.sink(step.sink).commit(step.permit, step.committables)
+        # A commit may be repeated, whatever became of it, as after a crash.
+        self._retry.call(lambda: self.sink(step.sink).commit(step.permit, step.committables), _may_be_repeated)
 
     def _WriteSavepoint(self, step: st.WriteSavepoint) -> st.SavepointFailed | None:
         return write_savepoint(self.job, self.config, self.records, self.table, step.record)
@@ -167,11 +199,20 @@ class JobIO:
         call_hook(self.config, self.job, "on_abort", step.record.checkpoint, info)
 
     def _AppendHistory(self, step: st.AppendHistory) -> None:
-        if step.outcome == "completed":
+        completed = step.outcome == "completed"
+        if completed:
             info = {"kind": step.kind, "batch": step.batch, "duration_ms": step.ended_ms - (step.triggered_ms or 0)}
             call_hook(self.config, self.job, "on_complete", step.checkpoint, info)
-        if self.config.history:
-            self._history.record(history_row(step, left_state(self.records, step.checkpoint), _now_ms()))
+        took, self._took_ms = self._took_ms, {}
+        if not self.config.history:
+            return
+        left = left_state(self.records, step.checkpoint)
+        row = history_row(step, left, _now_ms())
+        self._history.record(row)
+        if completed:
+            self.statistics.completed(step, row, left, {name: int(ms) for name, ms in took.items()})
+        else:
+            self.statistics.aborted(step)
 
     def _CollectFiles(self, step: st.CollectFiles) -> None:
         """Names come from the manifests; a file's epoch stands in its name."""
@@ -218,6 +259,10 @@ class JobIO:
             for k in self.records.ids(folder):
                 if k <= step.checkpoint and (k not in completed or k == step.checkpoint):
                     store.delete(f"{folder}/{id_name(k)}")
+
+
+def _may_be_repeated(error: BaseException) -> bool:
+    return isinstance(error, RetryableError) or may_pass(error)
 
 
 def _epoch_of(file: str) -> float:

@@ -38,6 +38,10 @@ class CkptQuery:
         """The checkpoint history, oldest first: id, kind, outcome, times, alignment, sizes."""
         return self.job.checkpoints()
 
+    def statistics(self) -> dict[str, Any]:
+        """Counts and distributions of the job's checkpoints since it began; see :meth:`spark_ckpt.Job.statistics`."""
+        return self.job.statistics()
+
     def checkpoint(self, timeout_s: float = _SAVEPOINT_TIMEOUT_S) -> int:
         """Take a checkpoint now; returns its id once every sink has committed it."""
         return self._ask(CHECKPOINT, None, False, timeout_s)

@@ -22,6 +22,7 @@ from spark_ckpt.state.function import CallContext, Changed, Touched
 from spark_ckpt.state.ipc import compress, decompress, from_bytes, messages, one_batch, to_bytes
 from spark_ckpt.state.keyed_state import KeyedState, Lookup
 from spark_ckpt.state.keys import group_rows
+from spark_ckpt.storage.retry import describe, is_storage_failure
 from spark_ckpt.types import KEY_HASH
 
 DATA, ACK, EVENT = 0, 1, 2
@@ -99,6 +100,9 @@ class SlotCall:
             self._unhold(held)
         self._events: list[ev.Event] = []
         self._files = FlushFiles(spec, slot, batch)
+        self._written: dict[int, ev.StateFile] = {}
+        self._flush_ms = self._write_ms = 0.0
+        self._unwritten: str | None = None
         self._envelopes: list[Envelope] = []
         self._acks: list[dict[str, Any]] = []
         self._time_us: int | None = None
@@ -136,7 +140,8 @@ class SlotCall:
             self._do(action)
         self._call_timed_out()
         self.meta.late_us = self._time_us or 0
-        if self.keyed.memtable_bytes > config.memtable_max_bytes:
+        if self.keyed.memtable_bytes > config.memtable_max_bytes and self._unwritten is None:
+            # If storage fails, the memtable goes on growing in Spark's state store until the next checkpoint.
             self._flush(self.meta.aligner.epoch)
         self._settle()
 
@@ -235,13 +240,17 @@ class SlotCall:
         return CallContext(self.spec.uid, self.slot, epoch, self.now_ms, watermark_ms)
 
     def _snapshot(self, action: aligner.Snapshot) -> None:
-        self._flush(action.checkpoint)
-        if self.meta.adopt is not None and self.meta.adopt[0] == action.checkpoint:
-            # The batch is replayed and its checkpoint had completed: the record is canonical, not this attempt.
-            self._adopt(self.meta.adopt[1])
-        if self.meta.adopt is not None and self.meta.adopt[0] <= action.checkpoint:
+        adopt = self.meta.adopt
+        if adopt is not None and adopt[0] <= action.checkpoint:
             # An older checkpoint of the same batch leaves it in wait.
             self.meta.adopt = None
+        if adopt is not None and adopt[0] == action.checkpoint:
+            # The batch is replayed and its checkpoint had completed: the record is canonical, not this attempt, whose
+            # state is not even written.
+            self._adopt(adopt[1])
+        elif not self._flush(action.checkpoint):
+            self._decline(action.checkpoint)
+            return
         seen = dict(self.meta.watermarks)
         if self.spec.filters_late:
             seen[ev.NO_STREAM] = self._time_us or 0
@@ -250,29 +259,50 @@ class SlotCall:
                 "checkpoint": action.checkpoint,
                 "groups": _groups_json(self.keyed.manifests(seen)),
                 "triggered_ms": action.triggered_ms,
+                "start_delay_ms": max(0, action.aligned_from_ms - action.triggered_ms),
                 "alignment_ms": max(0, self.now_ms - action.aligned_from_ms),
                 "held_bytes": action.held_bytes,
             }
         )
 
-    def _flush(self, epoch: int) -> None:
-        self._files.epoch = epoch
-        dead = self.keyed.flush(self._files, epoch).dead
+    def _flush(self, epoch: int) -> bool:
+        """Flush and write the state file, then say so. Nothing is announced that is not durable.
+
+        Whether it is: if storage fails, the state goes on as it was, unflushed.
+        """
+        before, file = self.keyed.before_flush(), self._files.begin(epoch)
+        started = time.perf_counter()
+        try:
+            dead = self.keyed.flush(self._files, epoch).dead
+            written = self._files.write()
+        except Exception as error:
+            if not is_storage_failure(error):
+                raise
+            self.keyed.take_back(before, file)
+            self._unwritten = describe(error)
+            return False
+        self._write_ms += 1000 * self._files.write_s
+        self._flush_ms += 1000 * (time.perf_counter() - started - self._files.write_s)
         if dead:
-            self._emit_flushed(epoch, dead={file: rows.serialize() for file, rows in dead.items()})
+            self._emit_flushed(epoch, dead={name: rows.serialize() for name, rows in dead.items()})
+        if written is not None:
+            self._written[epoch] = written
+            self._emit_flushed(epoch, (written,))
+        return True
+
+    def _decline(self, checkpoint: int) -> None:
+        """Storage failed: the key groups go on without ``checkpoint``, whose rows the next one takes over."""
+        reason = f"key groups {self.groups.first} to {self.groups.end - 1} were not written: {self._unwritten}"
+        self._emit(EVENT, 0, b"", ev.encode(ev.Cancel(checkpoint)))
+        self._emit(EVENT, 0, b"", ev.encode(ev.Decline(self.spec.uid, checkpoint, reason, failed=True)))
 
     def _settle(self) -> None:
-        """Write the state files, then say so. Nothing is announced that is not durable."""
-        started = time.perf_counter()
-        files = self._files.write()
-        write_ms = int((time.perf_counter() - started) * 1000)
-        for epoch, file in files.items():
-            self._emit_flushed(epoch, (file,))
+        took = {"flush_ms": int(self._flush_ms), "write_ms": int(self._write_ms)}
         for ack in self._acks:
-            file = files.get(ack["checkpoint"], _NO_FILE)
-            head = {**ack, "rows": file.rows, "size_bytes": file.size_bytes, "write_ms": write_ms}
+            file = self._written.get(ack["checkpoint"], _NO_FILE)
+            head = {**ack, "rows": file.rows, "size_bytes": file.size_bytes, **took}
             self._emit(ACK, self.slot, _json(head), None)
-        if files:
+        if self._written:
             named = self._files.named
             self.out = [(k, e, named(h), b if k == DATA or b is None else named(b)) for k, e, h, b in self.out]
 

@@ -115,11 +115,13 @@ class _Partition:
     def _acknowledge(self, checkpoint: int, slots: list[dict[str, Any]]) -> list[ev.Event]:
         manifests = {int(g): ev.group_from_json(m) for a in slots for g, m in a["groups"].items()}
         stats = {
+            "start_delay_ms": max(a["start_delay_ms"] for a in slots),
             "alignment_ms": max(a["alignment_ms"] for a in slots),
             "held_bytes": sum(a["held_bytes"] for a in slots),
             "keys": sum(m.keys for m in manifests.values()),
             "rows": sum(a["rows"] for a in slots),
             "size_bytes": sum(a["size_bytes"] for a in slots),
+            "flush_ms": sum(a["flush_ms"] for a in slots),
             "write_ms": sum(a["write_ms"] for a in slots),
         }
         run, info = self.spec.run, {"uid": self.spec.uid, "partition": self.partition, **stats}

@@ -7,14 +7,17 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
+from spark_ckpt.errors import CkptError
 from spark_ckpt.faults import reach
 from spark_ckpt.protocol import source_steps as st
 from spark_ckpt.protocol.records import AbortedRecord, CompletionRecord, TriggerRecord
+from spark_ckpt.protocol.steps import StorageFailed
 from spark_ckpt.spark.hooks import call_hook
-from spark_ckpt.spark.job_records import JobRecords, id_name
+from spark_ckpt.spark.job_records import JobRecords, id_name, left_for_later
 from spark_ckpt.spark.requests import Answer, answer_request, drop_old_answers, drop_request, open_requests, read_answer
 from spark_ckpt.spark.spec import RunSpec
 from spark_ckpt.storage.history import History, HistoryRow
+from spark_ckpt.storage.retry import describe, is_storage_failure
 
 Result = TypeVar("Result")
 _DAY_MS = 86_400_000
@@ -60,8 +63,8 @@ class SourceIO:
         completed = max(records.ids("checkpoints"), default=0)
         newest = records.readable_checkpoint(completed)
         if self.leader:
-            drop_old_answers(records.store, self._now_ms - _DAY_MS)
-            self._drop_old_announcements()
+            self._clean_up("answers", lambda: drop_old_answers(records.store, self._now_ms - _DAY_MS))
+            self._clean_up("drained", self._drop_old_announcements)
         triggers = (records.trigger(k) for k in records.ids("triggers"))
         return st.SourceStart(
             records.newest_id(),
@@ -69,6 +72,12 @@ class SourceIO:
             newest.completed_ms if isinstance(newest, CompletionRecord) else None,
             frozenset(t.request for t in triggers if t is not None and t.request is not None),
         )
+
+    def _clean_up(self, what: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - nothing depends on it, and it is tried again
+            left_for_later(what, error)
 
     def _drop_old_announcements(self) -> None:
         for name in self.records.store.names("drained"):
@@ -103,16 +112,21 @@ class SourceIO:
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def _CreateTrigger(self, step: st.CreateTrigger) -> bool:
+    def _CreateTrigger(self, step: st.CreateTrigger) -> bool | StorageFailed:
         record = step.record
-        if not self.records.create_trigger(record):
-            return False
+        try:
+            if not self.records.create_trigger(record):
+                return False
+        except CkptError as error:
+            if not is_storage_failure(error):
+                raise
+            return StorageFailed(describe(error))
         info = {"kind": record.kind, "by": record.by, "target": record.target}
         call_hook(self.run_spec.config, self.run_spec.job, "on_trigger", record.checkpoint, info)
         return True
 
     def _DropRequest(self, step: st.DropRequest) -> None:
-        drop_request(self.records.store, step.request)
+        self._clean_up("requests", lambda: drop_request(self.records.store, step.request))
 
     def _Withdraw(self, step: st.Withdraw) -> bool:
         return answer_request(self.records.store, step.request, Answer(None, step.reason)).checkpoint is None
@@ -126,8 +140,11 @@ class SourceIO:
         self.records.abort(record)
         call_hook(config, self.run_spec.job, "on_abort", k, {"cause": record.cause, "reason": record.reason})
         if config.history:
-            trigger = self.records.trigger(k)
-            kind = trigger.kind if trigger else None
-            # No batch: the one that carries the cancel marker has no number yet.
-            row = HistoryRow(k, kind, record.cause, step.triggered_ms, record.generation, -1, record.reason)
-            History(f"{self.run_spec.url}/history", config.storage_options()).record(row)
+            self._clean_up("history", lambda: self._record(step))
+
+    def _record(self, step: st.GiveUp) -> None:
+        record, trigger = step.record, self.records.trigger(step.record.checkpoint)
+        kind = trigger.kind if trigger else None
+        # No batch: the one that carries the cancel marker has no number yet.
+        row = HistoryRow(record.checkpoint, kind, record.cause, step.triggered_ms, record.generation, -1, record.reason)
+        History(f"{self.run_spec.url}/history", self.run_spec.config.storage_options()).record(row)

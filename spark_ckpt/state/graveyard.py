@@ -35,6 +35,11 @@ class Graveyard:
     def holds(self, run: RangeRun, rows: Rows) -> bool:
         return bool(BitMap(_positions(run, rows)) <= self._dead.get(run.file, BitMap()))
 
+    def copy(self) -> Graveyard:
+        graveyard = Graveyard()
+        graveyard._dead = {file: rows.copy() for file, rows in self._dead.items()}
+        return graveyard
+
     def take(self) -> dict[str, BitMap]:
         taken, self._dead = self._dead, {}
         return taken

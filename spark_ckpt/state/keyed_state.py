@@ -61,6 +61,15 @@ class Lookup:
 
 
 @dataclass(frozen=True)
+class Unflushed:
+    """State as it was right before a flush."""
+
+    levels: Sequence[Level]
+    memtable: Memtable
+    dead: Graveyard
+
+
+@dataclass(frozen=True)
 class FlushResult:
     """``dead`` names, by file, the absolute row positions that died since the last flush, new tombstones included."""
 
@@ -238,6 +247,19 @@ class KeyedState:
         flush.run(self.keys)
         self._version += 1
         return FlushResult(self._dead.take(), flush.rows_written, flush.rows_merged, flush.runs_merged)
+
+    def before_flush(self) -> Unflushed:
+        """What :meth:`take_back` needs. Costs nothing next to a flush."""
+        return Unflushed(self._levels.copy_levels(), self._levels.memtable, self._dead.copy())
+
+    def take_back(self, before: Unflushed, file: str) -> None:
+        """A flush failed, or what it handed to its appender, as ``file``, could not be written: as if it had not been.
+        Nothing may have been looked up or written since."""
+        self._levels.levels, self._levels.memtable = list(before.levels), before.memtable
+        self._levels.changed()
+        self._levels.forget(file)
+        self._dead = before.dead
+        self._version += 1
 
     def adopt(self, manifests: Mapping[int, GroupManifest]) -> None:
         """Take over a checkpoint's state: its runs and keys replace everything, memtable and pending dead rows too.

@@ -74,6 +74,14 @@ class Levels:
         self.levels = [level for level in self.levels if level.layers]
         self.runs = [run for level in self.levels for run in level.runs]
 
+    def copy_levels(self) -> list[Level]:
+        """The levels as they are; runs themselves never change."""
+        return [Level([list(layer) for layer in level.layers]) for level in self.levels]
+
+    def forget(self, file: str) -> None:
+        """What was flushed into ``file`` never came to be."""
+        self._flushed.pop(file, None)
+
     def rows_of(self, run: RangeRun) -> pa.RecordBatch:
         """The run's rows, with all stored columns; read when first needed."""
         rows = self._opened.get(run)

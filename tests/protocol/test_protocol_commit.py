@@ -18,6 +18,7 @@ from spark_ckpt.protocol.records import (
     TriggerRecord,
     VoidRecord,
 )
+from spark_ckpt.protocol.steps import StorageFailed
 from spark_ckpt.testing.simulation_shell import Shell
 from spark_ckpt.testing.simulation_world import Answer, Crash, Location, World
 from spark_ckpt.types import Committable, Epoch
@@ -288,25 +289,40 @@ def test_a_checkpoint_whose_trigger_is_lost_is_given_up_and_its_rows_go_to_the_n
     assert job.world.sink.committed == {b"a"}
 
 
-def test_a_decline_aborts_once_and_counts_once():
+def failed(checkpoint, reason="no space"):
+    return Decline("x", checkpoint, reason, failed=True)
+
+
+def test_a_failure_aborts_once_and_counts_once():
     job = Job(tolerable=1)
     job.trigger(1)
-    decline = [Decline("x", 1, "too much"), Decline("x", 1, "also"), Cancel(1)]
+    decline = [Decline("x", 1, "too much"), failed(1), failed(1, "also"), Cancel(1)]
     job.commit(job.batch(0, [], decline))
     job.commit(job.batch(1, [], decline))
     assert job.steps.count("WriteAborted") == 1
-    assert job.world.records.get("aborted", 1).reason == "x: too much"
+    gone = job.world.records.get("aborted", 1)
+    assert (gone.cause, gone.reason) == ("failed", "x: no space"), "rather than what only held back too much"
     assert job.view.failures.failed == {1}
+
+
+def test_a_decline_for_rows_held_back_is_counted_apart():
+    job = Job()
+    job.trigger(1)
+    job.trigger(2)
+    job.commit(job.batch(0, [], [Decline("x", 1, "too much"), Cancel(1)]))
+    assert job.world.records.get("aborted", 1).cause == "declined"
+    with pytest.raises(CheckpointFailedError, match="found 1, the last one 2: x: no space"):
+        job.commit(job.batch(1, [], [failed(2), Cancel(2)]))
 
 
 def test_too_many_failures_stop_the_query_when_everything_is_durable():
     job = Job()
     job.trigger(1)
     with pytest.raises(CheckpointFailedError, match="expected at most 0 failed checkpoints in a row"):
-        job.commit(job.batch(0, [job.stage("a", 1)], [Decline("x", 1, "too much")]))
+        job.commit(job.batch(0, [job.stage("a", 1)], [failed(1)]))
     assert 1 in job.world.records.text["aborted"]
     job.restart()
-    job.commit(job.batch(0, [job.stage("b", 1)], [Decline("x", 1, "too much")]))
+    job.commit(job.batch(0, [job.stage("b", 1)], [failed(1)]))
     assert not job.view.failures.failed, "a replay does not count it again"
 
 
@@ -316,17 +332,17 @@ def test_expiries_recorded_by_the_first_source_count_too():
     job.trigger(2)
     job.world.records.put("aborted", 1, AbortedRecord(1, "expired", "slow", 0, 1))
     with pytest.raises(CheckpointFailedError):
-        job.commit(job.batch(0, [], [Decline("x", 2, "too much")]))
+        job.commit(job.batch(0, [], [failed(2)]))
 
 
 def test_failures_before_the_last_completion_do_not_count():
     job = Job(tolerable=1)
     for k in (1, 2, 3):
         job.trigger(k)
-    job.commit(job.batch(0, [], [Decline("x", 1, "too much")]))
+    job.commit(job.batch(0, [], [failed(1)]))
     job.commit(job.complete(2, 1))
-    job.world.records.put("aborted", 1, AbortedRecord(1, "declined", "too much", 0, 1))
-    job.commit(job.batch(2, [], [Decline("x", 3, "too much")]))
+    job.world.records.put("aborted", 1, AbortedRecord(1, "failed", "no space", 0, 1))
+    job.commit(job.batch(2, [], [failed(3)]))
     assert job.view.failures.failed == {3}
 
 
@@ -595,3 +611,148 @@ def test_what_an_older_driver_completed_while_this_one_started_is_not_taken_as_r
     job.view = job.rebuilt()
     with pytest.raises(FencedError, match="start the query again"):
         job.commit(job.complete(1, 0))
+
+
+# --- storage that fails ------------------------------------------------------------------------------------------
+
+
+class FailingShell(Shell):
+    """Answers steps of the kinds in ``failing`` with ``StorageFailed``; those in ``lost`` after it did them."""
+
+    failing, lost = (), ()
+
+    def __call__(self, step):
+        name = type(step).__name__
+        if name in self.failing:
+            return StorageFailed("no space")
+        result = super().__call__(step)
+        return StorageFailed("no answer") if name in self.lost else result
+
+
+def failing_job(tolerable=9, failing=(), lost=(), **options):
+    job = Job(tolerable=tolerable, **options)
+    job.shell = FailingShell(job.world, "job", Location("spark"), TOPOLOGY)
+    job.shell.failing, job.shell.lost = failing, lost
+    return job
+
+
+def test_state_that_cannot_be_committed_fails_the_checkpoint_and_the_next_one_takes_it_over():
+    job = failing_job(failing=("CommitState",))
+    job.trigger(1)
+    job.commit(job.complete(1, 0, [job.stage("a", 1)], file="f"))
+    (gone,) = job.world.records.all("aborted")
+    assert (gone.cause, gone.reason) == ("failed", "the state of 'x' was not committed: no space")
+    assert job.world.history[-1].outcome == "failed"
+    assert not job.world.records.completions()
+    job.shell.failing = ()
+    job.trigger(2)
+    record = job.complete(2, 1, [job.stage("b", 2)])
+    ack = OperatorAck("x", 2, 0, {0: GroupManifest((Run("e0000000001-f", 0, 1, 1),), 1)}, {})
+    job.commit(replace(record, events=(SourceAck("a", 2, {}), ack)))
+    assert job.world.sink.committed == {b"a", b"b"}
+    assert job.world.tables.versions["x"][-1] == {"e0000000001-f": frozenset()}
+    assert not job.view.failures.failed
+
+
+@pytest.mark.parametrize("step", ["CommitState", "CreateCompletion"])
+def test_the_query_ends_with_the_last_cause_after_more_failures_than_are_tolerated(step):
+    job = failing_job(tolerable=2, failing=(step,))
+    for k in (1, 2):
+        job.trigger(k)
+        job.commit(job.complete(k, k - 1))
+    job.trigger(3)
+    with pytest.raises(CheckpointFailedError, match=r"found 3, the last one 3: .*no space"):
+        job.commit(job.complete(3, 2))
+    assert [a.cause for a in job.world.records.all("aborted")] == ["failed"] * 3
+
+
+def test_a_completion_that_may_have_been_created_is_made_impossible():
+    job = failing_job(failing=("CreateCompletion",))
+    job.trigger(1)
+    job.commit(job.complete(1, 0, [job.stage("a", 1)]))
+    assert isinstance(job.world.records.get("checkpoints", 1), VoidRecord)
+    assert not job.world.sink.committed
+    job.shell.failing = ()
+    job.trigger(2)
+    job.commit(job.complete(2, 1))
+    assert job.world.sink.committed == {b"a"}
+
+
+def test_a_completion_whose_answer_was_lost_stands():
+    job = failing_job(lost=("CreateCompletion",))
+    job.trigger(1)
+    job.commit(job.complete(1, 0, [job.stage("a", 1)]))
+    assert list(job.world.records.completions()) == [1]
+    assert job.world.sink.committed == {b"a"}
+    assert not job.world.records.text["aborted"]
+
+
+@pytest.mark.parametrize("step", ["CreateVoid", "WriteAborted", "AppendHistory"])
+def test_stopped_while_a_checkpoint_fails_it_is_settled_by_the_replay(step):
+    job = failing_job(failing=("CreateCompletion",))
+    job.trigger(1)
+    record = job.complete(1, 0, [job.stage("a", 1)])
+    job.commit_until(record, step)
+    job.shell.failing = ()
+    job.commit(replace(record, generation=2))
+    void = step != "CreateVoid"
+    assert (1 in job.view.aborted) == void
+    assert bool(job.world.records.completions()) == (not void)
+    assert job.world.sink.committed == (set() if void else {b"a"})
+
+
+def test_a_fenced_driver_whose_files_are_gone_is_told_so_and_fails_nothing():
+    job = failing_job(failing=("CommitState",))
+    job.trigger(1)
+    record = job.complete(1, 0)
+    real, job.shell.failing = FailingShell.__call__, ()
+
+    def fenced_meanwhile(step):
+        if type(step).__name__ == "CommitState":
+            job.world.records.put("generations", 2, GenerationRecord(2, 1, "spark", None, 0, TOPOLOGY))
+            return StorageFailed("no such file")
+        return real(job.shell, step)
+
+    with pytest.raises(FencedError):
+        job.world.drive(commit_batch(job.view, record, NOW_MS), fenced_meanwhile)
+    assert not job.world.records.text["aborted"]
+
+
+def test_older_ones_do_not_wait_behind_one_that_failed():
+    job = failing_job(failing=("CommitState",))
+    job.trigger(1)
+    job.trigger(2)
+    one, two = job.complete(1, 0), job.complete(2, 0)
+    job.commit(replace(one, events=(*one.events, *two.events), barriers={1: 1, 2: 1}))
+    assert [(a.checkpoint, a.cause) for a in job.world.records.all("aborted")] == [(1, "subsumed"), (2, "failed")]
+    assert "2 behind it failed" in job.world.records.get("aborted", 1).reason
+
+
+def test_what_cannot_be_cleaned_up_fails_nothing_and_is_tried_again():
+    clean_up = ("DropCheckpoint", "CollectFiles", "DropBatches", "AppendHistory", "AbortSink")
+    job = failing_job(tolerable=0, failing=clean_up)
+    for k in (1, 2, 3):
+        job.trigger(k)
+        job.commit(job.complete(k, k - 1, [job.stage(f"s{k}", k)]))
+    assert list(job.world.records.completions()) == [1, 2, 3]
+    assert job.view.completed == (1, 2, 3)
+    assert job.world.sink.committed == {b"s1", b"s2", b"s3"}
+    job.shell.failing = ()
+    job.trigger(4)
+    job.commit(job.complete(4, 3))
+    assert list(job.world.records.completions()) == [4]
+    assert job.view.completed == (4,)
+    assert list(job.world.records.text["committed"]) == [4]
+    assert job.world.records.text["batches"] == {}
+
+
+def test_staged_leftovers_that_cannot_be_aborted_are_aborted_later():
+    job = failing_job(failing=("AbortSink",))
+    job.commit(job.batch(0, [job.stage("old", 1)]))
+    job.commit(job.batch(0, [job.stage("new", 1)]))
+    assert {c.data for c in job.view.garbage} == {b"old"}
+    assert b"old" in job.world.sink.staged
+    job.shell.failing = ()
+    job.commit(job.batch(1))
+    assert not job.view.garbage
+    assert set(job.world.sink.staged) == {b"new"}

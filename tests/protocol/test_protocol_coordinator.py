@@ -192,14 +192,14 @@ def test_statistics_are_sums_or_maxima_by_name():
 # --- failures and retention ------------------------------------------------------------------------------------
 
 
-def aborted(checkpoint, cause="declined", generation=1):
+def aborted(checkpoint, cause="failed", generation=1):
     return AbortedRecord(checkpoint, cause, "", 0, generation)
 
 
-def test_a_failure_counts_once_and_only_declines_and_expiries_of_this_generation_count():
+def test_a_failure_counts_once_and_only_failures_and_expiries_of_this_generation_count():
     counter = FailureCounter(1).add([aborted(1), aborted(1), aborted(2, "expired", 9)], 1)
     assert not counter.exceeded
-    counter = counter.add([aborted(1), aborted(3, "subsumed"), aborted(4, "lost")], 1)
+    counter = counter.add([aborted(1), aborted(3, "subsumed"), aborted(4, "lost"), aborted(6, "declined")], 1)
     assert not counter.exceeded
     assert counter.add([aborted(5, "expired")], 1).exceeded
 

@@ -16,6 +16,7 @@ from spark_ckpt.protocol.source_events import Manifests, announcements, manifest
 from spark_ckpt.protocol.source_offset import PendingTrigger, SourceOffset, initial_offset, with_inner
 from spark_ckpt.protocol.source_steps import InnerRead, Looked, ManualRequest, SourceStart
 from spark_ckpt.protocol.source_view import SourceRole, is_frozen
+from spark_ckpt.protocol.steps import StorageFailed
 
 START = SourceOffset(origin=1, inner=[5], epoch=4)
 POLICY = TriggerPolicy(interval_ms=10_000, min_pause_ms=0, timeout_ms=60_000, max_concurrent=1)
@@ -33,6 +34,7 @@ class Source:
         self.completed, self.aborted, self.released = 0, set(), set()
         self.triggers, self.requests, self.drained, self.taken_ids = [], [], set(), set()
         self.withdrawn, self.looks, self.asks = {}, 0, 0
+        self.failures, self.recorded = 0, []
 
     def next(self, now_ms):
         """The next offset; it becomes the start of the one after."""
@@ -71,11 +73,15 @@ class Source:
         return frozenset(self.drained)
 
     def _ReadAborted(self, step):
-        return tuple(AbortedRecord(k, "expired", "", 0, self.role.generation) for k in self.aborted)
+        expired = (AbortedRecord(k, "expired", "", 0, self.role.generation) for k in self.aborted)
+        return (*expired, *self.recorded)
 
     def _CreateTrigger(self, step):
         if step.record.checkpoint in self.taken_ids:
             return False
+        if self.failures:
+            self.failures -= 1
+            return StorageFailed("no space")
         self.did.append(f"CreateTrigger {step.record.checkpoint} {step.record.kind}")
         self.triggers.append(step.record)
         return True
@@ -92,6 +98,7 @@ class Source:
     def _GiveUp(self, step):
         self.did.append(f"GiveUp {step.record.checkpoint} {step.record.cause}")
         self.aborted.add(step.record.checkpoint)
+        self.recorded.append(step.record)
 
     def _AnnounceDrained(self, step):
         self.did.append(f"AnnounceDrained {step.generation} {step.source}")
@@ -267,6 +274,47 @@ def test_too_many_failures_in_a_row_end_the_query():
     a.next(101_000)
     with pytest.raises(CheckpointFailedError, match="tolerableFailures allows 0"):
         a.next(161_001)
+
+
+def test_a_trigger_that_cannot_be_written_is_a_failed_checkpoint_and_the_next_one_follows():
+    a = Source(replace(LEADER, tolerable_failures=1))
+    a.failures = 1
+    a.next(101_000)
+    assert a.did[-1] == "GiveUp 4 failed"
+    assert a.recorded[-1].reason == "its trigger was not recorded: no space"
+    assert not a.moved, "nobody hears of it"
+    a.next(110_999)
+    assert not a.moved
+    assert a.next(111_000).barrier == 5, "an interval later"
+
+
+def test_triggers_that_cannot_be_written_end_the_query_with_their_cause():
+    a = Source(replace(LEADER, tolerable_failures=1))
+    a.failures = 2
+    a.next(101_000)
+    with pytest.raises(CheckpointFailedError, match=r"2 checkpoint.*allows 1; the last: .*no space.*storage answers"):
+        a.next(111_000)
+
+
+def test_the_final_trigger_is_tried_again_at_once_because_spark_will_not_ask_again():
+    a = Source(replace(LEADER, tolerable_failures=2, available_now=True, others=frozenset()))
+    a.failures = 2
+    end = a.next(101_000)
+    assert a.did[-3:] == ["GiveUp 4 failed", "GiveUp 5 failed", "CreateTrigger 6 final"]
+    assert end.barrier == 6
+    b = Source(replace(LEADER, available_now=True, others=frozenset()))
+    b.failures = 1
+    with pytest.raises(CheckpointFailedError, match="allows 0"):
+        b.next(101_000)
+
+
+def test_a_request_whose_trigger_cannot_be_written_stays_open():
+    a = Source(replace(LEADER, tolerable_failures=1))
+    a.requests, a.failures = [ManualRequest("r1", SAVEPOINT, 1, "s3://there")], 1
+    a.next(100_000)
+    assert a.did[-1] == "GiveUp 4 failed"
+    assert a.next(100_500).barrier == 5
+    assert a.did[-2:] == ["CreateTrigger 5 savepoint", "DropRequest r1"]
 
 
 def test_a_checkpoint_is_not_late_because_nobody_ran_the_job():

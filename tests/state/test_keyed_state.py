@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import math
@@ -20,6 +21,7 @@ from spark_ckpt.errors import CorruptStorageError, InvalidInputError, ProtocolBu
 from spark_ckpt.protocol.events import GroupManifest
 from spark_ckpt.state.compaction import CompactionPolicy
 from spark_ckpt.state.function import NO_TIMEOUT
+from spark_ckpt.state.graveyard import Graveyard
 from spark_ckpt.state.ipc import compress
 from spark_ckpt.state.keyed_state import KeyedState
 from spark_ckpt.state.keys import NULL_HASH, group_rows, injective, key_group_of
@@ -156,6 +158,18 @@ class Model:
         assert self.state.memtable_rows == 0
         assert result.rows_written <= fresh + result.rows_merged
 
+    def failed_flush(self) -> None:
+        """Storage fails while it goes on, or when its file is written: nothing of it happened."""
+        appends = random.Random(self.tasks + len(self.expected)).randrange(4)
+        before, sealed = self.state.before_flush(), self.state.seal()
+        with contextlib.suppress(OSError):
+            self.state.flush(FailingAppender(self.runs.appender("lost"), appends), self.epoch)
+        self.state.take_back(before, "lost")
+        again = self.state.seal()
+        assert again[1] == sealed[1]
+        assert again[0] | {"dead": {}} == sealed[0] | {"dead": {}}
+        assert Graveyard.from_json(again[0]["dead"]).take() == Graveyard.from_json(sealed[0]["dead"]).take()
+
     def end_task(self) -> None:
         """Seal, let the task's file appear, open again."""
         meta, memtable = self.state.seal()
@@ -211,6 +225,19 @@ class Model:
         return result
 
 
+class FailingAppender:
+    """Raises after so many appends."""
+
+    def __init__(self, appender: Any, appends: int) -> None:
+        self._appender, self._left = appender, appends
+
+    def append(self, rows: pa.Table) -> tuple[str, int]:
+        if not self._left:
+            raise OSError("no space")
+        self._left -= 1
+        return self._appender.append(rows)  # type: ignore[no-any-return]
+
+
 def rows_of(manifest: GroupManifest) -> list[tuple[str, int, int, bool]]:
     """A key group's runs but for their time-out bounds, which neighbours share."""
     return [(r.file, r.start, r.count, r.tombstones) for r in manifest.runs]
@@ -229,7 +256,7 @@ def play(model: Model, steps: list[tuple[str, int]]) -> None:
     model.update(list(range(len(model.domain))), 0)
 
 
-STEPS = ["update", "update", "update", "due", "flush", "end_task", "barrier", "adopt"]
+STEPS = ["update", "update", "update", "due", "flush", "failed_flush", "end_task", "barrier", "adopt"]
 
 
 @given(

@@ -283,7 +283,7 @@ def _is_over(world: World, scenario: Scenario) -> bool:
 def _fork(world: World, scenario: Scenario) -> Location:
     """The job was stopped with a savepoint: a job of another name goes on from it, the old one's folder is deleted."""
     scenario.carried = visible(world, scenario)
-    newest = max(world.savepoints.values(), key=lambda s: s.record.checkpoint)
+    newest = max(world.savepoints.values(), key=lambda s: s.record.completed_ms)
     import_as_new_job(world, newest)
     world.log("== a new job from savepoint", newest.record.checkpoint)
     scenario.job += "-next"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,12 @@ def test_the_protocol_calls_nothing_impure():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id not in IMPURE_CALLS, f"{path}:{node.lineno} calls {node.func.id}"
             assert not isinstance(node, ast.Global | ast.AsyncFunctionDef), f"{path}:{node.lineno}"
+
+
+def test_the_table_of_flinks_scenarios_names_tests_that_there_are():
+    folder = Path(__file__).resolve().parents[2]
+    named = set(re.findall(r"`(test_\w+)`", (folder / "docs/design/flink-scenarios.md").read_text()))
+    files = [*(folder / "tests").rglob("*.py"), *(ROOT / "testing").glob("*conformance.py")]
+    there = {name for f in files for name in re.findall(r"def (test_\w+)\(", f.read_text())}
+    assert len(named) > 100
+    assert named - there - {f.stem for f in files} == set()

@@ -1,4 +1,4 @@
-"""Scenarios of Flink's checkpoint tests that no other test here had."""
+"""Scenarios of Flink's checkpoint tests that no other test here had; docs/design/flink-scenarios.md lists all."""
 
 from __future__ import annotations
 

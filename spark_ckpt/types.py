@@ -53,6 +53,9 @@ class CommitPermit:
     ``job`` is the job's identity, its name with the mark of its life (:mod:`spark_ckpt.protocol.life`), and not the
     bare name: for one ``job``, a checkpoint's id never comes again with other rows.
 
+    ``oldest`` is the oldest checkpoint of ``job`` that anybody may ask to commit again; a sink may forget that it
+    committed those before it. None: not known, forget nothing.
+
     Only the holder may make transactions visible. It is built where the record was created or read
     (:mod:`spark_ckpt.protocol.commit`) and nowhere else.
     """
@@ -60,6 +63,7 @@ class CommitPermit:
     job: str
     checkpoint: CheckpointId
     generation: Generation
+    oldest: CheckpointId | None = None
 
 
 @dataclass(frozen=True)

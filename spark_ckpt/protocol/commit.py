@@ -396,7 +396,7 @@ def _publish(
 ) -> Steps:
     """Make a complete checkpoint visible. The only place where a commit permit is made."""
     permit = CommitPermit(
-        identity(view.job, record.life), CheckpointId(record.checkpoint), Generation(record.generation)
+        identity(view.job, record.life), CheckpointId(record.checkpoint), Generation(record.generation), view.oldest
     )
     abandoned: list[str] = []
     for sink, group in by_sink(record.committables, record.topology.sinks):

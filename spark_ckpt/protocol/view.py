@@ -18,7 +18,7 @@ class JobView:
     ``own``: those of them that this generation triggered. ``savepoints``: those that are some. ``garbage``: what
     replaced attempts of open batches staged. ``abandoned``: what was given up by hand, as (checkpoint, sink).
     ``started_ms``: when this generation started; ``adopt``: the completed checkpoint whose replay it was told to adopt
-    then.
+    then. ``unread``: ids whose ``checkpoints/K`` is damaged: a good copy of it may come back.
     """
 
     job: str
@@ -42,10 +42,21 @@ class JobView:
     timeout_ms: int | None = None
     started_ms: int = 0
     adopt: int | None = None
+    unread: frozenset[int] = frozenset()
 
     @property
     def last_id(self) -> int:
         return self.last.checkpoint if self.last else 0
+
+    @property
+    def oldest(self) -> CheckpointId | None:
+        """The oldest checkpoint that a start, of whatever is restored, may commit again; None if that is not known.
+
+        A start commits what has a completion record. One that was dropped is void or gone for good, and what comes
+        with a savepoint has nothing to commit.
+        """
+        known = (*self.completed, *self.unread)
+        return CheckpointId(min(known)) if self.completed else None
 
     def done(self, checkpoint: int) -> bool:
         """Nothing more can happen to ``checkpoint``: complete, subsumed or aborted."""
@@ -127,6 +138,7 @@ def rebuild(
     timeout_ms: int | None = None,
     started_ms: int = 0,
     adopt: int | None = None,
+    unread: Iterable[int] = (),
 ) -> JobView:
     """The view after a start or a crash. ``restored``: what ``origin`` began from (None: nothing).
 
@@ -156,6 +168,7 @@ def rebuild(
         timeout_ms=timeout_ms,
         started_ms=started_ms,
         adopt=adopt,
+        unread=frozenset(unread),
     )
     newest: dict[int, BatchRecord] = {}
     replaced: list[BatchRecord] = []

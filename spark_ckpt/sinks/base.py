@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from spark_ckpt.types import CommitPermit, Committable, Epoch
+from spark_ckpt.types import CheckpointId, CommitPermit, Committable, Epoch
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,10 @@ class TwoPhaseSink(ABC):
         Idempotent: called again with the same checkpoint after a crash, it changes nothing more: remember
         ``(permit.job, sink, permit.checkpoint)`` together with what becomes visible. Committables are
         ordered by epoch and batch; where rows replace each other the later one wins. Never called without rows.
+
+        Nobody asks again for checkpoints before ``permit.oldest``: what is remembered of them may go, in the same
+        transaction and a bounded number at a time. Asked for one all the same (by a driver that was halted for long),
+        raise or do nothing; its rows must not become visible a second time.
         """
 
     @abstractmethod
@@ -104,5 +108,13 @@ class TwoPhaseSink(ABC):
 
         ``job`` is the identity that its writers had, ``keep`` what may still be committed, of all the job's sinks.
         Returns the names of what was removed.
+        """
+        return []
+
+    def forget(self, job: str, oldest: CheckpointId) -> list[str]:
+        """Driver, while the job is stopped: remove what is remembered of commits of ``job`` before ``oldest``.
+
+        Of all its sinks that have their memory where this one has. Nobody asks for those checkpoints again. Returns
+        what was removed, in words. A sink whose memory does not grow, or is what readers go by, need not do anything.
         """
         return []

@@ -12,7 +12,7 @@ import pyarrow as pa
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.options import parse_names
-from spark_ckpt.types import CommitPermit, Committable
+from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 
 # Imported on first use: nobody should need SQLAlchemy to write files.
 _BUILT_IN = {
@@ -123,6 +123,9 @@ class ProjectedSink(TwoPhaseSink):
 
     def gc(self, job: str, keep: Sequence[Committable]) -> list[str]:
         return self.inner.gc(job, keep)
+
+    def forget(self, job: str, oldest: CheckpointId) -> list[str]:
+        return self.inner.forget(job, oldest)
 
     def _project(self, schema: pa.Schema) -> pa.Schema:
         missing = [c for c in self.columns if c not in schema.names]

@@ -21,7 +21,7 @@ from spark_ckpt.sinks.sql_database import Database
 from spark_ckpt.sinks.sql_dialects import SEQ, STAGE
 from spark_ckpt.sinks.sql_types import plain_schema
 from spark_ckpt.sinks.sql_writer import SqlWriter, StagingPlace
-from spark_ckpt.types import CommitPermit, Committable
+from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 
 _KIND = "sql"
 _RANK = "_ckpt_rank"
@@ -41,7 +41,8 @@ class SqlSink(TwoPhaseSink):
     PostgreSQL refuses texts with a NUL character.
 
     Beside the target live its staging table, ``spark_ckpt_stages`` and ``spark_ckpt_ledger``; do not drop the last
-    two while any job writes to the database. Passwords never appear in errors, reprs or committables.
+    two while any job writes to the database. The ledger keeps to the checkpoints that the job retains. Passwords never
+    appear in errors, reprs or committables.
     """
 
     OPTIONS: ClassVar[tuple[str, ...]] = (
@@ -109,6 +110,8 @@ class SqlSink(TwoPhaseSink):
             rows = sum(s["rows"] for s in staged)
             entry = {**row, "generation": permit.generation, "rows": rows, "digest": found}
             connection.execute(sa.insert(self._ledger), entry)
+            if permit.oldest is not None:
+                sql_tables.forget(connection, self._ledger, row, permit.oldest)
             self._step("after ledger")  # a crash anywhere in here: the database rolls back to staged rows, no ledger
             self._mark(connection, staged)
             for name, group in groupby(enumerate(staged), key=lambda s: str(s[1]["staging"])):
@@ -142,6 +145,19 @@ class SqlSink(TwoPhaseSink):
 
         with self._database.errors(f"{self._place}: collecting garbage"):
             return self._database.transaction(collect)
+
+    def forget(self, job: str, oldest: CheckpointId) -> list[str]:
+        ledger = self._ledger.c
+
+        def remove(connection: sa.Connection) -> int:
+            if not sa.inspect(connection).has_table(self._ledger.name, schema=self._schema):
+                return 0
+            done = sa.delete(self._ledger).where(ledger.job == job, ledger.checkpoint < oldest)
+            return connection.execute(done).rowcount
+
+        with self._database.errors(f"{self._place}: trimming the ledger"):
+            removed = self._database.transaction(remove)
+        return [f"{removed} ledger entries of checkpoints before {oldest}"] if removed else []
 
     def _mine(self, row: Mapping[str, Any]) -> tuple[sa.ColumnElement[bool], ...]:
         return self._stages.c.job == row["job"], self._stages.c.sink == row["sink"]

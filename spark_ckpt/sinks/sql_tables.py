@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from spark_ckpt.sinks import sql_keys, sql_mariadb
 from spark_ckpt.sinks.sql_dialects import SEQ, STAGE
 from spark_ckpt.sinks.sql_types import mismatch, sql_type
 
+_FORGOTTEN_AT_ONCE = 500
 _STAGING_CHARACTERS, _STAGING_BYTES = 40, 48  # PostgreSQL cuts names at 63 bytes, and 15 are the ending's
 
 
@@ -51,6 +52,20 @@ def ledger_table(schema: str | None, **options: Any) -> sa.Table:
         schema=schema,
         **options,
     )  # fmt: skip
+
+
+def forget(connection: sa.Connection, ledger: sa.Table, row: Mapping[str, Any], oldest: int) -> None:
+    """Remove the ledger's entries of checkpoints before ``oldest``, the oldest first and a bounded number.
+
+    In the transaction that commits: a crash leaves either all of it or nothing. Whoever commits such a checkpoint
+    again all the same finds its staged rows gone, and is refused.
+    """
+    mine = (ledger.c.job == row["job"], ledger.c.sink == row["sink"])
+    found = sa.select(ledger.c.checkpoint).where(*mine, ledger.c.checkpoint < oldest)
+    # By their keys: a range would lock the gaps between them, where MariaDB lets no other job insert.
+    old = connection.execute(found.order_by(ledger.c.checkpoint).limit(_FORGOTTEN_AT_ONCE)).scalars().all()
+    if old:
+        connection.execute(sa.delete(ledger).where(*mine, ledger.c.checkpoint.in_(old)))
 
 
 def staging_name(table: str, rows: pa.Schema) -> str:

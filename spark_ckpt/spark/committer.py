@@ -94,6 +94,7 @@ class Committer:
             adopt=run.adopt,
             timeout_ms=run.config.timeout_ms,
             started_ms=0 if started is None else started.started_ms,
+            unread=records.unreadable(completions),
         )
 
 

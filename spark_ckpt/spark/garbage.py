@@ -13,11 +13,12 @@ from spark_ckpt.protocol.records import CommittedRecord, CompletionRecord, VoidR
 from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.spark.heartbeat import drop_dead
 from spark_ckpt.spark.job_records import JobRecords, id_name
-from spark_ckpt.spark.spec import SinkSpec
+from spark_ckpt.spark.spec import SinkSpec, cache_dir
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.manifest import StateManifest, read_manifest
+from spark_ckpt.storage.run_cache import forget_cached
 from spark_ckpt.storage.state_table import StateTable
-from spark_ckpt.types import Committable
+from spark_ckpt.types import CheckpointId, Committable
 
 
 class GarbageCollector:
@@ -38,8 +39,10 @@ class GarbageCollector:
             removed += self._table(uid, done, min_age_s)
         removed += self._manifests(done)
         keep, known_as = self._records(removed), identity(self.job, self.records.life())
+        oldest = CheckpointId(min((c.checkpoint for c in done), default=self.records.newest_id() + 1))
         for spec in sinks:
-            removed += create_sink(spec.cls, spec.options).gc(known_as, keep)
+            sink = create_sink(spec.cls, spec.options)
+            removed += sink.gc(known_as, keep) + sink.forget(known_as, oldest)
         drop_dead(self.records)
         self.records.store.remove_temporaries()
         return removed
@@ -101,7 +104,9 @@ class GarbageCollector:
         if newest is not None:
             # A crash between a state commit and its completion leaves a head that names files nobody else does.
             table.rollback(f"{self.job}/{uid}", newest.checkpoint, self._manifest(newest, uid).content)
-        return [f"state/{uid}/{name}" for name in table.gc(live, min_age_s)]
+        removed = table.gc(live, min_age_s)
+        forget_cached(table.url, cache_dir(self.config), removed, self.config.storage_options())
+        return [f"state/{uid}/{name}" for name in removed]
 
     def _manifests(self, done: list[CompletionRecord]) -> list[str]:
         named = {t.manifest for c in done for t in c.tables.values()}

@@ -19,13 +19,14 @@ from spark_ckpt.spark.job_records import JobRecords, id_name
 from spark_ckpt.spark.report import recorded_rows
 from spark_ckpt.spark.requests import Answer, create_request, read_answer, withdraw_request
 from spark_ckpt.spark.sink_records import find_sinks
-from spark_ckpt.spark.spec import SinkSpec, job_url
+from spark_ckpt.spark.spec import SinkSpec, cache_dir, job_url
 from spark_ckpt.spark.statistics import tell
 from spark_ckpt.spark.verify import verify_job
 from spark_ckpt.storage.filesystem import Folder, redact
 from spark_ckpt.storage.history import History
 from spark_ckpt.storage.history_repair import rebuild_history
 from spark_ckpt.storage.record_store import JOB_RECORD
+from spark_ckpt.storage.run_cache import forget_cached
 
 _POLL_S = 0.1
 
@@ -207,6 +208,9 @@ class Job:
             else:
                 self.records.store.replace(f"checkpoints/{id_name(newest)}", "checkpoint", void)
         # Stopped here: the next start is fresh, and counts on from the void record.
+        for uid in folder.folders("state"):
+            table = folder.child(f"state/{uid}")
+            forget_cached(table.url, cache_dir(self.config), table.names(), self.config.storage_options())
         remove("committed", "aborted", "requests", "answers", "drained", "manifests", "state")
 
 

@@ -23,7 +23,7 @@ from spark_ckpt.spark.job_records import JobRecords, id_name, left_for_later, re
 from spark_ckpt.spark.report import history_row, left_state
 from spark_ckpt.spark.requests import Answer, answer_request
 from spark_ckpt.spark.savepoints import write_savepoint
-from spark_ckpt.spark.spec import SinkSpec, job_url
+from spark_ckpt.spark.spec import SinkSpec, cache_dir, job_url
 from spark_ckpt.spark.statistics import StatisticsKeeper
 from spark_ckpt.storage.content import TableContent, named_files
 from spark_ckpt.storage.delta_schema import to_delta_schema
@@ -31,6 +31,7 @@ from spark_ckpt.storage.history import History
 from spark_ckpt.storage.manifest import StateManifest, read_manifest, write_manifest
 from spark_ckpt.storage.record_store import Created
 from spark_ckpt.storage.retry import Retry, describe, is_storage_failure, may_pass
+from spark_ckpt.storage.run_cache import forget_cached
 from spark_ckpt.storage.state_table import StateTable
 
 Result = TypeVar("Result")
@@ -234,7 +235,10 @@ class JobIO:
             table = self.table(uid)
             keep = set().union(*(m.files for m in manifests)) | named_files(table.head().content)
             found = (n for n in table.folder.names() if n not in keep)
-            table.remove([n for n in found if n.endswith(".bin") or _epoch_of(n) <= step.up_to])
+            collected = [n for n in found if n.endswith(".bin") or _epoch_of(n) <= step.up_to]
+            table.remove(collected)
+            # Stopped here: what is cached of them goes when its machine's processes tidy up.
+            forget_cached(table.url, cache_dir(self.config), collected, self.config.storage_options())
             table.trim_log(min(m.table_version for m in manifests))
 
     def _DropBatches(self, step: st.DropBatches) -> None:

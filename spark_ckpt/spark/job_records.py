@@ -106,6 +106,18 @@ class JobRecords:
         """All that can be read, oldest first. Which others are needed is for a start to say."""
         return list(self._sound(self.completion, self.ids("checkpoints")))
 
+    def unreadable(self, completions: Iterable[CompletionRecord]) -> frozenset[int]:
+        """Ids whose ``checkpoints/K`` is damaged. ``completions`` are those that can be read."""
+        known = {c.checkpoint for c in completions}
+        return frozenset(k for k in self.ids("checkpoints") if k not in known and self._is_damaged(k))
+
+    def _is_damaged(self, checkpoint: int) -> bool:
+        try:
+            self.checkpoint(checkpoint)
+        except CorruptStorageError:
+            return True
+        return False
+
     def committed(self, checkpoint: int) -> CommittedRecord | None:
         path = f"committed/{id_name(checkpoint)}"
         return self._or_none(lambda: self._read(path, "committed", CommittedRecord.from_json))

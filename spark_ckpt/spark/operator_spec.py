@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
-from spark_ckpt.spark.spec import RunSpec
+from spark_ckpt.spark.spec import RunSpec, cache_dir
 from spark_ckpt.state.function import StateFunction
 from spark_ckpt.state.ipc import plain_schema
 from spark_ckpt.state.layout import StateLayout
@@ -85,7 +83,7 @@ class OperatorSpec:
     def cache(self) -> RunCache:
         """This process's run cache for the operator's state table; kept, so that open memory maps are."""
         config = self.run.config
-        folder = config.cache_dir or os.path.join(tempfile.gettempdir(), f"spark_ckpt_cache-{os.geteuid()}")
+        folder = cache_dir(config)
         # Workers outlive queries: the next one may bring other settings, storage credentials among them.
         retry = Retry.of(config)
         key = (self.table_url, folder, config.cache_max_bytes, tuple(sorted(config.storage.items())), retry)

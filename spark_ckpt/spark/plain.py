@@ -144,9 +144,9 @@ class PlainWriter(CkptStreamWriter):
         super().__init__(RunSpec(str(config.job), config, 0, 0, 1, None, None, topology, 1), (sink,), data_schema)
         self._location = location
         # Made anew for each batch, on the driver, after the reader claimed its generation: tasks stage under its name.
-        newest = self._newest()
-        if newest is not None:
-            self.run = replace(self.run, generation=newest.generation, life=newest.life)
+        self._found = self._newest()
+        if self._found is not None:
+            self.run = replace(self.run, generation=self._found.generation, life=self._found.life)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self._join()
@@ -159,7 +159,8 @@ class PlainWriter(CkptStreamWriter):
     def _join(self) -> None:
         """Take part in the reader's generation; the first time, commit what is complete and was not confirmed."""
         records = JobRecords(self.run.url, self.run.config)
-        newest = self._newest()
+        # As it was when the tasks began; a newer one, if there is one by now, fences the commit.
+        newest = self._found or self._newest()
         if newest is None or newest.spark_location != self._location:
             raise ConfigError(
                 f"the reader of job {self.run.job!r} expects the Spark checkpoint location "

@@ -6,6 +6,8 @@ It rides on pickled classes and not on DataSource options, because options can b
 from __future__ import annotations
 
 import logging
+import os
+import tempfile
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -23,6 +25,11 @@ _log = logging.getLogger("spark_ckpt")
 def job_url(config: JobConfig, job: str) -> str:
     """The job's folder. Raises ``ConfigError`` for a name that would lead elsewhere: every way in comes by here."""
     return f"{config.dir.rstrip('/')}/{checked_name('job name', job)}"
+
+
+def cache_dir(config: JobConfig) -> str:
+    """Where state is cached on each machine."""
+    return config.cache_dir or os.path.join(tempfile.gettempdir(), f"spark_ckpt_cache-{os.geteuid()}")
 
 
 def with_absolute_dir(config: JobConfig) -> JobConfig:

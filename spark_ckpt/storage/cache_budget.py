@@ -10,6 +10,8 @@ from spark_ckpt.storage.cache_folder import open_own
 
 _LOOKS_PER_BUDGET = 16
 _ABANDONED_S = 3600.0
+_UNUSED_S = 7 * 86_400.0
+"""What nobody opened for so long goes at the next look, whoever's it is: of a job, perhaps, that is no more."""
 
 
 class CacheBudget:
@@ -35,12 +37,12 @@ class CacheBudget:
         with contextlib.ExitStack() as stack:
             found = sorted(_files(self._folder, stack))
             total = sum(size for _, size, _, _ in found)
-            abandoned = time.time() - _ABANDONED_S
+            now = time.time()
             for used_s, size, name, table in found:
-                stale_temporary = name.endswith(".tmp") and used_s < abandoned
-                if total <= self._max_bytes and not stale_temporary:
+                stale = used_s < now - (_ABANDONED_S if name.endswith(".tmp") else _UNUSED_S)
+                if total <= self._max_bytes and not stale:
                     continue
-                if name.endswith(".tmp") and not stale_temporary:
+                if name.endswith(".tmp") and not stale:
                     continue  # somebody is writing it
                 with contextlib.suppress(OSError):  # another process was faster
                     os.unlink(name, dir_fd=table)

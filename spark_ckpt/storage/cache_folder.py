@@ -64,6 +64,18 @@ class CacheFolder:
             self._close()
             return self._write(name, write)
 
+    def names(self) -> list[tuple[str, float]]:
+        """The files in it, each with when it was last used, in seconds since the epoch. Makes no folder."""
+        if self._folder is None and not os.path.isdir(os.path.join(self._parent, self._name)):
+            return []
+        found = []
+        with contextlib.suppress(OSError):
+            folder = self._opened()
+            for name in os.listdir(folder):
+                with contextlib.suppress(OSError):
+                    found.append((name, os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime))
+        return found
+
     def drop(self, name: str) -> None:
         self._checked.pop(name, None)
         with contextlib.suppress(OSError):

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,7 @@ from spark_ckpt.types import KEY_GROUP
 
 _logger = logging.getLogger(__name__)
 
+_TIDY_S = 600.0
 _MAX_OPEN = 256
 _MAX_LAYOUTS = 256
 
@@ -61,8 +63,9 @@ class RunCache:
     ) -> None:
         self._folder = Folder(table_url, storage_options, retry)
         self._dir = cache_dir
-        self._files = CacheFolder(cache_dir, hashlib.sha256(self._folder.url.encode()).hexdigest()[:24])
+        self._files = _files_of(self._folder, cache_dir)
         self._budget = CacheBudget(cache_dir, max_bytes)
+        self._tidied_s = time.time()
         self._open: OrderedDict[str, pa.RecordBatch] = OrderedDict()
         self._layouts: OrderedDict[str, _Layout] = OrderedDict()
         self._warned = False
@@ -72,6 +75,28 @@ class RunCache:
         batch = _one_batch(_needed(table))
         if batch is not None:
             self._store(_whole(name), batch)
+        self._tidy(time.time())
+
+    def _tidy(self, now_s: float) -> None:
+        """Every ten minutes in which it writes, drop what is cached of state files that are no longer in the table.
+
+        They were collected by the driver, which reaches the cache of its own machine only. One listing of the table.
+        What was used in the meantime stays: somebody may be about to write its state file.
+        """
+        if now_s - self._tidied_s < _TIDY_S:
+            return
+        self._tidied_s = now_s
+        cached = self._files.names()
+        try:
+            present = set(self._folder.names())
+        except OSError as error:  # costs space and nothing else
+            _logger.warning("Cached runs of %s cannot be tidied up: %s", self._folder, type(error).__name__)
+            return
+        for name, used_s in cached:
+            if _state_file(name) not in present and used_s < now_s - _TIDY_S:
+                self._files.drop(name)
+                self._layouts.pop(_state_file(name), None)
+                self._open.pop(name, None)
 
     def read(self, run: Run) -> pa.RecordBatch:
         """The run's rows as a slice of a memory map.
@@ -148,6 +173,29 @@ class RunCache:
                 writer.write_batch(batch)
 
         return self._files.write(name, write)
+
+
+def forget_cached(
+    table_url: str, cache_dir: str, files: Iterable[str], storage_options: Mapping[str, Any] | None = None
+) -> None:
+    """Drop what this machine has cached of state files that were removed for good. Driver, after removing them.
+
+    Processes that have them open keep them until they tidy up; other machines find out by themselves.
+    """
+    gone = set(files)
+    cache = _files_of(Folder(table_url, storage_options), cache_dir)
+    for name, _ in cache.names() if gone else ():
+        if _state_file(name) in gone:
+            cache.drop(name)
+
+
+def _files_of(table: Folder, cache_dir: str) -> CacheFolder:
+    return CacheFolder(cache_dir, hashlib.sha256(table.url.encode()).hexdigest()[:24])
+
+
+def _state_file(cached: str) -> str:
+    """The state file that a cached file was made of."""
+    return f"{cached.partition('.parquet')[0]}.parquet"
 
 
 def _needed(table: pa.Table) -> pa.Table:

@@ -169,6 +169,7 @@ class Shell:
             return
         k = step.permit.checkpoint
         job = self.job if self.sabotage == "same_life" else str(step.permit.job)
+        self._forget(job, step)
         record = self.world.records.get("checkpoints", k)
         refused = (job, step.sink, k) in self.world.sink.refused  # given up since, perhaps, and dropped
         if (job, step.sink, k) not in self.world.sink.ledger and not refused:
@@ -184,6 +185,15 @@ class Shell:
         if new and self.world.rng.random() < self.refusals:
             self.world.sink.refused.setdefault((job, step.sink, k), 0)
         self.world.sink.commit(job, step.sink, k, step.committables)
+
+    def _forget(self, job: str, step: s.CommitSink) -> None:
+        """As if the sink forgot at once all that it may."""
+        forgotten, mine = self.world.sink.forgotten, (job, step.sink)
+        if step.permit.checkpoint < forgotten.get(mine, 0):
+            if self.world.zombie_moves:
+                raise CorruptStorageError("staged transactions are missing")
+            raise SimulationError(f"checkpoint {step.permit.checkpoint} is asked for, which {step.sink} has forgotten")
+        forgotten[mine] = max(forgotten.get(mine, 0), step.permit.oldest or 0)
 
     def _AbortSink(self, step: s.AbortSink) -> None:
         self.world.sink.abort(step.committables)

@@ -183,6 +183,8 @@ class ToySink:
     merged: dict[str, dict[tuple[str, int], int]] = field(default_factory=lambda: defaultdict(dict))
     refused: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """Commits that fail for ever, by job, sink and checkpoint: how often they did."""
+    forgotten: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By job and sink: the checkpoint before which nobody asks again, which is as far as a sink may forget."""
     given_up: dict[str, Counter[Visible]] = field(default_factory=lambda: defaultdict(Counter))
     """Rows of the appending sink that somebody gave up by hand."""
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
@@ -39,7 +40,7 @@ from spark_ckpt.testing.sink_harness import (
     table_of,
     typed_rows,
 )
-from spark_ckpt.types import Committable, Epoch
+from spark_ckpt.types import CheckpointId, Committable, Epoch
 
 
 class SinkConformance:
@@ -217,6 +218,37 @@ class SinkConformance:
         with pytest.raises(CkptError, match="other contents"):
             sink.commit(permit(1), stage(sink, [(2, "a copy of its folder")]))
         assert target.rows() == [(1, "the job")]
+
+    def test_a_commit_forgets_old_ones_and_no_checkpoint_lands_twice_or_not_at_all(self, target: SinkTarget) -> None:
+        """Two are retained; each commit crashes at every step once and is done again, as a start would."""
+        target.validated()
+        staged: dict[int, list[Committable]] = {}
+        for k in range(1, 7):
+            staged[k] = stage(target.make(), [(k, f"v{k}")], k, k)
+            allowed = permit(k, oldest=max(1, k - 1))
+            crash_in_commit(target, allowed, staged[k], k)
+            target.make().commit(allowed, staged[k])
+            for again in staged:
+                # The retained ones are known. The others nobody asks for but a driver that was halted for long.
+                with suppress(*() if again >= k - 1 else (CkptError,)):
+                    target.make().commit(permit(again, oldest=max(1, again - 1)), staged[again])
+            assert target.rows() == [(i, f"v{i}") for i in staged]
+            assert target.leftovers() == []
+            assert (target.remembered() or 0) <= 2
+
+    def test_what_a_stopped_jobs_sink_forgets_is_its_own_and_old(self, target: SinkTarget) -> None:
+        sink = target.validated()
+        staged = {k: stage(sink, [(k, "mine")], k, k) for k in (1, 2, 3)}
+        theirs = stage_table(sink, context(1, 1, job="another job"), table_of([(4, "theirs")]))
+        for k in staged:
+            sink.commit(permit(k), staged[k])
+        sink.commit(permit(1, "another job"), theirs)
+        target.make().forget(JOB, CheckpointId(3))
+        assert target.make().forget(JOB, CheckpointId(3)) == []
+        assert target.remembered() in (None, 2)
+        target.make().commit(permit(3), staged[3])
+        target.make().commit(permit(1, "another job"), theirs)
+        assert sorted(target.rows()) == [(1, "mine"), (2, "mine"), (3, "mine"), (4, "theirs")]
 
     def test_a_writer_without_rows_stages_nothing(self, target: SinkTarget) -> None:
         sink = target.validated()

@@ -50,6 +50,10 @@ class SinkTarget(ABC):
     def leftovers(self) -> list[str]:
         """Everything staged that is neither visible nor removed."""
 
+    def remembered(self) -> int | None:
+        """How many checkpoints the target remembers, of all jobs; None if it is not to forget any."""
+        return None
+
     def make(self) -> TwoPhaseSink:
         """A new sink object, as another process would make it."""
         return create_sink(self.sink, self.options)
@@ -91,8 +95,8 @@ def table_of(rows: Rows) -> pa.Table:
     return pa.table([[k for k, _ in rows], [v for _, v in rows]], schema=SCHEMA)
 
 
-def permit(checkpoint: int, job: str = JOB) -> CommitPermit:
-    return CommitPermit(job, CheckpointId(checkpoint), Generation(1))
+def permit(checkpoint: int, job: str = JOB, oldest: int | None = None) -> CommitPermit:
+    return CommitPermit(job, CheckpointId(checkpoint), Generation(1), None if oldest is None else CheckpointId(oldest))
 
 
 def crash_in_commit(target: SinkTarget, allowed: CommitPermit, staged: Sequence[Committable], at: int) -> bool:

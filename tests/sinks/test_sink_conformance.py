@@ -87,6 +87,10 @@ class SqlTarget(SinkTarget):
         columns = list(zip(*rows, strict=True)) if rows else [[] for _ in schema]
         return pa.table([_array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
 
+    def remembered(self) -> int | None:
+        with self._engine().connect() as connection:
+            return connection.execute(sa.text("SELECT count(*) FROM spark_ckpt_ledger")).scalar()
+
     def leftovers(self) -> list[str]:
         found = []
         with self._engine().connect() as connection:

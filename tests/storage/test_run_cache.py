@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import stat
+import time
 import uuid
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -20,9 +21,9 @@ from hypothesis import strategies as st
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.protocol.events import Run
 from spark_ckpt.state.ports import RunReader
-from spark_ckpt.storage import cache_folder, run_files
+from spark_ckpt.storage import cache_folder, run_cache, run_files
 from spark_ckpt.storage.filesystem import Folder
-from spark_ckpt.storage.run_cache import RunCache
+from spark_ckpt.storage.run_cache import RunCache, forget_cached
 from spark_ckpt.storage.run_files import open_run_file, read_row_group, row_groups, write_run_file
 from spark_ckpt.types import KEY_GROUP, KEY_HASH
 
@@ -329,3 +330,44 @@ def test_a_cache_folder_that_was_tidied_up_is_made_again(url: str, cache_dir: Pa
     shutil.rmtree(cache_dir)
     cache.put("b.parquet", _rows())
     assert [p.name for p in _cached(cache_dir)] == ["b.parquet.all.arrow"]
+
+
+def test_what_is_cached_of_collected_state_goes_with_it(url: str, cache_dir: Path) -> None:
+    forget_cached(url, str(cache_dir), ["a.parquet"])
+    assert not cache_dir.exists(), "a machine without a cache gets none"
+    cache = RunCache(url, str(cache_dir), MANY)
+    cache.put("b.parquet", _rows())
+    held = cache.read(_run(0))
+    forget_cached(url, str(cache_dir), ["a.parquet", "never.parquet"])
+    assert {p.name for p in _cached(cache_dir)} == {"b.parquet.all.arrow"}
+    assert held.num_rows == 100, "who has it open goes on"
+    forget_cached(url, str(cache_dir), ["b.parquet"])
+    assert _cached(cache_dir) == []
+
+
+def test_a_process_that_writes_drops_what_was_collected_elsewhere(
+    url: str, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [time.time()]
+    monkeypatch.setattr(run_cache.time, "time", lambda: now[0])
+    cache = RunCache(url, str(cache_dir), MANY)
+    for name in ("a.parquet", "gone.parquet", "fresh.parquet"):
+        cache.put(name, _rows())
+    cache.read(_run(0, file="gone.parquet"))
+    write_run_file(url, "b.parquet", _rows())
+    now[0] += 601
+    fresh = next(p for p in _cached(cache_dir) if p.name.startswith("fresh"))
+    os.utime(fresh, (now[0], now[0]))  # its state file is being written
+    cache.put("b.parquet", _rows())
+    assert {p.name.partition(".")[0] for p in _cached(cache_dir)} == {"a", "b", "fresh"}
+    with pytest.raises(CorruptStorageError, match=r"gone\.parquet"):
+        cache.read(_run(0, file="gone.parquet"))
+
+
+def test_what_nobody_used_for_a_week_goes_whosever_it_is(url: str, tmp_path: Path, cache_dir: Path) -> None:
+    RunCache(url, str(cache_dir), MANY).put("a.parquet", _rows())
+    (old,) = _cached(cache_dir)
+    os.utime(old, (time.time() - 8 * 86_400,) * 2)
+    RunCache(str(tmp_path / "another table"), str(cache_dir), MANY).put("a.parquet", _rows())
+    assert old not in _cached(cache_dir)
+    assert len(_cached(cache_dir)) == 1

@@ -314,6 +314,7 @@ MUTATIONS = (
     ),
     Mutation(_COMMIT, "older ones do not wait behind", "[j for j in view.pending if j < k]", "[]"),
     Mutation(_COMMIT, "a failed completion counts", "any(t.checkpoint in view.aborted for t in ready)", "False"),
+    Mutation(_COMMIT, "what was not dropped keeps its files", " and dropped == unnamed:", ":"),
     Mutation(_COMMIT, "what was not dropped is dropped later", "if k not in dropped)", "if k in plan.keep)"),
     Mutation(
         _COMMIT, "what was not aborted is aborted later", "            left.extend(group)\n", "            pass\n"

@@ -463,8 +463,10 @@ def _retain(view: JobView, previous: CompletionRecord | None, now_ms: int) -> St
     plan = plan_retention(view.completed, view.committed, view.retain, before, pinned, view.savepoints)
     named_by = {*plan.keep, view.last.checkpoint, *(() if plan.files_up_to is None else (plan.files_up_to,))}
     # Records go before files, so that a checkpoint that is listed can be restored, wherever this stops.
-    dropped = yield from _drop(view, [k for k in plan.drop if k not in named_by], now_ms)
-    if plan.files_up_to is not None:
+    unnamed = {k for k in plan.drop if k not in named_by}
+    dropped = yield from _drop(view, sorted(unnamed), now_ms)
+    # What could not be dropped may be listed still: its files stay.
+    if plan.files_up_to is not None and dropped == unnamed:
         yield CollectFiles(CheckpointId(plan.files_up_to), tuple(CheckpointId(k) for k in sorted(named_by)))
     yield DropBatches(view.origin, view.last.batches_from)
     # The one whose files stay until the next collection: the batch may be replayed from state that names them.

@@ -746,6 +746,19 @@ def test_what_cannot_be_cleaned_up_fails_nothing_and_is_tried_again():
     assert job.world.records.text["batches"] == {}
 
 
+def test_the_files_of_a_checkpoint_that_could_not_be_dropped_stay():
+    job = failing_job(tolerable=0, failing=("DropCheckpoint",))
+    for k in (1, 2, 3):
+        job.trigger(k)
+        job.commit(job.complete(k, k - 1, file=f"f{k}") if k == 1 else job.complete(k, k - 1))
+    assert list(job.world.records.completions()) == [1, 2, 3], "all can be restored"
+    assert ("x", "e0000000001-f1") in job.world.tables.files
+    job.shell.failing = ()
+    job.trigger(4)
+    job.commit(job.complete(4, 3))
+    assert not job.world.tables.files
+
+
 def test_staged_leftovers_that_cannot_be_aborted_are_aborted_later():
     job = failing_job(failing=("AbortSink",))
     job.commit(job.batch(0, [job.stage("old", 1)]))

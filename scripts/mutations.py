@@ -279,6 +279,12 @@ MUTATIONS = (
     ),
     Mutation(
         _COMMIT,
+        "nobody older completes what failed",
+        "    yield from _void(view, CheckpointId(k), trigger, now_ms)\n    view",
+        "    view",
+    ),
+    Mutation(
+        _COMMIT,
         "what was completed first is not given up",
         "if isinstance(found, Exists) and isinstance(found.record, CompletionRecord):\n        raise",
         "if False:\n        raise",

@@ -325,6 +325,7 @@ def _fail(view: JobView, trigger: TriggerRecord, reason: str, batch: int, now_ms
     """Storage failed when everybody had acknowledged. What it would have committed goes to the next checkpoint."""
     yield from _fence(view)  # else a successor collected what was missing
     k = trigger.checkpoint
+    yield from _void(view, CheckpointId(k), trigger, now_ms)
     view = yield from write_aborted(view, k, FAILED, reason, batch, now_ms, trigger)
     # Their barriers have passed, so they cannot wait for the next batch. Stopped here: the replay completes the newest.
     older = [j for j in view.pending if j < k]

@@ -33,9 +33,13 @@ from spark_ckpt.protocol.records import (
     TriggerRecord,
     checkpoint_from_json,
 )
-from spark_ckpt.protocol.source_steps import ManualRequest
+from spark_ckpt.protocol.source_steps import CreateTrigger, ManualRequest
+from spark_ckpt.protocol.steps import CHECKPOINT_STEPS, CLEAN_UP_STEPS, StorageFailed
 from spark_ckpt.testing.simulation_tears import tear
 from spark_ckpt.types import Committable
+
+_MAY_FAIL = (*CHECKPOINT_STEPS, *CLEAN_UP_STEPS, CreateTrigger)
+"""As the real shell: a checkpoint fails, or something is cleaned up later."""
 
 Row = tuple[int, int, int]
 """(label, key, value)"""
@@ -333,7 +337,13 @@ class World:
                     result = execute(step)
                     self._storage_fails(step)  # it was done, and its answer was lost
                 except CkptError as error:
-                    step = steps.send(None) if self._passes_over(step) else steps.throw(error)
+                    if self._passes_over(step):
+                        step = steps.send(None)
+                    elif isinstance(error, StorageNotWritableError) and isinstance(step, _MAY_FAIL):
+                        self.seen["storage fails, and the query goes on"] += 1
+                        step = steps.send(StorageFailed(str(error)))
+                    else:
+                        step = steps.throw(error)
                     continue
                 done, step = step, None
                 self.point("after", done)

@@ -666,6 +666,22 @@ def test_the_query_ends_with_the_last_cause_after_more_failures_than_are_tolerat
     assert [a.cause for a in job.world.records.all("aborted")] == ["failed"] * 3
 
 
+def test_a_checkpoint_that_fails_is_not_completed_by_the_driver_before():
+    job = failing_job(failing=("CommitState",))
+    job.trigger(1)
+    job.shell.failing = ()
+    older = halted(job, job.complete(1, 0, [job.stage("a", 1)]), "CreateCompletion")
+    job.restart()
+    job.shell.failing = ("CommitState",)
+    job.commit(job.complete(1, 0, [job.stage("b", 1)]))
+    job.shell.failing = ()
+    with pytest.raises(FencedError, match="found it owned by generation 2"):
+        older()
+    job.trigger(2)
+    job.commit(job.complete(2, 1))
+    assert job.world.sink.committed == {b"b"}
+
+
 def test_a_completion_that_may_have_been_created_is_made_impossible():
     job = failing_job(failing=("CreateCompletion",))
     job.trigger(1)

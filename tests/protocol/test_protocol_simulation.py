@@ -12,6 +12,7 @@ from spark_ckpt.testing.simulation_world import SimulationError
 
 OFTEN_ENOUGH = {
     "storage fails": 500,
+    "storage fails, and the query goes on": 100,
     "storage is slow": 2000,
     "a write is torn": 100,
     "half a record in checkpoints": 10,

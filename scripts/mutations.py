@@ -240,7 +240,7 @@ MUTATIONS = (
     Mutation(_COORD, "a savepoint does not wait", "(request.kind == SAVEPOINT or not full)", "(not full)"),
     Mutation(_COORD, "requests wait for maxConcurrent", "(request.kind == SAVEPOINT or not full)", "True"),
     Mutation(_COORD, "no more than maxConcurrent", "    if full:\n", "    if False:\n"),
-    Mutation(_COORD, "the minimum pause", "facts.now_ms < facts.last_completion_ms + policy.min_pause_ms", "False"),
+    Mutation(_COORD, "the minimum pause", "_is_within(completed_ms, policy.min_pause_ms, facts.now_ms)", "False"),
     Mutation(_COORD, "age counts from this start", "now_ms - max(triggered_ms, started_ms)", "now_ms - triggered_ms"),
     Mutation(
         _COORD, "savepoints are not retained", "counted = [k for k in ids if k not in elsewhere]", "counted = ids"

@@ -7,7 +7,7 @@ from typing import Any
 from spark_ckpt.errors import TopologyError
 from spark_ckpt.names import checked_name
 from spark_ckpt.protocol.records import Topology
-from spark_ckpt.spark.chain import ENCLOSED, Chain, Disclose, Enclose, Recipe, Step, Steps
+from spark_ckpt.spark.chain import ENCLOSED, Chain, Disclose, Enclose, Recipe, Step, in_python
 from spark_ckpt.spark.datasource import source_class
 from spark_ckpt.spark.lineage import Lineage, OperatorNode, SourceNode, WatermarkNode
 from spark_ckpt.spark.spec import RunSpec, SinkSpec, SourceSpec
@@ -75,7 +75,7 @@ class BuildContext:
         """Give the open steps a stage: the source's own, else one ``mapInArrow``."""
         if isinstance(chain.head, SourceNode):
             return self._load(chain)
-        return chain.head.mapInArrow(Steps(chain.steps), chain.schema) if chain.steps else chain.head
+        return in_python(chain.head, chain.steps, chain.schema) if chain.steps else chain.head
 
     def _load(self, chain: Chain) -> Any:
         spec = self._specs[chain.head]

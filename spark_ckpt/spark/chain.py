@@ -8,6 +8,7 @@ grouped by its own columns never become JVM rows. The idea and the name are Flin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,6 +26,9 @@ Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 ENCLOSED = pa.schema([("body", pa.binary())])
 """Of what :class:`Enclose` makes."""
+
+_PLAIN = re.compile(r"[^.`*]+", re.DOTALL)
+"""Names that ``df[name]`` takes for what they are."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,28 @@ class Steps:
         for step in self.steps:
             batches = step(batches)
         return batches
+
+
+class Renamed:
+    """Give the columns names, by position."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return (batch.rename_columns(self.names) for batch in batches)
+
+
+def in_python(df: Any, steps: tuple[Step, ...], schema: StructType) -> Any:
+    """``steps`` over the rows of ``df``, in one ``mapInArrow``. Driver.
+
+    PySpark's looks up each column by its name as ``df[name]``, which a dot or a backtick makes something else. So such
+    names do not go there: Python gets them back in front of the first step.
+    """
+    names = list(df.columns)
+    if not all(_PLAIN.fullmatch(name) for name in names):
+        df, steps = df.toDF(*[f"c{i}" for i in range(len(names))]), (Renamed(names), *steps)
+    return df.mapInArrow(Steps(steps), schema)
 
 
 class Enclose:

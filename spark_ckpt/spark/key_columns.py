@@ -73,11 +73,19 @@ def _resolved(preview: Any, columns: Sequence[str], col: Any, sensitive: bool) -
         col = F.col(quoted(_at(columns, col)))
     text = col if isinstance(col, str) else str(col)[len("Column<'") : -len("'>")]
     name = column_named(columns, text, sensitive)
+    if isinstance(col, str) and _means_field(columns, text, sensitive):
+        name = None
     expression = col if isinstance(col, Column) else F.col(col if name is None else quoted(name))
     found = preview.select(expression).schema.fields[0]
     if name is not None and (isinstance(col, str) or _is_column(preview, expression, found, name)):
         return F.col(quoted(name)), T.StructField(name, found.dataType, True), True
     return expression, T.StructField(found.name, found.dataType, True), False
+
+
+def _means_field(columns: Sequence[str], text: str, sensitive: bool) -> bool:
+    """Whether ``s.x`` is the field of a column ``s`` to Spark, even if there is a column ``s.x``."""
+    first, dot, _ = text.partition(".")
+    return bool(dot) and column_named(columns, first, sensitive) is not None
 
 
 def _is_column(preview: Any, expression: Column, found: T.StructField, name: str) -> bool:

@@ -9,7 +9,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_ckpt.spark.chain import Chain, Steps
+from spark_ckpt.spark.chain import Chain, in_python
+from spark_ckpt.spark.columns import quoted
 from spark_ckpt.spark.lineage import Lineage, OperatorNode
 from spark_ckpt.spark.operator import KeyedOperator
 from spark_ckpt.spark.operator_spec import EVENT_TIME, EventTime, OperatorSpec, WatermarkSpec
@@ -53,7 +54,7 @@ def wire_operator(
     if chain.open and keys.plain:
         packed = ctx.place(chain.then(PackStage(spec, hashes=True), schema))
     else:
-        packed = hashed(ctx.place(chain), lineage, keys, columns).mapInArrow(Steps((PackStage(spec),)), schema)
+        packed = in_python(hashed(ctx.place(chain), lineage, keys, columns), (PackStage(spec),), schema)
     timeout = "ProcessingTimeTimeout" if function.timeout == "ProcessingTimeTimeout" else "NoTimeout"
     produced = packed.groupBy("route").applyInPandasWithState(KeyedOperator(spec), PRODUCED, STATE, "append", timeout)
     return Chain(produced, with_control(spark_schema(function.output_schema)), (SnapshotStage(spec),))
@@ -76,10 +77,10 @@ def hashed(df: Any, lineage: Lineage, keys: Any, columns: list[str]) -> Any:
     ]
     events = [w.column for w in lineage.open_watermarks if w.column in df.columns]
     inputs = list(dict.fromkeys([*columns, *events]))
-    others = [F.col(f"`{c}`") for c in inputs if c not in names]
+    others = [F.col(quoted(c)) for c in inputs if c not in names]
     rows = df.select(*key_columns, *others, TAG, CTL)
-    key_hash = F.xxhash64(*[F.col(f"`{n}`") for n in names]).alias(KEY_HASH)
-    return rows.select(*[F.col(f"`{n}`") for n in names], *others, key_hash, TAG, CTL)
+    key_hash = F.xxhash64(*[F.col(quoted(n)) for n in names]).alias(KEY_HASH)
+    return rows.select(*[F.col(quoted(n)) for n in names], *others, key_hash, TAG, CTL)
 
 
 def rows_schema(

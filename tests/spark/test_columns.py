@@ -62,6 +62,31 @@ def test_columns_added_around_operators_and_python_steps_stay_apart(ckpt: Any, d
         assert ordered(rows) == [(3, "x", 2, 1, "B", "z"), (6, "x", 4, 2, "A", "z")]
 
 
+def test_names_that_sparks_parser_splits_reach_operators_and_python_steps(ckpt: Any, data: Input, job: Job) -> None:
+    def keep(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            assert batch.schema.names == ["dot.ted", "k", "v", "a`b", "*", ".s", "n", "k.v"]
+            yield batch
+
+    # Without backticks dot.ted is a field of the struct dot, as in Spark.
+    stream = data.stream(ckpt).withColumns(
+        {"dot.ted": F.col("v") % 2, "a`b": F.col("v") * 10, "*": F.lit("star"), "dot": F.struct(F.lit(0).alias("ted"))}
+    )
+    seen = (
+        stream.drop("dot")
+        .groupBy("`dot.ted`")
+        .aggregate(uid="u", emit="rows", orderBy="a`b", **{"n": agg.count("dot.ted"), ".s": agg.sum("a`b")})
+    )
+    mapped = seen.select("`dot.ted`", "k", "v", "`a``b`", "`*`", "`.s`", "n").withColumn("k.v", F.col("`.s`") + 1)
+    schema = "`dot.ted` long, k string, v long, `a``b` long, `*` string, `.s` long, n long, `k.v` long"
+    for chaining in ("true", "false"):
+        path = f"{job.sink}-{chaining}"
+        job.run(mapped.mapInArrow(keep, schema), chaining=chaining, path=path, spark__ckpt__job=f"job-{chaining}")
+        rows = [tuple(row.values()) for row in memory.read(path).to_pylist()]
+        expected = [(0, "b", 2, 20, "star", 20, 1, 21), (1, "a", 1, 10, "star", 10, 1, 11)]
+        assert ordered(rows) == [*expected, (1, "a", 3, 30, "star", 40, 2, 41)]
+
+
 def test_unions_and_renamings_go_by_position_or_name_as_in_spark(ckpt: Any, data: Input, job: Job) -> None:
     stream = data.stream(ckpt, uid="one")
     other = data.stream(ckpt, uid="two").withColumn("c", F.lit("c")).select("v", "k", "c")

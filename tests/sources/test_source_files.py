@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -398,9 +399,67 @@ def test_an_offset_behind_the_log_is_refused_instead_of_reading_something_else(i
         reader.latest({"file": 3, "row": 0, "byte": 0}, False)
 
 
+def _damage(inputs: Input, *names: str) -> None:
+    """One is cut, the next one gone, and so on."""
+    for i, name in enumerate(names):
+        path = inputs.metadata / name
+        if i % 2:
+            path.unlink()
+        else:
+            path.write_bytes(path.read_bytes()[:-9])
+
+
+@pytest.mark.parametrize("compact_after", [4, 100])
+def test_any_one_damaged_or_missing_record_of_the_log_costs_nothing(
+    inputs: Input, monkeypatch: pytest.MonkeyPatch, compact_after: int
+) -> None:
+    monkeypatch.setattr(file_log, "COMPACT_AFTER", compact_after)
+    end = discover(inputs, 11)
+    for path in sorted(p for f in ("files", "copies") for p in (inputs.metadata / f).iterdir() if p.is_file()):
+        if not path.exists():
+            continue  # a compaction since removed it
+        sound = path.read_bytes()
+        for keep in (None, -9):
+            path.unlink() if keep is None else path.write_bytes(sound[:keep])
+            assert batches(inputs.open()) == [list(range(11))], path
+            assert inputs.open().latest(end, False) == end
+            path.write_bytes(sound)
+    _damage(inputs, "files/0000000010.json")
+    assert discover(inputs, 20) == {"file": 20, "row": 0, "byte": 0}
+    assert batches(inputs.open()) == [list(range(20))]
+
+
+def test_a_record_whose_writer_was_killed_before_its_copy_gets_one_with_the_next_discovery(inputs: Input) -> None:
+    discover(inputs, 2)
+    (inputs.metadata / "copies" / "0000000001.json").unlink()
+    discover(inputs, 3)
+    _damage(inputs, "files/0000000001.json")
+    assert batches(inputs.open()) == [[0, 1, 2]]
+
+
+def test_a_record_lost_with_its_copy_is_an_error_whose_advice_works(inputs: Input) -> None:
+    """To the letter: remove what it says; an offset that counts these files is refused, older ones read on."""
+    end = discover(inputs, 4)
+    _damage(inputs, "files/0000000002.json", "copies/0000000002.json")
+    with pytest.raises(CorruptStorageError, match="found neither whole") as told:
+        inputs.open().latest(end, False)
+    advice = re.search(
+        r"in (\S+) remove from files and copies every file whose number is (\d+) or more", str(told.value)
+    )
+    assert advice, told.value
+    for path in (p for f in ("files", "copies") for p in (Path(advice[1]) / f).iterdir() if p.is_file()):
+        if int(path.stem.removeprefix("upto-")) >= int(advice[2]):
+            path.unlink()
+    with pytest.raises(CorruptStorageError, match="ends too early"):
+        inputs.open().latest(end, False)
+    assert batches(inputs.open(), {"file": 1, "row": 0, "byte": 0}) == [[1, 2, 3]]
+    assert batches(inputs.open()) == [[0, 1, 2, 3]]
+
+
 def test_a_missing_record_of_the_log_is_an_error(inputs: Input) -> None:
     end = discover(inputs, 3)
-    (inputs.metadata / "files" / "0000000001.json").unlink()
+    for folder in ("files", "copies"):
+        (inputs.metadata / folder / "0000000001.json").unlink()
     with pytest.raises(CorruptStorageError, match=r"has a gap: expected a record that begins with file 1, found 2"):
         inputs.open().latest(end, False)
 

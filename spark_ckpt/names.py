@@ -14,6 +14,7 @@ from spark_ckpt.errors import CkptError, ConfigError
 
 MAX_BYTES = 200  # a folder's name may have 255 bytes, and object stores and ledgers put something around it
 _SPECIAL = frozenset('/\\*?"<>|#%^{}[]')  # paths, globs, URLs; delta-rs cannot have ^ in a path
+PATH_SPECIAL = "%[]^|\\"
 RULE = (
     f'a name of at most {MAX_BYTES} bytes, without / \\ :: * ? " < > | # % ^ {{ }} [ ] and control characters, that '
     "does not begin with a dot and has no blank at either end"
@@ -35,6 +36,19 @@ def name_problem(name: str) -> str | None:
         return "begins or ends with a blank"
     length = len(name.encode())
     return f"is {length} bytes long" if length > MAX_BYTES else None
+
+
+def path_problem(path: str, refused: str = PATH_SPECIAL) -> str | None:
+    """What is wrong with a local folder ``path``, in words that follow it; None if nothing is, or it is a URL.
+
+    ``refused``: what Delta's and Arrow's libraries read differently, or fail at, in some of their calls.
+    """
+    if "://" in path:
+        return None
+    odd = next((c for c in path if c in refused or unicodedata.category(c) == "Cc"), None)
+    if odd is not None:
+        return f"has the character {odd if odd in refused else f'U+{ord(odd):04X}'}"
+    return "has two colons in a row" if "::" in path else None
 
 
 def similar_name(name: str, otherwise: str = "my-job") -> str:

@@ -71,6 +71,11 @@ class TwoPhaseSink(ABC):
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = dict(options)
 
+    @classmethod
+    def absolute(cls, options: Mapping[str, str]) -> dict[str, str]:
+        """Driver, at start: ``options`` in which no path depends on the folder that this process runs in."""
+        return dict(options)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"  # never the options: they may hold secrets
 
@@ -116,5 +121,17 @@ class TwoPhaseSink(ABC):
 
         Of all its sinks that have their memory where this one has. Nobody asks for those checkpoints again. Returns
         what was removed, in words. A sink whose memory does not grow, or is what readers go by, need not do anything.
+        """
+        return []
+
+    def staged_by(self) -> dict[str, int]:
+        """Driver: who has something staged that is not committed, and how many things: identities of jobs, or what
+        :func:`spark_ckpt.sinks.staging.tag` makes of them. For clean-up behind jobs whose folders are gone."""
+        return {}
+
+    def discard(self, who: str) -> list[str]:
+        """Driver: remove what ``who``, as :meth:`staged_by` names it, staged. The caller knows that it is gone.
+
+        Returns the names of what was removed.
         """
         return []

@@ -8,6 +8,7 @@ refuses a concurrent one, so a checkpoint lands once however often and by howeve
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -22,12 +23,13 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
-from spark_ckpt.redaction import redact, secret_values
+from spark_ckpt.names import PATH_SPECIAL
+from spark_ckpt.redaction import redact, redact_url, secret_values
 from spark_ckpt.sinks import durable, staging
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.delta_log import logged_names
 from spark_ckpt.sinks.delta_types import delta_schema, file_stats
-from spark_ckpt.sinks.options import SinkOptions
+from spark_ckpt.sinks.options import SinkOptions, check_path, with_absolute_path
 from spark_ckpt.sinks.parquet import open_parquet
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.types import CommitPermit, Committable
@@ -56,11 +58,18 @@ class DeltaSink(TwoPhaseSink):
         self._keys = parsed.merge_keys(("append", "merge"))
         self._storage = parsed.prefixed("storage.")
 
+    @classmethod
+    def absolute(cls, options: Mapping[str, str]) -> dict[str, str]:
+        return with_absolute_path(options)
+
     def __repr__(self) -> str:
         return f"DeltaSink({self._path})"
 
     def validate(self, schema: pa.Schema) -> None:
         """Creates the table if it is absent. Refuses one the rows do not fit or whose rules nobody would check."""
+        # delta-rs merges through URLs, in which more is special; what it takes for quoted, no mode can have.
+        quoted = "%" if re.search("%[0-9A-Fa-f]{2}", self._path) else ""
+        check_path(_KIND, self._path, PATH_SPECIAL if self._keys else f"{quoted}\\")
         wanted = delta_schema(schema)
         staging.require_columns("mergeKeys", self._keys, wanted)
         nested = [k for k in self._keys if pa.types.is_nested(wanted.field(k).type)]
@@ -81,7 +90,7 @@ class DeltaSink(TwoPhaseSink):
         _check_columns(self._path, pa.schema(table.schema()), wanted, schema)
 
     def writer(self, ctx: WriterContext) -> SinkWriter:
-        return _DeltaWriter(self._files(), ctx, self._keys, self._path if self._local else None)
+        return _DeltaWriter(self._files(), ctx, self._keys, self._path if self._local else None, redact_url(self._path))
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         sink = staging.sink_of(committables)
@@ -118,8 +127,19 @@ class DeltaSink(TwoPhaseSink):
     def gc(self, job: str, keep: Sequence[Committable]) -> list[str]:
         named = {staging.decode_any(c).get("file") for c in keep}
         prefix = staging.staged_prefix(job)
-        present = [i.base_name for i in self._files().get_file_info(pafs.FileSelector("", allow_not_found=True))]
-        return self._remove([n for n in present if n.startswith(prefix) and n not in named])
+        return self._remove([n for n in self._present() if n.startswith(prefix) and n not in named])
+
+    def staged_by(self) -> dict[str, int]:
+        """Reads the table's log."""
+        present = [n for n in self._present() if n.startswith("ckpt-")]
+        logged = logged_names(self._files(), present) if present else set()
+        return staging.count_stagers(n for n in present if n not in logged)
+
+    def discard(self, who: str) -> list[str]:
+        return self._remove([n for n in self._present() if n.startswith(f"ckpt-{who}--")])
+
+    def _present(self) -> list[str]:
+        return [i.base_name for i in self._files().get_file_info(pafs.FileSelector("", allow_not_found=True))]
 
     def _open(self) -> DeltaTable:
         try:
@@ -204,7 +224,10 @@ class DeltaSink(TwoPhaseSink):
 class _DeltaWriter(SinkWriter):
     """One Parquet file, row groups of some 128 K rows."""
 
-    def __init__(self, files: pafs.FileSystem, ctx: WriterContext, keys: Sequence[str], folder: str | None) -> None:
+    def __init__(
+        self, files: pafs.FileSystem, ctx: WriterContext, keys: Sequence[str], folder: str | None, shown: str
+    ) -> None:
+        self._doing = f"staging rows in {shown}"
         self._name = f"{staging.staged_name(ctx)}.parquet"
         self._folder = folder
         self._files, self._keys = files, list(keys)
@@ -219,7 +242,8 @@ class _DeltaWriter(SinkWriter):
         for name in self._not_null:
             if batch.column(name).null_count:
                 raise InvalidInputError(f"column '{name}' is declared not null, but a row has null in it")
-        self._put(self._chunks.add(batch))
+        with staging.disk_errors(self._doing):
+            self._put(self._chunks.add(batch))
 
     def _put(self, table: pa.Table | None) -> None:
         if table is None:
@@ -231,6 +255,10 @@ class _DeltaWriter(SinkWriter):
         self._writer.write_table(rows)
 
     def prepare_commit(self) -> Sequence[bytes]:
+        with staging.disk_errors(self._doing):
+            return self._finish()
+
+    def _finish(self) -> list[bytes]:
         self._put(self._chunks.rest())
         if self._writer is None:
             return []

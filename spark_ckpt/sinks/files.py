@@ -25,7 +25,7 @@ from spark_ckpt.redaction import redact, secret_values
 from spark_ckpt.sinks import durable, staging
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.files_formats import EXTENSIONS, check_schema, open_writer
-from spark_ckpt.sinks.options import SinkOptions
+from spark_ckpt.sinks.options import SinkOptions, check_path, with_absolute_path
 from spark_ckpt.types import CommitPermit, Committable
 
 _KIND = "files"
@@ -49,12 +49,17 @@ class FilesSink(TwoPhaseSink):
         self._header = parsed.flag("header", True)
         self._storage = parsed.fsspec()
 
+    @classmethod
+    def absolute(cls, options: Mapping[str, str]) -> dict[str, str]:
+        return with_absolute_path(options)
+
     def __repr__(self) -> str:
         return f"FilesSink({self._url}, {self._format})"
 
     def validate(self, schema: pa.Schema) -> None:
         """Also proves that the folder can be written."""
         check_schema(self._format, schema)
+        check_path(_KIND, self._url)
         try:
             files, root = self._open()
             probe = f"{root}/{_STAGING}/.probe-{uuid.uuid4().hex}"
@@ -73,6 +78,10 @@ class FilesSink(TwoPhaseSink):
         return _FilesWriter(files, f"{root}/{_STAGING}", ctx, self._format, self._header)
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
+        with staging.disk_errors(f"{self!r}: committing checkpoint {permit.checkpoint}", secret_values(self._storage)):
+            self._commit(permit, committables)
+
+    def _commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         sink = staging.sink_of(committables)
         staged = [staging.decode(_KIND, c) for c in committables]
         files, root = self._open()
@@ -105,16 +114,26 @@ class FilesSink(TwoPhaseSink):
             _remove(files, f"{root}/{_STAGING}/{staging.decode(_KIND, c)['file']}")
 
     def gc(self, job: str, keep: Sequence[Committable]) -> list[str]:
+        return self._remove_staged(staging.staged_prefix(job), {staging.decode_any(c).get("file") for c in keep})
+
+    def staged_by(self) -> dict[str, int]:
+        return staging.count_stagers(self._staged(*self._open()))
+
+    def discard(self, who: str) -> list[str]:
+        return self._remove_staged(f"ckpt-{who}--", set())
+
+    def _remove_staged(self, prefix: str, keep: set[str | None]) -> list[str]:
         files, root = self._open()
-        folder = f"{root}/{_STAGING}"
-        if not files.exists(folder):
-            return []
-        named = {staging.decode_any(c).get("file") for c in keep}
-        present = sorted(str(p).rsplit("/", 1)[-1] for p in files.ls(folder, detail=False))
-        lost = [n for n in present if n.startswith(staging.staged_prefix(job)) and n not in named]
+        lost = [n for n in self._staged(files, root) if n.startswith(prefix) and n not in keep]
         for name in lost:
-            _remove(files, f"{folder}/{name}")
+            _remove(files, f"{root}/{_STAGING}/{name}")
         return lost
+
+    @staticmethod
+    def _staged(files: Any, root: str) -> list[str]:
+        folder = f"{root}/{_STAGING}"
+        there = files.ls(folder, detail=False) if files.exists(folder) else []
+        return sorted(str(p).rsplit("/", 1)[-1] for p in there)
 
     def _open(self) -> tuple[Any, str]:
         files, root = fsspec.core.url_to_fs(self._url, **self._storage)
@@ -170,6 +189,7 @@ class _FilesWriter(SinkWriter):
     def __init__(self, files: Any, folder: str, ctx: WriterContext, file_format: str, header: bool) -> None:
         self._files, self._folder, self._schema = files, folder, ctx.schema
         self._format, self._header = file_format, header
+        self._doing = f"staging rows in {folder}"
         self._name = f"{staging.staged_name(ctx)}.{EXTENSIONS[file_format]}"
         self._chunks = staging.Chunks()
         self._rows = 0
@@ -177,9 +197,14 @@ class _FilesWriter(SinkWriter):
         self._writer: Any = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._put(self._chunks.add(batch))
+        with staging.disk_errors(self._doing):
+            self._put(self._chunks.add(batch))
 
     def prepare_commit(self) -> Sequence[bytes]:
+        with staging.disk_errors(self._doing):
+            return self._finish()
+
+    def _finish(self) -> list[bytes]:
         self._put(self._chunks.rest())
         if self._writer is None:
             return []

@@ -20,7 +20,7 @@ import pyarrow as pa
 from spark_ckpt.errors import ConfigError, CorruptStorageError, InvalidInputError
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
-from spark_ckpt.sinks.options import SinkOptions
+from spark_ckpt.sinks.options import SinkOptions, with_absolute_path
 from spark_ckpt.types import CommitPermit, Committable
 
 _STAGED, _COMMITTED = "staged", "committed"
@@ -51,6 +51,10 @@ class MemorySink(TwoPhaseSink):
             raise parsed.malformed("name", name, "a name without separators (use 'path' for a folder)")
         self._root = _folder(name) if name is not None else Path(path or "").absolute()
         self._keys = parsed.merge_keys(("append", "merge"))
+
+    @classmethod
+    def absolute(cls, options: Mapping[str, str]) -> dict[str, str]:
+        return with_absolute_path(options)
 
     def validate(self, schema: pa.Schema) -> None:
         staging.require_columns("mergeKeys", self._keys, schema)
@@ -86,8 +90,18 @@ class MemorySink(TwoPhaseSink):
                 (self._root / _STAGED / file).unlink(missing_ok=True)
 
     def gc(self, job: str, keep: Sequence[Committable]) -> list[str]:
-        named = self._committed_files() | {staging.decode_any(c).get("file") for c in keep}
-        staged = sorted((self._root / _STAGED).glob(staging.staged_prefix(job) + "*"))
+        return self._remove(staging.tag(job), {staging.decode_any(c).get("file") for c in keep})
+
+    def staged_by(self) -> dict[str, int]:
+        committed = self._committed_files()
+        return staging.count_stagers(p.name for p in (self._root / _STAGED).glob("*") if p.name not in committed)
+
+    def discard(self, who: str) -> list[str]:
+        return self._remove(who, set())
+
+    def _remove(self, who: str, keep: set[str | None]) -> list[str]:
+        named = self._committed_files() | keep
+        staged = sorted((self._root / _STAGED).glob(f"ckpt-{who}--*"))
         lost = [p for p in staged if p.name not in named]
         for path in lost:
             path.unlink(missing_ok=True)

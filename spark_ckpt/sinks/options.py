@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spark_ckpt.config_values import FLAG, POSITIVE_DURATION, fsspec_options, storage_hint
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.names import path_problem
+
+
+def with_absolute_path(options: Mapping[str, str]) -> dict[str, str]:
+    """``options`` with a local ``path`` that means the same in every process."""
+    return {k: os.path.abspath(v) if k.lower() == "path" and _is_relative(v) else v for k, v in options.items()}
+
+
+def check_path(sink: str, path: str, refused: str = "") -> None:
+    """Raise ``ConfigError`` for a local ``path`` with characters that the sink's libraries would take for others."""
+    problem = path_problem(path.removeprefix("file:"), refused)
+    if problem is not None:
+        rule = f"none of {' '.join(refused)}, no ::" if refused else "no ::"
+        raise ConfigError(
+            f"sink '{sink}': option 'path' {problem}: expected a path with {rule} and no control characters; choose "
+            "another folder"
+        )
+
+
+def _is_relative(path: str) -> bool:
+    return bool(path.strip()) and "://" not in path and not path.startswith(("/", "file:"))
 
 
 def parse_names(sink: str, option: str, value: str) -> tuple[str, ...]:

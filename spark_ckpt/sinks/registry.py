@@ -127,6 +127,12 @@ class ProjectedSink(TwoPhaseSink):
     def forget(self, job: str, oldest: CheckpointId) -> list[str]:
         return self.inner.forget(job, oldest)
 
+    def staged_by(self) -> dict[str, int]:
+        return self.inner.staged_by()
+
+    def discard(self, who: str) -> list[str]:
+        return self.inner.discard(who)
+
     def _project(self, schema: pa.Schema) -> pa.Schema:
         missing = [c for c in self.columns if c not in schema.names]
         if missing:

@@ -61,6 +61,10 @@ class SqlSink(TwoPhaseSink):
         self._stages = sql_tables.stages_table(self._schema)
         self._ledger = sql_tables.ledger_table(self._schema)
 
+    @classmethod
+    def absolute(cls, options: Mapping[str, str]) -> dict[str, str]:
+        return {k: sql_dialects.absolute_url(v) if k.lower() == "url" else v for k, v in options.items()}
+
     def __repr__(self) -> str:
         return f"SqlSink({self._place})"
 
@@ -130,7 +134,24 @@ class SqlSink(TwoPhaseSink):
             self._database.transaction(lambda connection: self._discard(connection, ids))
 
     def gc(self, job: str, keep: Sequence[Committable]) -> list[str]:
-        named = {staging.decode_any(c).get("stage") for c in keep}
+        return self._collect(job, {staging.decode_any(c).get("stage") for c in keep})
+
+    def discard(self, who: str) -> list[str]:
+        return self._collect(who, set())
+
+    def staged_by(self) -> dict[str, int]:
+        stages = self._stages.c
+        counted = sa.select(stages.job, sa.func.count()).where(stages.target == self._target_name)
+
+        def count(connection: sa.Connection) -> dict[str, int]:
+            if not sa.inspect(connection).has_table(self._stages.name, schema=self._schema):
+                return {}
+            return {str(r[0]): int(r[1]) for r in connection.execute(counted.group_by(stages.job).order_by(stages.job))}
+
+        with self._database.errors(f"{self._place}: looking for what is staged"):
+            return self._database.transaction(count)
+
+    def _collect(self, job: str, named: set[Any]) -> list[str]:
         stages = self._stages.c
         mine = sa.select(stages.id, stages.epoch, stages.batch, stages.attempt, stages.rows).where(
             stages.job == job, stages.target == self._target_name

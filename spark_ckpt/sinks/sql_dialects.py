@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -46,6 +47,23 @@ def parse_url(text: str, user: str | None, password: str | None) -> sa.URL:
     if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
         raise ConfigError("sink 'sql': an in-memory SQLite database is invisible to other processes; name a file")
     return url.set(username=user or url.username, password=password or url.password)
+
+
+def absolute_url(text: str) -> str:
+    """``text`` with a SQLite file that means the same in every process."""
+    try:
+        url = sa.make_url(text)
+    except (sa.exc.ArgumentError, ValueError):
+        return text  # said by parse_url
+    file = url.database or ""
+    if (
+        url.get_backend_name() != "sqlite"
+        or file in ("", ":memory:")
+        or os.path.isabs(file)
+        or file.startswith("file:")
+    ):
+        return text
+    return url.set(database=os.path.abspath(file)).render_as_string(hide_password=False)
 
 
 def connect_engine(url: sa.URL, lock_wait_ms: int) -> sa.Engine:

@@ -5,17 +5,32 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
-from spark_ckpt.errors import CorruptStorageError, InvalidInputError
+from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
+from spark_ckpt.redaction import redact
 from spark_ckpt.sinks.base import WriterContext
 from spark_ckpt.types import CommitPermit, Committable
 
 CHUNK_ROWS = 128 * 1024
 CHUNK_BYTES = 32 * 1024 * 1024
+
+
+@contextmanager
+def disk_errors(doing: str, secrets: Iterable[str] = ()) -> Iterator[None]:
+    """What a disk or an object store says, with what was being done."""
+    try:
+        yield
+    except OSError as error:
+        raise RetryableError(
+            f"{doing} failed: {redact(str(error), secrets)}. Nothing is lost: see to it (free space, permissions, "
+            "network) and start the query again; it commits what is missing"
+        ) from None
 
 
 def encode(kind: str, **fields: Any) -> bytes:
@@ -75,8 +90,29 @@ def check_same_life(target: str, permit: CommitPermit, sink: str, recorded: str 
 
 def tag(name: str) -> str:
     """``name`` as part of a file or table name: readable, collision free."""
-    slug = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:24]
-    return f"{slug}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return f"{_slug(name)}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:24]
+
+
+def is_of_job(who: str, job: str) -> bool:
+    """Whether ``who`` staged something as a job called ``job``, in any of its lives: an identity, or the tag of one. A
+    tag tells it by its readable part only, which long names share."""
+    if who == job or who.startswith(f"{job}@"):
+        return True
+    slug = _slug(job)
+    if not slug:
+        return re.fullmatch(r"([0-9a-f]{1,16})?-[0-9a-f]{8}", who) is not None
+    ending = r"(-[0-9a-f]{0,16})?" if len(slug) < 24 else ""
+    return re.fullmatch(rf"{re.escape(slug)}{ending}-[0-9a-f]{{8}}", who) is not None
+
+
+def count_stagers(names: Iterable[str]) -> dict[str, int]:
+    """How many of the staged files ``names`` are whose."""
+    found = (re.match(r"ckpt-(.*?-[0-9a-f]{8})--", name) for name in names)
+    return dict(sorted(Counter(m[1] for m in found if m).items()))
 
 
 def staged_prefix(job: str) -> str:

@@ -16,9 +16,9 @@ from typing import Any
 
 import fsspec
 
-from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.errors import InvalidInputError, StorageNotWritableError
 from spark_ckpt.redaction import redact_url
-from spark_ckpt.storage.retry import Retry
+from spark_ckpt.storage.retry import Retry, may_pass
 
 _CACHED_LISTINGS = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "az", "adl"})
 _TEMPORARY = ".tmp"
@@ -101,7 +101,8 @@ class Folder:
     def create(self, name: str, data: bytes | memoryview, durable: bool = True) -> bool:
         """Write ``name`` if nobody has; returns whether this call did. Readers see all of it or nothing.
 
-        ``durable`` syncs file and folder to disk on a local file system (object stores always do).
+        ``durable`` syncs file and folder to disk on a local file system (object stores always do). Raises
+        ``StorageNotWritableError``, as everything here that writes.
         """
         tries = 0
 
@@ -113,13 +114,15 @@ class Folder:
             with _MEMORY_LOCK if self._memory else contextlib.nullcontext():
                 return self._create_remote(name, bytes(data))
 
-        created = self.retry.call(create)
+        with self._writing(name):
+            created = self.retry.call(create)
         # A try that failed may have got as far as the name.
         return created or (tries > 1 and self._is_ours(name, data, durable))
 
     def replace(self, name: str, data: bytes | memoryview, durable: bool = True) -> None:
         """Write ``name`` whatever was there. Readers see the old or the new content, never a mixture."""
-        self.retry.call(lambda: self._replace(name, data, durable))
+        with self._writing(name):
+            self.retry.call(lambda: self._replace(name, data, durable))
 
     def _replace(self, name: str, data: bytes | memoryview, durable: bool) -> None:
         if self.local:
@@ -168,7 +171,7 @@ class Folder:
     def remove(self, name: str) -> None:
         """Remove file ``name``. Nothing happens if it is not there."""
         remove: Callable[[str], Any] = os.unlink if self.local else self.fs.rm_file
-        with contextlib.suppress(FileNotFoundError):
+        with self._writing(name), contextlib.suppress(FileNotFoundError):
             self.retry.call(lambda: remove(self.path(name)))
 
     def remove_temporaries(self) -> None:
@@ -178,6 +181,19 @@ class Folder:
         if self.local:
             with contextlib.suppress(OSError):
                 os.rmdir(self.path(_TEMPORARY))
+
+    @contextlib.contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if may_pass(error):
+                raise  # said by whoever knows how long it was tried
+            raise StorageNotWritableError(
+                f"Cannot write {self.shown(name)}: expected a folder this process may write,"
+                f" found {type(error).__name__}: {error.strerror or 'refused'}."
+                f" Check spark.ckpt.dir, its permissions, free space and storage options, and start the query again."
+            ) from None
 
     def _list_names(self, folder: str) -> list[str]:
         return [n for n, is_file in self._entries(folder) if is_file]

@@ -70,7 +70,7 @@ class RecordStore:
         writer = uuid.uuid4().hex
         data = _encode(kind, body, writer)
         while True:
-            if self._written(path, lambda: self._folder.create(path, data, durable)):
+            if self._folder.create(path, data, durable):
                 return Created()
             found = self._load(path, kind)
             # An object store's client may have repeated a put whose first answer was lost: the record is then ours.
@@ -80,7 +80,7 @@ class RecordStore:
     def replace(self, path: str, kind: str, body: Mapping[str, Any], durable: bool = True) -> None:
         """Write the record whatever was there before. Raises ``StorageNotWritableError``."""
         data = _encode(kind, body, uuid.uuid4().hex)
-        self._written(path, lambda: self._folder.replace(path, data, durable))
+        self._folder.replace(path, data, durable)
 
     def read(self, path: str, kind: str) -> dict[str, Any] | None:
         """The record's body, or None if there is none. Raises ``CorruptStorageError`` if it is damaged."""
@@ -96,7 +96,7 @@ class RecordStore:
 
     def delete(self, path: str) -> None:
         """Remove the record. Nothing happens if it is not there."""
-        self._written(path, lambda: self._folder.remove(path))
+        self._folder.remove(path)
 
     def remove_temporaries(self) -> None:
         """Remove what writers that were killed left behind. Only while nobody writes."""

@@ -3,6 +3,9 @@
 A record that is gone must never look like something that never was: that would lose rows, or write them twice. What
 cannot be told from the records that are left is refused, with the way to start that is left. There always is one:
 restoring another checkpoint, or beginning from nothing, at an empty Spark location.
+
+``checkpoints/K`` is what a restore without doubled rows needs, so whoever creates it writes a copy before that,
+``copies/K-g``, and a start puts a lost one back.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spark_ckpt.protocol.records import BatchRecord, CompletionRecord, GenerationRecord
+from spark_ckpt.protocol.records import BatchRecord, CompletionRecord, GenerationRecord, VoidRecord
 from spark_ckpt.protocol.topology import Refuse
 
 
@@ -18,12 +21,24 @@ from spark_ckpt.protocol.topology import Refuse
 class Damage:
     """What could not be read. ``checkpoints`` maps the id of a damaged or missing ``checkpoints/K`` to the generation
     that triggered K (None: nobody did; it was imported, or void). ``states`` are completions whose manifests cannot be
-    read, ``batches`` (origin, batch, generation)."""
+    read, ``batches`` (origin, batch, generation). ``copies`` are those of the lost ``checkpoints/K``, None for one that
+    cannot be read."""
 
     generations: tuple[int, ...] = ()
     checkpoints: Mapping[int, int | None] = field(default_factory=dict)
     states: tuple[int, ...] = ()
     batches: tuple[tuple[int, int, int], ...] = ()
+    copies: Mapping[int, tuple[CompletionRecord | VoidRecord | None, ...]] = field(default_factory=dict)
+
+
+def to_put_back(damage: Damage) -> tuple[CompletionRecord | VoidRecord, ...]:
+    """The lost ``checkpoints/K`` of which it is known what they said.
+
+    A copy is written before its record and removed before it. So where there is one copy only, nobody else came to
+    creating K; of several, one lost to another, and which cannot be told.
+    """
+    only = {k: c[0] for k, c in damage.copies.items() if len(c) == 1 and k in damage.checkpoints}
+    return tuple(record for k, record in sorted(only.items()) if record is not None and record.checkpoint == k)
 
 
 def way_out(damage: Damage, completions: Sequence[CompletionRecord], at_location: bool) -> str:

@@ -27,6 +27,18 @@ def split_batches(
     return live, tuple(b for b in batches if b not in live)
 
 
+def missing_batches(
+    there: Iterable[tuple[int, int]], completions: Sequence[CompletionRecord], origin: int, committed: int
+) -> list[int]:
+    """Batches of the newest ``origin`` whose records are gone and were not dropped. ``there``: (origin, batch) of those
+    that are there; ``committed``: the last batch that Spark committed at the origin's location, -1 if it cannot tell.
+    """
+    own = [c for c in completions if c.origin == origin]
+    first = max(own, key=lambda c: c.checkpoint).batches_from if own else 0
+    known = {b for o, b in there if o == origin}
+    return [b for b in range(first, max(committed, *known, -1) + 1) if b not in known]
+
+
 def open_committables(
     live: Iterable[BatchRecord],
     completions: Iterable[CompletionRecord],

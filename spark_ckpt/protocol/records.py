@@ -11,6 +11,8 @@ VoidRecord           ``checkpoints/K``            create if absent: K can never 
 CommittedRecord      ``committed/K``              replace, when every committable of K is committed
 AbortedRecord        ``aborted/K``                replace, with the reason
 AbandonedRecord      ``abandoned/K-sink``         create if absent, by hand: not to be committed in that sink
+(a copy)             ``copies/K-g``               what generation g is about to create as ``checkpoints/K``: read only
+                                                  by a start that finds ``checkpoints/K`` lost
 ===================  ===========================  ==================================================
 
 ``to_json`` gives plain JSON values; ``from_json`` checks every field and raises ``CorruptStorageError`` naming

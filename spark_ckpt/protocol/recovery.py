@@ -12,7 +12,9 @@ empty, ``restore=none``         start fresh: the user says so
 ==============================  =========================================================================
 
 The *current line*: origins form a chain (each was restored from a checkpoint of an earlier one). The newest origin
-that did anything says where the job stands: at its own newest checkpoint, or else where it began.
+says where the job stands: at its own newest checkpoint, or else where it began. That it did nothing yet changes nothing
+if it was restored: its decision is written, and what older origins had open is given up. One that began fresh and did
+nothing counts only if there is nothing to go on from.
 
 A new generation writes its record *before* it reads these facts, so that an older driver still alive is fenced.
 """
@@ -190,7 +192,7 @@ def _moved_on(facts: StartFacts, here: GenerationRecord) -> Refuse | None:
     return Refuse(
         f"the job went on at {g.spark_location} (generation {g.generation}) since it last ran at "
         f"{facts.location.path}, whose transactions were given up then; start it there, or at an empty "
-        f"location, which restores the newest checkpoint"
+        f"location, which goes on from where the job stands now (or from what spark.ckpt.restore names)"
     )
 
 
@@ -238,7 +240,7 @@ def _choose(facts: StartFacts) -> CompletionRecord | Refuse | None:
 
 def _line(facts: StartFacts) -> CompletionRecord | Refuse | None:
     """Where the job stands: see the module's docstring."""
-    origins = active_origins(facts.damage, facts.batches, facts.completions)
+    origins = _origins(facts)
     if not origins:
         # Nobody did anything yet, or nothing of it is left: then there is nothing newer than the newest.
         newest = max(facts.completions, key=lambda c: c.checkpoint, default=None)
@@ -247,6 +249,14 @@ def _line(facts: StartFacts) -> CompletionRecord | Refuse | None:
     if isinstance(found, Refuse):
         return found
     return refuse_to_restore(facts.damage, facts.completions, found, origins[0]) or found
+
+
+def _origins(facts: StartFacts) -> list[int]:
+    """Those that say where the job stands, newest first: they did something, or were restored from what is there."""
+    active = active_origins(facts.damage, facts.batches, facts.completions)
+    there = {c.checkpoint for c in facts.completions} | set(facts.damage.checkpoints)
+    restored = {g.origin for g in facts.generations if g.origin > 0 and g.restored_from in there}
+    return sorted({*active, *restored}, reverse=True)
 
 
 def _end_of_line(facts: StartFacts, origin: int) -> CompletionRecord | Refuse | None:

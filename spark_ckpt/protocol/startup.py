@@ -1,6 +1,7 @@
 """A query's start, as a coroutine of steps: claim a generation, decide, settle what earlier generations left.
 
 CreateGeneration (a claim), ReadStartFacts,
+PutBack (each checkpoints/K that is lost and has a copy; then back to ReadStartFacts),
 restoring or fresh: CreateVoid (each open trigger; back to ReadStartFacts if one completed meanwhile),
 WriteGeneration (the decision), CommitSink ... AppendHistory (each completion not confirmed as committed),
 restoring or fresh: AbortSink (what nobody will commit), WriteAborted (each open trigger), DropBatches
@@ -14,6 +15,7 @@ from typing import Any
 
 from spark_ckpt.errors import FencedError
 from spark_ckpt.protocol.commit import by_sink, commit_completions
+from spark_ckpt.protocol.damage import to_put_back
 from spark_ckpt.protocol.life import life_to_live
 from spark_ckpt.protocol.records import LOST, REFUSED, AbortedRecord, CompletionRecord, GenerationRecord, VoidRecord
 from spark_ckpt.protocol.recovery import GoOn, Refuse, RestoreFrom, StartFacts, StartFresh, decide_start
@@ -23,6 +25,7 @@ from spark_ckpt.protocol.steps import (
     CreateGeneration,
     CreateVoid,
     DropBatches,
+    PutBack,
     ReadStartFacts,
     Step,
     WriteAborted,
@@ -73,9 +76,17 @@ def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step,
 def _decide(
     claim: GenerationRecord, now_ms: int
 ) -> Generator[Step, Any, tuple[StartFacts, GoOn | RestoreFrom | StartFresh]]:
+    back = False
     while True:
         facts: StartFacts = yield ReadStartFacts(claim.generation)
         _fence(facts)
+        lost = () if back else to_put_back(facts.damage)
+        for record in lost:
+            yield PutBack(record)
+            # Stopped here: the next start puts back the rest.
+        if lost:
+            back = True  # once: a disk that damages what is written does not keep a start busy for ever
+            continue
         decision = decide_start(facts)
         if isinstance(decision, Refuse):
             yield WriteGeneration(replace(_alive(facts, claim), origin=REFUSED))

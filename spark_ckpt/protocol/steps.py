@@ -48,8 +48,16 @@ class ReadStartFacts:
 
 
 @dataclass(frozen=True)
+class PutBack:
+    """Write ``checkpoints/K`` from its copy, if it still is damaged, or missing though ``committed/K`` is there: a
+    driver believed dead must not bring back what was dropped since. Result: None."""
+
+    record: CompletionRecord | VoidRecord
+
+
+@dataclass(frozen=True)
 class CreateVoid:
-    """Create ``checkpoints/K`` if absent. Result: ``Created`` or ``Exists`` with what is there."""
+    """As :class:`CreateCompletion`."""
 
     record: VoidRecord
 
@@ -114,7 +122,12 @@ class CommitState:
 
 @dataclass(frozen=True)
 class CreateCompletion:
-    """Create ``checkpoints/K`` if absent. Result: ``Created`` or ``Exists`` with what is there."""
+    """Write ``copies/K-g``, create ``checkpoints/K`` if absent, and remove the copy again if somebody else's is there.
+    Result: ``Created`` or ``Exists`` with what is there.
+
+    Stopped in between: a copy means nothing while there is neither ``checkpoints/K`` nor ``committed/K``, and nothing
+    while another generation has one, too.
+    """
 
     record: CompletionRecord
 
@@ -220,8 +233,8 @@ class DropBatches:
 
 @dataclass(frozen=True)
 class DropCheckpoint:
-    """Delete what is recorded of K: ``checkpoints/K`` first, then ``committed/K``, ``abandoned/K-...``, its manifests,
-    and ``triggers/`` and ``aborted/`` of the ids up to K that have no completion record.
+    """Delete what is recorded of K: its copies, then ``checkpoints/K``, then ``committed/K``, ``abandoned/K-...``, its
+    manifests, and ``triggers/`` and ``aborted/`` of the ids up to K that have no completion record.
 
     In this order a crash never leaves a completion that looks uncommitted. If ``void`` is given, it *replaces*
     ``checkpoints/K``, which must not be free at any moment. Result: None.
@@ -234,6 +247,7 @@ class DropCheckpoint:
 Step = (
     CreateGeneration
     | ReadStartFacts
+    | PutBack
     | CreateVoid
     | WriteGeneration
     | WriteBatch

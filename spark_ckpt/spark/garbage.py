@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from spark_ckpt.config import JobConfig
-from spark_ckpt.errors import CorruptStorageError
-from spark_ckpt.protocol.leftovers import open_committables, split_batches
+from spark_ckpt.errors import CkptError, CorruptStorageError
+from spark_ckpt.protocol.leftovers import missing_batches, open_committables, split_batches
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import CommittedRecord, CompletionRecord, VoidRecord
 from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.spark.heartbeat import drop_dead
-from spark_ckpt.spark.job_records import JobRecords, id_name
+from spark_ckpt.spark.job_records import JobRecords, batch_of, copy_path, id_name
+from spark_ckpt.spark.spark_folder import SparkFolder
 from spark_ckpt.spark.spec import SinkSpec, cache_dir
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.manifest import StateManifest, read_manifest
@@ -84,8 +85,23 @@ class GarbageCollector:
                 yield f"checkpoints/{id_name(k)}", partial(records.checkpoint, k)
         for name in store.names("batches"):
             yield f"batches/{name}", partial(records.batch, name)
+        yield from ((f"batches/{name}", lambda: None) for name in self._missing_batches(done))
         for name in store.names("abandoned"):
             yield f"abandoned/{name}", partial(store.read, f"abandoned/{name}", "abandoned")
+
+    def _missing_batches(self, done: list[CompletionRecord]) -> list[str]:
+        decided = [g for g in self.records.generations() if g.origin > 0]
+        if not decided:
+            return []
+        newest = max(decided, key=lambda g: g.generation)
+        try:
+            at = SparkFolder(newest.spark_location, self.config.storage_options()).location()
+            committed = at.committed if at.origin == newest.origin and at.committed is not None else -1
+        except (OSError, CkptError):
+            committed = -1  # it may be reached from elsewhere only; then a gap between two records is what shows
+        there = [batch_of(name)[:2] for name in self.records.store.names("batches")]
+        lost = missing_batches(there, done, newest.origin, committed)
+        return [f"{newest.origin:010d}-{b:010d}-*" for b in lost]
 
     # -- what is removed -------------------------------------------------------------------------------------------
 
@@ -126,6 +142,7 @@ class GarbageCollector:
         others = [k for k in records.ids("committed") if k not in complete]
         orphans = [k for k in others if isinstance(records.checkpoint(k), VoidRecord)]
         names = [f"batches/{b.name}.json" for b in dead] + [f"committed/{id_name(k)}" for k in orphans]
+        names += [f"copies/{name}" for name in records.store.names("copies") if _is_stale(records, name)]
         for name in names:
             records.store.delete(name)
         removed += names
@@ -144,6 +161,12 @@ class GarbageCollector:
 def _committed(records: JobRecords, path: str) -> object:
     body = records.store.read(path, "committed")
     return None if body is None else CommittedRecord.from_json(body, path)
+
+
+def _is_stale(records: JobRecords, copy: str) -> bool:
+    """Of a checkpoint that was never created or is dropped, or of an attempt at it that another overtook."""
+    found = records.checkpoint(int(copy.split("-")[0]))
+    return found is None or copy_path(found) != f"copies/{copy}"
 
 
 def _is_lost(read: Callable[[], object]) -> bool:

@@ -5,6 +5,7 @@ Every method named ``_<Step>`` does one step of :mod:`spark_ckpt.protocol.steps`
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Generator
@@ -19,7 +20,7 @@ from spark_ckpt.protocol.recovery import StartFacts
 from spark_ckpt.sinks.base import TwoPhaseSink
 from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.spark.hooks import call_hook
-from spark_ckpt.spark.job_records import JobRecords, id_name, left_for_later, report
+from spark_ckpt.spark.job_records import JobRecords, copy_path, id_name, left_for_later, report
 from spark_ckpt.spark.report import history_row, left_state
 from spark_ckpt.spark.requests import Answer, answer_request
 from spark_ckpt.spark.savepoints import write_savepoint
@@ -34,6 +35,7 @@ from spark_ckpt.storage.retry import Retry, describe, is_storage_failure, may_pa
 from spark_ckpt.storage.run_cache import forget_cached
 from spark_ckpt.storage.state_table import StateTable
 
+_log = logging.getLogger("spark_ckpt")
 Result = TypeVar("Result")
 
 _PHASES: dict[type[Any], str] = {
@@ -54,6 +56,7 @@ class JobIO:
         sinks: tuple[SinkSpec, ...],
         generation: int = 0,
         read_facts: Callable[[int], StartFacts] | None = None,
+        on_claim: Callable[[int], None] | None = None,
     ) -> None:
         self.job = job
         self.config = config
@@ -64,6 +67,7 @@ class JobIO:
         self.statistics = StatisticsKeeper(self.records)
         self._generation = generation
         self._read_facts = read_facts
+        self._on_claim = on_claim
         self._specs = {s.id: s for s in sinks}
         self._sinks: dict[str, TwoPhaseSink] = {}
         self._tables: dict[str, StateTable] = {}
@@ -121,7 +125,10 @@ class JobIO:
     # -- generations ---------------------------------------------------------------------------------------------
 
     def _CreateGeneration(self, step: st.CreateGeneration) -> bool:
-        return self.records.create_generation(step.record)
+        created = self.records.create_generation(step.record)
+        if created and self._on_claim is not None:
+            self._on_claim(step.record.generation)
+        return created
 
     def _ReadStartFacts(self, step: st.ReadStartFacts) -> StartFacts:
         assert self._read_facts is not None
@@ -137,12 +144,29 @@ class JobIO:
     # -- batches and checkpoints ---------------------------------------------------------------------------------
 
     def _create_checkpoint(self, record: CompletionRecord | VoidRecord) -> st.Created | st.Exists:
-        path = f"checkpoints/{id_name(record.checkpoint)}"
-        if isinstance(self.records.store.create(path, "checkpoint", record.to_json()), Created):
-            return st.Created()
-        found = self.records.checkpoint(record.checkpoint)
+        path, copy, body = f"checkpoints/{id_name(record.checkpoint)}", copy_path(record), record.to_json()
+        store = self.records.store
+        # Not synced: one of the two is enough, and after a power loss it is the other that is there.
+        store.replace(copy, "checkpoint", body, durable=False)
+        reach("between copy and checkpoint")
+        # Stopped here: nobody looks at a copy while its checkpoint is absent.
+        try:
+            if isinstance(store.create(path, "checkpoint", body), Created):
+                return st.Created()
+            found = self.records.checkpoint(record.checkpoint)
+        except CorruptStorageError:
+            store.delete(copy)
+            raise
         assert found is not None
+        if found != record:
+            store.delete(copy)  # of what will never be. Stopped before: of two copies neither is believed
         return st.Exists(found)
+
+    def _PutBack(self, step: st.PutBack) -> None:
+        if self.records.is_lost(step.record.checkpoint):
+            path = f"checkpoints/{id_name(step.record.checkpoint)}"
+            _log.warning("%s of job %s was lost, and is put back from its copy.", path, self.job)
+            self.records.store.replace(path, "checkpoint", step.record.to_json())
 
     def _WriteBatch(self, step: st.WriteBatch) -> None:
         self.records.store.replace(f"batches/{step.record.name}.json", "batch", step.record.to_json())
@@ -251,9 +275,13 @@ class JobIO:
         record, name = self.records.completion(step.checkpoint), id_name(step.checkpoint)
         manifests = [t.manifest for t in record.tables.values()] if record else []
         store = self.records.store
+        # Copies first: what is dropped must not be put back.
         if step.void is None:
+            if record is not None:
+                store.delete(copy_path(record))  # of a K that this generation triggered, nobody else made one
             store.delete(f"checkpoints/{name}")
         else:
+            self.records.drop_copies(step.checkpoint)
             store.replace(f"checkpoints/{name}", "checkpoint", step.void.to_json())
         given_up = (f"abandoned/{n}" for n in store.names("abandoned") if n.startswith(f"{step.checkpoint:010d}-"))
         for path in (f"committed/{name}", *manifests, *given_up):

@@ -92,11 +92,33 @@ class JobRecords:
 
     def readable_checkpoint(self, checkpoint: int) -> CompletionRecord | VoidRecord | None:
         """None also if it is damaged: a start has passed over it."""
+        return self._readable(f"checkpoints/{id_name(checkpoint)}")
+
+    def copies(self, checkpoint: int) -> tuple[CompletionRecord | VoidRecord | None, ...]:
+        """What was written before ``checkpoints/K`` was created; None for what cannot be read."""
+        names = self.store.names("copies")
+        return tuple(self._readable(f"copies/{n}") for n in names if n.startswith(f"{checkpoint:010d}-"))
+
+    def _readable(self, path: str) -> CompletionRecord | VoidRecord | None:
         try:
-            return self.checkpoint(checkpoint)
+            body = self.store.read(path, "checkpoint")
+            return None if body is None else checkpoint_from_json(body, path)
         except CorruptStorageError as damage:
             report(damage)
             return None
+
+    def is_lost(self, checkpoint: int) -> bool:
+        """Damaged; or missing, though what was dropped is not committed either."""
+        try:
+            there = self.checkpoint(checkpoint) is not None
+        except CorruptStorageError:
+            return True
+        return not there and self.store.exists(f"committed/{id_name(checkpoint)}")
+
+    def drop_copies(self, checkpoint: int) -> None:
+        for name in self.store.names("copies"):
+            if name.startswith(f"{checkpoint:010d}-"):
+                self.store.delete(f"copies/{name}")
 
     def completion(self, checkpoint: int) -> CompletionRecord | None:
         found = self.checkpoint(checkpoint)
@@ -117,6 +139,13 @@ class JobRecords:
         except CorruptStorageError:
             return True
         return False
+
+    def table_versions(self) -> dict[str, int]:
+        """The newest version of each state table that a checkpoint recorded."""
+        found: dict[str, int] = {}
+        for record in self.completions():
+            found.update({u: max(t.version, found.get(u, -1)) for u, t in record.tables.items()})
+        return found
 
     def committed(self, checkpoint: int) -> CommittedRecord | None:
         path = f"committed/{id_name(checkpoint)}"
@@ -197,6 +226,11 @@ class JobRecords:
         except CorruptStorageError as damage:
             report(damage)
             return None
+
+
+def copy_path(record: CompletionRecord | VoidRecord) -> str:
+    """``copies/K-g``: of each generation that is about to create ``checkpoints/K``."""
+    return f"copies/{record.checkpoint:010d}-{record.generation:010d}.json"
 
 
 def batch_of(name: str) -> tuple[int, int, int]:

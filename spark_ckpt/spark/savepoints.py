@@ -15,7 +15,7 @@ from spark_ckpt.names import checked_name, is_plain_file
 from spark_ckpt.protocol.records import SAVEPOINT, CommittedRecord, CompletionRecord, TableRef
 from spark_ckpt.protocol.recovery import as_savepoint
 from spark_ckpt.protocol.steps import SavepointFailed
-from spark_ckpt.spark.job_records import JobRecords, id_name
+from spark_ckpt.spark.job_records import JobRecords, copy_path, id_name
 from spark_ckpt.spark.spec import job_url
 from spark_ckpt.storage.delta_schema import from_delta_schema
 from spark_ckpt.storage.filesystem import Folder
@@ -97,6 +97,7 @@ def import_savepoint(records: JobRecords, job_url: str, path: str, options: dict
     # committed/ first: a completion without it would look as if its sinks had to be committed.
     done = CommittedRecord(checkpoint, record.generation, now_ms)
     records.store.replace(f"committed/{id_name(checkpoint)}", "committed", done.to_json())
+    records.store.replace(copy_path(record), "checkpoint", record.to_json(), durable=False)
     records.store.create(f"checkpoints/{id_name(checkpoint)}", "checkpoint", record.to_json())
     return checkpoint
 
@@ -125,7 +126,8 @@ def _import(
 ) -> TableRef:
     manifest = read_manifest(store, ref.manifest)
     table = StateTable(f"{job_url}/state/{uid}", uid, options)
-    table.create_if_absent(from_delta_schema(manifest.schema), f"state of {uid}", reset=True)
+    recorded = records.table_versions().get(uid, -1)
+    table.create_if_absent(from_delta_schema(manifest.schema), f"state of {uid}", reset=True, recorded=recorded)
     table.import_state(f"{store.url}/state/{uid}", manifest.content, manifest.groups)
     done = table.rollback(f"import/{uid}", checkpoint, manifest.content)
     own = StateManifest(uid, checkpoint, done.version, manifest.schema, done.content, manifest.groups)

@@ -11,11 +11,13 @@ from spark_ckpt.storage.manifest import read_manifest
 
 def read_damage(records: JobRecords, generation: int, completions: tuple[CompletionRecord, ...]) -> Damage:
     """``generation`` is the one that starts."""
+    lost = _lost_checkpoints(records, completions)
     return Damage(
         generations=tuple(g for g in records.ids("generations") if g != generation and _lost_generation(records, g)),
-        checkpoints={k: _triggered_by(records, k, generation) for k in _lost_checkpoints(records, completions)},
+        checkpoints={k: _triggered_by(records, k, generation) for k in lost},
         states=tuple(c.checkpoint for c in completions if not _has_manifests(records, c)),
         batches=tuple(batch_of(name) for name in records.store.names("batches") if _lost_batch(records, name)),
+        copies={k: records.copies(k) for k in lost},
     )
 
 

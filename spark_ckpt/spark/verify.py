@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from spark_ckpt.errors import CorruptStorageError
-from spark_ckpt.protocol.records import AbortedRecord, CommittedRecord, TriggerRecord
+from spark_ckpt.protocol.records import AbortedRecord, CommittedRecord, TriggerRecord, checkpoint_from_json
+from spark_ckpt.sources.file_log import COPIES, FOLDER, KIND, DiscoveryLog, is_record
 from spark_ckpt.spark.job_records import JobRecords, id_name
 from spark_ckpt.storage.content import FileEntry
 from spark_ckpt.storage.deletion_vectors import read_vector
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.manifest import StateManifest, read_manifest
-from spark_ckpt.storage.record_store import JOB_RECORD
+from spark_ckpt.storage.record_store import JOB_RECORD, RecordStore
 from spark_ckpt.storage.run_files import open_run_file, read_row_group
 from spark_ckpt.storage.state_table import StateTable
 
@@ -23,7 +24,7 @@ def verify_job(records: JobRecords, url: str, options: dict[str, object], progre
 
     ``progress`` is told the name of what is read next. Returns the damage, empty if there is none.
     """
-    checks = [*_records(records), *_states(records, url, options)]
+    checks = [*_records(records), *_states(records, url, options), *_discovered(url, options)]
     wrong = []
     for name, check in checks:
         progress(name)
@@ -42,6 +43,8 @@ def _records(records: JobRecords) -> Iterator[tuple[str, Callable[[], object]]]:
         yield f"generations/{id_name(g)}", lambda g=g: records.generation(g)  # type: ignore[misc]
     for k in records.ids("checkpoints"):
         yield f"checkpoints/{id_name(k)}", lambda k=k: records.checkpoint(k)  # type: ignore[misc]
+    for name in store.names("copies"):
+        yield f"copies/{name}", lambda n=name: checkpoint_from_json(store.read(f"copies/{n}", "checkpoint"), n)  # type: ignore[misc]
     plain = (("triggers", "trigger", TriggerRecord), ("committed", "committed", CommittedRecord),
              ("aborted", "aborted", AbortedRecord))  # fmt: skip
     for folder, kind, record in plain:
@@ -66,8 +69,26 @@ def _states(records: JobRecords, url: str, options: dict[str, object]) -> Iterat
                 if (f"{uid}/{file}", entry) not in seen:
                     seen.add((f"{uid}/{file}", entry))
                     yield f"state/{uid}/{file}", lambda f=folder, n=file, e=entry: _file(f, n, e)  # type: ignore[misc]
-    for uid in Folder(f"{url}/state", options).folders():
-        yield f"state/{uid}", lambda u=uid: StateTable(f"{url}/state/{u}", u, options).head()  # type: ignore[misc]
+    recorded = records.table_versions()
+    for uid in sorted({*Folder(f"{url}/state", options).folders(), *recorded}):
+        newest = recorded.get(uid, -1)
+        yield f"state/{uid}", lambda u=uid, v=newest: _log(StateTable(f"{url}/state/{u}", u, options), v)  # type: ignore[misc]
+
+
+def _log(table: StateTable, recorded: int) -> None:
+    table.head()
+    table.require(recorded)
+
+
+def _discovered(url: str, options: dict[str, object]) -> Iterator[tuple[str, Callable[[], object]]]:
+    """The discovery logs of ``files`` sources: each record, and that there is no gap. Other sources' files are not."""
+    for source in Folder(f"{url}/sources", options).folders():
+        store = RecordStore(f"{url}/sources/{source}", options)
+        ours = [f"{f}/{n}" for f in (FOLDER, COPIES) for n in store.names(f) if is_record(n)]
+        for path in ours:
+            yield f"sources/{source}/{path}", lambda s=store, p=path: s.read(p, KIND)  # type: ignore[misc]
+        if ours:
+            yield f"sources/{source}", lambda s=store: DiscoveryLog(s)  # type: ignore[misc]
 
 
 def _content(records: JobRecords, manifest: str) -> dict[str, FileEntry]:

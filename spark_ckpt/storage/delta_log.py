@@ -92,6 +92,14 @@ class DeltaLog:
             known += 1
         return known
 
+    def gap(self, version: int) -> int | None:
+        """The first commit that a reader of ``version`` needs and that is not there. Lists the log, reads nothing."""
+        names = {n: int(m.group(1)) for n in self._folder.names(LOG) if (m := _LOG_FILE.fullmatch(n))}
+        from_checkpoints = (v for n, v in names.items() if n.endswith(".checkpoint.parquet") and v <= version)
+        there = {v for n, v in names.items() if _COMMIT.fullmatch(n)}
+        first = max(from_checkpoints, default=-1) + 1
+        return next((v for v in range(first, version + 1) if v not in there), None)
+
     def read(self, version: int) -> LogCommit | None:
         """Commit ``version``, or None if its file is absent. Raises ``CorruptStorageError`` if it is damaged."""
         data = self._folder.read(commit_name(version))
@@ -138,13 +146,15 @@ class DeltaLog:
         except (DeltaError, OSError) as error:
             _logger.warning("No Delta log checkpoint for %r this time: %s", self._folder, type(error).__name__)
 
-    def begin_again(self, actions: Iterable[Mapping[str, Any]], definition: Iterable[Mapping[str, Any]]) -> int:
+    def begin_again(
+        self, actions: Iterable[Mapping[str, Any]], definition: Iterable[Mapping[str, Any]], recorded: int = 0
+    ) -> int:
         """Begin a new log of an empty table, ``definition``, in place of one that cannot be read; returns its version.
 
-        It comes far behind the old versions, so that none of those that checkpoints recorded comes to mean something
-        else. Stopped on the way: what is there is the same when it is done again.
+        It comes far behind the old versions and those up to ``recorded``, so that none that a checkpoint recorded
+        comes to mean something else. Stopped on the way: what is there is the same when it is done again.
         """
-        version = max(self.versions(), default=0) + _LEFT_OUT
+        version = max(recorded, *self.versions(), 0) + _LEFT_OUT
         checkpoint, last = _empty_checkpoint(definition, version)
         self._folder.replace(f"{LOG}/{version:020d}.checkpoint.parquet", checkpoint)
         self._folder.replace(f"{LOG}/_last_checkpoint", last)

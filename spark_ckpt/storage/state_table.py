@@ -67,12 +67,12 @@ class StateTable:
     def url(self) -> str:
         return self.folder.url
 
-    def create_if_absent(self, schema: pa.Schema, description: str, reset: bool = False) -> None:
+    def create_if_absent(self, schema: pa.Schema, description: str, reset: bool = False, recorded: int = -1) -> None:
         """Make the table with version 0, empty. Driver, at start; again at each restart.
 
         ``reset`` is for an explicit fresh start only: a table with another schema gets a new, empty version with this
-        one. Raises ``InvalidInputError`` for a schema that cannot be stored, and ``TopologyError`` if the table has
-        another schema.
+        one. ``recorded`` is the newest version that a checkpoint names. Raises ``InvalidInputError`` for a schema that
+        cannot be stored, and ``TopologyError`` if the table has another schema.
         """
         wanted = to_delta_schema(schema)
         now_ms = delta_log.now_ms()
@@ -82,10 +82,11 @@ class StateTable:
         ]
         try:
             head = self._heads.read()
+            self._heads.require(head, recorded)
         except CorruptStorageError as damage:
             # A start goes by manifests; the log is for readers. Its files stay, for the manifests that name them.
             _logger.warning("The log of state table %s begins anew with the next checkpoint: %s", self.uid, damage)
-            head = self._heads.begin_again(wanted, Writer(self.uid, 0, 0), definition)
+            head = self._heads.begin_again(wanted, Writer(self.uid, 0, 0), definition, recorded)
         while head is None or head.schema != wanted:
             if head is not None and not reset:
                 raise TopologyError(
@@ -139,6 +140,10 @@ class StateTable:
         """The newest version and what it holds. Means nothing to recovery, which goes by manifests."""
         head = self._head()
         return TableCommit(head.version, head.content)
+
+    def require(self, recorded: int) -> None:
+        """Raise ``CorruptStorageError`` if the table cannot be read up to version ``recorded``, or its head."""
+        self._heads.require(self._heads.read(), recorded)
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove files of the table folder by name. Idempotent. The caller knows that nobody needs them."""

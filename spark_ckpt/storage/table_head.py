@@ -64,6 +64,8 @@ class HeadLog:
         """
         while True:
             newest = self.log.newest(self._known.version if self._known else None)
+            if self._known and (newest is None or newest < self._known.version):
+                self.require(None if newest is None else replace(self._known, version=newest), self._known.version)
             if newest is None:
                 return None
             head = self._read_at(newest)
@@ -71,12 +73,28 @@ class HeadLog:
                 self._known = head
                 return head
 
-    def begin_again(self, schema: str, writer: Writer, definition: Sequence[Mapping[str, Any]]) -> Head:
+    def require(self, head: Head | None, recorded: int) -> None:
+        """Raise ``CorruptStorageError`` if commits up to version ``recorded``, or up to ``head``, are missing.
+
+        Otherwise the next commit would take a version that a checkpoint recorded, and make it mean something else.
+        """
+        newest = max(recorded, head.version if head else -1)
+        missing = self.log.gap(newest) if head is None or recorded <= head.version else head.version + 1
+        if missing is not None:
+            raise CorruptStorageError(
+                f"{self._folder.shown(delta_log.commit_name(missing))} is missing: expected the log of the state table"
+                f" to go on to version {newest}. Put it back, or start the query again: the table's log then begins"
+                " anew."
+            )
+
+    def begin_again(
+        self, schema: str, writer: Writer, definition: Sequence[Mapping[str, Any]], recorded: int = 0
+    ) -> Head:
         """An empty table in place of one whose head cannot be read. The next commit adds what the job's state is."""
         record = self._write_content({}, schema)
         details = {**vars(writer), "content": record, "previous": None}
         version = self.log.begin_again(
-            [delta_log.commit_info_action("CREATE TABLE", details, delta_log.now_ms())], definition
+            [delta_log.commit_info_action("CREATE TABLE", details, delta_log.now_ms())], definition, recorded
         )
         self._known = Head(version, {}, schema, writer, record, None)
         return self._known

@@ -115,10 +115,29 @@ def test_the_newest_origin_that_did_anything_says_where_the_job_stands():
     rewound = generation(2, location="file:/other", restored_from=1)
     worked = facts(generations=(generation(1), rewound), batches=(BatchRecord(2, 0, 2),))
     assert decide_start(worked).checkpoint.checkpoint == 1
-    idle = facts(generations=(generation(1), rewound))
-    assert decide_start(idle).checkpoint.checkpoint == 3
     completed = facts(generations=(generation(1), rewound), completions=(completion(3), completion(4, 2, 0)))
     assert decide_start(completed).checkpoint.checkpoint == 4
+
+
+def test_a_rollback_that_was_decided_is_not_forgotten_before_its_first_batch():
+    rewound = generation(2, location="file:/other", restored_from=1)
+    idle = facts(generations=(generation(1), rewound))
+    assert decide_start(idle).checkpoint.checkpoint == 1
+    for claim in (UNDECIDED, REFUSED):  # an attempt that was stopped before it decided, or was refused
+        stopped = facts(generations=(generation(1), replace(rewound, origin=claim, restored_from=None)))
+        assert decide_start(stopped).checkpoint.checkpoint == 3
+    assert decide_start(replace(idle, restore=3)).checkpoint.checkpoint == 3
+
+
+def test_a_rollback_whose_checkpoint_is_gone_with_all_others_leaves_nothing_to_go_on_from():
+    """Somebody deleted the job's checkpoints since."""
+    rewound = generation(2, location="file:/other", restored_from=1)
+    deleted = facts(generations=(generation(1), rewound), completions=(), committed=frozenset(), batches=())
+    assert decide_start(deleted) == StartFresh()
+
+
+def test_a_fresh_start_that_did_nothing_does_not_hide_what_there_is_to_go_on_from():
+    assert decide_start(facts(generations=(generation(1), generation(2)))).checkpoint.checkpoint == 3
 
 
 def test_an_explicit_fresh_start_that_did_something_is_started_fresh_again():

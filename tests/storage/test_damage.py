@@ -5,12 +5,16 @@ from __future__ import annotations
 import random
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError
 
-from spark_ckpt.errors import CkptError
+from spark_ckpt.errors import CkptError, CorruptStorageError
 from tests.storage.whole_job import WholeJob, finished
 
 FAULTS: dict[str, Callable[[Path, random.Random], object]] = {
@@ -20,8 +24,9 @@ FAULTS: dict[str, Callable[[Path, random.Random], object]] = {
     "empty": lambda path, _: path.write_bytes(b""),
     "other JSON": lambda path, _: path.write_bytes(b'[{"kind": 1}]\n'),
 }
-KINDS = ("job.json", "sinks.json", "generations", "checkpoints", "committed", "triggers", "aborted", "batches",
-         "requests", "manifests", "state/counts/_ckpt", "state/counts/_delta_log", "state/counts/e")  # fmt: skip
+KINDS = ("job.json", "sinks.json", "generations", "checkpoints", "copies", "committed", "triggers", "aborted",
+         "batches", "requests", "manifests", "state/counts/_ckpt", "state/counts/_delta_log",
+         "state/counts/e")  # fmt: skip
 
 
 def _flip(path: Path, place: int, bit: int) -> None:
@@ -69,6 +74,98 @@ def test_verify_reports_every_damage_and_nothing_else(whole: Path, tmp_path: Pat
         path.write_bytes(sound)
 
 
+@pytest.mark.parametrize("location", ["spark", "new"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_lost_record_of_the_newest_checkpoint_costs_nothing(
+    whole: Path, tmp_path: Path, fault: str, location: str
+) -> None:
+    root = tmp_path / "copy"
+    shutil.copytree(whole, root)
+    FAULTS[fault](_files(root, "checkpoints")[-1], random.Random(fault))
+    job = WholeJob(root)
+    _go_on(job, "auto", location)
+    job.check(doubles=False)
+    assert job.job.verify() == []
+
+
+@pytest.mark.parametrize("location", ["spark", "new"])
+def test_a_record_that_is_damaged_before_its_checkpoint_is_committed_costs_nothing(
+    tmp_path: Path, location: str
+) -> None:
+    job = finished(tmp_path)
+    job.records.store.delete(f"committed/{max(job.records.ids('committed')):010d}.json")  # as if stopped before it
+    FAULTS["cut"](_files(tmp_path, "checkpoints")[-1], random.Random(0))
+    job = WholeJob(tmp_path)
+    _go_on(job, "auto", location)
+    job.check(doubles=False)
+
+
+def test_of_two_copies_of_a_lost_checkpoint_neither_is_believed(whole: Path, tmp_path: Path) -> None:
+    """Another generation came to creating it, too, and was stopped there: which of the two did, cannot be told."""
+    root = tmp_path / "copy"
+    shutil.copytree(whole, root)
+    record, copy = _files(root, "checkpoints")[-1], _files(root, "copies")[-1]
+    record.write_bytes(b"")
+    shutil.copy(copy, copy.with_name(copy.name.replace(copy.name[11:21], "0000000001")))
+    job = WholeJob(root)
+    with pytest.raises(CorruptStorageError, match=f"checkpoints/{int(record.stem)}") as told:
+        job.start()
+    assert _follow(job, str(told.value), "spark")
+    job.check(doubles=True)
+
+
+@pytest.mark.parametrize("lost", ["the last", "one before", "all"])
+def test_a_missing_entry_of_a_state_tables_log_is_noticed_and_no_version_comes_to_mean_something_else(
+    whole: Path, tmp_path: Path, lost: str
+) -> None:
+    """``verify`` names it; the next start begins the log anew, behind every version that a checkpoint recorded."""
+    root = tmp_path / "copy"
+    shutil.copytree(whole, root)
+    log = sorted(_files(root, "state/counts/_delta_log"))
+    gone = {"the last": log[-1:], "one before": log[-2:-1], "all": log}[lost]
+    for path in gone:
+        path.unlink()
+    told = "".join(WholeJob(root).job.verify())
+    assert gone[0].name in told or (lost == "all" and "found no Delta log" in told)
+    before = {c.checkpoint: c.tables["counts"].version for c in WholeJob(root).job.completed()}
+    job = WholeJob(root)
+    _go_on(job, "auto", "spark")
+    job.check(doubles=False)
+    assert job.job.verify() == []
+    for c in job.job.completed():
+        version = c.tables["counts"].version
+        assert version > max(before.values()) or before[c.checkpoint] == version
+        counts = job.job.show(c.checkpoint).sources["rows"]["inner"]
+        _check_version(job, version, counts, must=version > max(before.values()))
+
+
+def test_an_entry_of_a_state_tables_log_that_is_removed_under_a_running_job_stops_it(
+    whole: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "copy"
+    shutil.copytree(whole, root)
+    job = WholeJob(root)
+    job.start()
+    job.step(True)
+    _files(root, "state/counts/_delta_log")[-1].unlink()
+    with pytest.raises(CorruptStorageError, match="start the query again") as told:
+        job.step(True)
+    _follow(WholeJob(root), str(told.value), "spark")
+    assert WholeJob(root).job.verify() == []
+
+
+def _check_version(job: WholeJob, version: int, rows: int, must: bool) -> None:
+    """A reader of ``version`` finds the state behind ``rows`` rows, or, unless it ``must``, nothing."""
+    try:
+        table = DeltaTable(str(job.folder / "state" / "counts"), version=version)
+        found = pa.table(QueryBuilder().register("t", table).execute("SELECT k, n FROM t").read_all()).to_pylist()
+    except DeltaError:
+        assert not must
+        return
+    wanted = Counter(row % 5 for row in range(rows))
+    assert {row["k"]: row["n"] for row in found} == wanted
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("location", ["spark", "new"])
 @pytest.mark.parametrize("kind", KINDS)
@@ -93,6 +190,7 @@ def _try(whole: Path, root: Path, path: Path, fault: str, location: str, seed: i
         return
     except CkptError as error:
         advice = str(error)
+    assert path.parent.name != "checkpoints", advice
     doubles = _follow(job, advice, location)
     job.check(doubles)
 

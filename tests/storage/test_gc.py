@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -81,6 +82,30 @@ def test_gc_removes_nothing_while_a_named_manifest_or_the_newest_checkpoint_is_m
         path.write_bytes(sound)
 
 
+def test_gc_removes_nothing_while_a_batch_record_is_missing(root: Path) -> None:
+    """Of those that Spark does not repeat and no checkpoint has; the others are gone because they were dropped."""
+    job = WholeJob(root)
+    assert job.job.records.store.names("batches")
+    for name in job.job.records.store.names("batches"):
+        path = job.folder / "batches" / name
+        sound = path.read_bytes()
+        path.unlink()
+        before = _all(root)
+        with pytest.raises(CorruptStorageError, match=f"batches/{name[:21]}"):
+            job.job.gc()
+        assert _all(root) == before
+        path.write_bytes(sound)
+    assert job.job.gc()
+
+
+def test_batches_that_a_rollback_dropped_are_not_missed(root: Path) -> None:
+    """It did nothing yet, and Spark's folder of before still tells of more batches."""
+    job = WholeJob(root)
+    job.start(str(job.job.completed()[0].checkpoint), "another")
+    assert job.job.records.store.names("batches") == []
+    job.job.gc()
+
+
 def test_a_damaged_checkpoint_is_removed_knowingly_and_gc_works_again(root: Path) -> None:
     job = WholeJob(root)
     lost = job.job.completed()[-1]
@@ -88,8 +113,14 @@ def test_a_damaged_checkpoint_is_removed_knowingly_and_gc_works_again(root: Path
         job.folder / kind / f"{lost.checkpoint:010d}.json" for kind in ("checkpoints", "committed")
     )
     checkpoint.write_bytes(b"{")
+    shutil.rmtree(job.folder / "copies")
     with pytest.raises(CorruptStorageError, match="committed/K together"):
         job.job.gc()
+    with pytest.raises(CorruptStorageError) as told:
+        job.start()
+    restore = re.search(r"spark\.ckpt\.restore=(\d+)", str(told.value))
+    assert restore, told.value
+    job.start(restore[1], "another")
     checkpoint.unlink()
     committed.unlink()
     assert lost.tables["counts"].manifest in job.job.gc()

@@ -32,6 +32,18 @@ Storage = Annotated[
     typer.Option("--storage", "-s", metavar="NAME=VALUE", help="Option of the fsspec file system; repeat it."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Though a driver seems to run the job: you know that none does.")]
+Confirm = Annotated[
+    list[str] | None,
+    typer.Option("--confirm", metavar="SINK", help="Secrets may go where the folder says this sink is; repeat it."),
+]
+Sinks = Annotated[
+    list[str] | None,
+    typer.Option("--sink", metavar="FORMAT", help="A sink by its format, not as the folder records it; repeat it."),
+]
+Others = Annotated[bool, typer.Option("--others", help="Only list what others of the job's name staged.")]
+Gone = Annotated[
+    str | None, typer.Option("--gone", metavar="WHO", help="Remove what this one of --others staged: it is gone.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -45,7 +57,6 @@ def list_(dir: Dir, job: Name, storage: Storage = None, as_json: AsJson = False)
     """List the job's checkpoints, newest last."""
     with _errors():
         found = _open(dir, job, storage)
-        found.require()
         rows = found.checkpoints()
     if as_json:
         typer.echo(_json(rows))
@@ -140,6 +151,10 @@ def gc(
         list[str] | None,
         typer.Option("--option", "-o", metavar="SINK.NAME=VALUE", help="Option of one of the job's sinks; repeat it."),
     ] = None,
+    confirm: Confirm = None,
+    sink: Sinks = None,
+    others: Others = False,
+    gone: Gone = None,
     force: Force = False,
     storage: Storage = None,
 ) -> None:
@@ -149,13 +164,27 @@ def gc(
     (a URL with a password) comes from --option, or from the environment: SPARK_CKPT_SINK_<ID>_<OPTION>, in
     capitals and with _ for what is no letter or digit, such as SPARK_CKPT_SINK_SQL_URL. Sinks of your own classes
     are left out: use spark_ckpt.job(dir, name, sinks).gc().
+
+    What other lives of the job staged (its folder was removed), or jobs of its name in other folders, is left alone:
+    --others lists it, --gone removes it by name. With --sink and --option, for a folder that is not there any more.
     """
     with _errors():
-        found, left_out = _open(dir, job, storage).with_recorded_sinks(_sink_options(option or ()))
-        for sink in left_out:
-            typer.secho(f"left out: {sink}", fg=typer.colors.YELLOW, err=True)
-        removed = found.gc(force=force)
-    _print_names(removed, "removed", "nothing to remove")
+        found = _job(dir, job, storage)
+        if sink:
+            found = found.with_sinks(sink, _sink_options(option or ()))
+        else:
+            found.require()
+            found, left_out = found.with_recorded_sinks(_sink_options(option or ()), confirm or ())
+            for reason in left_out:
+                typer.secho(f"left out: {reason}", fg=typer.colors.YELLOW, err=True)
+        if others:
+            staged = [f"{who} in sink {name}: {count}" for name, who, count in found.staged_by_others()]
+        else:
+            removed = found.gc(force=force) if gone is None else found.discard(gone)
+    if others:
+        _print_names(staged, "staged", "nothing is staged by others of that name")
+    else:
+        _print_names(removed, "removed", "nothing to remove")
 
 
 @app.command("repair-history")
@@ -171,7 +200,6 @@ def verify(dir: Dir, job: Name, storage: Storage = None) -> None:
     """Check that everything the job's checkpoints name is there and whole. Exit code 1 if not."""
     with _errors():
         found = _open(dir, job, storage)
-        found.require()
         with Console(stderr=True).status("reading") as status:
             problems = found.verify(lambda name: status.update(f"reading {name}"))
     _print_names(problems, "problem", "everything is there and whole")
@@ -179,8 +207,15 @@ def verify(dir: Dir, job: Name, storage: Storage = None) -> None:
         raise typer.Exit(1)
 
 
-def _open(dir: str, job: str, storage: Sequence[str] | None) -> Any:
+def _job(dir: str, job: str, storage: Sequence[str] | None) -> Any:
     return spark_ckpt.job(dir, job, (), **_storage(storage or ()))
+
+
+def _open(dir: str, job: str, storage: Sequence[str] | None) -> Any:
+    """The job, which there must be."""
+    found = _job(dir, job, storage)
+    found.require()
+    return found
 
 
 def _sink_options(pairs: Sequence[str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
@@ -20,7 +21,10 @@ _ENDING_S = 5.0
 
 
 class Heart:
-    """Beats in a thread of its own, so that a long batch is no silence and no batch waits for it. Source process."""
+    """Beats in a thread of its own, so that a long batch is no silence and no batch waits for it.
+
+    First in the process that starts the query, from its claim on; then in the source's, which takes the record over.
+    """
 
     def __init__(self, records: JobRecords, generation: int, every_ms: int = BEAT_MS) -> None:
         self._records = records
@@ -28,6 +32,7 @@ class Heart:
         self._every_s = every_ms / 1000
         self._stopped = threading.Event()
         self._warned = False
+        self._is_active: Callable[[], bool] | None = None
         self._thread = threading.Thread(target=self._run, name="spark-ckpt heartbeat", daemon=True)
 
     def start(self) -> Heart:
@@ -48,10 +53,17 @@ class Heart:
                 self._warned = True
                 _log.warning("The heartbeat that keeps gc away while this query runs cannot be written: %s", e)
 
+    def hand_over(self, is_active: Callable[[], bool]) -> None:
+        """The query runs: beat on until its source does, or until it is no more active."""
+        self._is_active = is_active
+
     def stop(self) -> None:
         """The query ended."""
         self._stopped.set()
         self._thread.join(self._every_s)
+        self._forget()
+
+    def _forget(self) -> None:
         try:
             self._records.store.delete(f"alive/{id_name(self._generation)}")
         except Exception as e:  # noqa: BLE001 - it expires
@@ -59,7 +71,44 @@ class Heart:
 
     def _run(self) -> None:
         while not self._stopped.wait(self._every_s):
+            if self._is_active is not None and self._taken_over():
+                return
+            if self._is_active is not None and not self._is_active():
+                self._forget()
+                return
             self.beat()
+
+    def _taken_over(self) -> bool:
+        try:
+            said = _read(self._records, f"alive/{id_name(self._generation)}")
+        except Exception:  # noqa: BLE001 - whatever a file system raises: the next time may tell
+            return False
+        return said is not None and said.process != this_process()
+
+
+class FirstBeats:
+    """Of a start: from its claim until its query is started, or has failed to. ``with FirstBeats() as beats:``"""
+
+    def __init__(self) -> None:
+        self._hearts: list[Heart] = []
+
+    def __enter__(self) -> FirstBeats:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self.stop()
+
+    def on_claim(self, records: JobRecords, generation: int) -> None:
+        self._hearts.append(Heart(records, generation).start())
+
+    def hand_over(self, is_active: Callable[[], bool]) -> None:
+        for heart in self._hearts:
+            heart.hand_over(is_active)
+
+    def stop(self) -> None:
+        for heart in self._hearts:
+            heart.stop()
 
 
 def require_stopped(records: JobRecords, job: str, what: str, besides: int | None = None) -> None:

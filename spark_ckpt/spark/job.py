@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
 from spark_ckpt.protocol.abandon import decide_abandon
+from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import SAVEPOINT, AbandonedRecord, AbortedRecord, CompletionRecord, VoidRecord
 from spark_ckpt.protocol.topology import Refuse
+from spark_ckpt.sinks.registry import create_sink, sink_class
+from spark_ckpt.sinks.staging import is_of_job, tag
 from spark_ckpt.spark.garbage import GarbageCollector
 from spark_ckpt.spark.heartbeat import require_stopped
 from spark_ckpt.spark.job_records import JobRecords, id_name
 from spark_ckpt.spark.report import recorded_rows
 from spark_ckpt.spark.requests import Answer, create_request, read_answer, withdraw_request
-from spark_ckpt.spark.sink_records import find_sinks
+from spark_ckpt.spark.sink_records import by_sink, find_sinks
 from spark_ckpt.spark.spec import SinkSpec, cache_dir, job_url
 from spark_ckpt.spark.statistics import tell
 from spark_ckpt.spark.verify import verify_job
@@ -149,11 +152,14 @@ class Job:
 
     def require(self) -> None:
         """Raise ``InvalidInputError`` if there is no such job."""
-        store = self.records.store
-        if store.exists(JOB_RECORD) or any(store.names(f) for f in ("generations", "checkpoints", "triggers")):
+        if self.exists():
             return
         there = Folder(self.config.dir, self.config.storage_options()).folders()
         raise InvalidInputError(f"there is no job {self.name!r} in {redact(self.config.dir)}; there are {there}")
+
+    def exists(self) -> bool:
+        store = self.records.store
+        return store.exists(JOB_RECORD) or any(store.names(f) for f in ("generations", "checkpoints", "triggers"))
 
     def gc(self, min_age_s: float = 0.0, force: bool = False) -> list[str]:
         """Remove what no retained checkpoint needs: orphan state files, manifests, staged sink data.
@@ -162,16 +168,53 @@ class Job:
         ``CorruptStorageError`` and removes nothing if a record that could name files is damaged or missing, and
         ``InvalidInputError`` if a driver runs the job (``force``: you know that none does).
         """
+        self.require()
         self._require_stopped("gc", force)
         return GarbageCollector(self.records, self.url, self.config, self.name).collect(self._sinks, min_age_s)
 
-    def with_recorded_sinks(self, given: Mapping[str, str] | None = None) -> tuple[Job, tuple[str, ...]]:
+    def staged_by_others(self) -> list[tuple[str, str, int]]:
+        """What the job's sinks hold of other jobs of its name: (sink, who, how many things).
+
+        Their folders are elsewhere, or were removed: a folder that is made anew is another life of the job.
+        """
+        own = self._own_names()
+        found = ((s.id, create_sink(s.cls, s.options).staged_by()) for s in self._sinks)
+        return [(i, w, n) for i, by in found for w, n in by.items() if w not in own and is_of_job(w, self.name)]
+
+    def discard(self, who: str) -> list[str]:
+        """Remove what ``who``, as :meth:`staged_by_others` names it, staged in the job's sinks and never committed.
+
+        Only if you know that it is gone for good: a job of that name that runs in another folder would lose rows.
+        Raises ``InvalidInputError`` if it is this job itself, or is called otherwise.
+        """
+        if who in self._own_names() or not is_of_job(who, self.name):
+            raise InvalidInputError(
+                f"expected another life of job {self.name!r}, as `spark-ckpt gc --others` names it, found {who!r}; "
+                "what this job itself staged in vain is for plain gc"
+            )
+        return [name for s in self._sinks for name in create_sink(s.cls, s.options).discard(who)]
+
+    def _own_names(self) -> set[str]:
+        if not self.exists():
+            return set()
+        me = identity(self.name, self.records.life())
+        return {me, tag(me)}
+
+    def with_sinks(self, formats: Iterable[str], given: Mapping[str, str]) -> Job:
+        """The job with sinks that its folder, if there still is one, does not tell; ``given`` as below."""
+        own = by_sink(given, list(formats))
+        return Job(self.config, self.name, tuple(SinkSpec(f, sink_class(f), own[f]) for f in own))
+
+    def with_recorded_sinks(
+        self, given: Mapping[str, str] | None = None, confirmed: Collection[str] = ()
+    ) -> tuple[Job, tuple[str, ...]]:
         """The job with the sinks of its newest start, so that ``gc`` cleans up behind them; and which were left out.
 
         Options that hold a secret are not recorded: they come from ``given``, by ``sink.option``, or from environment
-        variables ``SPARK_CKPT_SINK_<ID>_<OPTION>``.
+        variables ``SPARK_CKPT_SINK_<ID>_<OPTION>``. Where they are sent to is what the folder says: it must be given,
+        too, or the sink be among ``confirmed``.
         """
-        found = find_sinks(self.records, given or {}, os.environ)
+        found = find_sinks(self.records, given or {}, os.environ, confirmed)
         return Job(self.config, self.name, found.specs), found.left_out
 
     def _require_stopped(self, what: str, force: bool, besides: int | None = None) -> None:
@@ -192,7 +235,7 @@ class Job:
             for name in filter(folder.fs.exists, map(folder.path, names)):
                 folder.fs.rm(name, recursive=True)
 
-        remove("spark")
+        remove("spark", "copies")  # a start must not put back what is deleted
         # Stopped here, or at a checkpoint below: the next start restores the newest that is left, the newest of all.
         newest = self.records.newest_id()
         if newest:

@@ -24,12 +24,13 @@ from spark_ckpt.protocol.records import GenerationRecord, Topology
 from spark_ckpt.sinks.registry import sink_class
 from spark_ckpt.sources.base import open_source
 from spark_ckpt.spark.committer import Committer
+from spark_ckpt.spark.heartbeat import FirstBeats
 from spark_ckpt.spark.job_records import JobRecords
 from spark_ckpt.spark.reader import CkptStreamReader, Offset
 from spark_ckpt.spark.session import lane_count
 from spark_ckpt.spark.sink_records import record_sinks
 from spark_ckpt.spark.spec import RunSpec, SinkSpec, SourceSpec, job_url, with_absolute_dir
-from spark_ckpt.spark.start import JobPlan, begin
+from spark_ckpt.spark.start import JobPlan, absolute_options, begin
 from spark_ckpt.spark.stateless import arrow_schema, with_control
 from spark_ckpt.spark.triggers import TriggerDesk
 from spark_ckpt.spark.writer import CkptStreamWriter, require_control_columns
@@ -65,7 +66,8 @@ class PlainDataSource(DataSource):
         if not name:
             raise ConfigError("writeStream.format('ckpt') needs option sink, such as delta, sql or files")
         own = {k: v for k, v in self.options.items() if not _is_ours(k)}
-        spec = SinkSpec(checked_name("sink uid", self.options.get("uid", name)), sink_class(name), own)
+        uid, cls = checked_name("sink uid", self.options.get("uid", name)), sink_class(name)
+        spec = SinkSpec(uid, cls, absolute_options(uid, cls, own))
         return PlainWriter(config, location, spec, schema)
 
     def _job(self) -> tuple[JobConfig, str]:
@@ -126,7 +128,9 @@ class PlainReader(CkptStreamReader):
         if self._desk is None:
             run = self.run
             plan = JobPlan(run.job, run.config, self._location, run.topology, (), pa.schema([]), sinks_known=False)
-            self.run = begin(plan)
+            with FirstBeats() as beats:
+                self.run = begin(plan, beats.on_claim)
+            beats.stop()
         return super()._desk_()
 
     def partitions(self, start: Offset, end: Offset) -> Any:

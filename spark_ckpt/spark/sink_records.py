@@ -7,7 +7,7 @@ is named by its format, and resolved only if that is built in or registered in t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,18 +37,23 @@ def record_sinks(records: JobRecords, sinks: tuple[SinkSpec, ...]) -> None:
     records.store.replace(RECORD, "sinks", {"sinks": [_entry(s) for s in sinks]})
 
 
-def find_sinks(records: JobRecords, given: Mapping[str, str], environ: Mapping[str, str]) -> FoundSinks:
+def find_sinks(
+    records: JobRecords, given: Mapping[str, str], environ: Mapping[str, str], confirmed: Collection[str] = ()
+) -> FoundSinks:
     """The job's sinks as recorded; options in ``given``, by ``sink.option``, count before those in ``environ``.
+
+    Whoever can write the folder could have secrets sent elsewhere: where they go to is given as they are, or the sink
+    is among ``confirmed``, by somebody who was shown it.
 
     Raises ``ConfigError`` for an option of a sink that the job has not, ``CorruptStorageError`` for a damaged record.
     """
     entries = _entries(records)
-    own = _by_sink(given, [e.text("id") for e in entries])
+    own = by_sink(given, [e.text("id") for e in entries])
     specs, left_out = [], []
     for entry in entries:
         sink = entry.text("id")
         try:
-            specs.append(_resolved(entry, own[sink], environ))
+            specs.append(_resolved(entry, own[sink], environ, sink in confirmed))
         except CkptError as e:
             left_out.append(f"sink {sink!r}: {e}")
     return FoundSinks(tuple(specs), tuple(left_out))
@@ -86,7 +91,7 @@ def _entries(records: JobRecords) -> list[Body]:
         ) from None
 
 
-def _by_sink(given: Mapping[str, str], sinks: list[str]) -> dict[str, dict[str, str]]:
+def by_sink(given: Mapping[str, str], sinks: list[str]) -> dict[str, dict[str, str]]:
     own: dict[str, dict[str, str]] = {s: {} for s in sinks}
     for name, value in given.items():
         sink = max((s for s in sinks if name.startswith(f"{s}.")), key=len, default=None)
@@ -104,7 +109,18 @@ def _parsed(value: Any) -> Body:
     return entry
 
 
-def _resolved(entry: Body, given: Mapping[str, str], environ: Mapping[str, str]) -> SinkSpec:
+def _check_where(sink: str, own: set[str], options: Mapping[str, str], given: Collection[str]) -> None:
+    """``own``: the sink's options that say what it does there, and not where it is."""
+    where = {k: v for k, v in options.items() if k not in given and k.lower() not in own}
+    if where and any(_is_secret(n, options[n]) for n in given):
+        shown = ", ".join(f"{k}={redact_url(v)}" for k, v in sorted(where.items()))
+        raise ConfigError(
+            f"its secrets would go to where the job's folder says it is: {shown}. If that is right, say so with "
+            f"--confirm {sink}, or give it: --option {sink}.{min(where)}=..."
+        )
+
+
+def _resolved(entry: Body, given: Mapping[str, str], environ: Mapping[str, str], confirmed: bool) -> SinkSpec:
     sink, kind = entry.text("id"), entry.optional_str("format")
     if kind is None:
         raise ConfigError(
@@ -122,5 +138,8 @@ def _resolved(entry: Body, given: Mapping[str, str], environ: Mapping[str, str])
     if missing:
         ways = " and ".join(f"{variable(sink, n)} (or --option {sink}.{n}=...)" for n in missing)
         raise ConfigError(f"its option(s) {', '.join(missing)} hold a secret and are not recorded; set {ways}")
+    if not confirmed:
+        plain = {n.lower() for n in (*cls.OPTIONS, "columns")} - {"url", "path"}
+        _check_where(sink, plain, options, {*named, *given})
     create_sink(cls, options)  # what is wrong with them is said before anything is removed
     return SinkSpec(sink, cls, options)

@@ -13,11 +13,12 @@ from functools import cached_property
 from typing import Any
 
 from spark_ckpt.config import JobConfig
-from spark_ckpt.names import checked_name
+from spark_ckpt.errors import ConfigError
+from spark_ckpt.names import PATH_SPECIAL, checked_name, path_problem
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.state.slots import Slots
-from spark_ckpt.storage.filesystem import normalize_url
+from spark_ckpt.storage.filesystem import normalize_url, redact
 
 _log = logging.getLogger("spark_ckpt")
 
@@ -34,9 +35,16 @@ def cache_dir(config: JobConfig) -> str:
 
 def with_absolute_dir(config: JobConfig) -> JobConfig:
     """``config`` with a ``dir`` that means the same in every process. Driver, at start."""
+    absolute = normalize_url(config.dir)
+    problem = path_problem(absolute)
+    if problem is not None:
+        raise ConfigError(
+            f"spark.ckpt.dir {redact(absolute)!r} {problem}: expected a folder whose path has none of"
+            f" {' '.join(PATH_SPECIAL)}, no :: and no control characters, which Delta tables cannot have in theirs;"
+            " choose another folder"
+        )
     if "://" in config.dir or config.dir.startswith(("/", "file:")):
         return config
-    absolute = normalize_url(config.dir)
     _log.warning(
         "spark.ckpt.dir %r is relative: this start uses %s. Set the absolute path, so that a start from another "
         "folder finds the job.", config.dir, absolute,

@@ -10,7 +10,9 @@ import logging
 import os
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +24,7 @@ from spark_ckpt.protocol.records import GenerationRecord, Topology
 from spark_ckpt.protocol.recovery import AUTO, NONE, GoOn, RestoreFrom, StartFacts, StartFresh
 from spark_ckpt.protocol.startup import Started, start_job
 from spark_ckpt.sinks.registry import create_sink, sink_class
+from spark_ckpt.spark.heartbeat import FirstBeats
 from spark_ckpt.spark.hooks import load_hooks
 from spark_ckpt.spark.job_io import JobIO
 from spark_ckpt.spark.job_records import JobRecords
@@ -32,7 +35,7 @@ from spark_ckpt.spark.sink_records import record_sinks
 from spark_ckpt.spark.spark_folder import SparkFolder
 from spark_ckpt.spark.spec import RunSpec, SinkSpec, job_url, with_absolute_dir
 from spark_ckpt.spark.start_facts import newest_generation, read_damage
-from spark_ckpt.storage.filesystem import normalize_url
+from spark_ckpt.storage.filesystem import normalize_url, redact
 from spark_ckpt.storage.state_table import StateTable
 
 _log = logging.getLogger("spark_ckpt")
@@ -68,12 +71,26 @@ def checked_sinks(requests: list[tuple[Any, dict[str, str]]]) -> tuple[SinkSpec,
         if any(s.id == name for s in specs):
             name = f"{name}-{number}"
         checked_name("sink uid", name)
-        specs.append(SinkSpec(name, sink_class(sink) if isinstance(sink, str) else sink, own))
+        cls = sink_class(sink) if isinstance(sink, str) else sink
+        specs.append(SinkSpec(name, cls, absolute_options(name, cls, own)))
     return tuple(specs)
 
 
-def begin(plan: JobPlan) -> RunSpec:
+def absolute_options(sink: str, cls: Any, options: dict[str, str]) -> dict[str, str]:
+    """``options`` with paths that mean the same in every process. Driver, at start."""
+    absolute: dict[str, str] = cls.absolute(options)
+    for name in (n for n, value in absolute.items() if value != options[n]):
+        _log.warning(
+            "Option %s of sink %r is relative: this start uses %s. Set the absolute path, so that a start from another "
+            "folder finds it.", name, sink, redact(absolute[name]),
+        )  # fmt: skip
+    return absolute
+
+
+def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = None) -> RunSpec:
     """Claim a new generation of the job and recover what earlier ones left; returns what the new one is.
+
+    ``on_claim`` is told the generation as soon as it is claimed.
 
     Raises ``StorageNotWritableError``, ``ConfigError``, ``TopologyError``, ``InvalidInputError``, and what sinks
     raise when they validate or recover.
@@ -86,7 +103,13 @@ def begin(plan: JobPlan) -> RunSpec:
     for spec in plan.sinks:
         create_sink(spec.cls, spec.options).validate(plan.output)
     restore = _restore_option(records, plan, url)
-    io = JobIO(plan.job, plan.config, plan.sinks, read_facts=lambda g: _facts(records, plan, g, restore))
+    io = JobIO(
+        plan.job,
+        plan.config,
+        plan.sinks,
+        read_facts=lambda g: _facts(records, plan, g, restore),
+        on_claim=None if on_claim is None else partial(on_claim, records),
+    )
     before = _last_decided(records)
     claim = GenerationRecord(
         _next_generation(records),
@@ -103,7 +126,7 @@ def begin(plan: JobPlan) -> RunSpec:
         record_sinks(records, plan.sinks)
     tell_changes(plan.job, before, started.generation)
     _say_uncompared(plan, started.decision)
-    _ensure_tables(plan, url, started.decision)
+    _ensure_tables(plan, url, records, started.decision)
     return _run_spec(plan, started)
 
 
@@ -176,14 +199,16 @@ def _facts(records: JobRecords, plan: JobPlan, generation: int, restore: str | i
     )
 
 
-def _ensure_tables(plan: JobPlan, url: str, decision: Any) -> None:
+def _ensure_tables(plan: JobPlan, url: str, records: JobRecords, decision: Any) -> None:
     """Every operator's state table exists, with its schema, before the first checkpoint."""
+    recorded = records.table_versions() if plan.tables else {}
     fresh = set(plan.tables) if isinstance(decision, StartFresh) else set()
     if isinstance(decision, RestoreFrom):
         fresh = set(decision.fresh_uids)
     for uid, schema in plan.tables.items():
         table = StateTable(f"{url}/state/{uid}", uid, plan.config.storage_options())
-        table.create_if_absent(schema, f"keyed state of {uid}, job {plan.job}", reset=uid in fresh)
+        about = f"keyed state of {uid}, job {plan.job}"
+        table.create_if_absent(schema, about, reset=uid in fresh, recorded=recorded.get(uid, -1))
 
 
 # --- with Spark ------------------------------------------------------------------------------------------------
@@ -228,11 +253,11 @@ def start_query(request: StartRequest) -> Any:
         {uid: layout.table_schema for uid, layout in request.df._layouts().items()},
         int(spark.conf.get("spark.sql.shuffle.partitions")),
     )
-    run = begin(plan)
-    format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in job)}_{run.generation}"
-    specs = source_specs(run, lineage, sources, no_data_batches(spark.conf))
-    ctx = BuildContext(spark, format_name, run, specs, request.df._recipe)
-    with SessionConfs(spark, plan.location):
+    with FirstBeats() as beats, SessionConfs(spark, plan.location):
+        run = begin(plan, beats.on_claim)
+        format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in job)}_{run.generation}"
+        specs = source_specs(run, lineage, sources, no_data_batches(spark.conf))
+        ctx = BuildContext(spark, format_name, run, specs, request.df._recipe)
         df, steps = sink_input(ctx, request.df._recipe)
         spark.dataSource.register(sink_class_of(format_name, run, sinks, request.df._arrow_schema(), steps))
         writer = df.writeStream.format(format_name).outputMode("append")
@@ -240,6 +265,7 @@ def start_query(request: StartRequest) -> Any:
         if request.trigger:
             writer = writer.trigger(**request.trigger)
         query = writer.start()
+        beats.hand_over(lambda: bool(query.isActive))
     return CkptQuery(query, run, sinks)
 
 

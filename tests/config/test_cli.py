@@ -107,6 +107,7 @@ def test_verify_of_a_sound_job_succeeds(tmp_path: Path) -> None:
 
 
 def test_gc_of_a_job_without_garbage_removes_nothing(tmp_path: Path) -> None:
+    RecordStore(str(tmp_path / "flights")).check_writable("flights")
     result = command("gc", str(tmp_path), "flights")
     assert (result.exit_code, "nothing to remove" in result.output) == (0, True)
 
@@ -140,3 +141,17 @@ def test_storage_options_reach_the_configuration(tmp_path: Path) -> None:
 )
 def test_sizes_are_shown_in_binary_units(size_bytes: int, text: str) -> None:
     assert size_text(size_bytes) == text
+
+
+@pytest.mark.parametrize(
+    "command_line",
+    [["gc"], ["verify"], ["list"], ["repair-history"], ["show", "1"], ["savepoint", "/nowhere"], ["stop", "/nowhere"],
+     ["abandon", "1", "--sink", "s"]],
+)  # fmt: skip
+def test_a_job_that_does_not_exist_is_named_and_nothing_is_made_of_it(job: Path, command_line: list[str]) -> None:
+    name, *rest = command_line
+    result = command(name, str(job), "fligths", *rest)
+    assert result.exit_code == 1
+    assert "there is no job 'fligths'" in result.output
+    assert "['flights']" in result.output
+    assert [p.name for p in job.iterdir()] == ["flights"]

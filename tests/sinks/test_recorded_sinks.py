@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from spark_ckpt.cli import app
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import ConfigError, CorruptStorageError
 from spark_ckpt.sinks.memory import MemorySink
+from spark_ckpt.sinks.staging import count_stagers, is_of_job, staged_prefix, tag
 from spark_ckpt.spark.job_records import JobRecords
 from spark_ckpt.spark.sink_records import find_sinks, record_sinks, variable
 from spark_ckpt.spark.spec import SinkSpec
@@ -57,10 +59,16 @@ def test_gc_on_the_command_line_removes_what_each_sink_staged_and_says_what_it_l
     assert "SPARK_CKPT_SINK_PRIVATE_FILES_STORAGE_TOKEN (or --option private.files.storage.token=...)" in first.output
     assert "left out: sink 'own': it is of your own class tests.sinks.test_recorded_sinks:OwnSink" in first.output
     assert sum("removed: " in line for line in first.output.splitlines()) >= 5
-    second = _gc(job, "--option", f"private.files.storage.token={SECRET}")
+    unsure = _gc(job, "--option", f"private.files.storage.token={SECRET}")
+    assert f"would go to where the job's folder says it is: path={tmp_path}/private." in unsure.output
+    assert "--confirm private.files, or give it: --option private.files.path=..." in unsure.output
+    second = _gc(job, "--option", f"private.files.storage.token={SECRET}", "--confirm", "private.files")
     assert "private.files" not in second.output
     assert "removed: " in second.output
-    assert "nothing to remove" in _gc(job, SPARK_CKPT_SINK_PRIVATE_FILES_STORAGE_TOKEN=SECRET).output
+    given = ("--option", f"private.files.path={tmp_path}/private")
+    third = _gc(job, *given, SPARK_CKPT_SINK_PRIVATE_FILES_STORAGE_TOKEN=SECRET).output
+    assert "nothing to remove" in third
+    assert "private.files" not in third
     assert job.rows()["files"] == [(1, "a")], "what is committed stays"
     everything = [p.read_bytes() for p in Path(job.jobs).rglob("*") if p.is_file()]
     assert not any(SECRET.encode() in data for data in everything)
@@ -100,6 +108,32 @@ def test_a_secret_comes_from_the_environment_and_an_option_counts_before_it(reco
         find_sinks(records, {"sq1.url": "sqlite://"}, {})
 
 
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"url": "postgresql://attacker/db", "user": "u", "table": "t"},
+        {"URL": "postgresql://attacker/db?user=u", "table": "t", "mergeKeys": "k"},
+    ],
+)
+def test_a_tampered_record_gets_no_secret_sent_anywhere(records: JobRecords, where: dict[str, str]) -> None:
+    """What the environment holds goes only where somebody said on the command line or in the environment, too."""
+    entry = {"id": "db", "format": "sql", "class": "x", "options": where, "secret": ["password"]}
+    records.store.replace("sinks.json", "sinks", {"sinks": [entry]})
+    environ = {variable("db", "password"): SECRET}
+    found = find_sinks(records, {}, environ)
+    assert (found.specs, len(found.left_out)) == ((), 1)
+    assert "attacker" in found.left_out[0]
+    assert SECRET not in found.left_out[0]
+    (given,) = find_sinks(records, {"db.url": "postgresql://mine/db"}, environ).specs
+    assert "attacker" not in str(given.options)
+    assert find_sinks(records, {}, environ, ["db"]).specs
+
+
+def test_where_a_secret_does_not_go_nothing_need_be_confirmed(records: JobRecords, tmp_path: Path) -> None:
+    record_sinks(records, checked_sinks([("files", {"path": str(tmp_path), "storage.endpoint_url": "http://x"})]))
+    assert find_sinks(records, {}, {}).specs
+
+
 @pytest.mark.parametrize("kind", [None, "os:system", "../files", "no-such"])
 def test_nothing_that_storage_names_is_imported(records: JobRecords, kind: str | None) -> None:
     entry: dict[str, Any] = {"id": "s", "format": kind, "class": "antigravity:x", "options": {}, "secret": []}
@@ -121,3 +155,66 @@ def test_a_damaged_record_of_sinks_is_refused_with_the_way_out_and_a_job_of_befo
     records.store.replace("sinks.json", "sinks", {"sinks": [{"id": 1}]})
     with pytest.raises(CorruptStorageError, match="next start writes it again"):
         find_sinks(records, {}, {})
+
+
+# -- what others of the job's name staged -------------------------------------------------------------------------
+
+
+def _lost(folder: Path) -> Job:
+    """A job that staged rows in every sink, and whose folder was removed then; started anew under its old name."""
+    job = Job(folder)
+    run = job.start()
+    job.commit(run, [(1, "a")])
+    job.stage(run, 2, [(2, "b")], 1)
+    shutil.rmtree(job.jobs)
+    return job
+
+
+def test_what_a_life_staged_whose_folder_is_gone_is_listed_and_removed_by_name(tmp_path: Path) -> None:
+    job = _lost(tmp_path)
+    run = job.start()
+    job.commit(run, [(1, "c")])
+    job.stage(run, 2, [(3, "d")], 1)
+    assert "removed" in _gc(job).output
+    listed = [line.removeprefix("staged: ") for line in _gc(job, "--others").output.splitlines()]
+    assert len(listed) == 5
+    assert {line.split(" in sink ")[1] for line in listed} == {
+        "delta: 1", "merged: 1", "sql: 1", "upserted: 1", "files: 1"
+    }  # fmt: skip
+    for who in dict.fromkeys(line.split(" in sink ")[0] for line in listed):
+        assert "removed: " in _gc(job, "--gone", who).output
+    assert "nothing is staged by others" in _gc(job, "--others").output
+    assert job.rows()["files"] == [(1, "a"), (1, "c")], "what is committed stays"
+    job.commit(run, [(4, "e")], 1)
+    assert job.rows()["delta"] == [(1, "a"), (1, "c"), (4, "e")], "the job itself goes on"
+
+
+def test_a_folder_that_is_gone_and_not_made_anew_is_cleaned_up_behind_with_sinks_by_hand(tmp_path: Path) -> None:
+    job = _lost(tmp_path)
+    assert "there is no job 'orders'" in _gc(job).output
+    by_hand = ("--sink", "files", "--option", f"files.path={tmp_path}/files")
+    (line,) = _gc(job, "--others", *by_hand).output.splitlines()
+    who = line.removeprefix("staged: ").split(" in sink ")[0]
+    result = _gc(job, "--gone", who, *by_hand)
+    assert (result.exit_code, result.output.count("removed: ")) == (0, 1)
+
+
+def test_gone_is_refused_for_the_job_itself_and_for_jobs_of_other_names(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    run = job.start()
+    job.commit(run, [(1, "a")])
+    job.stage(run, 2, [(2, "b")], 1)
+    for who in (run.identity, tag(run.identity), "orders-eu@0123456789abcdef", tag("orders-eu@0123456789abcdef")):
+        result = _gc(job, "--gone", who)
+        assert (result.exit_code, "expected another life of job 'orders'" in result.output) == (1, True)
+    assert "nothing is staged by others" in _gc(job, "--others").output
+    assert "removed: " in _gc(job).output
+
+
+@pytest.mark.parametrize("job", ["orders", "o" * 60, "été 1", "--", "a-b_c"])
+def test_whose_something_is_can_be_told_from_its_tag(job: str) -> None:
+    me = f"{job}@0123456789abcdef"
+    assert is_of_job(me, job)
+    assert is_of_job(tag(me), job)
+    assert is_of_job(tag(job), job), "of before lives had marks"
+    assert count_stagers([f"{staged_prefix(me)}rest", f"{staged_prefix(me)}more", "part-1"]) == {tag(me): 2}

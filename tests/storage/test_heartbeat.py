@@ -17,8 +17,9 @@ from spark_ckpt.cli import app
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.protocol.alive import BEAT_MS, EXPIRES_MS, Heartbeat, ProcessName, is_alive
 from spark_ckpt.spark import heartbeat
-from spark_ckpt.spark.heartbeat import Heart, this_process
+from spark_ckpt.spark.heartbeat import FirstBeats, Heart, this_process
 from spark_ckpt.spark.job_records import JobRecords, id_name
+from spark_ckpt.spark.start import begin
 from tests.storage.whole_job import JOB, WholeJob
 
 AWAY = ProcessName("elsewhere", "elsewhere boot pid:[1]", 4711, "99")
@@ -129,3 +130,46 @@ def test_a_heart_does_not_bring_back_a_folder_that_was_removed(job: WholeJob) ->
     shutil.rmtree(job.folder)
     heart.beat()
     assert not job.folder.exists()
+
+
+def test_a_start_is_heard_of_from_its_claim_on_and_hands_over_to_its_source(job: WholeJob) -> None:
+    """gc is refused between the claim and Spark's first question to the source."""
+    with FirstBeats() as beats:
+        beats.on_claim(job.records, job.run.generation)
+        with pytest.raises(InvalidInputError, match="a driver runs it"):
+            job.job.gc()
+        beats.stop()
+    job.job.gc()
+
+
+def test_a_start_that_fails_is_not_heard_of_any_more(job: WholeJob) -> None:
+    def start() -> None:
+        with FirstBeats() as beats:
+            beats.on_claim(job.records, job.run.generation)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        start()
+    assert job.records.store.names("alive") == []
+
+
+def test_the_starts_heart_rests_once_the_source_beats_or_the_query_ended(job: WholeJob) -> None:
+    heart = Heart(job.records, job.run.generation, every_ms=1).start()
+    active = True
+    heart.hand_over(lambda: active)
+    _say(job, AWAY)
+    heart._thread.join()
+    assert job.records.store.names("alive"), "the source's own stays"
+    heart = Heart(job.records, job.run.generation, every_ms=1).start()
+    active = False
+    heart.hand_over(lambda: active)
+    heart._thread.join()
+    assert job.records.store.names("alive") == []
+
+
+def test_begin_tells_its_claim_before_it_commits_what_was_left(tmp_path: Path) -> None:
+    job = WholeJob(tmp_path)
+    plan = job.plan("auto", "spark")
+    told: list[int] = []
+    run = begin(plan, lambda records, g: told.append(g) if records.generation(g) else None)
+    assert told == [run.generation]

@@ -59,12 +59,15 @@ class WholeJob:
 
     # -- a start -------------------------------------------------------------------------------------------------
 
-    def start(self, restore: str = "auto", location: str = "spark") -> None:
+    def plan(self, restore: str, location: str) -> JobPlan:
         config = JobConfig.from_options({**self.config.to_options(), "restore": restore})
         self.location = self.root / location
-        plan = JobPlan(JOB, config, str(self.location), TOPOLOGY, self.sinks, OUTPUT, {UID: STATE})
+        return JobPlan(JOB, config, str(self.location), TOPOLOGY, self.sinks, OUTPUT, {UID: STATE})
+
+    def start(self, restore: str = "auto", location: str = "spark") -> None:
+        plan = self.plan(restore, location)
         self.run = begin(plan)
-        self.records = JobRecords(self.run.url, config)
+        self.records = JobRecords(self.run.url, plan.config)
         self.committer = Committer(self.run, self.sinks)
         self.cache = RunCache(f"{self.run.url}/state/{UID}", str(self.root / "cache"), 2**24)
         done = plan.spark_folder.location()

@@ -1,0 +1,90 @@
+"""Whatever setting, option or command a message of the package names, there is."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer.main
+
+import spark_ckpt
+from spark_ckpt.cli import app
+from spark_ckpt.config import config_keys
+from spark_ckpt.sinks.registry import sink_class
+from spark_ckpt.sources import files, rate
+
+PACKAGE = Path(spark_ckpt.__file__).parent
+COMMANDS = dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+SPARKS_OWN = {"checkpointLocation"}
+ANY = "\0"
+"""In place of what an f-string fills in."""
+
+
+def _literals() -> Iterator[tuple[str, str]]:
+    """(place, text) of every string in the package; those that are written one behind the other are one."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        inside = {id(v) for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for v in n.values}
+        for node in ast.walk(tree):
+            place = f"{path.relative_to(PACKAGE.parent)}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.JoinedStr):
+                yield place, "".join(str(v.value) if isinstance(v, ast.Constant) else ANY for v in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
+                yield place, node.value
+
+
+LITERALS = list(_literals())
+
+
+def test_every_setting_that_a_text_names_is_one() -> None:
+    known = {k.lower() for k in config_keys()}
+    named = [(p, m) for p, t in LITERALS for m in re.findall(r"spark\.ckpt\.([A-Za-z][A-Za-z.]*[A-Za-z])", t)]
+    assert len(named) > 20
+    assert [n for n in named if n[1].lower() not in known and not n[1].startswith("storage")] == []
+
+
+def test_every_command_and_flag_that_a_text_names_is_one() -> None:
+    found = 0
+    for place, text in LITERALS:
+        for match in re.finditer(r"spark-ckpt ([a-z][a-z-]*)([^`'.;]*)", text):
+            name, rest = match[1], match[2]
+            if name not in COMMANDS and not re.search(r"[`']spark-ckpt ", text[max(0, match.start() - 1) :]):
+                continue  # prose: "spark-ckpt heartbeat"
+            found += 1
+            assert name in COMMANDS, f"{place}: {match[0]}"
+            flags = {flag for p in COMMANDS[name].params for flag in p.opts}
+            assert set(re.findall(r"--[a-z-]+", rest)) <= flags, f"{place}: {match[0]}"
+    assert found > 5
+    flags = {flag for c in COMMANDS.values() for p in c.params for flag in p.opts}
+    simulate = {"--seed", "--seeds", "--sabotage", "--first"}
+    named = {(p, f) for p, t in LITERALS if "/testing/" not in p for f in re.findall(r"(?<![\w-])--[a-z][a-z-]+", t)}
+    assert [n for n in named if n[1] not in flags | simulate] == []
+
+
+def test_every_option_that_a_text_names_is_one() -> None:
+    sinks = {o for s in ("delta", "files", "sql", "memory") for o in sink_class(s).OPTIONS}
+    own = {"uid", "lanes", "columns", "source", "sink", "job", "dir", "path", *config_keys()}
+    known = {o.lower() for o in sinks | own | SPARKS_OWN | {*files.OPTIONS, *rate.OPTIONS}}
+    named = [(p, m) for p, t in LITERALS for m in re.findall(r"\boptions? '([A-Za-z.]+)'", t)]
+    assert len(named) > 5
+    assert [n for n in named if n[1].lower() not in known and not n[1].startswith("storage")] == []
+
+
+@pytest.mark.parametrize("word", ["spark.ckpt.noSuch", "`spark-ckpt frobnicate`", "option 'noSuch'"])
+def test_a_name_that_is_none_is_noticed(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    checks = (
+        test_every_setting_that_a_text_names_is_one,
+        test_every_command_and_flag_that_a_text_names_is_one,
+        test_every_option_that_a_text_names_is_one,
+    )
+    monkeypatch.setattr(f"{__name__}.LITERALS", [*LITERALS, ("here", f"set {word} to that")])
+    failed = 0
+    for check in checks:
+        try:
+            check()
+        except AssertionError:
+            failed += 1
+    assert failed == 1

@@ -254,7 +254,7 @@ def _line(facts: StartFacts) -> CompletionRecord | Refuse | None:
 def _origins(facts: StartFacts) -> list[int]:
     """Those that say where the job stands, newest first: they did something, or were restored from what is there."""
     active = active_origins(facts.damage, facts.batches, facts.completions)
-    there = {c.checkpoint for c in facts.completions} | set(facts.damage.checkpoints)
+    there = {c.checkpoint for c in facts.completions}
     restored = {g.origin for g in facts.generations if g.origin > 0 and g.restored_from in there}
     return sorted({*active, *restored}, reverse=True)
 

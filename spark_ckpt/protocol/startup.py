@@ -67,7 +67,16 @@ def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step,
         life=record.life,
         abandoned=facts.abandoned,
     )
-    yield from commit_completions(view, decision.commit, now_ms)
+    try:
+        yield from commit_completions(view, decision.commit, now_ms)
+    except FencedError:
+        raise
+    except Exception:
+        if not isinstance(decision, GoOn):
+            # Whoever asked for this start is told that it failed: what it was to restore binds no later one.
+            yield WriteGeneration(replace(record, origin=REFUSED, restored_from=None))
+            # Stopped before this: the decision stands, as if the start had been stopped right behind it.
+        raise
     if not isinstance(decision, GoOn):
         yield from _leave_behind(facts, decision, now_ms)
     return Started(record, decision)

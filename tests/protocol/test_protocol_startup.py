@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from spark_ckpt.errors import ConfigError, FencedError, TopologyError
+from spark_ckpt.errors import ConfigError, FencedError, InvalidInputError, TopologyError
 from spark_ckpt.protocol.records import (
     REFUSED,
     BatchRecord,
+    CommittedRecord,
     CompletionRecord,
     GenerationRecord,
     Topology,
@@ -177,3 +178,19 @@ def test_a_first_start_is_fresh():
     started = world.drive(start_job("job", claim, 7), Shell(world, "job", Location("spark0"), TOPOLOGY))
     assert started.decision == StartFresh()
     assert (started.generation.origin, started.generation.restored_from) == (1, None)
+
+
+def test_a_rollback_that_failed_to_start_binds_no_later_start():
+    """Its commit of what was left raised: whoever asked was told. One that is stopped there stands."""
+    job = Folder()
+    second = replace(job.done, checkpoint=2, batch=1, batches_from=2, committables=(job.stage("second", 2),))
+    job.world.records.put("checkpoints", 2, second)
+    job.world.records.put("committed", 1, CommittedRecord(1, 1, 0))
+    shell = Shell(job.world, "job", Location("spark1"), TOPOLOGY)
+    shell.restore = 1
+    shell.refusals = 1.0
+    with pytest.raises(InvalidInputError):
+        job.start(shell=shell)
+    assert job.world.records.get("generations", 2).origin == REFUSED
+    job.world.sink.refused.clear()
+    assert job.start().decision.checkpoint.checkpoint == 2

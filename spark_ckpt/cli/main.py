@@ -119,11 +119,26 @@ def savepoint(dir: Dir, job: Name, path: Path, timeout: Timeout = 600.0, storage
 
 
 @app.command()
-def stop(dir: Dir, job: Name, path: Path, timeout: Timeout = 600.0, storage: Storage = None) -> None:
-    """Ask the running job for a savepoint behind which it processes nothing; then its process can be ended."""
+def stop(
+    dir: Dir,
+    job: Name,
+    path: Annotated[str | None, typer.Argument(help="An empty folder or URL for the savepoint.")] = None,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="End the job for good: let event-time time-outs fire first. Needs no PATH.")
+    ] = False,
+    timeout: Timeout = 600.0,
+    storage: Storage = None,
+) -> None:
+    """Ask the running job for a savepoint behind which it processes nothing; then its process can be ended.
+
+    With --drain the query ends by itself, and its job is not meant to go on later.
+    """
+    if path is None and not drain:
+        raise typer.BadParameter("give PATH, a folder for the savepoint, or --drain")
     with _errors():
-        done = _open(dir, job, storage).stop(path, timeout_s=timeout)
-    typer.echo(f"savepoint of checkpoint {done} is complete: {path}; the job stands still and can be ended")
+        done = _open(dir, job, storage).stop(path, timeout_s=timeout, drain=drain)
+    what = f"checkpoint {done} is complete" if path is None else f"savepoint of checkpoint {done} is complete: {path}"
+    typer.echo(f"{what}; the job {'is drained and ends' if drain else 'stands still and can be ended'}")
 
 
 @app.command()

@@ -69,6 +69,7 @@ class PendingBarrier:
     first_ms: int
     held_bytes: int = 0
     """The most that was held back at the end of a batch while it was pending."""
+    drain: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,14 +90,14 @@ class AlignerState:
         return cls(checkpoint + 1)
 
     def to_json(self) -> dict[str, Any]:
-        pending = [[p.checkpoint, p.weight, p.triggered_ms, p.first_ms, p.held_bytes] for p in self.pending]
+        pending = [_pending_json(p) for p in self.pending]
         found = {"epoch": self.epoch, "pending": pending, "finished": [list(f) for f in self.finished]}
         return {**found, "cancelled": list(self.cancelled)} if self.cancelled else found
 
     @classmethod
     def from_json(cls, value: Any, where: str = "alignment state") -> AlignerState:
         b = Body(value, where)
-        pending = b.items("pending", lambda v: PendingBarrier(*(whole(x) for x in v)))
+        pending = b.items("pending", lambda v: PendingBarrier(*(whole(x) for x in v[:5]), drain=len(v) > 5))
         cancelled = b.items("cancelled", whole) if b.has("cancelled") else ()
         return cls(b.integer("epoch"), pending, b.items("finished", _pair), cancelled)
 
@@ -106,7 +107,8 @@ class BatchInput:
     """What one batch brought to the key group.
 
     ``barriers`` maps checkpoint to (weight, triggered_ms), ``finished`` the label of ``Finished`` rows to their
-    weight. ``bytes_by_label`` counts the rows held back so far and those newly arrived, by label.
+    weight. ``bytes_by_label`` counts the rows held back so far and those newly arrived, by label. ``drains``: those of
+    the barriers behind which the event time is at its end.
     """
 
     now_ms: int
@@ -114,6 +116,7 @@ class BatchInput:
     cancels: frozenset[int] = frozenset()
     finished: Mapping[int, int] = field(default_factory=dict)
     bytes_by_label: Mapping[int, int] = field(default_factory=dict)
+    drains: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -126,12 +129,15 @@ class Process:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Snapshot, acknowledge and forward barrier ``checkpoint``. ``aligned_from_ms``: its first barrier's arrival."""
+    """Snapshot, acknowledge and forward barrier ``checkpoint``. ``aligned_from_ms``: its first barrier's arrival.
+    ``drain``: first call what waits for the event time, which is at its end now.
+    """
 
     checkpoint: int
     triggered_ms: int
     aligned_from_ms: int
     held_bytes: int
+    drain: bool = False
 
 
 @dataclass(frozen=True)
@@ -190,7 +196,7 @@ def _merge(state: AlignerState, batch: BatchInput) -> dict[int, PendingBarrier]:
         if checkpoint < state.epoch:
             continue
         old = pending.get(checkpoint) or PendingBarrier(checkpoint, 0, triggered_ms, batch.now_ms)
-        pending[checkpoint] = replace(old, weight=old.weight + weight)
+        pending[checkpoint] = replace(old, weight=old.weight + weight, drain=old.drain or checkpoint in batch.drains)
     return pending
 
 
@@ -232,7 +238,7 @@ def _aligned(state: AlignerState, config: AlignerConfig, barrier: PendingBarrier
 
 
 def _snapshot(barrier: PendingBarrier) -> Snapshot:
-    return Snapshot(barrier.checkpoint, barrier.triggered_ms, barrier.first_ms, barrier.held_bytes)
+    return Snapshot(barrier.checkpoint, barrier.triggered_ms, barrier.first_ms, barrier.held_bytes, barrier.drain)
 
 
 def _settle(
@@ -269,6 +275,11 @@ def _decline(state: AlignerState, size: int, limit: int) -> tuple[AlignerState, 
 def _behind(batch: BatchInput, epoch: int) -> tuple[tuple[int, ...], int]:
     labels = tuple(sorted(label for label in batch.bytes_by_label if label > epoch))
     return labels, sum(batch.bytes_by_label[label] for label in labels)
+
+
+def _pending_json(p: PendingBarrier) -> list[int]:
+    plain = [p.checkpoint, p.weight, p.triggered_ms, p.first_ms, p.held_bytes]
+    return [*plain, 1] if p.drain else plain
 
 
 def _pair(value: Any) -> tuple[int, int]:

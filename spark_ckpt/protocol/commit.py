@@ -386,6 +386,7 @@ def _completion(
         triggered_by=trigger.generation,
         life=view.life,
         request=trigger.request,
+        drained=trigger.drain,
     )
 
 

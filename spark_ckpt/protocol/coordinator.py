@@ -43,7 +43,8 @@ class TriggerFacts:
 
     ``requests`` are those not taken up yet. ``at_end``: the input is bounded and every source has read all of it.
     ``final_pending``: the final checkpoint of this run was triggered and not aborted; ``final_done``: it is complete.
-    ``stopping``: a stop-with-savepoint of this generation went by, the query only waits to be stopped.
+    ``stopping``: a stop-with-savepoint of this generation went by, the query only waits to be stopped. ``draining``: the
+    barrier of a drain went by, in whatever generation; ``drain_done``: its checkpoint is complete.
     """
 
     now_ms: int
@@ -57,6 +58,8 @@ class TriggerFacts:
     final_pending: bool = False
     final_done: bool = False
     stopping: bool = False
+    draining: bool = False
+    drain_done: bool = False
 
 
 class WaitReason(enum.Enum):
@@ -66,6 +69,8 @@ class WaitReason(enum.Enum):
     MIN_PAUSE = "the minimum pause has not passed"
     DISABLED = "periodic checkpoints are off"
     FINAL_PENDING = "the final checkpoint is pending"
+    DRAINING = "the checkpoint that drains the job is pending"
+    DRAINED = "the job is drained and waits to be stopped"
     FINISHED = "the input has ended and its final checkpoint is complete"
 
 
@@ -77,6 +82,7 @@ class TriggerNow:
     terminal: bool = False
     request: str | None = None
     deadline_ms: int | None = None
+    drain: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,16 +96,18 @@ class Wait:
 def decide_trigger(policy: TriggerPolicy, facts: TriggerFacts) -> TriggerNow | Wait:
     """Driver, first source, before every batch and while idle. The order is that of Flink's CheckpointRequestDecider:
 
-    savepoints come first, whatever is pending (Flink: they are forced); then, as far as ``max_concurrent`` allows,
-    other requests and what the interval asks for. Requests know no pause.
+    savepoints and drains come first, whatever is pending (Flink: they are forced); then, as far as ``max_concurrent``
+    allows, other requests and what the interval asks for. Requests know no pause.
     """
+    if facts.draining:
+        return _drain(policy, facts)
     if facts.stopping:
         return Wait(None, WaitReason.STOPPING)
     request = min(facts.requests, key=_rank, default=None)
     full = len(facts.pending) >= policy.max_concurrent
-    if request is not None and (request.kind == SAVEPOINT or not full):
+    if request is not None and (_forced(request) or not full):
         r = request
-        return TriggerNow(r.kind, "request", r.target, r.terminal, r.request, r.deadline_ms)
+        return TriggerNow(r.kind, "request", r.target, r.terminal, r.request, r.deadline_ms, r.drain)
     if facts.at_end:
         return _at_end(facts)
     if full:
@@ -108,7 +116,24 @@ def decide_trigger(policy: TriggerPolicy, facts: TriggerFacts) -> TriggerNow | W
 
 
 def _rank(request: ManualRequest) -> tuple[bool, int, str]:
-    return request.kind != SAVEPOINT, request.time_ms, request.request
+    return not _forced(request), request.time_ms, request.request
+
+
+def _forced(request: ManualRequest) -> bool:
+    return request.kind == SAVEPOINT or request.drain
+
+
+def _drain(policy: TriggerPolicy, facts: TriggerFacts) -> TriggerNow | Wait:
+    """Rows of the end of time cannot be taken back: if their checkpoint was given up, another one takes them over. Nobody
+    waits for that one under a name, and it has no target: whoever asked was told of the first.
+    """
+    if facts.drain_done:
+        return Wait(None, WaitReason.DRAINED)
+    if facts.pending:
+        return Wait(None, WaitReason.DRAINING)
+    if facts.last_trigger_ms is not None and facts.now_ms < facts.last_trigger_ms + (policy.interval_ms or 0):
+        return Wait(facts.last_trigger_ms + (policy.interval_ms or 0), WaitReason.INTERVAL)
+    return TriggerNow(FINAL, "drain", terminal=True, drain=True)
 
 
 def _at_end(facts: TriggerFacts) -> TriggerNow | Wait:

@@ -59,10 +59,15 @@ class StateFile:
 
 @dataclass(frozen=True)
 class Barrier:
+    """``drain``: the event time is at its end behind it (Flink: MAX_WATERMARK ahead of the last barrier). Operators that
+    have it from all inputs call what still waits for the event time, and then pass it on.
+    """
+
     KIND: ClassVar[str] = "barrier"
     checkpoint: int
     weight: int
     triggered_ms: int
+    drain: bool = False
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,8 @@ class GenerationRecord:
 class TriggerRecord:
     """Checkpoint ``checkpoint`` was asked for ``by`` somebody. ``terminal``: nothing is read behind its barrier.
 
-    ``target`` is where a savepoint goes; ``request`` the manual request it answers, before ``deadline_ms``.
+    ``target`` is where a savepoint goes; ``request`` the manual request it answers, before ``deadline_ms``. ``drain``:
+    the event time ends with its barrier, and no source ever reads behind it at this Spark location.
     """
 
     checkpoint: int
@@ -136,6 +137,7 @@ class TriggerRecord:
     request: str | None
     generation: int
     deadline_ms: int | None = None
+    drain: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -153,6 +155,7 @@ class TriggerRecord:
             b.optional_str("request"),
             b.integer("generation"),
             b.optional_int("deadline_ms") if b.has("deadline_ms") else None,
+            b.flag("drain") if b.has("drain") else False,
         )
 
 
@@ -228,7 +231,7 @@ class CompletionRecord:
     whose record still holds something of a later epoch. ``stats`` maps uid to what its acknowledgements reported.
     ``finished_weight`` is the weight at the sink whose input had ended by then; it counts for good in this origin.
     ``triggered_by`` is the generation of its trigger, ``life`` what the sinks commit it under, ``request`` the manual
-    request that it answers.
+    request that it answers. ``drained``: all time-outs that wait for the event time have fired in it.
     """
 
     checkpoint: int
@@ -249,6 +252,7 @@ class CompletionRecord:
     triggered_by: int = 0
     life: str = ""
     request: str | None = None
+    drained: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -282,6 +286,7 @@ class CompletionRecord:
             b.integer("triggered_by"),
             b.text_or("life", ""),
             b.optional_str("request") if b.has("request") else None,
+            b.flag("drained") if b.has("drained") else False,
         )
 
 

@@ -83,7 +83,7 @@ def _follow(
         yield AnnounceDrained(role.generation, role.source)
         # Stopped here: of a generation that is over; the next one does not look at it.
         view = replace(view, announced=True)
-    if at.frozen or not (at.drained or view.behind or due(view.followed_ms, now_ms, role.poll_ms)):
+    if (at.frozen and start.drain is None) or not (at.drained or view.behind or due(view.followed_ms, now_ms, role.poll_ms)):
         return view, Injection(None, given_up)
     triggers: tuple[TriggerRecord, ...] = yield ReadOpenTriggers(start.epoch)
     taken = take_up(triggers, role.generation, at.drained)
@@ -95,11 +95,11 @@ def _follow(
 def take_up(triggers: Iterable[TriggerRecord], generation: int, drained: bool) -> TriggerRecord | None:
     """The oldest of the open triggers ahead: barriers pass every channel in the order of their checkpoints.
 
-    The final checkpoint of this generation waits until the source is at its end. One of an earlier generation was
-    final for that run only.
+    The final checkpoint of this generation waits until the source is at its end, unless it drains: then the end is
+    here. One of an earlier generation was final for that run only.
     """
     first = min(triggers, key=lambda t: t.checkpoint, default=None)
-    if first is None or (first.kind == FINAL and first.generation == generation and not drained):
+    if first is None or (first.kind == FINAL and first.generation == generation and not (drained or first.drain)):
         return None
     return first
 
@@ -131,6 +131,7 @@ def _assemble(
         rows=True if role.batch_behind_rows and at.inner != start.inner else None,
         terminal=start.terminal if at.frozen else None,
         request=start.request if at.frozen else None,
+        drain=start.drain,
     )
     return end if injected is None else _with_barrier(end, injected, role.generation)
 
@@ -141,7 +142,8 @@ def _with_barrier(end: SourceOffset, injected: PendingTrigger, generation: int) 
         epoch=injected.checkpoint + 1,
         barrier=injected.checkpoint,
         triggered_ms=injected.triggered_ms,
-        pending=(*end.pending, replace(injected, terminal=False)),
+        pending=(*end.pending, replace(injected, terminal=False, drain=False)),
         terminal=generation if injected.terminal else None,
         request=injected.request if injected.terminal else None,
+        drain=injected.checkpoint if injected.drain else end.drain,
     )

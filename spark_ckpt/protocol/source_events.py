@@ -47,11 +47,12 @@ def _spoken(source: str, start: SourceOffset, end: SourceOffset, key_groups: int
 def _barriers(end: SourceOffset, key_groups: int, parts: int) -> list[tuple[Event, ...]]:
     if end.barrier is None:
         return [()] * parts
+    drain = end.drain is not None
     if end.ended:
         # An ended source keeps one share alive: operators learn of a checkpoint from a barrier.
-        return [(Barrier(end.barrier, 1, end.triggered_ms),), *[()] * (parts - 1)]
+        return [(Barrier(end.barrier, 1, end.triggered_ms, drain),), *[()] * (parts - 1)]
     weights = [key_groups // parts + (i < key_groups % parts) for i in range(parts)]
-    return [(Barrier(end.barrier, w, end.triggered_ms),) for w in weights]
+    return [(Barrier(end.barrier, w, end.triggered_ms, drain),) for w in weights]
 
 
 @dataclass(frozen=True)

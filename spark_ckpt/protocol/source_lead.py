@@ -94,6 +94,8 @@ def _facts(role: SourceRole, view: SourceView, start: SourceOffset, at: Position
         final_pending=final,
         final_done=final and view.completed >= (view.final or 0),
         stopping=at.frozen,
+        draining=start.drain is not None,
+        drain_done=start.drain is not None and view.completed >= start.drain,
     )
 
 
@@ -128,8 +130,9 @@ def _trigger(
         # Whoever else starts this job may have taken the id; ids only need to grow.
         newest += 1
         record = TriggerRecord(
-            newest, now.kind, now_ms, now.by, now.target, now.terminal, now.request, role.generation, now.deadline_ms
-        )
+            newest, now.kind, now_ms, now.by, now.target, now.terminal, now.request, role.generation, now.deadline_ms,
+            now.drain,
+        )  # fmt: skip
         created = yield CreateTrigger(record)
         if isinstance(created, StorageFailed):
             view = yield from _not_triggered(role, view, newest, created.reason, now_ms)

@@ -18,8 +18,8 @@ from spark_ckpt.protocol._body import Body, whole
 class PendingTrigger:
     """A checkpoint that this source injected and that is neither complete, subsumed nor aborted, as far as it knows.
 
-    ``request`` asked for it and wants it before ``deadline_ms``. ``terminal``: it is a stop-with-savepoint; only known
-    when it is injected, then the offset's own ``terminal`` says so.
+    ``request`` asked for it and wants it before ``deadline_ms``. ``terminal``: it is a stop-with-savepoint, ``drain``: it
+    drains the job; only known when it is injected, then the offset's own ``terminal`` and ``drain`` say so.
     """
 
     checkpoint: int
@@ -27,6 +27,7 @@ class PendingTrigger:
     terminal: bool = False
     request: str | None = None
     deadline_ms: int | None = None
+    drain: bool = False
 
     def to_json(self) -> list[Any]:
         plain = [self.checkpoint, self.triggered_ms]
@@ -47,7 +48,8 @@ class SourceOffset:
     ``restore``: the checkpoint that a location's first offset begins from. ``terminal``: the generation whose
     stop-with-savepoint, for ``request``, is the barrier right before ``epoch``. ``drained``: the generation in which
     the source announced that it is at the end of what was there when the query started. ``rows``: rows came, and a
-    batch is to follow although nothing new may come.
+    batch is to follow although nothing new may come. ``drain``: the newest checkpoint that drains the job; from the
+    first one's barrier on nothing is read at this location, whatever becomes of it and whoever starts the job.
     """
 
     origin: int
@@ -63,6 +65,7 @@ class SourceOffset:
     request: str | None = None
     drained: int | None = None
     rows: bool | None = None
+    drain: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         optional = {name: getattr(self, name) for name in _OPTIONAL}
@@ -97,6 +100,7 @@ class SourceOffset:
             b.optional_str("request"),
             b.optional_int("drained"),
             b.get("rows", bool, type(None)),
+            b.optional_int("drain"),
         )
 
     def position(self) -> dict[str, Any]:
@@ -104,7 +108,7 @@ class SourceOffset:
         return {"inner": self.inner, "ended": self.ended}
 
 
-_OPTIONAL = ("restore", "terminal", "request", "drained", "rows")
+_OPTIONAL = ("restore", "terminal", "request", "drained", "rows", "drain")
 
 
 def initial_offset(origin: int, start_epoch: int, restored: int | None, position: Mapping[str, Any]) -> SourceOffset:

@@ -15,7 +15,9 @@ from spark_ckpt.protocol.steps import ReadAborted
 
 @dataclass(frozen=True)
 class ManualRequest:
-    """Somebody asks for a checkpoint or savepoint (``requests/<request>``) and waits for it until ``deadline_ms``."""
+    """Somebody asks for a checkpoint or savepoint (``requests/<request>``) and waits for it until ``deadline_ms``.
+    ``drain``: as in :class:`~spark_ckpt.protocol.records.TriggerRecord`.
+    """
 
     request: str
     kind: str
@@ -23,6 +25,7 @@ class ManualRequest:
     target: str | None = None
     terminal: bool = False
     deadline_ms: int | None = None
+    drain: bool = False
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,11 @@ def is_frozen(start: SourceOffset, generation: int, aborted: Iterable[int], rele
 
     Not if it was aborted, withdrawn, or could not be written: then whoever asked got an error, and the query goes on
     (Flink restarts the job there; its sources have stopped, ours have not). A later generation was started to run.
+
+    A drain is for good: behind its barrier operators have put out what cannot be taken back.
     """
+    if start.drain is not None:
+        return True
     if start.terminal != generation:
         return False
     return start.epoch - 1 not in aborted and start.request not in released
@@ -95,7 +99,7 @@ def look(
     """Look what became of what waits; now and then, or if ``fresh`` at once."""
     waits = [p for p in start.pending if p.checkpoint > view.completed and p.checkpoint not in view.aborted]
     ids, requests = [p.checkpoint for p in waits], [p.request for p in waits if p.request is not None]
-    if is_frozen(start, role.generation, view.aborted, view.released):
+    if start.drain is None and is_frozen(start, role.generation, view.aborted, view.released):
         ids, requests = [*ids, start.epoch - 1], [*requests, *([start.request] if start.request else [])]
         # What was there at the start is to be read, unless the query was stopped: a stop that failed is to be seen now,
         # or Spark ends the query because no source has anything new.
@@ -132,6 +136,10 @@ def due(last_ms: int | None, now_ms: int, every_ms: int) -> bool:
 
 
 def pending_of(trigger: TriggerRecord, generation: int) -> PendingTrigger:
-    """``trigger`` as it stands in the offset that injects it. An earlier generation's stop does not stop this one."""
+    """``trigger`` as it stands in the offset that injects it. An earlier generation's stop does not stop this one, its
+    drain does: other sources may have injected it.
+    """
     terminal = trigger.terminal and trigger.generation == generation
-    return PendingTrigger(trigger.checkpoint, trigger.time_ms, terminal, trigger.request, trigger.deadline_ms)
+    return PendingTrigger(
+        trigger.checkpoint, trigger.time_ms, terminal, trigger.request, trigger.deadline_ms, trigger.drain
+    )

@@ -12,7 +12,7 @@ from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
 from spark_ckpt.protocol.abandon import decide_abandon
 from spark_ckpt.protocol.life import identity
-from spark_ckpt.protocol.records import SAVEPOINT, AbandonedRecord, AbortedRecord, CompletionRecord, VoidRecord
+from spark_ckpt.protocol.records import FINAL, SAVEPOINT, AbandonedRecord, AbortedRecord, CompletionRecord, VoidRecord
 from spark_ckpt.protocol.topology import Refuse
 from spark_ckpt.sinks.registry import create_sink, sink_class
 from spark_ckpt.sinks.staging import is_of_job, tag
@@ -113,12 +113,19 @@ class Job:
         """Ask the running job for a savepoint and wait for it."""
         return self._ask(path, False, timeout_s)
 
-    def stop(self, path: str, timeout_s: float = 600.0) -> int:
-        """Ask the running job for a synchronous savepoint. The query then idles until its owner stops it."""
-        return self._ask(path, True, timeout_s)
+    def stop(self, path: str | None = None, timeout_s: float = 600.0, drain: bool = False) -> int:
+        """Ask the running job for a synchronous savepoint. The query then idles until its owner stops it.
 
-    def _ask(self, path: str, terminal: bool, timeout_s: float) -> int:
-        return ask(self.records, SAVEPOINT, path, terminal, timeout_s, lambda: None)
+        With ``drain``, which needs no ``path``, it ends by itself, for good: see
+        :meth:`spark_ckpt.spark.query.CkptQuery.stop`.
+        """
+        if path is None and not drain:
+            raise InvalidInputError("expected a folder for the savepoint, or drain=True, found neither")
+        return self._ask(path, True, timeout_s, drain)
+
+    def _ask(self, path: str | None, terminal: bool, timeout_s: float, drain: bool = False) -> int:
+        kind = SAVEPOINT if path is not None else FINAL
+        return ask(self.records, kind, path, terminal, timeout_s, lambda: None, drain)
 
     def abandon(self, checkpoint: int, sink: str, force: bool = False) -> None:
         """Give up, for good, what completed ``checkpoint`` would commit in ``sink``; only while the job is stopped.
@@ -263,16 +270,23 @@ def job(dir: str, name: str, sinks: tuple[SinkSpec, ...] = (), **options: str) -
 
 
 def ask(
-    records: JobRecords, kind: str, target: str | None, terminal: bool, timeout_s: float, alive: Callable[[], None]
+    records: JobRecords,
+    kind: str,
+    target: str | None,
+    terminal: bool,
+    timeout_s: float,
+    alive: Callable[[], None],
+    drain: bool = False,
 ) -> int:
     """Ask the running job for a checkpoint and wait until it is committed; returns its id.
 
     ``alive`` raises when waiting makes no sense any more. Raises ``CheckpointFailedError`` if the checkpoint was
     aborted or time ran out, ``InvalidInputError`` if the savepoint could not be written. Then the request is
-    withdrawn: the job does not take it up later, gives up what it has begun, and goes on.
+    withdrawn: the job does not take it up later, gives up what it has begun, and goes on. Only a ``drain`` whose
+    barrier was sent goes on draining, with a final checkpoint of its own.
     """
     deadline = time.monotonic() + timeout_s
-    request = create_request(records.store, kind, target, terminal, timeout_s)
+    request = create_request(records.store, kind, target, terminal, timeout_s, drain)
     try:
         answer = _wait(records, request, deadline, alive)
     except BaseException as e:

@@ -131,7 +131,7 @@ class _Controls:
         if isinstance(event, ev.Barrier):
             old = self._barriers.get(event.checkpoint)
             weight = event.weight + (old.weight if old else 0)
-            self._barriers[event.checkpoint] = ev.Barrier(event.checkpoint, weight, event.triggered_ms)
+            self._barriers[event.checkpoint] = ev.Barrier(event.checkpoint, weight, event.triggered_ms, event.drain)
         elif isinstance(event, ev.Cancel):
             self._cancels.add(event.checkpoint)
         elif isinstance(event, ev.Finished):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
-from spark_ckpt.protocol.records import CHECKPOINT, SAVEPOINT
+from spark_ckpt.protocol.records import CHECKPOINT, FINAL, SAVEPOINT
 from spark_ckpt.spark.job import Job, ask
 from spark_ckpt.spark.spec import RunSpec, SinkSpec
 
@@ -54,19 +54,33 @@ class CkptQuery:
         """
         return self._ask(SAVEPOINT, path, False, timeout_s)
 
-    def stop(self, savepoint: str | None = None, timeout_s: float = _SAVEPOINT_TIMEOUT_S) -> int | None:
+    def stop(
+        self, savepoint: str | None = None, timeout_s: float = _SAVEPOINT_TIMEOUT_S, drain: bool = False
+    ) -> int | None:
         """Stop the query. With ``savepoint``, a synchronous one first: nothing behind its barrier is processed.
 
         If the savepoint fails, is not complete in time or cannot be written, the query goes on and the error is raised.
-        Returns the savepoint's id.
+        Returns the id of the savepoint, or of the final checkpoint if ``drain`` is given without one.
+
+        ``drain``: for a job that is to end for good, as ``flink stop --drain``. Nothing more is read, the event time goes
+        to its end (the last millisecond of the year 9999), every event-time time-out before that fires, one keyed
+        operator after the other, and all of it is committed with the savepoint or final checkpoint. Time-outs of the
+        processing time do not fire. From its barrier on a drain is not taken back: if its checkpoint is given up, the
+        error is raised, and the query takes another one and ends by itself. So does the next start after a crash.
+
+        A drained Spark location stays drained: starts there end at once. What started at an empty location goes on
+        behind the last row, with the watermark that the rows made; but keys that were told of the end had their results
+        already, and rows that come later begin them anew. To go on later, stop without ``drain``.
         """
-        done = self._ask(SAVEPOINT, savepoint, True, timeout_s) if savepoint is not None else None
+        done: int | None = None
+        if drain or savepoint is not None:
+            done = self._ask(FINAL if savepoint is None else SAVEPOINT, savepoint, True, timeout_s, drain)
         self._query.stop()
         if self._run.config.retention == "delete" and self._query.exception() is None:
             self.job.delete_checkpoints(besides=self._run.generation)
         return done
 
-    def _ask(self, kind: str, target: str | None, terminal: bool, timeout_s: float) -> int:
+    def _ask(self, kind: str, target: str | None, terminal: bool, timeout_s: float, drain: bool = False) -> int:
         if not self._query.isActive:
             raise InvalidInputError("the query is not running; a savepoint of a stopped job is Job.savepoint's work")
 
@@ -76,4 +90,4 @@ class CkptQuery:
                     f"the query ended before the {kind} was complete: {self._query.exception()}"
                 )
 
-        return ask(self.job.records, kind, target, terminal, timeout_s, alive)
+        return ask(self.job.records, kind, target, terminal, timeout_s, alive, drain)

@@ -32,7 +32,12 @@ class Answer:
 
 
 def create_request(
-    store: RecordStore, kind: str, target: str | None = None, terminal: bool = False, timeout_s: float = 600.0
+    store: RecordStore,
+    kind: str,
+    target: str | None = None,
+    terminal: bool = False,
+    timeout_s: float = 600.0,
+    drain: bool = False,
 ) -> str:
     """Any process: leave a request; returns its id. The job's first source takes it up within a poll interval, and
     nobody does once ``timeout_s`` have passed."""
@@ -41,7 +46,8 @@ def create_request(
     # Where it is relative to is known here, and not to the process that will answer.
     absolute = None if target is None else normalize_url(target)
     deadline_ms = now_ms + int(timeout_s * 1000)
-    body = {"kind": kind, "time_ms": now_ms, "target": absolute, "terminal": terminal, "deadline_ms": deadline_ms}
+    body: dict[str, Any] = {"kind": kind, "time_ms": now_ms, "target": absolute, "terminal": terminal}
+    body |= {"deadline_ms": deadline_ms, "drain": drain}
     store.create(f"requests/{request}.json", "request", body)
     return request
 
@@ -62,7 +68,8 @@ def open_requests(store: RecordStore) -> list[ManualRequest]:
 
 def _request(request: str, body: dict[str, Any]) -> ManualRequest:
     deadline_ms = body.get("deadline_ms", body["time_ms"] + _OLD_TIMEOUT_MS)
-    return ManualRequest(request, body["kind"], body["time_ms"], body["target"], body["terminal"], deadline_ms)
+    drain = body.get("drain", False)
+    return ManualRequest(request, body["kind"], body["time_ms"], body["target"], body["terminal"], deadline_ms, drain)
 
 
 def drop_request(store: RecordStore, request: str) -> None:

@@ -28,6 +28,10 @@ from spark_ckpt.types import KEY_HASH
 DATA, ACK, EVENT = 0, 1, 2
 """Kinds of the rows an operator hands to its snapshot stage."""
 
+END_OF_TIME_MS = 253_402_300_799_999
+"""The event time behind a drain: the last millisecond that a timestamp of Spark's or Python's can say. Later time-outs
+mean never; and whatever is set behind it, as Spark has it later than the watermark, does not fire in the same drain."""
+
 _NO_FILE = ev.StateFile("", 0, 0)
 
 Adopted = tuple[int, Mapping[int, ev.GroupManifest]]
@@ -137,6 +141,8 @@ class SlotCall:
             if isinstance(action, aligner.Snapshot):
                 # A checkpoint between this batch and the next has the time-outs behind it, as the batch has.
                 self._call_timed_out()
+                if action.drain:
+                    self._end_time()
             self._do(action)
         self._call_timed_out()
         self.meta.late_us = self._time_us or 0
@@ -158,10 +164,12 @@ class SlotCall:
         """Sort the events: those for the aligner, those for this slot, those that only pass through."""
         barriers: dict[int, tuple[int, int]] = {}
         cancels: set[int] = set()
+        drains: set[int] = set()
         finished: dict[int, int] = {}
         for e in self._events:
             if isinstance(e, ev.Barrier):
                 barriers[e.checkpoint] = (barriers.get(e.checkpoint, (0, 0))[0] + e.weight, e.triggered_ms)
+                drains.update([e.checkpoint] if e.drain else [])
             elif isinstance(e, ev.Cancel):
                 cancels.add(e.checkpoint)
             elif isinstance(e, ev.Finished):
@@ -174,7 +182,7 @@ class SlotCall:
             else:
                 self._emit(EVENT, 0, b"", ev.encode(e))
         sizes = {label: sum(b.nbytes for b in batches) for label, batches in self.rows.items()}
-        return aligner.BatchInput(self.now_ms, barriers, frozenset(cancels), finished, sizes)
+        return aligner.BatchInput(self.now_ms, barriers, frozenset(cancels), finished, sizes, frozenset(drains))
 
     def _restore(self, event: ev.Restore) -> None:
         if not event.groups:
@@ -262,6 +270,7 @@ class SlotCall:
                 "start_delay_ms": max(0, action.aligned_from_ms - action.triggered_ms),
                 "alignment_ms": max(0, self.now_ms - action.aligned_from_ms),
                 "held_bytes": action.held_bytes,
+                "drain": action.drain,
             }
         )
 
@@ -350,7 +359,22 @@ class SlotCall:
         if now is None or self._timed_out:
             return
         self._timed_out = True
-        due = self.keyed.due(now)
+        self._call_due(now)
+
+    def _end_time(self) -> None:
+        """Behind the barrier of a drain there are no more rows: call the function for every key that waits for the event
+        time, with the watermark at its end. What comes out reaches the next operator ahead of its own end.
+
+        The end is not kept: a job that is restored from here counts time by its rows again.
+        """
+        if self.spec.function.timeout != "EventTimeTimeout":
+            return
+        seen, self._time_us = self._time_us, END_OF_TIME_MS * 1000
+        self._call_due(END_OF_TIME_MS)
+        self._time_us = seen
+
+    def _call_due(self, now_ms: int) -> None:
+        due = self.keyed.due(now_ms)
         if len(due):
             no_rows = self._rows_schema().empty_table()
             self._apply(due, no_rows, np.empty(0, np.int64), np.ones(len(due), bool), self._epoch)

@@ -128,5 +128,5 @@ class _Partition:
         call_hook(run.config, run.job, "on_snapshot", checkpoint, info)
         return [
             ev.OperatorAck(self.spec.uid, checkpoint, self.partition, manifests, stats),
-            ev.Barrier(checkpoint, len(manifests), slots[0]["triggered_ms"]),
+            ev.Barrier(checkpoint, len(manifests), slots[0]["triggered_ms"], slots[0]["drain"]),
         ]

@@ -71,6 +71,8 @@ class RunSpec:
     partitions: int
     """Spark's shuffle partitions at this location: Spark keeps them as they were when the location was new."""
     life: str = ""
+    drained: int | None = None
+    """The checkpoint that drained the location before this start."""
 
     @property
     def identity(self) -> str:

@@ -24,6 +24,7 @@ from spark_ckpt.protocol.records import GenerationRecord, Topology
 from spark_ckpt.protocol.recovery import AUTO, NONE, GoOn, RestoreFrom, StartFacts, StartFresh
 from spark_ckpt.protocol.startup import Started, start_job
 from spark_ckpt.sinks.registry import create_sink, sink_class
+from spark_ckpt.spark.drained import drained_before, end_when_drained
 from spark_ckpt.spark.heartbeat import FirstBeats
 from spark_ckpt.spark.hooks import load_hooks
 from spark_ckpt.spark.job_io import JobIO
@@ -127,7 +128,7 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
     tell_changes(plan.job, before, started.generation)
     _say_uncompared(plan, started.decision)
     _ensure_tables(plan, url, records, started.decision)
-    return _run_spec(plan, started)
+    return replace(_run_spec(plan, started), drained=drained_before(records, plan.job, started))
 
 
 def _last_decided(records: JobRecords) -> GenerationRecord | None:
@@ -266,6 +267,7 @@ def start_query(request: StartRequest) -> Any:
             writer = writer.trigger(**request.trigger)
         query = writer.start()
         beats.hand_over(lambda: bool(query.isActive))
+    end_when_drained(query, JobRecords(run.url, config), run.drained)
     return CkptQuery(query, run, sinks)
 
 

@@ -172,6 +172,12 @@ class JobConfig:
     hooks: str | None = _key(
         "hooks", CLASS, None, "Your class that is told of triggers, snapshots, completions and aborts.", "none"
     )
+    hooks_timeout_ms: int = _key(
+        "hooks.timeout",
+        DURATION,
+        "10s",
+        "How long `on_trigger` of your hooks may take; beyond it the checkpoint fails.",
+    )
     trigger_poll_interval_ms: int = _key(
         "triggerPollInterval", DURATION, "500ms", "How often an idle source looks for requests and triggers."
     )

@@ -104,7 +104,10 @@ def show(
         if gone is not None:
             typer.echo(_json(gone.to_json()))
             return
-        body = found.show(checkpoint).to_json()
+        record = found.show(checkpoint)
+        # What hooks keep is theirs, and may be large or secret.
+        hook = record.hook and {"name": record.hook.name, "size_bytes": len(record.hook.state)}
+        body = {**record.to_json(), "hook": hook}
         given_up = [r.sink for r in found.abandoned() if r.checkpoint == checkpoint]
         settings = found.settings(checkpoint)
     typer.echo(_json({**body, "abandoned": given_up, "settings": settings}))

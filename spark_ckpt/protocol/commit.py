@@ -387,6 +387,7 @@ def _completion(
         life=view.life,
         request=trigger.request,
         drained=trigger.drain,
+        hook=trigger.hook,
     )
 
 

@@ -43,8 +43,8 @@ class TriggerFacts:
 
     ``requests`` are those not taken up yet. ``at_end``: the input is bounded and every source has read all of it.
     ``final_pending``: the final checkpoint of this run was triggered and not aborted; ``final_done``: it is complete.
-    ``stopping``: a stop-with-savepoint of this generation went by, the query only waits to be stopped. ``draining``: the
-    barrier of a drain went by, in whatever generation; ``drain_done``: its checkpoint is complete.
+    ``stopping``: a stop-with-savepoint of this generation went by, the query only waits to be stopped. ``draining``:
+    the barrier of a drain went by, in whatever generation; ``drain_done``: its checkpoint is complete.
     """
 
     now_ms: int
@@ -124,8 +124,8 @@ def _forced(request: ManualRequest) -> bool:
 
 
 def _drain(policy: TriggerPolicy, facts: TriggerFacts) -> TriggerNow | Wait:
-    """Rows of the end of time cannot be taken back: if their checkpoint was given up, another one takes them over. Nobody
-    waits for that one under a name, and it has no target: whoever asked was told of the first.
+    """Rows of the end of time cannot be taken back: if their checkpoint was given up, another one takes them over.
+    Nobody waits for that one under a name, and it has no target: whoever asked was told of the first.
     """
     if facts.drain_done:
         return Wait(None, WaitReason.DRAINED)

@@ -59,8 +59,8 @@ class StateFile:
 
 @dataclass(frozen=True)
 class Barrier:
-    """``drain``: the event time is at its end behind it (Flink: MAX_WATERMARK ahead of the last barrier). Operators that
-    have it from all inputs call what still waits for the event time, and then pass it on.
+    """``drain``: the event time is at its end behind it (Flink: MAX_WATERMARK ahead of the last barrier). Operators
+    that have it from all inputs call what still waits for the event time, and then pass it on.
     """
 
     KIND: ClassVar[str] = "barrier"
@@ -100,6 +100,14 @@ class Watermark:
     stream: str
     micros: int
     epoch: int = 0
+
+
+@dataclass(frozen=True)
+class Completed:
+    """Checkpoint ``checkpoint`` is complete and committed everywhere: user functions may be told."""
+
+    KIND: ClassVar[str] = "completed"
+    checkpoint: int
 
 
 @dataclass(frozen=True)
@@ -172,10 +180,11 @@ class Restore:
     adopt: bool = False
 
 
-Event = Barrier | Cancel | Finished | Watermark | SourceAck | OperatorAck | Flushed | Decline | Restore
+Event = Barrier | Cancel | Finished | Watermark | Completed | SourceAck | OperatorAck | Flushed | Decline | Restore
 
 _BY_KIND: dict[str, type[Any]] = {
-    c.KIND: c for c in (Barrier, Cancel, Finished, Watermark, SourceAck, OperatorAck, Flushed, Decline, Restore)
+    c.KIND: c
+    for c in (Barrier, Cancel, Finished, Watermark, Completed, SourceAck, OperatorAck, Flushed, Decline, Restore)
 }
 
 

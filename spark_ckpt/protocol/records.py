@@ -121,11 +121,28 @@ class GenerationRecord:
 
 
 @dataclass(frozen=True)
+class HookState:
+    """What the job's hooks, known by ``name``, want back when this checkpoint is gone on from."""
+
+    name: str
+    state: bytes = field(repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "state": to_base64(self.state)}
+
+    @classmethod
+    def from_json(cls, value: Any, where: str = "hook state") -> HookState:
+        b = Body(value, where)
+        return cls(b.text("name"), from_base64(b.text("state")))
+
+
+@dataclass(frozen=True)
 class TriggerRecord:
     """Checkpoint ``checkpoint`` was asked for ``by`` somebody. ``terminal``: nothing is read behind its barrier.
 
     ``target`` is where a savepoint goes; ``request`` the manual request it answers, before ``deadline_ms``. ``drain``:
-    the event time ends with its barrier, and no source ever reads behind it at this Spark location.
+    the event time ends with its barrier, and no source ever reads behind it at this Spark location. ``hook``: put in
+    when the hooks were told, before the barrier is injected.
     """
 
     checkpoint: int
@@ -138,9 +155,10 @@ class TriggerRecord:
     generation: int
     deadline_ms: int | None = None
     drain: bool = False
+    hook: HookState | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
+        return {**vars(self), "hook": self.hook and self.hook.to_json()}
 
     @classmethod
     def from_json(cls, value: Any, where: str = "trigger record") -> TriggerRecord:
@@ -156,6 +174,7 @@ class TriggerRecord:
             b.integer("generation"),
             b.optional_int("deadline_ms") if b.has("deadline_ms") else None,
             b.flag("drain") if b.has("drain") else False,
+            _hook(value, where),
         )
 
 
@@ -253,6 +272,7 @@ class CompletionRecord:
     life: str = ""
     request: str | None = None
     drained: bool = False
+    hook: HookState | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -262,6 +282,7 @@ class CompletionRecord:
             "committables": committables_to_json(self.committables),
             "topology": self.topology.to_json(),
             "stats": {u: dict(s) for u, s in self.stats.items()},
+            "hook": self.hook and self.hook.to_json(),
         }
 
     @classmethod
@@ -287,6 +308,7 @@ class CompletionRecord:
             b.text_or("life", ""),
             b.optional_str("request") if b.has("request") else None,
             b.flag("drained") if b.has("drained") else False,
+            _hook(value, where),
         )
 
 
@@ -382,6 +404,11 @@ class AbandonedRecord:
     def from_json(cls, value: Any, where: str = "abandoned record") -> AbandonedRecord:
         b = Body(value, where)
         return cls(b.integer("checkpoint"), b.text("sink"), b.integer("staged"), b.integer("time_ms"))
+
+
+def _hook(value: Mapping[str, Any], where: str) -> HookState | None:
+    found = value.get("hook")
+    return None if found is None else HookState.from_json(found, f"{where}, hook")
 
 
 def committables_to_json(committables: tuple[Committable, ...]) -> list[Any]:

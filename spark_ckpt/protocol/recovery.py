@@ -59,7 +59,8 @@ class StartFacts:
 
     ``generations`` are all but ``generation``, claims included.
     ``completions`` holds no void records. ``open_triggers``: ids in ``triggers/`` that are neither complete, void
-    nor aborted. ``abandoned``: what was given up by hand, as (checkpoint, sink).
+    nor aborted. ``abandoned``: what was given up by hand, as (checkpoint, sink). ``hook``: the name of the query's
+    hooks.
     """
 
     restore: str | int
@@ -74,6 +75,7 @@ class StartFacts:
     allow_non_restored: bool = False
     damage: Damage = field(default_factory=Damage)
     abandoned: frozenset[tuple[int, str]] = frozenset()
+    hook: str | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ class GoOn:
 
     ``restored``: what the origin began from (``initialOffset`` and the restore rows of batch 0 come from it).
     ``adopt``: Spark replays the batch that completed this one. ``commit``: complete, not confirmed as committed.
-    ``uncompared``: operators of which no record says what their state is made of.
+    ``uncompared``: operators of which no record says what their state is made of. ``newest``: the last checkpoint of
+    the origin, or what it began from.
     """
 
     origin: int
@@ -90,6 +93,7 @@ class GoOn:
     adopt: CompletionRecord | None
     commit: tuple[CompletionRecord, ...]
     uncompared: tuple[str, ...] = ()
+    newest: CompletionRecord | None = None
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,7 @@ def decide_start(facts: StartFacts) -> Decision:
     restore = RestoreFrom(
         chosen, commit, abort, facts.open_triggers, origins, fit.fresh_uids, fit.dropped_uids, fit.uncompared
     )
-    return _sinks_exist(facts, commit) or restore
+    return _sinks_exist(facts, commit) or _hook_gone(facts, chosen) or restore
 
 
 # --- going on at the same location ---------------------------------------------------------------------------
@@ -168,12 +172,14 @@ def _go_on(facts: StartFacts) -> GoOn | Refuse:
         or _rolled_back(facts, newest)
         or same_topology(latest.topology, facts.topology)
         or _restored_gone(facts, first)
+        or _hook_gone(facts, newest or _find(facts, first.restored_from))
         or GoOn(
             origin=first.origin,
             restored=_find(facts, first.restored_from),
             adopt=newest if newest and newest.batch > _committed(facts) else None,
             commit=_uncommitted(facts),
             uncompared=uncompared(latest.topology, facts.topology),
+            newest=newest or _find(facts, first.restored_from),
         )
     )
 
@@ -313,6 +319,17 @@ def _sinks_exist(facts: StartFacts, commit: tuple[CompletionRecord, ...]) -> Ref
         f"found {sorted(facts.topology.sinks)}; start once with {gone}, then change the query; or "
         f"give up what it has for a sink that is no more: `spark-ckpt abandon`",
         True,
+    )
+
+
+def _hook_gone(facts: StartFacts, start: CompletionRecord | None) -> Refuse | None:
+    """As with the state of operators: what nobody would take back is not passed over in silence."""
+    kept = None if start is None else start.hook
+    if start is None or kept is None or kept.name == facts.hook or facts.allow_non_restored:
+        return None
+    return Refuse(
+        f"checkpoint {start.checkpoint} holds state of the hooks {kept.name!r}: expected them in spark.ckpt.hooks, "
+        f"found {facts.hook or 'none'}; set them, or spark.ckpt.allowNonRestoredState to drop their state"
     )
 
 

@@ -83,7 +83,9 @@ def _follow(
         yield AnnounceDrained(role.generation, role.source)
         # Stopped here: of a generation that is over; the next one does not look at it.
         view = replace(view, announced=True)
-    if (at.frozen and start.drain is None) or not (at.drained or view.behind or due(view.followed_ms, now_ms, role.poll_ms)):
+    if (at.frozen and start.drain is None) or not (
+        at.drained or view.behind or due(view.followed_ms, now_ms, role.poll_ms)
+    ):
         return view, Injection(None, given_up)
     triggers: tuple[TriggerRecord, ...] = yield ReadOpenTriggers(start.epoch)
     taken = take_up(triggers, role.generation, at.drained)
@@ -132,8 +134,20 @@ def _assemble(
         terminal=start.terminal if at.frozen else None,
         request=start.request if at.frozen else None,
         drain=start.drain,
+        completed=_to_tell(view, start) if role.tells else None,
     )
     return end if injected is None else _with_barrier(end, injected, role.generation)
+
+
+def _to_tell(view: SourceView, start: SourceOffset) -> int | None:
+    """The newest checkpoint, in the first batch behind it: until an offset is made that knows it, it is pending there.
+
+    The sink's commit has ended by then, so it is committed. A crash in that batch: Spark replays it. What was subsumed
+    is not told. Nor is a void record: its checkpoint was not injected here.
+    """
+    if start.restore is not None:
+        return start.restore
+    return view.completed if any(p.checkpoint == view.completed for p in start.pending) else None
 
 
 def _with_barrier(end: SourceOffset, injected: PendingTrigger, generation: int) -> SourceOffset:

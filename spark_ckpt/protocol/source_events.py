@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark_ckpt.protocol.events import NO_STREAM, Barrier, Cancel, Event, Finished, SourceAck, Watermark
+from spark_ckpt.protocol.events import NO_STREAM, Barrier, Cancel, Completed, Event, Finished, SourceAck, Watermark
 from spark_ckpt.protocol.source_offset import SourceOffset
 
 
@@ -39,6 +39,8 @@ def _spoken(source: str, start: SourceOffset, end: SourceOffset, key_groups: int
         # A location that was restored knows nothing of ends before it: said again (Flink: FLIP-147, finished tasks
         # are restored as finished).
         found.append(Finished(key_groups - 1, start.epoch))
+    if end.completed is not None:
+        found.append(Completed(end.completed))
     if end.barrier is not None:
         found.append(SourceAck(source, end.barrier, end.position()))
     return tuple(found)

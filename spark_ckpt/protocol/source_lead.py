@@ -21,6 +21,7 @@ from spark_ckpt.protocol.coordinator import (
 from spark_ckpt.protocol.records import EXPIRED, FAILED, FINAL, LOST, WITHDRAWN, AbortedRecord, TriggerRecord
 from spark_ckpt.protocol.source_offset import PendingTrigger, SourceOffset
 from spark_ckpt.protocol.source_steps import (
+    CallHook,
     CreateTrigger,
     DropRequest,
     GiveUp,
@@ -54,6 +55,9 @@ def lead(role: SourceRole, view: SourceView, start: SourceOffset, at: Position, 
     if isinstance(decision, Wait):
         return view if view.waiting == decision else replace(view, waiting=decision), Injection(None, cancel)
     view, trigger = yield from _trigger(role, view, decision, now_ms)
+    while trigger is None and decision.kind == FINAL and not decision.drain:
+        # Failed by a hook, and Spark may not ask again: until it is taken, or more failed than is tolerated.
+        view, trigger = yield from _trigger(role, view, decision, now_ms)
     return view, Injection(None if trigger is None else pending_of(trigger, role.generation), cancel)
 
 
@@ -124,7 +128,7 @@ def _ask(role: SourceRole, view: SourceView, at: Position, now_ms: int, fresh: b
 def _trigger(
     role: SourceRole, view: SourceView, now: TriggerNow, now_ms: int
 ) -> Generator[SourceStep, Any, tuple[SourceView, TriggerRecord | None]]:
-    """None: storage failed, and so did the checkpoint, before anybody heard of it."""
+    """None: storage or a hook failed, and so did the checkpoint, before anybody heard of it."""
     newest = view.newest_id
     while True:
         # Whoever else starts this job may have taken the id; ids only need to grow.
@@ -153,7 +157,20 @@ def _trigger(
         requests=tuple(r for r in view.requests if r.request != now.request),
         waiting=None,
     )
-    return view, record
+    why: str | None = yield CallHook(record)
+    # Stopped here, or in the call: as above. Hooks are told of the next checkpoint under another id.
+    if why is None:
+        return view, record
+    return (yield from _declined(role, view, record, why)), None
+
+
+def _declined(role: SourceRole, view: SourceView, record: TriggerRecord, why: str) -> Viewed:
+    """A hook failed, and with it its checkpoint, of which nobody else has heard: no barrier, no cancel marker."""
+    k = record.checkpoint
+    yield GiveUp(AbortedRecord(k, FAILED, why, record.time_ms, role.generation), record.time_ms)
+    # Stopped here: nobody injected it.
+    yield from _count(role, view, why, "when the hooks are mended")
+    return replace(view, aborted=view.aborted | {k})
 
 
 def _not_triggered(role: SourceRole, view: SourceView, checkpoint: int, reason: str, now_ms: int) -> Viewed:

@@ -18,8 +18,8 @@ from spark_ckpt.protocol._body import Body, whole
 class PendingTrigger:
     """A checkpoint that this source injected and that is neither complete, subsumed nor aborted, as far as it knows.
 
-    ``request`` asked for it and wants it before ``deadline_ms``. ``terminal``: it is a stop-with-savepoint, ``drain``: it
-    drains the job; only known when it is injected, then the offset's own ``terminal`` and ``drain`` say so.
+    ``request`` asked for it and wants it before ``deadline_ms``. ``terminal``: it is a stop-with-savepoint, ``drain``:
+    it drains the job; only known when it is injected, then the offset's own ``terminal`` and ``drain`` say so.
     """
 
     checkpoint: int
@@ -50,6 +50,7 @@ class SourceOffset:
     the source announced that it is at the end of what was there when the query started. ``rows``: rows came, and a
     batch is to follow although nothing new may come. ``drain``: the newest checkpoint that drains the job; from the
     first one's barrier on nothing is read at this location, whatever becomes of it and whoever starts the job.
+    ``completed``: what user functions are told of in the batch up to here.
     """
 
     origin: int
@@ -66,6 +67,7 @@ class SourceOffset:
     drained: int | None = None
     rows: bool | None = None
     drain: int | None = None
+    completed: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         optional = {name: getattr(self, name) for name in _OPTIONAL}
@@ -101,6 +103,7 @@ class SourceOffset:
             b.optional_int("drained"),
             b.get("rows", bool, type(None)),
             b.optional_int("drain"),
+            b.optional_int("completed"),
         )
 
     def position(self) -> dict[str, Any]:
@@ -108,7 +111,7 @@ class SourceOffset:
         return {"inner": self.inner, "ended": self.ended}
 
 
-_OPTIONAL = ("restore", "terminal", "request", "drained", "rows", "drain")
+_OPTIONAL = ("restore", "terminal", "request", "drained", "rows", "drain", "completed")
 
 
 def initial_offset(origin: int, start_epoch: int, restored: int | None, position: Mapping[str, Any]) -> SourceOffset:

@@ -101,6 +101,14 @@ class CreateTrigger:
 
 
 @dataclass(frozen=True)
+class CallHook:
+    """Tell the job's hooks of a trigger that was just created; what they return is put into ``triggers/K``. Result:
+    None, or why they failed."""
+
+    record: TriggerRecord
+
+
+@dataclass(frozen=True)
 class DropRequest:
     """Delete ``requests/<request>``; if that fails, it is asked for again at the next look. Result: None."""
 
@@ -146,6 +154,7 @@ SourceStep = (
     | ReadOpenTriggers
     | ReadRequests
     | CreateTrigger
+    | CallHook
     | DropRequest
     | Withdraw
     | GiveUp
@@ -157,6 +166,7 @@ SourceStep = (
 __all__ = [
     "AnnounceDrained",
     "AskInner",
+    "CallHook",
     "CreateTrigger",
     "DropRequest",
     "GiveUp",

@@ -21,7 +21,7 @@ class SourceRole:
 
     ``available_now``: what was there at the start is the end of the input. ``poll_ms``: how often an idle source looks
     for requests and triggers. ``batch_behind_rows``: as in Spark, where rows may have moved the watermark, a
-    batch follows that lets time-outs see it.
+    batch follows that lets time-outs see it. ``tells``: user functions want to know of completed checkpoints.
     """
 
     source: str
@@ -34,6 +34,7 @@ class SourceRole:
     available_now: bool = False
     batch_behind_rows: bool = False
     tolerable_failures: int = 0
+    tells: bool = False
     policy: TriggerPolicy = field(default_factory=TriggerPolicy)
 
 

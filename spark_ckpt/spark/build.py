@@ -124,6 +124,7 @@ def source_specs(
             lanes=node.lanes or run.config.lanes or 1,
             event_time=any(o.timeout == "EventTimeTimeout" and node in o.upstream for o in lineage.operators),
             no_data_batches=no_data_batches,
+            tells=any(o.listens and node in o.upstream for o in lineage.operators),
             plain_steps=lineage.plain_steps,
         )
         for number, (node, name) in enumerate(named.items())

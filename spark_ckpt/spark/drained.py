@@ -1,5 +1,6 @@
-"""A drained job ends by itself: whoever asked for the drain may be another process, or a start before a crash. Driver, the
-process that started the query.
+"""A drained job ends by itself: whoever asked for the drain may be another process, or a start before a crash.
+
+Driver, the process that started the query.
 """
 
 from __future__ import annotations
@@ -18,24 +19,22 @@ _log = logging.getLogger("spark_ckpt")
 _LOOK_S = 1.0
 
 
-def drained_before(records: JobRecords, job: str, started: Started) -> int | None:
-    """The checkpoint that drained the location at which the job goes on, if one did. Says in the log what that means."""
+def drained_before(job: str, started: Started) -> int | None:
+    """The checkpoint that drained the location at which the job goes on, if one did. Logs what that means."""
     decision = started.decision
     if isinstance(decision, RestoreFrom) and decision.checkpoint.drained:
         _log.warning(
-            "Job %s goes on from checkpoint %d, which drained it: its event-time time-outs have fired. Rows that come now "
-            "begin their keys anew, so a key may have a second result.",
+            "Job %s goes on from checkpoint %d, which drained it: its event-time time-outs have fired. Rows that come "
+            "now begin their keys anew, so a key may have a second result.",
             job,
             decision.checkpoint.checkpoint,
         )
-    if not isinstance(decision, GoOn):
-        return None
-    newest = max(records.completions(), key=lambda c: c.checkpoint, default=None)
-    if newest is None or not newest.drained or newest.origin != decision.origin:
+    newest = decision.newest if isinstance(decision, GoOn) else None
+    if newest is None or not newest.drained or newest.origin != started.generation.origin:
         return None
     _log.warning(
-        "Job %s was drained by checkpoint %d and ends at once: at this Spark location nothing is read any more. A start at "
-        "an empty location goes on from that checkpoint, or with spark.ckpt.restore from an earlier one.",
+        "Job %s was drained by checkpoint %d and ends at once: at this Spark location nothing is read any more. A "
+        "start at an empty location goes on from that checkpoint, or with spark.ckpt.restore from an earlier one.",
         job,
         newest.checkpoint,
     )

@@ -164,6 +164,7 @@ class CkptGroupedData:
             function.timeout,
             function.made_of,
             output_mode,
+            function.listens,
         )
         lineage = parent._lineage.through(node)
         _check_event_time(parent, function)

@@ -85,6 +85,9 @@ class JobRecords:
     def create_trigger(self, record: TriggerRecord) -> bool:
         return self._took(f"triggers/{id_name(record.checkpoint)}", "trigger", record.to_json())
 
+    def replace_trigger(self, record: TriggerRecord) -> None:
+        self.store.replace(f"triggers/{id_name(record.checkpoint)}", "trigger", record.to_json())
+
     def checkpoint(self, checkpoint: int) -> CompletionRecord | VoidRecord | None:
         path = f"checkpoints/{id_name(checkpoint)}"
         body = self.store.read(path, "checkpoint")

@@ -34,6 +34,8 @@ class OperatorNode:
     made_of: Mapping[str, str]
     output_mode: str | None = None
     """Of the rows it puts out, append or update; None: fits both."""
+    listens: bool = False
+    """Its function wants to know of completed checkpoints."""
 
 
 @dataclass(frozen=True, eq=False)

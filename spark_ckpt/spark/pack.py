@@ -121,6 +121,7 @@ class _Controls:
         self._cancels: set[int] = set()
         self._finished: dict[int, int] = {}
         self._watermarks: dict[tuple[int, str], int] = {}
+        self._completed: int | None = None
         self._others: list[ev.Event] = []
 
     def add(self, control: pa.RecordBatch) -> None:
@@ -138,6 +139,8 @@ class _Controls:
             self._finished[event.epoch] = self._finished.get(event.epoch, 0) + event.weight
         elif isinstance(event, ev.Watermark):
             self._note(event.epoch, event.stream, event.micros)
+        elif isinstance(event, ev.Completed):
+            self._completed = max(self._completed or 0, event.checkpoint)
         elif isinstance(event, ev.OperatorAck):
             # How long it took differs from attempt to attempt, and what is shuffled must not.
             stats = {name: value for name, value in event.stats.items() if name not in ev.MEASURED}
@@ -161,6 +164,7 @@ class _Controls:
         broadcast += [ev.Cancel(k) for k in sorted(self._cancels)]
         broadcast += [ev.Finished(w, epoch) for epoch, w in sorted(self._finished.items())]
         broadcast += [ev.Watermark(s, us, epoch) for (epoch, s), us in sorted(self._watermarks.items())]
+        broadcast += [] if self._completed is None else [ev.Completed(self._completed)]
         return route([*broadcast, *self._others], self.spec.uid, self.spec.run.slots)
 
 

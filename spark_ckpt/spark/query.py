@@ -62,14 +62,14 @@ class CkptQuery:
         If the savepoint fails, is not complete in time or cannot be written, the query goes on and the error is raised.
         Returns the id of the savepoint, or of the final checkpoint if ``drain`` is given without one.
 
-        ``drain``: for a job that is to end for good, as ``flink stop --drain``. Nothing more is read, the event time goes
-        to its end (the last millisecond of the year 9999), every event-time time-out before that fires, one keyed
+        ``drain``: for a job that is to end for good, as ``flink stop --drain``. Nothing more is read, the event time
+        goes to its end (the last millisecond of the year 9999), every event-time time-out before that fires, one keyed
         operator after the other, and all of it is committed with the savepoint or final checkpoint. Time-outs of the
         processing time do not fire. From its barrier on a drain is not taken back: if its checkpoint is given up, the
         error is raised, and the query takes another one and ends by itself. So does the next start after a crash.
 
-        A drained Spark location stays drained: starts there end at once. What started at an empty location goes on
-        behind the last row, with the watermark that the rows made; but keys that were told of the end had their results
+        A drained Spark location stays drained: starts there end at once. A start at an empty location goes on behind
+        the last row, with the watermark that the rows made; but keys that were told of the end had their results
         already, and rows that come later begin them anew. To go on later, stop without ``drain``.
         """
         done: int | None = None

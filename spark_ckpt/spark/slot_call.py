@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ from spark_ckpt.types import KEY_HASH
 
 DATA, ACK, EVENT = 0, 1, 2
 """Kinds of the rows an operator hands to its snapshot stage."""
+
+_log = logging.getLogger("spark_ckpt")
 
 END_OF_TIME_MS = 253_402_300_799_999
 """The event time behind a drain: the last millisecond that a timestamp of Spark's or Python's can say. Later time-outs
@@ -112,6 +115,7 @@ class SlotCall:
         self._time_us: int | None = None
         self._epoch = self.meta.aligner.epoch
         self._timed_out = False
+        self._completed: int | None = None
 
     def take(self, head: bytes, body: bytes | None) -> None:
         self._envelopes.append(unpack(head, body, self._input_schema))
@@ -127,6 +131,8 @@ class SlotCall:
     def run(self) -> None:
         self._open_envelopes()
         batch = self._batch_input()
+        if self._completed is not None:
+            self._tell(self._completed)
         config = self.spec.run.config
         weights = aligner.AlignerConfig(
             self.spec.inputs * self.spec.run.key_groups, config.mode, config.max_buffered_bytes
@@ -177,6 +183,8 @@ class SlotCall:
             elif isinstance(e, ev.Watermark):
                 later = self.meta.later_watermarks.setdefault(e.epoch, {})
                 later[e.stream] = max(later.get(e.stream, e.micros), e.micros)
+            elif isinstance(e, ev.Completed):
+                self._completed = max(self._completed or 0, e.checkpoint)
             elif isinstance(e, ev.Restore) and e.uid == self.spec.uid:
                 self._restore(e)
             else:
@@ -198,6 +206,16 @@ class SlotCall:
         self.keyed.adopt(manifests)
         self.meta.watermarks = _common_watermarks(manifests)
         self.meta.late_us = self.meta.watermarks.pop(ev.NO_STREAM, 0)
+
+    def _tell(self, checkpoint: int) -> None:
+        self._emit(EVENT, 0, b"", ev.encode(ev.Completed(checkpoint)))
+        if not self.spec.function.listens:
+            return
+        try:
+            self.spec.function.on_checkpoint_complete(checkpoint)
+        except Exception:  # noqa: BLE001 - the boundary to the user's code
+            where = self.spec.uid, self.slot, checkpoint
+            _log.exception("%s, task %d: on_checkpoint_complete(%d) failed", *where)
 
     # -- act ---------------------------------------------------------------------------------------------------
 
@@ -362,8 +380,8 @@ class SlotCall:
         self._call_due(now)
 
     def _end_time(self) -> None:
-        """Behind the barrier of a drain there are no more rows: call the function for every key that waits for the event
-        time, with the watermark at its end. What comes out reaches the next operator ahead of its own end.
+        """Behind the barrier of a drain there are no more rows: call the function for every key that waits for the
+        event time, with the watermark at its end. What comes out reaches the next operator ahead of its own end.
 
         The end is not kept: a job that is restored from here counts time by its rows again.
         """

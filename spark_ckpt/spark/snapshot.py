@@ -70,6 +70,7 @@ class _Partition:
         self._cancels: set[int] = set()
         self._declines: dict[int, ev.Decline] = {}
         self._watermarks: dict[tuple[int, str], int] = {}
+        self._completed: int | None = None
         self._others: list[ev.Event] = []
 
     def add(self, kind: int, head: bytes, body: pa.Buffer | None) -> None:
@@ -88,6 +89,8 @@ class _Partition:
         elif isinstance(event, ev.Watermark):
             key = (event.epoch, event.stream)
             self._watermarks[key] = max(self._watermarks.get(key, event.micros), event.micros)
+        elif isinstance(event, ev.Completed):
+            self._completed = max(self._completed or 0, event.checkpoint)
         elif isinstance(event, ev.Flushed) and event.uid == self.spec.uid:
             self._files.setdefault(event.epoch, []).extend(event.files)
             self._bury(event)
@@ -110,6 +113,7 @@ class _Partition:
         for checkpoint, slots in sorted(self._acks.items()):
             events += self._acknowledge(checkpoint, slots)
         events += [ev.Cancel(k) for k in sorted(self._cancels)]
+        events += [] if self._completed is None else [ev.Completed(self._completed)]
         return [*events, *self._declines.values(), *self._others]
 
     def _acknowledge(self, checkpoint: int, slots: list[dict[str, Any]]) -> list[ev.Event]:

@@ -5,6 +5,7 @@ process.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from spark_ckpt.errors import CkptError
@@ -12,7 +13,7 @@ from spark_ckpt.faults import reach
 from spark_ckpt.protocol import source_steps as st
 from spark_ckpt.protocol.records import AbortedRecord, CompletionRecord, TriggerRecord
 from spark_ckpt.protocol.steps import StorageFailed
-from spark_ckpt.spark.hooks import call_hook
+from spark_ckpt.spark.hooks import HookError, ask_hook, call_hook
 from spark_ckpt.spark.job_records import JobRecords, id_name, left_for_later
 from spark_ckpt.spark.requests import Answer, answer_request, drop_old_answers, drop_request, open_requests, read_answer
 from spark_ckpt.spark.spec import RunSpec
@@ -113,17 +114,29 @@ class SourceIO:
     # -- writing -----------------------------------------------------------------------------------------------
 
     def _CreateTrigger(self, step: st.CreateTrigger) -> bool | StorageFailed:
-        record = step.record
         try:
-            if not self.records.create_trigger(record):
-                return False
+            return self.records.create_trigger(step.record)
         except CkptError as error:
             if not is_storage_failure(error):
                 raise
             return StorageFailed(describe(error))
+
+    def _CallHook(self, step: st.CallHook) -> str | None:
+        record, config = step.record, self.run_spec.config
         info = {"kind": record.kind, "by": record.by, "target": record.target}
-        call_hook(self.run_spec.config, self.run_spec.job, "on_trigger", record.checkpoint, info)
-        return True
+        try:
+            kept = ask_hook(config, self.run_spec.job, record.checkpoint, info)
+        except HookError as failed:
+            return str(failed)
+        if kept is None:
+            return None
+        try:
+            self.records.replace_trigger(replace(record, hook=kept))
+        except CkptError as error:
+            if not is_storage_failure(error):
+                raise
+            return f"what on_trigger returned was not recorded: {describe(error)}"
+        return None
 
     def _DropRequest(self, step: st.DropRequest) -> None:
         self._clean_up("requests", lambda: drop_request(self.records.store, step.request))

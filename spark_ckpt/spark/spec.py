@@ -108,6 +108,8 @@ class SourceSpec:
     lanes: int
     event_time: bool = False
     no_data_batches: bool = True
+    tells: bool = False
+    """User functions that its rows can reach want to know of completed checkpoints."""
     plain_steps: tuple[str, ...] = ()
     """The user's own Spark steps in the query: where a barrier can get lost."""
 

@@ -26,7 +26,7 @@ from spark_ckpt.protocol.startup import Started, start_job
 from spark_ckpt.sinks.registry import create_sink, sink_class
 from spark_ckpt.spark.drained import drained_before, end_when_drained
 from spark_ckpt.spark.heartbeat import FirstBeats
-from spark_ckpt.spark.hooks import load_hooks
+from spark_ckpt.spark.hooks import hook_name, load_hooks, restore_hook
 from spark_ckpt.spark.job_io import JobIO
 from spark_ckpt.spark.job_records import JobRecords
 from spark_ckpt.spark.savepoints import import_savepoint
@@ -128,7 +128,14 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
     tell_changes(plan.job, before, started.generation)
     _say_uncompared(plan, started.decision)
     _ensure_tables(plan, url, records, started.decision)
-    return replace(_run_spec(plan, started), drained=drained_before(records, plan.job, started))
+    _restore_hook(plan, started.decision)
+    return replace(_run_spec(plan, started), drained=drained_before(plan.job, started))
+
+
+def _restore_hook(plan: JobPlan, decision: Any) -> None:
+    start = decision.checkpoint if isinstance(decision, RestoreFrom) else getattr(decision, "newest", None)
+    if start is not None:
+        restore_hook(plan.config, plan.job, start)
 
 
 def _last_decided(records: JobRecords) -> GenerationRecord | None:
@@ -197,6 +204,7 @@ def _facts(records: JobRecords, plan: JobPlan, generation: int, restore: str | i
         allow_non_restored=plan.config.allow_non_restored_state,
         damage=read_damage(records, generation, completions),
         abandoned=records.abandoned_pairs(),
+        hook=hook_name(plan.config),
     )
 
 

@@ -15,7 +15,17 @@ import numpy as np
 import pyarrow as pa
 
 from spark_ckpt.errors import ProtocolBugError
-from spark_ckpt.protocol.events import Barrier, Cancel, Event, Finished, Restore, Watermark, from_json, to_json
+from spark_ckpt.protocol.events import (
+    Barrier,
+    Cancel,
+    Completed,
+    Event,
+    Finished,
+    Restore,
+    Watermark,
+    from_json,
+    to_json,
+)
 from spark_ckpt.state.ipc import conform, fingerprint, from_bytes, int64_view, messages, plain_schema
 from spark_ckpt.state.slots import Slots
 from spark_ckpt.types import KEY_HASH
@@ -49,14 +59,14 @@ class Envelope:
 def route(events: Sequence[Event], uid: str, slots: Slots) -> Controls:
     """Address the events a task received for operator ``uid``.
 
-    Barriers, cancels, finished shares and watermarks concern every slot. A ``Restore`` of this operator is split:
-    every slot gets one, with the manifests of its key groups that had state. All else passes through.
-    Raises ``ProtocolBugError`` if a ``Restore`` names key groups that do not exist.
+    Barriers, cancels, finished shares, watermarks and notes of completed checkpoints concern every slot. A ``Restore``
+    of this operator is split: every slot gets one, with the manifests of its key groups that had state. All else passes
+    through. Raises ``ProtocolBugError`` if a ``Restore`` names key groups that do not exist.
     """
     broadcast: list[Event] = []
     routed: dict[int, list[Event]] = {}
     for event in events:
-        if isinstance(event, Barrier | Cancel | Finished | Watermark):
+        if isinstance(event, Barrier | Cancel | Finished | Watermark | Completed):
             broadcast.append(event)
         elif isinstance(event, Restore) and event.uid == uid:
             for slot, part in _split_restore(event, slots):

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+LISTENER = "on_checkpoint_complete"
+"""What a user's function is called by, if it is an object that has it, when a checkpoint is complete."""
+
 NO_TIMEOUT = -1
 """In ``timeout_ms`` columns and arrays: the key has no time-out."""
 
@@ -97,6 +100,20 @@ class StateFunction(ABC):
         Only if a task has more rows than it keeps at once. The default puts them behind each other.
         """
         return pa.concat_tables(parts)
+
+    @property
+    def listens(self) -> bool:
+        """Whether :meth:`on_checkpoint_complete` is to be called."""
+        return False
+
+    def on_checkpoint_complete(self, checkpoint: int) -> None:  # noqa: B027 - may be left out
+        """Executor: ``checkpoint`` is complete, and all sinks have committed what came out for it.
+
+        Called in every task of the operator, ahead of the rows of the first batch behind the checkpoint; again if that
+        batch is repeated. Only the newest is told: it stands for all before it. The last one of a run is told in the
+        first batch of the next one that begins with it. What it raises is logged and fails nothing: the checkpoint is
+        complete, and repeating the batch would only call it again.
+        """
 
     @abstractmethod
     def process(self, ctx: CallContext, touched: Touched) -> Changed:

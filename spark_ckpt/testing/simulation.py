@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
@@ -31,9 +31,10 @@ from spark_ckpt.protocol.steps import Step
 from spark_ckpt.testing.simulation_callers import Caller
 from spark_ckpt.testing.simulation_changes import another_life, arrange, change_sources, visible
 from spark_ckpt.testing.simulation_on_call import fresh_location, on_call
-from spark_ckpt.testing.simulation_query import FINISHED, STOPPED, Query
+from spark_ckpt.testing.simulation_query import DRAINED, FINISHED, STOPPED, Query
 from spark_ckpt.testing.simulation_shell import collect, import_as_new_job, live_rows
 from spark_ckpt.testing.simulation_sources import SourceSpec
+from spark_ckpt.testing.simulation_state import DRAINED as DRAINED_COUNT
 from spark_ckpt.testing.simulation_state import REMOVE_AT
 from spark_ckpt.testing.simulation_world import Crash, Location, SimulationError, Visible, World
 
@@ -162,7 +163,7 @@ def make_scenario(rng: random.Random, sabotage: str = "") -> Scenario:
         tick_ms=rng.choice((300, 1200)),
         task_failures=rng.choice((0.0, 0.05)),
         initial_delay_ms=rng.randint(0, 500),
-        callers=tuple(_caller(rng, i) for i in range(rng.randint(0, 3))),
+        callers=tuple(_caller(rng, i, not sabotage) for i in range(rng.randint(0, 3))),
         stops=tuple(_stop(rng) for _ in range(rng.randint(0, 7))),
         fresh_rate=rng.choice((0.0, 0.3, 0.6)),
         fork_rate=rng.choice((0.0, 0.5)),
@@ -176,6 +177,8 @@ def make_scenario(rng: random.Random, sabotage: str = "") -> Scenario:
         joins=rng.choice(("", names[-1])) if count > 1 else "",
     )
     scenario.leaves = rng.choice(("", *names[1:])) if count > 1 else ""
+    if any(c.drain for c in scenario.callers):
+        scenario.joins = scenario.leaves = ""  # what a drain ends would depend on when they did
     arrange(scenario, tuple(n for n in names if n != scenario.joins))
     return scenario
 
@@ -193,7 +196,7 @@ def _source(rng: random.Random, name: str, key_groups: int) -> SourceSpec:
     )
 
 
-def _caller(rng: random.Random, number: int) -> Caller:
+def _caller(rng: random.Random, number: int, drains: bool) -> Caller:
     return Caller(
         f"request{number}",
         1_000_000 + rng.randint(0, 20_000),
@@ -202,6 +205,7 @@ def _caller(rng: random.Random, number: int) -> Caller:
         timeout_ms=rng.choice((500, 5_000, 600_000)),
         dies=rng.random() < 0.2,
         read_only=rng.random() < 0.15,
+        drain=drains and rng.random() < 0.25,
     )
 
 
@@ -249,7 +253,9 @@ def _run(world: World, scenario: Scenario) -> int:
             outcome = Query(world, scenario, location, not streaming).run()
             if outcome == FINISHED and not _goes_on(world, scenario):
                 return start
-            if outcome == STOPPED and world.rng.random() < scenario.fork_rate:
+            if outcome == DRAINED:
+                location = _behind_a_drain(world, scenario)
+            elif outcome == STOPPED and world.rng.random() < scenario.fork_rate:
                 location = _fork(world, scenario)
             elif _is_over(world, scenario):
                 another_life(world, scenario)
@@ -291,22 +297,37 @@ def _fork(world: World, scenario: Scenario) -> Location:
     return fresh_location(world)
 
 
+def _behind_a_drain(world: World, scenario: Scenario) -> Location:
+    """The location is drained for good. Whoever wants to go on all the same does it elsewhere."""
+    newest = max(world.records.completions().values(), key=lambda c: c.checkpoint)
+    if newest.target in world.savepoints and world.rng.random() < scenario.fork_rate:
+        return _fork(world, scenario)
+    return fresh_location(world)
+
+
 # --- what must be true at the end ---------------------------------------------------------------------------------
 
 
-def expected(scenario: Scenario) -> tuple[Counter[Visible], dict[str, dict[int, int]]]:
-    """The visible rows and the state of a run without crashes, computed without the protocol."""
-    rows = {s.name: _rows(s, _read(scenario, s)) for s in scenario.all_sources}
-    state: dict[str, dict[int, int]] = {}
-    for uid, inputs in scenario.all_operators.items():
-        keys = [k if name.startswith("source") else (k + v) % 5 for name in inputs for k, v in rows[name]]
-        rows[uid], state[uid] = [], {}
-        for k in keys:
-            count = state[uid].pop(k, 0) + 1
-            rows[uid].append((k, count))
-            if count < REMOVE_AT:
-                state[uid][k] = count
-    return Counter((name, k, v) for name in scenario.all_sink_inputs for k, v in rows[name]), state
+def expected(
+    scenario: Scenario, drains: Sequence[Mapping[str, Sequence[int]]] = ()
+) -> tuple[Counter[Visible], dict[str, dict[int, int]]]:
+    """The visible rows and the state of a run without crashes, computed without the protocol. ``drains``: where the
+    sources stood each time the job was drained."""
+    wanted: Counter[Visible] = Counter()
+    state: dict[str, dict[int, int]] = {uid: {} for uid in scenario.all_operators}
+    begin: Mapping[str, Sequence[int]] = {s.name: [0] * len(s.splits) for s in scenario.all_sources}
+    whole = {s.name: _read(scenario, s) for s in scenario.all_sources}
+    for end in (*drains, whole):
+        rows = {s.name: _rows(s, begin[s.name], end[s.name]) for s in scenario.all_sources}
+        for uid, inputs in scenario.all_operators.items():
+            keys = [k if name.startswith("source") else (k + v) % 5 for name in inputs for k, v in rows[name]]
+            rows[uid] = _counted(state[uid], keys)
+            if end is not whole:
+                rows[uid] += [(k, DRAINED_COUNT + count) for k, count in state[uid].items()]
+                state[uid].clear()
+        wanted.update((name, k, v) for name in scenario.all_sink_inputs for k, v in rows[name])
+        begin = end
+    return wanted, state
 
 
 def _read(scenario: Scenario, spec: SourceSpec) -> list[int]:
@@ -316,12 +337,23 @@ def _read(scenario: Scenario, spec: SourceSpec) -> list[int]:
     return scenario.left_at.get(spec.name, [0] * len(spec.splits))
 
 
-def _rows(spec: SourceSpec, ends: list[int]) -> list[tuple[int, int]]:
-    return [(k, i * 1000 + n) for i, split in enumerate(spec.splits) for n, k in enumerate(split[: ends[i]])]
+def _rows(spec: SourceSpec, begin: Sequence[int], end: Sequence[int]) -> list[tuple[int, int]]:
+    places = ((i, n) for i in range(len(spec.splits)) for n in range(begin[i], end[i]))
+    return [(spec.splits[i][n], i * 1000 + n) for i, n in places]
+
+
+def _counted(state: dict[int, int], keys: Iterable[int]) -> list[tuple[int, int]]:
+    rows = []
+    for k in keys:
+        count = state.pop(k, 0) + 1
+        rows.append((k, count))
+        if count < REMOVE_AT:
+            state[k] = count
+    return rows
 
 
 def check_end(world: World, scenario: Scenario) -> None:
-    wanted, state = expected(scenario)
+    wanted, state = expected(scenario, world.drains)
     found = visible(world, scenario) - scenario.before
     last = world.records.completions()[max(world.records.completions())]
     if scenario.mode == EXACTLY_ONCE or not scenario.restores:
@@ -343,7 +375,7 @@ def _check_equal(what: str, wanted: object, found: object) -> None:
 
 def _check_merged(world: World, scenario: Scenario, wanted: Counter[Visible]) -> None:
     """The merging sink holds each key's last value. Only operators' keys have a defined last one."""
-    if "merge" not in scenario.topology.sinks or scenario.given_up:
+    if "merge" not in scenario.topology.sinks or scenario.given_up or world.drains:
         return
     for (node, key), value in world.sink.merged[identity(scenario.job, world.life)].items():
         rows = sum(n for (at, k, _), n in wanted.items() if (at, k) == (node, key))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_ckpt.protocol.records import TriggerRecord
+from spark_ckpt.protocol.records import FINAL, SAVEPOINT, TriggerRecord
 from spark_ckpt.protocol.source_steps import ManualRequest
 from spark_ckpt.testing.simulation_world import Answer, World
 
@@ -22,6 +22,7 @@ class Caller:
     timeout_ms: int
     dies: bool
     read_only: bool = False
+    drain: bool = False
     state: str = ASKS
     checkpoint: int | None = None
 
@@ -31,7 +32,11 @@ class Caller:
             target = f"{'read-only' if self.read_only else 'savepoint'}-{self.name}"
             deadline_ms = world.now_ms + self.timeout_ms
             request = ManualRequest(self.name, self.kind, world.now_ms, target, self.terminal, deadline_ms)
-            if self.kind != "savepoint":
+            if self.drain:
+                saved = self.kind == SAVEPOINT
+                kind, where = (SAVEPOINT, target) if saved else (FINAL, None)
+                request = ManualRequest(self.name, kind, world.now_ms, where, True, deadline_ms, True)
+            elif self.kind != SAVEPOINT:
                 request = ManualRequest(self.name, self.kind, world.now_ms, None, False, deadline_ms)
             world.requests[self.name] = request
             self.at_ms = deadline_ms

@@ -59,6 +59,7 @@ def begun(world: World, scenario: Any, decision: GoOn | RestoreFrom | StartFresh
     if isinstance(decision, StartFresh):
         scenario.before = visible(world, scenario)
         scenario.left_at = {}
+        world.drains = []
         if scenario.before and not scenario.deleted and scenario.sabotage != "same_life":
             raise SimulationError("a job that has committed rows starts over")
     elif isinstance(decision, RestoreFrom):

@@ -23,6 +23,7 @@ from spark_ckpt.protocol.events import (
 )
 from spark_ckpt.protocol.records import BatchRecord, CompletionRecord, GenerationRecord
 from spark_ckpt.protocol.recovery import GoOn, RestoreFrom
+from spark_ckpt.protocol.source_offset import SourceOffset
 from spark_ckpt.protocol.source_view import SourceRole
 from spark_ckpt.protocol.startup import start_job
 from spark_ckpt.testing.simulation_callers import ANSWERED
@@ -33,7 +34,7 @@ from spark_ckpt.testing.simulation_state import GroupCall, Output, TaskFiles, ru
 from spark_ckpt.testing.simulation_world import Location, SimulationError, Visible, World
 from spark_ckpt.types import Committable, Epoch
 
-FINISHED, STOPPED, LEFT = "finished", "stopped with a savepoint", "stopped without one"
+FINISHED, STOPPED, LEFT, DRAINED = "finished", "stopped with a savepoint", "stopped without one", "drained"
 MAX_POLLS = 3000
 
 
@@ -162,6 +163,11 @@ class Query:
             self.world.point("planned batch", number)
             self._batch(number)
             return None
+        drain = SourceOffset.from_json(end[self.scenario.sources[0].name]).drain
+        if drain is not None:
+            done = max(self.world.records.completions(), default=0) >= drain
+            # Spark ends a query of what is available as soon as there is nothing new: the next start drains on.
+            return DRAINED if done else LEFT if self.available_now else None
         if self._stopped():
             return STOPPED
         return self._ended(end) if self.available_now else None

@@ -114,7 +114,11 @@ class Shell:
             for c in step.record.committables:
                 self.world.sink.commit("sabotage", c.sink, self.world.unique(), (c,))
             self.world.point("sabotage", "committed before the record")
-        return self._create(step.record.checkpoint, step.record)
+        found = self._create(step.record.checkpoint, step.record)
+        if isinstance(found, s.Created) and step.record.drained:
+            self.world.seen["a job is drained"] += 1
+            self.world.drains.append({name: at["inner"] for name, at in step.record.sources.items()})
+        return found
 
     def _create(self, checkpoint: int, record: Any) -> s.Created | s.Exists:
         if self.sabotage == "torn_is_absent" and self.world.records.is_torn("checkpoints", checkpoint):

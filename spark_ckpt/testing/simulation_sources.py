@@ -130,6 +130,13 @@ class SourceShell:
             raise SimulationError(f"{step.record} takes up a request that has its answer: {answer}")
         return self.world.records.create("triggers", step.record.checkpoint, step.record)
 
+    def _CallHook(self, step: st.CallHook) -> str | None:
+        world = self.world
+        if not world.faults_left or world.rng.random() > 5 * world.fault_rate:
+            return None
+        world.faults_left -= 1
+        return "a hook fails"
+
     def _DropRequest(self, step: st.DropRequest) -> None:
         self.world.requests.pop(step.request, None)
 

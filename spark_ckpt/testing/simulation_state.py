@@ -29,6 +29,8 @@ from spark_ckpt.protocol.events import (
 from spark_ckpt.testing.simulation_world import Row, SimulationError, World
 
 REMOVE_AT = 7
+DRAINED = 100
+"""A drain ends every key: its last row is its count, plus this."""
 RUN_LIMIT = 3
 
 
@@ -93,6 +95,7 @@ class GroupOutput:
     controls: list[Event] = field(default_factory=list)
     snapshots: dict[int, tuple[GroupManifest, int]] = field(default_factory=dict)
     """checkpoint -> (manifest, triggered_ms)"""
+    drains: set[int] = field(default_factory=set)
 
 
 class GroupCall:
@@ -104,6 +107,7 @@ class GroupCall:
         self.uid, self.group, self.config = uid, group, config
         self.memtable_limit, self.files, self.sabotage = memtable_limit, files, sabotage
         self.out = GroupOutput()
+        self.epoch = 0
 
     def run(
         self, state: GroupState | None, rows: list[Row], controls: list[tuple[int, Event]], now_ms: int
@@ -128,6 +132,9 @@ class GroupCall:
         if isinstance(action, al.Process):
             return self._process(action, state, waiting)
         if isinstance(action, al.Snapshot):
+            if action.drain:
+                self.out.drains.add(action.checkpoint)
+                state = self._end(state)
             state = self._flush(state, action.checkpoint)
             if action.checkpoint in adopt:
                 state = _take_over(adopt[action.checkpoint], state.aligner, state.held)
@@ -144,6 +151,7 @@ class GroupCall:
         everything = action.up_to is None or self.sabotage == "no_hold"
         now = [r for r in waiting if everything or r[0] <= (action.up_to or 0)]
         later = [r for r in waiting if not everything and r[0] > (action.up_to or 0)]
+        self.epoch = action.epoch
         for _, key, _ in now:
             state = self._count(state, key, action.epoch)
             if len(state.memtable) > self.memtable_limit:
@@ -157,6 +165,15 @@ class GroupCall:
         keys = state.keys + (old is None) - (count == REMOVE_AT)
         new = None if count == REMOVE_AT else count
         return replace(state, memtable={**state.memtable, key: new}, keys=keys)
+
+    def _end(self, state: GroupState) -> GroupState:
+        """The end of the event time, behind a drain's barrier."""
+        runs = {self.files.read(r.file)[i][0] for r in state.runs for i in range(r.start, r.start + r.count)}
+        keys = sorted(runs | set(state.memtable))
+        found = ((k, state.memtable[k] if k in state.memtable else self._stored(state, k)[0]) for k in keys)
+        live = {k: count for k, count in found if count is not None}
+        self.out.rows += [(self.epoch, k, DRAINED + count) for k, count in live.items()]
+        return replace(state, memtable={**state.memtable, **dict.fromkeys(live)}, keys=state.keys - len(live))
 
     def _stored(self, state: GroupState, key: int) -> tuple[int | None, tuple[str, int] | None]:
         """The key's value in the runs, newest first, and where its live row is."""
@@ -191,18 +208,20 @@ def _take_over(manifest: GroupManifest, aligner: AlignerState, held: tuple[Row, 
 
 def _batch_input(now_ms: int, controls: list[tuple[int, Event]], waiting: list[Row]) -> BatchInput:
     barriers: dict[int, tuple[int, int]] = {}
+    drains: set[int] = set()
     finished: dict[int, int] = {}
     bytes_by_label: dict[int, int] = {}
     for label, event in controls:
         if isinstance(event, Barrier):
             before = barriers.get(event.checkpoint, (0, 0))[0]
             barriers[event.checkpoint] = (before + event.weight, event.triggered_ms)
+            drains.update([event.checkpoint] if event.drain else [])
         elif isinstance(event, Finished):
             finished[label] = finished.get(label, 0) + event.weight
     for label, _, _ in waiting:
         bytes_by_label[label] = bytes_by_label.get(label, 0) + 1
     cancels = frozenset(e.checkpoint for _, e in controls if isinstance(e, Cancel))
-    return BatchInput(now_ms, barriers, cancels, finished, bytes_by_label)
+    return BatchInput(now_ms, barriers, cancels, finished, bytes_by_label, frozenset(drains))
 
 
 @dataclass
@@ -230,6 +249,7 @@ def run_partition(
     acks: dict[int, dict[int, GroupManifest]] = {}
     triggered: dict[int, int] = {}
     cancels: set[int] = set()
+    drains: set[int] = set()
     controls = [c for o in inputs for c in o.controls]
     for group in groups:
         rows = [r for o in inputs for r in o.rows if r[1] % key_groups == group]
@@ -239,13 +259,14 @@ def run_partition(
         for checkpoint, (manifest, triggered_ms) in result.snapshots.items():
             acks.setdefault(checkpoint, {})[group] = manifest
             triggered[checkpoint] = triggered_ms
+        drains |= result.drains
         cancels |= {e.checkpoint for e in result.controls if isinstance(e, Cancel)}
         out.controls += [(0, e) for e in result.controls if isinstance(e, Decline)]
     out.controls += [(0, f) for f in files.write()]
     out.controls += [(0, Cancel(k)) for k in sorted(cancels)]
     for checkpoint, manifests in sorted(acks.items()):
         out.controls.append((0, OperatorAck(uid, checkpoint, partition, manifests, {"rows": len(out.rows)})))
-        out.controls.append((0, Barrier(checkpoint, len(manifests), triggered[checkpoint])))
+        out.controls.append((0, Barrier(checkpoint, len(manifests), triggered[checkpoint], checkpoint in drains)))
     if 0 in groups:
         # What is not for this stage passes through, once.
         out.controls += [(label, e) for label, e in controls if not isinstance(e, Barrier | Cancel | Finished)]

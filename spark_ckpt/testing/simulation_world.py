@@ -272,6 +272,8 @@ class World:
         self.answers: dict[str, Answer] = {}
         self.torn_answers: set[str] = set()
         self.drained: set[tuple[int, str]] = set()
+        self.drains: list[dict[str, Any]] = []
+        """Where the sources stood at each checkpoint that drained the job."""
         self.faults_left = 0
         self.slow_left = 0
         self.fault_rate = 0.0

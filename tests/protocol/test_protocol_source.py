@@ -9,7 +9,7 @@ import pytest
 
 from spark_ckpt.errors import CheckpointFailedError, CorruptStorageError
 from spark_ckpt.protocol.coordinator import TriggerPolicy, WaitReason
-from spark_ckpt.protocol.events import NO_STREAM, Barrier, Cancel, Finished, SourceAck
+from spark_ckpt.protocol.events import NO_STREAM, Barrier, Cancel, Completed, Finished, SourceAck
 from spark_ckpt.protocol.records import FINAL, SAVEPOINT, AbortedRecord, TriggerRecord
 from spark_ckpt.protocol.source import next_offset, take_up
 from spark_ckpt.protocol.source_events import Manifests, announcements, manifests_to_send
@@ -35,6 +35,7 @@ class Source:
         self.triggers, self.requests, self.drained, self.taken_ids = [], [], set(), set()
         self.withdrawn, self.looks, self.asks = {}, 0, 0
         self.failures, self.recorded = 0, []
+        self.hook_fails = None
 
     def next(self, now_ms):
         """The next offset; it becomes the start of the one after."""
@@ -85,6 +86,9 @@ class Source:
         self.did.append(f"CreateTrigger {step.record.checkpoint} {step.record.kind}")
         self.triggers.append(step.record)
         return True
+
+    def _CallHook(self, step):
+        return self.hook_fails
 
     def _DropRequest(self, step):
         self.did.append(f"DropRequest {step.request}")
@@ -599,3 +603,60 @@ def test_a_batch_follows_rows_that_may_have_moved_the_watermark_and_every_batch_
     assert a.next(100_020) is behind
     ((watermark,),) = announcements("a", end, behind, 5, 0, True)
     assert (watermark.stream, watermark.epoch) == (NO_STREAM, 4)
+
+
+# --- hooks ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_hook_that_fails_fails_its_checkpoint_and_no_barrier_is_sent():
+    a = Source(replace(LEADER, tolerable_failures=1))
+    a.hook_fails, a.inner = "on_trigger raised KeyError", [6]
+    end = a.next(101_000)
+    assert (end.barrier, end.cancel, end.pending, end.inner) == (None, (), (), [6])
+    assert a.did[-2:] == ["CreateTrigger 4 checkpoint", "GiveUp 4 failed"]
+    assert a.next(101_500) is end, "the next one waits for the interval"
+    with pytest.raises(CheckpointFailedError, match=r"2 checkpoint.*raised KeyError"):
+        a.next(111_001)
+
+
+def test_the_final_checkpoint_is_tried_again_when_a_hook_fails_because_spark_may_not_ask_again():
+    a = Source(replace(LEADER, available_now=True, tolerable_failures=2))
+    fails = iter(["once", "twice", None])
+    a._CallHook = lambda step: next(fails)
+    assert a.next(100_000).barrier == 6
+    assert [d for d in a.did if d.startswith("GiveUp")] == ["GiveUp 4 failed", "GiveUp 5 failed"]
+
+
+def test_a_request_whose_checkpoint_a_hook_declines_is_over():
+    a = Source(replace(LEADER, tolerable_failures=1))
+    a.requests, a.hook_fails = [ManualRequest("r1", SAVEPOINT, 1, "s3://there", terminal=True)], "slow"
+    end = a.next(100_500)
+    assert (end.barrier, end.terminal, a.requests) == (None, None, [])
+
+
+# --- what user functions are told ------------------------------------------------------------------------------------
+
+
+def test_functions_are_told_of_a_checkpoint_once_in_the_first_batch_behind_it():
+    a = Source(replace(LEADER, tells=True), waiting(PendingTrigger(2, 99_000), PendingTrigger(3, 100_000)))
+    a.completed = 3
+    assert a.next(100_100) is a.start, "no batch is made for it"
+    a.inner = [6]
+    end = a.next(100_200)
+    assert (end.completed, end.pending) == (3, ())
+    assert SourceOffset.from_json(json.loads(json.dumps(end.to_json()))) == end
+    assert Completed(3) in said(START, end, 2)[0]
+    assert Completed(3) not in said(START, end, 2)[1]
+    a.inner = [7]
+    assert a.next(100_300).completed is None
+
+
+def test_functions_are_told_again_at_a_restored_location_and_never_of_what_was_not_injected_here():
+    a = Source(replace(LEADER, tells=True), replace(START, restore=3))
+    assert a.next(100_000).completed == 3
+    b = Source(replace(LEADER, tells=True), waiting(PendingTrigger(3, 100_000)))
+    b.completed, b.inner = 9, [6]
+    assert b.next(100_100).completed is None, "a void record's id"
+    c = Source(LEADER, waiting(PendingTrigger(3, 100_000)))
+    c.completed, c.inner = 3, [6]
+    assert c.next(100_100).completed is None, "nobody listens"

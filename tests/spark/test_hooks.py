@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pytest
+from keeping_hooks import folder
+from pyspark import cloudpickle
 from recording_hooks import told  # as the workers import it, by the path that conftest adds
 
+import spark_ckpt
+from spark_ckpt.errors import ConfigError
 from tests.spark.conftest import Input, Job, wait_until
 from tests.spark.test_alignment import BOTH_ONCE, Crossing
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 def test_hooks_are_told_of_triggers_snapshots_completions_and_aborts(
@@ -42,3 +53,82 @@ def test_hooks_are_told_of_triggers_snapshots_completions_and_aborts(
     snapshots = [(k, info["uid"], info["partition"]) for what, k, info in heard if what == "snapshot"]
     assert sorted(set(snapshots)) == [(2, "totals", 0), (2, "totals", 1)]
     assert sum(info["keys"] for what, _, info in heard if what == "snapshot") == 2
+
+
+def test_hooks_get_back_what_they_kept_after_a_restart_and_from_a_savepoint(
+    ckpt: Any, new_input: Callable[[str, str], Input], job: Job, tmp_path: Path
+) -> None:
+    data, name = new_input("in", "v long"), f"keeping-{uuid.uuid4().hex}"
+    options = {"job": name, "hooks": "keeping_hooks:Keeping", "tolerableFailures": "1"}
+    mode, restored = folder(name) / "mode", folder(name) / "restored"
+    data.add((1,))
+    mode.write_text("raise")
+    query = job.run(data.stream(ckpt), **options)
+    found = [(c["id"], c["outcome"], c["reason"]) for c in query.checkpoints()]
+    assert found == [
+        (1, "failed", "on_trigger raised KeyError; the driver's log says more"),
+        (2, "completed", None),
+    ]
+    assert job.rows() == [(1,)]
+
+    query = job.start(data.stream(ckpt), now=False, **options)
+    assert restored.read_text() == f"2 {name} 2\n"
+    query.stop(savepoint=str(tmp_path / "savepoint"))
+    shutil.rmtree(tmp_path / "jobs")
+    other = {"restore": str(tmp_path / "savepoint"), "job": f"{name}.next"}
+    with pytest.raises(ConfigError, match=r"checkpoint 4 holds state of the hooks 'keeping': expected them in .* none"):
+        job.run(data.stream(ckpt), **other)
+    data.add((2,))
+    job.run(data.stream(ckpt), **{**options, **other})
+    assert job.rows() == [(1,), (2,)]
+    assert restored.read_text().splitlines()[1:] == [f"5 {name} 3"], "the savepoint was checkpoint 3 of the other job"
+    (newest,) = spark_ckpt.job(str(tmp_path / "jobs"), other["job"]).completed()[-1:]
+    assert newest.hook is not None
+    assert newest.hook.state == f"{name}.next {newest.checkpoint}".encode()
+    shutil.rmtree(folder(name))
+
+
+class Counting:
+    """Counts the rows of each key; writes down which checkpoints it hears of, and raises for the first."""
+
+    def __init__(self, heard: str) -> None:
+        self.heard = heard
+
+    def __call__(self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+        n = (state.get[0] if state.exists else 0) + sum(len(f) for f in frames)
+        state.update((n,))
+        yield pd.DataFrame({"k": [key[0]], "n": [n]})
+
+    def on_checkpoint_complete(self, checkpoint: int) -> None:
+        with open(self.heard, "a") as out:
+            out.write(f"{checkpoint}\n")
+        if checkpoint == 1:
+            raise RuntimeError("a broken listener")
+
+
+def test_functions_hear_of_complete_checkpoints_in_every_task_of_every_operator(
+    ckpt: Any, new_input: Callable[[str, str], Input], job: Job, tmp_path: Path
+) -> None:
+    data = new_input("in", "k string, v long")
+    data.add(("a", 1), ("b", 2))
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+
+    def counts() -> Any:
+        def counted(df: Any, key: str, uid: str, heard: str) -> Any:
+            return df.groupBy(key).applyInPandasWithState(
+                Counting(heard), "k string, n long", "n long", "append", "NoTimeout", uid=uid
+            )
+
+        return counted(counted(data.stream(ckpt), "k", "x", first).select("k", "n"), "k", "y", second)
+
+    query = job.start(counts(), now=False)
+    query.processAllAvailable()
+    assert query.checkpoint() == 1
+    data.add(("a", 3))
+    query.processAllAvailable()
+    query.stop(savepoint=str(tmp_path / "savepoint"))
+    assert [Path(f).read_text() for f in (first, second)] == ["1\n1\n"] * 2, "once in each of two tasks; it raises"
+    data.add(("a", 4))
+    job.run(counts(), checkpointLocation=str(tmp_path / "elsewhere"))
+    assert [Path(f).read_text().splitlines()[2:] for f in (first, second)] == [["2", "2"]] * 2
+    assert job.rows() == [("a", 1), ("a", 2), ("a", 3), ("b", 1)]

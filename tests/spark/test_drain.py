@@ -1,0 +1,110 @@
+"""Stop with drain: what waits for the event time comes out, once, and the job ends for good."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.streaming.state import GroupState
+
+import spark_ckpt
+from tests.spark.conftest import DEADLINE_S, Input, Job
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+NewInput = Callable[[str, str], Input]
+NOON = datetime(2024, 7, 1, 12, tzinfo=timezone.utc)
+DAY_MS = 24 * 3_600_000
+END_MS = 253_402_300_799_999
+
+
+def _last_seen(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    """Puts a key out when nothing came for a day of event time: how many rows it had, and the watermark then."""
+    if state.hasTimedOut:
+        yield pd.DataFrame({"k": [key[0]], "n": [state.get[0]], "at_ms": [state.getCurrentWatermarkMs()]})
+        state.remove()
+        return
+    n, latest = state.get if state.exists else (0, 0)
+    for frame in frames:
+        n += int(frame["n"].sum()) if "n" in frame else len(frame)
+        times = frame["at"].map(lambda t: int(t.timestamp() * 1000)) if "at" in frame else frame["at_ms"]
+        latest = max([latest, *(t for t in times if t < END_MS)])
+    state.update((n, latest))
+    state.setTimeoutTimestamp(max(latest, state.getCurrentWatermarkMs()) + DAY_MS)
+
+
+def held(df: Any, uid: str, key: str) -> Any:
+    out = "k string, n long, at_ms long"
+    state = "n long, latest long"
+    return df.groupBy(key).applyInPandasWithState(_last_seen, out, state, "append", "EventTimeTimeout", uid=uid)
+
+
+def chain(stream: Any) -> Any:
+    """Keys one by one, then all of them together: the second operator gets its rows from the first one's time-outs."""
+    keys = held(stream.withWatermark("at", "1 hour"), "keys", "k")
+    return held(keys.selectExpr("'all' as k", "n", "at_ms"), "all", "k")
+
+
+@pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
+def test_what_waits_for_the_event_time_comes_out_through_all_operators_and_the_job_ends(
+    ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, mode: str
+) -> None:
+    first, second = new_input("first", "k string, at timestamp"), new_input("second", "k string, at timestamp")
+    first.add(("a", NOON), ("b", NOON + timedelta(hours=1)))
+    first.add(("a", NOON + timedelta(hours=2)))
+    second.add(("b", NOON), ("c", NOON))
+    options = {"mode": mode}
+
+    def rows() -> Any:
+        return chain(first.stream(ckpt, uid="first").union(second.stream(ckpt, uid="second")))
+
+    query = job.start(rows(), now=False, **options)
+    query.processAllAvailable()
+    assert job.rows() == [], "nothing has timed out"
+    first.add(("d", NOON + timedelta(hours=3)))
+    savepoint = tmp_path / "savepoint" if mode == "exactly_once" else None
+    done = query.stop(savepoint=savepoint and str(savepoint), drain=True)
+    assert query.exception() is None
+    folder = spark_ckpt.job(str(tmp_path / "jobs"), "job")
+    record = folder.show(done)
+    assert (record.drained, record.kind) == (True, "savepoint" if savepoint else "final")
+    (row,) = job.rows()
+    assert row[0] == "all"
+    assert row[1] in (5, 6), "d may have come behind the drain"
+    assert row[2] == END_MS
+
+    # The location is drained for good: the next start reads nothing and ends by itself.
+    second.add(("e", NOON))
+    again = job.start(rows(), now=False, **options)
+    assert again.awaitTermination(DEADLINE_S)
+    assert job.rows() == [row]
+    # Elsewhere it goes on behind the last row, with the watermark of the rows: they are not late.
+    where = {"restore": str(savepoint)} if savepoint else {}
+    elsewhere = job.start(rows(), now=False, checkpointLocation=str(tmp_path / "elsewhere"), **where, **options)
+    elsewhere.processAllAvailable()
+    elsewhere.stop(drain=True)
+    assert sorted(r[1] for r in job.rows()) == sorted([row[1], 7 - row[1]])
+
+
+def test_the_command_line_drains_a_job_and_its_query_ends_by_itself(
+    ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
+) -> None:
+    from typer.testing import CliRunner
+
+    from spark_ckpt.cli import app
+
+    data = new_input("in", "k string, at timestamp")
+    data.add(("a", NOON), ("b", NOON))
+    query = job.start(held(data.stream(ckpt).withWatermark("at", "1 hour"), "keys", "k"), now=False)
+    query.processAllAvailable()
+    said = CliRunner().invoke(app, ["stop", str(tmp_path / "jobs"), "job", "--drain"])
+    assert (said.exit_code, "is drained" in said.output) == (0, True), said.output
+    assert query.awaitTermination(DEADLINE_S)
+    assert job.rows() == [("a", 1, END_MS), ("b", 1, END_MS)]
+    assert CliRunner().invoke(app, ["stop", str(tmp_path / "jobs"), "job"]).exit_code == 2

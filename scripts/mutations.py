@@ -41,7 +41,12 @@ MUTATIONS = (
     Mutation(
         _SOURCE, "a frozen source keeps its request", "request=start.request if at.frozen else None", "request=None"
     ),
-    Mutation(_SOURCE, "a follower that is frozen takes nothing up", "if at.frozen or not (", "if not ("),
+    Mutation(
+        _SOURCE,
+        "a follower that is frozen takes nothing up",
+        "if early or (at.frozen and start.drain is None):",
+        "if early:",
+    ),
     Mutation(
         _SOURCE, "only a stop freezes", "terminal=generation if injected.terminal else None", "terminal=generation"
     ),
@@ -88,7 +93,7 @@ MUTATIONS = (
     ),
     # --- following
     Mutation(_SOURCE, "triggers are taken up in order", "first = min(triggers", "first = max(triggers"),
-    Mutation(_SOURCE, "final is final for every source", "generation and not drained):", "generation and False):"),
+    Mutation(_SOURCE, "final is final for every source", "(drained or first.drain)):", "first.drain):"),
     Mutation(
         _SOURCE,
         "an older generation's final checkpoint is an ordinary one",
@@ -114,7 +119,7 @@ MUTATIONS = (
     Mutation(
         _SOURCE,
         "what is injected is pending",
-        "pending=(*end.pending, replace(injected, terminal=False))",
+        "pending=(*end.pending, replace(injected, terminal=False, drain=False))",
         "pending=end.pending",
     ),
     Mutation(_SOURCE, "a restored location begins with a batch", " or start.restore is not None):", "):"),
@@ -234,11 +239,11 @@ MUTATIONS = (
     Mutation(
         _COORD,
         "savepoints come first",
-        "return request.kind != SAVEPOINT, request.time_ms",
+        "return not _forced(request), request.time_ms",
         "return False, request.time_ms",
     ),
-    Mutation(_COORD, "a savepoint does not wait", "(request.kind == SAVEPOINT or not full)", "(not full)"),
-    Mutation(_COORD, "requests wait for maxConcurrent", "(request.kind == SAVEPOINT or not full)", "True"),
+    Mutation(_COORD, "a savepoint does not wait", "(_forced(request) or not full)", "(not full)"),
+    Mutation(_COORD, "requests wait for maxConcurrent", "(_forced(request) or not full)", "True"),
     Mutation(_COORD, "no more than maxConcurrent", "    if full:\n", "    if False:\n"),
     Mutation(_COORD, "the minimum pause", "_is_within(completed_ms, policy.min_pause_ms, facts.now_ms)", "False"),
     Mutation(_COORD, "age counts from this start", "now_ms - max(triggered_ms, started_ms)", "now_ms - triggered_ms"),
@@ -246,6 +251,75 @@ MUTATIONS = (
         _COORD, "savepoints are not retained", "counted = [k for k in ids if k not in elsewhere]", "counted = ids"
     ),
     Mutation(_COORD, "the newest stays", "*ids[-1:], *pins}", "*pins}"),
+    # --- draining
+    Mutation(
+        _VIEW, "a drain freezes every generation", "if start.drain is not None:\n        return True", "if False:"
+    ),
+    Mutation(_VIEW, "a drained job is not looked at", "if start.drain is None and is_frozen(", "if is_frozen("),
+    Mutation(
+        _VIEW, "a drain is taken up whoever triggered it", "trigger.deadline_ms, trigger.drain", "trigger.deadline_ms"
+    ),
+    Mutation(
+        _SOURCE, "a follower drains on", "if early or (at.frozen and start.drain is None):", "if early or at.frozen:"
+    ),
+    Mutation(_SOURCE, "a drain is the end of the input", "not (drained or first.drain)):", "not drained):"),
+    Mutation(_SOURCE, "a drain is for good", "        drain=start.drain,\n", ""),
+    Mutation(_SOURCE, "the barrier drains", "injected.checkpoint if injected.drain else end.drain", "end.drain"),
+    Mutation(
+        _LEAD, "a drain goes on when its checkpoint is given up", "draining=start.drain is not None", "draining=False"
+    ),
+    Mutation(
+        _LEAD,
+        "a drain ends",
+        "drain_done=start.drain is not None and view.completed >= start.drain",
+        "drain_done=False",
+    ),
+    Mutation(_LEAD, "the trigger says that it drains", "            now.drain,\n", ""),
+    Mutation(
+        _COORD, "a drain does not wait", "request.kind == SAVEPOINT or request.drain", "request.kind == SAVEPOINT"
+    ),
+    Mutation(
+        _COORD, "one drain at a time", "    if facts.pending:\n        return Wait(None, WaitReason.DRAINING)\n", ""
+    ),
+    Mutation(
+        _COORD,
+        "a drain that fails waits for the interval",
+        "if facts.last_trigger_ms is not None and facts.now_ms < facts.last_trigger_ms + (policy.interval_ms or 0):",
+        "if False:",
+    ),
+    Mutation(_EVENTS, "the barrier says that it drains", "drain = end.drain is not None", "drain = False"),
+    Mutation(
+        _ALIGNER,
+        "a drain waits for all inputs",
+        "drain=old.drain or checkpoint in batch.drains",
+        "drain=checkpoint in batch.drains",
+    ),
+    Mutation(_ALIGNER, "the snapshot drains", "barrier.held_bytes, barrier.drain)", "barrier.held_bytes)"),
+    Mutation(_COMMIT, "the record says that it drained", "        drained=trigger.drain,\n", ""),
+    # --- hooks and listeners
+    Mutation(
+        _LEAD,
+        "a hook declines its checkpoint",
+        "    if why is None:\n        return view, record\n",
+        "    return view, record\n",
+    ),
+    Mutation(_LEAD, "a hook's failure counts", "    yield from _count_failures(role, view, why)\n", ""),
+    Mutation(_LEAD, "the final one is tried again", "while trigger is None and decision.kind == FINAL", "while False"),
+    Mutation(_COMMIT, "what hooks kept goes with the checkpoint", "        hook=trigger.hook,\n", ""),
+    Mutation(
+        _SOURCE,
+        "only what was injected here is told",
+        "if any(p.checkpoint == view.completed for p in start.pending)",
+        "if view.completed",
+    ),
+    Mutation(
+        _SOURCE,
+        "a restored checkpoint is told",
+        "        return start.restore\n    return view",
+        "        return None\n    return view",
+    ),
+    Mutation(_SOURCE, "nobody is told who does not listen", "if role.tells else None", ""),
+    Mutation(_EVENTS, "functions are told", "if end.completed is not None:", "if False:"),
     # --- aligning
     Mutation(
         _ALIGNER,

@@ -83,9 +83,8 @@ def _follow(
         yield AnnounceDrained(role.generation, role.source)
         # Stopped here: of a generation that is over; the next one does not look at it.
         view = replace(view, announced=True)
-    if (at.frozen and start.drain is None) or not (
-        at.drained or view.behind or due(view.followed_ms, now_ms, role.poll_ms)
-    ):
+    early = not (at.drained or view.behind or due(view.followed_ms, now_ms, role.poll_ms))
+    if early or (at.frozen and start.drain is None):
         return view, Injection(None, given_up)
     triggers: tuple[TriggerRecord, ...] = yield ReadOpenTriggers(start.epoch)
     taken = take_up(triggers, role.generation, at.drained)

@@ -96,7 +96,16 @@ class CkptGroupedData:
         *,
         uid: str | None = None,
     ) -> CkptDataFrame:
-        """Spark's operator of the same name; the function needs no change. ``outputMode``: append or update."""
+        """Spark's operator of the same name; the function needs no change. ``outputMode``: append or update.
+
+        If ``func`` is an object with a method ``on_checkpoint_complete(checkpoint)``, executors call that when all sinks
+        have committed what came out for the checkpoint: at least once in each task of the operator, ahead of the rows of
+        the first batch behind it, again when that batch is repeated. Only the newest checkpoint is told; it stands for
+        all before it. No batch is made for it, and the last checkpoint of a run is told when an empty Spark location is
+        restored from it, or in the next batch at the same one. The object may be another copy in every call. What the
+        method raises is logged and fails nothing (in Flink it fails the task): repeating the batch would only raise it
+        again, and what it is about has been committed.
+        """
         if outputMode.lower() not in ("append", "update"):
             raise InvalidInputError(f"outputMode must be append or update, found {outputMode!r}")
         columns = self._parent.columns
@@ -131,7 +140,8 @@ class CkptGroupedData:
         """The vectorised form: ``func(rows, state, ctx)`` sees all touched keys of a task as Arrow tables.
 
         See :class:`spark_ckpt.state.functions_arrow.ArrowStateFunction` for what it gets and returns. A key whose
-        name is also a state field's, or another column's, has ``_key`` behind its name in ``state``.
+        name is also a state field's, or another column's, has ``_key`` behind its name in ``state``. An object as
+        ``func`` may have ``on_checkpoint_complete``, as in :meth:`applyInPandasWithState`.
         """
         columns, state = self._parent.columns, _struct(stateStructType)
         keys = self._keys.named_for(columns, state.names)

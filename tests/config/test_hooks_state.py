@@ -16,7 +16,14 @@ import pytest
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CheckpointFailedError
-from spark_ckpt.protocol.records import CompletionRecord, HookState, Topology, TriggerRecord
+from spark_ckpt.protocol.records import (
+    BatchRecord,
+    CompletionRecord,
+    GenerationRecord,
+    HookState,
+    Topology,
+    TriggerRecord,
+)
 from spark_ckpt.protocol.recovery import (
     NONE,
     GoOn,
@@ -117,12 +124,10 @@ def test_hooks_get_back_what_they_kept_under_their_name_or_nothing(job: str) -> 
 
 @pytest.mark.parametrize("planned", [None, 3])
 def test_state_of_hooks_that_are_gone_is_refused_unless_it_is_allowed(planned: int | None) -> None:
-    from spark_ckpt.protocol.records import GenerationRecord
-
     before = GenerationRecord(1, 1, "spark", None, 1, TOPOLOGY)
     facts = StartFacts(
         "auto", SparkLocation("spark", planned, planned, None if planned is None else 1), TOPOLOGY, 2, (before,),
-        (KEPT,), frozenset({7}), hook=None,
+        (KEPT,), frozenset({7}), (BatchRecord(1, 3, 1),), hook=None,
     )  # fmt: skip
     refused = decide_start(facts)
     assert isinstance(refused, Refuse)

@@ -12,7 +12,7 @@ import pytest
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
 from spark_ckpt.protocol.records import AbortedRecord, CommittedRecord, TriggerRecord
-from spark_ckpt.spark.job import ask
+from spark_ckpt.spark.job import Job, ask
 from spark_ckpt.spark.job_records import JobRecords, id_name
 from spark_ckpt.spark.requests import (
     Answer,
@@ -24,6 +24,21 @@ from spark_ckpt.spark.requests import (
     read_answer,
     withdraw_request,
 )
+
+
+def test_a_drain_is_asked_for_with_or_without_a_savepoint_and_a_stop_needs_one_of_them(tmp_path: Path) -> None:
+    job = Job(JobConfig(dir=str(tmp_path)), "job")
+    with pytest.raises(InvalidInputError, match="drain=True"):
+        job.stop()
+    for path, kind in ((None, "final"), (f"{tmp_path}/savepoint", "savepoint")):
+        with pytest.raises(CheckpointFailedError, match="in time"):
+            job.stop(path, timeout_s=0.0, drain=True)
+        request = create_request(job.records.store, kind, path, True, drain=True)
+        (asked,) = open_requests(job.records.store)
+        assert (asked.kind, asked.target, asked.terminal, asked.drain) == (kind, path, True, True)
+        drop_request(job.records.store, request)
+    request = create_request(job.records.store, "savepoint", "there", True)
+    assert not open_requests(job.records.store)[0].drain
 
 
 @pytest.fixture

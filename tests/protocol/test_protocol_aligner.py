@@ -163,10 +163,13 @@ def test_as_many_bytes_as_allowed_are_held_back():
     assert state.pending[0].held_bytes == 10
 
 
-def test_finished_weight_completes_a_pending_barrier_and_counts_for_good():
-    state, actions = plan(waiting_for(5), TWO_INPUTS, batch(finished={5: 4}))
+@pytest.mark.parametrize("mode", [EXACTLY_ONCE, AT_LEAST_ONCE])
+def test_finished_weight_completes_a_pending_barrier_and_counts_for_good(mode):
+    config = AlignerConfig(8, mode)
+    state, actions = plan(waiting_for(5), config, batch(finished={5: 4}))
     assert Snapshot(5, 50, 50, 0) in actions
-    _, actions = plan(state, TWO_INPUTS, batch({6: 4}))
+    state = AlignerState.from_json(state.to_json())
+    _, actions = plan(state, config, batch({6: 4}))
     assert [a.checkpoint for a in actions if isinstance(a, Snapshot)] == [6]
 
 

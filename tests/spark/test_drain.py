@@ -108,3 +108,28 @@ def test_the_command_line_drains_a_job_and_its_query_ends_by_itself(
     assert query.awaitTermination(DEADLINE_S)
     assert job.rows() == [("a", 1, END_MS), ("b", 1, END_MS)]
     assert CliRunner().invoke(app, ["stop", str(tmp_path / "jobs"), "job"]).exit_code == 2
+
+
+def test_a_source_that_has_ended_counts_as_arrived_after_restarts_restores_and_in_a_drain(
+    ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
+) -> None:
+    data = new_input("in", "value long, timestamp timestamp")
+
+    def rows() -> Any:
+        bounded = ckpt.readStream.format("rate").options(numRows=3, rowsPerBatch=3, numSplits=2).load()
+        both = data.stream(ckpt).union(bounded).selectExpr("'k' as k", "timestamp as at")
+        return held(both.withWatermark("at", "1 hour"), "keys", "k")
+
+    for number, location in enumerate(("here", "here", "elsewhere")):
+        data.add((number, datetime(1970, 1, 1, tzinfo=timezone.utc)))
+        options = {"mode": "at_least_once", "checkpointLocation": str(tmp_path / location)}
+        query = job.start(rows(), now=False, **options)
+        query.processAllAvailable()
+        query.checkpoint()
+        if location == "elsewhere":
+            query.stop(drain=True)
+        else:
+            query.stop()
+    assert job.rows() == [("k", 6, END_MS)]
+    ended = query.job.completed()[-1].sources["rate-1"]
+    assert ended["ended"]

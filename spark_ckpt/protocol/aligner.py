@@ -97,7 +97,7 @@ class AlignerState:
     @classmethod
     def from_json(cls, value: Any, where: str = "alignment state") -> AlignerState:
         b = Body(value, where)
-        pending = b.items("pending", lambda v: PendingBarrier(*(whole(x) for x in v[:5]), drain=len(v) > 5))
+        pending = b.items("pending", _pending_from_json)
         cancelled = b.items("cancelled", whole) if b.has("cancelled") else ()
         return cls(b.integer("epoch"), pending, b.items("finished", _pair), cancelled)
 
@@ -280,6 +280,11 @@ def _behind(batch: BatchInput, epoch: int) -> tuple[tuple[int, ...], int]:
 def _pending_json(p: PendingBarrier) -> list[int]:
     plain = [p.checkpoint, p.weight, p.triggered_ms, p.first_ms, p.held_bytes]
     return [*plain, 1] if p.drain else plain
+
+
+def _pending_from_json(value: Any) -> PendingBarrier:
+    checkpoint, weight, triggered_ms, first_ms, held_bytes, *drain = (whole(x) for x in value)
+    return PendingBarrier(checkpoint, weight, triggered_ms, first_ms, held_bytes, bool(drain))
 
 
 def _pair(value: Any) -> tuple[int, int]:

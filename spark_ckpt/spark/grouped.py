@@ -98,13 +98,13 @@ class CkptGroupedData:
     ) -> CkptDataFrame:
         """Spark's operator of the same name; the function needs no change. ``outputMode``: append or update.
 
-        If ``func`` is an object with a method ``on_checkpoint_complete(checkpoint)``, executors call that when all sinks
-        have committed what came out for the checkpoint: at least once in each task of the operator, ahead of the rows of
-        the first batch behind it, again when that batch is repeated. Only the newest checkpoint is told; it stands for
-        all before it. No batch is made for it, and the last checkpoint of a run is told when an empty Spark location is
-        restored from it, or in the next batch at the same one. The object may be another copy in every call. What the
-        method raises is logged and fails nothing (in Flink it fails the task): repeating the batch would only raise it
-        again, and what it is about has been committed.
+        If ``func`` is an object with a method ``on_checkpoint_complete(checkpoint)``, executors call that when all
+        sinks have committed what came out for the checkpoint: at least once in each task of the operator, ahead of the
+        rows of the first batch behind it, again when that batch is repeated. Only the newest checkpoint is told; it
+        stands for all before it. No batch is made for it, and the last checkpoint of a run is told when an empty Spark
+        location is restored from it, or in the next batch at the same one. The object may be another copy in every
+        call. What the method raises is logged and fails nothing (in Flink it fails the task): repeating the batch would
+        only raise it again, and what it is about has been committed.
         """
         if outputMode.lower() not in ("append", "update"):
             raise InvalidInputError(f"outputMode must be append or update, found {outputMode!r}")

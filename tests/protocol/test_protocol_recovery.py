@@ -169,7 +169,7 @@ def test_a_sink_that_still_has_to_commit_must_be_there():
 
 def test_a_location_with_batches_goes_on_as_its_origin():
     decision = decide_start(facts(location=HERE))
-    assert decision == GoOn(1, None, None, ())
+    assert decision == GoOn(1, None, None, (), newest=completion(3))
 
 
 def test_going_on_commits_first_what_is_canonical():

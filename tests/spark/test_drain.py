@@ -59,7 +59,7 @@ def test_what_waits_for_the_event_time_comes_out_through_all_operators_and_the_j
     first.add(("a", NOON), ("b", NOON + timedelta(hours=1)))
     first.add(("a", NOON + timedelta(hours=2)))
     second.add(("b", NOON), ("c", NOON))
-    options = {"mode": mode}
+    options = {"spark__ckpt__mode": mode}
 
     def rows() -> Any:
         return chain(first.stream(ckpt, uid="first").union(second.stream(ckpt, uid="second")))
@@ -122,7 +122,7 @@ def test_a_source_that_has_ended_counts_as_arrived_after_restarts_restores_and_i
 
     for number, location in enumerate(("here", "here", "elsewhere")):
         data.add((number, datetime(1970, 1, 1, tzinfo=timezone.utc)))
-        options = {"mode": "at_least_once", "checkpointLocation": str(tmp_path / location)}
+        options = {"spark__ckpt__mode": "at_least_once", "checkpointLocation": str(tmp_path / location)}
         query = job.start(rows(), now=False, **options)
         query.processAllAvailable()
         query.checkpoint()

@@ -284,7 +284,7 @@ MUTATIONS = (
     Mutation(
         _COORD,
         "a drain that fails waits for the interval",
-        "if facts.last_trigger_ms is not None and facts.now_ms < facts.last_trigger_ms + (policy.interval_ms or 0):",
+        "if last is not None and _is_within(last, interval_ms, facts.now_ms):",
         "if False:",
     ),
     Mutation(_EVENTS, "the barrier says that it drains", "drain = end.drain is not None", "drain = False"),
@@ -303,7 +303,9 @@ MUTATIONS = (
         "    if why is None:\n        return view, record\n",
         "    return view, record\n",
     ),
-    Mutation(_LEAD, "a hook's failure counts", "    yield from _count_failures(role, view, why)\n", ""),
+    Mutation(
+        _LEAD, "a hook's failure counts", '    yield from _count(role, view, why, "when the hooks are mended")\n', ""
+    ),
     Mutation(_LEAD, "the final one is tried again", "while trigger is None and decision.kind == FINAL", "while False"),
     Mutation(_COMMIT, "what hooks kept goes with the checkpoint", "        hook=trigger.hook,\n", ""),
     Mutation(

@@ -131,8 +131,9 @@ def _drain(policy: TriggerPolicy, facts: TriggerFacts) -> TriggerNow | Wait:
         return Wait(None, WaitReason.DRAINED)
     if facts.pending:
         return Wait(None, WaitReason.DRAINING)
-    if facts.last_trigger_ms is not None and facts.now_ms < facts.last_trigger_ms + (policy.interval_ms or 0):
-        return Wait(facts.last_trigger_ms + (policy.interval_ms or 0), WaitReason.INTERVAL)
+    last, interval_ms = facts.last_trigger_ms, policy.interval_ms or 0
+    if last is not None and _is_within(last, interval_ms, facts.now_ms):
+        return Wait(last + interval_ms, WaitReason.INTERVAL)
     return TriggerNow(FINAL, "drain", terminal=True, drain=True)
 
 

@@ -24,6 +24,7 @@ from spark_ckpt.errors import (
 from spark_ckpt.protocol.events import GroupManifest, groups_from_json, groups_to_json
 from spark_ckpt.protocol.records import (
     LOST,
+    REFUSED,
     AbandonedRecord,
     AbortedRecord,
     BatchRecord,
@@ -34,7 +35,7 @@ from spark_ckpt.protocol.records import (
     checkpoint_from_json,
 )
 from spark_ckpt.protocol.source_steps import CreateTrigger, ManualRequest
-from spark_ckpt.protocol.steps import CHECKPOINT_STEPS, CLEAN_UP_STEPS, StorageFailed
+from spark_ckpt.protocol.steps import CHECKPOINT_STEPS, CLEAN_UP_STEPS, StorageFailed, WriteGeneration
 from spark_ckpt.testing.simulation_tears import tear
 from spark_ckpt.types import Committable
 
@@ -403,7 +404,9 @@ class World:
         except (StopIteration, CkptError) as e:
             self.log("ends", repr(e))
             self.zombies.remove(zombie)
-            if isinstance(e, CorruptStorageError | ProtocolBugError):
+            refused = isinstance(zombie.step, WriteGeneration) and zombie.step.record.origin == REFUSED
+            # A start that is refused had looked before it was fenced: what it found was damaged.
+            if isinstance(e, CorruptStorageError | ProtocolBugError) and not refused:
                 raise SimulationError(f"a fenced driver is told: {e!r}") from e
         finally:
             self.zombie_moves = False

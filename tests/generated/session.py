@@ -12,6 +12,7 @@ def made_session(folder: Path, remote: str | None = None) -> Any:
     confs = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.python.authenticate.socketTimeout": "120s",  # a busy machine starts Python slowly
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "America/New_York",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

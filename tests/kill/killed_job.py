@@ -38,6 +38,7 @@ def session(plan: dict[str, Any]) -> SparkSession:
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.python.authenticate.socketTimeout": "120s",  # a busy machine starts Python slowly
         # As with JAVA_OPTIONS: few rows, so compiling costs more than it saves.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -15,7 +15,15 @@ from tests.kill.killed import KilledJob
 ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 BETWEEN_BARRIERS = "barriers are on their way"
+EACH_KIND_OF_STEP = "a step of each kind"
 CASES = {
+    EACH_KIND_OF_STEP: (
+        {"merging": "delta"},
+        "before WriteBatch#3",
+        "after CreateCompletion",
+        "after CommitSink",  # one of the two sinks has committed
+        "in recovery: after CommitSink",
+    ),
     # Checkpoints span several batches here, so that rows staged before a death belong to a checkpoint after it.
     "a batch is recorded or state committed": (
         {"merging": "delta", "conf": {"spark.ckpt.interval": "3s"}},
@@ -54,10 +62,12 @@ CASES = {
         "in recovery: after WriteGeneration",
     ),
 }
+QUICK = (EACH_KIND_OF_STEP, BETWEEN_BARRIERS)
+"""A start of Spark for each death is what takes the time; the simulation tries every step there is."""
 
 
 @pytest.mark.timeout(1200)  # five starts of Spark one after another, on whatever machine
-@pytest.mark.parametrize("when", CASES)
+@pytest.mark.parametrize("when", [w if w in QUICK else pytest.param(w, marks=pytest.mark.soak) for w in CASES])
 def test_a_driver_killed_before_and_after_each_step_loses_and_doubles_nothing(
     make_job: Callable[..., KilledJob], when: str
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.kill.killed import KilledJob
 from tests.kill.killed_job import IN_FUNCTION
 
@@ -16,6 +18,7 @@ def test_a_worker_killed_where_spark_retries_its_task_changes_no_result(make_job
     assert any(name.startswith("ckpt-") for name in job.collected)
 
 
+@pytest.mark.soak
 def test_a_worker_whose_death_fails_the_query_changes_no_result(make_job: Callable[..., KilledJob]) -> None:
     job = make_job("delta", victim="worker")
     job.fail(f"{IN_FUNCTION}#3")

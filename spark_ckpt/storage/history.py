@@ -25,6 +25,8 @@ _warned: set[str] = set()
 COMPACT_VERSIONS = 100
 """After this many versions the small files become one."""
 
+_LOG_RETENTION, _ONE_HOUR = "delta.logRetentionDuration", "interval 1 hours"
+
 # Rows come nearly in the order of ids, but a timed-out checkpoint may be recorded after a newer one. One transaction
 # id for every 256th checkpoint tells "recorded" exactly as long as ids are less than 256 out of order.
 _TRANSACTION_SLOTS = 256
@@ -182,6 +184,8 @@ class History:
     @staticmethod
     def _compact(table: DeltaTable) -> None:
         table.optimize.compact()
+        if table.metadata().configuration.get(_LOG_RETENTION) != _ONE_HOUR:  # Delta's own default is 30 days
+            table.alter.set_table_properties({_LOG_RETENTION: _ONE_HOUR})
         table.create_checkpoint()
         # An hour is enough for whoever reads an older version just now.
         table.vacuum(retention_hours=1, enforce_retention_duration=False, dry_run=False)

@@ -33,7 +33,7 @@ DEPTH = {"tmp": 1, "cache": 1, "warehouse": 1}
 Sample = dict[str, float]
 LEDGERS = ("spark_ckpt_ledger", "spark_ckpt_stages")
 
-# What a user wants to keep for ever is no leak: rows in the sinks' files, and one row a checkpoint in the history.
+# Rows in the sinks are no leak; the history keeps one row a checkpoint, and the small files of the last hour.
 MAY_GROW = ("delta", "files", "jobs/steady/history")
 
 

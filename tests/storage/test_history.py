@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,6 +62,22 @@ def test_a_checkpoint_is_recorded_once(url: str) -> None:
     assert not again.append(_row(1))
     assert not again.append(_row(257))
     assert [row.id for row in again.read()] == [1, 257]
+
+
+def test_log_entries_of_more_than_an_hour_ago_go_with_the_small_files(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "COMPACT_VERSIONS", 5)
+    history = History(url)
+    for k in range(1, 7):
+        history.append(_row(k))
+    two_hours_ago = time.time() - 7_200
+    for entry in Path(url, "_delta_log").glob("*.json"):
+        os.utime(entry, (two_hours_ago, two_hours_ago))
+    for k in range(7, 13):
+        history.append(_row(k))
+    assert [row.id for row in History(url).read()] == list(range(1, 13))
+    assert min(int(entry.stem) for entry in Path(url, "_delta_log").glob("*.json")) >= 5
 
 
 def test_small_files_become_one_and_nothing_is_lost(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

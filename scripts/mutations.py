@@ -306,7 +306,7 @@ MUTATIONS = (
     Mutation(
         _LEAD, "a hook's failure counts", '    yield from _count(role, view, why, "when the hooks are mended")\n', ""
     ),
-    Mutation(_LEAD, "the final one is tried again", "while trigger is None and decision.kind == FINAL", "while False"),
+    Mutation(_LEAD, "the final one is tried again", "while trigger is None and at.drained", "while False"),
     Mutation(_COMMIT, "what hooks kept goes with the checkpoint", "        hook=trigger.hook,\n", ""),
     Mutation(
         _SOURCE,

@@ -304,7 +304,11 @@ def _clean_up(facts: StartFacts) -> tuple[tuple[CompletionRecord, ...], tuple[Co
     for c in facts.completions:
         reached[c.origin] = max(reached.get(c.origin, 0), c.checkpoint)
     # Up to its origin's newest checkpoint, a committable is committed, or was aborted when it turned out to be garbage.
-    open_ = [c for b in facts.batches for c in b.staged if c.epoch > reached.get(b.origin, 0)]
+    # An origin that completed one left all older ones behind; what they committed is not known for ever, and their
+    # records may outlive that if storage fails.
+    settled = max(reached, default=0)
+    batches = (b for b in facts.batches if b.origin >= settled)
+    open_ = [c for b in batches for c in b.staged if c.epoch > reached.get(b.origin, 0)]
     abort = tuple(c for c in dict.fromkeys(open_) if c.sink in facts.topology.sinks)
     return _uncommitted(facts), abort, tuple(sorted({b.origin for b in facts.batches}))
 

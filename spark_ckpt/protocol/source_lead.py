@@ -55,8 +55,12 @@ def lead(role: SourceRole, view: SourceView, start: SourceOffset, at: Position, 
     if isinstance(decision, Wait):
         return view if view.waiting == decision else replace(view, waiting=decision), Injection(None, cancel)
     view, trigger = yield from _trigger(role, view, decision, now_ms)
-    while trigger is None and decision.kind == FINAL and not decision.drain:
-        # Failed by a hook, and Spark may not ask again: until it is taken, or more failed than is tolerated.
+    while trigger is None and at.drained:
+        # It failed, and Spark may not ask again: the next in turn, at last the final one, until one is taken or more
+        # failed than are tolerated.
+        view, decision = yield from _decide(role, view, start, at, now_ms)
+        if isinstance(decision, Wait):
+            break
         view, trigger = yield from _trigger(role, view, decision, now_ms)
     return view, Injection(None if trigger is None else pending_of(trigger, role.generation), cancel)
 

@@ -167,6 +167,16 @@ def test_a_sink_that_still_has_to_commit_must_be_there():
 # --- the same location -----------------------------------------------------------------------------------------
 
 
+def test_batches_of_an_origin_that_was_left_behind_are_never_aborted_again():
+    # Their records could not be dropped then, and the checkpoint that committed them has been dropped since.
+    old = BatchRecord(1, 4, 1, (staged("committed long ago", 3),))
+    new = completion(6, origin=5)
+    found = decide_start(facts(completions=(new,), generations=(generation(1), generation(5)), batches=(old,)))
+    assert (found.abort, found.drop_origins) == ((), (1,))
+    begun = decide_start(facts(generations=(generation(1), generation(5)), batches=(replace(old, origin=5),)))
+    assert [c.data for c in begun.abort] == [b"committed long ago"]
+
+
 def test_a_location_with_batches_goes_on_as_its_origin():
     decision = decide_start(facts(location=HERE))
     assert decision == GoOn(1, None, None, (), newest=completion(3))

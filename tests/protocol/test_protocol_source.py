@@ -627,6 +627,16 @@ def test_the_final_checkpoint_is_tried_again_when_a_hook_fails_because_spark_may
     assert [d for d in a.did if d.startswith("GiveUp")] == ["GiveUp 4 failed", "GiveUp 5 failed"]
 
 
+def test_a_request_that_a_hook_fails_at_the_end_of_the_input_is_followed_by_the_final_checkpoint():
+    for drain in (False, True):
+        a = Source(replace(LEADER, available_now=True, tolerable_failures=2))
+        a.requests = [ManualRequest("r1", SAVEPOINT, 1, "s3://there", terminal=True, drain=drain)]
+        fails = iter(["once", None])
+        a._CallHook = lambda step, fails=fails: next(fails)
+        end = a.next(100_000)
+        assert (end.barrier, end.terminal, end.drain, a.triggers[-1].kind) == (5, None, None, FINAL)
+
+
 def test_a_request_whose_checkpoint_a_hook_declines_is_over():
     a = Source(replace(LEADER, tolerable_failures=1))
     a.requests, a.hook_fails = [ManualRequest("r1", SAVEPOINT, 1, "s3://there", terminal=True)], "slow"

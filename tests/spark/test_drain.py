@@ -80,7 +80,7 @@ def test_what_waits_for_the_event_time_comes_out_through_all_operators_and_the_j
     assert row[2] == END_MS
 
     # The location is drained for good: the next start reads nothing and ends by itself.
-    second.add(("e", NOON))
+    second.add(("e", NOON + timedelta(hours=5)))
     again = job.start(rows(), now=False, **options)
     assert again.awaitTermination(DEADLINE_S)
     assert job.rows() == [row]

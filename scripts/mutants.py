@@ -19,7 +19,7 @@ from pathlib import Path
 from mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).resolve().parents[1]
-UNIT = ("source", "drain", "coordinator", "aligner", "commit", "scenarios")
+UNIT = ("source", "drain", "coordinator", "aligner", "commit", "startup", "scenarios")
 SEEDS = 300
 
 

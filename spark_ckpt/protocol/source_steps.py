@@ -35,7 +35,7 @@ class ReadSourceStart:
 
 @dataclass(frozen=True)
 class SourceStart:
-    """``newest_id``: the largest checkpoint id ever used. ``completed``: the newest id in ``checkpoints/``.
+    """``newest_id``: the largest checkpoint id ever used. ``completed``: the newest completed one; void ones are none.
 
     ``last_completion_ms``: when the newest of the job's checkpoints completed. ``taken``: the requests that triggers
     name.
@@ -72,8 +72,8 @@ class Look:
 
 @dataclass(frozen=True)
 class Looked:
-    """``completed``: the newest id in ``checkpoints/``. ``aborted``: those of the checkpoints asked for that have an
-    ``aborted/`` record. ``released``: those of the requests that were withdrawn, or answered with an error.
+    """``completed``: the newest completed checkpoint. ``aborted``: those of the checkpoints asked for that are void or
+    have an ``aborted/`` record. ``released``: those of the requests that were withdrawn, or answered with an error.
     """
 
     completed: int = 0

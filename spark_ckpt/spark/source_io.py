@@ -32,6 +32,7 @@ class SourceIO:
         self.records = records
         self.leader = leader
         self._now_ms = now_ms
+        self._completed: dict[int, bool] = {}
 
     def run(
         self,
@@ -61,7 +62,7 @@ class SourceIO:
 
     def _ReadSourceStart(self, step: st.ReadSourceStart) -> st.SourceStart:
         records = self.records
-        completed = max(records.ids("checkpoints"), default=0)
+        completed = self._newest_completed(records.ids("checkpoints"))
         newest = records.readable_checkpoint(completed)
         if self.leader:
             self._clean_up("answers", lambda: drop_old_answers(records.store, self._now_ms - _DAY_MS))
@@ -86,13 +87,24 @@ class SourceIO:
                 self.records.store.delete(f"drained/{name}")
 
     def _Look(self, step: st.Look) -> st.Looked:
-        store = self.records.store
+        store, there = self.records.store, self.records.ids("checkpoints")
         answers = {r: read_answer(store, r) for r in step.requests}
+        void = {k for k in step.checkpoints if k in there and not self._is_completed(k)}
         return st.Looked(
-            max(self.records.ids("checkpoints"), default=0),
-            frozenset(k for k in step.checkpoints if store.exists(f"aborted/{id_name(k)}")),
+            self._newest_completed(there),
+            frozenset(k for k in step.checkpoints if k in void or store.exists(f"aborted/{id_name(k)}")),
             frozenset(r for r, a in answers.items() if a is not None and a.error is not None),
         )
+
+    def _newest_completed(self, ids: list[int]) -> int:
+        return next((k for k in sorted(ids, reverse=True) if self._is_completed(k)), 0)
+
+    def _is_completed(self, checkpoint: int) -> bool:
+        """Not if its record is void, or nobody can read it. Read once: what is completed is only ever dropped."""
+        if checkpoint not in self._completed:
+            found = self.records.readable_checkpoint(checkpoint)
+            self._completed[checkpoint] = isinstance(found, CompletionRecord)
+        return self._completed[checkpoint]
 
     def _ReadOpenTriggers(self, step: st.ReadOpenTriggers) -> tuple[TriggerRecord, ...]:
         ids = [k for k in self.records.ids("triggers") if k >= step.epoch]

@@ -97,16 +97,16 @@ class SourceShell:
     def _ReadSourceStart(self, step: st.ReadSourceStart) -> st.SourceStart:
         r = self.world.records
         done = r.completions()
-        newest = max(r.text["checkpoints"], default=0)
+        newest = max(done, default=0)
         taken = frozenset(t.request for t in r.all("triggers") if t.request is not None)
         return st.SourceStart(r.newest_id(), newest, done[newest].completed_ms if newest in done else None, taken)
 
     def _Look(self, step: st.Look) -> st.Looked:
         r = self.world.records
-        aborted = frozenset(k for k in step.checkpoints if k in r.text["aborted"])
+        aborted = frozenset(k for k in step.checkpoints if k in r.text["aborted"] or k in r.voids())
         answers = self.world.answers
         released = frozenset(n for n in step.requests if n in answers and answers[n].error is not None)
-        return st.Looked(max(r.text["checkpoints"], default=0), aborted, released)
+        return st.Looked(max(r.completions(), default=0), aborted, released)
 
     def _ReadOpenTriggers(self, step: st.ReadOpenTriggers) -> tuple[TriggerRecord, ...]:
         r = self.world.records

@@ -356,7 +356,9 @@ class World:
         except Crash:
             if step is not None and self.tears_left and self._tears(step):
                 raise  # the machine stopped, too: no driver of it is left
-            if step is not None and self.rng.random() < 0.5:
+            # Who asked for a rollback, and went on to roll back later, would have what came between twice, as told.
+            rolls_back = getattr(execute, "restore", "auto") != "auto"
+            if step is not None and not rolls_back and self.rng.random() < 0.5:
                 self.zombies.append(Zombie(steps, step, execute, self.rng.choice((0.01, 0.05, 0.3))))
             raise
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from spark_ckpt.protocol.records import GenerationRecord, TriggerRecord
-from spark_ckpt.protocol.source_steps import ReadSourceStart
+from spark_ckpt.protocol.records import GenerationRecord, TriggerRecord, VoidRecord
+from spark_ckpt.protocol.source_steps import Look, ReadSourceStart
 from spark_ckpt.spark.job_records import id_name
 from spark_ckpt.spark.requests import Answer, answer_request, read_answer
 from spark_ckpt.spark.source_io import SourceIO
@@ -45,11 +46,23 @@ def test_a_source_runs_although_a_newer_checkpoint_than_the_restored_one_is_torn
     """What the message of the refused start says: restore another one, at an empty location."""
     torn = max(job.records.ids("checkpoints"))
     tear(job, f"checkpoints/{id_name(torn)}")
+    shutil.rmtree(job.folder / "copies")
     job.start(restore=str(torn - 1), location="elsewhere")
     known = SourceIO(job.run, job.records, True, 0).execute(ReadSourceStart())
-    assert (known.completed, known.last_completion_ms) == (torn, None)
+    assert known.completed == torn - 1
+    assert known.last_completion_ms is not None
     job.step(True)
     assert job.records.completion(torn + 1) is not None
+
+
+def test_a_void_checkpoint_is_given_up_and_not_completed_for_a_source(job: WholeJob) -> None:
+    newest = max(job.records.ids("checkpoints"))
+    void = VoidRecord(newest + 1, job.run.generation, 1)
+    job.records.store.create(f"checkpoints/{id_name(newest + 1)}", "checkpoint", void.to_json())
+    io = SourceIO(job.run, job.records, True, 0)
+    assert io.execute(ReadSourceStart()).completed == newest
+    found = io.execute(Look((newest, newest + 1)))
+    assert (found.completed, found.aborted) == (newest, {newest + 1})
 
 
 def test_a_torn_answer_is_said_again(job: WholeJob) -> None:

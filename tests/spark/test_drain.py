@@ -116,12 +116,12 @@ def test_a_source_that_has_ended_counts_as_arrived_after_restarts_restores_and_i
     data = new_input("in", "value long, timestamp timestamp")
 
     def rows() -> Any:
-        bounded = ckpt.readStream.format("rate").options(numRows=3, rowsPerBatch=3, numSplits=2).load()
+        bounded = ckpt.readStream.format("rate").options(numRows=3, startTime=int(NOON.timestamp() * 1000)).load()
         both = data.stream(ckpt).union(bounded).selectExpr("'k' as k", "timestamp as at")
         return held(both.withWatermark("at", "1 hour"), "keys", "k")
 
     for number, location in enumerate(("here", "here", "elsewhere")):
-        data.add((number, datetime(1970, 1, 1, tzinfo=timezone.utc)))
+        data.add((number, NOON))
         options = {"spark__ckpt__mode": "at_least_once", "checkpointLocation": str(tmp_path / location)}
         query = job.start(rows(), now=False, **options)
         query.processAllAvailable()

@@ -306,6 +306,12 @@ MUTATIONS = (
     Mutation(
         _LEAD, "a hook's failure counts", '    yield from _count(role, view, why, "when the hooks are mended")\n', ""
     ),
+    Mutation(
+        _SOURCE,
+        "a fenced driver's trigger is not taken up",
+        "if known is None or t.generation == role.generation or t.checkpoint in known",
+        "if True",
+    ),
     Mutation(_LEAD, "the final one is tried again", "while trigger is None and at.drained", "while False"),
     Mutation(_COMMIT, "what hooks kept goes with the checkpoint", "        hook=trigger.hook,\n", ""),
     Mutation(

@@ -86,7 +86,10 @@ def _follow(
     early = not (at.drained or view.behind or due(view.followed_ms, now_ms, role.poll_ms))
     if early or (at.frozen and start.drain is None):
         return view, Injection(None, given_up)
-    triggers: tuple[TriggerRecord, ...] = yield ReadOpenTriggers(start.epoch)
+    found: tuple[TriggerRecord, ...] = yield ReadOpenTriggers(start.epoch)
+    # A driver that was halted and fenced may still create one, of which the leader of this generation knows nothing.
+    known = role.inherited
+    triggers = [t for t in found if known is None or t.generation == role.generation or t.checkpoint in known]
     taken = take_up(triggers, role.generation, at.drained)
     # More of them wait: they are not kept waiting for another poll.
     view = replace(view, followed_ms=now_ms, behind=taken is not None and len(triggers) > 1)

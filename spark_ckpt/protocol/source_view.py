@@ -22,6 +22,7 @@ class SourceRole:
     ``available_now``: what was there at the start is the end of the input. ``poll_ms``: how often an idle source looks
     for requests and triggers. ``batch_behind_rows``: as in Spark, where rows may have moved the watermark, a
     batch follows that lets time-outs see it. ``tells``: user functions want to know of completed checkpoints.
+    ``inherited``: the triggers of earlier generations that were open when this one started (None: not known).
     """
 
     source: str
@@ -36,6 +37,7 @@ class SourceRole:
     tolerable_failures: int = 0
     tells: bool = False
     policy: TriggerPolicy = field(default_factory=TriggerPolicy)
+    inherited: frozenset[int] | None = None
 
 
 @dataclass(frozen=True)

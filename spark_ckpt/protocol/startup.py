@@ -37,10 +37,12 @@ from spark_ckpt.types import Committable
 
 @dataclass(frozen=True)
 class Started:
-    """``generation`` is the record as decided; ``decision`` tells sources and sink where to begin."""
+    """``generation`` is the record as decided; ``decision`` tells sources and sink where to begin. ``inherited``: the
+    open triggers of earlier generations that this one goes on with."""
 
     generation: GenerationRecord
     decision: GoOn | RestoreFrom | StartFresh
+    inherited: tuple[int, ...] = ()
 
 
 def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step, Any, Started]:
@@ -79,7 +81,7 @@ def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step,
         raise
     if not isinstance(decision, GoOn):
         yield from _leave_behind(facts, decision, now_ms)
-    return Started(record, decision)
+    return Started(record, decision, facts.open_triggers if isinstance(decision, GoOn) else ())
 
 
 def _decide(

@@ -73,6 +73,8 @@ class RunSpec:
     life: str = ""
     drained: int | None = None
     """The checkpoint that drained the location before this start."""
+    inherited: tuple[int, ...] | None = None
+    """The triggers that earlier generations left open (None: nobody looked)."""
 
     @property
     def identity(self) -> str:

@@ -173,6 +173,7 @@ def _run_spec(plan: JobPlan, started: Started) -> RunSpec:
         topology=plan.topology,
         partitions=plan.spark_folder.partitions() or plan.partitions,
         life=record.life,
+        inherited=started.inherited,
     )
 
 

@@ -80,6 +80,7 @@ def _role(run: RunSpec, source: SourceSpec, now_ms: int) -> SourceRole:
         others=frozenset(run.topology.sources) - {source.id},
         batch_behind_rows=source.event_time and source.no_data_batches,
         tolerable_failures=c.tolerable_failures,
+        inherited=None if run.inherited is None else frozenset(run.inherited),
         tells=source.tells,
         policy=TriggerPolicy(c.interval_ms, c.min_pause_ms, c.timeout_ms, c.max_concurrent),
     )

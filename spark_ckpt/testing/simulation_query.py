@@ -86,6 +86,7 @@ class Query:
         started = self.world.drive(start_job(s.job, claim, self.world.now_ms), self.shell)
         self.generation, self.origin = started.generation.generation, started.generation.origin
         self.life = started.generation.life
+        self.inherited = frozenset(started.inherited)
         decision = started.decision
         self.restored: CompletionRecord | None = None
         if isinstance(decision, GoOn):
@@ -121,6 +122,7 @@ class Query:
             available_now=self.available_now,
             tolerable_failures=s.tolerable_failures,
             policy=s.policy,
+            inherited=self.inherited,
         )
 
     def _check_adopt(self, decision: GoOn) -> None:

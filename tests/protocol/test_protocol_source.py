@@ -512,6 +512,16 @@ def test_a_stop_of_an_earlier_generation_that_is_taken_up_late_stops_nothing():
     assert b.next(100_000).terminal is None
 
 
+def test_a_trigger_that_a_fenced_driver_creates_after_the_start_is_not_taken_up():
+    """A drain by it would end this source, and no other."""
+    b = Source(replace(FOLLOWER, inherited=frozenset({4})))
+    b.triggers = [trigger(5, SAVEPOINT, generation=1), trigger(6)]
+    assert b.next(100_000).barrier == 6
+    c = Source(replace(FOLLOWER, inherited=frozenset({5})))
+    c.triggers = b.triggers
+    assert c.next(100_000).barrier == 5
+
+
 def test_a_stop_that_takes_too_long_is_given_up_although_the_source_stands_still():
     a = Source(replace(LEADER, tolerable_failures=1))
     a.requests = [ManualRequest("r1", SAVEPOINT, 1, "s3://there", terminal=True)]

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.protocol import events as ev
-from spark_ckpt.protocol.records import AbortedRecord, BatchRecord, GenerationRecord, Topology, VoidRecord
+from spark_ckpt.protocol.records import AbortedRecord, BatchRecord, CompletionRecord, GenerationRecord, Topology
 from spark_ckpt.spark.reader import CkptStreamReader
 from spark_ckpt.spark.requests import create_request, open_requests, withdraw_request
 from spark_ckpt.spark.spec import RunSpec, SourceSpec
@@ -89,8 +89,8 @@ def test_a_drained_follower_is_heard_by_the_leader_in_the_next_round(tmp_path: P
         ran((a, b), at, ends, rounds)
         k = ends[0]["barrier"]
         if k is not None and k == ends[1]["barrier"]:
-            void = VoidRecord(k, 1, 0)  # as good as complete for a source
-            a._desk_().records.store.create(f"checkpoints/{k:010d}.json", "checkpoint", void.to_json())
+            done = CompletionRecord(k, "final", 1, 1, rounds, rounds + 1, {}, {}, (), TOPOLOGY, 0, 0)
+            a._desk_().records.store.create(f"checkpoints/{k:010d}.json", "checkpoint", done.to_json())
         at, rounds = ends, rounds + 1
         assert rounds < 10
     (trigger,) = [a._desk_().records.trigger(k) for k in a._desk_().records.ids("triggers")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.dataset as ds
@@ -12,6 +13,7 @@ import sqlalchemy as sa
 from deltalake import DeltaTable
 
 import spark_ckpt.sinks.memory
+from spark_ckpt.spark.job_records import JobRecords, id_name
 from tests.spark.conftest import DEADLINE_S
 
 Rows = list[tuple[str, int]]
@@ -121,3 +123,34 @@ def test_a_savepoint_under_the_old_name_in_a_new_folder_goes_on(ckpt: Any, new_i
     out.run(data.stream(ckpt), restore=f"{out.folder}/savepoint")
     assert out._delta("appended") == [("a", 1), ("b", 2)]
     assert out._sql("appended") == [("b", 2)]
+
+
+def test_a_job_of_before_lives_had_marks_goes_on(
+    ckpt: Any, new_input: Any, out: Everywhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = new_input("data", "k string, v long")
+    data.add(("a", 1), ("b", 2))
+    with monkeypatch.context() as patch:
+        patch.setattr("spark_ckpt.spark.start.uuid", SimpleNamespace(uuid4=lambda: SimpleNamespace(hex="")))
+        records = out.run(data.stream(ckpt)).job.records
+    forget_lives(records)
+    assert records.life() == ""
+    records.store.delete(f"committed/{id_name(1)}")  # as if it had been killed in front of that
+    data.add(("a", 3))
+    second = out.run(data.stream(ckpt))
+    assert [(c["id"], c["start"]) for c in second.checkpoints() if c["start"] == 2] == [(2, 2)]
+    out.check([("a", 1), ("a", 3), ("b", 2)], [("a", 3), ("b", 2)])
+    data.add(("c", 4))
+    third = out.run(data.stream(ckpt), checkpointLocation=f"{out.folder}/elsewhere")
+    out.check([("a", 1), ("a", 3), ("b", 2), ("c", 4)], [("a", 3), ("b", 2), ("c", 4)])
+    assert third.job.records.life() == "", "sinks know what it committed under its bare name"
+
+
+def forget_lives(records: JobRecords) -> None:
+    """Records as they were written before they told of lives."""
+    for folder, kind in {"generations": "generation", "checkpoints": "checkpoint"}.items():
+        for name in records.store.names(folder):
+            body = records.store.read(f"{folder}/{name}", kind)
+            assert body is not None
+            assert body.pop("life") == ""
+            records.store.replace(f"{folder}/{name}", kind, body)

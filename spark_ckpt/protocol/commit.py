@@ -471,7 +471,8 @@ def _retain(view: JobView, previous: CompletionRecord | None, now_ms: int) -> St
     # What could not be dropped may be listed still: its files stay.
     if plan.files_up_to is not None and dropped == unnamed:
         yield CollectFiles(CheckpointId(plan.files_up_to), tuple(CheckpointId(k) for k in sorted(named_by)))
-    yield DropBatches(view.origin, view.last.batches_from)
+    # The newest stays for those who ask for the query's progress; to a start it says nothing new.
+    yield DropBatches(view.origin, min(view.last.batches_from, view.last.batch))
     # The one whose files stay until the next collection: the batch may be replayed from state that names them.
     dropped |= yield from _drop(view, [k for k in plan.drop if k in named_by], now_ms)
     # What could not be dropped is still there to drop.

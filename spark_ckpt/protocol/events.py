@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
@@ -120,6 +120,15 @@ class SourceAck:
     offset: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class RowsRead:
+    """Tasks of source ``source`` read ``rows`` rows in this batch. A report; nothing is decided by it."""
+
+    KIND: ClassVar[str] = "rows_read"
+    source: str
+    rows: int
+
+
 MEASURED = frozenset({"flush_ms", "write_ms"})
 """Statistics that differ between two attempts at the same task."""
 
@@ -180,12 +189,44 @@ class Restore:
     adopt: bool = False
 
 
-Event = Barrier | Cancel | Finished | Watermark | Completed | SourceAck | OperatorAck | Flushed | Decline | Restore
+Event = (
+    Barrier
+    | Cancel
+    | Finished
+    | Watermark
+    | Completed
+    | SourceAck
+    | RowsRead
+    | OperatorAck
+    | Flushed
+    | Decline
+    | Restore
+)
 
 _BY_KIND: dict[str, type[Any]] = {
     c.KIND: c
-    for c in (Barrier, Cancel, Finished, Watermark, Completed, SourceAck, OperatorAck, Flushed, Decline, Restore)
+    for c in (
+        Barrier,
+        Cancel,
+        Finished,
+        Watermark,
+        Completed,
+        SourceAck,
+        RowsRead,
+        OperatorAck,
+        Flushed,
+        Decline,
+        Restore,
+    )
 }
+
+
+def sum_rows(found: Iterable[RowsRead]) -> list[RowsRead]:
+    """One for each source."""
+    sums: dict[str, int] = {}
+    for event in found:
+        sums[event.source] = sums.get(event.source, 0) + event.rows
+    return [RowsRead(source, rows) for source, rows in sorted(sums.items())]
 
 
 def run_to_json(run: Run) -> list[Any]:

@@ -185,6 +185,9 @@ class BatchRecord:
     ``barriers`` maps checkpoint to the weight that reached the sink in this batch, ``finished`` the epoch label of
     a ``Finished`` row (the lowest checkpoint it counts for) to its weight. ``events`` are the acknowledgements
     (source and operator), declines, flushes and cancels; other control events need no record.
+
+    ``rows``: batch -> source -> rows it read, of this batch and of those before it in the same start. A report for
+    whoever asks for the query's progress; no decision looks at it.
     """
 
     origin: int
@@ -194,6 +197,7 @@ class BatchRecord:
     events: tuple[Event, ...] = ()
     barriers: Mapping[int, int] = field(default_factory=dict)
     finished: Mapping[int, int] = field(default_factory=dict)
+    rows: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -209,6 +213,7 @@ class BatchRecord:
             "events": [events.to_json(e) for e in self.events],
             "barriers": {str(k): w for k, w in self.barriers.items()},
             "finished": {str(k): w for k, w in self.finished.items()},
+            "rows": {str(batch): dict(rows) for batch, rows in self.rows.items()},
         }
 
     @classmethod
@@ -222,6 +227,7 @@ class BatchRecord:
             b.items("events", events.from_json),
             b.int_keys("barriers", whole),
             b.int_keys("finished", whole),
+            b.int_keys("rows", lambda v: {s: whole(n) for s, n in v.items()}) if b.has("rows") else {},
         )
 
 

@@ -7,7 +7,8 @@ this module, by job and generation. It is derived from the records and thrown aw
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from spark_ckpt.protocol import commit as protocol
 from spark_ckpt.protocol import events as ev
@@ -17,6 +18,8 @@ from spark_ckpt.spark.job_records import left_for_later
 from spark_ckpt.spark.spec import RunSpec, SinkSpec
 from spark_ckpt.types import Committable
 
+_BATCHES_TOLD = 100
+"""As many as Spark's ``recentProgress`` has, if nobody asked for more."""
 _committers: dict[str, Committer] = {}
 
 
@@ -35,12 +38,13 @@ class Committer:
         self.run = run
         self.io = JobIO(run.job, run.config, sinks, run.generation)
         self._view: protocol.JobView | None = None
+        self._rows: dict[int, Mapping[str, int]] = {}
 
     def commit(self, batch: int, staged: Sequence[Committable], events: Sequence[ev.Event]) -> None:
         """One batch. Raises what the steps raise; the next call rebuilds everything from the records."""
-        record = batch_record(self.run, batch, staged, events)
         # Forgotten first: if a step raises, the next call starts from the records.
         view, self._view = self._view or self._rebuilt(), None
+        record = self._with_rows(batch_record(self.run, batch, staged, events))
         self._view = self.io.run(protocol.commit_batch(view, record, int(time.time() * 1000)))
         if batch == 0 and self.run.restored_from is not None:
             self._note_restored()
@@ -52,6 +56,12 @@ class Committer:
                 self.io.statistics.restored(start, int(time.time() * 1000))
         except Exception as error:  # noqa: BLE001 - a figure less
             left_for_later("statistics", error)
+
+    def _with_rows(self, record: BatchRecord) -> BatchRecord:
+        """``record`` with the rows of the batches before it: its own reports may be dropped at any time."""
+        self._rows = {b: r for b, r in self._rows.items() if record.batch - _BATCHES_TOLD < b < record.batch}
+        self._rows |= record.rows
+        return replace(record, rows=dict(self._rows))
 
     def publish(self, completions: Sequence[CompletionRecord]) -> None:
         """Commit what is complete and was not confirmed; for a writer that no start did it for."""
@@ -76,6 +86,9 @@ class Committer:
         completions = records.completions()
         aborted = (records.aborted(k) for k in records.ids("aborted"))
         started = records.generation(run.generation)
+        batches = records.batches(run.origin)
+        newest = max((b for b in batches if b.generation == run.generation), key=lambda b: b.batch, default=None)
+        self._rows = {} if newest is None else dict(newest.rows)
         return protocol.rebuild(
             job=run.job,
             topology=run.topology,
@@ -83,7 +96,7 @@ class Committer:
             origin=run.origin,
             restored=next((c for c in completions if c.checkpoint == run.restored_from), None),
             completions=completions,
-            batches=records.batches(run.origin),
+            batches=batches,
             committed=records.ids("committed"),
             aborted=[a for a in aborted if a is not None],
             voided=set(records.ids("checkpoints")) - {c.checkpoint for c in completions},
@@ -103,6 +116,7 @@ def batch_record(run: RunSpec, batch: int, staged: Sequence[Committable], events
     barriers: dict[int, int] = {}
     finished: dict[int, int] = {}
     kept: list[ev.Event] = []
+    rows = ev.sum_rows(e for e in events if isinstance(e, ev.RowsRead))
     for e in events:
         if isinstance(e, ev.Barrier):
             barriers[e.checkpoint] = barriers.get(e.checkpoint, 0) + e.weight
@@ -110,4 +124,5 @@ def batch_record(run: RunSpec, batch: int, staged: Sequence[Committable], events
             finished[e.epoch] = finished.get(e.epoch, 0) + e.weight
         elif isinstance(e, ev.SourceAck | ev.OperatorAck | ev.Flushed | ev.Decline | ev.Cancel):
             kept.append(e)
-    return BatchRecord(run.origin, batch, run.generation, tuple(staged), tuple(kept), barriers, finished)
+    counted = {batch: {r.source: r.rows for r in rows}}
+    return BatchRecord(run.origin, batch, run.generation, tuple(staged), tuple(kept), barriers, finished, counted)

@@ -141,6 +141,9 @@ class GarbageCollector:
         # Not where checkpoints/K is lost: then committed/K is what is left to tell of it.
         others = [k for k in records.ids("committed") if k not in complete]
         orphans = [k for k in others if isinstance(records.checkpoint(k), VoidRecord)]
+        # The batch that completed the newest one stays, for those who ask for the query's progress.
+        told = {(c.origin, c.batch) for c in done[-1:]}
+        dead = tuple(b for b in dead if (b.origin, b.batch) not in told)
         names = [f"batches/{b.name}.json" for b in dead] + [f"committed/{id_name(k)}" for k in orphans]
         names += [f"copies/{name}" for name in records.store.names("copies") if _is_stale(records, name)]
         for name in names:

@@ -122,6 +122,7 @@ class _Controls:
         self._finished: dict[int, int] = {}
         self._watermarks: dict[tuple[int, str], int] = {}
         self._completed: int | None = None
+        self._rows: list[ev.RowsRead] = []
         self._others: list[ev.Event] = []
 
     def add(self, control: pa.RecordBatch) -> None:
@@ -141,6 +142,8 @@ class _Controls:
             self._note(event.epoch, event.stream, event.micros)
         elif isinstance(event, ev.Completed):
             self._completed = max(self._completed or 0, event.checkpoint)
+        elif isinstance(event, ev.RowsRead):
+            self._rows.append(event)
         elif isinstance(event, ev.OperatorAck):
             # How long it took differs from attempt to attempt, and what is shuffled must not.
             stats = {name: value for name, value in event.stats.items() if name not in ev.MEASURED}
@@ -165,7 +168,7 @@ class _Controls:
         broadcast += [ev.Finished(w, epoch) for epoch, w in sorted(self._finished.items())]
         broadcast += [ev.Watermark(s, us, epoch) for (epoch, s), us in sorted(self._watermarks.items())]
         broadcast += [] if self._completed is None else [ev.Completed(self._completed)]
-        return route([*broadcast, *self._others], self.spec.uid, self.spec.run.slots)
+        return route([*broadcast, *self._others, *ev.sum_rows(self._rows)], self.spec.uid, self.spec.run.slots)
 
 
 def _event_micros(rows: pa.RecordBatch, spec: WatermarkSpec | None) -> pa.Array:

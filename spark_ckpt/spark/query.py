@@ -7,6 +7,7 @@ from typing import Any
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
 from spark_ckpt.protocol.records import CHECKPOINT, FINAL, SAVEPOINT
 from spark_ckpt.spark.job import Job, ask
+from spark_ckpt.spark.progress import rows_read, with_rows
 from spark_ckpt.spark.spec import RunSpec, SinkSpec
 
 _SAVEPOINT_TIMEOUT_S = 600.0
@@ -24,6 +25,19 @@ class CkptQuery:
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._query, name)
+
+    @property
+    def lastProgress(self) -> Any:
+        """As PySpark's; ``numInputRows`` and the rates count rows of the sources."""
+        progress = self._query.lastProgress
+        return progress and with_rows(progress, self._run, rows_read(self._run))
+
+    @property
+    def recentProgress(self) -> list[Any]:
+        """As PySpark's; ``numInputRows`` and the rates count rows of the sources, in the newest 100 batches."""
+        found = self._query.recentProgress
+        rows = rows_read(self._run)
+        return [with_rows(progress, self._run, rows) for progress in found]
 
     @property
     def job(self) -> Job:

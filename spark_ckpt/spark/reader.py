@@ -153,12 +153,14 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Steps(self.steps)(self._tagged(partition))
 
     def _tagged(self, partition: LanePartition) -> Iterator[pa.RecordBatch]:
-        tag = make_tag(partition.epoch)
+        tag, rows = make_tag(partition.epoch), 0
         for split in partition.splits:
             for batch in self.inner.read(split):
+                rows += batch.num_rows
                 yield self._with_tag(batch, tag)
-        if partition.events:
-            yield self._control(list(partition.events), tag)
+        counted = [ev.encode(ev.RowsRead(self.source.id, rows))] if rows else []
+        if partition.events or counted:
+            yield self._control([*partition.events, *counted], tag)
 
     def _with_tag(self, batch: pa.RecordBatch, tag: int) -> pa.RecordBatch:
         n = batch.num_rows

@@ -14,6 +14,7 @@ from spark_ckpt.spark.chain import Chain, Recipe
 from spark_ckpt.spark.columns import refuse_repeated
 from spark_ckpt.spark.dataframe import CkptDataFrame
 from spark_ckpt.spark.lineage import Lineage, SourceNode
+from spark_ckpt.spark.progress import CkptStreams
 from spark_ckpt.spark.stateless import control_row, with_control
 from spark_ckpt.types import CONTROL_COLUMNS
 
@@ -33,11 +34,19 @@ class CkptSession:
 
     def __init__(self, spark: Any) -> None:
         self.spark = spark
+        self._streams: CkptStreams | None = None
         self.config()
 
     @property
     def readStream(self) -> CkptStreamReaderBuilder:
         return CkptStreamReaderBuilder(self)
+
+    @property
+    def streams(self) -> CkptStreams:
+        """``spark.streams``; listeners that are added here are told how many rows were read."""
+        if self._streams is None:
+            self._streams = CkptStreams(self.spark.streams)
+        return self._streams
 
     def config(self, overrides: dict[str, str] | None = None) -> JobConfig:
         """The configuration as it is now; ``overrides`` (reader or writer options) win."""

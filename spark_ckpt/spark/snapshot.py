@@ -71,6 +71,7 @@ class _Partition:
         self._declines: dict[int, ev.Decline] = {}
         self._watermarks: dict[tuple[int, str], int] = {}
         self._completed: int | None = None
+        self._rows: list[ev.RowsRead] = []
         self._others: list[ev.Event] = []
 
     def add(self, kind: int, head: bytes, body: pa.Buffer | None) -> None:
@@ -91,6 +92,8 @@ class _Partition:
             self._watermarks[key] = max(self._watermarks.get(key, event.micros), event.micros)
         elif isinstance(event, ev.Completed):
             self._completed = max(self._completed or 0, event.checkpoint)
+        elif isinstance(event, ev.RowsRead):
+            self._rows.append(event)
         elif isinstance(event, ev.Flushed) and event.uid == self.spec.uid:
             self._files.setdefault(event.epoch, []).extend(event.files)
             self._bury(event)
@@ -114,7 +117,7 @@ class _Partition:
             events += self._acknowledge(checkpoint, slots)
         events += [ev.Cancel(k) for k in sorted(self._cancels)]
         events += [] if self._completed is None else [ev.Completed(self._completed)]
-        return [*events, *self._declines.values(), *self._others]
+        return [*events, *self._declines.values(), *ev.sum_rows(self._rows), *self._others]
 
     def _acknowledge(self, checkpoint: int, slots: list[dict[str, Any]]) -> list[ev.Event]:
         manifests = {int(g): ev.group_from_json(m) for a in slots for g, m in a["groups"].items()}

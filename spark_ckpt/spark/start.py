@@ -29,6 +29,7 @@ from spark_ckpt.spark.heartbeat import FirstBeats
 from spark_ckpt.spark.hooks import hook_name, load_hooks, restore_hook
 from spark_ckpt.spark.job_io import JobIO
 from spark_ckpt.spark.job_records import JobRecords
+from spark_ckpt.spark.progress import remember_run
 from spark_ckpt.spark.savepoints import import_savepoint
 from spark_ckpt.spark.session_confs import SessionConfs, no_data_batches, session_location, spark_path
 from spark_ckpt.spark.settings import tell_changes
@@ -274,9 +275,11 @@ def start_query(request: StartRequest) -> Any:
         writer = writer.option("checkpointLocation", spark_path(plan.location)).queryName(request.query_name or job)
         if request.trigger:
             writer = writer.trigger(**request.trigger)
+        remember_run(request.query_name or job, run)
         query = writer.start()
         beats.hand_over(lambda: bool(query.isActive))
     end_when_drained(query, JobRecords(run.url, config), run.drained)
+    remember_run(request.query_name or job, run, str(query.runId))
     return CkptQuery(query, run, sinks)
 
 

@@ -32,15 +32,16 @@ from spark_ckpt.types import KEY_HASH
 
 MAX_BODY_BYTES = 32 << 20
 PASSING_SLOT = 0
-"""The slot whose envelopes carry events that only pass through the operator."""
+"""The slot whose envelopes carry events that only pass through the operator, if there are none with rows."""
 
 
 @dataclass(frozen=True)
 class Controls:
-    """Control events by who gets them: ``broadcast`` every slot, ``routed`` one."""
+    """Control events by who gets them: ``broadcast`` every slot, ``routed`` one, ``passing`` any."""
 
     broadcast: tuple[Event, ...] = ()
     routed: Mapping[int, tuple[Event, ...]] = field(default_factory=dict)
+    passing: tuple[Event, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ def route(events: Sequence[Event], uid: str, slots: Slots) -> Controls:
     """
     broadcast: list[Event] = []
     routed: dict[int, list[Event]] = {}
+    passing: list[Event] = []
     for event in events:
         if isinstance(event, Barrier | Cancel | Finished | Watermark | Completed):
             broadcast.append(event)
@@ -72,8 +74,8 @@ def route(events: Sequence[Event], uid: str, slots: Slots) -> Controls:
             for slot, part in _split_restore(event, slots):
                 routed.setdefault(slot, []).append(part)
         else:
-            routed.setdefault(PASSING_SLOT, []).append(event)
-    return Controls(tuple(broadcast), {s: tuple(e) for s, e in routed.items()})
+            passing.append(event)
+    return Controls(tuple(broadcast), {s: tuple(e) for s, e in routed.items()}, tuple(passing))
 
 
 def pack(
@@ -94,14 +96,17 @@ def pack(
     """
     schema = plain_schema(schema)
     pieces = [(epoch, *_by_slot(conform(rows, schema), slots)) for epoch, rows in rows_by_epoch if len(rows)]
-    broadcast = _events_json(controls.broadcast)
+    broadcast, passing = _events_json(controls.broadcast), _events_json(controls.passing)
+    # With rows of the task, if it has any: a slot that is called for this alone would cost a call.
+    carrier = next((s for s in range(slots.count) if any(c[s + 1] > c[s] for _, _, c in pieces)), PASSING_SLOT)
     for slot in range(slots.count):
         segments = [
             (epoch, rows.slice(cuts[slot], cuts[slot + 1] - cuts[slot]))
             for epoch, rows, cuts in pieces
             if cuts[slot + 1] > cuts[slot]
         ]
-        events = ",".join(filter(None, (broadcast, _events_json(controls.routed.get(slot, ())))))
+        routed = _events_json(controls.routed.get(slot, ()))
+        events = ",".join(filter(None, (broadcast, routed, passing if slot == carrier else "")))
         task, number = place
         for body in _bodies(segments, max_bytes) if segments else [_Body()] if events else []:
             head = (

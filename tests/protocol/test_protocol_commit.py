@@ -118,7 +118,7 @@ def test_the_order_of_steps():
     assert record.sources == {"a": {"inner": 1}}
     assert record.stats == {"x": {"rows": 3}}
     assert job.world.sink.committed == {b"a", b"b"}
-    assert job.world.records.text["batches"] == {}
+    assert [b.batch for b in job.world.records.all("batches")] == [1], "the newest tells of the query's progress"
 
 
 def test_what_belongs_to_a_later_epoch_stays_open():
@@ -759,7 +759,7 @@ def test_what_cannot_be_cleaned_up_fails_nothing_and_is_tried_again():
     assert list(job.world.records.completions()) == [4]
     assert job.view.completed == (4,)
     assert list(job.world.records.text["committed"]) == [4]
-    assert job.world.records.text["batches"] == {}
+    assert [b.batch for b in job.world.records.all("batches")] == [3]
 
 
 def test_the_files_of_a_checkpoint_that_could_not_be_dropped_stay():

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from spark_ckpt import agg
 from spark_ckpt.errors import CheckpointFailedError
@@ -144,3 +145,46 @@ def test_a_stop_that_is_not_complete_in_time_is_an_error_and_the_query_goes_on(
     last.stop()
     assert job.rows() == [("a", 4, 15)]
     assert last.job.records.store.names("requests") == []
+
+
+class Heard(StreamingQueryListener):
+    def __init__(self) -> None:
+        self.rows: dict[int, int] = {}
+
+    def onQueryStarted(self, event: Any) -> None:
+        pass
+
+    def onQueryProgress(self, event: Any) -> None:
+        if event.progress.numInputRows:
+            self.rows[event.progress.batchId] = event.progress.numInputRows
+
+    def onQueryIdle(self, event: Any) -> None:
+        pass
+
+    def onQueryTerminated(self, event: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("chaining", ["true", "false"])
+def test_progress_counts_the_rows_of_each_source_and_no_control_rows(
+    chaining: str, ckpt: Any, new_input: NewInput, job: Job
+) -> None:
+    one, two = new_input("one", SCHEMA), new_input("two", SCHEMA)
+    for size in (5, 4, 3):
+        one.add(*[(f"k{i}", i) for i in range(size)])
+    two.add(*[(f"k{i}", i) for i in range(7)])
+    heard = Heard()
+    ckpt.streams.addListener(heard)
+    # One whose rows are packed where they are read, one whose rows Spark sees.
+    streams = one.stream(ckpt, uid="one"), two.stream(ckpt, uid="two").where("v >= 0")
+    query = job.run(totals(*streams), "k", chaining=chaining)
+    recent = query.recentProgress
+    assert [sum(p.sources[i].numInputRows for p in recent) for i in (0, 1)] == [12, 7]
+    counted = {p.batchId: p.numInputRows for p in recent if p.numInputRows}
+    assert sum(counted.values()) == 19
+    assert all(p["numInputRows"] == p["sources"][0]["numInputRows"] + p.sources[1]["numInputRows"] for p in recent)
+    assert all((p.processedRowsPerSecond > 0) == (p.numInputRows > 0) for p in recent)
+    assert f'"numInputRows": {recent[0].numInputRows}' in recent[0].json
+    assert query.lastProgress.numInputRows == recent[-1].numInputRows
+    wait_until(lambda: heard.rows == counted)
+    ckpt.streams.removeListener(heard)

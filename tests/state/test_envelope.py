@@ -148,7 +148,10 @@ def test_foreign_events_pass_through_one_slot() -> None:
         SourceAck("s", 3, {}),
     ]
     controls = route([*BROADCAST, *foreign], "totals", Slots(3, 3))
-    assert controls == Controls(tuple(BROADCAST), {PASSING_SLOT: tuple(foreign)})
+    assert controls == Controls(tuple(BROADCAST), {}, tuple(foreign))
+    for rows, carrier in ((table([]), PASSING_SLOT), (table([2**63 - 1]), 2)):
+        arrived = unpacked(list(pack([(1, rows)], Slots(3, 3), Controls((), {}, tuple(foreign)), SCHEMA)))
+        assert {slot: e.events for slot, (e,) in arrived.items()} == {carrier: foreign}
 
 
 def test_restore_of_key_groups_that_do_not_exist_is_refused() -> None:

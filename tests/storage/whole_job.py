@@ -111,9 +111,9 @@ class WholeJob:
     def _replay(self, end: dict[str, Any]) -> None:
         batch, rows = self.batch + 1, self._count(end["position"])
         staged = [c for spec in self.sinks for c in self._staged(spec, rows, batch)]
-        events: list[ev.Event] = []
+        events: list[ev.Event] = [ev.RowsRead("rows", rows.num_rows - 2), ev.RowsRead("rows", 2)]
         if end["barrier"] is not None:
-            events = self._snapshot(end["barrier"], end["position"])
+            events += self._snapshot(end["barrier"], end["position"])
         self.committer.commit(batch, staged, events)
         self.epoch = self.epoch if end["barrier"] is None else end["barrier"] + 1
         self.batch, self.position = batch, end["position"]

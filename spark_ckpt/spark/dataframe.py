@@ -26,6 +26,7 @@ from spark_ckpt.spark.plan_check import check_step, plan_nodes
 from spark_ckpt.spark.plan_text import Node
 from spark_ckpt.spark.session_confs import pandas_options
 from spark_ckpt.spark.stateless import MarkStream, Project
+from spark_ckpt.spark.udf_plan import for_data_rows
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG
 
 SparkDF = Any
@@ -99,7 +100,7 @@ class CkptDataFrame:
 
     def _step(self, what: str, step: Callable[[SparkDF], SparkDF], check: bool = False) -> CkptDataFrame:
         """``check``: Spark may have put more into the plan than the method's name says."""
-        parent, result = self._recipe, step(self._preview)
+        parent, result = self._recipe, for_data_rows(step(self._preview), self._preview)
         columns = result.columns
         require_control(columns)
         if check:
@@ -107,7 +108,8 @@ class CkptDataFrame:
         preview = ordered(result, columns)
 
         def make(ctx: Any) -> Chain:
-            return Chain(ordered(step(ctx.frame(parent)), columns), preview.schema)
+            rows = ctx.frame(parent)
+            return Chain(ordered(for_data_rows(step(rows), rows), columns), preview.schema)
 
         return CkptDataFrame(self._session, Recipe(make, (parent,)), self._lineage, preview)
 

@@ -152,15 +152,19 @@ def _try(what: str, before: SparkDF, after: SparkDF, suspect: Node, way: str) ->
 
 
 def _try_python(what: str, after: SparkDF) -> None:
-    """Spark calls Python functions for every row, whatever stands around them in the expression."""
+    """Spark calls Python functions for every row, whatever stands around them in the expression.
+
+    Left are those that Spark Connect knows by a name only: what was registered cannot be had back from the server.
+    """
     try:
         after.write.format("noop").mode("overwrite").save()
     except Exception as e:
         lines = [line.strip() for line in str(e).splitlines() if _RAISED.match(line.strip())]
         raise InvalidInputError(
             f"{what}: a Python function in it fails on a row whose columns are all null, as control rows are, and "
-            f"Spark calls it for those too: {lines[-1] if lines else e}. Let it return None for None "
-            "(lambda v: None if v is None else ...), or use mapInPandas or mapInArrow, which see data rows only."
+            f"Spark calls it for those too: {lines[-1] if lines else e}. On Spark Connect, use the function itself and "
+            "not the name it was registered by: what spark.udf.register(...) returns is called for data rows only. So "
+            "are the functions of mapInPandas and mapInArrow."
         ) from e
 
 

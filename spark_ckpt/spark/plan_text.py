@@ -16,6 +16,7 @@ _ID = re.compile(r"#\d+L?")
 _IS_CONTROL = re.compile(rf"isnotnull\({CTL}(#\d+)?\)")
 _IS_DATA = re.compile(rf"isnull\({CTL}(#\d+)?\)")
 _PYTHON_UDF = re.compile(r"\)#\d+")
+_DATA_ROWS_ONLY = re.compile(rf"[^\s(]\(isnotnull\({CTL}#\d+\)[,)]")
 _COMPUTED = re.compile(r"(\S+) AS (__ckpt_tag|__ckpt_ctl)#")
 
 
@@ -99,8 +100,10 @@ def computed_control_column(node: Node) -> str | None:
 
 
 def calls_python(node: Node) -> bool:
-    """Whether an expression calls a Python function: Spark writes those with an id behind the arguments."""
-    return _PYTHON_UDF.search(node.text) is not None
+    """Whether an expression calls a Python function for control rows, too: Spark writes those with an id behind the
+    arguments, and one that is told of control rows (:mod:`spark_ckpt.spark.udf_plan`) hears of them first.
+    """
+    return len(_PYTHON_UDF.findall(node.text)) > len(_DATA_ROWS_ONLY.findall(node.text))
 
 
 def _bare(text: str) -> str:

@@ -17,6 +17,7 @@ from spark_ckpt.spark.operator_spec import EVENT_TIME, EventTime, OperatorSpec, 
 from spark_ckpt.spark.pack import PACKED, PackStage
 from spark_ckpt.spark.snapshot import SnapshotStage
 from spark_ckpt.spark.stateless import arrow_schema, spark_schema, with_control
+from spark_ckpt.spark.udf_plan import for_data_rows
 from spark_ckpt.state.function import StateFunction
 from spark_ckpt.types import CTL, KEY_HASH, TAG
 
@@ -78,7 +79,7 @@ def hashed(df: Any, lineage: Lineage, keys: Any, columns: list[str]) -> Any:
     events = [w.column for w in lineage.open_watermarks if w.column in df.columns]
     inputs = list(dict.fromkeys([*columns, *events]))
     others = [F.col(quoted(c)) for c in inputs if c not in names]
-    rows = df.select(*key_columns, *others, TAG, CTL)
+    rows = for_data_rows(df.select(*key_columns, *others, TAG, CTL), df)
     key_hash = F.xxhash64(*[F.col(quoted(n)) for n in names]).alias(KEY_HASH)
     return rows.select(*[F.col(quoted(n)) for n in names], *others, key_hash, TAG, CTL)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tests.generated.chains import APPEND, MERGE, Chain, Maker
+from tests.generated.chains import APPEND, MERGE, ODD_NAMES, ODDER_NAMES, Chain, Maker
 from tests.generated.lab import Lab
 from tests.generated.shrink import shrunk
 from tests.generated.values import Pools, table
@@ -15,9 +17,30 @@ from tests.generated.values import Pools, table
 ROWS = 12
 
 
-def chains_of(seed: int, size: int, odd: bool = True) -> list[Chain]:
-    kind = (APPEND, MERGE)[seed % 2]
-    return [Maker(seed, number, kind, odd).chain() for number in range(size)]
+@dataclass(frozen=True)
+class Way:
+    """How chains run. ``seed`` chooses one of the four."""
+
+    kind: str
+    chaining: bool
+
+    @classmethod
+    def of(cls, seed: int) -> Way:
+        return cls((APPEND, MERGE)[seed % 2], seed % 4 < 2)
+
+
+def bundled_chains(seed: int, size: int) -> list[Chain]:
+    """For one query; their columns are renamed in front of the sinks."""
+    names = (*ODD_NAMES, *ODDER_NAMES)
+    return [Maker(seed, number, Way.of(seed).kind, names).chain() for number in range(size)]
+
+
+def lonely_chain(seed: int) -> Chain:
+    """For a query of its own, with columns that every sink takes."""
+    kind = Way.of(seed).kind
+    # delta-rs merges no columns with a backtick.
+    names = [name for name in ODD_NAMES if kind == APPEND or "`" not in name]
+    return Maker(seed, 0, kind, names).chain()
 
 
 def rows_of(seed: int, pools: Pools, rows: int = ROWS) -> pa.Table:
@@ -26,20 +49,29 @@ def rows_of(seed: int, pools: Pools, rows: int = ROWS) -> pa.Table:
 
 def check_bundle(lab: Lab, seed: int, pools: Pools, size: int) -> None:
     """``size`` chains in one query. Raises ``AssertionError`` with the shortest chain that shows the same."""
-    chains, rows, chaining = chains_of(seed, size), rows_of(seed, pools), seed % 4 < 2
+    check_chains(lab, f"bundle {seed}", bundled_chains(seed, size), rows_of(seed, pools), Way.of(seed).chaining)
+
+
+def say(text: str) -> None:
+    """As it comes, past what pytest keeps."""
+    print(text, file=sys.__stderr__, flush=True)
+
+
+def check_chains(lab: Lab, what: str, chains: Sequence[Chain], rows: pa.Table, chaining: bool) -> None:
     try:
         wrong = lab.bundle(chains, rows, chaining=chaining)
-        suspects = list({d.chain.number: d.chain for d in wrong}.values())
+        suspects: Sequence[Chain] = list({d.chain.number: d.chain for d in wrong}.values())
         said = "\n".join(map(str, wrong[:2]))
     except Exception as error:  # noqa: BLE001 - the query failed: which chain is to blame?
-        suspects, said = chains, str(error)[:2000]
+        said = str(error)[:2000]
+        suspects = blamed(chains, lambda some: _any_fails(lab, some, rows, chaining))
     if suspects:
-        raise AssertionError(f"bundle {seed}, chaining {chaining}:\n{said}\n{explained(lab, suspects, rows, chaining)}")
+        raise AssertionError(f"{what}, chaining {chaining}:\n{said}\n{explained(lab, suspects, rows, chaining)}")
 
 
 def check_alone(lab: Lab, seed: int, pools: Pools) -> None:
     """One chain in a query of its own, chained to its source, columns as they are."""
-    (chain,), rows, chaining = chains_of(seed, 1, odd=False), rows_of(seed, pools), seed % 4 < 2
+    chain, rows, chaining = lonely_chain(seed), rows_of(seed, pools), Way.of(seed).chaining
     try:
         said = "\n".join(map(str, lab.alone(chain, rows, chaining=chaining)[:2]))
     except Exception as error:  # noqa: BLE001 - any failure is one
@@ -48,10 +80,26 @@ def check_alone(lab: Lab, seed: int, pools: Pools) -> None:
         raise AssertionError(f"chain {seed}, chaining {chaining}:\n{said}\n{explained(lab, [chain], rows, chaining)}")
 
 
+def blamed(chains: Sequence[Chain], fail: Callable[[Sequence[Chain]], bool]) -> Sequence[Chain]:
+    """One chain that the failure of all of them comes from; or all, if it takes several."""
+    whole = chains
+    while len(chains) > 1:
+        half = len(chains) // 2
+        chains = next((some for some in (chains[:half], chains[half:]) if fail(some)), ())
+    return chains or whole[:1]
+
+
+def _any_fails(lab: Lab, chains: Sequence[Chain], rows: pa.Table, chaining: bool) -> bool:
+    try:
+        return bool(lab.bundle(chains, rows, chaining=chaining))
+    except Exception:  # noqa: BLE001 - any failure is one
+        return True
+
+
 def explained(lab: Lab, suspects: Sequence[Chain], rows: pa.Table, chaining: bool) -> str:
     for chain in suspects:
         if fails(lab, chain, rows, chaining):
-            small, few = shrunk(chain, rows, lambda c, r: fails(lab, c, r, chaining))
+            small, few = shrunk(lab.spark, chain, rows, lambda c, r: fails(lab, c, r, chaining))
             what = problem(lab, small, few, chaining)
             return f"The shortest chain that fails:\n{small!r}\nover {few.num_rows} rows: {what}"
     return "No chain of it fails alone."

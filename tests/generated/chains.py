@@ -2,132 +2,32 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import random
-from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-import pyarrow.compute as pc
-
-from tests.generated.steps import Aggregate, Call, Expr, Lit, Named, Stateful, Step, Union, in_spark
+from tests.generated.expressions import (
+    CONDITIONS,
+    LITERALS,
+    OF_ANY,
+    OF_TYPE,
+    PANDAS_SAFE,
+    YEAR_MONTH,
+    quoted,
+)
+from tests.generated.functions import keep_all, odd_ids_in_pandas, only_even_ids, other_names, twice
+from tests.generated.keyed import KeyedMaker
+from tests.generated.refused import FORMS, Refused
+from tests.generated.steps import Call, Expr, Lit, Mapped, Named, Step, Union, in_spark
 from tests.generated.values import COLUMNS
 
 APPEND, MERGE = "append", "merge"
 
-# SQL over one column, and the type it gives; None: the column's own.
-_INT = (("try_add({c}, 1)", None), ("cast({c} as double)", "double"), ("if({c} > 0, {c}, null)", None))
-_FLOAT = (("-{c}", None), ("isnan({c})", "boolean"), ("abs({c})", None), ("nanvl({c}, {c})", None))
-_TIME = (("cast({c} as string)", "string"), ("cast({c} as date)", "date"), ("date_trunc('day', {c})", None))
-_OF_TYPE: dict[str, tuple[tuple[str, str | None], ...]] = {
-    "boolean": (("not {c}", None), ("if({c}, 1, 0)", "int")),
-    "tinyint": (("if({c} > 0, {c}, null)", None), ("cast({c} as bigint)", "bigint")),
-    "smallint": (("if({c} > 0, {c}, null)", None), ("cast({c} as string)", "string")),
-    "int": (*_INT, ("{c} % 7", None)),
-    "bigint": (*_INT, ("{c} % 7", None), ("hex({c})", "string")),
-    "float": _FLOAT,
-    "double": (*_FLOAT, ("{c} * 0.5D", None)),
-    "decimal(9,2)": (
-        ("-{c}", None),
-        ("cast({c} as decimal(18,4))", "decimal(18,4)"),
-        ("round({c}, 1)", "decimal(9,1)"),
-    ),
-    "decimal(38,10)": (("abs({c})", None), ("cast({c} as string)", "string")),
-    "string": (
-        ("upper({c})", None),
-        ("length({c})", "int"),
-        ("{c} || '|' || {c}", None),
-        ("split({c}, 'a')", "array<string>"),
-        ("encode({c}, 'UTF-8')", "binary"),
-        ("sha2({c}, 256)", None),
-        ("substring({c}, 2, 2)", None),
-        ("trim({c})", None),
-        ("try_cast({c} as int)", "int"),
-        ("from_json({c}, 'a int')", "struct<a:int>"),
-    ),
-    "binary": (("hex({c})", "string"), ("length({c})", "int"), ("base64({c})", "string"), ("md5({c})", "string")),
-    "date": (("year({c})", "int"), ("cast({c} as string)", "string"), ("last_day({c})", None)),
-    "timestamp": (
-        *_TIME,
-        ("hour({c})", "int"),
-        ("unix_micros({c})", "bigint"),
-        ("cast({c} as timestamp_ntz)", "timestamp_ntz"),
-    ),
-    "timestamp_ntz": (("cast({c} as string)", "string"), ("cast({c} as date)", "date"), ("minute({c})", "int")),
-    "array<int>": (
-        ("size({c})", "int"),
-        ("get({c}, 0)", "int"),
-        ("transform({c}, x -> -(x % 9))", None),
-        ("to_json({c})", "string"),
-    ),
-    "map<string,double>": (
-        ("size({c})", "int"),
-        ("map_keys({c})", "array<string>"),
-        ("try_element_at({c}, 'a')", "double"),
-    ),
-    "struct<a:int,b:string>": (
-        ("{c}.a", "int"),
-        ("to_json({c})", "string"),
-        ("struct({c}.b as b)", "struct<b:string>"),
-    ),
-}
-_OF_ANY = (
-    ("{c}", None),
-    ("{c} is null", "boolean"),
-    ("array({c}, {c})", "array<{t}>"),
-    ("struct({c} as v)", "struct<v:{t}>"),
-)
-
-_LITERALS: tuple[tuple[Any, str], ...] = (
-    ("hello", "string"),
-    ("", "string"),
-    (7, "int"),
-    (2**40, "bigint"),
-    (0.5, "double"),
-    (True, "boolean"),
-    (Decimal("1.25"), "decimal(3,2)"),
-    (dt.date(2024, 2, 29), "date"),
-    (dt.datetime(2024, 7, 1, 12), "timestamp"),
-    (bytearray(b"\x00a"), "binary"),
-)
-
-_CONDITIONS: dict[str, tuple[str, ...]] = {
-    "boolean": ("{c}", "not {c}"),
-    "int": ("{c} >= 0", "{c} in (0, 1)"),
-    "bigint": ("{c} % 3 <> 1", "{c} > 2"),
-    "double": ("not isnan({c})", "{c} <= 0"),
-    "string": ("{c} like '%a%'", "{c} <> ''", "{c} = lower({c})"),
-    "date": ("{c} > date'1970-01-01'",),
-    "timestamp": ("{c} < timestamp'2024-03-10 12:00:00'", "hour({c}) < 12"),
-}
-
 NEW_NAMES = ("x", "y", "z", "_u", "Value", "select", "x1")
-ODD_NAMES = ("odd name", "dot.ted", "Grüße", "count(1)", "__ckpt", "%s")
-
-KEY_TYPES = frozenset(
-    [
-        "boolean",
-        "tinyint",
-        "smallint",
-        "int",
-        "bigint",
-        "float",
-        "double",
-        "decimal(9,2)",
-        "decimal(38,10)",
-        "string",
-        "binary",
-        "date",
-        "timestamp",
-        "timestamp_ntz",
-    ]
-)
-_ORDERED = KEY_TYPES - {"float", "double", "boolean"}
-_PANDAS_SAFE = frozenset(["string", "double", "decimal(9,2)", "decimal(38,10)", "date", "binary", "boolean"])
-
-
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+ODD_NAMES = ("dot.ted", "a`b", "Grüße", "__ckpt", "%s", "a'b", '"q"', "*", ".lead", "back\\slash", "t.x")
+"""What every sink takes. A dot in front of a column's own name: ``t.x``."""
+ODDER_NAMES = ("odd name", "count(1)", "a;b", "x=y", "line\nbreak", "a,b")
+"""More for chains whose columns are renamed in front of the sink."""
 
 
 @dataclass(frozen=True)
@@ -144,27 +44,30 @@ class Chain:
         return "df" + "".join(f"\n  {step!r}" for step in self.steps)
 
 
-class Maker:
-    """Grows one chain. ``odd``: names that a sink may refuse, for chains that are renamed at their end."""
+class Maker(KeyedMaker):
+    """Grows one chain. ``names``: what new columns are called."""
 
-    def __init__(self, seed: int, number: int, kind: str, odd: bool = True) -> None:
+    def __init__(self, seed: int, number: int, kind: str, names: Sequence[str] = ()) -> None:
         self.chosen = random.Random(f"{seed}/{number}/{kind}")
         self.number, self.kind = number, kind
         self.columns = dict(COLUMNS)
-        self.names = [*NEW_NAMES, *(ODD_NAMES if odd else ())]
+        self.names = [*NEW_NAMES, *names]
         self.unique = True
         self.protected: tuple[str, ...] = ("id",) if kind == MERGE else ()
         self.steps: list[Step] = []
         self.aggregated = False
-        self.timed: str | None = None
+        self.timed: list[str] = []
+        self.forms: Sequence[Refused] = FORMS
 
     def chain(self) -> Chain:
         if self.chosen.random() < 0.7:
             self._select_some()
         self._several(4)
-        if self.chosen.random() < 0.45:
-            self._keyed()
-            self._several(3)
+        for likely in (0.5, 0.2):
+            if self.chosen.random() < likely:
+                self._keyed()
+                self._several(3)
+        self._without_intervals("interval")
         keys = self.protected if self.kind == MERGE else ()
         return Chain(self.number, self.kind, tuple(self.steps), self.columns, keys)
 
@@ -177,11 +80,15 @@ class Maker:
             self._drop,
         ]
         makers += [self._where] * 2 + [self._alias, self._in_spark, self._to_df, self._transform]
-        if not self.aggregated:
+        if self.kind == APPEND or not self.aggregated:
+            # Behind an operator that puts out updates, rows have to keep their keys.
             makers += [self._map_arrow, self._map_pandas, self._watermark]
-            makers += [self._union] if self.kind == APPEND else []
+        makers += [self._union, self._refused] if self.kind == APPEND else []
         for _ in range(self.chosen.randint(0, most)):
             self.chosen.choice(makers)()
+
+    def _uid(self) -> str:
+        return f"u{self.number}-{len(self.steps)}"
 
     def _add(self, step: Step, columns: dict[str, str] | None = None) -> None:
         self.steps.append(step)
@@ -201,13 +108,13 @@ class Maker:
 
     def _expr(self) -> tuple[str, str]:
         column, kind = self.chosen.choice(list(self.columns.items()))
-        templates = (*_OF_TYPE.get(kind, ()), *_OF_TYPE.get(kind, ()), *_OF_ANY)
+        templates = (*OF_TYPE.get(kind, ()), *OF_TYPE.get(kind, ()), *OF_ANY)
         template, made = self.chosen.choice(templates)
         return template.format(c=quoted(column)), (made or "{t}").format(t=kind)
 
     def _value(self, name: str | None = None) -> tuple[Expr | Lit, str]:
         if self.chosen.random() < 0.2:
-            literal, kind = self.chosen.choice(_LITERALS)
+            literal, kind = self.chosen.choice(LITERALS)
             return Lit(literal, name), kind
         sql, kind = self._expr()
         return Expr(sql, name), kind
@@ -249,8 +156,9 @@ class Maker:
     def _select_expr(self) -> None:
         sql, kind = self._expr()
         taken = {c.lower() for c in self.columns}
-        name = next((n for n in self.names if n.lower() not in taken), None)
-        if name is not None:
+        new = [n for n in self.names if n.lower() not in taken]
+        if new:
+            name = self.chosen.choice(new)
             self._add(Call("selectExpr", ("*", f"{sql} as {quoted(name)}")), {**self.columns, name: kind})
 
     def _with_column(self) -> None:
@@ -280,7 +188,7 @@ class Maker:
             self._add(Call("withColumnsRenamed", ({old: name},)), columns)
 
     def _drop(self) -> None:
-        free = [c for c in self.columns if c not in self.protected and c.isidentifier()]
+        free = [c for c in self.columns if c not in self.protected]
         if len(free) > 1 and len(self.columns) > 2:
             gone = self.chosen.choice(free)
             self._add(Call("drop", (gone,)), {c: k for c, k in self.columns.items() if c != gone})
@@ -293,7 +201,7 @@ class Maker:
     def _condition(self) -> str | None:
         names = self.protected if self.aggregated and self.kind == MERGE else tuple(self.columns)
         name = self.chosen.choice(names)
-        kinds = _CONDITIONS.get(self.columns[name], ())
+        kinds = CONDITIONS.get(self.columns[name], ())
         return self.chosen.choice((*kinds, *kinds, "{c} is not null")).format(c=quoted(name))
 
     def _where(self) -> None:
@@ -322,31 +230,58 @@ class Maker:
         return ", ".join(f"{quoted(c)} {kind}" for c, kind in self.columns.items())
 
     def _map_arrow(self) -> None:
-        if not all(c.isidentifier() for c in self.columns):
-            self._to_df()  # Spark's own mapInArrow cannot take names with dots
-        functions = [Named("keep_all", keep_all), Named("other_names", other_names)]
+        self._without_intervals(YEAR_MONTH)
+        some = [Named("keep_all", keep_all), Named("other_names", other_names)]
         if self.columns.get("id") == "bigint":
-            functions.append(Named("only_even_ids", only_even_ids))
+            some.append(Named("only_even_ids", only_even_ids))
         if self.kind == APPEND:
-            functions.append(Named("twice", twice))
-        chosen = self.chosen.choice(functions)
+            some.append(Named("twice", twice))
+        chosen = self.chosen.choice(some)
         self.unique = self.unique and chosen.name != "twice"
-        self._add(Call("mapInArrow", (chosen, self._ddl())))
+        self._add(Mapped("mapInArrow", chosen, self._ddl()))
 
     def _map_pandas(self) -> None:
-        names = [c for c, kind in self.columns.items() if kind in _PANDAS_SAFE or c == "id"]
+        names = [c for c, kind in self.columns.items() if kind in PANDAS_SAFE or c == "id"]
         if self.columns.get("id") == "bigint":
             names = list(dict.fromkeys(["id", *names]))
             self._add(Call("select", tuple(Expr(quoted(n)) for n in names)), self._of(names))
-            self._add(Call("mapInPandas", (Named("odd_ids_in_pandas", odd_ids_in_pandas), self._ddl())))
+            self._add(Mapped("mapInPandas", Named("odd_ids_in_pandas", odd_ids_in_pandas), self._ddl()))
+
+    def _without_intervals(self, which: str) -> None:
+        """Python takes no interval of months, and sinks take none."""
+        gone = [c for c, kind in self.columns.items() if which in kind]
+        if gone:
+            made = {c: Expr(f"cast({quoted(c)} as string)") for c in gone}
+            self._add(Call("withColumns", (made,)), {**self.columns, **dict.fromkeys(gone, "string")})
 
     def _watermark(self) -> None:
-        times = [c for c, kind in self.columns.items() if kind == "timestamp" and c.isidentifier() and c.isascii()]
+        times = [c for c, kind in self.columns.items() if kind == "timestamp"]
         if times:
-            self.timed = self.chosen.choice(times)
-            self._add(Call("withWatermark", (self.timed, "1 hour")))
+            column = self.chosen.choice(times)
+            self.timed = [column]  # the last one counts
+            self._add(Call("withWatermark", (quoted(column), "1 hour")))
+
+    def _refused(self) -> None:
+        """One that Spark could lose a barrier in, done as the refusal tells."""
+        fit = [form for form in self.forms if self._fits(form)]
+        if fit:
+            form = replace(self.chosen.choice(fit), uid=self._uid())
+            if form.keyed:
+                self._without_intervals(YEAR_MONTH)
+                self.aggregated = True
+            self.unique = self.unique and not form.repeats
+            self._add(form, dict(form.gives) if form.alone else {**self.columns, **form.gives})
+
+    def _fits(self, form: Refused) -> bool:
+        taken = {c.lower() for c in self.columns if c not in form.needs}
+        if form.name == "union" and self.aggregated:
+            return False  # Spark would run the operator twice
+        there = all(self.columns.get(c) == COLUMNS[c] for c in form.needs)
+        return there and not taken & set(form.gives) and (not form.keyed or (self.unique and not self.timed))
 
     def _union(self) -> None:
+        if self.aggregated:
+            return
         inner = [Call("where", (str(self._condition()),))]
         if self.chosen.random() < 0.5:
             self._add(Union(tuple(inner)))
@@ -356,93 +291,3 @@ class Maker:
             inner.append(Call("select", tuple(Expr(quoted(n)) for n in names)))
             self._add(Union(tuple(inner), "unionByName"))
         self.unique = False
-
-    # -- keyed operators ---------------------------------------------------------------------------------------
-
-    def _keyed(self) -> None:
-        if not all(c.isidentifier() for c in self.columns):
-            self._to_df()
-        keys = self._keys()
-        if not keys or (self.timed is not None and self.columns.get(self.timed) != "timestamp"):
-            return
-        self.aggregated = True
-        if self.kind == MERGE:
-            self._update(keys)
-        elif self.unique and self.columns.get("id") == "bigint":
-            self.chosen.choice([self._rolling, self._stateful, self._stateful])(keys)
-
-    def _keys(self) -> tuple[str, ...]:
-        fit = [c for c, kind in self.columns.items() if kind in KEY_TYPES and c.isidentifier() and c != "id"]
-        return tuple(self.chosen.sample(fit, min(len(fit), self.chosen.choice([1, 1, 2]))))
-
-    def _specs(self, keys: tuple[str, ...]) -> tuple[dict[str, tuple[str, str | None, str]], dict[str, str]]:
-        specs, types = {"rows_": ("count", None, "count(*)")}, {"rows_": "bigint"}
-        for column, kind in self.columns.items():
-            if not column.isidentifier() or self.chosen.random() < 0.4:
-                continue
-            c, name = quoted(column), f"v{len(specs)}"
-            if kind in ("tinyint", "smallint", "int"):
-                specs[name], types[name] = ("sum", column, f"sum({c})"), "bigint"
-            elif kind in _ORDERED:
-                kind_of = self.chosen.choice(["min", "max"])
-                specs[name], types[name] = (kind_of, column, f"{kind_of}({c})"), kind
-            else:
-                specs[name], types[name] = ("count", column, f"count({c})"), "bigint"
-        return specs, types  # type: ignore[return-value]
-
-    def _update(self, keys: tuple[str, ...]) -> None:
-        specs, types = self._specs(keys)
-        self._add(Aggregate(keys, specs, "update", self._uid()), {**self._of(list(keys)), **types})
-        self.protected = keys
-
-    def _rolling(self, keys: tuple[str, ...]) -> None:
-        specs, types = self._specs(keys)
-        others = {c: k for c, k in self.columns.items() if c not in keys}
-        self._add(Aggregate(keys, specs, "rows", self._uid(), "id"), {**self._of(list(keys)), **others, **types})
-
-    def _stateful(self, keys: tuple[str, ...]) -> None:
-        flavour = self.chosen.choice(["Arrow", "Pandas"]) if self.timed is None else "Arrow"
-        safe = KEY_TYPES if flavour == "Arrow" else _PANDAS_SAFE | {"int", "bigint"}
-        keys = tuple(k for k in keys if self.columns[k] in safe)
-        column = next(
-            (c for c, kind in self.columns.items() if kind in _PANDAS_SAFE - {"double"} and c.isidentifier()), "id"
-        )
-        if not keys:
-            return
-        names = list(dict.fromkeys(["id", *keys, column, *([self.timed] if self.timed else [])]))
-        self._add(Call("select", tuple(names)), self._of(names))
-        step = Stateful(flavour, keys, tuple(self.columns[k] for k in keys), column, self._uid())
-        self._add(step, {**self._of(list(keys)), "id": "bigint", "seen": "bigint", "filled": "bigint"})
-
-    def _uid(self) -> str:
-        return f"u{self.number}"
-
-
-# -- functions of mapInArrow and mapInPandas ------------------------------------------------------------------------
-
-
-def keep_all(batches: Any) -> Any:
-    yield from batches
-
-
-def other_names(batches: Any) -> Any:
-    """Spark takes the columns of mapInArrow by position."""
-    for batch in batches:
-        yield batch.rename_columns([f"c{i}" for i in range(batch.num_columns)])
-
-
-def only_even_ids(batches: Any) -> Any:
-    for batch in batches:
-        even = pc.equal(pc.bit_wise_and(batch.column("id"), 1), 0)
-        yield batch.filter(even)
-
-
-def twice(batches: Any) -> Any:
-    for batch in batches:
-        yield batch
-        yield batch
-
-
-def odd_ids_in_pandas(frames: Any) -> Any:
-    for frame in frames:
-        yield frame[frame["id"] % 2 == 1]

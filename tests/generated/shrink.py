@@ -15,7 +15,7 @@ from tests.generated.values import SCHEMA
 Fails = Callable[[Chain, pa.Table], bool]
 
 
-def shrunk(chain: Chain, rows: pa.Table, fails: Fails, tries: int = 30) -> tuple[Chain, pa.Table]:
+def shrunk(spark: Any, chain: Chain, rows: pa.Table, fails: Fails, tries: int = 30) -> tuple[Chain, pa.Table]:
     """The smallest that ``fails`` found in so many tries; each of them is a query."""
     left = [tries]
 
@@ -26,14 +26,14 @@ def shrunk(chain: Chain, rows: pa.Table, fails: Fails, tries: int = 30) -> tuple
         return fails(candidate, some)
 
     for steps in _shorter(chain.steps):
-        candidate = _of(chain, steps)
+        candidate = _of(spark, chain, steps)
         if still(candidate, rows):
             chain = candidate or chain
-            return shrunk(chain, rows, fails, left[0])
+            return shrunk(spark, chain, rows, fails, left[0])
     for start in (0, rows.num_rows // 2):
         half = rows.slice(start, max(1, rows.num_rows // 2))
         if rows.num_rows > 1 and still(chain, half):
-            return shrunk(chain, half, fails, left[0])
+            return shrunk(spark, chain, half, fails, left[0])
     return chain, rows
 
 
@@ -44,17 +44,12 @@ def _shorter(steps: tuple[Step, ...]) -> Any:
         yield (*steps[:at], *steps[at + 1 :])
 
 
-def _of(chain: Chain, steps: tuple[Step, ...]) -> Chain | None:
-    """The chain with other steps, if Spark's batch takes them."""
-    from pyspark.sql import SparkSession
-
-    spark = SparkSession.getActiveSession()
-    assert spark is not None
+def _of(spark: Any, chain: Chain, steps: tuple[Step, ...]) -> Chain | None:
+    """The chain with other steps, if Spark's batch takes them and every sink what comes out."""
     try:
-        made = applied(steps, spark.createDataFrame([], SCHEMA))
+        columns = dict(applied(steps, spark.createDataFrame([], SCHEMA)).dtypes)
     except Exception:  # noqa: BLE001 - a step needed one that was left out
         return None
-    columns = dict(made.dtypes)
-    if not set(chain.keys) <= set(columns):
+    if not set(chain.keys) <= set(columns) or any("interval" in kind for kind in columns.values()):
         return None
     return replace(chain, steps=steps, columns=columns)

@@ -1,31 +1,28 @@
 """Random chains over random rows give in every sink what Spark's batch gives, cell by cell.
 
-Streamed in several batches with a checkpoint each, chaining on and off. ``make soak CHAINS=2000 SEED=7`` tries more.
+Streamed in several batches with a checkpoint each: appending and merging, chaining on and off, classic and Connect.
+``make soak CHAINS=2000 SEED=7`` tries more.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from pyspark import cloudpickle
-from pyspark.sql import SparkSession
 
-from tests.generated import chains, steps
-from tests.generated.bundles import check_alone, check_bundle
+from tests.generated.bundles import check_alone, check_bundle, say
 from tests.generated.lab import Lab
-from tests.generated.session import made_session
 from tests.generated.values import Pools, pools
 
-for _module in (chains, steps):
-    cloudpickle.register_pickle_by_value(_module)
-
-IN_A_QUERY = 20
+IN_A_QUERY = int(os.environ.get("IN_A_QUERY", "38"))
+ALONE = 2
 SOAKED = int(os.environ.get("CHAINS", "2000"))
 SEED = int(os.environ.get("SEED", "1"))
 
@@ -35,47 +32,71 @@ _once = settings(
 )
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    folder = tmp_path_factory.mktemp("lab")
-    session: SparkSession = made_session(folder)
-    yield Lab(session, folder)
-    session.stop()
-
-
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", [0, 3], ids=["append, chained", "merge, unchained"])
 @_once
 @given(drawn=pools())
 def test_many_chains_in_one_query_give_what_batch_gives(lab: Lab, number: int, drawn: Pools) -> None:
     check_bundle(lab, number, drawn, size=12)
 
 
-@pytest.mark.parametrize("number", [4, 6])
+@pytest.mark.parametrize("number", [6, 5], ids=["append, unchained", "merge, chained"])
 @_once
 @given(drawn=pools())
 def test_a_chain_on_its_own_gives_what_batch_gives(lab: Lab, number: int, drawn: Pools) -> None:
     check_alone(lab, number, drawn)
 
 
+def over_connect(folder: Path, size: int, *seeds: int) -> None:
+    command = [sys.executable, "-m", "tests.generated.over_connect", str(folder), str(size), *map(str, seeds)]
+    root = str(Path(__file__).parents[2])
+    paths = os.pathsep.join([root, f"{root}/python_datasource", os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        command, stderr=subprocess.PIPE, text=True, check=False, cwd=folder, env={**os.environ, "PYTHONPATH": paths}
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+
+
+def test_chains_over_connect_give_what_batch_gives(tmp_path: Path) -> None:
+    over_connect(tmp_path, 6, 2)
+
+
+@pytest.mark.soak
+def test_many_chains_over_connect_give_what_batch_gives(tmp_path: Path) -> None:
+    over_connect(tmp_path, IN_A_QUERY, *range(SEED, SEED + max(1, SOAKED // (20 * IN_A_QUERY))))
+
+
 @pytest.mark.soak
 def test_thousands_of_chains_give_what_batch_gives(lab: Lab) -> None:
-    """Nine in ten in bundles, the others alone."""
-    done, began, wrong = [0], time.monotonic(), []
+    """Most in bundles, some alone."""
+    tally = Tally()
 
     @seed(SEED)
-    @settings(_once, max_examples=max(1, SOAKED // (IN_A_QUERY + 2)), derandomize=False)
+    @settings(_once, max_examples=max(1, SOAKED // (IN_A_QUERY + ALONE)), derandomize=False)
     @given(drawn=pools(), first=st.integers(0, 2**30))
     def more(drawn: Pools, first: int) -> None:
-        try:
-            check_bundle(lab, first, drawn, IN_A_QUERY)
-            for number in (first + 1, first + 2):
-                check_alone(lab, number, drawn)
-        except AssertionError as error:
-            wrong.append(str(error))
-            print(error, file=sys.__stderr__, flush=True)
-        done[0] += IN_A_QUERY + 2
-        said = f"{done[0]} chains in {time.monotonic() - began:.0f} s, {len(wrong)} queries wrong"
-        print(said, file=sys.__stderr__, flush=True)
+        tally.count(IN_A_QUERY, lambda: check_bundle(lab, first, drawn, IN_A_QUERY))
+        for number in range(first + 1, first + 1 + ALONE):
+            tally.count(1, lambda number=number: check_alone(lab, number, drawn))  # type: ignore[misc]
 
     more()
-    assert not wrong, "\n\n".join(wrong)
+    assert not tally.wrong, "\n\n".join(tally.wrong)
+
+
+class Tally:
+    """Says how far it is after each query, and what was wrong as soon as it is known."""
+
+    def __init__(self) -> None:
+        self.chains, self.wrong = 0, list[str]()
+        self._began = time.monotonic()
+
+    def count(self, chains: int, check: Any) -> None:
+        began = time.monotonic()
+        try:
+            check()
+        except AssertionError as error:
+            self.wrong.append(str(error))
+            say(str(error))
+        self.chains += chains
+        now = time.monotonic()
+        spent = f"{self.chains} chains in {now - self._began:.0f} s, the last {chains} in {now - began:.0f} s"
+        say(f"{spent}, {len(self.wrong)} queries wrong")

@@ -1,0 +1,12 @@
+"""Workers cannot import the tests: what chains give to them is pickled with its code."""
+
+from __future__ import annotations
+
+from pyspark import cloudpickle
+
+from tests.generated import functions, keyed_steps, refused, steps
+
+
+def register() -> None:
+    for module in (functions, keyed_steps, refused, steps):
+        cloudpickle.register_pickle_by_value(module)

@@ -70,7 +70,7 @@ class RecordStore:
         writer = uuid.uuid4().hex
         data = _encode(kind, body, writer)
         while True:
-            if self._folder.create(path, data, durable):
+            if self._tried("written", path, lambda: self._folder.create(path, data, durable)):
                 return Created()
             found = self._load(path, kind)
             # An object store's client may have repeated a put whose first answer was lost: the record is then ours.
@@ -80,7 +80,7 @@ class RecordStore:
     def replace(self, path: str, kind: str, body: Mapping[str, Any], durable: bool = True) -> None:
         """Write the record whatever was there before. Raises ``StorageNotWritableError``."""
         data = _encode(kind, body, uuid.uuid4().hex)
-        self._folder.replace(path, data, durable)
+        self._tried("written", path, lambda: self._folder.replace(path, data, durable))
 
     def read(self, path: str, kind: str) -> dict[str, Any] | None:
         """The record's body, or None if there is none. Raises ``CorruptStorageError`` if it is damaged."""
@@ -89,14 +89,14 @@ class RecordStore:
 
     def names(self, folder: str) -> list[str]:
         """Names of the records in ``folder``, sorted, without the folder; empty if there is no such folder."""
-        return self._read(folder, lambda: self._folder.names(folder))
+        return self._tried("read", folder, lambda: self._folder.names(folder))
 
     def exists(self, path: str) -> bool:
-        return self._read(path, lambda: self._folder.exists(path))
+        return self._tried("read", path, lambda: self._folder.exists(path))
 
     def delete(self, path: str) -> None:
         """Remove the record. Nothing happens if it is not there."""
-        self._folder.remove(path)
+        self._tried("removed", path, lambda: self._folder.remove(path))
 
     def remove_temporaries(self) -> None:
         """Remove what writers that were killed left behind. Only while nobody writes."""
@@ -124,26 +124,12 @@ class RecordStore:
         self.create(probe, "probe", {}, durable=False)
         self.delete(probe)
 
-    def _written(self, path: str, action: Callable[[], _Result]) -> _Result:
+    def _tried(self, done: str, path: str, action: Callable[[], _Result]) -> _Result:
         try:
             return action()
         except Exception as error:
             if may_pass(error):
-                raise self._unavailable("written", path, error) from None
-            if not isinstance(error, OSError):
-                raise
-            raise StorageNotWritableError(
-                f"Cannot write {self._folder.shown(path)}: expected a folder this process may write,"
-                f" found {type(error).__name__}: {error.strerror or 'refused'}."
-                f" Check spark.ckpt.dir, its permissions, free space and storage options."
-            ) from None
-
-    def _read(self, path: str, action: Callable[[], _Result]) -> _Result:
-        try:
-            return action()
-        except Exception as error:
-            if may_pass(error):
-                raise self._unavailable("read", path, error) from None
+                raise self._unavailable(done, path, error) from None
             raise
 
     def _unavailable(self, done: str, path: str, error: Exception) -> StorageUnavailableError:
@@ -154,7 +140,7 @@ class RecordStore:
         )
 
     def _load(self, path: str, kind: str) -> dict[str, Any] | None:
-        data = self._read(path, lambda: self._folder.read(path))
+        data = self._tried("read", path, lambda: self._folder.read(path))
         return None if data is None else _decode(data, kind, self._folder.shown(path))
 
 

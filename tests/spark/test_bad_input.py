@@ -189,13 +189,14 @@ def test_damaged_records_manifests_and_state_are_named_and_good_copies_go_on(
     shutil.rmtree(folder / "spark")
     data.add(("a", 10), ("c", 3))
 
-    needed = {
-        f"checkpoints/{checkpoint:010d}.json": f"record checkpoints/{checkpoint},.*damaged or missing; put back .*none",
-        "job.json": "job.json is damaged: expected .*found",
-    }
-    for record, said in needed.items():
-        with Damage(folder / record), pytest.raises(CorruptStorageError, match=said):
-            job.start(_totals(data.stream(ckpt)), keys="k", **elsewhere)
+    (copy,) = (folder / "copies").glob(f"{checkpoint:010d}-*.json")
+    said = f"record checkpoints/{checkpoint},.*damaged or missing; put back .*none"
+    record = folder / f"checkpoints/{checkpoint:010d}.json"
+    with Damage(record), Damage(copy), pytest.raises(CorruptStorageError, match=said):
+        job.start(_totals(data.stream(ckpt)), keys="k", **elsewhere)
+    said = "job.json is damaged: expected .*found"
+    with Damage(folder / "job.json"), pytest.raises(CorruptStorageError, match=said):
+        job.start(_totals(data.stream(ckpt)), keys="k", **elsewhere)
 
     def fails(match: str) -> None:
         # Not from the cache, which has a good copy.

@@ -44,7 +44,6 @@ SABOTAGES = (
     "no_hold",
     "no_void",
     "no_fence",
-    "forget_name",
     "torn_is_whole",
     "failed_is_done",
     "same_life",

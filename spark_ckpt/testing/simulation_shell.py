@@ -254,7 +254,7 @@ class Shell:
     def _DropCheckpoint(self, step: s.DropCheckpoint) -> None:
         records = self.world.records
         record = records.needed("checkpoints", step.checkpoint)
-        if step.void is not None and self.sabotage != "forget_name":
+        if step.void is not None:
             records.put("checkpoints", step.checkpoint, step.void)
         else:
             records.delete("checkpoints", step.checkpoint)

@@ -253,11 +253,4 @@ FORMS = (
         gives={"id": "bigint"},
         alone=True,
     ),
-    Refused(
-        "udf",
-        lambda df: df.withColumn("plus", F.udf(lambda v: v + 1, "bigint")("id")),
-        "a Python function in it fails.*None if v is None",
-        _as_told(lambda df: df.withColumn("plus", F.udf(lambda v: None if v is None else v + 1, "bigint")("id"))),
-        gives={"plus": "bigint"},
-    ),
 )

@@ -33,7 +33,7 @@ PACKED = pa.schema([("route", pa.int32()), ("head", pa.binary()), ("body", pa.bi
 class PackStage:
     """One instance is pickled to every task; called once with the task's batches.
 
-    ``hashes``: the rows come without ``KEY_HASH`` and with the keys as they are, because no JVM stage prepared them.
+    ``hashes``: the rows come without ``KEY_HASH``, because no JVM stage prepared them.
     """
 
     def __init__(self, spec: OperatorSpec, hashes: bool = False) -> None:
@@ -62,8 +62,7 @@ class PackStage:
             f.name: rows.column(f.name).cast(f.type) for f in self.spec.rows_schema if f.name in rows.schema.names
         }
         if self.hashes:
-            columns.update({name: normalised(columns[name]) for name in names})
-            columns[KEY_HASH] = pa.array(xxhash64([columns[name] for name in names]))
+            columns[KEY_HASH] = pa.array(xxhash64([normalised(columns[name]) for name in names]))
         if self.spec.filters_late:
             columns[EVENT_TIME] = _event_micros(rows, self.spec.watermark_of(tag))
         ordered = [columns[name] for name in self.spec.rows_schema.names]

@@ -23,6 +23,7 @@ from spark_ckpt.state.function import CallContext, Changed, Touched
 from spark_ckpt.state.ipc import compress, decompress, from_bytes, messages, one_batch, to_bytes
 from spark_ckpt.state.keyed_state import KeyedState, Lookup
 from spark_ckpt.state.keys import group_rows
+from spark_ckpt.state.spark_hash import normalised
 from spark_ckpt.storage.retry import describe, is_storage_failure
 from spark_ckpt.types import KEY_HASH
 
@@ -246,8 +247,9 @@ class SlotCall:
         hashes = rows.column(KEY_HASH).to_numpy()
         names = self.keyed.layout.key_schema.names
         groups = group_rows(hashes, rows.select(names), injective=self.keyed.layout.injective)
-        first = pa.array(groups.first)
-        lookup = self.keyed.touch(hashes[groups.first], rows.select(names).take(first))
+        keys = rows.select(names).take(pa.array(groups.first))
+        keys = pa.table([normalised(column) for column in keys.columns], names)
+        lookup = self.keyed.touch(hashes[groups.first], keys)
         inputs = rows.drop_columns([KEY_HASH, *([EVENT_TIME] if EVENT_TIME in rows.column_names else [])])
         self._apply(lookup, inputs, groups.inverse, np.zeros(len(lookup), bool), epoch)
 

@@ -70,17 +70,20 @@ def event_time(conf: Any) -> EventTime:
 
 
 def hashed(df: Any, lineage: Lineage, keys: Any, columns: list[str]) -> Any:
-    """Only what the operator needs: normalised keys, inputs, event times, the keys' hash, control columns."""
+    """Only what the operator needs: keys, inputs, event times, the keys' hash, control columns.
+
+    A column that is a key keeps the sign of a zero, as it may be an input as well. What is hashed and stored has none.
+    """
     names = list(keys.expressions)
     key_columns = [
-        normalised(expression, field.dataType).alias(field.name)
+        (expression if field.name in keys.columns else normalised(expression, field.dataType)).alias(field.name)
         for expression, field in zip(keys.expressions.values(), keys.schema.fields, strict=True)
     ]
     events = [w.column for w in lineage.open_watermarks if w.column in df.columns]
     inputs = list(dict.fromkeys([*columns, *events]))
     others = [F.col(quoted(c)) for c in inputs if c not in names]
     rows = for_data_rows(df.select(*key_columns, *others, TAG, CTL), df)
-    key_hash = F.xxhash64(*[F.col(quoted(n)) for n in names]).alias(KEY_HASH)
+    key_hash = F.xxhash64(*[normalised(F.col(quoted(f.name)), f.dataType) for f in keys.schema.fields]).alias(KEY_HASH)
     return rows.select(*[F.col(quoted(n)) for n in names], *others, key_hash, TAG, CTL)
 
 

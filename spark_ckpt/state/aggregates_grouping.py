@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from spark_ckpt.state.aggregates_segments import RADIX, Segments, plain_array, segment_starts
 from spark_ckpt.state.keys import radix_order
+from spark_ckpt.state.spark_hash import normalised
 
 SAMPLED = 64
 """One in so many keys is looked at to estimate the number of keys."""
@@ -76,7 +77,8 @@ def _differs(key: pa.Array, seg: Segments) -> pa.Array:
 
 def _group_by_values(keys: list[pa.Array], hashes: np.ndarray) -> Segments:
     names = [f"k{i}" for i in range(len(keys))]
-    table = pa.table([pa.array(hashes), *keys, pa.array(np.arange(len(hashes)))], names=["h", *names, "row"])
+    columns = [pa.array(hashes), *map(normalised, keys), pa.array(np.arange(len(hashes)))]
+    table = pa.table(columns, names=["h", *names, "row"])
     groups = table.group_by(["h", *names], use_threads=False).aggregate([("row", "list")]).sort_by("h")
     rows = plain_array(groups["row_list"])
     order = rows.flatten().to_numpy()

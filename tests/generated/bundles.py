@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import random
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from tests.generated.chains import APPEND, MERGE, ODD_NAMES, ODDER_NAMES, Chain, Maker
-from tests.generated.lab import Lab
+from tests.generated.lab import Difference, Lab
 from tests.generated.shrink import shrunk
 from tests.generated.values import Pools, table
 
 ROWS = 12
+
+Run = Callable[[Sequence[Chain], pa.Table], list[Difference]]
+"""Chains in one query over rows: what came out wrong."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +63,18 @@ def say(text: str) -> None:
 
 
 def check_chains(lab: Lab, what: str, chains: Sequence[Chain], rows: pa.Table, chaining: bool) -> None:
+    def run(some: Sequence[Chain], on: pa.Table) -> list[Difference]:
+        return lab.bundle(some, on, chaining=chaining)
+
     try:
-        wrong = lab.bundle(chains, rows, chaining=chaining)
+        wrong = run(chains, rows)
         suspects: Sequence[Chain] = list({d.chain.number: d.chain for d in wrong}.values())
         said = "\n".join(map(str, wrong[:2]))
     except Exception as error:  # noqa: BLE001 - the query failed: which chain is to blame?
-        said = str(error)[:2000]
-        suspects = blamed(chains, lambda some: _any_fails(lab, some, rows, chaining))
+        said = shown(error)
+        suspects = blamed(chains, lambda some: problem(run, some, rows) is not None)
     if suspects:
-        raise AssertionError(f"{what}, chaining {chaining}:\n{said}\n{explained(lab, suspects, rows, chaining)}")
+        raise AssertionError(f"{what}, chaining {chaining}:\n{said}\n{explained(run, lab.spark, suspects, rows)}")
 
 
 def check_alone(lab: Lab, seed: int, pools: Pools) -> None:
@@ -75,9 +83,10 @@ def check_alone(lab: Lab, seed: int, pools: Pools) -> None:
     try:
         said = "\n".join(map(str, lab.alone(chain, rows, chaining=chaining)[:2]))
     except Exception as error:  # noqa: BLE001 - any failure is one
-        said = f"{chain!r}\n{str(error)[:1500]}"
+        said = f"{chain!r}\n{shown(error)}"
     if said:
-        raise AssertionError(f"chain {seed}, chaining {chaining}:\n{said}\n{explained(lab, [chain], rows, chaining)}")
+        why = explained(lambda chains, some: lab.alone(chains[0], some, chaining=chaining), lab.spark, [chain], rows)
+        raise AssertionError(f"chain {seed}, chaining {chaining}:\n{said}\n{why}")
 
 
 def blamed(chains: Sequence[Chain], fail: Callable[[Sequence[Chain]], bool]) -> Sequence[Chain]:
@@ -89,29 +98,23 @@ def blamed(chains: Sequence[Chain], fail: Callable[[Sequence[Chain]], bool]) -> 
     return chains or whole[:1]
 
 
-def _any_fails(lab: Lab, chains: Sequence[Chain], rows: pa.Table, chaining: bool) -> bool:
-    try:
-        return bool(lab.bundle(chains, rows, chaining=chaining))
-    except Exception:  # noqa: BLE001 - any failure is one
-        return True
-
-
-def explained(lab: Lab, suspects: Sequence[Chain], rows: pa.Table, chaining: bool) -> str:
+def explained(run: Run, spark: Any, suspects: Sequence[Chain], rows: pa.Table) -> str:
     for chain in suspects:
-        if fails(lab, chain, rows, chaining):
-            small, few = shrunk(lab.spark, chain, rows, lambda c, r: fails(lab, c, r, chaining))
-            what = problem(lab, small, few, chaining)
+        if problem(run, [chain], rows) is not None:
+            small, few = shrunk(spark, chain, rows, lambda c, r: problem(run, [c], r) is not None)
+            what = problem(run, [small], few)
             return f"The shortest chain that fails:\n{small!r}\nover {few.num_rows} rows: {what}"
     return "No chain of it fails alone."
 
 
-def fails(lab: Lab, chain: Chain, rows: pa.Table, chaining: bool) -> bool:
-    return problem(lab, chain, rows, chaining) is not None
-
-
-def problem(lab: Lab, chain: Chain, rows: pa.Table, chaining: bool) -> str | None:
+def problem(run: Run, chains: Sequence[Chain], rows: pa.Table) -> str | None:
     try:
-        wrong = lab.bundle([chain], rows, chaining=chaining)
+        wrong = run(chains, rows)
     except Exception as error:  # noqa: BLE001 - any failure is one
-        return str(error)[:1500]
+        return shown(error)
     return "\n".join(map(str, wrong[:2])) or None
+
+
+def shown(error: Exception) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {frame.filename}:{frame.lineno}: {str(error)[:1500]}"

@@ -104,11 +104,13 @@ def _specs(column: str, kind: str) -> list[Spec]:
             Spec(name, column, kind, some, options={"ignore_nulls": True}),
         ]
 
+    # count("*") counts rows, as in Spark, whatever column has that name.
+    counts = [] if column == "*" else [plain("count", "bigint", "count")]
     if "interval" in kind:
         # State holds none, but for the two that are numbers there.
         ends = [plain("min", kind, "min"), plain("max", kind, "max")] if kind == DAY_TIME else []
-        return [plain("count", "bigint", "count"), *ends]
-    found = [plain("count", "bigint", "count"), *at_an_end("first", "min_by"), *at_an_end("last", "max_by")]
+        return [*counts, *ends]
+    found = [*counts, *at_an_end("first", "min_by"), *at_an_end("last", "max_by")]
     if kind in ("tinyint", "smallint", "int"):
         found += [plain("sum", "bigint", "sum"), plain("mean", "double", "avg")]
     if kind in ("tinyint", "smallint"):

@@ -67,7 +67,7 @@ class Aggregate(Step):
         if self.emit == "update":
             columns = [F.expr(spec.batch).alias(name) for name, spec in self.specs.items()]
             return df.groupBy(*[F.col(quoted(k)) for k in self.keys]).agg(*columns)
-        rows = [grouping(c, kind) if c in self.keys else F.col(quoted(c)) for c, kind in df.dtypes]
+        rows = [F.col(quoted(c)) for c in df.columns]
         over = running(self.keys)
         made = [F.expr(str(spec.running).replace("{over}", over)).alias(name) for name, spec in self.specs.items()]
         return df.select(*rows, *made)

@@ -176,6 +176,8 @@ def sinks_of(out: Path, schema: pa.Schema, chain: Chain, tagged: bool, chosen: r
         columns = tuple(f.name for f in schema if f.name in flat and not pa.types.is_binary(f.type))
         some = columns if kind == "csv" else None
         found.append(Target("files", FilesTarget(f"{out}/{kind}", kind), some))
+    if chain.kind == MERGE and not tagged and any(chain.columns[key] in ("float", "double") for key in chain.keys):
+        found = [t for t in found if t.sink != "sql"]  # it refuses a key that is NaN
     return [t for t in found if t.columns is None or t.columns]
 
 

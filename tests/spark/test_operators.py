@@ -122,12 +122,15 @@ def test_all_aggregates_equal_sparks_over_several_batches_and_key_columns(
         "dev": (agg.stddev("i"), F.round(F.stddev("i"), 9)),
         "dis": (agg.approx_count_distinct("s"), F.count_distinct("s")),
         "all": (agg.collect_list("i", max_items=100), F.expr(IN_ORDER)),
+        "own": (agg.last("b"), F.max_by("b", "o")),  # as a key -0.0 is 0.0, as a value it is not
     }
     ours = data.stream(ckpt).groupBy("a", "b").aggregate(uid="u", **{k: v for k, (v, _) in specs.items()})
     expected = data.table(spark).groupBy("a", "b").agg(*[v.alias(k) for k, (_, v) in specs.items()])
     assert ours.schema.simpleString() == expected.schema.simpleString()
-    job.run(ours.withColumn("dev", F.round("dev", 9)), keys="a,b")
-    assert job.rows() == ordered(_plain(expected))
+    sign = F.col("own").cast("string")
+    job.run(ours.withColumn("dev", F.round("dev", 9)).withColumn("own", sign), keys="a,b")
+    assert job.rows() == ordered(_plain(expected.withColumn("own", sign)))
+    assert any(row[-1] == "-0.0" for row in job.rows())
 
 
 def _wide_row(i: int) -> tuple[Any, ...]:

@@ -136,7 +136,7 @@ class DeltaSink(TwoPhaseSink):
         return staging.count_stagers(n for n in present if n not in logged)
 
     def discard(self, who: str) -> list[str]:
-        return self._remove([n for n in self._present() if n.startswith(f"ckpt-{who}--")])
+        return self._remove([n for n in self._present() if n.startswith(staging.prefix_of(who))])
 
     def _present(self) -> list[str]:
         return [i.base_name for i in self._files().get_file_info(pafs.FileSelector("", allow_not_found=True))]

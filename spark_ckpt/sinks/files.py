@@ -120,7 +120,7 @@ class FilesSink(TwoPhaseSink):
         return staging.count_stagers(self._staged(*self._open()))
 
     def discard(self, who: str) -> list[str]:
-        return self._remove_staged(f"ckpt-{who}--", set())
+        return self._remove_staged(staging.prefix_of(who), set())
 
     def _remove_staged(self, prefix: str, keep: set[str | None]) -> list[str]:
         files, root = self._open()

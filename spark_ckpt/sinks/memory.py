@@ -101,7 +101,7 @@ class MemorySink(TwoPhaseSink):
 
     def _remove(self, who: str, keep: set[str | None]) -> list[str]:
         named = self._committed_files() | keep
-        staged = sorted((self._root / _STAGED).glob(f"ckpt-{who}--*"))
+        staged = sorted((self._root / _STAGED).glob(f"{staging.prefix_of(who)}*"))
         lost = [p for p in staged if p.name not in named]
         for path in lost:
             path.unlink(missing_ok=True)

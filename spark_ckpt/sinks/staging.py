@@ -117,7 +117,12 @@ def count_stagers(names: Iterable[str]) -> dict[str, int]:
 
 def staged_prefix(job: str) -> str:
     """What the names of all the job's staged files begin with."""
-    return f"ckpt-{tag(job)}--"
+    return prefix_of(tag(job))
+
+
+def prefix_of(who: str) -> str:
+    """``who``: the tag of a job, as :func:`count_stagers` gives it."""
+    return f"ckpt-{who}--"
 
 
 def staged_name(ctx: WriterContext) -> str:

@@ -99,8 +99,10 @@ class JobRecords:
 
     def copies(self, checkpoint: int) -> tuple[CompletionRecord | VoidRecord | None, ...]:
         """What was written before ``checkpoints/K`` was created; None for what cannot be read."""
-        names = self.store.names("copies")
-        return tuple(self._readable(f"copies/{n}") for n in names if n.startswith(f"{checkpoint:010d}-"))
+        return tuple(self._readable(path) for path in self._copies(checkpoint))
+
+    def _copies(self, checkpoint: int) -> list[str]:
+        return [f"copies/{n}" for n in self.store.names("copies") if n.startswith(f"{checkpoint:010d}-")]
 
     def _readable(self, path: str) -> CompletionRecord | VoidRecord | None:
         try:
@@ -112,16 +114,13 @@ class JobRecords:
 
     def is_lost(self, checkpoint: int) -> bool:
         """Damaged; or missing, though what was dropped is not committed either."""
-        try:
-            there = self.checkpoint(checkpoint) is not None
-        except CorruptStorageError:
+        if self._is_damaged(checkpoint):
             return True
-        return not there and self.store.exists(f"committed/{id_name(checkpoint)}")
+        return self.checkpoint(checkpoint) is None and self.store.exists(f"committed/{id_name(checkpoint)}")
 
     def drop_copies(self, checkpoint: int) -> None:
-        for name in self.store.names("copies"):
-            if name.startswith(f"{checkpoint:010d}-"):
-                self.store.delete(f"copies/{name}")
+        for path in self._copies(checkpoint):
+            self.store.delete(path)
 
     def completion(self, checkpoint: int) -> CompletionRecord | None:
         found = self.checkpoint(checkpoint)

@@ -45,17 +45,9 @@ class _Rewriter:
     def plan(self, node: Any) -> Any:
         if node is self._stop or not self._stands_above(node):
             return node
-        found = {}
-        for name, value in vars(node).items():
-            if name != "_references":
-                new = self._value(value, lambda e: self._expression(e, node._child))
-                if new is not value:
-                    found[name] = new
-        if not found:
-            return node
-        made = copy.copy(node)
-        vars(made).update(found)
-        return self._with_old_names(made, node) if isinstance(node, self._project) and "_columns" in found else made
+        made = self._rebuilt(node, lambda e: self._expression(e, node._child))
+        is_project = isinstance(node, self._project) and made is not node and made._columns is not node._columns
+        return self._with_old_names(made, node) if is_project else made
 
     def _stands_above(self, node: Any) -> bool:
         plans = [v for v in vars(node).values() if isinstance(v, self._plan_class)]
@@ -92,14 +84,15 @@ class _Rewriter:
     def _expression(self, e: Any, child: Any) -> Any:
         if isinstance(e, self._function_class) and isinstance(e._function, self._python_class):
             return self._function(e, child)
-        found = {}
-        for name, value in vars(e).items():
-            new = self._value(value, lambda inner: self._expression(inner, child))
-            if new is not value:
-                found[name] = new
+        return self._rebuilt(e, lambda inner: self._expression(inner, child))
+
+    def _rebuilt(self, node: Any, expression: Callable[[Any], Any]) -> Any:
+        """A copy of a plan or an expression with rewritten parts, or the very same if none is."""
+        parts = {n: (v, self._value(v, expression)) for n, v in vars(node).items() if n != "_references"}
+        found = {name: new for name, (old, new) in parts.items() if new is not old}
         if not found:
-            return e
-        made = copy.copy(e)
+            return node
+        made = copy.copy(node)
         vars(made).update(found)
         return made
 

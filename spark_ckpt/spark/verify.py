@@ -72,12 +72,7 @@ def _states(records: JobRecords, url: str, options: dict[str, object]) -> Iterat
     recorded = records.table_versions()
     for uid in sorted({*Folder(f"{url}/state", options).folders(), *recorded}):
         newest = recorded.get(uid, -1)
-        yield f"state/{uid}", lambda u=uid, v=newest: _log(StateTable(f"{url}/state/{u}", u, options), v)  # type: ignore[misc]
-
-
-def _log(table: StateTable, recorded: int) -> None:
-    table.head()
-    table.require(recorded)
+        yield f"state/{uid}", lambda u=uid, v=newest: StateTable(f"{url}/state/{u}", u, options).require(v)  # type: ignore[misc]
 
 
 def _discovered(url: str, options: dict[str, object]) -> Iterator[tuple[str, Callable[[], object]]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -118,3 +119,16 @@ class StateFunction(ABC):
     @abstractmethod
     def process(self, ctx: CallContext, touched: Touched) -> Changed:
         """One call for all touched keys. Deterministic functions make replays identical."""
+
+
+class UserStateFunction(StateFunction):
+    """One that calls the user's ``func``, which may listen itself."""
+
+    func: Callable[..., Any]
+
+    @property
+    def listens(self) -> bool:
+        return hasattr(self.func, LISTENER)
+
+    def on_checkpoint_complete(self, checkpoint: int) -> None:
+        getattr(self.func, LISTENER)(checkpoint)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.state.aggregates_segments import plain_array
-from spark_ckpt.state.function import LISTENER, NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
+from spark_ckpt.state.function import NO_TIMEOUT, CallContext, Changed, Touched, UserStateFunction
 from spark_ckpt.state.user_error import raised
 from spark_ckpt.types import TIMEOUT_MS
 
@@ -22,7 +22,7 @@ WRITE = "_write"
 UserFunction = Callable[[pa.Table, pa.Table, CallContext], "tuple[pa.Table, pa.Table | None]"]
 
 
-class ArrowStateFunction(StateFunction):
+class ArrowStateFunction(UserStateFunction):
     """Runs ``func(rows, state, ctx) -> (output, new_state)`` once for all touched keys of a slot.
 
     ``rows``: the input columns in order of arrival, and ``_key`` (int32), the row of ``state`` each belongs to.
@@ -49,13 +49,6 @@ class ArrowStateFunction(StateFunction):
         self.func = func
         self.key_schema, self.input_schema = key_schema, input_schema
         self.output_schema, self.state_schema, self.timeout = nullable(output_schema), nullable(state_schema), timeout
-
-    @property
-    def listens(self) -> bool:
-        return hasattr(self.func, LISTENER)
-
-    def on_checkpoint_complete(self, checkpoint: int) -> None:
-        getattr(self.func, LISTENER)(checkpoint)
 
     def process(self, ctx: CallContext, touched: Touched) -> Changed:
         rows = touched.rows.select(self.input_schema.names)

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_ckpt.errors import UserFunctionError
-from spark_ckpt.state.function import LISTENER, NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
+from spark_ckpt.state.function import NO_TIMEOUT, CallContext, Changed, Touched, UserStateFunction
 from spark_ckpt.state.functions_arrow import nullable
 from spark_ckpt.state.functions_pandas_input import DEFINED, CallInput, spark_struct
 from spark_ckpt.state.functions_pandas_output import KeyOutput, OutputConversion
@@ -43,7 +43,7 @@ PORTION_KEYS = 1024
 _OUTPUT_OPTIONS = ("safecheck", "int_to_decimal_coercion_enabled")
 
 
-class PandasStateFunction(StateFunction):
+class PandasStateFunction(UserStateFunction):
     """Runs ``func(key: tuple, pdfs: Iterator[DataFrame], state: GroupState) -> Iterator[DataFrame]``.
 
     ``input_schema`` are the columns the function sees. ``output_struct`` and ``state_struct`` are the JSON of the
@@ -75,13 +75,6 @@ class PandasStateFunction(StateFunction):
         self.output_struct, self.state_struct = output_struct, state_struct
         self.timeout, self.session_timezone, self.has_watermark = timeout, session_timezone, has_watermark
         self.options = dict(options or {})
-
-    @property
-    def listens(self) -> bool:
-        return hasattr(self.func, LISTENER)
-
-    def on_checkpoint_complete(self, checkpoint: int) -> None:
-        getattr(self.func, LISTENER)(checkpoint)
 
     def process(self, ctx: CallContext, touched: Touched) -> Changed:
         """One call of the function for each touched key."""

@@ -16,10 +16,9 @@ from spark_ckpt.errors import (
     RESTORE_ANOTHER,
     CorruptStorageError,
     StorageNotWritableError,
-    StorageUnavailableError,
 )
 from spark_ckpt.storage.filesystem import Folder
-from spark_ckpt.storage.retry import Retry, describe, may_pass
+from spark_ckpt.storage.retry import Retry, may_pass
 
 FORMAT = 1
 JOB_RECORD = "job.json"
@@ -129,15 +128,9 @@ class RecordStore:
             return action()
         except Exception as error:
             if may_pass(error):
-                raise self._unavailable(done, path, error) from None
+                what = f"{self._folder.shown(path)} could not be {done}"
+                raise self._folder.retry.unavailable(what, error) from None
             raise
-
-    def _unavailable(self, done: str, path: str, error: Exception) -> StorageUnavailableError:
-        return StorageUnavailableError(
-            f"{self._folder.shown(path)} could not be {done} for {self._folder.retry.timeout_s:g} s"
-            f" ({describe(error)}). Nothing is lost: start the query again when the storage answers; a longer"
-            f" spark.ckpt.retry.timeout bridges longer outages."
-        )
 
     def _load(self, path: str, kind: str) -> dict[str, Any] | None:
         data = self._tried("read", path, lambda: self._folder.read(path))

@@ -58,6 +58,13 @@ class Retry:
     random: Callable[[], float] = random.random
     clock: Callable[[], float] = time.monotonic
 
+    def unavailable(self, what: str, error: BaseException) -> StorageUnavailableError:
+        """To be raised for an ``error`` that has been tried again for long enough. ``what`` could not be done."""
+        return StorageUnavailableError(
+            f"{what} for {self.timeout_s:g} s ({describe(error)}). Nothing is lost: start the query again when the "
+            "storage answers; a longer spark.ckpt.retry.timeout bridges longer outages."
+        )
+
     @classmethod
     def of(cls, config: JobConfig) -> Retry:
         """As the job's settings say: never so long that a checkpoint expires over one operation."""

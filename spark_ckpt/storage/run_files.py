@@ -11,17 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_ckpt.errors import (
-    RESTORE_ANOTHER,
-    CorruptStorageError,
-    InvalidInputError,
-    ProtocolBugError,
-    StorageUnavailableError,
-)
+from spark_ckpt.errors import RESTORE_ANOTHER, CorruptStorageError, InvalidInputError, ProtocolBugError
 from spark_ckpt.protocol.events import StateFile
 from spark_ckpt.storage.delta_schema import to_delta_schema
 from spark_ckpt.storage.filesystem import Folder, sync_folder
-from spark_ckpt.storage.retry import describe, may_pass
+from spark_ckpt.storage.retry import may_pass
 from spark_ckpt.types import KEY_GROUP
 
 ROW_GROUP_ROWS = 128 * 1024
@@ -145,11 +139,7 @@ def _column_checksum(schema: pa.Schema) -> str:
 def _unreadable(folder: Folder, name: str, error: Exception) -> Exception:
     """What is to be raised for ``error``: that storage does not answer is no damage."""
     if may_pass(error):
-        return StorageUnavailableError(
-            f"State file {folder.shown(name)} could not be read for {folder.retry.timeout_s:g} s ({describe(error)})."
-            f" Nothing is lost: start the query again when the storage answers; a longer spark.ckpt.retry.timeout"
-            f" bridges longer outages."
-        )
+        return folder.retry.unavailable(f"State file {folder.shown(name)} could not be read", error)
     if not isinstance(error, OSError | ValueError | pa.ArrowException | InvalidInputError):
         return error
     found = "no such file" if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import spark_ckpt
 from spark_ckpt.spark.dataframe import CkptDataFrame
@@ -79,7 +80,7 @@ class Lab:
         write_batches(here / "in", rows, batches)
         try:
             expected = build(self.spark.createDataFrame(rows, SCHEMA)).toArrow()
-            targets = sinks_of(here / "out", expected.schema, chains[0], tagged, random.Random(str(chains[0])))
+            targets = sinks_of(here / "out", expected, chains[0], tagged, random.Random(str(chains[0])))
             self._stream(build, here, targets, chaining)
             return [d for t in targets for d in differences(chains, expected, t, tagged)]
         finally:
@@ -161,8 +162,9 @@ class Target:
         return given if self.columns is None else {**given, "columns": ",".join(self.columns)}
 
 
-def sinks_of(out: Path, schema: pa.Schema, chain: Chain, tagged: bool, chosen: random.Random) -> list[Target]:
+def sinks_of(out: Path, expected: pa.Table, chain: Chain, tagged: bool, chosen: random.Random) -> list[Target]:
     out.mkdir()
+    schema = expected.schema
     keys = {"mergeKeys": "chain,key" if tagged else ",".join(chain.keys)} if chain.kind == MERGE else {}
     merging = {"mode": "merge", **keys} if keys else {}
     flat = tuple(f.name for f in schema if not pa.types.is_nested(f.type))
@@ -176,9 +178,13 @@ def sinks_of(out: Path, schema: pa.Schema, chain: Chain, tagged: bool, chosen: r
         columns = tuple(f.name for f in schema if f.name in flat and not pa.types.is_binary(f.type))
         some = columns if kind == "csv" else None
         found.append(Target("files", FilesTarget(f"{out}/{kind}", kind), some))
-    if chain.kind == MERGE and not tagged and any(chain.columns[key] in ("float", "double") for key in chain.keys):
-        found = [t for t in found if t.sink != "sql"]  # it refuses a key that is NaN
+    if keys and not tagged and any(_has_no_value(expected[key]) for key in chain.keys):
+        found = [t for t in found if t.sink != "sql"]  # it refuses such a key
     return [t for t in found if t.columns is None or t.columns]
+
+
+def _has_no_value(key: pa.ChunkedArray) -> bool:
+    return pc.any(pc.is_null(key, nan_is_null=True)).as_py() or False
 
 
 # -- comparing -------------------------------------------------------------------------------------------------------

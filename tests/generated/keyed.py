@@ -78,7 +78,7 @@ class KeyedMaker:
         flavour = self.chosen.choice(["Arrow", "Pandas"]) if not self.timed else "Arrow"
         # PySpark makes a NaN in a frame that comes back a null.
         safe = KEY_TYPES if flavour == "Arrow" else (PANDAS_SAFE | {"int", "bigint"}) - {"double"}
-        keys = tuple(k for k in keys if self.columns[k] in safe)
+        keys = tuple(k for k in keys if self.columns[k] in safe and k.lower() not in ("seen", "filled"))
         countable = [c for c, kind in self.columns.items() if kind in PANDAS_SAFE - {"double"}]
         if not keys:
             return

@@ -57,7 +57,7 @@ def over_connect(folder: Path, size: int, *seeds: int) -> None:
 
 
 def test_chains_over_connect_give_what_batch_gives(tmp_path: Path) -> None:
-    over_connect(tmp_path, 6, 2)
+    over_connect(tmp_path, 4, 2)
 
 
 @pytest.mark.soak

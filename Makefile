@@ -16,7 +16,7 @@ demo:  ## stream 336,776 flights, kill the driver, go on, compare with a batch c
 	@scripts/with_env.sh demo python -m examples.flights.demo
 
 test: lint  ## everything: lint, types and all tests
-	@$(TEST) python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+	@$(TEST) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 soak:  ## what takes hours: more examples, more kills; before a release
 	@$(TEST) python -m pytest -m soak --timeout 14400 $(PYTEST_ARGS)

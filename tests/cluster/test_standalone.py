@@ -21,6 +21,7 @@ def on_cluster(cluster: Cluster, make_job: Callable[..., KilledJob]) -> Callable
     return make
 
 
+@pytest.mark.soak
 def test_two_executors_give_the_result_of_one_process(on_cluster: Callable[..., KilledJob]) -> None:
     job = on_cluster("delta")
     job.finish()
@@ -36,6 +37,7 @@ def test_an_executor_killed_when_the_last_stage_was_half_done_costs_a_retry(
     job = on_cluster("sql", victim="executor", half=True)
     job.finish(f"{IN_FUNCTION}#3")
     job.check_finished()
+    assert len(job.executors()) >= 2
     assert cluster.executor_ends().count(128 + signal.SIGKILL) == before + 1
 
 

@@ -21,8 +21,7 @@ CASES = {
         {"merging": "delta"},
         "before WriteBatch#3",
         "after CreateCompletion",
-        "after CommitSink",  # one of the two sinks has committed
-        "in recovery: after CommitSink",
+        "in recovery: after CommitSink",  # one of the two sinks has committed
     ),
     # Checkpoints span several batches here, so that rows staged before a death belong to a checkpoint after it.
     "a batch is recorded or state committed": (
@@ -58,7 +57,6 @@ CASES = {
             },
         },
         "before WriteBatch#3",
-        "after CreateCompletion",
         "in recovery: after WriteGeneration",
     ),
 }

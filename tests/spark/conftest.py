@@ -26,8 +26,8 @@ for _folder in (str(HERE / "importable"), str(HERE.parents[1] / "python_datasour
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_folder, os.environ.get("PYTHONPATH")]))
 
 
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+@pytest.fixture(scope="package")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Checkpoints only when a test asks for them, or at the end of the input; a time zone that is not UTC."""
     confs = {
         "spark.ui.enabled": "false",
@@ -49,9 +49,21 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def spark(session: SparkSession) -> Iterator[SparkSession]:
+    """The session, as it was at first for each file: starting one for each would take minutes in all."""
+    confs = dict(session.conf.getAll)
+    yield session
     for query in session.streams.active:
         query.stop()
-    session.stop()
+    for key in session.conf.getAll.keys() - confs:
+        session.conf.unset(key)
+    for key, value in confs.items():
+        if session.conf.get(key) != value:
+            session.conf.set(key, value)
 
 
 @pytest.fixture

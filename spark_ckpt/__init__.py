@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from spark_ckpt.agg import AggSpec
-from spark_ckpt.config import JobConfig
-from spark_ckpt.errors import CkptError
-from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
-from spark_ckpt.sinks.registry import register_sink
-from spark_ckpt.spark.hooks import CheckpointHooks
-from spark_ckpt.spark.job import Job, job
-from spark_ckpt.spark.session import enable
-from spark_ckpt.state.function import CallContext
-from spark_ckpt.types import CommitPermit, Committable
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spark_ckpt import agg, errors
+    from spark_ckpt.agg import AggSpec
+    from spark_ckpt.config import JobConfig
+    from spark_ckpt.errors import CkptError
+    from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
+    from spark_ckpt.sinks.registry import register_sink
+    from spark_ckpt.spark.dataframe import CkptDataFrame
+    from spark_ckpt.spark.grouped import CkptGroupedData
+    from spark_ckpt.spark.hooks import CheckpointHooks
+    from spark_ckpt.spark.job import Job, job
+    from spark_ckpt.spark.query import CkptQuery
+    from spark_ckpt.spark.session import CkptDataStreamReader, CkptSession, enable
+    from spark_ckpt.spark.write import CkptDataStreamWriter
+    from spark_ckpt.state.function import CallContext
+    from spark_ckpt.types import CommitPermit, Committable
 
 __version__ = "0.1.0"
 
@@ -19,7 +28,13 @@ __all__ = [
     "AggSpec",
     "CallContext",
     "CheckpointHooks",
+    "CkptDataFrame",
+    "CkptDataStreamReader",
+    "CkptDataStreamWriter",
     "CkptError",
+    "CkptGroupedData",
+    "CkptQuery",
+    "CkptSession",
     "CommitPermit",
     "Committable",
     "Job",
@@ -27,7 +42,49 @@ __all__ = [
     "SinkWriter",
     "TwoPhaseSink",
     "WriterContext",
+    "agg",
     "enable",
+    "errors",
     "job",
     "register_sink",
 ]
+
+# Spark starts half a dozen Python processes for a query, and each imports this package for one part of it. So a name
+# brings its module along when it is first asked for.
+_MODULES = {
+    "AggSpec": "agg",
+    "CallContext": "state.function",
+    "CheckpointHooks": "spark.hooks",
+    "CkptDataFrame": "spark.dataframe",
+    "CkptDataStreamReader": "spark.session",
+    "CkptDataStreamWriter": "spark.write",
+    "CkptGroupedData": "spark.grouped",
+    "CkptQuery": "spark.query",
+    "CkptSession": "spark.session",
+    "CkptError": "errors",
+    "CommitPermit": "types",
+    "Committable": "types",
+    "Job": "spark.job",
+    "JobConfig": "config",
+    "SinkWriter": "sinks.base",
+    "TwoPhaseSink": "sinks.base",
+    "WriterContext": "sinks.base",
+    "enable": "spark.session",
+    "job": "spark.job",
+    "register_sink": "sinks.registry",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        found = getattr(importlib.import_module(f"spark_ckpt.{_MODULES[name]}"), name)
+    elif name in __all__:
+        found = importlib.import_module(f"spark_ckpt.{name}")
+    else:
+        raise AttributeError(f"module 'spark_ckpt' has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -47,8 +47,17 @@ Gone = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"spark-ckpt {spark_ckpt.__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")]
+
+
 @app.callback()
-def main() -> None:
+def main(version: Version = False) -> None:
     """Checkpoints and savepoints of spark_ckpt jobs."""
 
 

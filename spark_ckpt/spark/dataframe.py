@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampType
 
@@ -20,6 +20,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.spark.chain import Chain, Recipe, Step
 from spark_ckpt.spark.columns import ordered, quoted, refuse_control, refuse_repeated, require_control, user_columns
 from spark_ckpt.spark.durations import delay_ms
+from spark_ckpt.spark.hints import missing
 from spark_ckpt.spark.key_columns import column_named
 from spark_ckpt.spark.lineage import Lineage, WatermarkNode
 from spark_ckpt.spark.plan_check import check_step, plan_nodes
@@ -28,6 +29,10 @@ from spark_ckpt.spark.session_confs import pandas_options
 from spark_ckpt.spark.stateless import MarkStream, Project
 from spark_ckpt.spark.udf_plan import for_data_rows
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG
+
+if TYPE_CHECKING:
+    from spark_ckpt.spark.grouped import CkptGroupedData
+    from spark_ckpt.spark.write import CkptDataStreamWriter
 
 SparkDF = Any
 
@@ -57,13 +62,16 @@ class CkptDataFrame:
 
     @property
     def columns(self) -> list[str]:
+        """Their names, in order."""
         return user_columns(self._preview.columns)
 
     @property
     def isStreaming(self) -> bool:
+        """Always true."""
         return True
 
     def printSchema(self) -> None:
+        """Print the columns as a tree, as PySpark does."""
         self._preview.select(*[F.col(quoted(c)) for c in self.columns]).printSchema()
 
     def __getitem__(self, name: str) -> Column:
@@ -74,7 +82,9 @@ class CkptDataFrame:
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name in self.columns:
             return self[name]
-        raise AttributeError(f"DataFrame.{name} {_UNSUPPORTED_HINT}")
+        if hasattr(DataFrame, name) and not name.startswith("_"):
+            raise AttributeError(f"DataFrame.{name} {_UNSUPPORTED_HINT}")
+        raise missing(self, name, {}, [] if name.startswith("_") else self.columns)
 
     def _operators(self) -> dict[str, dict[str, Any]]:
         """uid -> what its state is, as checkpoints record it."""
@@ -124,6 +134,7 @@ class CkptDataFrame:
         return CkptDataFrame(self._session, recipe, self._lineage, self._session.preview(out))
 
     def select(self, *cols: Any) -> CkptDataFrame:
+        """As PySpark's: names, ``"*"`` and expressions. Raises ``InvalidInputError`` for what could lose a barrier."""
         flat = list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list) else list(cols)
         wanted: list[Any] = []
         for c in flat:
@@ -153,9 +164,11 @@ class CkptDataFrame:
         return CkptDataFrame(self._session, Recipe(make, (parent,)), self._lineage, preview)
 
     def selectExpr(self, *exprs: str) -> CkptDataFrame:
+        """As PySpark's: SQL texts, ``selectExpr("*", "price * n as total")``."""
         return self.select(*[e if e == "*" else F.expr(e) for e in exprs])
 
     def where(self, condition: Column | str) -> CkptDataFrame:
+        """As PySpark's; ``filter`` is the same. Control rows pass, whatever the condition says."""
         wanted = F.expr(condition) if isinstance(condition, str) else condition
         # In this order: what fails on nulls is not even looked at for control rows.
         return self._step("where", lambda df: df.where(F.col(CTL).isNotNull() | wanted), check=True)
@@ -163,24 +176,30 @@ class CkptDataFrame:
     filter = where
 
     def withColumn(self, name: str, col: Column) -> CkptDataFrame:
+        """As PySpark's. Raises ``InvalidInputError`` for what could lose a barrier, such as ``explode``."""
         return self.withColumns({name: col})
 
     def withColumns(self, columns: dict[str, Column]) -> CkptDataFrame:
+        """As PySpark's: name -> expression."""
         refuse_control(columns)
         return self._step("withColumn", lambda df: df.withColumns(columns), check=True)
 
     def withColumnRenamed(self, existing: str, new: str) -> CkptDataFrame:
+        """As PySpark's: nothing happens if there is no such column."""
         return self.withColumnsRenamed({existing: new})
 
     def withColumnsRenamed(self, names: dict[str, str]) -> CkptDataFrame:
+        """As PySpark's: old name -> new one."""
         refuse_control([*names, *names.values()])
         return self._step("withColumnsRenamed", lambda df: df.withColumnsRenamed(names))
 
     def drop(self, *cols: Any) -> CkptDataFrame:
+        """As PySpark's: nothing happens for columns that are not there."""
         refuse_control([c for c in cols if isinstance(c, str)])
         return self._step("drop", lambda df: df.drop(*cols))
 
     def toDF(self, *names: str) -> CkptDataFrame:
+        """All columns under new names, in order, as PySpark's."""
         old = self.columns
         if len(names) != len(old):
             raise InvalidInputError(f"toDF got {len(names)} names for {len(old)} columns: {old}")
@@ -188,9 +207,11 @@ class CkptDataFrame:
         return self._step("toDF", lambda df: df.toDF(*names, TAG, CTL))
 
     def alias(self, name: str) -> CkptDataFrame:
+        """As PySpark's: columns may then be named ``name.column``."""
         return self._step("alias", lambda df: df.alias(name))
 
     def transform(self, func: Callable[..., CkptDataFrame], *args: Any, **kwargs: Any) -> CkptDataFrame:
+        """``func(self, ...)``, as PySpark's; ``func`` gets and returns a checkpointed DataFrame."""
         return func(self, *args, **kwargs)
 
     def transformSpark(self, func: Callable[[SparkDF], SparkDF]) -> CkptDataFrame:
@@ -232,6 +253,7 @@ class CkptDataFrame:
     unionAll = union
 
     def unionByName(self, other: CkptDataFrame, allowMissingColumns: bool = False) -> CkptDataFrame:
+        """As PySpark's, by the columns' names."""
         return self._both(other, lambda one, two: one.unionByName(two, allowMissingColumns))
 
     def _both(self, other: CkptDataFrame, step: Callable[[SparkDF, SparkDF], SparkDF]) -> CkptDataFrame:
@@ -267,7 +289,11 @@ class CkptDataFrame:
 
         return CkptDataFrame(self._session, Recipe(make, (parent,)), lineage, self._preview)
 
-    def groupBy(self, *cols: Any) -> Any:
+    def groupBy(self, *cols: Any) -> CkptGroupedData:
+        """Keys for a stateful operator: columns by name, position or expression, as PySpark's.
+
+        ``orders.groupBy("customer").aggregate(uid="totals", n=agg.count(), spent=agg.sum("amount"))``
+        """
         from spark_ckpt.spark.grouped import CkptGroupedData
 
         refuse_repeated(self.columns, self._session.spark)
@@ -277,11 +303,12 @@ class CkptDataFrame:
     groupby = groupBy
 
     @property
-    def writeStream(self) -> Any:
-        from spark_ckpt.spark.write import CkptStreamWriterBuilder
+    def writeStream(self) -> CkptDataStreamWriter:
+        """Where the rows go: ``.format("delta").option("path", ...).queryName("orders").start()``."""
+        from spark_ckpt.spark.write import CkptDataStreamWriter
 
         refuse_repeated(self.columns, self._session.spark)
-        return CkptStreamWriterBuilder(self)
+        return CkptDataStreamWriter(self)
 
 
 def _schema_text(schema: Any) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql import Column
@@ -14,6 +14,7 @@ from spark_ckpt.errors import InvalidInputError, TopologyError
 from spark_ckpt.names import checked_name
 from spark_ckpt.spark.chain import Chain, Recipe
 from spark_ckpt.spark.dataframe import CkptDataFrame
+from spark_ckpt.spark.hints import Hinting
 from spark_ckpt.spark.key_columns import Keys, resolve_keys, stored_name
 from spark_ckpt.spark.lineage import OperatorNode
 from spark_ckpt.spark.session_confs import pandas_options
@@ -50,8 +51,20 @@ _AGGREGATE_CONFS = {"ansi": "spark.sql.ansi.enabled", "nan_for_one": "spark.sql.
 _TIMEOUTS = ("NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout")
 
 
-class CkptGroupedData:
+_AGGREGATE = 'write aggregate(uid="...", x=agg.{}) with `from spark_ckpt import agg`'
+_WITH_STATE = "write applyInPandasWithState or applyInArrowWithState: state is kept in checkpoints"
+
+
+class CkptGroupedData(Hinting):
     """What ``groupBy`` returns. Every operator needs a ``uid``: its state is found again by it."""
+
+    _ways: ClassVar[Mapping[str, str]] = {
+        "agg": _AGGREGATE.format('sum("v"), n=agg.count()'),
+        "count": _AGGREGATE.format("count()"),
+        **{kind: _AGGREGATE.format(f'{kind}("v")') for kind in ("avg", "max", "mean", "min", "sum")},
+        **dict.fromkeys(("apply", "applyInArrow", "applyInPandas", "transformWithState"), _WITH_STATE),
+        "transformWithStateInPandas": _WITH_STATE,
+    }
 
     def __init__(self, parent: CkptDataFrame, cols: list[Any]) -> None:
         self._parent = parent

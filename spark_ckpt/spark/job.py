@@ -18,6 +18,7 @@ from spark_ckpt.sinks.registry import create_sink, sink_class
 from spark_ckpt.sinks.staging import is_of_job, tag
 from spark_ckpt.spark.garbage import GarbageCollector
 from spark_ckpt.spark.heartbeat import require_stopped
+from spark_ckpt.spark.hints import Hinting
 from spark_ckpt.spark.job_records import JobRecords, id_name
 from spark_ckpt.spark.report import recorded_rows
 from spark_ckpt.spark.requests import Answer, create_request, read_answer, withdraw_request
@@ -34,7 +35,7 @@ from spark_ckpt.storage.run_cache import forget_cached
 _POLL_S = 0.1
 
 
-class Job:
+class Job(Hinting):
     """One job's folder. ``sinks`` are needed only to clean up behind them."""
 
     def __init__(self, config: JobConfig, name: str, sinks: tuple[SinkSpec, ...] = ()) -> None:
@@ -165,6 +166,7 @@ class Job:
         raise InvalidInputError(f"there is no job {self.name!r} in {redact(self.config.dir)}; there are {there}")
 
     def exists(self) -> bool:
+        """Whether the folder holds a job: one that started at least once."""
         store = self.records.store
         return store.exists(JOB_RECORD) or any(store.names(f) for f in ("generations", "checkpoints", "triggers"))
 

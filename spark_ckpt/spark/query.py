@@ -6,6 +6,7 @@ from typing import Any
 
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
 from spark_ckpt.protocol.records import CHECKPOINT, FINAL, SAVEPOINT
+from spark_ckpt.spark.hints import missing
 from spark_ckpt.spark.job import Job, ask
 from spark_ckpt.spark.progress import rows_read, with_rows
 from spark_ckpt.spark.spec import RunSpec, SinkSpec
@@ -22,9 +23,9 @@ class CkptQuery:
         self._sinks = sinks
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._query, name)
+        if not name.startswith("_") and hasattr(self._query, name):
+            return getattr(self._query, name)
+        raise missing(self, name, {}, () if name.startswith("_") else dir(self._query))
 
     @property
     def lastProgress(self) -> Any:
@@ -46,6 +47,7 @@ class CkptQuery:
 
     @property
     def generation(self) -> int:
+        """The number of this start of the job; the newest alone may commit."""
         return self._run.generation
 
     def checkpoints(self) -> list[dict[str, Any]]:
@@ -57,7 +59,11 @@ class CkptQuery:
         return self.job.statistics()
 
     def checkpoint(self, timeout_s: float = _SAVEPOINT_TIMEOUT_S) -> int:
-        """Take a checkpoint now; returns its id once every sink has committed it."""
+        """Take a checkpoint now; returns its id once every sink has committed it.
+
+        Raises ``CheckpointFailedError`` if it fails, or is not complete within ``timeout_s`` seconds: then it is
+        withdrawn.
+        """
         return self._ask(CHECKPOINT, None, False, timeout_s)
 
     def savepoint(self, path: str, timeout_s: float = _SAVEPOINT_TIMEOUT_S) -> int:

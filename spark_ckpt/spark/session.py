@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from pyspark.sql.types import StructType
 
@@ -13,6 +14,7 @@ from spark_ckpt.sources.base import open_source
 from spark_ckpt.spark.chain import Chain, Recipe
 from spark_ckpt.spark.columns import refuse_repeated
 from spark_ckpt.spark.dataframe import CkptDataFrame
+from spark_ckpt.spark.hints import Hinting
 from spark_ckpt.spark.lineage import Lineage, SourceNode
 from spark_ckpt.spark.progress import CkptStreams
 from spark_ckpt.spark.stateless import control_row, with_control
@@ -29,8 +31,16 @@ def enable(spark: Any) -> CkptSession:
     return CkptSession(spark)
 
 
-class CkptSession:
-    """Where checkpointed streams begin. Cheap; make as many as you like."""
+class CkptSession(Hinting):
+    """Where checkpointed streams begin. Cheap; make as many as you like.
+
+    What is not about streams is the session's own: ``ckpt.spark.sql(...)``, ``ckpt.spark.read``.
+    """
+
+    _ways: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("catalog", "conf", "createDataFrame", "range", "read", "sparkContext", "sql", "table", "udf", "version"),
+        "it is Spark's own: call it on the session itself, ckpt.spark",
+    )
 
     def __init__(self, spark: Any) -> None:
         self.spark = spark
@@ -38,8 +48,9 @@ class CkptSession:
         self.config()
 
     @property
-    def readStream(self) -> CkptStreamReaderBuilder:
-        return CkptStreamReaderBuilder(self)
+    def readStream(self) -> CkptDataStreamReader:
+        """Begins a stream, as ``spark.readStream``: ``.format("files").schema(...).load("s3://lake/orders")``."""
+        return CkptDataStreamReader(self)
 
     @property
     def streams(self) -> CkptStreams:
@@ -58,8 +69,16 @@ class CkptSession:
         return self.spark.createDataFrame(control_row(schema), schema)
 
 
-class CkptStreamReaderBuilder:
-    """``spark.readStream``, for inner sources: ``files``, ``rate`` or any Python streaming DataSource class."""
+_OF_FILES = 'write format("files").option("fileFormat", "{}").schema(...).load(path)'
+
+
+class CkptDataStreamReader(Hinting):
+    """``spark.readStream``: sources ``files`` and ``rate``, or any class that is a Python streaming DataSource."""
+
+    _ways: ClassVar[Mapping[str, str]] = {
+        **{kind: _OF_FILES.format(kind) for kind in ("csv", "json", "parquet")},
+        "table": "tables are no source here; read a folder of files, or write a Python streaming DataSource",
+    }
 
     def __init__(self, session: CkptSession) -> None:
         self._session = session
@@ -67,19 +86,23 @@ class CkptStreamReaderBuilder:
         self._options: dict[str, str] = {}
         self._schema: StructType | None = None
 
-    def format(self, source: Any) -> CkptStreamReaderBuilder:
+    def format(self, source: Any) -> CkptDataStreamReader:
+        """``"files"``, ``"rate"``, or a class: a Python streaming ``DataSource``, registered or not."""
         self._format = source
         return self
 
-    def schema(self, schema: StructType | str) -> CkptStreamReaderBuilder:
+    def schema(self, schema: StructType | str) -> CkptDataStreamReader:
+        """The columns to read, as a ``StructType`` or DDL text: ``"id bigint, at timestamp"``."""
         self._schema = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
         return self
 
-    def option(self, key: str, value: Any) -> CkptStreamReaderBuilder:
+    def option(self, key: str, value: Any) -> CkptDataStreamReader:
+        """One option of the source; ``load`` raises for what the source does not know."""
         self._options[key] = _text(value)
         return self
 
-    def options(self, **options: Any) -> CkptStreamReaderBuilder:
+    def options(self, **options: Any) -> CkptDataStreamReader:
+        """Several options of the source."""
         for key, value in options.items():
             self.option(key, value)
         return self
@@ -87,7 +110,10 @@ class CkptStreamReaderBuilder:
     def load(self, path: str | None = None) -> CkptDataFrame:
         """The stream. Checks the source's options now.
 
-        Two options are for every source: ``uid`` names it in checkpoints, ``lanes`` is its parallelism.
+        Two options are for every source: ``uid`` names it in checkpoints, ``lanes`` is its parallelism. Raises
+        ``ConfigError`` for a missing format and bad options, ``ControlColumnsError`` for reserved column names::
+
+            orders = ckpt.readStream.format("files").option("fileFormat", "json").schema(ddl).load("/data/orders")
         """
         if self._format is None:
             raise ConfigError("readStream needs format(...): files, rate, or a Python DataSource class")

@@ -17,7 +17,8 @@ from spark_ckpt.sinks.registry import sink_class
 from spark_ckpt.sources import files, rate
 
 PACKAGE = Path(spark_ckpt.__file__).parent
-COMMANDS = dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+GROUP = typer.main.get_command(app)
+COMMANDS = dict(GROUP.commands)  # type: ignore[attr-defined]
 SPARKS_OWN = {"checkpointLocation"}
 ANY = "\0"
 """In place of what an f-string fills in."""
@@ -58,7 +59,7 @@ def test_every_command_and_flag_that_a_text_names_is_one() -> None:
             flags = {flag for p in COMMANDS[name].params for flag in p.opts}
             assert set(re.findall(r"--[a-z-]+", rest)) <= flags, f"{place}: {match[0]}"
     assert found > 5
-    flags = {flag for c in COMMANDS.values() for p in c.params for flag in p.opts}
+    flags = {flag for c in (GROUP, *COMMANDS.values()) for p in c.params for flag in p.opts}
     simulate = {"--seed", "--seeds", "--sabotage", "--first"}
     named = {(p, f) for p, t in LITERALS if "/testing/" not in p for f in re.findall(r"(?<![\w-])--[a-z][a-z-]+", t)}
     assert [n for n in named if n[1] not in flags | simulate] == []

@@ -16,7 +16,7 @@ from spark_ckpt.sources import options as source_options
 from spark_ckpt.sources.files import FilesSource
 from spark_ckpt.spark.plain import PlainDataSource
 from spark_ckpt.spark.session import lane_count
-from spark_ckpt.spark.write import CkptStreamWriterBuilder
+from spark_ckpt.spark.write import CkptDataStreamWriter
 
 
 def source_value(option: source_options.Option) -> Callable[[str], Any]:
@@ -138,7 +138,7 @@ def test_whose_option_it_is(option: str, job: bool) -> None:
 def test_storage_of_the_first_sink_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr("spark_ckpt.spark.start.start_query", asked.append)
-    writer = CkptStreamWriterBuilder(None).format("files").option("storage.key", "sink")
+    writer = CkptDataStreamWriter(None).format("files").option("storage.key", "sink")
     writer.option("spark.ckpt.storage.key", "job").alsoTo("delta", **{"storage.key": "second"}).start("/out")
     assert asked[0].job_options == {"spark.ckpt.storage.key": "job"}
     assert asked[0].sinks == [("files", {"storage.key": "sink", "path": "/out"}), ("delta", {"storage.key": "second"})]

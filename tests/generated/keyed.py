@@ -64,7 +64,8 @@ class KeyedMaker:
         for column, kind in self.columns.items():
             if self.chosen.random() < 0.6:
                 fit = [spec for spec in _specs(column, kind) if emit == "update" or spec.running]
-                specs[f"v{len(specs)}"] = self.chosen.choice(fit)
+                if fit:
+                    specs[f"v{len(specs)}"] = self.chosen.choice(fit)
         made = {name: spec.type for name, spec in specs.items()}
         kept = self._of(list(keys if emit == "update" else self.columns))
         # Where names meet, the operator refuses: the aggregates' are to be their own.

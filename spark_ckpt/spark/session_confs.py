@@ -6,6 +6,13 @@ from typing import Any
 
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _WITHOUT_FORKS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_OVERWRITES = {
+    # Hive's, which Spark brings along for file://, refuses to rename to a name that is taken, and Spark's manager takes
+    # the refusal for done: a repeated batch would leave the state of its first attempt behind, and the next start or
+    # executor went on from that. Hadoop keeps one object for all that ask in a process: whoever came first chose it.
+    "fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
 
 _PANDAS = {
     "safecheck": "spark.sql.execution.pandas.convertToArrowArraySafely",
@@ -51,8 +58,8 @@ class SessionConfs:
         }
         if "://" not in location and self._conf.get(_FILE_MANAGER, None) is None:
             # Hadoop's FileContext, the default, starts a process for every link it looks at: some 100 ms a batch on a
-            # local disk. Both managers check the name and rename there. On HDFS the default's rename is the safer one.
-            self._wanted[_FILE_MANAGER] = _WITHOUT_FORKS
+            # local disk. Both managers rename there. On HDFS the default's rename is the safer one.
+            self._wanted.update({_FILE_MANAGER: _WITHOUT_FORKS, **_OVERWRITES})
         self._before: dict[str, str | None] = {}
 
     def __enter__(self) -> None:

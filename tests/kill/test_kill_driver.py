@@ -20,7 +20,7 @@ CASES = {
     EACH_KIND_OF_STEP: (
         {"merging": "delta"},
         "before WriteBatch#3",
-        "before WriteBatch#2",  # behind a replayed batch: its state must be that of the attempt that counts
+        "after CreateCompletion",
         "in recovery: after CommitSink",  # one of the two sinks has committed
     ),
     # Checkpoints span several batches here, so that rows staged before a death belong to a checkpoint after it.

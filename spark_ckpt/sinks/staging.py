@@ -141,9 +141,10 @@ def require_columns(option: str, names: Iterable[str], schema: pa.Schema) -> Non
 
 def last_by_key(table: pa.Table, keys: Sequence[str]) -> pa.Table:
     """Only the last row of each key, in their order; null keys are equal to each other."""
-    position = "__position"
-    numbered = table.select(list(keys)).append_column(position, pa.array(range(len(table)), pa.int64()))
-    last = numbered.group_by(list(keys)).aggregate([(position, "max")])[f"{position}_max"]
+    # By names of our own: one that begins with a dot or a bracket is a path to Arrow.
+    names = [f"k{i}" for i in range(len(keys))]
+    columns = [*(table.column(key) for key in keys), pa.array(range(len(table)), pa.int64())]
+    last = pa.table(columns, [*names, "row"]).group_by(names).aggregate([("row", "max")])["row_max"]
     return table.take(last.sort())
 
 

@@ -110,6 +110,18 @@ def test_null_keys_are_one_key_and_names_may_hold_blanks_and_capitals(tmp_path: 
     assert sorted(r["n"] for r in query(tmp_path / "t", "select * from t")) == [4, 5, 6]
 
 
+@pytest.mark.parametrize("key", [".lead", "a.b", "[0]", "*", "order"])
+def test_a_key_may_be_called_what_means_something_else_to_arrow(tmp_path: Path, key: str) -> None:
+    schema = pa.schema([(key, pa.string()), ("v", pa.int64())])
+    sink = DeltaSink({"path": str(tmp_path / "t"), "mergeKeys": key})
+    sink.validate(schema)
+    for checkpoint, values in enumerate(([1, 2], [3, 4]), 1):
+        table = pa.table({key: ["x", "x"], "v": values}, schema=schema)
+        sink.commit(permit(checkpoint), stage_table(sink, context(checkpoint, checkpoint, schema=schema), table))
+    found = pa.table(QueryBuilder().register("t", DeltaTable(tmp_path / "t")).execute("select * from t").read_all())
+    assert found.to_pylist() == [{key: "x", "v": 4}]
+
+
 def test_a_table_is_made_with_delta_types_and_statistics_that_skip_files(tmp_path: Path) -> None:
     table = typed_rows()
     sink = DeltaSink({"path": str(tmp_path / "t")})

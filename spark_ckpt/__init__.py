@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from spark_ckpt import agg, errors
     from spark_ckpt.agg import AggSpec
+    from spark_ckpt.api.dataframe import CkptDataFrame
+    from spark_ckpt.api.grouped import CkptGroupedData
+    from spark_ckpt.api.query import CkptQuery
+    from spark_ckpt.api.session import CkptDataStreamReader, CkptSession, enable
+    from spark_ckpt.api.write import CkptDataStreamWriter
     from spark_ckpt.config import JobConfig
     from spark_ckpt.errors import CkptError
+    from spark_ckpt.jobs.hooks import CheckpointHooks
+    from spark_ckpt.jobs.job import Job, job
     from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
     from spark_ckpt.sinks.registry import register_sink
-    from spark_ckpt.spark.dataframe import CkptDataFrame
-    from spark_ckpt.spark.grouped import CkptGroupedData
-    from spark_ckpt.spark.hooks import CheckpointHooks
-    from spark_ckpt.spark.job import Job, job
-    from spark_ckpt.spark.query import CkptQuery
-    from spark_ckpt.spark.session import CkptDataStreamReader, CkptSession, enable
-    from spark_ckpt.spark.write import CkptDataStreamWriter
     from spark_ckpt.state.function import CallContext
     from spark_ckpt.types import CommitPermit, Committable
 
@@ -54,23 +54,23 @@ __all__ = [
 _MODULES = {
     "AggSpec": "agg",
     "CallContext": "state.function",
-    "CheckpointHooks": "spark.hooks",
-    "CkptDataFrame": "spark.dataframe",
-    "CkptDataStreamReader": "spark.session",
-    "CkptDataStreamWriter": "spark.write",
-    "CkptGroupedData": "spark.grouped",
-    "CkptQuery": "spark.query",
-    "CkptSession": "spark.session",
+    "CheckpointHooks": "jobs.hooks",
+    "CkptDataFrame": "api.dataframe",
+    "CkptDataStreamReader": "api.session",
+    "CkptDataStreamWriter": "api.write",
+    "CkptGroupedData": "api.grouped",
+    "CkptQuery": "api.query",
+    "CkptSession": "api.session",
     "CkptError": "errors",
     "CommitPermit": "types",
     "Committable": "types",
-    "Job": "spark.job",
+    "Job": "jobs.job",
     "JobConfig": "config",
     "SinkWriter": "sinks.base",
     "TwoPhaseSink": "sinks.base",
     "WriterContext": "sinks.base",
-    "enable": "spark.session",
-    "job": "spark.job",
+    "enable": "api.session",
+    "job": "jobs.job",
     "register_sink": "sinks.registry",
 }
 

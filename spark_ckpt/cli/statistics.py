@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table
 
 from spark_ckpt.cli.history import size_text
-from spark_ckpt.spark.statistics import PHASES
+from spark_ckpt.jobs.statistics import PHASES
 
 WIDTH = 110
 """A figure that is cut off is none: a narrow terminal wraps lines instead."""

@@ -1,6 +1,6 @@
 """Inner sources: any Python streaming data source behind one interface.
 
-The checkpointed stream reader (:mod:`spark_ckpt.spark.reader`) adds lanes, barriers and control columns around an
+The checkpointed stream reader (:mod:`spark_ckpt.runtime.source`) adds lanes, barriers and control columns around an
 inner source. What it needs from one is small, and :class:`InnerReader` gives it for every flavour that PySpark allows:
 readers with and without read limits, ``latestOffset`` with and without arguments, simple readers, rows and Arrow.
 """

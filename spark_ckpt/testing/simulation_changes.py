@@ -92,7 +92,7 @@ def another_life(world: World, scenario: Any) -> None:
 
 
 def delete_checkpoints(world: World) -> None:
-    """As ``spark_ckpt.spark.job.Job.delete_checkpoints`` does it; Spark's folder is gone."""
+    """As ``spark_ckpt.jobs.job.Job.delete_checkpoints`` does it; Spark's folder is gone."""
     r = world.records
     newest = r.newest_id()
     world.point("delete", "Spark's folder")

@@ -270,7 +270,7 @@ class Shell:
 
 
 def damage_of(records: Records, generation: int) -> Damage:
-    """What a start finds damaged or missing: as ``spark_ckpt.spark.start_facts`` reads it."""
+    """What a start finds damaged or missing: as ``spark_ckpt.jobs.start_facts`` reads it."""
     newest = max(records.completions(), default=0)
     lost = {k for k in records.text["committed"] if k > newest and k not in records.text["checkpoints"]}
 

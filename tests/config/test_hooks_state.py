@@ -16,6 +16,7 @@ import pytest
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CheckpointFailedError
+from spark_ckpt.jobs.hooks import HookError, ask_hook, hook_name, load_hooks, restore_hook
 from spark_ckpt.protocol.records import (
     BatchRecord,
     CompletionRecord,
@@ -34,7 +35,6 @@ from spark_ckpt.protocol.recovery import (
     as_savepoint,
     decide_start,
 )
-from spark_ckpt.spark.hooks import HookError, ask_hook, hook_name, load_hooks, restore_hook
 
 TOPOLOGY = Topology(4, 4, ("a",), {}, ("memory",))
 RECORD = CompletionRecord(7, "checkpoint", 1, 1, 3, 3, {"a": {}}, {}, (), TOPOLOGY, 1, 2)

@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import spark_ckpt
+from spark_ckpt.api.grouped import _checked_uid
+from spark_ckpt.api.plain import PlainDataSource
 from spark_ckpt.cli import app
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError, TopologyError
+from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.jobs.requests import create_request, open_requests
+from spark_ckpt.jobs.savepoints import import_savepoint
+from spark_ckpt.jobs.spec import job_url, with_absolute_dir
+from spark_ckpt.jobs.start import checked_sinks
 from spark_ckpt.names import MAX_BYTES, checked_name, name_problem, similar_name
 from spark_ckpt.protocol.records import CompletionRecord, TableRef, Topology
-from spark_ckpt.spark.grouped import _checked_uid
-from spark_ckpt.spark.job_records import JobRecords
-from spark_ckpt.spark.plain import PlainDataSource
-from spark_ckpt.spark.requests import create_request, open_requests
-from spark_ckpt.spark.savepoints import import_savepoint
-from spark_ckpt.spark.spec import job_url, with_absolute_dir
-from spark_ckpt.spark.start import checked_sinks
 from spark_ckpt.storage.content import FileEntry
 from spark_ckpt.storage.filesystem import Folder, open_filesystem
 from spark_ckpt.storage.manifest import StateManifest, read_manifest, write_manifest

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from spark_ckpt.api.plain import PlainDataSource
+from spark_ckpt.api.session import lane_count
+from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.config import JobConfig, is_job_option
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.redaction import secret_values
@@ -14,9 +17,6 @@ from spark_ckpt.sinks.files import FilesSink
 from spark_ckpt.sinks.options import SinkOptions
 from spark_ckpt.sources import options as source_options
 from spark_ckpt.sources.files import FilesSource
-from spark_ckpt.spark.plain import PlainDataSource
-from spark_ckpt.spark.session import lane_count
-from spark_ckpt.spark.write import CkptDataStreamWriter
 
 
 def source_value(option: source_options.Option) -> Callable[[str], Any]:
@@ -137,7 +137,7 @@ def test_whose_option_it_is(option: str, job: bool) -> None:
 
 def test_storage_of_the_first_sink_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr("spark_ckpt.spark.start.start_query", asked.append)
+    monkeypatch.setattr("spark_ckpt.api.write.start_query", lambda request: asked.append(request) or (None, None, ()))
     writer = CkptDataStreamWriter(None).format("files").option("storage.key", "sink")
     writer.option("spark.ckpt.storage.key", "job").alsoTo("delta", **{"storage.key": "second"}).start("/out")
     assert asked[0].job_options == {"spark.ckpt.storage.key": "job"}

@@ -12,9 +12,9 @@ from deltalake import DeltaTable, QueryBuilder
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError
+from spark_ckpt.jobs.spec import with_absolute_dir
+from spark_ckpt.jobs.start import checked_sinks
 from spark_ckpt.sinks.registry import create_sink
-from spark_ckpt.spark.spec import with_absolute_dir
-from spark_ckpt.spark.start import checked_sinks
 from tests.storage.whole_job import OUTPUT, WholeJob
 
 FINE = "a b#c{d}e;f!g*h\"i'j<k>l&m$n:o,p=q+r@s`t~\u00f1\u65e5\U0001f600 z"

@@ -11,10 +11,9 @@ import pytest
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
-from spark_ckpt.protocol.records import AbortedRecord, CommittedRecord, TriggerRecord
-from spark_ckpt.spark.job import Job, ask
-from spark_ckpt.spark.job_records import JobRecords, id_name
-from spark_ckpt.spark.requests import (
+from spark_ckpt.jobs.job import Job, ask
+from spark_ckpt.jobs.records import JobRecords, id_name
+from spark_ckpt.jobs.requests import (
     Answer,
     answer_request,
     create_request,
@@ -24,6 +23,7 @@ from spark_ckpt.spark.requests import (
     read_answer,
     withdraw_request,
 )
+from spark_ckpt.protocol.records import AbortedRecord, CommittedRecord, TriggerRecord
 
 
 def test_a_drain_is_asked_for_with_or_without_a_savepoint_and_a_stop_needs_one_of_them(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from spark_ckpt.config import JobConfig
+from spark_ckpt.jobs.settings import tell_changes
 from spark_ckpt.protocol.records import GenerationRecord, Topology
-from spark_ckpt.spark.settings import tell_changes
 
 TOPOLOGY = Topology(1, 1, ("a",), {}, ("s",))
 

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from spark_ckpt import agg
-from spark_ckpt.spark.dataframe import CkptDataFrame
+from spark_ckpt.api.dataframe import CkptDataFrame
 from tests.generated.expressions import quoted
 from tests.generated.functions import number_rows_arrow, number_rows_pandas
 from tests.generated.steps import Step

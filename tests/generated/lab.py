@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import spark_ckpt
-from spark_ckpt.spark.dataframe import CkptDataFrame
+from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.testing.sink_harness import SinkTarget
 from spark_ckpt.types import CONTROL_COLUMNS
 from tests.generated.chains import APPEND, MERGE, Chain

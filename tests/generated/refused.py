@@ -15,8 +15,8 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from spark_ckpt import agg
+from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.spark.dataframe import CkptDataFrame
 from tests.generated.functions import odd_ids_in_pandas
 from tests.generated.steps import Step
 

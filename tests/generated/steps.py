@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from spark_ckpt.spark.dataframe import CkptDataFrame
+from spark_ckpt.api.dataframe import CkptDataFrame
 from tests.generated.functions import behind_rename
 
 

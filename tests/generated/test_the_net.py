@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from spark_ckpt.spark import dataframe
-from spark_ckpt.spark.columns import ordered
+from spark_ckpt.api import dataframe
+from spark_ckpt.plan.columns import ordered
 from tests.generated.bundles import blamed, check_chains, rows_of
 from tests.generated.chains import APPEND, Chain, Maker
 from tests.generated.lab import Lab

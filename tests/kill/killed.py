@@ -17,10 +17,10 @@ import sqlalchemy as sa
 from deltalake import DeltaTable, QueryBuilder
 
 import spark_ckpt
+from spark_ckpt.jobs.job import Job
+from spark_ckpt.jobs.start import checked_sinks
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import CompletionRecord
-from spark_ckpt.spark.job import Job
-from spark_ckpt.spark.start import checked_sinks
 from spark_ckpt.storage.content import run_files
 from spark_ckpt.storage.manifest import StateManifest, read_manifest
 from tests.kill.expected import N_ROWS, NUMBERED, TOTALS, Expected, Row, expected

@@ -18,6 +18,7 @@ PURE = {
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "compile", "__import__"}
 
 BASE = {"errors", "names", "types"}
+_LOWER = {"config", "config_values", "faults", "protocol", "redaction", "state", "storage", "sources", "sinks"}
 INNER = {
     "types": set(),
     "errors": set(),
@@ -32,14 +33,18 @@ INNER = {
     "storage": {*BASE, "config", "faults", "protocol", "redaction", "state"},
     "sources": {*BASE, "config", "config_values", "protocol", "redaction", "storage"},
     "sinks": {*BASE, "config", "config_values", "protocol", "redaction", "storage"},
-    "spark": {*BASE, "agg", "config", "config_values", "faults", "protocol", "redaction"}
-    | {"state", "storage", "sources", "sinks"},
+    "hints": set(),
+    "jobs": {*BASE, *_LOWER, "hints"},
+    "runtime": {*BASE, *_LOWER, "jobs"},
+    "plan": {*BASE, *_LOWER, "jobs", "runtime"},
+    "api": {*BASE, *_LOWER, "agg", "hints", "jobs", "runtime", "plan"},
 }
 """What each room may import. ``cli``, ``testing`` and the package itself are outermost."""
 WITHOUT = {
     "state": {"deltalake", "fsspec", "requests", "socket", "sqlalchemy", "subprocess"},
     "storage": {"pyspark", "delta", "py4j"},
     "sinks": {"pyspark", "delta", "py4j"},
+    "jobs": {"pyspark", "delta", "py4j"},
 }
 """What a room must do without. Sources are PySpark's own interface, and ``state`` runs users' pandas functions."""
 

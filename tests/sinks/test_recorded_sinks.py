@@ -14,12 +14,12 @@ import spark_ckpt
 from spark_ckpt.cli import app
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import ConfigError, CorruptStorageError
+from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.jobs.sink_records import find_sinks, record_sinks, variable
+from spark_ckpt.jobs.spec import SinkSpec
+from spark_ckpt.jobs.start import checked_sinks
 from spark_ckpt.sinks.memory import MemorySink
 from spark_ckpt.sinks.staging import count_stagers, is_of_job, staged_prefix, tag
-from spark_ckpt.spark.job_records import JobRecords
-from spark_ckpt.spark.sink_records import find_sinks, record_sinks, variable
-from spark_ckpt.spark.spec import SinkSpec
-from spark_ckpt.spark.start import checked_sinks
 from tests.sinks.test_sinks_of_a_job import Job
 
 SECRET = "hunter2"

@@ -17,14 +17,14 @@ import spark_ckpt
 from spark_ckpt.cli import app
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import FencedError, InvalidInputError
+from spark_ckpt.jobs.committer import committer_for
+from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.jobs.spec import RunSpec
+from spark_ckpt.jobs.start import JobPlan, begin, checked_sinks
 from spark_ckpt.protocol.events import Barrier, SourceAck
 from spark_ckpt.protocol.records import Topology, TriggerRecord
 from spark_ckpt.sinks.base import WriterContext
 from spark_ckpt.sinks.registry import create_sink
-from spark_ckpt.spark.committer import committer_for
-from spark_ckpt.spark.job_records import JobRecords
-from spark_ckpt.spark.spec import RunSpec
-from spark_ckpt.spark.start import JobPlan, begin, checked_sinks
 from spark_ckpt.testing.sink_harness import SCHEMA, stage_table, table_of
 from spark_ckpt.types import Committable, Epoch
 

@@ -9,11 +9,11 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from spark_ckpt.config import JobConfig
+from spark_ckpt.jobs.requests import create_request, open_requests, withdraw_request
+from spark_ckpt.jobs.spec import RunSpec, SourceSpec
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.records import AbortedRecord, BatchRecord, CompletionRecord, GenerationRecord, Topology
-from spark_ckpt.spark.reader import CkptStreamReader
-from spark_ckpt.spark.requests import create_request, open_requests, withdraw_request
-from spark_ckpt.spark.spec import RunSpec, SourceSpec
+from spark_ckpt.runtime.source.reader import CkptStreamReader
 
 TOPOLOGY = Topology(4, 4, ("a", "b"), {}, ("s",))
 LIMIT = ReadMaxRows(2**31 - 1)

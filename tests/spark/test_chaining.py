@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_ckpt import agg
-from spark_ckpt.spark.chain import Disclose, Enclose
+from spark_ckpt.runtime.steps import Disclose, Enclose
 from spark_ckpt.state.spark_hash import normalised, xxhash64
 from tests.spark.conftest import Input, Job
 

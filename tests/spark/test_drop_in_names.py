@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.spark.durations import delay_ms
-from spark_ckpt.spark.key_columns import Keys
+from spark_ckpt.plan.durations import delay_ms
+from spark_ckpt.plan.key_columns import Keys
 from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -16,13 +16,13 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import LongType, StructType, TimestampType
 
 from spark_ckpt.config import JobConfig
+from spark_ckpt.jobs.spec import RunSpec, SourceSpec
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.records import Topology
-from spark_ckpt.spark.operator_spec import EVENT_TIME, EventTime, OperatorSpec, WatermarkSpec
-from spark_ckpt.spark.pack import PackStage
-from spark_ckpt.spark.reader import CkptStreamReader
-from spark_ckpt.spark.slot_call import ACK, DATA, SlotCall
-from spark_ckpt.spark.spec import RunSpec, SourceSpec
+from spark_ckpt.runtime.operator.pack import PackStage
+from spark_ckpt.runtime.operator.slot_call import ACK, DATA, SlotCall
+from spark_ckpt.runtime.operator.spec import EVENT_TIME, EventTime, OperatorSpec, WatermarkSpec
+from spark_ckpt.runtime.source.reader import CkptStreamReader
 from spark_ckpt.state.functions_pandas import PandasStateFunction
 from spark_ckpt.state.ipc import from_bytes, plain_schema
 from spark_ckpt.types import CTL, KEY_HASH, TAG, make_tag

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from deltalake import DeltaTable
 
 import spark_ckpt.sinks.memory
-from spark_ckpt.spark.job_records import JobRecords, id_name
+from spark_ckpt.jobs.records import JobRecords, id_name
 from tests.spark.conftest import DEADLINE_S
 
 Rows = list[tuple[str, int]]
@@ -131,7 +131,7 @@ def test_a_job_of_before_lives_had_marks_goes_on(
     data = new_input("data", "k string, v long")
     data.add(("a", 1), ("b", 2))
     with monkeypatch.context() as patch:
-        patch.setattr("spark_ckpt.spark.start.uuid", SimpleNamespace(uuid4=lambda: SimpleNamespace(hex="")))
+        patch.setattr("spark_ckpt.jobs.start.uuid", SimpleNamespace(uuid4=lambda: SimpleNamespace(hex="")))
         records = out.run(data.stream(ckpt)).job.records
     forget_lives(records)
     assert records.life() == ""

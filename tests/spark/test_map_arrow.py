@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from spark_ckpt.errors import UserFunctionError
-from spark_ckpt.spark.stateless import MapArrow, with_control
+from spark_ckpt.runtime.stateless import MapArrow, with_control
 from spark_ckpt.types import CTL, TAG
 
 SCHEMA = with_control(StructType([StructField("n", LongType()), StructField("s", StringType())]))

@@ -11,11 +11,11 @@ import pytest
 
 from spark_ckpt import agg
 from spark_ckpt.config import JobConfig
+from spark_ckpt.jobs.spec import RunSpec
 from spark_ckpt.protocol.records import Topology
-from spark_ckpt.spark import pack
-from spark_ckpt.spark.operator_spec import OperatorSpec
-from spark_ckpt.spark.pack import PackStage
-from spark_ckpt.spark.spec import RunSpec
+from spark_ckpt.runtime.operator import pack
+from spark_ckpt.runtime.operator.pack import PackStage
+from spark_ckpt.runtime.operator.spec import OperatorSpec
 from spark_ckpt.state.aggregates import AggregateFunction
 from spark_ckpt.state.envelope import unpack
 from spark_ckpt.types import CTL, KEY_HASH, TAG, make_tag

@@ -15,13 +15,13 @@ from pyspark import TaskContext
 
 from spark_ckpt import agg
 from spark_ckpt.config import JobConfig
+from spark_ckpt.jobs.spec import RunSpec
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.records import Topology
-from spark_ckpt.spark.operator_spec import OperatorSpec
-from spark_ckpt.spark.pack import PackStage
-from spark_ckpt.spark.slot_call import SlotCall
-from spark_ckpt.spark.snapshot import SnapshotStage
-from spark_ckpt.spark.spec import RunSpec
+from spark_ckpt.runtime.operator.pack import PackStage
+from spark_ckpt.runtime.operator.slot_call import SlotCall
+from spark_ckpt.runtime.operator.snapshot import SnapshotStage
+from spark_ckpt.runtime.operator.spec import OperatorSpec
 from spark_ckpt.state.aggregates import AggregateFunction
 from spark_ckpt.types import CTL, KEY_HASH, TAG, make_tag
 

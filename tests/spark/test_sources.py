@@ -13,7 +13,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from spark_ckpt import agg
 from spark_ckpt.errors import CheckpointFailedError
-from spark_ckpt.spark.requests import create_request
+from spark_ckpt.jobs.requests import create_request
 from tests.spark.conftest import DEADLINE_S, Input, Job, wait_until
 
 NewInput = Callable[[str, str], Input]

@@ -14,7 +14,7 @@ from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import types as T
 from pyspark.util import PythonEvalType as Kind
 
-from spark_ckpt.spark.udf_rows import DataRowsOnly
+from spark_ckpt.runtime.udf_rows import DataRowsOnly
 
 LONG, STRUCT = T.LongType(), T.StructType([T.StructField("a", T.LongType()), T.StructField("b", T.StringType())])
 

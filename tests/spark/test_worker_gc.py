@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_ckpt.spark import worker_gc
+from spark_ckpt.runtime import worker_gc
 
 
 @pytest.fixture(autouse=True)

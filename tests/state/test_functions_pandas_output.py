@@ -17,7 +17,7 @@ from pyspark.sql.conversion import PandasToArrowConversion
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import UserFunctionError
-from spark_ckpt.spark.stateless import arrow_schema
+from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.functions_pandas_output import KeyOutput, OutputConversion
 from tests.state.functions_harness import call, function
 

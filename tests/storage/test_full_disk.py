@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CkptError
-from spark_ckpt.spark.start import checked_sinks
+from spark_ckpt.jobs.start import checked_sinks
 from tests.storage.small_disk import ForbiddenDisk, MountedDisk, small_disk
 from tests.storage.whole_job import WholeJob
 

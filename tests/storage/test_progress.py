@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryListener, StreamingQueryProgress
 
-from spark_ckpt.spark.committer import Committer
-from spark_ckpt.spark.progress import CkptStreams, remember_run, rows_read, with_rows
+from spark_ckpt.api.progress import CkptStreams, remember_run, rows_read, with_rows
+from spark_ckpt.jobs.committer import Committer
 from tests.storage.whole_job import ROWS, WholeJob
 
 RUN_ID = str(uuid.uuid4())

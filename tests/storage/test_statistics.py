@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 from spark_ckpt.cli import app
 from spark_ckpt.config import JobConfig
+from spark_ckpt.jobs.job import Job
+from spark_ckpt.jobs.records import id_name
+from spark_ckpt.jobs.report import history_row
+from spark_ckpt.jobs.statistics import StatisticsKeeper
 from spark_ckpt.protocol.records import AbortedRecord, GenerationRecord, Topology, TriggerRecord
 from spark_ckpt.protocol.steps import AppendHistory
-from spark_ckpt.spark.job import Job
-from spark_ckpt.spark.job_records import id_name
-from spark_ckpt.spark.report import history_row
-from spark_ckpt.spark.statistics import StatisticsKeeper
 from spark_ckpt.storage.distribution import ERROR, PERCENTILES, Distribution
 from spark_ckpt.storage.statistics import PATH, Sample, Statistics
 from spark_ckpt.types import CheckpointId

@@ -16,17 +16,17 @@ from typing import Any
 import pyarrow as pa
 
 from spark_ckpt.config import JobConfig
+from spark_ckpt.jobs.committer import Committer
+from spark_ckpt.jobs.job import Job
+from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.jobs.requests import create_request, open_requests
+from spark_ckpt.jobs.spec import RunSpec, SinkSpec
+from spark_ckpt.jobs.start import JobPlan, begin
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.records import CHECKPOINT, LOST, AbortedRecord, Topology, TriggerRecord
 from spark_ckpt.sinks import memory
 from spark_ckpt.sinks.base import WriterContext
 from spark_ckpt.sinks.memory import MemorySink
-from spark_ckpt.spark.committer import Committer
-from spark_ckpt.spark.job import Job
-from spark_ckpt.spark.job_records import JobRecords
-from spark_ckpt.spark.requests import create_request, open_requests
-from spark_ckpt.spark.spec import RunSpec, SinkSpec
-from spark_ckpt.spark.start import JobPlan, begin
 from spark_ckpt.storage.manifest import read_manifest
 from spark_ckpt.storage.run_cache import RunCache
 from spark_ckpt.storage.run_files import run_file_name, write_run_file

@@ -1,0 +1,327 @@
+"""The DataFrame of a checkpointed stream: PySpark's methods, with the control columns kept.
+
+A wrapper DataFrame is a recipe. It is built twice: at once over an empty table, so that names, types and errors are
+those of Spark; and at ``start()``, when job, generation and restore point are known, over the real sources.
+Driver only. Works with Spark Connect: what is looked at of a plan is its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType, TimestampType
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.hints import missing
+from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.columns import ordered, quoted, refuse_control, refuse_repeated, require_control, user_columns
+from spark_ckpt.plan.durations import delay_ms
+from spark_ckpt.plan.key_columns import column_named
+from spark_ckpt.plan.lineage import Lineage, WatermarkNode
+from spark_ckpt.plan.plan_check import check_step, plan_nodes
+from spark_ckpt.plan.plan_text import Node
+from spark_ckpt.plan.session_confs import pandas_options
+from spark_ckpt.plan.udf_plan import for_data_rows
+from spark_ckpt.runtime.stateless import MarkStream, Project
+from spark_ckpt.runtime.steps import Step
+from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG
+
+if TYPE_CHECKING:
+    from spark_ckpt.api.grouped import CkptGroupedData
+    from spark_ckpt.api.write import CkptDataStreamWriter
+
+SparkDF = Any
+
+_UNSUPPORTED_HINT = (
+    "is not supported on a checkpointed stream, because Spark could drop, duplicate or reorder barriers in it. "
+    "Keyed work goes through groupBy(...).aggregate / applyInPandasWithState / applyInArrowWithState; for other "
+    "stateless steps use select, where, withColumn, mapInArrow, mapInPandas or transformSpark."
+)
+
+
+class CkptDataFrame:
+    """A stream with barriers in it. Immutable; every method returns a new one."""
+
+    def __init__(self, session: Any, recipe: Recipe, lineage: Lineage, preview: SparkDF) -> None:
+        self._session = session
+        self._recipe = recipe
+        self._lineage = lineage
+        self._preview = preview
+        require_control(preview.columns)
+
+    # -- what it looks like ------------------------------------------------------------------------------------
+
+    @property
+    def schema(self) -> StructType:
+        """The user's columns; control columns are not shown."""
+        return StructType([f for f in self._preview.schema.fields if f.name not in CONTROL_COLUMNS])
+
+    @property
+    def columns(self) -> list[str]:
+        """Their names, in order."""
+        return user_columns(self._preview.columns)
+
+    @property
+    def isStreaming(self) -> bool:
+        """Always true."""
+        return True
+
+    def printSchema(self) -> None:
+        """Print the columns as a tree, as PySpark does."""
+        self._preview.select(*[F.col(quoted(c)) for c in self.columns]).printSchema()
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self.columns:
+            raise InvalidInputError(f"there is no column {name!r}; the columns are {self.columns}")
+        return F.col(quoted(name))
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and name in self.columns:
+            return self[name]
+        if hasattr(DataFrame, name) and not name.startswith("_"):
+            raise AttributeError(f"DataFrame.{name} {_UNSUPPORTED_HINT}")
+        raise missing(self, name, {}, [] if name.startswith("_") else self.columns)
+
+    def _operators(self) -> dict[str, dict[str, Any]]:
+        """uid -> what its state is, as checkpoints record it."""
+        return {
+            o.uid: {
+                "state": _schema_text(o.layout.value_schema),
+                "keys": _schema_text(o.layout.key_schema),
+                "timeout": o.timeout,
+                "made_of": dict(o.made_of),
+            }
+            for o in self._lineage.operators
+        }
+
+    def _layouts(self) -> dict[str, Any]:
+        return {o.uid: o.layout for o in self._lineage.operators}
+
+    def _arrow_schema(self) -> Any:
+        from spark_ckpt.runtime.stateless import arrow_schema
+
+        return arrow_schema(self.schema)
+
+    # -- stateless steps ---------------------------------------------------------------------------------------
+
+    def _step(self, what: str, step: Callable[[SparkDF], SparkDF], check: bool = False) -> CkptDataFrame:
+        """``check``: Spark may have put more into the plan than the method's name says."""
+        parent, result = self._recipe, for_data_rows(step(self._preview), self._preview)
+        columns = result.columns
+        require_control(columns)
+        if check:
+            check_step(what, self._preview, self._nodes, result)
+        preview = ordered(result, columns)
+
+        def make(ctx: Any) -> Chain:
+            rows = ctx.frame(parent)
+            return Chain(ordered(for_data_rows(step(rows), rows), columns), preview.schema)
+
+        return CkptDataFrame(self._session, Recipe(make, (parent,)), self._lineage, preview)
+
+    @cached_property
+    def _nodes(self) -> list[Node]:
+        return plan_nodes(self._preview)
+
+    def _python_step(self, step: Step, out: StructType) -> CkptDataFrame:
+        """A step that stays in Python together with its neighbours (:mod:`spark_ckpt.plan.chain`)."""
+        parent = self._recipe
+        recipe = Recipe(lambda ctx: ctx.chain(parent).then(step, out), (parent,))
+        return CkptDataFrame(self._session, recipe, self._lineage, self._session.preview(out))
+
+    def select(self, *cols: Any) -> CkptDataFrame:
+        """As PySpark's: names, ``"*"`` and expressions. Raises ``InvalidInputError`` for what could lose a barrier."""
+        flat = list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list) else list(cols)
+        wanted: list[Any] = []
+        for c in flat:
+            wanted.extend([F.col(quoted(n)) for n in self.columns] if isinstance(c, str) and c == "*" else [c])
+        if all(isinstance(c, str) and c in self.columns and not {".", "`"} & set(c) for c in wanted):
+            return self._columns(wanted)
+        control = [] if self._has_star(wanted) else [TAG, CTL]
+        return self._step("select", lambda df: df.select(*wanted, *control), check=True)
+
+    def _has_star(self, wanted: list[Any]) -> bool:
+        """Whether some ``col("*")`` of Spark's stands for the control columns too."""
+        return any("*" in str(c) or "star" in str(c) for c in wanted) and TAG in self._preview.select(*wanted).columns
+
+    def _columns(self, names: list[str]) -> CkptDataFrame:
+        """Some of the columns."""
+        parent = self._recipe
+        wanted = [*names, TAG, CTL]
+
+        def in_spark(df: SparkDF) -> SparkDF:
+            return df.select(*[quoted(n) for n in wanted])
+
+        preview = in_spark(self._preview)
+
+        def make(ctx: Any) -> Chain:
+            return ctx.chain(parent).either(Project(wanted), in_spark, preview.schema)
+
+        return CkptDataFrame(self._session, Recipe(make, (parent,)), self._lineage, preview)
+
+    def selectExpr(self, *exprs: str) -> CkptDataFrame:
+        """As PySpark's: SQL texts, ``selectExpr("*", "price * n as total")``."""
+        return self.select(*[e if e == "*" else F.expr(e) for e in exprs])
+
+    def where(self, condition: Column | str) -> CkptDataFrame:
+        """As PySpark's; ``filter`` is the same. Control rows pass, whatever the condition says."""
+        wanted = F.expr(condition) if isinstance(condition, str) else condition
+        # In this order: what fails on nulls is not even looked at for control rows.
+        return self._step("where", lambda df: df.where(F.col(CTL).isNotNull() | wanted), check=True)
+
+    filter = where
+
+    def withColumn(self, name: str, col: Column) -> CkptDataFrame:
+        """As PySpark's. Raises ``InvalidInputError`` for what could lose a barrier, such as ``explode``."""
+        return self.withColumns({name: col})
+
+    def withColumns(self, columns: dict[str, Column]) -> CkptDataFrame:
+        """As PySpark's: name -> expression."""
+        refuse_control(columns)
+        return self._step("withColumn", lambda df: df.withColumns(columns), check=True)
+
+    def withColumnRenamed(self, existing: str, new: str) -> CkptDataFrame:
+        """As PySpark's: nothing happens if there is no such column."""
+        return self.withColumnsRenamed({existing: new})
+
+    def withColumnsRenamed(self, names: dict[str, str]) -> CkptDataFrame:
+        """As PySpark's: old name -> new one."""
+        refuse_control([*names, *names.values()])
+        return self._step("withColumnsRenamed", lambda df: df.withColumnsRenamed(names))
+
+    def drop(self, *cols: Any) -> CkptDataFrame:
+        """As PySpark's: nothing happens for columns that are not there."""
+        refuse_control([c for c in cols if isinstance(c, str)])
+        return self._step("drop", lambda df: df.drop(*cols))
+
+    def toDF(self, *names: str) -> CkptDataFrame:
+        """All columns under new names, in order, as PySpark's."""
+        old = self.columns
+        if len(names) != len(old):
+            raise InvalidInputError(f"toDF got {len(names)} names for {len(old)} columns: {old}")
+        refuse_control(names)
+        return self._step("toDF", lambda df: df.toDF(*names, TAG, CTL))
+
+    def alias(self, name: str) -> CkptDataFrame:
+        """As PySpark's: columns may then be named ``name.column``."""
+        return self._step("alias", lambda df: df.alias(name))
+
+    def transform(self, func: Callable[..., CkptDataFrame], *args: Any, **kwargs: Any) -> CkptDataFrame:
+        """``func(self, ...)``, as PySpark's; ``func`` gets and returns a checkpointed DataFrame."""
+        return func(self, *args, **kwargs)
+
+    def transformSpark(self, func: Callable[[SparkDF], SparkDF]) -> CkptDataFrame:
+        """Apply ``func`` to the plain Spark DataFrame, control columns included.
+
+        For what this class has no method for. ``func`` must keep every control row (``__ckpt_ctl`` not null) exactly
+        once and both control columns; losing the columns raises ``ControlColumnsError`` here. It is called twice.
+        """
+        done = self._step("transformSpark", func, check=True)
+        code = getattr(func, "__code__", None)
+        place = f", {code.co_filename}:{code.co_firstlineno}" if code else ""
+        named = f"transformSpark({getattr(func, '__name__', func)}{place})"
+        lineage = replace(self._lineage, plain_steps=(*self._lineage.plain_steps, named))
+        return CkptDataFrame(self._session, done._recipe, lineage, done._preview)
+
+    def mapInArrow(self, func: Callable[..., Any], schema: Any) -> CkptDataFrame:
+        """As PySpark's; ``func`` sees data rows only. It is called once for each run of rows of the same epoch."""
+        from spark_ckpt.runtime.stateless import MapArrow, with_control
+
+        out = with_control(_as_struct(schema))
+        return self._python_step(MapArrow(func, out), out)
+
+    def mapInPandas(self, func: Callable[..., Any], schema: Any) -> CkptDataFrame:
+        """As PySpark's; ``func`` sees data rows only. It is called once for each run of rows of the same epoch."""
+        from spark_ckpt.runtime.stateless import MapPandas, with_control
+
+        out, conf = with_control(_as_struct(schema)), self._session.spark.conf
+        step = MapPandas(func, out, conf.get("spark.sql.session.timeZone"), pandas_options(conf))
+        return self._python_step(step, out)
+
+    # -- several streams ---------------------------------------------------------------------------------------
+
+    def union(self, other: CkptDataFrame) -> CkptDataFrame:
+        """By position, as in Spark. Every keyed operator behind it aligns the barriers of both sides."""
+        if len(self.columns) != len(other.columns):
+            raise InvalidInputError(f"union needs equally many columns; found {self.columns} and {other.columns}")
+        return self._both(other, lambda one, two: one.union(two))
+
+    unionAll = union
+
+    def unionByName(self, other: CkptDataFrame, allowMissingColumns: bool = False) -> CkptDataFrame:
+        """As PySpark's, by the columns' names."""
+        return self._both(other, lambda one, two: one.unionByName(two, allowMissingColumns))
+
+    def _both(self, other: CkptDataFrame, step: Callable[[SparkDF, SparkDF], SparkDF]) -> CkptDataFrame:
+        left, right = self._recipe, other._recipe
+        result = step(self._preview, other._preview)
+        columns = result.columns
+        preview = ordered(result, columns)
+
+        def make(ctx: Any) -> Chain:
+            return Chain(ordered(step(ctx.frame(left), ctx.frame(right)), columns), preview.schema)
+
+        recipe = Recipe(make, (left, right))
+        return CkptDataFrame(self._session, recipe, self._lineage.union(other._lineage), preview)
+
+    # -- time and keys -----------------------------------------------------------------------------------------
+
+    def withWatermark(self, eventTime: str, delayThreshold: str) -> CkptDataFrame:
+        """Spark's watermark: the largest event time seen minus the delay, the smallest over all streams.
+
+        It is computed from the rows that reach the next keyed operator and travels in-band from there.
+        """
+        sensitive = self._session.spark.conf.get("spark.sql.caseSensitive") == "true"
+        column = column_named(self.columns, eventTime, sensitive)
+        found = {f.name: f.dataType for f in self.schema.fields}.get(column or eventTime)
+        if column is None or not isinstance(found, TimestampType):
+            raise InvalidInputError(f"withWatermark needs a timestamp column; {eventTime!r} is {found}")
+        node = WatermarkNode(column, delay_ms(self._session.spark, delayThreshold) * 1000)
+        lineage, parent = self._lineage.with_watermark(node), self._recipe
+
+        def make(ctx: Any) -> Chain:
+            chain, number = ctx.chain(parent), ctx.stream_number(node)
+            return chain.either(MarkStream(number), lambda df: _mark_stream(df, number), chain.schema)
+
+        return CkptDataFrame(self._session, Recipe(make, (parent,)), lineage, self._preview)
+
+    def groupBy(self, *cols: Any) -> CkptGroupedData:
+        """Keys for a stateful operator: columns by name, position or expression, as PySpark's.
+
+        ``orders.groupBy("customer").aggregate(uid="totals", n=agg.count(), spent=agg.sum("amount"))``
+        """
+        from spark_ckpt.api.grouped import CkptGroupedData
+
+        refuse_repeated(self.columns, self._session.spark)
+        flat = list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list) else list(cols)
+        return CkptGroupedData(self, flat)
+
+    groupby = groupBy
+
+    @property
+    def writeStream(self) -> CkptDataStreamWriter:
+        """Where the rows go: ``.format("delta").option("path", ...).queryName("orders").start()``."""
+        from spark_ckpt.api.write import CkptDataStreamWriter
+
+        refuse_repeated(self.columns, self._session.spark)
+        return CkptDataStreamWriter(self)
+
+
+def _schema_text(schema: Any) -> str:
+    return ", ".join(f"{f.name} {f.type}" for f in schema)
+
+
+def _mark_stream(df: SparkDF, number: int) -> SparkDF:
+    cleared = F.col(TAG).bitwiseAND(F.lit(~STREAM_MASK).cast("long"))
+    return df.withColumn(TAG, cleared.bitwiseOR(F.lit(number).cast("long")))
+
+
+def _as_struct(schema: Any) -> StructType:
+    if isinstance(schema, StructType):
+        return schema
+    return StructType.fromDDL(schema)

@@ -1,0 +1,285 @@
+"""``groupBy(...)`` of a checkpointed stream: the keyed operators. Driver only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import types as T
+
+from spark_ckpt.agg import AggSpec
+from spark_ckpt.api.dataframe import CkptDataFrame
+from spark_ckpt.errors import InvalidInputError, TopologyError
+from spark_ckpt.hints import Hinting
+from spark_ckpt.names import checked_name
+from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.key_columns import Keys, resolve_keys, stored_name
+from spark_ckpt.plan.lineage import OperatorNode
+from spark_ckpt.plan.session_confs import pandas_options
+from spark_ckpt.plan.wiring import wire_operator
+from spark_ckpt.runtime.stateless import arrow_schema, with_control
+from spark_ckpt.state.aggregates import AggregateFunction
+from spark_ckpt.state.aggregates_kinds import Rules
+from spark_ckpt.state.function import StateFunction
+from spark_ckpt.state.functions_arrow import ArrowStateFunction
+from spark_ckpt.state.functions_pandas import PandasStateFunction
+from spark_ckpt.state.layout import StateLayout
+from spark_ckpt.storage.delta_schema import to_delta_schema
+from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
+
+_KEY_TYPES = (
+    T.BooleanType,
+    T.ByteType,
+    T.ShortType,
+    T.IntegerType,
+    T.LongType,
+    T.FloatType,
+    T.DoubleType,
+    T.DecimalType,
+    T.StringType,
+    T.BinaryType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+)
+_AGGREGATE_CONFS = {"ansi": "spark.sql.ansi.enabled", "nan_for_one": "spark.sql.legacy.statisticalAggregate"}
+"""Spark's settings for what aggregates give, by the names of ``Rules``."""
+
+
+_TIMEOUTS = ("NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout")
+
+
+_AGGREGATE = 'write aggregate(uid="...", x=agg.{}) with `from spark_ckpt import agg`'
+_WITH_STATE = "write applyInPandasWithState or applyInArrowWithState: state is kept in checkpoints"
+
+
+class CkptGroupedData(Hinting):
+    """What ``groupBy`` returns. Every operator needs a ``uid``: its state is found again by it."""
+
+    _ways: ClassVar[Mapping[str, str]] = {
+        "agg": _AGGREGATE.format('sum("v"), n=agg.count()'),
+        "count": _AGGREGATE.format("count()"),
+        **{kind: _AGGREGATE.format(f'{kind}("v")') for kind in ("avg", "max", "mean", "min", "sum")},
+        **dict.fromkeys(("apply", "applyInArrow", "applyInPandas", "transformWithState"), _WITH_STATE),
+        "transformWithStateInPandas": _WITH_STATE,
+    }
+
+    def __init__(self, parent: CkptDataFrame, cols: list[Any]) -> None:
+        self._parent = parent
+        self._keys = _resolve_keys(parent, cols)
+
+    def aggregate(
+        self, *, uid: str | None = None, emit: str = "update", orderBy: str | None = None, **aggregates: AggSpec
+    ) -> CkptDataFrame:
+        """Keyed aggregation; ``name=agg.count()`` and so on (:mod:`spark_ckpt.agg`).
+
+        ``emit="update"`` gives, for each batch, the new values of the keys it touched (write them to a merging sink).
+        ``emit="rows"`` gives each input row with the running values of its key appended, in ``orderBy`` order within
+        a batch (Flink's rolling aggregation).
+        """
+        if not aggregates:
+            raise InvalidInputError("aggregate needs at least one aggregate, such as n=agg.count()")
+        needed = {s.column for s in aggregates.values() if s.column is not None} | ({orderBy} if orderBy else set())
+        columns = self._parent.columns if emit == "rows" else sorted(needed)
+        missing = sorted(needed - set(self._parent.columns))
+        if missing:
+            raise InvalidInputError(f"aggregate names column(s) {missing}; the columns are {self._parent.columns}")
+        hidden = sorted(set(columns) & (set(self._keys.expressions) - self._keys.columns))
+        if hidden:
+            raise InvalidInputError(
+                f"the key {hidden[0]!r} is an expression and has the name of a column that is aggregated; "
+                f"give it another one: .alias({hidden[0] + '_key'!r})"
+            )
+        inputs = _arrow_columns(self._parent.schema, columns)
+        settings = {name: _is_set(self._parent._session.spark, conf) for name, conf in _AGGREGATE_CONFS.items()}
+        function = AggregateFunction(
+            self._key_arrow(), inputs, aggregates, emit=emit, order_by=orderBy, rules=Rules(**settings)
+        )
+        return self._operator(uid, function, columns, output_mode="update" if emit == "update" else None)
+
+    def applyInPandasWithState(
+        self,
+        func: Callable[..., Iterator[Any]],
+        outputStructType: T.StructType | str,
+        stateStructType: T.StructType | str,
+        outputMode: str,
+        timeoutConf: str,
+        *,
+        uid: str | None = None,
+    ) -> CkptDataFrame:
+        """Spark's operator of the same name; the function needs no change. ``outputMode``: append or update.
+
+        If ``func`` is an object with a method ``on_checkpoint_complete(checkpoint)``, executors call that when all
+        sinks have committed what came out for the checkpoint: at least once in each task of the operator, ahead of the
+        rows of the first batch behind it, again when that batch is repeated. Only the newest checkpoint is told; it
+        stands for all before it. No batch is made for it, and the last checkpoint of a run is told when an empty Spark
+        location is restored from it, or in the next batch at the same one. The object may be another copy in every
+        call. What the method raises is logged and fails nothing (in Flink it fails the task): repeating the batch would
+        only raise it again, and what it is about has been committed.
+        """
+        if outputMode.lower() not in ("append", "update"):
+            raise InvalidInputError(f"outputMode must be append or update, found {outputMode!r}")
+        columns = self._parent.columns
+        output, state = _struct(outputStructType), _struct(stateStructType)
+        conf = self._parent._session.spark.conf
+        state = T.StructType([T.StructField(stored_name(f.name), f.dataType, f.nullable) for f in state.fields])
+        keys = self._keys.named_for(columns, state.names)
+        function = PandasStateFunction(
+            func,
+            arrow_schema(keys.schema),
+            _arrow_columns(self._parent.schema, columns),
+            arrow_schema(output),
+            arrow_schema(state),
+            output_struct=output.json(),
+            state_struct=state.json(),
+            timeout=_timeout(timeoutConf),
+            session_timezone=conf.get("spark.sql.session.timeZone"),
+            has_watermark=bool(self._parent._lineage.watermarks),
+            options=pandas_options(conf),
+        )
+        return self._operator(uid, function, columns, keys, outputMode.lower())
+
+    def applyInArrowWithState(
+        self,
+        func: Callable[..., Any],
+        outputStructType: T.StructType | str,
+        stateStructType: T.StructType | str,
+        timeoutConf: str = "NoTimeout",
+        *,
+        uid: str | None = None,
+    ) -> CkptDataFrame:
+        """The vectorised form: ``func(rows, state, ctx)`` sees all touched keys of a task as Arrow tables.
+
+        See :class:`spark_ckpt.state.functions_arrow.ArrowStateFunction` for what it gets and returns. A key whose
+        name is also a state field's, or another column's, has ``_key`` behind its name in ``state``. An object as
+        ``func`` may have ``on_checkpoint_complete``, as in :meth:`applyInPandasWithState`.
+        """
+        columns, state = self._parent.columns, _struct(stateStructType)
+        keys = self._keys.named_for(columns, state.names)
+        function = ArrowStateFunction(
+            func,
+            arrow_schema(keys.schema),
+            _arrow_columns(self._parent.schema, columns),
+            arrow_schema(_struct(outputStructType)),
+            arrow_schema(state),
+            timeout=_timeout(timeoutConf),
+        )
+        return self._operator(uid, function, columns, keys)
+
+    def _key_arrow(self) -> pa.Schema:
+        return arrow_schema(self._keys.schema)
+
+    def _operator(
+        self,
+        uid: str | None,
+        function: StateFunction,
+        columns: list[str],
+        named: Keys | None = None,
+        output_mode: str | None = None,
+    ) -> CkptDataFrame:
+        parent, keys = self._parent, named or self._keys
+        node = OperatorNode(
+            _checked_uid(uid),
+            _layout(function),
+            parent._lineage.sources,
+            function.timeout,
+            function.made_of,
+            output_mode,
+            function.listens,
+        )
+        lineage = parent._lineage.through(node)
+        _check_event_time(parent, function)
+
+        def make(ctx: Any) -> Chain:
+            return wire_operator(ctx, ctx.chain(parent._recipe), parent._lineage, node, keys, function, columns)
+
+        preview = parent._session.preview(with_control(_spark_struct(function.output_schema)))
+        return CkptDataFrame(parent._session, Recipe(make, (parent._recipe,)), lineage, preview)
+
+
+def _resolve_keys(parent: CkptDataFrame, cols: list[Any]) -> Keys:
+    if not cols:
+        raise InvalidInputError("groupBy needs at least one key column")
+    found = resolve_keys(parent._preview, parent.columns, cols)
+    for expression, field, plain in found:
+        if not plain:
+            # Raises what a step raises whose plan could lose control rows; F.window is one, and no matter of types.
+            parent._step("groupBy", _only(expression), check=True)
+        collated = isinstance(field.dataType, T.StringType) and not field.dataType.isUTF8BinaryCollation()
+        if collated or not isinstance(field.dataType, _KEY_TYPES):
+            known = ", ".join(t().simpleString() if t is not T.DecimalType else "decimal" for t in _KEY_TYPES)
+            raise InvalidInputError(
+                f"key {field.name!r} has type {field.dataType.simpleString()}, which cannot be a key here; "
+                f"expected one of {known}. Give each field of a struct a column of its own first, and group by those: "
+                'withColumn("x", F.col("s.x")).'
+            )
+    fields = [field for _, field, _ in found]
+    if len({f.name for f in fields}) != len(cols):
+        raise InvalidInputError(f"groupBy has two keys of the same name: {[f.name for f in fields]}")
+    expressions = {field.name: expression for expression, field, _ in found}
+    return Keys(expressions, T.StructType(fields), frozenset(field.name for _, field, plain in found if plain))
+
+
+def _is_set(spark: Any, conf: str) -> bool:
+    return str(spark.conf.get(conf)).lower() == "true"
+
+
+def _only(key: Column) -> Callable[[Any], Any]:
+    return lambda df: df.select(key, TAG, CTL)
+
+
+def _checked_uid(uid: str | None) -> str:
+    if not uid:
+        raise TopologyError(
+            'a keyed operator needs a uid, the stable name its state is found again by; add uid="..." to the call'
+        )
+    return checked_name("operator uid", uid, TopologyError)
+
+
+def _check_event_time(parent: CkptDataFrame, function: StateFunction) -> None:
+    if function.timeout == "EventTimeTimeout" and not parent._lineage.watermarks:
+        raise InvalidInputError("EventTimeTimeout needs withWatermark(...) before groupBy, as in Spark")
+    types = {f.name: f.dataType for f in parent.schema.fields}
+    for node in parent._lineage.open_watermarks:
+        # Whatever the operator does with it: its rows are where the watermark is computed.
+        if not isinstance(types.get(node.column), T.TimestampType):
+            raise InvalidInputError(
+                f"expected the event-time column {node.column!r} of withWatermark among the columns of groupBy, found "
+                f"{parent.columns}; keep it as it is up to groupBy, or call withWatermark behind the step that changes "
+                "it"
+            )
+
+
+def _arrow_columns(schema: T.StructType, columns: list[str]) -> pa.Schema:
+    by_name = {f.name: f for f in schema.fields if f.name not in CONTROL_COLUMNS}
+    for c in columns:
+        if isinstance(by_name[c].dataType, T.YearMonthIntervalType | T.CalendarIntervalType):
+            raise InvalidInputError(
+                f"column {c!r} has type {by_name[c].dataType.simpleString()}, which Python cannot take: "
+                f"cast it ahead of groupBy, a year-month interval to int (months) or either to string"
+            )
+    return arrow_schema(T.StructType([T.StructField(c, by_name[c].dataType, True) for c in columns]))
+
+
+def _layout(function: StateFunction) -> StateLayout:
+    layout = StateLayout(function.key_schema, function.state_schema, function.timeout != "NoTimeout")
+    to_delta_schema(layout.table_schema)  # raises for what no state table can store, before anything starts
+    return layout
+
+
+def _spark_struct(schema: pa.Schema) -> T.StructType:
+    from spark_ckpt.runtime.stateless import spark_schema
+
+    return spark_schema(schema)
+
+
+def _struct(schema: T.StructType | str) -> T.StructType:
+    return schema if isinstance(schema, T.StructType) else T.StructType.fromDDL(schema)
+
+
+def _timeout(conf: str) -> str:
+    if conf not in _TIMEOUTS:
+        raise InvalidInputError(f"timeoutConf must be one of {list(_TIMEOUTS)}, found {conf!r}")
+    return conf

@@ -1,0 +1,90 @@
+"""Spark's progress with the rows that were read. The user's process.
+
+Where a source is chained to what follows, Spark sees record batches and counts those, and it counts control rows
+everywhere. So each task says in-band how many rows it read, the sink's commit writes it into the batch's record, and
+here Spark's numbers are replaced by it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryListener, StreamingQueryProgress
+
+from spark_ckpt.jobs.rows_read import Rows, rows_read, run_of
+from spark_ckpt.jobs.spec import RunSpec
+
+_RATES = ("inputRowsPerSecond", "processedRowsPerSecond")
+
+
+def with_rows(progress: Any, run: RunSpec, rows: Rows) -> Any:
+    """``progress`` with the rows of its batch, if it read any and they are known."""
+    known = rows.get(progress.batchId)
+    if known is None or not progress.numInputRows:
+        return progress  # it went by without a batch, or nothing was read
+    body = json.loads(progress.json)
+    if len(body["sources"]) != len(run.topology.sources):
+        return progress
+    # Spark's order is that of the plan, from left to right; ours is that in which the streams were put together.
+    for source, uid in zip(body["sources"], run.topology.sources, strict=True):
+        _count(source, known.get(uid, 0))
+    body["numInputRows"] = sum(s["numInputRows"] for s in body["sources"])
+    body.update({rate: sum(s.get(rate) or 0.0 for s in body["sources"]) for rate in _RATES})
+    counted = StreamingQueryProgress.fromJson(body)
+    counted["observedMetrics"] = progress.observedMetrics
+    return counted
+
+
+def _count(source: dict[str, Any], rows: int) -> None:
+    """The times are Spark's: what it divided by is what it is divided by."""
+    spark_rows = source["numInputRows"]
+    source["numInputRows"] = rows
+    for rate in _RATES:
+        source[rate] = (source.get(rate) or 0.0) * rows / spark_rows if spark_rows else 0.0
+
+
+class CkptStreams:
+    """``spark.streams`` whose listeners are told rows; all else is Spark's."""
+
+    def __init__(self, streams: Any) -> None:
+        self._streams = streams
+        self._listeners: dict[Any, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._streams, name)
+
+    def addListener(self, listener: StreamingQueryListener) -> None:
+        """As PySpark's. What it is told of queries of this process has ``numInputRows`` and rates of rows."""
+        self._listeners[listener] = counting = _CountingListener(listener)
+        self._streams.addListener(counting)
+
+    def removeListener(self, listener: StreamingQueryListener) -> None:
+        self._streams.removeListener(self._listeners.pop(listener, listener))
+
+
+class _CountingListener(StreamingQueryListener):
+    def __init__(self, inner: StreamingQueryListener) -> None:
+        self._inner = inner
+
+    def _set_spark_session(self, session: Any) -> None:
+        super()._set_spark_session(session)
+        self._inner._set_spark_session(session)
+
+    def onQueryStarted(self, event: Any) -> None:
+        self._inner.onQueryStarted(event)
+
+    def onQueryProgress(self, event: Any) -> None:
+        progress = event.progress
+        run = run_of(progress.name, str(progress.runId))
+        if run is not None and progress.numInputRows:
+            event = QueryProgressEvent(with_rows(progress, run, rows_read(run)))
+        self._inner.onQueryProgress(event)
+
+    def onQueryIdle(self, event: Any) -> None:
+        self._inner.onQueryIdle(event)
+
+    def onQueryTerminated(self, event: Any) -> None:
+        self._inner.onQueryTerminated(event)

@@ -1,0 +1,114 @@
+"""The running query: Spark's ``StreamingQuery`` plus checkpoints and savepoints. Any process that holds it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_ckpt.api.progress import with_rows
+from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
+from spark_ckpt.hints import missing
+from spark_ckpt.jobs.job import Job, ask
+from spark_ckpt.jobs.rows_read import rows_read
+from spark_ckpt.jobs.spec import RunSpec, SinkSpec
+from spark_ckpt.protocol.records import CHECKPOINT, FINAL, SAVEPOINT
+
+_SAVEPOINT_TIMEOUT_S = 600.0
+
+
+class CkptQuery:
+    """A started query. What is not defined here is Spark's own (``status``, ``lastProgress``, ``exception`` ...)."""
+
+    def __init__(self, query: Any, run: RunSpec, sinks: tuple[SinkSpec, ...]) -> None:
+        self._query = query
+        self._run = run
+        self._sinks = sinks
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and hasattr(self._query, name):
+            return getattr(self._query, name)
+        raise missing(self, name, {}, () if name.startswith("_") else dir(self._query))
+
+    @property
+    def lastProgress(self) -> Any:
+        """As PySpark's; ``numInputRows`` and the rates count rows of the sources."""
+        progress = self._query.lastProgress
+        return progress and with_rows(progress, self._run, rows_read(self._run))
+
+    @property
+    def recentProgress(self) -> list[Any]:
+        """As PySpark's; ``numInputRows`` and the rates count rows of the sources, in the newest 100 batches."""
+        found = self._query.recentProgress
+        rows = rows_read(self._run)
+        return [with_rows(progress, self._run, rows) for progress in found]
+
+    @property
+    def job(self) -> Job:
+        """The job's folder: history, state, clean-up."""
+        return Job(self._run.config, self._run.job, self._sinks)
+
+    @property
+    def generation(self) -> int:
+        """The number of this start of the job; the newest alone may commit."""
+        return self._run.generation
+
+    def checkpoints(self) -> list[dict[str, Any]]:
+        """The checkpoint history, oldest first: id, kind, outcome, times, alignment, sizes."""
+        return self.job.checkpoints()
+
+    def statistics(self) -> dict[str, Any]:
+        """Counts and distributions of the job's checkpoints since it began; see :meth:`spark_ckpt.Job.statistics`."""
+        return self.job.statistics()
+
+    def checkpoint(self, timeout_s: float = _SAVEPOINT_TIMEOUT_S) -> int:
+        """Take a checkpoint now; returns its id once every sink has committed it.
+
+        Raises ``CheckpointFailedError`` if it fails, or is not complete within ``timeout_s`` seconds: then it is
+        withdrawn.
+        """
+        return self._ask(CHECKPOINT, None, False, timeout_s)
+
+    def savepoint(self, path: str, timeout_s: float = _SAVEPOINT_TIMEOUT_S) -> int:
+        """Take a savepoint into the empty folder ``path``; returns its id once it is complete.
+
+        It is self-contained: it outlives the job's retention and the job's folder. Raises ``CheckpointFailedError``
+        if it was aborted, ``InvalidInputError`` if ``path`` cannot be written.
+        """
+        return self._ask(SAVEPOINT, path, False, timeout_s)
+
+    def stop(
+        self, savepoint: str | None = None, timeout_s: float = _SAVEPOINT_TIMEOUT_S, drain: bool = False
+    ) -> int | None:
+        """Stop the query. With ``savepoint``, a synchronous one first: nothing behind its barrier is processed.
+
+        If the savepoint fails, is not complete in time or cannot be written, the query goes on and the error is raised.
+        Returns the id of the savepoint, or of the final checkpoint if ``drain`` is given without one.
+
+        ``drain``: for a job that is to end for good, as ``flink stop --drain``. Nothing more is read, the event time
+        goes to its end (the last millisecond of the year 9999), every event-time time-out before that fires, one keyed
+        operator after the other, and all of it is committed with the savepoint or final checkpoint. Time-outs of the
+        processing time do not fire. From its barrier on a drain is not taken back: if its checkpoint is given up, the
+        error is raised, and the query takes another one and ends by itself. So does the next start after a crash.
+
+        A drained Spark location stays drained: starts there end at once. A start at an empty location goes on behind
+        the last row, with the watermark that the rows made; but keys that were told of the end had their results
+        already, and rows that come later begin them anew. To go on later, stop without ``drain``.
+        """
+        done: int | None = None
+        if drain or savepoint is not None:
+            done = self._ask(FINAL if savepoint is None else SAVEPOINT, savepoint, True, timeout_s, drain)
+        self._query.stop()
+        if self._run.config.retention == "delete" and self._query.exception() is None:
+            self.job.delete_checkpoints(besides=self._run.generation)
+        return done
+
+    def _ask(self, kind: str, target: str | None, terminal: bool, timeout_s: float, drain: bool = False) -> int:
+        if not self._query.isActive:
+            raise InvalidInputError("the query is not running; a savepoint of a stopped job is Job.savepoint's work")
+
+        def alive() -> None:
+            if not self._query.isActive:
+                raise CheckpointFailedError(
+                    f"the query ended before the {kind} was complete: {self._query.exception()}"
+                )
+
+        return ask(self.job.records, kind, target, terminal, timeout_s, alive, drain)

@@ -1,0 +1,149 @@
+"""``spark_ckpt.enable(spark)``: the entry point. Driver only; classic Spark and Spark Connect alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from pyspark.sql.types import StructType
+
+from spark_ckpt.api.dataframe import CkptDataFrame
+from spark_ckpt.api.progress import CkptStreams
+from spark_ckpt.config import JobConfig
+from spark_ckpt.config_values import count
+from spark_ckpt.errors import ConfigError, ControlColumnsError
+from spark_ckpt.hints import Hinting
+from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.columns import refuse_repeated
+from spark_ckpt.plan.lineage import Lineage, SourceNode
+from spark_ckpt.runtime.stateless import control_row, with_control
+from spark_ckpt.sources.base import open_source
+from spark_ckpt.types import CONTROL_COLUMNS
+
+PREFIX = "spark.ckpt."
+
+
+def enable(spark: Any) -> CkptSession:
+    """Checkpoints for the streams of ``spark``. Reads and checks ``spark.ckpt.*`` of the session's conf.
+
+    Raises ``ConfigError`` for unknown keys and bad values.
+    """
+    return CkptSession(spark)
+
+
+class CkptSession(Hinting):
+    """Where checkpointed streams begin. Cheap; make as many as you like.
+
+    What is not about streams is the session's own: ``ckpt.spark.sql(...)``, ``ckpt.spark.read``.
+    """
+
+    _ways: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("catalog", "conf", "createDataFrame", "range", "read", "sparkContext", "sql", "table", "udf", "version"),
+        "it is Spark's own: call it on the session itself, ckpt.spark",
+    )
+
+    def __init__(self, spark: Any) -> None:
+        self.spark = spark
+        self._streams: CkptStreams | None = None
+        self.config()
+
+    @property
+    def readStream(self) -> CkptDataStreamReader:
+        """Begins a stream, as ``spark.readStream``: ``.format("files").schema(...).load("s3://lake/orders")``."""
+        return CkptDataStreamReader(self)
+
+    @property
+    def streams(self) -> CkptStreams:
+        """``spark.streams``; listeners that are added here are told how many rows were read."""
+        if self._streams is None:
+            self._streams = CkptStreams(self.spark.streams)
+        return self._streams
+
+    def config(self, overrides: dict[str, str] | None = None) -> JobConfig:
+        """The configuration as it is now; ``overrides`` (reader or writer options) win."""
+        found = {k: v for k, v in self.spark.conf.getAll.items() if k.startswith(PREFIX)}
+        return JobConfig.from_options(found, overrides or {})
+
+    def preview(self, schema: StructType) -> Any:
+        """What recipes are tried on before they run: a plain batch DataFrame with one control row and no data."""
+        return self.spark.createDataFrame(control_row(schema), schema)
+
+
+_OF_FILES = 'write format("files").option("fileFormat", "{}").schema(...).load(path)'
+
+
+class CkptDataStreamReader(Hinting):
+    """``spark.readStream``: sources ``files`` and ``rate``, or any class that is a Python streaming DataSource."""
+
+    _ways: ClassVar[Mapping[str, str]] = {
+        **{kind: _OF_FILES.format(kind) for kind in ("csv", "json", "parquet")},
+        "table": "tables are no source here; read a folder of files, or write a Python streaming DataSource",
+    }
+
+    def __init__(self, session: CkptSession) -> None:
+        self._session = session
+        self._format: Any = None
+        self._options: dict[str, str] = {}
+        self._schema: StructType | None = None
+
+    def format(self, source: Any) -> CkptDataStreamReader:
+        """``"files"``, ``"rate"``, or a class: a Python streaming ``DataSource``, registered or not."""
+        self._format = source
+        return self
+
+    def schema(self, schema: StructType | str) -> CkptDataStreamReader:
+        """The columns to read, as a ``StructType`` or DDL text: ``"id bigint, at timestamp"``."""
+        self._schema = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
+        return self
+
+    def option(self, key: str, value: Any) -> CkptDataStreamReader:
+        """One option of the source; ``load`` raises for what the source does not know."""
+        self._options[key] = _text(value)
+        return self
+
+    def options(self, **options: Any) -> CkptDataStreamReader:
+        """Several options of the source."""
+        for key, value in options.items():
+            self.option(key, value)
+        return self
+
+    def load(self, path: str | None = None) -> CkptDataFrame:
+        """The stream. Checks the source's options now.
+
+        Two options are for every source: ``uid`` names it in checkpoints, ``lanes`` is its parallelism. Raises
+        ``ConfigError`` for a missing format and bad options, ``ControlColumnsError`` for reserved column names::
+
+            orders = ckpt.readStream.format("files").option("fileFormat", "json").schema(ddl).load("/data/orders")
+        """
+        if self._format is None:
+            raise ConfigError("readStream needs format(...): files, rate, or a Python DataSource class")
+        options = dict(self._options)
+        if path is not None:
+            options["path"] = path
+        uid, lanes = options.pop("uid", None), lane_count(options.pop("lanes", None))
+        config = self._session.config()
+        storage = config.storage_options()
+        opened = open_source(self._format, options, self._schema, f"{config.dir}/_none", storage)
+        schema = self._schema or opened.schema()
+        taken = [f.name for f in schema.fields if f.name in CONTROL_COLUMNS]
+        if taken:
+            raise ControlColumnsError(
+                f"the source has column(s) {taken}, which are reserved for the barriers; rename them"
+            )
+        refuse_repeated(schema.fieldNames(), self._session.spark)
+        node = SourceNode(self._format, options, schema, uid, lanes)
+        full = with_control(schema)
+        recipe = Recipe(lambda _ctx: Chain(node, full))
+        return CkptDataFrame(self._session, recipe, Lineage(1, (node,)), self._session.preview(full))
+
+
+def lane_count(text: str | None) -> int | None:
+    """The reader's option ``lanes``."""
+    try:
+        return None if text is None else int(count(1).parse(text))
+    except ValueError as error:
+        raise ConfigError(f"reader option lanes: expected {error}, found {text!r}") from None
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

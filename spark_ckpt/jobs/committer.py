@@ -1,0 +1,128 @@
+"""The sink's commit of one generation. Driver.
+
+Spark calls ``commit`` in a reused Python process with a new writer object each batch, so what was learned is kept in
+this module, by job and generation. It is derived from the records and thrown away after any error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from spark_ckpt.jobs.io import JobIO
+from spark_ckpt.jobs.records import left_for_later
+from spark_ckpt.jobs.spec import RunSpec, SinkSpec
+from spark_ckpt.protocol import commit as protocol
+from spark_ckpt.protocol import events as ev
+from spark_ckpt.protocol.records import BatchRecord, CompletionRecord
+from spark_ckpt.types import Committable
+
+_BATCHES_TOLD = 100
+"""As many as Spark's ``recentProgress`` has, if nobody asked for more."""
+_committers: dict[str, Committer] = {}
+
+
+def committer_for(run: RunSpec, sinks: tuple[SinkSpec, ...]) -> Committer:
+    """The committer of this generation in this process."""
+    found = _committers.get(run.url)
+    if found is None or (found.run.generation, found.run.life) != (run.generation, run.life):
+        found = _committers[run.url] = Committer(run, sinks)
+    return found
+
+
+class Committer:
+    """Drives the commit coroutine of one generation, batch after batch."""
+
+    def __init__(self, run: RunSpec, sinks: tuple[SinkSpec, ...]) -> None:
+        self.run = run
+        self.io = JobIO(run.job, run.config, sinks, run.generation)
+        self._view: protocol.JobView | None = None
+        self._rows: dict[int, Mapping[str, int]] = {}
+
+    def commit(self, batch: int, staged: Sequence[Committable], events: Sequence[ev.Event]) -> None:
+        """One batch. Raises what the steps raise; the next call rebuilds everything from the records."""
+        # Forgotten first: if a step raises, the next call starts from the records.
+        view, self._view = self._view or self._rebuilt(), None
+        record = self._with_rows(batch_record(self.run, batch, staged, events))
+        self._view = self.io.run(protocol.commit_batch(view, record, int(time.time() * 1000)))
+        if batch == 0 and self.run.restored_from is not None:
+            self._note_restored()
+
+    def _note_restored(self) -> None:
+        try:
+            start = self.io.records.generation(self.run.origin)
+            if start is not None and start.restored_from is not None and self.run.config.history:
+                self.io.statistics.restored(start, int(time.time() * 1000))
+        except Exception as error:  # noqa: BLE001 - a figure less
+            left_for_later("statistics", error)
+
+    def _with_rows(self, record: BatchRecord) -> BatchRecord:
+        """``record`` with the rows of the batches before it: its own reports may be dropped at any time."""
+        self._rows = {b: r for b, r in self._rows.items() if record.batch - _BATCHES_TOLD < b < record.batch}
+        self._rows |= record.rows
+        return replace(record, rows=dict(self._rows))
+
+    def publish(self, completions: Sequence[CompletionRecord]) -> None:
+        """Commit what is complete and was not confirmed; for a writer that no start did it for."""
+        self.io.run(protocol.commit_completions(self._rebuilt(), completions, int(time.time() * 1000)))
+
+    def abort(self, batch: int, staged: Sequence[Committable]) -> None:
+        """A batch failed. What its record names may be authorised and stays; recovery decides about it."""
+        try:
+            self._abort(batch, staged)
+        except Exception as error:  # noqa: BLE001 - Spark is about to say why the batch failed, and must
+            left_for_later("AbortBatch", error)  # the sinks' gc finds the rest
+
+    def _abort(self, batch: int, staged: Sequence[Committable]) -> None:
+        records = self.io.records
+        known = {c for b in records.batches(self.run.origin) if b.batch == batch for c in b.staged}
+        known |= {c for k in records.completions() for c in k.committables}
+        for sink, group in protocol.by_sink(c for c in staged if c not in known):
+            self.io.sink(sink).abort(group)
+
+    def _rebuilt(self) -> protocol.JobView:
+        run, records = self.run, self.io.records
+        completions = records.completions()
+        aborted = (records.aborted(k) for k in records.ids("aborted"))
+        started = records.generation(run.generation)
+        batches = records.batches(run.origin)
+        newest = max((b for b in batches if b.generation == run.generation), key=lambda b: b.batch, default=None)
+        self._rows = {} if newest is None else dict(newest.rows)
+        return protocol.rebuild(
+            job=run.job,
+            topology=run.topology,
+            generation=run.generation,
+            origin=run.origin,
+            restored=next((c for c in completions if c.checkpoint == run.restored_from), None),
+            completions=completions,
+            batches=batches,
+            committed=records.ids("committed"),
+            aborted=[a for a in aborted if a is not None],
+            voided=set(records.ids("checkpoints")) - {c.checkpoint for c in completions},
+            tolerable_failures=run.config.tolerable_failures,
+            retain=run.config.retain,
+            life=run.life,
+            abandoned=records.abandoned_pairs(),
+            adopt=run.adopt,
+            timeout_ms=run.config.timeout_ms,
+            started_ms=0 if started is None else started.started_ms,
+            unread=records.unreadable(completions),
+        )
+
+
+def batch_record(run: RunSpec, batch: int, staged: Sequence[Committable], events: Sequence[ev.Event]) -> BatchRecord:
+    """Fold what the tasks of a batch reported."""
+    barriers: dict[int, int] = {}
+    finished: dict[int, int] = {}
+    kept: list[ev.Event] = []
+    rows = ev.sum_rows(e for e in events if isinstance(e, ev.RowsRead))
+    for e in events:
+        if isinstance(e, ev.Barrier):
+            barriers[e.checkpoint] = barriers.get(e.checkpoint, 0) + e.weight
+        elif isinstance(e, ev.Finished):
+            finished[e.epoch] = finished.get(e.epoch, 0) + e.weight
+        elif isinstance(e, ev.SourceAck | ev.OperatorAck | ev.Flushed | ev.Decline | ev.Cancel):
+            kept.append(e)
+    counted = {batch: {r.source: r.rows for r in rows}}
+    return BatchRecord(run.origin, batch, run.generation, tuple(staged), tuple(kept), barriers, finished, counted)

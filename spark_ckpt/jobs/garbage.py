@@ -1,0 +1,179 @@
+"""Removes what no retained checkpoint of a stopped job needs, once every record that could name it can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from spark_ckpt.config import JobConfig
+from spark_ckpt.errors import CkptError, CorruptStorageError
+from spark_ckpt.jobs.heartbeat import drop_dead
+from spark_ckpt.jobs.records import JobRecords, batch_of, copy_path, id_name
+from spark_ckpt.jobs.spark_folder import SparkFolder
+from spark_ckpt.jobs.spec import SinkSpec, cache_dir
+from spark_ckpt.protocol.leftovers import missing_batches, open_committables, split_batches
+from spark_ckpt.protocol.life import identity
+from spark_ckpt.protocol.records import CommittedRecord, CompletionRecord, VoidRecord
+from spark_ckpt.sinks.registry import create_sink
+from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.manifest import StateManifest, read_manifest
+from spark_ckpt.storage.run_cache import forget_cached
+from spark_ckpt.storage.state_table import StateTable
+from spark_ckpt.types import CheckpointId, Committable
+
+
+class GarbageCollector:
+    """One collection over one job's folder."""
+
+    def __init__(self, records: JobRecords, url: str, config: JobConfig, job: str) -> None:
+        self.records = records
+        self.url = url
+        self.config = config
+        self.job = job
+
+    def collect(self, sinks: tuple[SinkSpec, ...], min_age_s: float) -> list[str]:
+        """Remove orphan state files, manifests, records and what sinks staged in vain; returns their names."""
+        self._require_sound()
+        removed: list[str] = []
+        done = self.records.completions()
+        for uid in self._folders("state"):
+            removed += self._table(uid, done, min_age_s)
+        removed += self._manifests(done)
+        keep, known_as = self._records(removed), identity(self.job, self.records.life())
+        oldest = CheckpointId(min((c.checkpoint for c in done), default=self.records.newest_id() + 1))
+        for spec in sinks:
+            sink = create_sink(spec.cls, spec.options)
+            removed += sink.gc(known_as, keep) + sink.forget(known_as, oldest)
+        drop_dead(self.records)
+        self.records.store.remove_temporaries()
+        return removed
+
+    # -- what must be readable -------------------------------------------------------------------------------------
+
+    def _require_sound(self) -> None:
+        """What a lost record names cannot be told from garbage."""
+        lost = list(dict.fromkeys(path for path, read in self._needed() if _is_lost(read)))
+        if not lost:
+            for uid in self._folders("state"):
+                self._state(uid).head()  # raises what a table's own log says of damage to it
+            return
+        raise CorruptStorageError(
+            f"gc removes nothing of job {self.job!r}: expected every record that may name files to be readable, found"
+            f" {len(lost)} damaged or missing below {self.records.store.url}: {', '.join(lost)}. What they name cannot"
+            " be told from garbage. Put back good copies ('spark-ckpt verify' tells what is wrong with each) and run gc"
+            " again. If there is none, start the job (it may need none of them, or says which checkpoint to restore);"
+            " then remove these files, and for a checkpoint K and its manifests checkpoints/K and committed/K together:"
+            " gc then removes, for good, what only they named."
+        )
+
+    def _needed(self) -> Iterator[tuple[str, Callable[[], object]]]:
+        records, store = self.records, self.records.store
+        for g in records.ids("generations"):
+            yield f"generations/{id_name(g)}", partial(records.generation, g)
+        there = records.ids("checkpoints")
+        for k in there:
+            yield f"checkpoints/{id_name(k)}", partial(records.checkpoint, k)
+        done = records.completions()
+        for ref in (ref for c in done for ref in c.tables.values()):
+            yield ref.manifest, partial(read_manifest, store, ref.manifest)
+        newest = max((c.checkpoint for c in done), default=0)
+        for k in records.ids("committed"):
+            path = f"committed/{id_name(k)}"
+            yield path, partial(_committed, records, path)
+            # Older ones were dropped by a newer checkpoint; one that nobody triggered is an import that was stopped.
+            if k > newest and k not in there and store.exists(f"triggers/{id_name(k)}"):
+                yield f"checkpoints/{id_name(k)}", partial(records.checkpoint, k)
+        for name in store.names("batches"):
+            yield f"batches/{name}", partial(records.batch, name)
+        yield from ((f"batches/{name}", lambda: None) for name in self._missing_batches(done))
+        for name in store.names("abandoned"):
+            yield f"abandoned/{name}", partial(store.read, f"abandoned/{name}", "abandoned")
+
+    def _missing_batches(self, done: list[CompletionRecord]) -> list[str]:
+        decided = [g for g in self.records.generations() if g.origin > 0]
+        if not decided:
+            return []
+        newest = max(decided, key=lambda g: g.generation)
+        try:
+            at = SparkFolder(newest.spark_location, self.config.storage_options()).location()
+            committed = at.committed if at.origin == newest.origin and at.committed is not None else -1
+        except (OSError, CkptError):
+            committed = -1  # it may be reached from elsewhere only; then a gap between two records is what shows
+        there = [batch_of(name)[:2] for name in self.records.store.names("batches")]
+        lost = missing_batches(there, done, newest.origin, committed)
+        return [f"{newest.origin:010d}-{b:010d}-*" for b in lost]
+
+    # -- what is removed -------------------------------------------------------------------------------------------
+
+    def _table(self, uid: str, done: list[CompletionRecord], min_age_s: float) -> list[str]:
+        table = self._state(uid)
+        live: set[str] = set()
+        for record in done:
+            if uid in record.tables:
+                live |= self._manifest(record, uid).files
+        # A stopped job may go on at its Spark location from state newer than its last checkpoint.
+        for batch in self.records.batches():
+            for event in batch.events:
+                files = getattr(event, "files", ()) if getattr(event, "uid", None) == uid else ()
+                live |= {f.file for f in files}
+        newest = next((c for c in reversed(done) if uid in c.tables), None)
+        if newest is not None:
+            # A crash between a state commit and its completion leaves a head that names files nobody else does.
+            table.rollback(f"{self.job}/{uid}", newest.checkpoint, self._manifest(newest, uid).content)
+        removed = table.gc(live, min_age_s)
+        forget_cached(table.url, cache_dir(self.config), removed, self.config.storage_options())
+        return [f"state/{uid}/{name}" for name in removed]
+
+    def _manifests(self, done: list[CompletionRecord]) -> list[str]:
+        named = {t.manifest for c in done for t in c.tables.values()}
+        store = self.records.store
+        found = [f"manifests/{uid}/{n}" for uid in self._folders("manifests") for n in store.names(f"manifests/{uid}")]
+        orphans = [path for path in found if path not in named]
+        for path in orphans:
+            store.delete(path)
+        return orphans
+
+    def _records(self, removed: list[str]) -> list[Committable]:
+        """Remove records that nobody reads any more; returns what may still be committed by those that stay."""
+        records, done = self.records, self.records.completions()
+        live, dead = split_batches(records.batches(), done, set(records.ids("generations")))
+        complete = {c.checkpoint for c in done}
+        # Not where checkpoints/K is lost: then committed/K is what is left to tell of it.
+        others = [k for k in records.ids("committed") if k not in complete]
+        orphans = [k for k in others if isinstance(records.checkpoint(k), VoidRecord)]
+        # The batch that completed the newest one stays, for those who ask for the query's progress.
+        told = {(c.origin, c.batch) for c in done[-1:]}
+        dead = tuple(b for b in dead if (b.origin, b.batch) not in told)
+        names = [f"batches/{b.name}.json" for b in dead] + [f"committed/{id_name(k)}" for k in orphans]
+        names += [f"copies/{name}" for name in records.store.names("copies") if _is_stale(records, name)]
+        for name in names:
+            records.store.delete(name)
+        removed += names
+        return open_committables(live, done, set(records.ids("committed")), records.abandoned_pairs())
+
+    def _state(self, uid: str) -> StateTable:
+        return StateTable(f"{self.url}/state/{uid}", uid, self.config.storage_options())
+
+    def _manifest(self, record: CompletionRecord, uid: str) -> StateManifest:
+        return read_manifest(self.records.store, record.tables[uid].manifest)
+
+    def _folders(self, name: str) -> list[str]:
+        return Folder(f"{self.url}/{name}", self.config.storage_options()).folders()
+
+
+def _committed(records: JobRecords, path: str) -> object:
+    body = records.store.read(path, "committed")
+    return None if body is None else CommittedRecord.from_json(body, path)
+
+
+def _is_stale(records: JobRecords, copy: str) -> bool:
+    """Of a checkpoint that was never created or is dropped, or of an attempt at it that another overtook."""
+    found = records.checkpoint(int(copy.split("-")[0]))
+    return found is None or copy_path(found) != f"copies/{copy}"
+
+
+def _is_lost(read: Callable[[], object]) -> bool:
+    try:
+        return read() is None
+    except CorruptStorageError:
+        return True

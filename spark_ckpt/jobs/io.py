@@ -1,0 +1,311 @@
+"""The I/O shell of the protocol: executes the steps that its coroutines ask for. Driver.
+
+Every method named ``_<Step>`` does one step of :mod:`spark_ckpt.protocol.steps`; what a step means stands there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+from spark_ckpt.config import JobConfig
+from spark_ckpt.errors import CorruptStorageError, FencedError, ProtocolBugError, RetryableError
+from spark_ckpt.faults import reach
+from spark_ckpt.jobs.hooks import call_hook
+from spark_ckpt.jobs.records import JobRecords, copy_path, id_name, left_for_later, report
+from spark_ckpt.jobs.report import history_row, left_state
+from spark_ckpt.jobs.requests import Answer, answer_request
+from spark_ckpt.jobs.savepoints import write_savepoint
+from spark_ckpt.jobs.spec import SinkSpec, cache_dir, job_url
+from spark_ckpt.jobs.statistics import StatisticsKeeper
+from spark_ckpt.protocol import steps as st
+from spark_ckpt.protocol.records import CompletionRecord, GenerationRecord, TableRef, VoidRecord
+from spark_ckpt.protocol.recovery import StartFacts
+from spark_ckpt.sinks.base import TwoPhaseSink
+from spark_ckpt.sinks.registry import create_sink
+from spark_ckpt.storage.content import TableContent, named_files
+from spark_ckpt.storage.delta_schema import to_delta_schema
+from spark_ckpt.storage.history import History
+from spark_ckpt.storage.manifest import StateManifest, read_manifest, write_manifest
+from spark_ckpt.storage.record_store import Created
+from spark_ckpt.storage.retry import Retry, describe, is_storage_failure, may_pass
+from spark_ckpt.storage.run_cache import forget_cached
+from spark_ckpt.storage.state_table import StateTable
+
+_log = logging.getLogger("spark_ckpt")
+Result = TypeVar("Result")
+
+_PHASES: dict[type[Any], str] = {
+    st.CommitState: "commit_state_ms",
+    st.CommitSink: "commit_sinks_ms",
+    st.WriteSavepoint: "commit_sinks_ms",
+}
+"""What a completed checkpoint's statistics tell of the steps."""
+
+
+class JobIO:
+    """Storage and sinks of one job, in one process. ``generation`` is that of the query that commits."""
+
+    def __init__(
+        self,
+        job: str,
+        config: JobConfig,
+        sinks: tuple[SinkSpec, ...],
+        generation: int = 0,
+        read_facts: Callable[[int], StartFacts] | None = None,
+        on_claim: Callable[[int], None] | None = None,
+    ) -> None:
+        self.job = job
+        self.config = config
+        self.url = job_url(config, job)
+        self.records = JobRecords(self.url, config)
+        self._retry = Retry.of(config)
+        self._took_ms: dict[str, float] = {}
+        self.statistics = StatisticsKeeper(self.records)
+        self._generation = generation
+        self._read_facts = read_facts
+        self._on_claim = on_claim
+        self._specs = {s.id: s for s in sinks}
+        self._sinks: dict[str, TwoPhaseSink] = {}
+        self._tables: dict[str, StateTable] = {}
+        self._contents: dict[str, TableContent] = {}
+        self._history = History(f"{self.url}/history", config.storage_options())
+
+    def run(self, coroutine: Generator[st.Step, Any, Result]) -> Result:
+        """Drive a coroutine of the protocol to its end. What a step raises ends it."""
+        try:
+            step = next(coroutine)
+            while True:
+                name = type(step).__name__
+                reach(f"before {name}")
+                try:
+                    result = self._execute(step)
+                except Exception as error:  # noqa: BLE001 - the coroutine may say more about it; it comes out of it
+                    step = coroutine.throw(error)
+                    continue
+                reach(f"after {name}")
+                step = coroutine.send(result)
+        except StopIteration as done:
+            value: Result = done.value
+            return value
+
+    def _execute(self, step: st.Step) -> Any:
+        """Do one step; what the protocol can go on without is told to it as an answer."""
+        started = time.perf_counter()
+        try:
+            return getattr(self, f"_{type(step).__name__}")(step)
+        except (FencedError, ProtocolBugError):
+            raise
+        except Exception as error:
+            if isinstance(step, st.CLEAN_UP_STEPS):
+                return st.StorageFailed(left_for_later(type(step).__name__, error))
+            if isinstance(step, st.CHECKPOINT_STEPS) and is_storage_failure(error):
+                return st.StorageFailed(describe(error))
+            raise
+        finally:
+            phase = _PHASES.get(type(step))
+            if phase is not None:
+                self._took_ms[phase] = self._took_ms.get(phase, 0.0) + 1000 * (time.perf_counter() - started)
+
+    def sink(self, name: str) -> TwoPhaseSink:
+        if name not in self._sinks:
+            spec = self._specs[name]
+            self._sinks[name] = create_sink(spec.cls, spec.options)
+        return self._sinks[name]
+
+    def table(self, uid: str) -> StateTable:
+        if uid not in self._tables:
+            url, options = f"{self.url}/state/{uid}", self.config.storage_options()
+            self._tables[uid] = StateTable(url, uid, options, self._retry)
+        return self._tables[uid]
+
+    # -- generations ---------------------------------------------------------------------------------------------
+
+    def _CreateGeneration(self, step: st.CreateGeneration) -> bool:
+        created = self.records.create_generation(step.record)
+        if created and self._on_claim is not None:
+            self._on_claim(step.record.generation)
+        return created
+
+    def _ReadStartFacts(self, step: st.ReadStartFacts) -> StartFacts:
+        assert self._read_facts is not None
+        return self._read_facts(step.generation)
+
+    def _CreateVoid(self, step: st.CreateVoid) -> st.Created | st.Exists:
+        return self._create_checkpoint(step.record)
+
+    def _WriteGeneration(self, step: st.WriteGeneration) -> None:
+        record: GenerationRecord = step.record
+        self.records.store.replace(f"generations/{id_name(record.generation)}", "generation", record.to_json())
+
+    # -- batches and checkpoints ---------------------------------------------------------------------------------
+
+    def _create_checkpoint(self, record: CompletionRecord | VoidRecord) -> st.Created | st.Exists:
+        path, copy, body = f"checkpoints/{id_name(record.checkpoint)}", copy_path(record), record.to_json()
+        store = self.records.store
+        # Not synced: one of the two is enough, and after a power loss it is the other that is there.
+        store.replace(copy, "checkpoint", body, durable=False)
+        reach("between copy and checkpoint")
+        # Stopped here: nobody looks at a copy while its checkpoint is absent.
+        try:
+            if isinstance(store.create(path, "checkpoint", body), Created):
+                return st.Created()
+            found = self.records.checkpoint(record.checkpoint)
+        except CorruptStorageError:
+            store.delete(copy)
+            raise
+        assert found is not None
+        if found != record:
+            store.delete(copy)  # of what will never be. Stopped before: of two copies neither is believed
+        return st.Exists(found)
+
+    def _PutBack(self, step: st.PutBack) -> None:
+        if self.records.is_lost(step.record.checkpoint):
+            path = f"checkpoints/{id_name(step.record.checkpoint)}"
+            _log.warning("%s of job %s was lost, and is put back from its copy.", path, self.job)
+            self.records.store.replace(path, "checkpoint", step.record.to_json())
+
+    def _WriteBatch(self, step: st.WriteBatch) -> None:
+        self.records.store.replace(f"batches/{step.record.name}.json", "batch", step.record.to_json())
+
+    def _AbortSink(self, step: st.AbortSink) -> None:
+        self.sink(step.sink).abort(step.committables)
+
+    def _ReadTrigger(self, step: st.ReadTrigger) -> Any:
+        return self.records.trigger(step.checkpoint), self.records.aborted(step.checkpoint)
+
+    def _ReadAborted(self, step: st.ReadAborted) -> Any:
+        found = (self.records.aborted(k) for k in self.records.ids("aborted"))
+        return tuple(a for a in found if a is not None)
+
+    def _ReadNewestGeneration(self, step: st.ReadNewestGeneration) -> int:
+        return max(self.records.ids("generations"), default=0)
+
+    def _CommitState(self, step: st.CommitState) -> TableRef:
+        table = self.table(step.uid)
+        base = self._content(step.base) if step.base is not None else None
+        app_id = f"{self.job}/{step.uid}"
+        done = table.commit(app_id, step.checkpoint, base, step.flushed, step.groups, self._generation)
+        schema = to_delta_schema(table.schema())
+        manifest = StateManifest(step.uid, step.checkpoint, done.version, schema, done.content, step.groups)
+        path = write_manifest(self.records.store, manifest, uuid.uuid4().hex[:12])
+        self._contents = {k: v for k, v in self._contents.items() if f"/{step.uid}/" not in k}
+        self._contents[path] = done.content
+        return TableRef(done.version, path)
+
+    def _content(self, ref: TableRef) -> TableContent:
+        if ref.manifest not in self._contents:
+            self._contents[ref.manifest] = read_manifest(self.records.store, ref.manifest).content
+        return self._contents[ref.manifest]
+
+    def _CreateCompletion(self, step: st.CreateCompletion) -> st.Created | st.Exists:
+        return self._create_checkpoint(step.record)
+
+    def _CommitSink(self, step: st.CommitSink) -> None:
+        # A commit may be repeated, whatever became of it, as after a crash.
+        self._retry.call(lambda: self.sink(step.sink).commit(step.permit, step.committables), _may_be_repeated)
+
+    def _WriteSavepoint(self, step: st.WriteSavepoint) -> st.SavepointFailed | None:
+        return write_savepoint(self.job, self.config, self.records, self.table, step.record)
+
+    def _AnswerRequest(self, step: st.AnswerRequest) -> None:
+        answer_request(self.records.store, step.request, Answer(step.checkpoint, step.error))
+
+    def _WriteCommitted(self, step: st.WriteCommitted) -> None:
+        k = step.record.checkpoint
+        self.records.store.replace(f"committed/{id_name(k)}", "committed", step.record.to_json())
+
+    def _WriteAborted(self, step: st.WriteAborted) -> None:
+        self.records.abort(step.record)
+        info = {"cause": step.record.cause, "reason": step.record.reason}
+        call_hook(self.config, self.job, "on_abort", step.record.checkpoint, info)
+
+    def _AppendHistory(self, step: st.AppendHistory) -> None:
+        completed = step.outcome == "completed"
+        if completed:
+            info = {"kind": step.kind, "batch": step.batch, "duration_ms": step.ended_ms - (step.triggered_ms or 0)}
+            call_hook(self.config, self.job, "on_complete", step.checkpoint, info)
+        took, self._took_ms = self._took_ms, {}
+        if not self.config.history:
+            return
+        left = left_state(self.records, step.checkpoint)
+        row = history_row(step, left, _now_ms())
+        self._history.record(row)
+        if completed:
+            self.statistics.completed(step, row, left, {name: int(ms) for name, ms in took.items()})
+        else:
+            self.statistics.aborted(step)
+
+    def _CollectFiles(self, step: st.CollectFiles) -> None:
+        """Names come from the manifests; a file's epoch stands in its name."""
+        named: dict[str, list[StateManifest]] = {}
+        completions = self.records.completions()
+        for checkpoint in step.named_by:
+            record = next((c for c in completions if c.checkpoint == checkpoint), None)
+            if record is None:
+                # Damaged, or somebody else dropped it: this driver is not the job's newest. What is garbage cannot be
+                # judged here.
+                return
+            for uid, ref in record.tables.items():
+                try:
+                    named.setdefault(uid, []).append(read_manifest(self.records.store, ref.manifest))
+                except CorruptStorageError as damage:
+                    report(damage)
+                    return  # what it names cannot be told from garbage; files are collected again when it is dropped
+        for uid, manifests in named.items():
+            table = self.table(uid)
+            keep = set().union(*(m.files for m in manifests)) | named_files(table.head().content)
+            found = (n for n in table.folder.names() if n not in keep)
+            collected = [n for n in found if n.endswith(".bin") or _epoch_of(n) <= step.up_to]
+            table.remove(collected)
+            # Stopped here: what is cached of them goes when its machine's processes tidy up.
+            forget_cached(table.url, cache_dir(self.config), collected, self.config.storage_options())
+            table.trim_log(min(m.table_version for m in manifests))
+
+    def _DropBatches(self, step: st.DropBatches) -> None:
+        for name in self.records.store.names("batches"):
+            origin, batch = name.split("-")[:2]
+            if int(origin) == step.origin and (step.below is None or int(batch) < step.below):
+                self.records.store.delete(f"batches/{name}")
+
+    def _DropCheckpoint(self, step: st.DropCheckpoint) -> None:
+        record, name = self.records.completion(step.checkpoint), id_name(step.checkpoint)
+        manifests = [t.manifest for t in record.tables.values()] if record else []
+        store = self.records.store
+        # Copies first: what is dropped must not be put back.
+        if step.void is None:
+            if record is not None:
+                store.delete(copy_path(record))  # of a K that this generation triggered, nobody else made one
+            store.delete(f"checkpoints/{name}")
+        else:
+            self.records.drop_copies(step.checkpoint)
+            store.replace(f"checkpoints/{name}", "checkpoint", step.void.to_json())
+        given_up = (f"abandoned/{n}" for n in store.names("abandoned") if n.startswith(f"{step.checkpoint:010d}-"))
+        for path in (f"committed/{name}", *manifests, *given_up):
+            store.delete(path)
+        completed = set(self.records.ids("checkpoints"))
+        for folder in ("triggers", "aborted"):
+            for k in self.records.ids(folder):
+                if k <= step.checkpoint and (k not in completed or k == step.checkpoint):
+                    store.delete(f"{folder}/{id_name(k)}")
+
+
+def _may_be_repeated(error: BaseException) -> bool:
+    return isinstance(error, RetryableError) or may_pass(error)
+
+
+def _epoch_of(file: str) -> float:
+    """The epoch in a state file's name: 0 for one that came with a savepoint, infinite for somebody else's."""
+    if not file.endswith(".parquet"):
+        return float("inf")
+    epoch = file[1:11]
+    return (
+        int(epoch) if file.startswith("e") and epoch.isdigit() else 0 if file.startswith("savepoint-") else float("inf")
+    )
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,327 @@
+"""A job by its folder, running or not: history, state, savepoints, clean-up. Needs no Spark."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from spark_ckpt.config import JobConfig
+from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
+from spark_ckpt.hints import Hinting
+from spark_ckpt.jobs.garbage import GarbageCollector
+from spark_ckpt.jobs.heartbeat import require_stopped
+from spark_ckpt.jobs.records import JobRecords, id_name
+from spark_ckpt.jobs.report import recorded_rows
+from spark_ckpt.jobs.requests import Answer, create_request, read_answer, withdraw_request
+from spark_ckpt.jobs.sink_records import by_sink, find_sinks
+from spark_ckpt.jobs.spec import SinkSpec, cache_dir, job_url
+from spark_ckpt.jobs.statistics import tell
+from spark_ckpt.jobs.verify import verify_job
+from spark_ckpt.protocol.abandon import decide_abandon
+from spark_ckpt.protocol.life import identity
+from spark_ckpt.protocol.records import FINAL, SAVEPOINT, AbandonedRecord, AbortedRecord, CompletionRecord, VoidRecord
+from spark_ckpt.protocol.topology import Refuse
+from spark_ckpt.sinks.registry import create_sink, sink_class
+from spark_ckpt.sinks.staging import is_of_job, tag
+from spark_ckpt.storage.filesystem import Folder, redact
+from spark_ckpt.storage.history import History
+from spark_ckpt.storage.history_repair import rebuild_history
+from spark_ckpt.storage.record_store import JOB_RECORD
+from spark_ckpt.storage.run_cache import forget_cached
+
+_POLL_S = 0.1
+
+
+class Job(Hinting):
+    """One job's folder. ``sinks`` are needed only to clean up behind them."""
+
+    def __init__(self, config: JobConfig, name: str, sinks: tuple[SinkSpec, ...] = ()) -> None:
+        self.config = config
+        self.name = name
+        self.url = job_url(config, name)
+        self.records = JobRecords(self.url, config)
+        self._sinks = sinks
+
+    def checkpoints(self) -> list[dict[str, Any]]:
+        """The checkpoint history, oldest first; also a Delta table at ``<dir>/<job>/history``."""
+        rows = History(f"{self.url}/history", self.config.storage_options()).read()
+        starts = {g: n for n, g in enumerate(sorted(self.records.ids("generations")), 1)}
+        return [
+            {
+                **{f.name: getattr(r, f.name) for f in fields(r)},
+                "duration_ms": r.duration_ms,
+                "start": starts.get(r.generation),
+            }
+            for r in rows
+        ]
+
+    def statistics(self) -> dict[str, Any]:
+        """What the job's checkpoints were like since it began, whatever has been retained, as plain values.
+
+        ``counts`` by outcome, with those pending and restored; ``checkpoints`` and ``operators`` (``all`` and by
+        ``subtasks``) give for sizes, rows and each phase ``count``, ``min``, ``mean``, ``max`` and percentiles (``p50``
+        to ``p99.9``, off by 2 % at most); ``restored``: the newest restores. Nothing is kept with
+        ``spark.ckpt.history=false``.
+        """
+        return tell(self.records)
+
+    def repair_history(self) -> int:
+        """Make the checkpoint history anew, from the records and from its rows that can still be read.
+
+        Returns how many checkpoints it has then. The job need not be stopped.
+        """
+        return rebuild_history(f"{self.url}/history", recorded_rows(self.records), self.config.storage_options())
+
+    def completed(self) -> list[CompletionRecord]:
+        """The checkpoints that can be restored, oldest first."""
+        return self.records.completions()
+
+    def show(self, checkpoint: int) -> CompletionRecord:
+        """One checkpoint's completion record. Raises ``InvalidInputError`` if there is none."""
+        found = self.records.completion(checkpoint)
+        if found is None:
+            have = [c.checkpoint for c in self.completed()]
+            raise InvalidInputError(f"job {self.name!r} has no checkpoint {checkpoint}; it has {have}")
+        return found
+
+    def aborted(self, checkpoint: int) -> AbortedRecord | None:
+        """Why ``checkpoint`` was given up; None if it was not, or that is no longer recorded."""
+        if self.records.completion(checkpoint) is not None:
+            return None
+        return self.records.aborted(checkpoint)
+
+    def settings(self, checkpoint: int) -> dict[str, str]:
+        """The checkpointing settings of the start that completed ``checkpoint``; empty if that recorded none."""
+        start = self.records.generation(self.show(checkpoint).generation)
+        return {} if start is None else dict(start.settings)
+
+    def state_table(self, uid: str, checkpoint: int | None = None) -> tuple[str, int]:
+        """(URL, version) of the Delta table that is ``uid``'s state at ``checkpoint`` (default: the newest)."""
+        done = self.completed()
+        if checkpoint is None and not done:
+            raise InvalidInputError(f"job {self.name!r} has no completed checkpoint yet")
+        record = self.show(done[-1].checkpoint if checkpoint is None else checkpoint)
+        if uid not in record.tables:
+            raise InvalidInputError(
+                f"checkpoint {record.checkpoint} has no state of {uid!r}, only of {list(record.tables)}"
+            )
+        return f"{self.url}/state/{uid}", record.tables[uid].version
+
+    def savepoint(self, path: str, timeout_s: float = 600.0) -> int:
+        """Ask the running job for a savepoint and wait for it."""
+        return self._ask(path, False, timeout_s)
+
+    def stop(self, path: str | None = None, timeout_s: float = 600.0, drain: bool = False) -> int:
+        """Ask the running job for a synchronous savepoint. The query then idles until its owner stops it.
+
+        With ``drain``, which needs no ``path``, it ends by itself, for good: see
+        :meth:`spark_ckpt.api.query.CkptQuery.stop`.
+        """
+        if path is None and not drain:
+            raise InvalidInputError("expected a folder for the savepoint, or drain=True, found neither")
+        return self._ask(path, True, timeout_s, drain)
+
+    def _ask(self, path: str | None, terminal: bool, timeout_s: float, drain: bool = False) -> int:
+        kind = SAVEPOINT if path is not None else FINAL
+        return ask(self.records, kind, path, terminal, timeout_s, lambda: None, drain)
+
+    def abandon(self, checkpoint: int, sink: str, force: bool = False) -> None:
+        """Give up, for good, what completed ``checkpoint`` would commit in ``sink``; only while the job is stopped.
+
+        For a commit that can never succeed and that every start tries first. The next start commits the checkpoint in
+        its other sinks and passes over this one; ``gc`` removes what was staged there. Raises ``InvalidInputError`` if
+        there is no such commit to give up, or a driver runs the job (``force``: you know that none does). Rows the sink
+        took before it failed (files already moved) stay.
+        """
+        self._require_stopped("abandon", force)
+        records = self.records
+        decided = decide_abandon(
+            checkpoint, sink, records.completions(), records.ids("committed"), int(time.time() * 1000)
+        )
+        if isinstance(decided, Refuse):
+            raise InvalidInputError(f"job {self.name!r}: {decided.reason}")
+        records.abandon(decided)
+
+    def abandoned(self) -> list[AbandonedRecord]:
+        """What was given up by hand, of the checkpoints that are retained."""
+        return self.records.abandoned()
+
+    # -- checks and clean-up -------------------------------------------------------------------------------------
+
+    def verify(self, progress: Callable[[str], None] = lambda _: None) -> list[str]:
+        """Read all that the job's checkpoints need, checksums included; returns what is wrong, empty if nothing.
+
+        Costs reading the state. ``progress`` is told the name of what is read next.
+        """
+        return verify_job(self.records, self.url, self.config.storage_options(), progress)
+
+    def require(self) -> None:
+        """Raise ``InvalidInputError`` if there is no such job."""
+        if self.exists():
+            return
+        there = Folder(self.config.dir, self.config.storage_options()).folders()
+        raise InvalidInputError(f"there is no job {self.name!r} in {redact(self.config.dir)}; there are {there}")
+
+    def exists(self) -> bool:
+        """Whether the folder holds a job: one that started at least once."""
+        store = self.records.store
+        return store.exists(JOB_RECORD) or any(store.names(f) for f in ("generations", "checkpoints", "triggers"))
+
+    def gc(self, min_age_s: float = 0.0, force: bool = False) -> list[str]:
+        """Remove what no retained checkpoint needs: orphan state files, manifests, staged sink data.
+
+        Only while the job is stopped. What it may still commit or go on from is kept. Returns what was removed. Raises
+        ``CorruptStorageError`` and removes nothing if a record that could name files is damaged or missing, and
+        ``InvalidInputError`` if a driver runs the job (``force``: you know that none does).
+        """
+        self.require()
+        self._require_stopped("gc", force)
+        return GarbageCollector(self.records, self.url, self.config, self.name).collect(self._sinks, min_age_s)
+
+    def staged_by_others(self) -> list[tuple[str, str, int]]:
+        """What the job's sinks hold of other jobs of its name: (sink, who, how many things).
+
+        Their folders are elsewhere, or were removed: a folder that is made anew is another life of the job.
+        """
+        own = self._own_names()
+        found = ((s.id, create_sink(s.cls, s.options).staged_by()) for s in self._sinks)
+        return [(i, w, n) for i, by in found for w, n in by.items() if w not in own and is_of_job(w, self.name)]
+
+    def discard(self, who: str) -> list[str]:
+        """Remove what ``who``, as :meth:`staged_by_others` names it, staged in the job's sinks and never committed.
+
+        Only if you know that it is gone for good: a job of that name that runs in another folder would lose rows.
+        Raises ``InvalidInputError`` if it is this job itself, or is called otherwise.
+        """
+        if who in self._own_names() or not is_of_job(who, self.name):
+            raise InvalidInputError(
+                f"expected another life of job {self.name!r}, as `spark-ckpt gc --others` names it, found {who!r}; "
+                "what this job itself staged in vain is for plain gc"
+            )
+        return [name for s in self._sinks for name in create_sink(s.cls, s.options).discard(who)]
+
+    def _own_names(self) -> set[str]:
+        if not self.exists():
+            return set()
+        me = identity(self.name, self.records.life())
+        return {me, tag(me)}
+
+    def with_sinks(self, formats: Iterable[str], given: Mapping[str, str]) -> Job:
+        """The job with sinks that its folder, if there still is one, does not tell; ``given`` as below."""
+        own = by_sink(given, list(formats))
+        return Job(self.config, self.name, tuple(SinkSpec(f, sink_class(f), own[f]) for f in own))
+
+    def with_recorded_sinks(
+        self, given: Mapping[str, str] | None = None, confirmed: Collection[str] = ()
+    ) -> tuple[Job, tuple[str, ...]]:
+        """The job with the sinks of its newest start, so that ``gc`` cleans up behind them; and which were left out.
+
+        Options that hold a secret are not recorded: they come from ``given``, by ``sink.option``, or from environment
+        variables ``SPARK_CKPT_SINK_<ID>_<OPTION>``. Where they are sent to is what the folder says: it must be given,
+        too, or the sink be among ``confirmed``.
+        """
+        found = find_sinks(self.records, given or {}, os.environ, confirmed)
+        return Job(self.config, self.name, found.specs), found.left_out
+
+    def _require_stopped(self, what: str, force: bool, besides: int | None = None) -> None:
+        if not force:
+            require_stopped(self.records, self.name, what, besides)
+
+    def delete_checkpoints(self, force: bool = False, besides: int | None = None) -> None:
+        """Remove every checkpoint of the job, its state and Spark's own folder. Savepoints elsewhere stay.
+
+        Raises ``InvalidInputError`` if a driver runs the job (``force``: you know that none does), that of generation
+        ``besides`` excepted.
+        The job's life goes on: the largest id stays taken, by a void record, because sinks know those before it.
+        """
+        self._require_stopped("deleting the checkpoints", force, besides)
+        folder = Folder(self.url, self.config.storage_options())
+
+        def remove(*names: str) -> None:
+            for name in filter(folder.fs.exists, map(folder.path, names)):
+                folder.fs.rm(name, recursive=True)
+
+        remove("spark", "copies")  # a start must not put back what is deleted
+        # Stopped here, or at a checkpoint below: the next start restores the newest that is left, the newest of all.
+        newest = self.records.newest_id()
+        if newest:
+            generation = max(self.records.ids("generations"), default=0)
+            void = VoidRecord(newest, generation, int(time.time() * 1000)).to_json()
+            self.records.store.create(f"checkpoints/{id_name(newest)}", "checkpoint", void)
+        # They tell of checkpoints that are gone below, and without them none is taken for lost. What batches staged is
+        # left to the sinks' gc.
+        remove("triggers", "batches")
+        for record in self.completed():
+            if record.checkpoint != newest:
+                self.records.store.delete(f"checkpoints/{id_name(record.checkpoint)}")
+            else:
+                self.records.store.replace(f"checkpoints/{id_name(newest)}", "checkpoint", void)
+        # Stopped here: the next start is fresh, and counts on from the void record.
+        for uid in folder.folders("state"):
+            table = folder.child(f"state/{uid}")
+            forget_cached(table.url, cache_dir(self.config), table.names(), self.config.storage_options())
+        remove("committed", "aborted", "requests", "answers", "drained", "manifests", "state")
+
+
+def job(dir: str, name: str, sinks: tuple[SinkSpec, ...] = (), **options: str) -> Job:
+    """The job ``name`` below ``dir``; ``options`` are ``spark.ckpt.*`` settings such as storage options."""
+    return Job(JobConfig.from_options({"dir": dir, **options}), name, sinks)
+
+
+def ask(
+    records: JobRecords,
+    kind: str,
+    target: str | None,
+    terminal: bool,
+    timeout_s: float,
+    alive: Callable[[], None],
+    drain: bool = False,
+) -> int:
+    """Ask the running job for a checkpoint and wait until it is committed; returns its id.
+
+    ``alive`` raises when waiting makes no sense any more. Raises ``CheckpointFailedError`` if the checkpoint was
+    aborted or time ran out, ``InvalidInputError`` if the savepoint could not be written. Then the request is
+    withdrawn: the job does not take it up later, gives up what it has begun, and goes on. Only a ``drain`` whose
+    barrier was sent goes on draining, with a final checkpoint of its own.
+    """
+    deadline = time.monotonic() + timeout_s
+    request = create_request(records.store, kind, target, terminal, timeout_s, drain)
+    try:
+        answer = _wait(records, request, deadline, alive)
+    except BaseException as e:
+        said = withdraw_request(records.store, request, f"whoever asked for it stopped waiting: {type(e).__name__}")
+        # The job was quicker: its answer stands.
+        if said.checkpoint is None or not isinstance(e, CheckpointFailedError):
+            raise
+        answer = said
+    if answer.error is not None:
+        raise InvalidInputError(answer.error)
+    assert answer.checkpoint is not None
+    return answer.checkpoint
+
+
+def _wait(records: JobRecords, request: str, deadline: float, alive: Callable[[], None]) -> Answer:
+    """The job's answer, once the checkpoint is confirmed as committed."""
+    taken: int | None = None
+    seen: set[int] = set()
+    while time.monotonic() < deadline:
+        answer = read_answer(records.store, request)
+        if answer is not None and answer.checkpoint is None:
+            raise CheckpointFailedError(f"request {request} was withdrawn: {answer.error}")
+        if answer is not None and max(records.ids("committed"), default=0) >= (answer.checkpoint or 0):
+            return answer
+        for k in records.ids("triggers") if taken is None else ():
+            trigger = records.trigger(k) if k not in seen else None
+            seen.add(k)
+            taken = k if trigger is not None and trigger.request == request else taken
+        gone = records.aborted(taken) if taken is not None else None
+        if gone is not None:
+            raise CheckpointFailedError(f"checkpoint {taken} was aborted: {gone.reason}")
+        alive()
+        time.sleep(_POLL_S)
+    raise CheckpointFailedError(
+        f"request {request} was not answered in time and is withdrawn; is the query running and not stuck in a batch?"
+    )

@@ -1,0 +1,90 @@
+"""Rows of the checkpoint history: as they are when it happens, and as the records tell it later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.protocol.commit import history_of_completion
+from spark_ckpt.protocol.records import AbortedRecord, CompletionRecord, TriggerRecord
+from spark_ckpt.protocol.steps import AppendHistory
+from spark_ckpt.storage.history import HistoryRow, UidSize
+from spark_ckpt.storage.manifest import StateManifest, read_manifest
+
+Found = TypeVar("Found")
+
+
+def history_row(step: AppendHistory, manifests: Sequence[StateManifest], now_ms: int) -> HistoryRow:
+    """What one checkpoint did. ``manifests``: the state it left, if it completed."""
+    stats = list(step.stats.values())
+
+    def total(name: str) -> int:
+        return sum(s.get(name, 0) for s in stats)
+
+    completed = step.outcome == "completed"
+    return HistoryRow(
+        id=step.checkpoint,
+        kind=step.kind or "checkpoint",
+        outcome=step.outcome,
+        triggered_ms=step.triggered_ms or step.ended_ms,
+        generation=step.generation,
+        batch=step.batch,
+        reason=step.reason,
+        completed_ms=now_ms if completed else None,
+        commit_ms=max(0, now_ms - step.ended_ms),
+        alignment_ms=max((s.get("alignment_ms", 0) for s in stats), default=0),
+        held_back_bytes=total("held_bytes"),
+        written_bytes=total("size_bytes"),
+        written_rows=total("rows"),
+        keys=total("keys"),
+        state={m.uid: UidSize(m.keys, m.size_bytes, len(m.content)) for m in manifests},
+    )
+
+
+def left_state(records: JobRecords, checkpoint: int) -> list[StateManifest]:
+    """The state that ``checkpoint`` left, as far as it can be read: for a report and nothing else."""
+    found = []
+    try:
+        record = records.completion(checkpoint)
+    except CorruptStorageError:
+        record = None
+    for ref in record.tables.values() if record else ():
+        try:
+            found.append(read_manifest(records.store, ref.manifest))
+        except CorruptStorageError:
+            continue
+    return found
+
+
+def recorded_rows(records: JobRecords) -> list[HistoryRow]:
+    """What the records that are there and whole tell of the job's checkpoints, by id."""
+    found = {}
+    for k in sorted({*records.ids("checkpoints"), *records.ids("aborted")}):
+        row = _recorded_row(records, k)
+        if row is not None:
+            found[k] = row
+    return list(found.values())
+
+
+def _recorded_row(records: JobRecords, checkpoint: int) -> HistoryRow | None:
+    completion = _sound(records.completion, checkpoint)
+    if isinstance(completion, CompletionRecord):
+        step = history_of_completion(completion, _sound(records.committed, checkpoint))
+        return history_row(step, left_state(records, checkpoint), completion.completed_ms)
+    aborted, trigger = _sound(records.aborted, checkpoint), _sound(records.trigger, checkpoint)
+    return _aborted_row(aborted, trigger) if aborted is not None else None
+
+
+def _aborted_row(aborted: AbortedRecord, trigger: TriggerRecord | None) -> HistoryRow:
+    triggered_ms = trigger.time_ms if trigger else aborted.time_ms
+    kind = trigger.kind if trigger else "checkpoint"
+    return HistoryRow(aborted.checkpoint, kind, aborted.cause, triggered_ms, aborted.generation, -1, aborted.reason)
+
+
+def _sound(read: Callable[[int], Found | None], checkpoint: int) -> Found | None:
+    try:
+        return read(checkpoint)
+    except CorruptStorageError:
+        return None

@@ -1,0 +1,115 @@
+"""Manual requests: how a user's process asks the running job for a checkpoint or savepoint.
+
+``requests/R`` is there from the moment it is asked until a trigger takes it up: ``triggers/K`` then names it.
+``answers/R``, created if absent, is the last word: checkpoint K, an error, or that it was withdrawn. It has one winner:
+either the job's commit answers, or whoever asked (or the job, when the time is over) withdraws.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.jobs.records import report
+from spark_ckpt.protocol.source_steps import ManualRequest
+from spark_ckpt.storage.filesystem import normalize_url
+from spark_ckpt.storage.record_store import Exists, RecordStore
+
+_OLD_TIMEOUT_MS = 600_000
+"""Requests of releases that wrote no deadline: nobody waited longer by default."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """``checkpoint`` None: ``error`` says why it was withdrawn. With both, the checkpoint is complete and its savepoint
+    could not be written."""
+
+    checkpoint: int | None
+    error: str | None = None
+
+
+def create_request(
+    store: RecordStore,
+    kind: str,
+    target: str | None = None,
+    terminal: bool = False,
+    timeout_s: float = 600.0,
+    drain: bool = False,
+) -> str:
+    """Any process: leave a request; returns its id. The job's first source takes it up within a poll interval, and
+    nobody does once ``timeout_s`` have passed."""
+    now_ms = int(time.time() * 1000)
+    request = f"{now_ms:013d}-{uuid.uuid4().hex[:8]}"
+    # Where it is relative to is known here, and not to the process that will answer.
+    absolute = None if target is None else normalize_url(target)
+    deadline_ms = now_ms + int(timeout_s * 1000)
+    body: dict[str, Any] = {"kind": kind, "time_ms": now_ms, "target": absolute, "terminal": terminal}
+    body |= {"deadline_ms": deadline_ms, "drain": drain}
+    store.create(f"requests/{request}.json", "request", body)
+    return request
+
+
+def open_requests(store: RecordStore) -> list[ManualRequest]:
+    """All requests that were neither taken up nor withdrawn, oldest first."""
+    found = []
+    for name in store.names("requests"):
+        try:
+            body = store.read(f"requests/{name}", "request")
+        except CorruptStorageError as damage:
+            report(damage)  # whoever asked waits in vain, and asks again
+            continue
+        if body is not None:
+            found.append(_request(name.removesuffix(".json"), body))
+    return found
+
+
+def _request(request: str, body: dict[str, Any]) -> ManualRequest:
+    deadline_ms = body.get("deadline_ms", body["time_ms"] + _OLD_TIMEOUT_MS)
+    drain = body.get("drain", False)
+    return ManualRequest(request, body["kind"], body["time_ms"], body["target"], body["terminal"], deadline_ms, drain)
+
+
+def drop_request(store: RecordStore, request: str) -> None:
+    store.delete(f"requests/{request}.json")
+
+
+def answer_request(store: RecordStore, request: str, answer: Answer) -> Answer:
+    """Say the last word if nobody has, or if nobody can read what was said; returns what was said."""
+    path = f"answers/{request}.json"
+    try:
+        found = store.create(path, "answer", asdict(answer))
+    except CorruptStorageError as damage:
+        report(damage)  # every start would meet it, before it confirms the checkpoint
+        store.replace(path, "answer", asdict(answer))
+        return answer
+    return Answer(found.body["checkpoint"], found.body["error"]) if isinstance(found, Exists) else answer
+
+
+def read_answer(store: RecordStore, request: str) -> Answer | None:
+    try:
+        body = store.read(f"answers/{request}.json", "answer")
+    except CorruptStorageError as damage:
+        report(damage)  # whoever asked waits in vain until its time is over
+        return None
+    return None if body is None else Answer(body["checkpoint"], body["error"])
+
+
+def withdraw_request(store: RecordStore, request: str, reason: str) -> Answer:
+    """Nobody waits for it any more; returns the answer that stands, if the job was quicker."""
+    said = answer_request(store, request, Answer(None, reason))
+    # Stopped here: it is withdrawn; the job's first source drops it when its time is over.
+    drop_request(store, request)
+    return said
+
+
+def drop_old_answers(store: RecordStore, before_ms: int) -> None:
+    """Answers that everybody has read: their ids begin with the time when they were asked."""
+    for name in store.names("answers"):
+        if name[:13].isdigit() and int(name[:13]) < before_ms:
+            request = name.removesuffix(".json")
+            # The request first: without its answer it must not look open.
+            drop_request(store, request)
+            store.delete(f"answers/{name}")

@@ -1,0 +1,46 @@
+"""How many rows the batches of a start read, for its progress; and which starts this process made. Driver."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+
+from spark_ckpt.errors import CkptError
+from spark_ckpt.jobs.records import JobRecords, batch_of
+from spark_ckpt.jobs.spec import RunSpec
+
+_log = logging.getLogger("spark_ckpt")
+_MAX_RUNS = 256
+_runs: OrderedDict[str, tuple[RunSpec, str | None]] = OrderedDict()
+"""The newest starts of this process by the query's name, with Spark's id of the run once that is known."""
+
+Rows = Mapping[int, Mapping[str, int]]
+
+
+def remember_run(name: str, run: RunSpec, run_id: str | None = None) -> None:
+    """For listeners. Once before the query starts, so that they know it from the first event on, and once after."""
+    _runs[name] = run, run_id
+    while len(_runs) > _MAX_RUNS:
+        _runs.popitem(last=False)
+
+
+def rows_read(run: RunSpec) -> Rows:
+    """Batch -> source -> rows, of the newest batches of this start. Empty, with a line in the log, if it fails."""
+    records = JobRecords(run.url, run.config)
+    try:
+        for _ in range(3):  # the record may be dropped meanwhile, behind a newer one
+            names = records.store.names("batches")
+            own = [n for n in names if batch_of(n)[0] == run.origin and batch_of(n)[2] == run.generation]
+            newest = records.batch(max(own, key=batch_of)) if own else None
+            if newest is not None or not own:
+                return newest.rows if newest else {}
+    except (CkptError, OSError) as error:
+        _log.warning("Job %s: how many rows it read cannot be told; progress has Spark's numbers: %s", run.job, error)
+    return {}
+
+
+def run_of(name: str, run_id: str) -> RunSpec | None:
+    """The newest start under the query's name, if this process made it and Spark's id is not of another one."""
+    run, known = _runs.get(name, (None, None))
+    return run if known in (None, run_id) else None

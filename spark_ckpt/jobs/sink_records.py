@@ -1,0 +1,145 @@
+"""Which sinks a job has, in ``sinks.json`` of its folder: written with each start, for clean-up from the command line.
+
+No secret is written: of an option whose value is or holds one, only the name. Nothing that is read is imported: a sink
+is named by its format, and resolved only if that is built in or registered in the process that reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError
+from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.jobs.spec import SinkSpec
+from spark_ckpt.protocol._body import Body
+from spark_ckpt.redaction import has_secret, redact_url, secret_values
+from spark_ckpt.sinks.registry import create_sink, sink_class, sink_format
+
+RECORD = "sinks.json"
+_ENV = "SPARK_CKPT_SINK_"
+_NOT_SECRET = {"mergekeys"}
+"""Options whose names only look like a secret's."""
+
+
+@dataclass(frozen=True)
+class FoundSinks:
+    """``left_out`` says, a sentence each, which sinks could not be made and what to do."""
+
+    specs: tuple[SinkSpec, ...]
+    left_out: tuple[str, ...]
+
+
+def record_sinks(records: JobRecords, sinks: tuple[SinkSpec, ...]) -> None:
+    """Driver, with each start. Sinks that the query no longer has go: their rows were committed or given up."""
+    records.store.replace(RECORD, "sinks", {"sinks": [_entry(s) for s in sinks]})
+
+
+def find_sinks(
+    records: JobRecords, given: Mapping[str, str], environ: Mapping[str, str], confirmed: Collection[str] = ()
+) -> FoundSinks:
+    """The job's sinks as recorded; options in ``given``, by ``sink.option``, count before those in ``environ``.
+
+    Whoever can write the folder could have secrets sent elsewhere: where they go to is given as they are, or the sink
+    is among ``confirmed``, by somebody who was shown it.
+
+    Raises ``ConfigError`` for an option of a sink that the job has not, ``CorruptStorageError`` for a damaged record.
+    """
+    entries = _entries(records)
+    own = by_sink(given, [e.text("id") for e in entries])
+    specs, left_out = [], []
+    for entry in entries:
+        sink = entry.text("id")
+        try:
+            specs.append(_resolved(entry, own[sink], environ, sink in confirmed))
+        except CkptError as e:
+            left_out.append(f"sink {sink!r}: {e}")
+    return FoundSinks(tuple(specs), tuple(left_out))
+
+
+def variable(sink: str, option: str) -> str:
+    """The environment variable for an option: ``SPARK_CKPT_SINK_<ID>_<OPTION>``, what is no letter or digit as _."""
+    return _ENV + re.sub(r"[^A-Z0-9]", "_", f"{sink}_{option}".upper())
+
+
+def _entry(spec: SinkSpec) -> dict[str, Any]:
+    secret = sorted(k for k, v in spec.options.items() if _is_secret(k, v))
+    plain = {k: v for k, v in spec.options.items() if k not in secret}
+    made_by = f"{spec.cls.__module__}:{spec.cls.__qualname__}"
+    return {"id": spec.id, "format": sink_format(spec.cls), "class": made_by, "options": plain, "secret": secret}
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Rather one too many: it only has to be given again."""
+    if name.lower() in _NOT_SECRET:
+        return False
+    # A value of JSON may hold another level of names.
+    inside = name.lower().startswith("storage.") and bool(secret_values({value: value}))
+    return bool(secret_values({name: value})) or has_secret(value) or redact_url(value) != value or inside
+
+
+def _entries(records: JobRecords) -> list[Body]:
+    try:
+        found = records.store.read(RECORD, "sinks")
+        return [] if found is None else [_parsed(e) for e in Body(found, RECORD).get("sinks", list)]
+    except CorruptStorageError as damage:
+        raise CorruptStorageError(
+            f"{str(damage).split(';')[0]}. It only says which sinks gc cleans up behind: the next start writes it"
+            " again, and without the file gc goes on without sinks."
+        ) from None
+
+
+def by_sink(given: Mapping[str, str], sinks: list[str]) -> dict[str, dict[str, str]]:
+    own: dict[str, dict[str, str]] = {s: {} for s in sinks}
+    for name, value in given.items():
+        sink = max((s for s in sinks if name.startswith(f"{s}.")), key=len, default=None)
+        if sink is None:
+            raise ConfigError(f"expected an option as SINK.NAME of one of the job's sinks {sinks}, got {name!r}")
+        own[sink][name[len(sink) + 1 :]] = value
+    return own
+
+
+def _parsed(value: Any) -> Body:
+    entry = Body(value, RECORD)
+    for name, kinds in (("id", (str,)), ("format", (str, type(None))), ("class", (str,)), ("options", (dict,))):
+        entry.get(name, *kinds)
+    entry.strings("secret")
+    return entry
+
+
+def _check_where(sink: str, own: set[str], options: Mapping[str, str], given: Collection[str]) -> None:
+    """``own``: the sink's options that say what it does there, and not where it is."""
+    where = {k: v for k, v in options.items() if k not in given and k.lower() not in own}
+    if where and any(_is_secret(n, options[n]) for n in given):
+        shown = ", ".join(f"{k}={redact_url(v)}" for k, v in sorted(where.items()))
+        raise ConfigError(
+            f"its secrets would go to where the job's folder says it is: {shown}. If that is right, say so with "
+            f"--confirm {sink}, or give it: --option {sink}.{min(where)}=..."
+        )
+
+
+def _resolved(entry: Body, given: Mapping[str, str], environ: Mapping[str, str], confirmed: bool) -> SinkSpec:
+    sink, kind = entry.text("id"), entry.optional_str("format")
+    if kind is None:
+        raise ConfigError(
+            f"it is of your own class {entry.text('class')}, and nothing that storage names is imported; run gc in"
+            " Python: spark_ckpt.job(dir, name, sinks).gc()"
+        )
+    cls, secret = sink_class(kind), entry.strings("secret")
+    options = {k: str(v) for k, v in entry.mapping("options").items()}
+    set_there = {n: variable(sink, n) for n in {*secret, *options, *cls.OPTIONS}}
+    named = {n: environ[v] for n, v in set_there.items() if v in environ}
+    for name, value in (*named.items(), *given.items()):
+        options = {**{k: v for k, v in options.items() if k.lower() != name.lower()}, name: value}
+    have = {k.lower() for k in options}
+    missing = [n for n in secret if n.lower() not in have]
+    if missing:
+        ways = " and ".join(f"{variable(sink, n)} (or --option {sink}.{n}=...)" for n in missing)
+        raise ConfigError(f"its option(s) {', '.join(missing)} hold a secret and are not recorded; set {ways}")
+    if not confirmed:
+        plain = {n.lower() for n in (*cls.OPTIONS, "columns")} - {"url", "path"}
+        _check_where(sink, plain, options, {*named, *given})
+    create_sink(cls, options)  # what is wrong with them is said before anything is removed
+    return SinkSpec(sink, cls, options)

@@ -1,0 +1,221 @@
+"""Starting a query: validate, claim a generation, decide where to go on from, recover, wire, start. Driver.
+
+Nothing is read from a source before the decision is durable. A crash anywhere in here: the next start claims a newer
+generation and does it all again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from spark_ckpt.config import JobConfig
+from spark_ckpt.jobs.drained import drained_before
+from spark_ckpt.jobs.hooks import hook_name, load_hooks, restore_hook
+from spark_ckpt.jobs.io import JobIO
+from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.jobs.savepoints import import_savepoint
+from spark_ckpt.jobs.settings import tell_changes
+from spark_ckpt.jobs.sink_records import record_sinks
+from spark_ckpt.jobs.spark_folder import SparkFolder
+from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url
+from spark_ckpt.jobs.start_facts import newest_generation, read_damage
+from spark_ckpt.names import checked_name
+from spark_ckpt.protocol.records import GenerationRecord, Topology
+from spark_ckpt.protocol.recovery import AUTO, NONE, GoOn, RestoreFrom, StartFacts, StartFresh
+from spark_ckpt.protocol.startup import Started, start_job
+from spark_ckpt.sinks.registry import create_sink, sink_class
+from spark_ckpt.storage.filesystem import redact
+from spark_ckpt.storage.state_table import StateTable
+
+_log = logging.getLogger("spark_ckpt")
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """What is to run: enough to decide and recover, without Spark. ``tables`` maps uid to its state table's schema."""
+
+    job: str
+    config: JobConfig
+    location: str
+    topology: Topology
+    sinks: tuple[SinkSpec, ...]
+    output: pa.Schema
+    tables: dict[str, pa.Schema] = field(default_factory=dict)
+    partitions: int = 1
+    """Shuffle partitions of the session, for a new location."""
+    sinks_known: bool = True
+    """False for the plain plugin's reader: its writer commits what earlier generations left."""
+
+    @property
+    def spark_folder(self) -> SparkFolder:
+        return SparkFolder(self.location, self.config.storage_options())
+
+
+def checked_sinks(requests: list[tuple[Any, dict[str, str]]]) -> tuple[SinkSpec, ...]:
+    """Name the sinks (option ``uid``, else the format, numbered) and find their classes. Raises ``ConfigError``."""
+    specs: list[SinkSpec] = []
+    for number, (sink, options) in enumerate(requests):
+        own = dict(options)
+        name = own.pop("uid", None) or (sink if isinstance(sink, str) else sink.__name__.lower())
+        if any(s.id == name for s in specs):
+            name = f"{name}-{number}"
+        checked_name("sink uid", name)
+        cls = sink_class(sink) if isinstance(sink, str) else sink
+        specs.append(SinkSpec(name, cls, absolute_options(name, cls, own)))
+    return tuple(specs)
+
+
+def absolute_options(sink: str, cls: Any, options: dict[str, str]) -> dict[str, str]:
+    """``options`` with paths that mean the same in every process. Driver, at start."""
+    absolute: dict[str, str] = cls.absolute(options)
+    for name in (n for n, value in absolute.items() if value != options[n]):
+        _log.warning(
+            "Option %s of sink %r is relative: this start uses %s. Set the absolute path, so that a start from another "
+            "folder finds it.", name, sink, redact(absolute[name]),
+        )  # fmt: skip
+    return absolute
+
+
+def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = None) -> RunSpec:
+    """Claim a new generation of the job and recover what earlier ones left; returns what the new one is.
+
+    ``on_claim`` is told the generation as soon as it is claimed.
+
+    Raises ``StorageNotWritableError``, ``ConfigError``, ``TopologyError``, ``InvalidInputError``, and what sinks
+    raise when they validate or recover.
+    """
+    if plan.config.hooks is not None:
+        load_hooks(plan.config.hooks)
+    url = job_url(plan.config, plan.job)
+    records = JobRecords(url, plan.config)
+    records.store.check_writable(plan.job)
+    for spec in plan.sinks:
+        create_sink(spec.cls, spec.options).validate(plan.output)
+    restore = _restore_option(records, plan, url)
+    io = JobIO(
+        plan.job,
+        plan.config,
+        plan.sinks,
+        read_facts=lambda g: _facts(records, plan, g, restore),
+        on_claim=None if on_claim is None else partial(on_claim, records),
+    )
+    before = _last_decided(records)
+    claim = GenerationRecord(
+        _next_generation(records),
+        0,
+        plan.location,
+        None,
+        _now_ms(),
+        plan.topology,
+        uuid.uuid4().hex[:16],
+        plan.config.checkpoint_settings(),
+    )
+    started = io.run(start_job(plan.job, claim, _now_ms()))
+    if plan.sinks_known:
+        record_sinks(records, plan.sinks)
+    tell_changes(plan.job, before, started.generation)
+    _say_uncompared(plan, started.decision)
+    _ensure_tables(plan, url, records, started.decision)
+    _restore_hook(plan, started.decision)
+    return replace(_run_spec(plan, started), drained=drained_before(plan.job, started))
+
+
+def _restore_hook(plan: JobPlan, decision: Any) -> None:
+    start = decision.checkpoint if isinstance(decision, RestoreFrom) else getattr(decision, "newest", None)
+    if start is not None:
+        restore_hook(plan.config, plan.job, start)
+
+
+def _last_decided(records: JobRecords) -> GenerationRecord | None:
+    decided = [g for g in records.generations() if g.origin > 0]
+    return max(decided, key=lambda g: g.generation, default=None)
+
+
+def _say_uncompared(plan: JobPlan, decision: Any) -> None:
+    if not isinstance(decision, StartFresh) and decision.uncompared:
+        _log.warning(
+            "Job %s: the state of %s was written by a version that did not record what it is made of, so whether the "
+            "query's aggregates are still the same could not be compared. The next checkpoint records it.",
+            plan.job,
+            ", ".join(decision.uncompared),
+        )
+
+
+def _next_generation(records: JobRecords) -> int:
+    """The first of a life is numbered by the clock: a driver of an earlier life in a folder that was removed, if it
+    still runs, must not find its own number in there and take the job for its own."""
+    known = newest_generation(records)
+    return known + 1 if known else _now_ms()
+
+
+def _run_spec(plan: JobPlan, started: Started) -> RunSpec:
+    record, decision = started.generation, started.decision
+    return RunSpec(
+        job=plan.job,
+        config=plan.config,
+        generation=record.generation,
+        origin=record.origin,
+        start_epoch=(record.restored_from or 0) + 1,
+        restored_from=record.restored_from,
+        adopt=decision.adopt.checkpoint if isinstance(decision, GoOn) and decision.adopt else None,
+        topology=plan.topology,
+        partitions=plan.spark_folder.partitions() or plan.partitions,
+        life=record.life,
+        inherited=started.inherited,
+    )
+
+
+def _restore_option(records: JobRecords, plan: JobPlan, url: str) -> str | int:
+    restore = plan.config.restore
+    if restore in (AUTO, NONE):
+        return restore
+    if restore.isdigit():
+        return int(restore)
+    if plan.spark_folder.location().planned is not None:
+        return AUTO
+    return import_savepoint(records, url, restore, plan.config.storage_options(), _now_ms())
+
+
+def _facts(records: JobRecords, plan: JobPlan, generation: int, restore: str | int) -> StartFacts:
+    completions = tuple(records.completions())
+    ids = [c.checkpoint for c in completions]
+    settled = {*records.ids("checkpoints"), *records.ids("aborted")}
+    return StartFacts(
+        restore=restore,
+        location=plan.spark_folder.location(),
+        topology=plan.topology,
+        generation=generation,
+        generations=tuple(g for g in records.generations() if g.generation != generation),
+        completions=completions,
+        committed=records.confirmed(ids) if plan.sinks_known else frozenset(ids),
+        batches=tuple(records.batches()),
+        open_triggers=tuple(k for k in records.ids("triggers") if k not in settled),
+        allow_non_restored=plan.config.allow_non_restored_state,
+        damage=read_damage(records, generation, completions),
+        abandoned=records.abandoned_pairs(),
+        hook=hook_name(plan.config),
+    )
+
+
+def _ensure_tables(plan: JobPlan, url: str, records: JobRecords, decision: Any) -> None:
+    """Every operator's state table exists, with its schema, before the first checkpoint."""
+    recorded = records.table_versions() if plan.tables else {}
+    fresh = set(plan.tables) if isinstance(decision, StartFresh) else set()
+    if isinstance(decision, RestoreFrom):
+        fresh = set(decision.fresh_uids)
+    for uid, schema in plan.tables.items():
+        table = StateTable(f"{url}/state/{uid}", uid, plan.config.storage_options())
+        about = f"keyed state of {uid}, job {plan.job}"
+        table.create_if_absent(schema, about, reset=uid in fresh, recorded=recorded.get(uid, -1))
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

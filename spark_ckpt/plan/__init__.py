@@ -1,0 +1,3 @@
+"""From recipes to a Spark plan, and its start. Driver."""
+
+from __future__ import annotations

@@ -1,0 +1,136 @@
+"""Builds the Spark plan of a start from the recipes of wrapped DataFrames. Driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_ckpt.errors import TopologyError
+from spark_ckpt.jobs.spec import RunSpec, SinkSpec, SourceSpec
+from spark_ckpt.names import checked_name
+from spark_ckpt.plan.chain import Chain, Recipe, in_python
+from spark_ckpt.plan.lineage import Lineage, OperatorNode, SourceNode, WatermarkNode
+from spark_ckpt.protocol.records import Topology
+from spark_ckpt.runtime.datasource import source_class_of
+from spark_ckpt.runtime.sink.writer import require_control_columns
+from spark_ckpt.runtime.stateless import arrow_schema, spark_schema
+from spark_ckpt.runtime.steps import ENCLOSED, Disclose, Enclose, Step
+
+
+def name_sources(lineage: Lineage) -> dict[SourceNode, str]:
+    """Every source's id: its ``uid`` option, else its format and number in the query."""
+    named: dict[SourceNode, str] = {}
+    for number, node in enumerate(lineage.sources):
+        kind = node.inner if isinstance(node.inner, str) else getattr(node.inner, "__name__", "source")
+        default = f"{kind.rsplit(':', 1)[-1].lower()}-{number}"
+        named[node] = checked_name("source uid", node.uid or default, TopologyError)
+    ids = list(named.values())
+    if len(set(ids)) != len(ids):
+        raise TopologyError(f"two sources have the same uid: {sorted(ids)}; give each its own (reader option uid)")
+    return named
+
+
+def query_topology(
+    lineage: Lineage,
+    sources: dict[SourceNode, str],
+    sinks: tuple[SinkSpec, ...],
+    key_groups: int,
+    operators: dict[str, dict[str, Any]],
+) -> Topology:
+    """What takes part in the query's checkpoints. Raises ``TopologyError`` if a uid is used twice."""
+    both = sorted(set(sources.values()) & set(operators))
+    if both:
+        raise TopologyError(f"{both} are uids of a source and of an operator; give each its own")
+    return Topology(
+        key_groups, lineage.inputs * key_groups, tuple(sources.values()), operators, tuple(s.id for s in sinks)
+    )
+
+
+class BuildContext:
+    """One build: every recipe is built once, however many branches lead to it."""
+
+    def __init__(
+        self, spark: Any, format_name: str, run: RunSpec, sources: dict[SourceNode, SourceSpec], root: Recipe
+    ) -> None:
+        self.spark = spark
+        self.format_name = format_name
+        self.run = run
+        self._specs = sources
+        self._consumers = root.consumers()
+        self._built: dict[Recipe, Chain] = {}
+        self._streams: list[WatermarkNode] = []
+
+    def chain(self, recipe: Recipe) -> Chain:
+        """The recipe's result. Steps that several branches need are placed, so that they run once."""
+        if recipe not in self._built:
+            made = recipe.make(self)
+            if made.open and not (self.run.config.chaining and self._consumers.get(recipe, 1) == 1):
+                made = Chain(self.place(made), made.schema)
+            self._built[recipe] = made
+        return self._built[recipe]
+
+    def frame(self, recipe: Recipe) -> Any:
+        """The recipe's result as a Spark DataFrame with control columns."""
+        return self.place(self.chain(recipe))
+
+    def place(self, chain: Chain) -> Any:
+        """Give the open steps a stage: the source's own, else one ``mapInArrow``."""
+        if isinstance(chain.head, SourceNode):
+            return self._load(chain)
+        return in_python(chain.head, chain.steps, chain.schema) if chain.steps else chain.head
+
+    def _load(self, chain: Chain) -> Any:
+        spec = self._specs[chain.head]
+        name = f"{self.format_name}_{list(self._specs).index(chain.head)}"
+        self.spark.dataSource.register(source_class_of(name, self.run, spec, chain.steps, chain.schema))
+        return self.spark.readStream.format(name).load()
+
+    def stream_number(self, node: WatermarkNode) -> int:
+        """Numbers from 1; 0 marks rows without a watermark."""
+        if node not in self._streams:
+            self._streams.append(node)
+        return self._streams.index(node) + 1
+
+    def stream_name(self, node: WatermarkNode) -> str:
+        """Stable for the same query across restarts; restored watermarks are found by it."""
+        return f"{node.column}#{self.stream_number(node)}"
+
+
+def sink_input(ctx: BuildContext, root: Recipe) -> tuple[Any, tuple[Step, ...]]:
+    """What the sink's writer gets from Spark, and the steps it does first."""
+    chain = ctx.chain(root)
+    if isinstance(chain.head, SourceNode):
+        enclosed = chain.then(Enclose(), spark_schema(ENCLOSED))
+        return ctx.place(enclosed), (Disclose(arrow_schema(chain.schema)),)
+    if not chain.steps:
+        require_control_columns(chain.schema)
+    return chain.head, chain.steps
+
+
+def source_specs(
+    run: RunSpec, lineage: Lineage, named: dict[SourceNode, str], no_data_batches: bool = True
+) -> dict[SourceNode, SourceSpec]:
+    """The first source leads; each operator's state comes with the first source whose rows reach it."""
+    restores: dict[SourceNode, list[str]] = {node: [] for node in named}
+    for operator in lineage.operators:
+        restores[_carrier(operator, named)].append(operator.uid)
+    return {
+        node: SourceSpec(
+            id=name,
+            inner=node.inner,
+            options=node.options,
+            schema=node.schema,
+            leader=number == 0,
+            restores=tuple(restores[node]),
+            reaches=tuple(o.uid for o in lineage.operators if node in o.upstream),
+            lanes=node.lanes or run.config.lanes or 1,
+            event_time=any(o.timeout == "EventTimeTimeout" and node in o.upstream for o in lineage.operators),
+            no_data_batches=no_data_batches,
+            tells=any(o.listens and node in o.upstream for o in lineage.operators),
+            plain_steps=lineage.plain_steps,
+        )
+        for number, (node, name) in enumerate(named.items())
+    }
+
+
+def _carrier(operator: OperatorNode, sources: dict[SourceNode, str]) -> SourceNode:
+    return next(node for node in sources if node in operator.upstream)

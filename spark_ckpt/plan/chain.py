@@ -1,0 +1,74 @@
+"""Operator chaining: Python steps that follow each other run in one Python worker, without the JVM between them.
+
+A recipe of a DataFrame makes a :class:`Chain`: a source or a Spark DataFrame, and the Python steps behind it that have
+no stage of their own yet. Whoever comes next takes the steps along if it runs in Python too (the pack stage, the sink
+writer), or has them placed: into the source's own tasks, or into one ``mapInArrow``. So rows of a source that is
+grouped by its own columns never become JVM rows. The idea and the name are Flink's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from spark_ckpt.plan.lineage import SourceNode
+from spark_ckpt.runtime.steps import Renamed, Step, Steps
+
+_PLAIN = re.compile(r"[^.`*]+", re.DOTALL)
+"""Names that ``df[name]`` takes for what they are."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """``head`` is a Spark DataFrame or a source; ``schema`` is that of the rows behind ``steps``. Driver."""
+
+    head: Any
+    schema: StructType
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def open(self) -> bool:
+        """Whether a Python step would run in a Python worker that is there anyhow."""
+        return bool(self.steps) or isinstance(self.head, SourceNode)
+
+    def then(self, step: Step, schema: StructType) -> Chain:
+        return replace(self, schema=schema, steps=(*self.steps, step))
+
+    def either(self, step: Step, in_spark: Callable[[Any], Any], schema: StructType) -> Chain:
+        """What both can do, where the rows are: it is no reason to leave Python, nor to go there."""
+        return self.then(step, schema) if self.open else Chain(in_spark(self.head), schema)
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """How to build a stream, when job, generation and restore point are known. ``make`` gets the build context."""
+
+    make: Callable[[Any], Chain]
+    parents: tuple[Recipe, ...] = field(default=())
+
+    def consumers(self) -> dict[Recipe, int]:
+        """How many times each recipe that this one needs is used."""
+        found: dict[Recipe, int] = {}
+        todo = [self]
+        while todo:
+            for parent in todo.pop().parents:
+                if parent not in found:
+                    todo.append(parent)
+                found[parent] = found.get(parent, 0) + 1
+        return found
+
+
+def in_python(df: Any, steps: tuple[Step, ...], schema: StructType) -> Any:
+    """``steps`` over the rows of ``df``, in one ``mapInArrow``. Driver.
+
+    PySpark's looks up each column by its name as ``df[name]``, which a dot or a backtick makes something else. So such
+    names do not go there: Python gets them back in front of the first step.
+    """
+    names = list(df.columns)
+    if not all(_PLAIN.fullmatch(name) for name in names):
+        df, steps = df.toDF(*[f"c{i}" for i in range(len(names))]), (Renamed(names), *steps)
+    return df.mapInArrow(Steps(steps), schema)

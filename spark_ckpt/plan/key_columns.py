@@ -1,0 +1,118 @@
+"""What ``groupBy`` and ``withWatermark`` are given, as Spark resolves it: case, backticks, ordinals, fields. Driver.
+
+A key also needs a name in the state table. It is the column's or the expression's own unless that means something else
+there: another input column, a field of the state, or a name that Delta does not take.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.columns import quoted
+
+_NOT_IN_DELTA = re.compile(r"[ ,;{}()\n\t=]")
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The grouping keys: name in the state -> expression over the parent's columns, and their types.
+
+    ``columns`` are those that are a column of the parent, as it is; ``plain``: every key is.
+    """
+
+    expressions: dict[str, Column]
+    schema: T.StructType
+    columns: frozenset[str]
+
+    @property
+    def plain(self) -> bool:
+        return self.columns.issuperset(self.expressions)
+
+    def named_for(self, inputs: Sequence[str], state: Iterable[str]) -> Keys:
+        """With other names where a function gets ``inputs`` beside the keys, or its state has fields named so.
+
+        As in Spark, an expression that has a column's name does not take the column's place.
+        """
+        taken, seen = {n.lower() for n in state}, {n.lower() for n in inputs}
+        names: list[str] = []
+        for name in self.expressions:
+            own = stored_name(name)
+            alone = seen - {own.lower()} if own == name and name in self.columns else seen
+            while own.lower() in taken or own.lower() in alone:
+                own += "_key"
+            taken.add(own.lower())
+            names.append(own)
+        fields = [T.StructField(n, f.dataType, True) for n, f in zip(names, self.schema.fields, strict=True)]
+        expressions = dict(zip(names, self.expressions.values(), strict=True))
+        kept = frozenset(n for n, old in zip(names, self.expressions, strict=True) if n == old and n in self.columns)
+        return replace(self, expressions=expressions, schema=T.StructType(fields), columns=kept)
+
+
+def stored_name(name: str) -> str:
+    """``name`` as a column of the state table."""
+    return _NOT_IN_DELTA.sub("_", name)
+
+
+def resolve_keys(preview: Any, columns: Sequence[str], cols: Sequence[Any]) -> list[tuple[Column, T.StructField, bool]]:
+    """Each key's expression, type and name, and whether it is just a column."""
+    sensitive = preview.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    return [_resolved(preview, columns, col, sensitive) for col in cols]
+
+
+def _resolved(preview: Any, columns: Sequence[str], col: Any, sensitive: bool) -> tuple[Column, T.StructField, bool]:
+    if isinstance(col, int) and not isinstance(col, bool):
+        col = F.col(quoted(_at(columns, col)))
+    text = col if isinstance(col, str) else str(col)[len("Column<'") : -len("'>")]
+    name = column_named(columns, text, sensitive)
+    if isinstance(col, str) and _means_field(columns, text, sensitive):
+        name = None
+    expression = col if isinstance(col, Column) else F.col(col if name is None else quoted(name))
+    found = preview.select(expression).schema.fields[0]
+    if name is not None and (isinstance(col, str) or _is_column(preview, expression, found, name)):
+        return F.col(quoted(name)), T.StructField(name, found.dataType, True), True
+    return expression, T.StructField(found.name, found.dataType, True), False
+
+
+def _means_field(columns: Sequence[str], text: str, sensitive: bool) -> bool:
+    """Whether ``s.x`` is the field of a column ``s`` to Spark, even if there is a column ``s.x``."""
+    first, dot, _ = text.partition(".")
+    return bool(dot) and column_named(columns, first, sensitive) is not None
+
+
+def _is_column(preview: Any, expression: Column, found: T.StructField, name: str) -> bool:
+    """Whether an expression that prints like ``col(name)`` is that: ``lit(name)`` prints alike, but needs no column."""
+    if found.name.lower() != name.lower():
+        return False
+    if found.nullable:
+        return True
+    try:
+        preview.select().select(expression).schema  # noqa: B018 - Spark Connect finds names only when asked
+    except AnalysisException:
+        return True
+    return False
+
+
+def _at(columns: Sequence[str], ordinal: int) -> str:
+    if not 1 <= ordinal <= len(columns):
+        raise InvalidInputError(f"groupBy({ordinal}): expected the number of a column, 1 to {len(columns)}")
+    return columns[ordinal - 1]
+
+
+def column_named(columns: Sequence[str], text: str, sensitive: bool) -> str | None:
+    """The column that ``text`` names, as Spark finds it; None if it is something else, such as a field of a struct."""
+    name = text
+    if len(text) > 1 and text[0] == text[-1] == "`":
+        name = text[1:-1].replace("``", "`")
+    if name in columns:
+        return name
+    found = [] if sensitive else [c for c in columns if c.lower() == name.lower()]
+    return found[0] if len(found) == 1 else None

@@ -1,0 +1,185 @@
+"""Does a step keep every control row exactly once? Looked at when the step is built. Driver; classic and Connect.
+
+Spark's analysed plan tells: names of methods do not (``window(...)`` adds a filter by itself). What is known to keep
+every row is accepted; what works on each row alone, but could drop or multiply it, is tried on a control row; what
+works on several rows together is refused, and so is what is not known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from spark_ckpt.errors import ControlColumnsError, InvalidInputError
+from spark_ckpt.plan import plan_text
+from spark_ckpt.plan.plan_text import Node
+from spark_ckpt.types import CTL, TAG
+
+SparkDF = Any
+
+_SAFE = {
+    "Project",
+    "SubqueryAlias",
+    "Repartition",
+    "RepartitionByExpression",
+    "RebalancePartitions",
+    "ResolvedHint",
+    "CollectMetrics",
+}
+_ROW_BY_ROW = {"Filter", "Generate", "Expand", "MapInPandas", "MapInArrow"}
+"""These look at each row alone (the last two as far as one can know), so one control row speaks for all."""
+
+_RAISED = re.compile(r"[\w.]*(Error|Exception|Exit|Interrupt)\b.*")
+
+WINDOW_WAY = (
+    "For tumbling windows, drop the rows without a time first and give the window a time for every row: "
+    'df.where(F.col("t").isNotNull()).withColumn("start", F.window(F.coalesce("t", F.timestamp_seconds(F.lit(0))), '
+    '"1 hour").start), then groupBy("start").'
+)
+_JOIN_WAY = (
+    "A left outer or left anti join with a static DataFrame keeps them, if its condition says that it is not for "
+    'them: transformSpark(lambda df: df.join(static, (df["k"] == static["key"]) & df["__ckpt_ctl"].isNull(), '
+    '"left")). For an inner join, follow it with where(F.col("key").isNotNull()).'
+)
+_LIMIT_WAY = "Filter row by row instead; for a sample: where(F.rand() < 0.1)."
+_WAYS = {
+    "Deduplicate": (
+        'For the first row of each key: groupBy("k").aggregate(uid="first", emit="rows", seen=agg.count())'
+        '.where("seen = 1").drop("seen").'
+    ),
+    "Aggregate": 'Aggregate with groupBy("k").aggregate(uid="...", n=agg.count(), ...).',
+    "Window": 'For running values of a key: groupBy("k").aggregate(uid="...", emit="rows", orderBy="t", ...).',
+    "Sort": "Rows inside a batch have no order here; sort where the results are read.",
+    "Union": "Union two streams with stream.union(other) or stream.unionByName(other).",
+    "Join": _JOIN_WAY,
+    "GlobalLimit": _LIMIT_WAY,
+    "LocalLimit": _LIMIT_WAY,
+    "Offset": _LIMIT_WAY,
+    "Sample": _LIMIT_WAY,
+    "Generate": (
+        'Explode with explode_outer, and only data rows: F.explode_outer(F.when(F.col("__ckpt_ctl").isNull(), '
+        'F.col("items"))), then where(...) if rows without elements are not wanted; or use mapInArrow.'
+    ),
+    "Filter": (
+        'Filter with the stream\'s own where(...), which keeps them: where(F.col("a").isNotNull()) for na.drop; in '
+        'transformSpark, add | F.col("__ckpt_ctl").isNotNull() to the condition.'
+    ),
+    "Expand": WINDOW_WAY,
+}
+_ANY_WAY = (
+    "Use select, where, withColumn, mapInArrow or mapInPandas for what works on each row, groupBy(...).aggregate / "
+    "applyInPandasWithState / applyInArrowWithState for what works on several."
+)
+
+
+def plan_nodes(df: SparkDF) -> list[Node]:
+    """The nodes of the analysed plan of ``df``."""
+    if not _is_classic(df):
+        text = df._explain_string(mode="extended")
+        start = text.index("== Analyzed Logical Plan ==\n")
+        # Behind the headline stands the schema, in one line.
+        body = text[start : text.index("\n== Optimized Logical Plan ==", start)].split("\n", 2)[2]
+        return plan_text.parse(body)
+    analyzed = df._jdf.queryExecution().analyzed()
+    # Every column, where a user's plan would say "... 30 more fields".
+    return plan_text.parse(analyzed.treeString(True, False, 1_000_000, False, False))
+
+
+def check_step(what: str, before: SparkDF, known: list[Node], after: SparkDF) -> None:
+    """``before`` and ``after`` are the previews around the step ``what``; ``known`` are the nodes of ``before``.
+
+    Raises ``InvalidInputError`` if the step could drop, multiply or mix control rows.
+    """
+    whole = plan_nodes(after)
+    gone = Counter(n.same for n in known) - Counter(n.same for n in whole)
+    if gone:
+        raise _refusal(
+            what, Node(next(iter(gone)), 0), "is missing", "Begin with the DataFrame that the function gets."
+        )
+    count = Counter(n.same for n in known)
+    new = []
+    for node in reversed(plan_text.without_right_sides(whole)):
+        # From the leaves up: what was there before stands below what the step added.
+        if count[node.same]:
+            count[node.same] -= 1
+        else:
+            new.append(node)
+    suspects = [n for n in reversed(new) if not _is_safe(what, n)]
+    if suspects:
+        window = any("precisetimestampconversion(" in n.text for n in new)
+        _try(what, before, after, suspects[-1], WINDOW_WAY if window else _WAYS.get(suspects[-1].name, _ANY_WAY))
+    if any(n.name in ("Project", "Filter") and plan_text.calls_python(n) for n in new):
+        _try_python(what, after)
+
+
+def _is_safe(what: str, node: Node) -> bool:
+    """False if the step must be tried. Raises if that would prove nothing."""
+    computed = plan_text.computed_control_column(node)
+    if computed is not None:
+        raise ControlColumnsError(
+            f"{what} computes {computed} anew, which carries the barriers; name the columns that are to change, as in "
+            'na.fill(0, subset=["v"])'
+        )
+    if node.name in _SAFE:
+        return True
+    if node.name == "Filter":
+        return plan_text.keeps_control_rows(node.detail)
+    if node.name in _ROW_BY_ROW:
+        return False
+    if node.name == "Join" and _keeps_left(node):
+        return True
+    raise _refusal(what, node, "works on several rows together", _WAYS.get(node.name, _ANY_WAY))
+
+
+def _keeps_left(node: Node) -> bool:
+    kind, _, condition = node.detail.partition(", ")
+    return kind in ("LeftOuter", "LeftAnti") and plan_text.joins_data_rows_only(condition)
+
+
+def _try(what: str, before: SparkDF, after: SparkDF, suspect: Node, way: str) -> None:
+    """Run the step on a control row: the previews hold one for each stream."""
+    try:
+        found, expected = _control_rows(after), _control_rows(before)
+    except Exception as e:
+        raise InvalidInputError(
+            f"{what} was tried on a row whose columns are all null, as control rows are, and failed: {e}. {way}"
+        ) from e
+    if found != expected:
+        raise _refusal(what, suspect, f"{'drops' if len(found) < len(expected) else 'multiplies'} control rows", way)
+
+
+def _try_python(what: str, after: SparkDF) -> None:
+    """Spark calls Python functions for every row, whatever stands around them in the expression.
+
+    Left are those that Spark Connect knows by a name only: what was registered cannot be had back from the server.
+    """
+    try:
+        after.write.format("noop").mode("overwrite").save()
+    except Exception as e:
+        lines = [line.strip() for line in str(e).splitlines() if _RAISED.match(line.strip())]
+        raise InvalidInputError(
+            f"{what}: a Python function in it fails on a row whose columns are all null, as control rows are, and "
+            f"Spark calls it for those too: {lines[-1] if lines else e}. On Spark Connect, use the function itself and "
+            "not the name it was registered by: what spark.udf.register(...) returns is called for data rows only. So "
+            "are the functions of mapInPandas and mapInArrow."
+        ) from e
+
+
+def _control_rows(df: SparkDF) -> list[tuple[Any, ...]]:
+    rows = df.where(F.col(CTL).isNotNull()).select(TAG, CTL).collect()
+    return sorted((row[0], bytes(row[1])) for row in rows)
+
+
+def _refusal(what: str, node: Node, why: str, way: str) -> InvalidInputError:
+    text = node.text if len(node.text) < 120 else f"{node.text[:117]}..."
+    return InvalidInputError(
+        f"{what} cannot stand in a checkpointed stream: in Spark's plan of it, {text!r} {why}; the barriers travel in "
+        f"control rows, each of which must come out exactly once. {way}"
+    )
+
+
+def _is_classic(df: SparkDF) -> bool:
+    return type(df).__module__.startswith("pyspark.sql.classic")

@@ -1,0 +1,81 @@
+"""Starting a query on Spark: what is asked for becomes a job's plan, the job begins, Spark gets the query. Driver."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spark_ckpt.errors import ConfigError
+from spark_ckpt.jobs.drained import end_when_drained
+from spark_ckpt.jobs.heartbeat import FirstBeats
+from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.jobs.rows_read import remember_run
+from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, with_absolute_dir
+from spark_ckpt.jobs.start import JobPlan, begin, checked_sinks
+from spark_ckpt.plan.build import BuildContext, name_sources, query_topology, sink_input, source_specs
+from spark_ckpt.plan.session_confs import SessionConfs, no_data_batches, session_location, spark_path
+from spark_ckpt.runtime.datasource import sink_class_of
+from spark_ckpt.storage.filesystem import normalize_url
+
+
+@dataclass(frozen=True)
+class StartRequest:
+    """What ``writeStream...start()`` was asked for."""
+
+    df: Any
+    sinks: list[tuple[Any, dict[str, str]]]
+    job_options: dict[str, str]
+    query_name: str | None
+    location: str | None
+    trigger: dict[str, Any]
+
+
+def start_query(request: StartRequest) -> tuple[Any, RunSpec, tuple[SinkSpec, ...]]:
+    """Start the streaming query of a wrapped DataFrame; returns Spark's query, and what runs and is written to."""
+    session = request.df._session
+    spark, lineage = session.spark, request.df._lineage
+    config = session.config(request.job_options)
+    job = config.job or request.query_name
+    if not job:
+        raise ConfigError("a job needs a name: set queryName(...) or spark.ckpt.job")
+    config = replace(with_absolute_dir(config), job=job, lanes=config.lanes or _default_lanes(spark))
+    location = request.location or session_location(spark.conf, job) or f"{job_url(config, job)}/spark"
+    sources = name_sources(lineage)
+    sinks = checked_sinks(request.sinks)
+    topology = query_topology(lineage, sources, sinks, config.max_parallelism, request.df._operators())
+    plan = JobPlan(
+        job,
+        config,
+        normalize_url(location),
+        topology,
+        sinks,
+        request.df._arrow_schema(),
+        {uid: layout.table_schema for uid, layout in request.df._layouts().items()},
+        int(spark.conf.get("spark.sql.shuffle.partitions")),
+    )
+    with FirstBeats() as beats, SessionConfs(spark, plan.location):
+        run = begin(plan, beats.on_claim)
+        format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in job)}_{run.generation}"
+        specs = source_specs(run, lineage, sources, no_data_batches(spark.conf))
+        ctx = BuildContext(spark, format_name, run, specs, request.df._recipe)
+        df, steps = sink_input(ctx, request.df._recipe)
+        spark.dataSource.register(sink_class_of(format_name, run, sinks, request.df._arrow_schema(), steps))
+        writer = df.writeStream.format(format_name).outputMode("append")
+        writer = writer.option("checkpointLocation", spark_path(plan.location)).queryName(request.query_name or job)
+        if request.trigger:
+            writer = writer.trigger(**request.trigger)
+        remember_run(request.query_name or job, run)
+        query = writer.start()
+        beats.hand_over(lambda: bool(query.isActive))
+    end_when_drained(query, JobRecords(run.url, config), run.drained)
+    remember_run(request.query_name or job, run, str(query.runId))
+    return query, run, sinks
+
+
+def _default_lanes(spark: Any) -> int:
+    """As many lanes as the cluster has cores; Spark Connect does not tell, so the local number stands in."""
+    try:
+        return max(1, int(spark.sparkContext.defaultParallelism))
+    except Exception:  # noqa: BLE001 - Spark Connect raises its own errors for what it has not
+        return max(1, os.cpu_count() or 1)

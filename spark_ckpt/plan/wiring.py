@@ -1,0 +1,108 @@
+"""Turns a keyed operator into stages: hash, pack (before the shuffle), operate, snapshot (with what follows)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_ckpt.plan.chain import Chain, in_python
+from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.lineage import Lineage, OperatorNode
+from spark_ckpt.plan.udf_plan import for_data_rows
+from spark_ckpt.runtime.operator.operator import KeyedOperator
+from spark_ckpt.runtime.operator.pack import PACKED, PackStage
+from spark_ckpt.runtime.operator.snapshot import SnapshotStage
+from spark_ckpt.runtime.operator.spec import EVENT_TIME, EventTime, OperatorSpec, WatermarkSpec
+from spark_ckpt.runtime.stateless import arrow_schema, spark_schema, with_control
+from spark_ckpt.state.function import StateFunction
+from spark_ckpt.types import CTL, KEY_HASH, TAG
+
+PRODUCED = "kind int, epoch long, head binary, body binary"
+STATE = "meta binary, memtable binary, held binary"
+
+
+def wire_operator(
+    ctx: Any,
+    chain: Chain,
+    lineage: Lineage,
+    node: OperatorNode,
+    keys: Any,
+    function: StateFunction,
+    columns: list[str],
+) -> Chain:
+    """The operator behind ``chain``. ``ctx`` is the build context of a start.
+
+    Rows that are in Python are hashed there, the others in the JVM; both hash alike.
+    """
+    spec = OperatorSpec(
+        run=ctx.run,
+        uid=node.uid,
+        inputs=lineage.inputs,
+        function=function,
+        rows_schema=rows_schema(chain.schema, keys, columns, function, lineage),
+        watermarks=tuple(ctx.stream_name(w) for w in lineage.watermarks),
+        open_watermarks=tuple(
+            WatermarkSpec(ctx.stream_number(w), ctx.stream_name(w), w.column, w.delay_us)
+            for w in lineage.open_watermarks
+        ),
+        time=event_time(ctx.spark.conf),
+    )
+    schema = spark_schema(PACKED)
+    if chain.open and keys.plain:
+        packed = ctx.place(chain.then(PackStage(spec, hashes=True), schema))
+    else:
+        packed = in_python(hashed(ctx.place(chain), lineage, keys, columns), (PackStage(spec),), schema)
+    timeout = "ProcessingTimeTimeout" if function.timeout == "ProcessingTimeTimeout" else "NoTimeout"
+    produced = packed.groupBy("route").applyInPandasWithState(KeyedOperator(spec), PRODUCED, STATE, "append", timeout)
+    return Chain(produced, with_control(spark_schema(function.output_schema)), (SnapshotStage(spec),))
+
+
+def event_time(conf: Any) -> EventTime:
+    """As the session has it when the query starts."""
+    return EventTime(
+        conf.get("spark.sql.streaming.multipleWatermarkPolicy", "min").lower(),
+        conf.get("spark.sql.streaming.statefulOperator.allowMultiple", "true") == "true",
+    )
+
+
+def hashed(df: Any, lineage: Lineage, keys: Any, columns: list[str]) -> Any:
+    """Only what the operator needs: keys, inputs, event times, the keys' hash, control columns.
+
+    A column that is a key keeps the sign of a zero, as it may be an input as well. What is hashed and stored has none.
+    """
+    names = list(keys.expressions)
+    key_columns = [
+        (expression if field.name in keys.columns else normalised(expression, field.dataType)).alias(field.name)
+        for expression, field in zip(keys.expressions.values(), keys.schema.fields, strict=True)
+    ]
+    events = [w.column for w in lineage.open_watermarks if w.column in df.columns]
+    inputs = list(dict.fromkeys([*columns, *events]))
+    others = [F.col(quoted(c)) for c in inputs if c not in names]
+    rows = for_data_rows(df.select(*key_columns, *others, TAG, CTL), df)
+    key_hash = F.xxhash64(*[normalised(F.col(quoted(f.name)), f.dataType) for f in keys.schema.fields]).alias(KEY_HASH)
+    return rows.select(*[F.col(quoted(n)) for n in names], *others, key_hash, TAG, CTL)
+
+
+def rows_schema(
+    schema: T.StructType, keys: Any, columns: list[str], function: StateFunction, lineage: Lineage
+) -> pa.Schema:
+    """Key columns, input columns, ``KEY_HASH`` and ``EVENT_TIME`` where late rows are dropped."""
+    types = {f.name: f.dataType for f in schema.fields}
+    inputs = [T.StructField(c, types[c], True) for c in columns if c not in keys.expressions]
+    fields = list(arrow_schema(T.StructType([*keys.schema.fields, *inputs])))
+    fields.append(pa.field(KEY_HASH, pa.int64()))
+    if function.timeout == "EventTimeTimeout" and lineage.open_watermarks:
+        fields.append(pa.field(EVENT_TIME, pa.int64()))
+    return pa.schema(fields)
+
+
+def normalised(column: Column, kind: T.DataType) -> Column:
+    """Spark's groupBy takes -0.0 and 0.0 for one key, and all NaNs; so must the hash."""
+    if not isinstance(kind, T.FloatType | T.DoubleType):
+        return column
+    nan = F.lit(float("nan")).cast(kind)
+    return F.when(F.isnan(column), nan).otherwise(column + F.lit(0.0).cast(kind))

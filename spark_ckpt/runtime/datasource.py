@@ -1,0 +1,68 @@
+"""The DataSource classes Spark sees. They are made for each start of a job and carry that run's facts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceStreamWriter
+from pyspark.sql.types import StructType
+
+from spark_ckpt.jobs.spec import RunSpec, SinkSpec, SourceSpec
+from spark_ckpt.runtime.sink.writer import CkptStreamWriter
+from spark_ckpt.runtime.source.reader import CkptStreamReader
+from spark_ckpt.runtime.steps import Step
+from spark_ckpt.runtime.worker_gc import settle
+
+
+class RunSource(DataSource):
+    """One source of one run, with the steps that run in its tasks."""
+
+    run: RunSpec
+    source: SourceSpec
+    steps: tuple[Step, ...]
+    produced: StructType
+
+    def schema(self) -> StructType:
+        return self.produced
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        settle()  # Spark's planner asks anew for every batch, in a process that it keeps
+        return CkptStreamReader(self.run, self.source, self.steps)
+
+
+class RunSink(DataSource):
+    """The sinks of one run, with the steps that run in the writer's tasks. ``rows`` is the sinks' schema."""
+
+    run: RunSpec
+    sinks: tuple[SinkSpec, ...]
+    steps: tuple[Step, ...]
+    rows: pa.Schema
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        settle()
+        return CkptStreamWriter(self.run, self.sinks, self.rows, self.steps)
+
+
+def source_class_of(
+    name: str, run: RunSpec, source: SourceSpec, steps: tuple[Step, ...], produced: StructType
+) -> type[DataSource]:
+    """A class for ``spark.dataSource.register`` under ``name``, which reads the source and does the steps."""
+    return _made(name, RunSource, {"run": run, "source": source, "steps": steps, "produced": produced})
+
+
+def sink_class_of(
+    name: str, run: RunSpec, sinks: tuple[SinkSpec, ...], rows: pa.Schema, steps: tuple[Step, ...]
+) -> type[DataSource]:
+    """A class for ``spark.dataSource.register`` under ``name``, which does the steps and writes to the sinks."""
+    return _made(name, RunSink, {"run": run, "sinks": sinks, "rows": rows, "steps": steps})
+
+
+def _made(name: str, base: type[DataSource], facts: dict[str, Any]) -> type[DataSource]:
+    def named(_cls: type[Any]) -> str:
+        return name
+
+    made: type[DataSource] = type("CkptRun", (base,), {"name": classmethod(named), **facts})
+    # Not importable under any name, so that it is pickled by value and carries its attributes along.
+    made.__module__ = "__main__"
+    return made

@@ -1,0 +1,176 @@
+"""The pack stage, before the shuffle: rows of one task become one envelope for each slot. Executor.
+
+The shuffle then carries a few binary rows instead of data rows. Aggregates are combined here first, per epoch and key.
+Barriers, cancels, finished lanes and watermarks go into every slot's envelope; restore rows are split by slot; what
+concerns other stages rides along with one slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+
+from spark_ckpt.protocol import events as ev
+from spark_ckpt.runtime.operator.spec import EVENT_TIME, OperatorSpec, WatermarkSpec
+from spark_ckpt.runtime.stateless import runs_of_tag, split_control
+from spark_ckpt.state.envelope import Controls, pack, route
+from spark_ckpt.state.function import StateFunction
+from spark_ckpt.state.spark_hash import normalised, xxhash64
+from spark_ckpt.types import CTL, KEY_HASH, epoch_of_tag
+
+_COMBINE_BYTES = 16 << 20
+"""Rows combined at once: few enough to stay in the processor's cache, and to bound what is kept."""
+_FLUSH_BYTES = 256 << 20
+"""Combined rows kept before they are packed; a task with more sends several envelopes for a slot."""
+
+PACKED = pa.schema([("route", pa.int32()), ("head", pa.binary()), ("body", pa.binary())])
+
+
+class PackStage:
+    """One instance is pickled to every task; called once with the task's batches.
+
+    ``hashes``: the rows come without ``KEY_HASH``, because no JVM stage prepared them.
+    """
+
+    def __init__(self, spec: OperatorSpec, hashes: bool = False) -> None:
+        self.spec = spec
+        self.hashes = hashes
+        self._packed_schema = spec.packed_schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows, controls, portion = _Rows(self.spec.function), _Controls(self.spec), 0
+        for batch in batches:
+            data, control = split_control(batch)
+            if control.num_rows:
+                controls.add(control)
+            for tag, piece in runs_of_tag(data):
+                controls.note_event_times(tag, piece)
+                rows.add(epoch_of_tag(tag), self._needed(tag, piece))
+            if rows.combined_bytes > _FLUSH_BYTES:
+                yield from self._pack(rows.take(), Controls(), portion)
+                portion += 1
+        yield from self._pack(rows.take(), controls.resolved(), portion)
+
+    def _needed(self, tag: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Drop control columns, add the event time of the row's stream, give every column its canonical type."""
+        names = self.spec.function.key_schema.names
+        columns = {
+            f.name: rows.column(f.name).cast(f.type) for f in self.spec.rows_schema if f.name in rows.schema.names
+        }
+        if self.hashes:
+            columns[KEY_HASH] = pa.array(xxhash64([normalised(columns[name]) for name in names]))
+        if self.spec.filters_late:
+            columns[EVENT_TIME] = _event_micros(rows, self.spec.watermark_of(tag))
+        ordered = [columns[name] for name in self.spec.rows_schema.names]
+        return pa.RecordBatch.from_arrays(ordered, schema=self.spec.rows_schema)
+
+    def _pack(self, combined: list[tuple[int, pa.Table]], controls: Controls, portion: int) -> Iterator[pa.RecordBatch]:
+        slots, task = self.spec.run.slots, TaskContext.get()
+        place = (task.partitionId() if task is not None else 0, portion << 32)
+        packed = list(pack(combined, slots, controls, self._packed_schema, place=place))
+        if packed:
+            found, heads, bodies = zip(*packed, strict=True)
+            routes = pa.array([slots.routes[slot] for slot in found], pa.int32())
+            yield pa.RecordBatch.from_arrays(
+                [routes, pa.array(heads, pa.binary()), pa.array(bodies, pa.binary())], schema=PACKED
+            )
+
+
+class _Rows:
+    """The rows of one task by epoch, combined a portion at a time."""
+
+    def __init__(self, function: StateFunction) -> None:
+        self.combined_bytes = 0
+        self._function = function
+        self._portion: dict[int, list[pa.RecordBatch]] = {}
+        self._portion_bytes = 0
+        self._combined: dict[int, list[pa.Table]] = {}
+
+    def add(self, epoch: int, rows: pa.RecordBatch) -> None:
+        self._portion.setdefault(epoch, []).append(rows)
+        self._portion_bytes += rows.nbytes
+        if self._portion_bytes > _COMBINE_BYTES:
+            self._combine()
+
+    def take(self) -> list[tuple[int, pa.Table]]:
+        """One table an epoch, of all that was added since the last time."""
+        self._combine()
+        taken = [(epoch, self._function.recombine(parts)) for epoch, parts in sorted(self._combined.items())]
+        self._combined, self.combined_bytes = {}, 0
+        return taken
+
+    def _combine(self) -> None:
+        for epoch, batches in self._portion.items():
+            made = self._function.combine(pa.Table.from_batches(batches))
+            self._combined.setdefault(epoch, []).append(made)
+            self.combined_bytes += made.nbytes
+        self._portion, self._portion_bytes = {}, 0
+
+
+class _Controls:
+    """The control events of one task: merged where they add up, routed where they concern one slot."""
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self.spec = spec
+        self._barriers: dict[int, ev.Barrier] = {}
+        self._cancels: set[int] = set()
+        self._finished: dict[int, int] = {}
+        self._watermarks: dict[tuple[int, str], int] = {}
+        self._completed: int | None = None
+        self._rows: list[ev.RowsRead] = []
+        self._others: list[ev.Event] = []
+
+    def add(self, control: pa.RecordBatch) -> None:
+        for payload in control.column(control.schema.get_field_index(CTL)).to_pylist():
+            self._add(ev.decode(payload))
+
+    def _add(self, event: ev.Event) -> None:
+        if isinstance(event, ev.Barrier):
+            old = self._barriers.get(event.checkpoint)
+            weight = event.weight + (old.weight if old else 0)
+            self._barriers[event.checkpoint] = ev.Barrier(event.checkpoint, weight, event.triggered_ms, event.drain)
+        elif isinstance(event, ev.Cancel):
+            self._cancels.add(event.checkpoint)
+        elif isinstance(event, ev.Finished):
+            self._finished[event.epoch] = self._finished.get(event.epoch, 0) + event.weight
+        elif isinstance(event, ev.Watermark):
+            self._note(event.epoch, event.stream, event.micros)
+        elif isinstance(event, ev.Completed):
+            self._completed = max(self._completed or 0, event.checkpoint)
+        elif isinstance(event, ev.RowsRead):
+            self._rows.append(event)
+        elif isinstance(event, ev.OperatorAck):
+            # How long it took differs from attempt to attempt, and what is shuffled must not.
+            stats = {name: value for name, value in event.stats.items() if name not in ev.MEASURED}
+            self._others.append(replace(event, stats=stats))
+        else:
+            self._others.append(event)
+
+    def note_event_times(self, tag: int, rows: pa.RecordBatch) -> None:
+        spec = self.spec.watermark_of(tag)
+        largest = None if spec is None else pc.max(_event_micros(rows, spec)).as_py()
+        if spec is not None and largest is not None:
+            # Spark counts event time in whole milliseconds, rounded down.
+            self._note(epoch_of_tag(tag), spec.name, largest // 1000 * 1000 - spec.delay_us)
+
+    def _note(self, epoch: int, stream: str, micros: int) -> None:
+        key = (epoch, stream)
+        self._watermarks[key] = max(self._watermarks.get(key, micros), micros)
+
+    def resolved(self) -> Controls:
+        broadcast: list[ev.Event] = [b for _, b in sorted(self._barriers.items())]
+        broadcast += [ev.Cancel(k) for k in sorted(self._cancels)]
+        broadcast += [ev.Finished(w, epoch) for epoch, w in sorted(self._finished.items())]
+        broadcast += [ev.Watermark(s, us, epoch) for (epoch, s), us in sorted(self._watermarks.items())]
+        broadcast += [] if self._completed is None else [ev.Completed(self._completed)]
+        return route([*broadcast, *self._others, *ev.sum_rows(self._rows)], self.spec.uid, self.spec.run.slots)
+
+
+def _event_micros(rows: pa.RecordBatch, spec: WatermarkSpec | None) -> pa.Array:
+    if spec is None:
+        return pa.nulls(rows.num_rows, pa.int64())
+    return rows.column(spec.column).cast(pa.timestamp("us", "UTC")).view(pa.int64())

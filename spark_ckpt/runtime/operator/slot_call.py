@@ -1,0 +1,437 @@
+"""One slot in one batch: gather, align, process, snapshot, hold back. Executor."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_ckpt.protocol import aligner
+from spark_ckpt.protocol import events as ev
+from spark_ckpt.runtime.operator.flush_files import FlushFiles
+from spark_ckpt.runtime.operator.spec import EVENT_TIME, OperatorSpec
+from spark_ckpt.state.compaction import CompactionPolicy
+from spark_ckpt.state.envelope import MAX_BODY_BYTES, Envelope, unpack
+from spark_ckpt.state.function import CallContext, Changed, Touched
+from spark_ckpt.state.ipc import compress, decompress, from_bytes, messages, one_batch, to_bytes
+from spark_ckpt.state.keyed_state import KeyedState, Lookup
+from spark_ckpt.state.keys import group_rows
+from spark_ckpt.state.spark_hash import normalised
+from spark_ckpt.storage.retry import describe, is_storage_failure
+from spark_ckpt.types import KEY_HASH
+
+DATA, ACK, EVENT = 0, 1, 2
+"""Kinds of the rows an operator hands to its snapshot stage."""
+
+_log = logging.getLogger("spark_ckpt")
+
+END_OF_TIME_MS = 253_402_300_799_999
+"""The event time behind a drain: the last millisecond that a timestamp of Spark's or Python's can say. Later time-outs
+mean never; and whatever is set behind it, as Spark has it later than the watermark, does not fire in the same drain."""
+
+_NO_FILE = ev.StateFile("", 0, 0)
+
+Adopted = tuple[int, Mapping[int, ev.GroupManifest]]
+"""A completed checkpoint that is replayed, and what it recorded of this slot's key groups."""
+
+
+@dataclass
+class SlotMeta:
+    """What a slot remembers besides its keyed state."""
+
+    aligner: aligner.AlignerState
+    watermarks: dict[str, int] = field(default_factory=dict)
+    late_us: int = 0
+    """Rows up to here are late in the next batch: the watermark of the last one."""
+    later_watermarks: dict[int, dict[str, int]] = field(default_factory=dict)
+    adopt: Adopted | None = None
+    restored: int | None = None
+    held: dict[int, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "aligner": self.aligner.to_json(),
+            "watermarks": self.watermarks,
+            "late_us": self.late_us,
+            "later_watermarks": {str(k): v for k, v in self.later_watermarks.items()},
+            "adopt": None if self.adopt is None else [self.adopt[0], _groups_json(self.adopt[1])],
+            "restored": self.restored,
+            "held": {str(k): v for k, v in self.held.items()},
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> SlotMeta:
+        adopt = value["adopt"]
+        return cls(
+            aligner.AlignerState.from_json(value["aligner"]),
+            dict(value["watermarks"]),
+            value.get("late_us", 0),
+            {int(k): dict(v) for k, v in value["later_watermarks"].items()},
+            None if adopt is None else (adopt[0], {int(g): ev.group_from_json(m) for g, m in adopt[1].items()}),
+            value["restored"],
+            {int(k): v for k, v in value["held"].items()},
+        )
+
+
+class SlotCall:
+    """All the work of one call. ``out`` are the rows for the snapshot stage: (kind, epoch, head, body).
+
+    State files are written before anything that names them leaves the call, as output or as state. The same envelopes,
+    in whatever order they come, and the same state give the same output, byte for byte.
+    """
+
+    def __init__(
+        self, spec: OperatorSpec, slot: int, stored: tuple[Any, ...] | None, now_ms: int, batch: int = 0
+    ) -> None:
+        self.spec = spec
+        self.slot = slot
+        self.now_ms = now_ms
+        self.out: list[tuple[int, int, bytes, bytes | None]] = []
+        self.groups = spec.run.slots.range_of(slot)
+        config = spec.run.config
+        policy = CompactionPolicy(config.compaction_fanout, config.compaction_max_runs)
+        meta, memtable, held = stored if stored is not None else (None, None, None)
+        parsed = json.loads(meta) if meta is not None else None
+        self.meta = SlotMeta.from_json(parsed) if parsed else SlotMeta(aligner.AlignerState(spec.run.start_epoch))
+        known = parsed and parsed["keyed"]
+        self.keyed = KeyedState.open(spec.layout, self.groups, known, memtable, spec.cache(), policy)
+        self.rows: dict[int, list[pa.RecordBatch]] = {}
+        self._input_schema = spec.packed_schema
+        if held:
+            self._unhold(held)
+        self._events: list[ev.Event] = []
+        self._files = FlushFiles(spec, slot, batch)
+        self._written: dict[int, ev.StateFile] = {}
+        self._flush_ms = self._write_ms = 0.0
+        self._unwritten: str | None = None
+        self._envelopes: list[Envelope] = []
+        self._acks: list[dict[str, Any]] = []
+        self._time_us: int | None = None
+        self._epoch = self.meta.aligner.epoch
+        self._timed_out = False
+        self._completed: int | None = None
+
+    def take(self, head: bytes, body: bytes | None) -> None:
+        self._envelopes.append(unpack(head, body, self._input_schema))
+
+    def _open_envelopes(self) -> None:
+        """In the order of the tasks that packed them: a shuffle brings them in any."""
+        for envelope in sorted(self._envelopes, key=lambda e: e.place):
+            for label, rows in envelope.segments:
+                self.rows.setdefault(label, []).append(one_batch(rows))
+            self._events.extend(envelope.events)
+        self._envelopes = []
+
+    def run(self) -> None:
+        self._open_envelopes()
+        batch = self._batch_input()
+        if self._completed is not None:
+            self._tell(self._completed)
+        config = self.spec.run.config
+        weights = aligner.AlignerConfig(
+            self.spec.inputs * self.spec.run.key_groups, config.mode, config.max_buffered_bytes
+        )
+        # Spark's two watermarks: time-outs and functions see that of all batches before, late rows are told by the one
+        # before that. What this batch's rows bring counts from the next batch on.
+        self._time_us = self._watermark_us()
+        if not self.spec.time.late_a_batch_behind:
+            self.meta.late_us = self._time_us or 0
+        self.meta.aligner, actions = aligner.plan(self.meta.aligner, weights, batch)
+        for action in actions:
+            if isinstance(action, aligner.Snapshot):
+                # A checkpoint between this batch and the next has the time-outs behind it, as the batch has.
+                self._call_timed_out()
+                if action.drain:
+                    self._end_time()
+            self._do(action)
+        self._call_timed_out()
+        self.meta.late_us = self._time_us or 0
+        if self.keyed.memtable_bytes > config.memtable_max_bytes and self._unwritten is None:
+            # If storage fails, the memtable goes on growing in Spark's state store until the next checkpoint.
+            self._flush(self.meta.aligner.epoch)
+        self._settle()
+
+    def sealed(self) -> tuple[bytes, bytes | None, bytes | None]:
+        """(meta, memtable, held rows): what Spark's state store keeps until the next batch."""
+        keyed, memtable = self.keyed.seal()
+        held = self._hold()
+        body = {**self.meta.to_json(), "keyed": keyed}
+        return self._files.named(_json(body)), memtable, held
+
+    # -- gather ------------------------------------------------------------------------------------------------
+
+    def _batch_input(self) -> aligner.BatchInput:
+        """Sort the events: those for the aligner, those for this slot, those that only pass through."""
+        barriers: dict[int, tuple[int, int]] = {}
+        cancels: set[int] = set()
+        drains: set[int] = set()
+        finished: dict[int, int] = {}
+        for e in self._events:
+            if isinstance(e, ev.Barrier):
+                barriers[e.checkpoint] = (barriers.get(e.checkpoint, (0, 0))[0] + e.weight, e.triggered_ms)
+                drains.update([e.checkpoint] if e.drain else [])
+            elif isinstance(e, ev.Cancel):
+                cancels.add(e.checkpoint)
+            elif isinstance(e, ev.Finished):
+                finished[e.epoch] = finished.get(e.epoch, 0) + e.weight
+            elif isinstance(e, ev.Watermark):
+                later = self.meta.later_watermarks.setdefault(e.epoch, {})
+                later[e.stream] = max(later.get(e.stream, e.micros), e.micros)
+            elif isinstance(e, ev.Completed):
+                self._completed = max(self._completed or 0, e.checkpoint)
+            elif isinstance(e, ev.Restore) and e.uid == self.spec.uid:
+                self._restore(e)
+            else:
+                self._emit(EVENT, 0, b"", ev.encode(e))
+        sizes = {label: sum(b.nbytes for b in batches) for label, batches in self.rows.items()}
+        return aligner.BatchInput(self.now_ms, barriers, frozenset(cancels), finished, sizes, frozenset(drains))
+
+    def _restore(self, event: ev.Restore) -> None:
+        if not event.groups:
+            return
+        if event.adopt:
+            self.meta.adopt = (event.checkpoint, event.groups)
+        elif self.meta.restored != event.checkpoint:
+            # A source that reaches this operator along two branches brings its restore rows twice.
+            self._adopt(event.groups)
+            self.meta.restored = event.checkpoint
+
+    def _adopt(self, manifests: Mapping[int, ev.GroupManifest]) -> None:
+        self.keyed.adopt(manifests)
+        self.meta.watermarks = _common_watermarks(manifests)
+        self.meta.late_us = self.meta.watermarks.pop(ev.NO_STREAM, 0)
+
+    def _tell(self, checkpoint: int) -> None:
+        self._emit(EVENT, 0, b"", ev.encode(ev.Completed(checkpoint)))
+        if not self.spec.function.listens:
+            return
+        try:
+            self.spec.function.on_checkpoint_complete(checkpoint)
+        except Exception:  # noqa: BLE001 - the boundary to the user's code
+            where = self.spec.uid, self.slot, checkpoint
+            _log.exception("%s, task %d: on_checkpoint_complete(%d) failed", *where)
+
+    # -- act ---------------------------------------------------------------------------------------------------
+
+    def _do(self, action: aligner.Action) -> None:
+        if isinstance(action, aligner.Process):
+            self._process(action)
+        elif isinstance(action, aligner.Snapshot):
+            self._snapshot(action)
+        elif isinstance(action, aligner.ForwardCancel):
+            self._emit(EVENT, 0, b"", ev.encode(ev.Cancel(action.checkpoint)))
+        elif isinstance(action, aligner.Declined):
+            reason = f"key groups {self.groups.first} to {self.groups.end - 1}: {action.reason}"
+            self._emit(EVENT, 0, b"", ev.encode(ev.Decline(self.spec.uid, action.checkpoint, reason)))
+
+    def _process(self, action: aligner.Process) -> None:
+        self._epoch = action.epoch
+        labels = sorted(label for label in self.rows if action.up_to is None or label <= action.up_to)
+        batches = [b for label in labels for b in self.rows.pop(label)]
+        if batches:
+            rows = pa.Table.from_batches(batches)
+            if self.spec.filters_late:
+                rows = self._without_late(rows)
+            if rows.num_rows:
+                self._call(rows, action.epoch)
+        self._note_watermarks(action.up_to)
+
+    def _call(self, rows: pa.Table, epoch: int) -> None:
+        hashes = rows.column(KEY_HASH).to_numpy()
+        names = self.keyed.layout.key_schema.names
+        groups = group_rows(hashes, rows.select(names), injective=self.keyed.layout.injective)
+        keys = rows.select(names).take(pa.array(groups.first))
+        keys = pa.table([normalised(column) for column in keys.columns], names)
+        lookup = self.keyed.touch(hashes[groups.first], keys)
+        inputs = rows.drop_columns([KEY_HASH, *([EVENT_TIME] if EVENT_TIME in rows.column_names else [])])
+        self._apply(lookup, inputs, groups.inverse, np.zeros(len(lookup), bool), epoch)
+
+    def _apply(self, lookup: Lookup, rows: pa.Table, index: Any, timed_out: Any, epoch: int) -> None:
+        touched = Touched(lookup.keys, rows, index, lookup.state, lookup.exists, timed_out, lookup.timeout_ms)
+        changed: Changed = self.spec.function.process(self._context(epoch), touched)
+        timeouts = changed.timeout_ms if self.keyed.layout.with_timeout else None
+        self.keyed.write(lookup, changed.state, changed.write, changed.remove, timeouts)
+        if changed.output.num_rows:
+            output = one_batch(changed.output.cast(self.spec.function.output_schema))
+            for message in messages(output, MAX_BODY_BYTES):
+                self._emit(DATA, epoch, b"", message.to_pybytes())
+
+    def _context(self, epoch: int) -> CallContext:
+        watermark_ms = None if self._time_us is None else self._time_us // 1000
+        return CallContext(self.spec.uid, self.slot, epoch, self.now_ms, watermark_ms)
+
+    def _snapshot(self, action: aligner.Snapshot) -> None:
+        adopt = self.meta.adopt
+        if adopt is not None and adopt[0] <= action.checkpoint:
+            # An older checkpoint of the same batch leaves it in wait.
+            self.meta.adopt = None
+        if adopt is not None and adopt[0] == action.checkpoint:
+            # The batch is replayed and its checkpoint had completed: the record is canonical, not this attempt, whose
+            # state is not even written.
+            self._adopt(adopt[1])
+        elif not self._flush(action.checkpoint):
+            self._decline(action.checkpoint)
+            return
+        seen = dict(self.meta.watermarks)
+        if self.spec.filters_late:
+            seen[ev.NO_STREAM] = self._time_us or 0
+        self._acks.append(
+            {
+                "checkpoint": action.checkpoint,
+                "groups": _groups_json(self.keyed.manifests(seen)),
+                "triggered_ms": action.triggered_ms,
+                "start_delay_ms": max(0, action.aligned_from_ms - action.triggered_ms),
+                "alignment_ms": max(0, self.now_ms - action.aligned_from_ms),
+                "held_bytes": action.held_bytes,
+                "drain": action.drain,
+            }
+        )
+
+    def _flush(self, epoch: int) -> bool:
+        """Flush and write the state file, then say so. Nothing is announced that is not durable.
+
+        Whether it is: if storage fails, the state goes on as it was, unflushed.
+        """
+        before, file = self.keyed.before_flush(), self._files.begin(epoch)
+        started = time.perf_counter()
+        try:
+            dead = self.keyed.flush(self._files, epoch).dead
+            written = self._files.write()
+        except Exception as error:
+            if not is_storage_failure(error):
+                raise
+            self.keyed.take_back(before, file)
+            self._unwritten = describe(error)
+            return False
+        self._write_ms += 1000 * self._files.write_s
+        self._flush_ms += 1000 * (time.perf_counter() - started - self._files.write_s)
+        if dead:
+            self._emit_flushed(epoch, dead={name: rows.serialize() for name, rows in dead.items()})
+        if written is not None:
+            self._written[epoch] = written
+            self._emit_flushed(epoch, (written,))
+        return True
+
+    def _decline(self, checkpoint: int) -> None:
+        """Storage failed: the key groups go on without ``checkpoint``, whose rows the next one takes over."""
+        reason = f"key groups {self.groups.first} to {self.groups.end - 1} were not written: {self._unwritten}"
+        self._emit(EVENT, 0, b"", ev.encode(ev.Cancel(checkpoint)))
+        self._emit(EVENT, 0, b"", ev.encode(ev.Decline(self.spec.uid, checkpoint, reason, failed=True)))
+
+    def _settle(self) -> None:
+        took = {"flush_ms": int(self._flush_ms), "write_ms": int(self._write_ms)}
+        for ack in self._acks:
+            file = self._written.get(ack["checkpoint"], _NO_FILE)
+            head = {**ack, "rows": file.rows, "size_bytes": file.size_bytes, **took}
+            self._emit(ACK, self.slot, _json(head), None)
+        if self._written:
+            named = self._files.named
+            self.out = [(k, e, named(h), b if k == DATA or b is None else named(b)) for k, e, h, b in self.out]
+
+    def _emit_flushed(
+        self, epoch: int, files: tuple[ev.StateFile, ...] = (), dead: Mapping[str, bytes] | None = None
+    ) -> None:
+        """A part of what was flushed in ``epoch``; the snapshot stage puts the parts together."""
+        self._emit(EVENT, epoch, b"", ev.encode(ev.Flushed(self.spec.uid, epoch, files, dead or {})))
+
+    # -- time --------------------------------------------------------------------------------------------------
+
+    def _watermark_us(self) -> int | None:
+        """That of all streams together, as Spark takes it: whole milliseconds, 0 as long as a stream has none. None
+        where there is no stream with a watermark.
+        """
+        if not self.spec.watermarks:
+            return None
+        choose = max if self.spec.time.policy == "max" else min
+        found = choose(self.meta.watermarks.get(name, 0) for name in self.spec.watermarks)
+        return max(0, found // 1000 * 1000)
+
+    def _without_late(self, rows: pa.Table) -> pa.Table:
+        late = pc.less_equal(rows.column(EVENT_TIME), self.meta.late_us)
+        return rows.filter(pc.invert(pc.fill_null(late, False)))
+
+    def _note_watermarks(self, up_to: int | None) -> None:
+        """Watermarks take effect behind the rows of their epoch."""
+        for label in sorted(self.meta.later_watermarks):
+            if up_to is not None and label > up_to:
+                continue
+            for stream, micros in self.meta.later_watermarks.pop(label).items():
+                if stream == ev.NO_STREAM:
+                    self._emit(EVENT, label, b"", ev.encode(ev.Watermark(stream, 0, label)))
+                    continue
+                self.meta.watermarks[stream] = max(self.meta.watermarks.get(stream, micros), micros)
+                self._emit(EVENT, label, b"", ev.encode(ev.Watermark(stream, self.meta.watermarks[stream], label)))
+
+    def _call_timed_out(self) -> None:
+        """Call the function for keys whose time-out has passed: once, behind the batch's rows and in their epoch."""
+        kind, now = self.spec.function.timeout, None
+        if kind == "ProcessingTimeTimeout":
+            now = self.now_ms
+        elif kind == "EventTimeTimeout" and self._time_us is not None:
+            now = self._time_us // 1000
+        if now is None or self._timed_out:
+            return
+        self._timed_out = True
+        self._call_due(now)
+
+    def _end_time(self) -> None:
+        """Behind the barrier of a drain there are no more rows: call the function for every key that waits for the
+        event time, with the watermark at its end. What comes out reaches the next operator ahead of its own end.
+
+        The end is not kept: a job that is restored from here counts time by its rows again.
+        """
+        if self.spec.function.timeout != "EventTimeTimeout":
+            return
+        seen, self._time_us = self._time_us, END_OF_TIME_MS * 1000
+        self._call_due(END_OF_TIME_MS)
+        self._time_us = seen
+
+    def _call_due(self, now_ms: int) -> None:
+        due = self.keyed.due(now_ms)
+        if len(due):
+            no_rows = self._rows_schema().empty_table()
+            self._apply(due, no_rows, np.empty(0, np.int64), np.ones(len(due), bool), self._epoch)
+
+    def _rows_schema(self) -> pa.Schema:
+        return pa.schema([f for f in self._input_schema if f.name not in (KEY_HASH, EVENT_TIME)])
+
+    # -- rows held back ----------------------------------------------------------------------------------------
+
+    def _hold(self) -> bytes | None:
+        """What is left in ``rows`` waits in Spark's state store, in label order."""
+        self.meta.held = {label: sum(b.num_rows for b in self.rows[label]) for label in sorted(self.rows)}
+        if not self.rows:
+            return None
+        batches = [b for label in sorted(self.rows) for b in self.rows[label]]
+        return compress(to_bytes(one_batch(pa.Table.from_batches(batches))))
+
+    def _unhold(self, held: bytes) -> None:
+        batch, start = from_bytes(decompress(held), self._input_schema), 0
+        for label, count in sorted(self.meta.held.items()):
+            self.rows[label] = [batch.slice(start, count)]
+            start += count
+
+    def _emit(self, kind: int, epoch: int, head: bytes, body: bytes | None) -> None:
+        self.out.append((kind, epoch, head, body))
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _groups_json(manifests: Mapping[int, ev.GroupManifest]) -> dict[str, Any]:
+    return {str(group): ev.group_to_json(manifest) for group, manifest in manifests.items()}
+
+
+def _common_watermarks(manifests: Mapping[int, ev.GroupManifest]) -> dict[str, int]:
+    """What every key group had seen. They differ only if the checkpoint was taken by several slots."""
+    seen = [m.watermarks_us for m in manifests.values()]
+    shared = set(seen[0]).intersection(*seen[1:])
+    return {stream: min(w[stream] for w in seen) for stream in sorted(shared)}

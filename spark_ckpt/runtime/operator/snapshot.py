@@ -1,0 +1,139 @@
+"""The unpack and snapshot stage, right behind the operator in the same task. Executor.
+
+It sees the whole partition: turns envelopes into record batches for what follows, and replaces what its slots say
+(state files, dead rows, barriers) by one word of this partition: one barrier, one acknowledgement.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyroaring import BitMap
+from pyspark import TaskContext
+
+from spark_ckpt.jobs.hooks import call_hook
+from spark_ckpt.protocol import events as ev
+from spark_ckpt.runtime.operator.slot_call import ACK, DATA, EVENT
+from spark_ckpt.runtime.operator.spec import OperatorSpec
+from spark_ckpt.runtime.stateless import arrow_schema, spark_schema, with_control
+from spark_ckpt.state.ipc import from_bytes, plain_schema
+from spark_ckpt.types import make_tag
+
+
+class SnapshotStage:
+    """One instance is pickled to every task; called once with the task's envelopes."""
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self.spec = spec
+        self.schema = arrow_schema(with_control(spark_schema(spec.function.output_schema)))
+        self.data_schema = plain_schema(spec.function.output_schema)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = _Partition(self.spec)
+        for batch in batches:
+            kinds, epochs, heads, bodies = (batch.column(n) for n in ("kind", "epoch", "head", "body"))
+            for i, kind in enumerate(kinds.to_pylist()):
+                body = bodies[i].as_buffer() if bodies[i].is_valid else None
+                if kind == DATA:
+                    yield self._data(epochs[i].as_py(), from_bytes(body, self.data_schema))
+                else:
+                    found.add(kind, heads[i].as_py(), body)
+        events = found.settle()
+        if events:
+            yield self._control(events)
+
+    def _data(self, epoch: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+        n = rows.num_rows
+        control = [pa.repeat(pa.scalar(make_tag(epoch), pa.int64()), n), pa.nulls(n, pa.binary())]
+        return pa.RecordBatch.from_arrays([*rows.columns, *control], schema=self.schema)
+
+    def _control(self, events: list[ev.Event]) -> pa.RecordBatch:
+        n = len(events)
+        nulls = [pa.nulls(n, f.type) for f in list(self.schema)[:-2]]
+        payload = pa.array([ev.encode(e) for e in events], pa.binary())
+        return pa.RecordBatch.from_arrays([*nulls, pa.nulls(n, pa.int64()), payload], schema=self.schema)
+
+
+class _Partition:
+    """Everything of one partition that is not data."""
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self.spec = spec
+        task = TaskContext.get()
+        self.partition = task.partitionId() if task is not None else 0
+        self._files: dict[int, list[ev.StateFile]] = {}
+        self._dead: dict[int, dict[str, bytes]] = {}
+        self._acks: dict[int, list[dict[str, Any]]] = {}
+        self._cancels: set[int] = set()
+        self._declines: dict[int, ev.Decline] = {}
+        self._watermarks: dict[tuple[int, str], int] = {}
+        self._completed: int | None = None
+        self._rows: list[ev.RowsRead] = []
+        self._others: list[ev.Event] = []
+
+    def add(self, kind: int, head: bytes, body: pa.Buffer | None) -> None:
+        if kind == ACK:
+            ack = json.loads(head)
+            self._acks.setdefault(ack["checkpoint"], []).append(ack)
+        elif kind == EVENT:
+            assert body is not None
+            self._event(ev.decode(body.to_pybytes()))
+
+    def _event(self, event: ev.Event) -> None:
+        if isinstance(event, ev.Cancel):
+            self._cancels.add(event.checkpoint)
+        elif isinstance(event, ev.Decline) and event.uid == self.spec.uid:
+            self._declines.setdefault(event.checkpoint, event)
+        elif isinstance(event, ev.Watermark):
+            key = (event.epoch, event.stream)
+            self._watermarks[key] = max(self._watermarks.get(key, event.micros), event.micros)
+        elif isinstance(event, ev.Completed):
+            self._completed = max(self._completed or 0, event.checkpoint)
+        elif isinstance(event, ev.RowsRead):
+            self._rows.append(event)
+        elif isinstance(event, ev.Flushed) and event.uid == self.spec.uid:
+            self._files.setdefault(event.epoch, []).extend(event.files)
+            self._bury(event)
+        else:
+            self._others.append(event)
+
+    def _bury(self, event: ev.Flushed) -> None:
+        """Unite the slots' dead rows: a file's rows may belong to several of them."""
+        dead = self._dead.setdefault(event.epoch, {})
+        for file, bitmap in event.dead.items():
+            old = dead.get(file)
+            dead[file] = bitmap if old is None else (BitMap.deserialize(old) | BitMap.deserialize(bitmap)).serialize()
+
+    def settle(self) -> list[ev.Event]:
+        """What the partition says."""
+        events: list[ev.Event] = []
+        for epoch, files in sorted(self._files.items()):
+            events.append(ev.Flushed(self.spec.uid, epoch, tuple(files), self._dead[epoch]))
+        events += [ev.Watermark(s, us, epoch) for (epoch, s), us in sorted(self._watermarks.items())]
+        for checkpoint, slots in sorted(self._acks.items()):
+            events += self._acknowledge(checkpoint, slots)
+        events += [ev.Cancel(k) for k in sorted(self._cancels)]
+        events += [] if self._completed is None else [ev.Completed(self._completed)]
+        return [*events, *self._declines.values(), *ev.sum_rows(self._rows), *self._others]
+
+    def _acknowledge(self, checkpoint: int, slots: list[dict[str, Any]]) -> list[ev.Event]:
+        manifests = {int(g): ev.group_from_json(m) for a in slots for g, m in a["groups"].items()}
+        stats = {
+            "start_delay_ms": max(a["start_delay_ms"] for a in slots),
+            "alignment_ms": max(a["alignment_ms"] for a in slots),
+            "held_bytes": sum(a["held_bytes"] for a in slots),
+            "keys": sum(m.keys for m in manifests.values()),
+            "rows": sum(a["rows"] for a in slots),
+            "size_bytes": sum(a["size_bytes"] for a in slots),
+            "flush_ms": sum(a["flush_ms"] for a in slots),
+            "write_ms": sum(a["write_ms"] for a in slots),
+        }
+        run, info = self.spec.run, {"uid": self.spec.uid, "partition": self.partition, **stats}
+        call_hook(run.config, run.job, "on_snapshot", checkpoint, info)
+        return [
+            ev.OperatorAck(self.spec.uid, checkpoint, self.partition, manifests, stats),
+            ev.Barrier(checkpoint, len(manifests), slots[0]["triggered_ms"], slots[0]["drain"]),
+        ]

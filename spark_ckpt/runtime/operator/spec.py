@@ -1,0 +1,95 @@
+"""What a keyed operator of a run is: made on the driver, pickled to the stages around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from spark_ckpt.jobs.spec import RunSpec, cache_dir
+from spark_ckpt.state.function import StateFunction
+from spark_ckpt.state.ipc import plain_schema
+from spark_ckpt.state.layout import StateLayout
+from spark_ckpt.storage.retry import Retry
+from spark_ckpt.storage.run_cache import RunCache
+from spark_ckpt.types import stream_of_tag
+
+EVENT_TIME = "__ckpt_event_us"
+"""Event time of a row in microseconds, for dropping late rows; null where the row's stream has no watermark."""
+
+
+@dataclass(frozen=True)
+class WatermarkSpec:
+    """A ``withWatermark`` computed in this operator's pack stage: stream number, name, column, delay."""
+
+    number: int
+    name: str
+    column: str
+    delay_us: int
+
+
+@dataclass(frozen=True)
+class EventTime:
+    """Spark's settings of event time: ``policy`` takes one watermark of several streams (``min`` or ``max``);
+    ``late_a_batch_behind`` tells late rows by the watermark of the batch before.
+    """
+
+    policy: str = "min"
+    late_a_batch_behind: bool = True
+
+
+@dataclass(frozen=True)
+class OperatorSpec:
+    """One keyed operator of a run. ``inputs`` streams reach it, each of weight ``key_groups``.
+
+    ``rows_schema``: key columns, inputs, ``KEY_HASH`` and, where late rows are dropped, ``EVENT_TIME``.
+    """
+
+    run: RunSpec
+    uid: str
+    inputs: int
+    function: StateFunction
+    rows_schema: pa.Schema
+    watermarks: tuple[str, ...]
+    open_watermarks: tuple[WatermarkSpec, ...]
+    time: EventTime = EventTime()
+
+    @property
+    def filters_late(self) -> bool:
+        """As Spark: late rows are dropped only before an operator with event-time time-outs."""
+        return self.function.timeout == "EventTimeTimeout" and bool(self.open_watermarks)
+
+    def watermark_of(self, tag: int) -> WatermarkSpec | None:
+        """The watermark that rows with this tag passed and that is computed here; None if there is none."""
+        number = stream_of_tag(tag)
+        return next((w for w in self.open_watermarks if w.number == number), None)
+
+    @cached_property
+    def packed_schema(self) -> pa.Schema:
+        """The rows in an envelope: what ``combine`` makes of the rows that reach the pack stage."""
+        return plain_schema(self.function.combine(self.rows_schema.empty_table()).schema)
+
+    @property
+    def table_url(self) -> str:
+        return f"{self.run.url}/state/{self.uid}"
+
+    @cached_property
+    def layout(self) -> StateLayout:
+        f = self.function
+        return StateLayout(f.key_schema, f.state_schema, f.timeout != "NoTimeout")
+
+    def cache(self) -> RunCache:
+        """This process's run cache for the operator's state table; kept, so that open memory maps are."""
+        config = self.run.config
+        folder = cache_dir(config)
+        # Workers outlive queries: the next one may bring other settings, storage credentials among them.
+        retry = Retry.of(config)
+        key = (self.table_url, folder, config.cache_max_bytes, tuple(sorted(config.storage.items())), retry)
+        if key not in _caches:
+            _caches[key] = RunCache(self.table_url, folder, config.cache_max_bytes, config.storage_options(), retry)
+        return _caches[key]
+
+
+_caches: dict[tuple[Any, ...], RunCache] = {}

@@ -1,0 +1,3 @@
+"""The sinks' side: staging in tasks."""
+
+from __future__ import annotations

@@ -1,0 +1,152 @@
+"""The stream writer: stages rows by epoch on executors, hands the batch to the commit protocol on the driver."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from spark_ckpt.errors import ControlColumnsError, InvalidInputError
+from spark_ckpt.faults import reach
+from spark_ckpt.jobs.spec import RunSpec, SinkSpec
+from spark_ckpt.protocol import events as ev
+from spark_ckpt.runtime.stateless import runs_of_tag, split_control
+from spark_ckpt.runtime.steps import Step, Steps
+from spark_ckpt.runtime.worker_gc import settle
+from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
+from spark_ckpt.sinks.registry import create_sink
+from spark_ckpt.types import CONTROL_COLUMNS, CTL, Committable, Epoch, epoch_of_tag
+
+
+@dataclass
+class StagedMessage(WriterCommitMessage):
+    """What one task tells the driver: what it staged, and the control events that reached it."""
+
+    staged: tuple[Committable, ...]
+    events: tuple[bytes, ...]
+
+
+def require_control_columns(schema: StructType) -> None:
+    """Raise ``ControlColumnsError`` unless both control columns are there. Called before the query starts."""
+    missing = [c for c in CONTROL_COLUMNS if c not in schema.fieldNames()]
+    if missing:
+        raise ControlColumnsError(
+            f"the DataFrame written has no column(s) {missing}: a plain DataFrame operation lost the barriers. "
+            f"Expected both of {list(CONTROL_COLUMNS)}, found {schema.fieldNames()}. Keep them in every select, and "
+            f"let no filter drop rows whose {CTL} is not null; or use spark_ckpt.enable(spark).readStream, which does "
+            "so by itself."
+        )
+    names = schema.fieldNames()
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        raise InvalidInputError(f"column names occur more than once: {twice} among {names}; give each its own")
+
+
+class CkptStreamWriter(DataSourceStreamArrowWriter):
+    """Made anew for each batch, on the driver; pickled to executors for ``write``."""
+
+    def __init__(
+        self, run: RunSpec, sinks: tuple[SinkSpec, ...], data_schema: pa.Schema, steps: tuple[Step, ...] = ()
+    ) -> None:
+        self.run = run
+        self.sinks = sinks
+        self.data_schema = data_schema
+        self.steps = steps
+
+    # -- executor ----------------------------------------------------------------------------------------------
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
+        task = _TaskWriters(self)
+        try:
+            events: list[bytes] = []
+            for batch in Steps(self.steps)(iterator):
+                data, control = split_control(batch)
+                if control.num_rows:
+                    events.extend(control.column(control.schema.get_field_index(CTL)).to_pylist())
+                for tag, rows in runs_of_tag(data):
+                    task.write(epoch_of_tag(tag), rows)
+            return StagedMessage(task.prepare_commit(), tuple(events))
+        finally:
+            task.close()
+
+    # -- driver ------------------------------------------------------------------------------------------------
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Once for each batch, again with the same number after a crash. See :mod:`spark_ckpt.protocol.commit`."""
+        from spark_ckpt.jobs.committer import committer_for
+
+        settle()
+        staged, events = _gather(messages)
+        committer_for(self.run, self.sinks).commit(batchId, staged, events)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """After a failed task or a failed ``commit``. Only what no batch record names is removed here."""
+        from spark_ckpt.jobs.committer import committer_for
+
+        staged, _ = _gather(messages)
+        committer_for(self.run, self.sinks).abort(batchId, staged)
+
+
+class _TaskWriters:
+    """The sink writers of one task, one for each sink and epoch."""
+
+    def __init__(self, writer: CkptStreamWriter) -> None:
+        self._writer = writer
+        self._sinks: dict[str, TwoPhaseSink] = {s.id: create_sink(s.cls, s.options) for s in writer.sinks}
+        self._open: dict[tuple[str, int], SinkWriter] = {}
+        self._attempt = uuid.uuid4().hex[:12]
+
+    def write(self, epoch: Epoch, rows: pa.RecordBatch) -> None:
+        plain = pa.RecordBatch.from_arrays(
+            [rows.column(f.name).cast(f.type) for f in self._writer.data_schema],
+            schema=self._writer.data_schema,
+        )
+        for spec in self._writer.sinks:
+            self._for(spec, epoch).write(plain)
+
+    def _for(self, spec: SinkSpec, epoch: Epoch) -> SinkWriter:
+        key = (spec.id, epoch)
+        if key not in self._open:
+            self._open[key] = self._sinks[spec.id].writer(self._context(spec, epoch))
+        return self._open[key]
+
+    def _context(self, spec: SinkSpec, epoch: Epoch) -> WriterContext:
+        task = TaskContext.get()
+        assert task is not None
+        run = self._writer.run
+        return WriterContext(
+            job=run.identity,
+            sink=spec.id,
+            generation=run.generation,
+            epoch=epoch,
+            batch=int(task.getLocalProperty("streaming.sql.batchId") or 0),
+            partition=task.partitionId(),
+            attempt=self._attempt,
+            schema=self._writer.data_schema,
+        )
+
+    def prepare_commit(self) -> tuple[Committable, ...]:
+        staged: list[Committable] = []
+        for (sink, epoch), writer in sorted(self._open.items()):
+            staged.extend(Committable(sink, Epoch(epoch), data) for data in writer.prepare_commit())
+            reach("after PrepareCommit")
+        return tuple(staged)
+
+    def close(self) -> None:
+        for writer in self._open.values():
+            writer.close()
+
+
+def _gather(messages: list[WriterCommitMessage | None]) -> tuple[list[Committable], list[ev.Event]]:
+    staged: list[Committable] = []
+    events: list[ev.Event] = []
+    for message in messages:
+        if isinstance(message, StagedMessage):
+            staged.extend(message.staged)
+            events.extend(ev.decode(e) for e in message.events)
+    return staged, events

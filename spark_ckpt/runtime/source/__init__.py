@@ -1,0 +1,3 @@
+"""The source's side: what is read, and which barriers go into it."""
+
+from __future__ import annotations

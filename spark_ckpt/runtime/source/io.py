@@ -1,0 +1,175 @@
+"""The I/O shell of a source's decisions: executes the steps of :mod:`spark_ckpt.protocol.source_steps`. Driver, source
+process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from spark_ckpt.errors import CkptError
+from spark_ckpt.faults import reach
+from spark_ckpt.jobs.hooks import HookError, ask_hook, call_hook
+from spark_ckpt.jobs.records import JobRecords, id_name, left_for_later
+from spark_ckpt.jobs.requests import Answer, answer_request, drop_old_answers, drop_request, open_requests, read_answer
+from spark_ckpt.jobs.spec import RunSpec
+from spark_ckpt.protocol import source_steps as st
+from spark_ckpt.protocol.records import AbortedRecord, CompletionRecord, TriggerRecord
+from spark_ckpt.protocol.steps import StorageFailed
+from spark_ckpt.storage.history import History, HistoryRow
+from spark_ckpt.storage.retry import describe, is_storage_failure
+
+Result = TypeVar("Result")
+_DAY_MS = 86_400_000
+
+
+class SourceIO:
+    """Storage of one job, as one source's process sees it. ``ask_inner`` asks the inner source."""
+
+    def __init__(self, run: RunSpec, records: JobRecords, leader: bool, now_ms: int) -> None:
+        self.run_spec = run
+        self.records = records
+        self.leader = leader
+        self._now_ms = now_ms
+        self._completed: dict[int, bool] = {}
+
+    def run(
+        self,
+        coroutine: Generator[st.SourceStep, Any, Result],
+        ask_inner: Callable[[Any], st.InnerRead],
+    ) -> Result:
+        """Drive a coroutine of the protocol to its end. What a step raises ends it."""
+        try:
+            step = next(coroutine)
+            while True:
+                if isinstance(step, st.AskInner):
+                    step = coroutine.send(ask_inner(step.inner))
+                    continue
+                step = coroutine.send(self.execute(step))
+        except StopIteration as done:
+            value: Result = done.value
+            return value
+
+    def execute(self, step: st.SourceStep) -> Any:
+        name = type(step).__name__
+        reach(f"before {name}")
+        result = getattr(self, f"_{name}")(step)
+        reach(f"after {name}")
+        return result
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def _ReadSourceStart(self, step: st.ReadSourceStart) -> st.SourceStart:
+        records = self.records
+        completed = self._newest_completed(records.ids("checkpoints"))
+        newest = records.readable_checkpoint(completed)
+        if self.leader:
+            self._clean_up("answers", lambda: drop_old_answers(records.store, self._now_ms - _DAY_MS))
+            self._clean_up("drained", self._drop_old_announcements)
+        triggers = (records.trigger(k) for k in records.ids("triggers"))
+        return st.SourceStart(
+            records.newest_id(),
+            completed,
+            newest.completed_ms if isinstance(newest, CompletionRecord) else None,
+            frozenset(t.request for t in triggers if t is not None and t.request is not None),
+        )
+
+    def _clean_up(self, what: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - nothing depends on it, and it is tried again
+            left_for_later(what, error)
+
+    def _drop_old_announcements(self) -> None:
+        for name in self.records.store.names("drained"):
+            if not name.startswith(f"{self.run_spec.generation:010d}-"):
+                self.records.store.delete(f"drained/{name}")
+
+    def _Look(self, step: st.Look) -> st.Looked:
+        store, there = self.records.store, self.records.ids("checkpoints")
+        answers = {r: read_answer(store, r) for r in step.requests}
+        void = {k for k in step.checkpoints if k in there and not self._is_completed(k)}
+        return st.Looked(
+            self._newest_completed(there),
+            frozenset(k for k in step.checkpoints if k in void or store.exists(f"aborted/{id_name(k)}")),
+            frozenset(r for r, a in answers.items() if a is not None and a.error is not None),
+        )
+
+    def _newest_completed(self, ids: list[int]) -> int:
+        return next((k for k in sorted(ids, reverse=True) if self._is_completed(k)), 0)
+
+    def _is_completed(self, checkpoint: int) -> bool:
+        """Not if its record is void, or nobody can read it. Read once: what is completed is only ever dropped."""
+        if checkpoint not in self._completed:
+            found = self.records.readable_checkpoint(checkpoint)
+            self._completed[checkpoint] = isinstance(found, CompletionRecord)
+        return self._completed[checkpoint]
+
+    def _ReadOpenTriggers(self, step: st.ReadOpenTriggers) -> tuple[TriggerRecord, ...]:
+        ids = [k for k in self.records.ids("triggers") if k >= step.epoch]
+        found = (self.records.trigger(k) for k in ids if not self.records.settled(k))
+        return tuple(t for t in found if t is not None)
+
+    def _ReadRequests(self, step: st.ReadRequests) -> tuple[st.ManualRequest, ...]:
+        return tuple(open_requests(self.records.store))
+
+    def _ReadDrained(self, step: st.ReadDrained) -> frozenset[str]:
+        names = (n.removesuffix(".json").split("-", 1) for n in self.records.store.names("drained"))
+        return frozenset(source for generation, source in names if int(generation) == step.generation)
+
+    def _ReadAborted(self, step: st.ReadAborted) -> tuple[AbortedRecord, ...]:
+        """Declines are counted by the commit, in another process; both read the records."""
+        found = (self.records.aborted(k) for k in self.records.ids("aborted"))
+        return tuple(a for a in found if a is not None)
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def _CreateTrigger(self, step: st.CreateTrigger) -> bool | StorageFailed:
+        try:
+            return self.records.create_trigger(step.record)
+        except CkptError as error:
+            if not is_storage_failure(error):
+                raise
+            return StorageFailed(describe(error))
+
+    def _CallHook(self, step: st.CallHook) -> str | None:
+        record, config = step.record, self.run_spec.config
+        info = {"kind": record.kind, "by": record.by, "target": record.target}
+        try:
+            kept = ask_hook(config, self.run_spec.job, record.checkpoint, info)
+        except HookError as failed:
+            return str(failed)
+        if kept is None:
+            return None
+        try:
+            self.records.replace_trigger(replace(record, hook=kept))
+        except CkptError as error:
+            if not is_storage_failure(error):
+                raise
+            return f"what on_trigger returned was not recorded: {describe(error)}"
+        return None
+
+    def _DropRequest(self, step: st.DropRequest) -> None:
+        self._clean_up("requests", lambda: drop_request(self.records.store, step.request))
+
+    def _Withdraw(self, step: st.Withdraw) -> bool:
+        return answer_request(self.records.store, step.request, Answer(None, step.reason)).checkpoint is None
+
+    def _AnnounceDrained(self, step: st.AnnounceDrained) -> None:
+        self.records.store.create(f"drained/{step.generation:010d}-{step.source}.json", "drained", {})
+
+    def _GiveUp(self, step: st.GiveUp) -> None:
+        record, config = step.record, self.run_spec.config
+        k = record.checkpoint
+        self.records.abort(record)
+        call_hook(config, self.run_spec.job, "on_abort", k, {"cause": record.cause, "reason": record.reason})
+        if config.history:
+            self._clean_up("history", lambda: self._record(step))
+
+    def _record(self, step: st.GiveUp) -> None:
+        record, trigger = step.record, self.records.trigger(step.record.checkpoint)
+        kind = trigger.kind if trigger else None
+        # No batch: the one that carries the cancel marker has no number yet.
+        row = HistoryRow(record.checkpoint, kind, record.cause, step.triggered_ms, record.generation, -1, record.reason)
+        History(f"{self.run_spec.url}/history", self.run_spec.config.storage_options()).record(row)

@@ -1,0 +1,57 @@
+"""Looks after barriers that do not arrive: asked by a source's reader before every batch. Driver, source process."""
+
+from __future__ import annotations
+
+from spark_ckpt.errors import ControlColumnsError
+from spark_ckpt.protocol.lost_barriers import LostBefore, LostHere, judge_barrier
+from spark_ckpt.protocol.records import LOST, AbortedRecord
+from spark_ckpt.protocol.source_offset import PendingTrigger, SourceOffset
+from spark_ckpt.runtime.source.triggers import TriggerDesk
+
+
+class BarrierWatch:
+    """One source's barriers. Costs nothing as long as each checkpoint ends with the batch of its barrier."""
+
+    def __init__(self) -> None:
+        self._sent: set[int] = set()
+        self._seen: SourceOffset | None = None
+
+    def sent(self, end: SourceOffset) -> None:
+        """The batch that ends at ``end`` runs in this generation, for the first time or again."""
+        if end.barrier is not None:
+            self._sent = {end.barrier, *(p.checkpoint for p in end.pending if p.checkpoint in self._sent)}
+
+    def check(self, desk: TriggerDesk, start: SourceOffset, now_ms: int) -> None:
+        """``start`` is where the last batch ended. Raises ``ControlColumnsError`` if a barrier got lost in it."""
+        if not start.pending or start == self._seen:
+            return
+        self._seen = start
+        for pending in start.pending:
+            self._judge(desk, pending, now_ms)
+
+    def _judge(self, desk: TriggerDesk, pending: PendingTrigger, now_ms: int) -> None:
+        checkpoint, run = pending.checkpoint, desk.run
+        # The batch has ended, so what it settled is there to see.
+        if desk.records.settled(checkpoint):
+            return
+        found = judge_barrier(
+            checkpoint,
+            desk.source.id,
+            run.topology.sources,
+            sent=checkpoint in self._sent,
+            batches=desk.records.batches(run.origin),
+        )
+        if isinstance(found, LostBefore):
+            # A crash behind it: the next reader finds the record and sends the cancel marker.
+            desk.give_up(AbortedRecord(checkpoint, LOST, found.reason, now_ms, run.generation), pending.triggered_ms)
+        elif isinstance(found, LostHere):
+            raise ControlColumnsError(_message(found.reason, desk.source.plain_steps))
+
+
+def _message(reason: str, plain_steps: tuple[str, ...]) -> str:
+    steps = ", ".join(plain_steps) or "the plain Spark steps between reader and writer"
+    return (
+        f"{reason}: a step dropped rows whose __ckpt_ctl is not null. Look at: {steps}. Such a step must put out every "
+        "control row exactly once; add | F.col('__ckpt_ctl').isNotNull() to its filters. Nothing was committed since "
+        "the last checkpoint, and nothing is lost: mend the step and start the query again."
+    )

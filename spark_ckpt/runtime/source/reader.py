@@ -1,0 +1,182 @@
+"""The stream reader around any inner source: lanes, barriers, epochs, restore rows.
+
+One reader lives in a Python process beside the driver for as long as the query runs. What it decides travels in the
+offset that Spark writes to its offset log before the batch runs (:mod:`spark_ckpt.protocol.source_offset`), so a
+replayed batch carries the same barriers. The decisions are those of :mod:`spark_ckpt.protocol.source`; here facts are
+read and decisions executed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from spark_ckpt.jobs.heartbeat import Heart
+from spark_ckpt.jobs.spec import RunSpec, SourceSpec
+from spark_ckpt.protocol import events as ev
+from spark_ckpt.protocol.source_events import announcements, manifests_to_send
+from spark_ckpt.protocol.source_offset import SourceOffset, with_inner
+from spark_ckpt.protocol.source_steps import InnerRead
+from spark_ckpt.runtime.source.lost_barriers import BarrierWatch
+from spark_ckpt.runtime.source.restore_rows import restore_events
+from spark_ckpt.runtime.source.triggers import TriggerDesk
+from spark_ckpt.runtime.stateless import arrow_schema, with_control
+from spark_ckpt.runtime.steps import Step, Steps
+from spark_ckpt.sources.base import InnerReader, lanes, open_source
+from spark_ckpt.types import make_tag
+
+Offset = dict[str, Any]
+
+
+@dataclass
+class LanePartition(InputPartition):
+    """What one task reads: the lane's splits in order, then its control events."""
+
+    splits: Sequence[InputPartition]
+    epoch: int
+    events: Sequence[bytes] = field(default_factory=tuple)
+
+    def __post_init__(self) -> None:
+        super().__init__(None)
+
+
+class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Called by Spark on the driver (offsets, partitions, commit) and, pickled, on executors (read)."""
+
+    def __init__(self, run: RunSpec, source: SourceSpec, steps: tuple[Step, ...] = ()) -> None:
+        self.run = run
+        self.source = source
+        self.steps = steps
+        opened = open_source(
+            source.inner, source.options, source.schema, f"{run.url}/sources/{source.id}", run.config.storage_options()
+        )
+        schema = source.schema or opened.schema()
+        self.schema = arrow_schema(with_control(schema))
+        self.inner: InnerReader = opened.reader(schema)
+        self._desk: TriggerDesk | None = None
+        self._watch = BarrierWatch()
+        self._heart: Heart | None = None
+        self._replaying = True
+        self._available_now = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_desk": None, "_heart": None}
+
+    # -- offsets (driver) --------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> Offset:
+        """Stable for one Spark location: asked again whenever its first batch is replayed."""
+        offset = self._desk_().initial()
+        return with_inner(offset, self.inner.initial() if offset.inner is None else None).to_json()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """Asked before every batch, and every 10 ms while idle. The only place that injects barriers."""
+        self._replaying = False
+        everything = isinstance(limit, ReadAllAvailable)
+
+        def ask_inner(behind: Any) -> InnerRead:
+            inner = self.inner.latest(behind, everything)
+            return InnerRead(inner, inner == behind and self.inner.finished(inner))
+
+        before = SourceOffset.from_json(start)
+        self._watch.check(self._desk_(), before, now_ms())
+        end = self._desk_().next(before, ask_inner, self._available_now, now_ms())
+        # The very same JSON, whatever release wrote it: Spark compares text.
+        return start if end == before else end.to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._available_now = True
+        self.inner.prepare_available_now()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        # Not ReadAllAvailable: Spark passes that one when a trigger wants everything at once (Trigger.Once). Any
+        # other limit means "as the inner source's own options say".
+        return ReadMaxRows(2**31 - 1)
+
+    def commit(self, end: Offset) -> None:
+        """After every batch. Upstream hears of an offset only when a completed checkpoint has recorded it."""
+        offset = self._desk_().newly_completed_offset()
+        if offset is not None:
+            self.inner.commit(offset)
+
+    def stop(self) -> None:
+        if self._heart is not None:
+            self._heart.stop()
+        self.inner.stop()
+
+    def _desk_(self) -> TriggerDesk:
+        if self._desk is None:
+            self._desk = TriggerDesk(self.run, self.source, now_ms())
+            if self.source.leader and self._heart is None:
+                self._heart = Heart(self._desk.records, self.run.generation).start()
+        return self._desk
+
+    # -- partitions (driver) -----------------------------------------------------------------------------------
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        if start == end:
+            return []
+        before, behind = SourceOffset.from_json(start), SourceOffset.from_json(end)
+        self._watch.sent(behind)
+        splits = self.inner.splits(before.inner, behind.inner) if before.inner != behind.inner else []
+        full = [lane for lane in lanes(splits, self.source.lanes) if lane]
+        said = announcements(self.source.id, before, behind, self.run.key_groups, len(full), self.source.event_time)
+        parts = [LanePartition(lane, before.epoch) for lane in full or [[] for _ in said]]
+        for part, events in zip(parts, said, strict=True):
+            part.events = _encoded(events)
+        manifests = self._manifests(before)
+        if manifests:
+            # Of its own partition, so that reading data does not wait for it.
+            parts.append(LanePartition([], before.epoch, _encoded(manifests)))
+        return parts
+
+    def _manifests(self, start: SourceOffset) -> list[ev.Event]:
+        source = self.source
+        wanted = manifests_to_send(start, source.restores, source.reaches, self.run.adopt, self._replaying)
+        return [e for m in wanted for e in restore_events(self._desk_().records, m.checkpoint, m.uids, m.adopt)]
+
+    # -- reading (executor) ------------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, LanePartition)
+        return Steps(self.steps)(self._tagged(partition))
+
+    def _tagged(self, partition: LanePartition) -> Iterator[pa.RecordBatch]:
+        tag, rows = make_tag(partition.epoch), 0
+        for split in partition.splits:
+            for batch in self.inner.read(split):
+                rows += batch.num_rows
+                yield self._with_tag(batch, tag)
+        counted = [ev.encode(ev.RowsRead(self.source.id, rows))] if rows else []
+        if partition.events or counted:
+            yield self._control([*partition.events, *counted], tag)
+
+    def _with_tag(self, batch: pa.RecordBatch, tag: int) -> pa.RecordBatch:
+        n = batch.num_rows
+        control = [pa.repeat(pa.scalar(tag, pa.int64()), n), pa.nulls(n, pa.binary())]
+        return pa.RecordBatch.from_arrays([*batch.columns, *control], schema=self.schema)
+
+    def _control(self, payloads: list[bytes], tag: int) -> pa.RecordBatch:
+        n = len(payloads)
+        data = [pa.nulls(n, f.type) for f in list(self.schema)[:-2]]
+        tags = pa.repeat(pa.scalar(tag, pa.int64()), n)
+        return pa.RecordBatch.from_arrays([*data, tags, pa.array(payloads, pa.binary())], schema=self.schema)
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _encoded(events: Iterable[ev.Event]) -> tuple[bytes, ...]:
+    return tuple(ev.encode(e) for e in events)

@@ -1,0 +1,30 @@
+"""The control rows that carry a checkpoint's manifests to the operators. Driver, source process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_ckpt.errors import RESTORE_ANOTHER, CorruptStorageError
+from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.protocol import events as ev
+from spark_ckpt.storage.manifest import read_manifest
+
+
+def restore_events(records: JobRecords, checkpoint: int, uids: Sequence[str], adopt: bool) -> list[ev.Event]:
+    """One event for each operator of ``uids`` that has state in ``checkpoint``; a new operator has none.
+
+    Reads the manifests, not the state. Raises ``CorruptStorageError`` if one is missing or damaged.
+    """
+    completion = records.completion(checkpoint)
+    if completion is None:
+        raise CorruptStorageError(
+            f"checkpoint {checkpoint} is to be restored, but checkpoints/{checkpoint:010d}.json is gone; "
+            f"{RESTORE_ANOTHER}"
+        )
+    found: list[ev.Event] = []
+    for uid in uids:
+        table = completion.tables.get(uid)
+        if table is not None:
+            groups = read_manifest(records.store, table.manifest).groups
+            found.append(ev.Restore(uid, checkpoint, groups, adopt))
+    return found

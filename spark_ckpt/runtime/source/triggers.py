@@ -1,0 +1,86 @@
+"""One source's view of the job's checkpoints: asks :func:`spark_ckpt.protocol.source.next_offset` and remembers what
+it said. Driver, source process.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.jobs.spec import RunSpec, SourceSpec
+from spark_ckpt.protocol.coordinator import TriggerPolicy
+from spark_ckpt.protocol.records import AbortedRecord
+from spark_ckpt.protocol.source import next_offset
+from spark_ckpt.protocol.source_offset import SourceOffset, initial_offset
+from spark_ckpt.protocol.source_steps import GiveUp, InnerRead
+from spark_ckpt.protocol.source_view import SourceRole, SourceView
+from spark_ckpt.runtime.source.io import SourceIO
+
+
+class TriggerDesk:
+    """Lives as long as the reader; everything it needs is in records."""
+
+    def __init__(self, run: RunSpec, source: SourceSpec, now_ms: int) -> None:
+        self.run = run
+        self.source = source
+        self.records = JobRecords(run.url, run.config)
+        self._io = SourceIO(run, self.records, source.leader, now_ms)
+        self._role = _role(run, source, now_ms)
+        self._view: SourceView | None = None
+        self._reported = max(self.records.ids("committed"), default=0)
+
+    def initial(self) -> SourceOffset:
+        """Stable for one Spark location: asked again whenever its first batch is replayed."""
+        restored = self.run.restored_from
+        position = self._position_at(restored) if restored is not None else {}
+        return initial_offset(self.run.origin, self.run.start_epoch, restored, position)
+
+    def next(
+        self, start: SourceOffset, ask_inner: Callable[[Any], InnerRead], available_now: bool, now_ms: int
+    ) -> SourceOffset:
+        """The next offset, ``start`` itself when there is nothing new. Raises what its steps raise."""
+        role = replace(self._role, available_now=available_now)
+        # Forgotten first: if a step raises, the next call starts from the records.
+        view, self._view = self._view, None
+        self._view, end = self._io.run(next_offset(role, view, start, now_ms), ask_inner)
+        return end
+
+    def give_up(self, record: AbortedRecord, triggered_ms: int) -> None:
+        """A checkpoint that cannot be completed any more; its cancel marker goes into the next offset."""
+        self._io.execute(GiveUp(record, triggered_ms))
+
+    def newly_completed_offset(self) -> Any | None:
+        """The inner offset of the newest committed checkpoint, once."""
+        newest = max(self.records.ids("committed"), default=0)
+        if newest <= self._reported:
+            return None
+        self._reported = newest
+        return self._position_at(newest).get("inner")
+
+    def _position_at(self, checkpoint: int) -> dict[str, Any]:
+        """Where the source stood at ``checkpoint``; empty if it took no part in it."""
+        completion = self.records.completion(checkpoint)
+        return dict(completion.sources.get(self.source.id, {})) if completion is not None else {}
+
+
+def _role(run: RunSpec, source: SourceSpec, now_ms: int) -> SourceRole:
+    c = run.config
+    # Many jobs started at once must not write their snapshots all at once.
+    delay_ms = random.randrange(c.interval_ms) if c.initial_delay_ms is None else c.initial_delay_ms
+    return SourceRole(
+        source=source.id,
+        leader=source.leader,
+        generation=run.generation,
+        started_ms=now_ms,
+        initial_delay_ms=delay_ms,
+        poll_ms=c.trigger_poll_interval_ms,
+        others=frozenset(run.topology.sources) - {source.id},
+        batch_behind_rows=source.event_time and source.no_data_batches,
+        tolerable_failures=c.tolerable_failures,
+        inherited=None if run.inherited is None else frozenset(run.inherited),
+        tells=source.tells,
+        policy=TriggerPolicy(c.interval_ms, c.min_pause_ms, c.timeout_ms, c.max_concurrent),
+    )

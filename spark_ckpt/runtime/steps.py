@@ -1,0 +1,62 @@
+"""Python steps that follow each other in one worker, and what rows look like between two of its stages. Executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from spark_ckpt.runtime.worker_gc import settle
+from spark_ckpt.state.envelope import MAX_BODY_BYTES
+from spark_ckpt.state.ipc import from_bytes, messages
+
+Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""From a task's record batches to those of the next step. Pickled to every task; called once a task."""
+
+ENCLOSED = pa.schema([("body", pa.binary())])
+"""Of what :class:`Enclose` makes."""
+
+
+class Steps:
+    """Several steps as one function: what a Python stage does with its task's batches."""
+
+    def __init__(self, steps: tuple[Step, ...]) -> None:
+        self.steps = steps
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
+        for step in self.steps:
+            batches = step(batches)
+        return batches
+
+
+class Renamed:
+    """Give the columns names, by position."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return (batch.rename_columns(self.names) for batch in batches)
+
+
+class Enclose:
+    """Whole record batches as binary rows: between two Python stages the JVM need not turn them into rows and back."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for message in messages(batch, MAX_BODY_BYTES):
+                body = pa.array([message.to_pybytes()], pa.binary())
+                yield pa.RecordBatch.from_arrays([body], schema=ENCLOSED)
+
+
+class Disclose:
+    """The inverse of :class:`Enclose`."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for body in batch.column("body"):
+                yield from_bytes(body.as_buffer(), self.schema)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from spark_ckpt.jobs.job import Job, job
     from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
     from spark_ckpt.sinks.registry import register_sink
-    from spark_ckpt.state.function import CallContext
+    from spark_ckpt.state.functions.base import CallContext
     from spark_ckpt.types import CommitPermit, Committable
 
 __version__ = "0.1.0"
@@ -53,7 +53,7 @@ __all__ = [
 # brings its module along when it is first asked for.
 _MODULES = {
     "AggSpec": "agg",
-    "CallContext": "state.function",
+    "CallContext": "state.functions.base",
     "CheckpointHooks": "jobs.hooks",
     "CkptDataFrame": "api.dataframe",
     "CkptDataStreamReader": "api.session",

@@ -20,12 +20,12 @@ from spark_ckpt.plan.lineage import OperatorNode
 from spark_ckpt.plan.session_confs import pandas_options
 from spark_ckpt.plan.wiring import wire_operator
 from spark_ckpt.runtime.stateless import arrow_schema, with_control
-from spark_ckpt.state.aggregates import AggregateFunction
-from spark_ckpt.state.aggregates_kinds import Rules
-from spark_ckpt.state.function import StateFunction
-from spark_ckpt.state.functions_arrow import ArrowStateFunction
-from spark_ckpt.state.functions_pandas import PandasStateFunction
-from spark_ckpt.state.layout import StateLayout
+from spark_ckpt.state.aggregates.function import AggregateFunction
+from spark_ckpt.state.aggregates.kinds import Rules
+from spark_ckpt.state.functions.arrow_function import ArrowStateFunction
+from spark_ckpt.state.functions.base import StateFunction
+from spark_ckpt.state.functions.pandas_function import PandasStateFunction
+from spark_ckpt.state.lsm.layout import StateLayout
 from spark_ckpt.storage.delta_schema import to_delta_schema
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
 
@@ -152,8 +152,8 @@ class CkptGroupedData(Hinting):
     ) -> CkptDataFrame:
         """The vectorised form: ``func(rows, state, ctx)`` sees all touched keys of a task as Arrow tables.
 
-        See :class:`spark_ckpt.state.functions_arrow.ArrowStateFunction` for what it gets and returns. A key whose
-        name is also a state field's, or another column's, has ``_key`` behind its name in ``state``. An object as
+        See :class:`spark_ckpt.state.functions.arrow_function.ArrowStateFunction` for what it gets and returns. A key
+        whose name is also a state field's, or another column's, has ``_key`` behind its name in ``state``. An object as
         ``func`` may have ``on_checkpoint_complete``, as in :meth:`applyInPandasWithState`.
         """
         columns, state = self._parent.columns, _struct(stateStructType)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spark_ckpt.errors import TopologyError
-from spark_ckpt.state.layout import StateLayout
+from spark_ckpt.state.lsm.layout import StateLayout
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class SourceNode:
 @dataclass(frozen=True, eq=False)
 class OperatorNode:
     """One keyed operator. ``upstream`` are the sources whose rows can reach it; ``timeout`` and ``made_of`` are its
-    function's (:class:`spark_ckpt.state.function.StateFunction`).
+    function's (:class:`spark_ckpt.state.functions.base.StateFunction`).
     """
 
     uid: str

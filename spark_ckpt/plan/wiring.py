@@ -18,7 +18,7 @@ from spark_ckpt.runtime.operator.pack import PACKED, PackStage
 from spark_ckpt.runtime.operator.snapshot import SnapshotStage
 from spark_ckpt.runtime.operator.spec import EVENT_TIME, EventTime, OperatorSpec, WatermarkSpec
 from spark_ckpt.runtime.stateless import arrow_schema, spark_schema, with_control
-from spark_ckpt.state.function import StateFunction
+from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.types import CTL, KEY_HASH, TAG
 
 PRODUCED = "kind int, epoch long, head binary, body binary"

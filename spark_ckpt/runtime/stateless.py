@@ -14,7 +14,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.protocol import events as ev
-from spark_ckpt.state.functions_pandas_input import in_timezone
+from spark_ckpt.state.functions.pandas_input import in_timezone
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG, make_tag
 
 

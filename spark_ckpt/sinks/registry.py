@@ -16,10 +16,10 @@ from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 
 # Imported on first use: nobody should need SQLAlchemy to write files.
 _BUILT_IN = {
-    "delta": "spark_ckpt.sinks.delta:DeltaSink",
+    "delta": "spark_ckpt.sinks.delta.sink:DeltaSink",
     "files": "spark_ckpt.sinks.files:FilesSink",
     "memory": "spark_ckpt.sinks.memory:MemorySink",
-    "sql": "spark_ckpt.sinks.sql:SqlSink",
+    "sql": "spark_ckpt.sinks.sql.sink:SqlSink",
 }
 _REGISTERED: dict[str, type[TwoPhaseSink]] = {}
 

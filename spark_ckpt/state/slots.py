@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from spark_ckpt.state.keys import Hashes, key_group_of
-from spark_ckpt.state.ranges import KeyRange
+from spark_ckpt.state.keys.keys import Hashes, key_group_of
+from spark_ckpt.state.lsm.ranges import KeyRange
 
 _SEED = 42
 """That of Spark's hash partitioning."""

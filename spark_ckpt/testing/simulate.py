@@ -9,7 +9,7 @@ import traceback
 from collections import Counter
 from collections.abc import Sequence
 
-from spark_ckpt.testing.simulation import SABOTAGES, Report, run_seed
+from spark_ckpt.testing.simulation.run import SABOTAGES, Report, run_seed
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -18,8 +18,8 @@ from spark_ckpt.protocol.records import (
 )
 from spark_ckpt.protocol.startup import start_job
 from spark_ckpt.protocol.topology import Refuse
-from spark_ckpt.testing.simulation_shell import Shell
-from spark_ckpt.testing.simulation_world import Crash, Location, World
+from spark_ckpt.testing.simulation.shell import Shell
+from spark_ckpt.testing.simulation.world import Crash, Location, World
 from spark_ckpt.types import Committable, Epoch
 
 TOPOLOGY = Topology(1, 1, ("source0",), {}, ("append", "merge"))

@@ -19,8 +19,8 @@ from spark_ckpt.protocol.records import (
     VoidRecord,
 )
 from spark_ckpt.protocol.steps import StorageFailed
-from spark_ckpt.testing.simulation_shell import Shell
-from spark_ckpt.testing.simulation_world import Answer, Crash, Location, World
+from spark_ckpt.testing.simulation.shell import Shell
+from spark_ckpt.testing.simulation.world import Answer, Crash, Location, World
 from spark_ckpt.types import Committable, Epoch
 
 TOPOLOGY = Topology(1, 1, ("a",), {"x": {"state": "s", "keys": "k"}}, ("append", "merge"))

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from spark_ckpt.testing import simulate
-from spark_ckpt.testing.simulation import SABOTAGES, run_seed
-from spark_ckpt.testing.simulation_world import SimulationError
+from spark_ckpt.testing.simulation.run import SABOTAGES, run_seed
+from spark_ckpt.testing.simulation.world import SimulationError
 
 OFTEN_ENOUGH = {
     "storage fails": 500,

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from spark_ckpt.sinks.sql import SqlSink
+from spark_ckpt.sinks.sql.sink import SqlSink
 from spark_ckpt.testing.sink_harness import SCHEMA
 from tests.mariadb_server import shared_mariadb
 from tests.postgres_server import shared_server

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
-from spark_ckpt.sinks.delta import DeltaSink
+from spark_ckpt.sinks.delta.sink import DeltaSink
 from spark_ckpt.testing.sink_harness import JOB, SCHEMA, SINK, context, permit, stage, stage_table, table_of, typed_rows
 
 
@@ -65,7 +65,7 @@ def test_someone_elses_commit_in_between_is_met_by_trying_again(tmp_path: Path, 
 def test_a_table_that_never_stops_changing_fails_the_commit_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_ckpt.sinks.delta._COMMIT_TRIES", 2)
+    monkeypatch.setattr("spark_ckpt.sinks.delta.sink._COMMIT_TRIES", 2)
     path = tmp_path / "t"
     sink = make(path, mergeKeys="k")
     staged = stage(sink, [(1, "ours")])

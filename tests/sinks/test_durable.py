@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spark_ckpt.sinks.base import TwoPhaseSink
-from spark_ckpt.sinks.delta import DeltaSink
+from spark_ckpt.sinks.delta.sink import DeltaSink
 from spark_ckpt.sinks.files import FilesSink
 from spark_ckpt.testing.sink_harness import SCHEMA, SimulatedCrash, permit, stage
 

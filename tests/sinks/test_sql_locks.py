@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from spark_ckpt.errors import RetryableError
-from spark_ckpt.sinks.sql import SqlSink
+from spark_ckpt.sinks.sql.sink import SqlSink
 from spark_ckpt.testing.sink_harness import permit, stage
 from tests.sinks.sql_harness import DATABASES, make, new_database, run
 

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
-from spark_ckpt.sinks.sql import SqlSink
+from spark_ckpt.sinks.sql.sink import SqlSink
 from spark_ckpt.testing.sink_harness import context, permit, stage, stage_table
 from tests.mariadb_server import shared_mariadb
 from tests.postgres_server import PASSWORD, shared_server

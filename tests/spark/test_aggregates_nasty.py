@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.state.aggregates import AggregateFunction
-from spark_ckpt.state.aggregates_kinds import Rules
+from spark_ckpt.state.aggregates.function import AggregateFunction
+from spark_ckpt.state.aggregates.kinds import Rules
 from tests.spark.conftest import Input, Job
 from tests.state.aggregates_harness import Operator
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt import agg
 from spark_ckpt.runtime.steps import Disclose, Enclose
-from spark_ckpt.state.spark_hash import normalised, xxhash64
+from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
 from tests.spark.conftest import Input, Job
 
 NewInput = Callable[[str, str], Input]

@@ -23,7 +23,7 @@ from spark_ckpt.runtime.operator.pack import PackStage
 from spark_ckpt.runtime.operator.slot_call import ACK, DATA, SlotCall
 from spark_ckpt.runtime.operator.spec import EVENT_TIME, EventTime, OperatorSpec, WatermarkSpec
 from spark_ckpt.runtime.source.reader import CkptStreamReader
-from spark_ckpt.state.functions_pandas import PandasStateFunction
+from spark_ckpt.state.functions.pandas_function import PandasStateFunction
 from spark_ckpt.state.ipc import from_bytes, plain_schema
 from spark_ckpt.types import CTL, KEY_HASH, TAG, make_tag
 

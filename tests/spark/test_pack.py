@@ -16,7 +16,7 @@ from spark_ckpt.protocol.records import Topology
 from spark_ckpt.runtime.operator import pack
 from spark_ckpt.runtime.operator.pack import PackStage
 from spark_ckpt.runtime.operator.spec import OperatorSpec
-from spark_ckpt.state.aggregates import AggregateFunction
+from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.envelope import unpack
 from spark_ckpt.types import CTL, KEY_HASH, TAG, make_tag
 

@@ -22,7 +22,7 @@ from spark_ckpt.runtime.operator.pack import PackStage
 from spark_ckpt.runtime.operator.slot_call import SlotCall
 from spark_ckpt.runtime.operator.snapshot import SnapshotStage
 from spark_ckpt.runtime.operator.spec import OperatorSpec
-from spark_ckpt.state.aggregates import AggregateFunction
+from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.types import CTL, KEY_HASH, TAG, make_tag
 
 INPUT = pa.schema([("k", pa.int64()), ("v", pa.float64())])

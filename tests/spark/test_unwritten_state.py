@@ -22,7 +22,7 @@ from spark_ckpt.protocol.records import Topology
 from spark_ckpt.runtime.operator.pack import PackStage
 from spark_ckpt.runtime.operator.slot_call import ACK, EVENT, SlotCall
 from spark_ckpt.runtime.operator.spec import OperatorSpec
-from spark_ckpt.state.aggregates import AggregateFunction
+from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.ipc import from_bytes, plain_schema
 from spark_ckpt.storage import filesystem
 from spark_ckpt.types import CTL, KEY_HASH, TAG, make_tag

@@ -15,7 +15,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from spark_ckpt.agg import AggSpec
-from spark_ckpt.state.function import NO_TIMEOUT, CallContext, StateFunction, Touched
+from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, StateFunction, Touched
 from spark_ckpt.types import KEY_HASH
 
 CTX = CallContext(uid="totals", slot=3, checkpoint=7, processing_time_ms=1_000, watermark_ms=None)

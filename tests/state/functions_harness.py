@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.streaming.state import GroupState
 
-from spark_ckpt.state.function import NO_TIMEOUT, CallContext, Changed, Touched
-from spark_ckpt.state.functions_pandas import PandasStateFunction
+from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched
+from spark_ckpt.state.functions.pandas_function import PandasStateFunction
 
 CTX = CallContext(uid="sessions", slot=3, checkpoint=7, processing_time_ms=1_000, watermark_ms=None)
 KEYS = pa.schema([("k", pa.string())])

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.state.aggregates import AggregateFunction
-from spark_ckpt.state.function import Touched
+from spark_ckpt.state.aggregates.function import AggregateFunction
+from spark_ckpt.state.functions.base import Touched
 from tests.state.aggregates_harness import CTX, KEYS, NUMBERS, TYPES, Operator, expected, same, schema_of, table
 
 ANY = {"n": agg.count(), "known": agg.count("v"), "low": agg.min("v"), "high": agg.max("v")}

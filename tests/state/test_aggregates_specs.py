@@ -10,7 +10,7 @@ import pytest
 
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.state.aggregates import AggregateFunction
+from spark_ckpt.state.aggregates.function import AggregateFunction
 
 KEYS = pa.schema([("k", pa.string())])
 INPUT = pa.schema(

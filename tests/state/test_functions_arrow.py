@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 from spark_ckpt.errors import UserFunctionError
-from spark_ckpt.state.function import NO_TIMEOUT, CallContext, Changed, Touched
-from spark_ckpt.state.functions_arrow import ArrowStateFunction
+from spark_ckpt.state.functions.arrow_function import ArrowStateFunction
+from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched
 
 CTX = CallContext(uid="limits", slot=3, checkpoint=7, processing_time_ms=1_000, watermark_ms=None)
 KEYS = pa.schema([("k", pa.string())])

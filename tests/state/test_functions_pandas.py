@@ -16,9 +16,9 @@ from pyspark.errors import PySparkRuntimeError, PySparkValueError
 from pyspark.sql.streaming.state import GroupState
 
 from spark_ckpt.errors import UserFunctionError
-from spark_ckpt.state.function import NO_TIMEOUT
-from spark_ckpt.state.functions_pandas import PORTION_KEYS
-from spark_ckpt.state.functions_pandas_input import DEFINED
+from spark_ckpt.state.functions.base import NO_TIMEOUT
+from spark_ckpt.state.functions.pandas_function import PORTION_KEYS
+from spark_ckpt.state.functions.pandas_input import DEFINED
 from tests.state.functions_harness import CTX, EVENT, INPUT, PROCESSING, call, function
 
 

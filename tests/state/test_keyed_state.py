@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, ProtocolBugError, TopologyError, UserFunctionError
 from spark_ckpt.protocol.events import GroupManifest
-from spark_ckpt.state.compaction import CompactionPolicy
-from spark_ckpt.state.function import NO_TIMEOUT
-from spark_ckpt.state.graveyard import Graveyard
+from spark_ckpt.state.functions.base import NO_TIMEOUT
 from spark_ckpt.state.ipc import compress
-from spark_ckpt.state.keyed_state import KeyedState
-from spark_ckpt.state.keys import NULL_HASH, group_rows, injective, key_group_of
-from spark_ckpt.state.layout import StateLayout
-from spark_ckpt.state.ranges import KeyRange
+from spark_ckpt.state.keys.keys import NULL_HASH, group_rows, injective, key_group_of
+from spark_ckpt.state.lsm.compaction import CompactionPolicy
+from spark_ckpt.state.lsm.graveyard import Graveyard
+from spark_ckpt.state.lsm.keyed_state import KeyedState
+from spark_ckpt.state.lsm.layout import StateLayout
+from spark_ckpt.state.lsm.ranges import KeyRange
 from spark_ckpt.testing.memory_runs import MemoryRuns
 from spark_ckpt.types import KEY_GROUP, KEY_HASH, TIMEOUT_MS
 

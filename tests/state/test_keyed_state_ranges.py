@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_ckpt.protocol.events import GroupManifest, Run
-from spark_ckpt.state.compaction import CompactionPolicy
-from spark_ckpt.state.keyed_state import FlushResult, KeyedState
-from spark_ckpt.state.keys import key_group_of
-from spark_ckpt.state.layout import StateLayout
-from spark_ckpt.state.manifests import joined, layered, sliced
-from spark_ckpt.state.ranges import KeyRange, RangeRun, blocks, offsets
+from spark_ckpt.state.keys.keys import key_group_of
+from spark_ckpt.state.lsm.compaction import CompactionPolicy
+from spark_ckpt.state.lsm.keyed_state import FlushResult, KeyedState
+from spark_ckpt.state.lsm.layout import StateLayout
+from spark_ckpt.state.lsm.manifests import joined, layered, sliced
+from spark_ckpt.state.lsm.ranges import KeyRange, RangeRun, blocks, offsets
 from spark_ckpt.testing.memory_runs import MemoryRuns
 
 LAYOUT = StateLayout(pa.schema([("k", pa.int64())]), pa.schema([("v", pa.int64())]))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.state.keys import (
+from spark_ckpt.state.keys.keys import (
     NULL_HASH,
     check_key_schema,
     equal_rows,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spark_ckpt.state.search import search
+from spark_ckpt.state.lsm.search import search
 
 LONG = 1 << 17
 RNG = np.random.default_rng(5)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_ckpt.state.keys import key_group_of
+from spark_ckpt.state.keys.keys import key_group_of
 from spark_ckpt.state.slots import Slots
 
 SLOTS = st.builds(Slots, st.integers(1, 300), st.integers(1, 300))

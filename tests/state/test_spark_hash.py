@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from spark_ckpt.errors import ProtocolBugError
-from spark_ckpt.state.spark_hash import normalised, xxhash64
+from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
 
 GOLDEN = [
     (pa.array([True, False, None]), [-6698625589789238999, 3614696996920510707, 42]),

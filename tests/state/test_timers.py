@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from spark_ckpt.errors import UserFunctionError
-from spark_ckpt.state.compaction import CompactionPolicy
-from spark_ckpt.state.function import NO_TIMEOUT
-from spark_ckpt.state.keyed_state import KeyedState
-from spark_ckpt.state.layout import StateLayout
-from spark_ckpt.state.ranges import KeyRange
+from spark_ckpt.state.functions.base import NO_TIMEOUT
+from spark_ckpt.state.lsm.compaction import CompactionPolicy
+from spark_ckpt.state.lsm.keyed_state import KeyedState
+from spark_ckpt.state.lsm.layout import StateLayout
+from spark_ckpt.state.lsm.ranges import KeyRange
 from spark_ckpt.testing.memory_runs import MemoryRuns
 
 LAYOUT = StateLayout(pa.schema([("k", pa.int64())]), pa.schema([("v", pa.int64())]), with_timeout=True)

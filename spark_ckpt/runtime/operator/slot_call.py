@@ -17,13 +17,13 @@ from spark_ckpt.protocol import aligner
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.runtime.operator.flush_files import FlushFiles
 from spark_ckpt.runtime.operator.spec import EVENT_TIME, OperatorSpec
-from spark_ckpt.state.compaction import CompactionPolicy
 from spark_ckpt.state.envelope import MAX_BODY_BYTES, Envelope, unpack
-from spark_ckpt.state.function import CallContext, Changed, Touched
+from spark_ckpt.state.functions.base import CallContext, Changed, Touched
 from spark_ckpt.state.ipc import compress, decompress, from_bytes, messages, one_batch, to_bytes
-from spark_ckpt.state.keyed_state import KeyedState, Lookup
-from spark_ckpt.state.keys import group_rows
-from spark_ckpt.state.spark_hash import normalised
+from spark_ckpt.state.keys.keys import group_rows
+from spark_ckpt.state.keys.spark_hash import normalised
+from spark_ckpt.state.lsm.compaction import CompactionPolicy
+from spark_ckpt.state.lsm.keyed_state import KeyedState, Lookup
 from spark_ckpt.storage.retry import describe, is_storage_failure
 from spark_ckpt.types import KEY_HASH
 

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from spark_ckpt.jobs.spec import RunSpec, cache_dir
-from spark_ckpt.state.function import StateFunction
+from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.state.ipc import plain_schema
-from spark_ckpt.state.layout import StateLayout
+from spark_ckpt.state.lsm.layout import StateLayout
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.storage.run_cache import RunCache
 from spark_ckpt.types import stream_of_tag

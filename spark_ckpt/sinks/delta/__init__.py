@@ -1,0 +1,3 @@
+"""The sink ``delta``."""
+
+from __future__ import annotations

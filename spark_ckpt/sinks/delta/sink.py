@@ -1,0 +1,323 @@
+"""The ``delta`` sink: one Delta version a checkpoint, append or merge by key.
+
+Writers put Parquet files into the table's folder, where no Delta reader sees them until a commit names them. The
+commit carries Delta's application transaction (``job/sink``, checkpoint): it is looked up before, and delta-rs
+refuses a concurrent one, so a checkpoint lands once however often and by however many processes it is committed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+from deltalake.transaction import AddAction
+
+from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
+from spark_ckpt.names import PATH_SPECIAL
+from spark_ckpt.redaction import redact, redact_url, secret_values
+from spark_ckpt.sinks import durable, staging
+from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
+from spark_ckpt.sinks.delta.log import logged_names
+from spark_ckpt.sinks.delta.types import delta_schema, file_stats
+from spark_ckpt.sinks.options import SinkOptions, check_path, with_absolute_path
+from spark_ckpt.sinks.parquet import open_parquet
+from spark_ckpt.storage.retry import Retry
+from spark_ckpt.types import CommitPermit, Committable
+
+_COMMIT_TRIES = 10
+_RETRY = Retry()
+_KIND = "delta"
+
+
+class DeltaSink(TwoPhaseSink):
+    """Options: ``path``; ``mode`` (append, merge) and ``mergeKeys``; ``storage.*`` as delta-rs names them.
+
+    Merging, the last row a key wins, and keys that are null are equal to each other. A merge reads what the
+    checkpoint staged into the driver's memory. Someone else's commits to the table are met by trying again. A process
+    killed inside a merge may leave files with delta-rs's own names; like any writer's, VACUUM removes them.
+    """
+
+    OPTIONS: ClassVar[tuple[str, ...]] = ("path", "mode", "mergeKeys")
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        parsed = SinkOptions(_KIND, options, self.OPTIONS, prefixes=("storage.",))
+        path = parsed.required("path")
+        self._path = "/" + path[5:].lstrip("/") if path.startswith("file:") else path
+        self._local = "://" not in self._path
+        self._keys = parsed.merge_keys(("append", "merge"))
+        self._storage = parsed.prefixed("storage.")
+
+    @classmethod
+    def absolute(cls, options: Mapping[str, str]) -> dict[str, str]:
+        return with_absolute_path(options)
+
+    def __repr__(self) -> str:
+        return f"DeltaSink({self._path})"
+
+    def validate(self, schema: pa.Schema) -> None:
+        """Creates the table if it is absent. Refuses one the rows do not fit or whose rules nobody would check."""
+        # delta-rs merges through URLs, in which more is special; what it takes for quoted, no mode can have.
+        quoted = "%" if re.search("%[0-9A-Fa-f]{2}", self._path) else ""
+        check_path(_KIND, self._path, PATH_SPECIAL if self._keys else f"{quoted}\\")
+        wanted = delta_schema(schema)
+        staging.require_columns("mergeKeys", self._keys, wanted)
+        nested = [k for k in self._keys if pa.types.is_nested(wanted.field(k).type)]
+        if nested:
+            raise InvalidInputError(f"option 'mergeKeys' names {', '.join(nested)}, which are nested; keys are flat")
+        if self._keys and any("`" in name for name in wanted.names):
+            raise InvalidInputError("delta-rs cannot merge columns whose names have a backtick; rename them")
+        try:
+            if self._local:
+                durable.make_folders(self._path)
+            DeltaTable.create(self._path, schema=wanted, mode="ignore", storage_options=self._storage)
+            table = self._open()
+            if self._local:
+                durable.sync_new_delta(self._path)
+        except (DeltaError, OSError, ValueError) as error:
+            raise InvalidInputError(f"Delta table {self._path} cannot be made or opened: {self._told(error)}") from None
+        _check_features(self._path, table)
+        _check_columns(self._path, pa.schema(table.schema()), wanted, schema)
+
+    def writer(self, ctx: WriterContext) -> SinkWriter:
+        return _DeltaWriter(self._files(), ctx, self._keys, self._path if self._local else None, redact_url(self._path))
+
+    def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
+        sink = staging.sink_of(committables)
+        staged = [staging.decode(_KIND, c) for c in committables]
+        app, found = f"{permit.job}/{sink}", staging.digest(committables)
+        keys: list[str] = next((s["keys"] for s in reversed(staged) if s["keys"]), [])
+        properties = CommitProperties(
+            app_transactions=[Transaction(app, permit.checkpoint)],
+            custom_metadata={"ckpt": {"app": app, "checkpoint": permit.checkpoint, "digest": found}},
+        )
+
+        def apply(table: DeltaTable) -> None:
+            if self._is_committed(table, permit, sink, found):
+                return
+            self._check_staged(staged)
+            self._step("before version")  # a crash here: the files are staged as before, the next commit starts over
+            if keys:
+                self._merge(table, staged, keys, properties)
+            else:
+                _append(table, staged, properties)
+            self._step("after version")  # a crash here: the application transaction tells the next commit it is done
+
+        self._until_no_conflict(apply)
+        if (
+            self._local
+        ):  # a power loss before or in here: `committed/K` is not written yet, the next start does it again
+            durable.sync_delta(self._path, app, permit.checkpoint)
+        if keys:  # a crash before or in here: the next commit or gc removes the rest
+            self._remove([s["file"] for s in staged])
+
+    def abort(self, committables: Sequence[Committable]) -> None:
+        self._remove([staging.decode(_KIND, c)["file"] for c in committables])
+
+    def gc(self, job: str, keep: Sequence[Committable]) -> list[str]:
+        named = {staging.decode_any(c).get("file") for c in keep}
+        prefix = staging.staged_prefix(job)
+        return self._remove([n for n in self._present() if n.startswith(prefix) and n not in named])
+
+    def staged_by(self) -> dict[str, int]:
+        """Reads the table's log."""
+        present = [n for n in self._present() if n.startswith("ckpt-")]
+        logged = logged_names(self._files(), present) if present else set()
+        return staging.count_stagers(n for n in present if n not in logged)
+
+    def discard(self, who: str) -> list[str]:
+        return self._remove([n for n in self._present() if n.startswith(staging.prefix_of(who))])
+
+    def _present(self) -> list[str]:
+        return [i.base_name for i in self._files().get_file_info(pafs.FileSelector("", allow_not_found=True))]
+
+    def _open(self) -> DeltaTable:
+        try:
+            return DeltaTable(self._path, storage_options=self._storage)
+        except TableNotFoundError as error:
+            raise InvalidInputError(
+                f"Delta table {self._path} is gone; it was there when the query started. Restore it"
+            ) from error
+
+    def _files(self) -> pafs.FileSystem:
+        return pafs.PyFileSystem(DeltaStorageHandler(self._path, self._storage))
+
+    def _is_committed(self, table: DeltaTable, permit: CommitPermit, sink: str, found: str) -> bool:
+        app = f"{permit.job}/{sink}"
+        version = table.transaction_version(app)
+        if version is None or version < permit.checkpoint:
+            return False
+        notes = (h.get("ckpt") for h in table.history())
+        ours = [
+            n for n in notes if isinstance(n, dict) and (n.get("app"), n.get("checkpoint")) == (app, permit.checkpoint)
+        ]
+        staging.check_same_life(f"Delta table {self._path}", permit, sink, ours[0]["digest"] if ours else None, found)
+        return True
+
+    def _check_staged(self, staged: Sequence[Mapping[str, Any]]) -> None:
+        infos = self._files().get_file_info([s["file"] for s in staged])
+        missing = [i.path for i in infos if i.type != pafs.FileType.File]
+        if missing:
+            raise CorruptStorageError(
+                f"staged file(s) {', '.join(missing)} are missing from {self._path}: was the table vacuumed with a "
+                "retention shorter than a checkpoint takes? Nothing was committed; put them back"
+            )
+
+    def _merge(
+        self, table: DeltaTable, staged: Sequence[Mapping[str, Any]], keys: Sequence[str], properties: CommitProperties
+    ) -> None:
+        files = self._files()
+        rows = pa.concat_tables(
+            [pq.read_table(s["file"], filesystem=files, partitioning=None) for s in staged], promote_options="default"
+        )
+        extra = [f.name for f in table.schema().fields if f.name not in rows.column_names]
+        same = " AND ".join(f"(t.{_quoted(k)} IS NOT DISTINCT FROM s.{_quoted(k)})" for k in keys)
+        merger = table.merge(
+            staging.last_by_key(rows, keys), same, source_alias="s", target_alias="t", commit_properties=properties
+        )
+        merger.when_matched_update_all(except_cols=extra).when_not_matched_insert_all(except_cols=extra).execute()
+
+    def _told(self, error: Exception) -> str:
+        return redact(str(error), secret_values(self._storage))
+
+    def _until_no_conflict(self, apply: Callable[[DeltaTable], None]) -> None:
+        pauses = _RETRY.pauses()
+        for _ in range(_COMMIT_TRIES):
+            try:
+                return apply(self._open())
+            except CommitFailedError as error:
+                last = self._told(error)
+            except (DeltaError, OSError) as error:
+                raise RetryableError(
+                    f"Delta table {self._path}: the commit failed: {self._told(error)}. Start the query again: it "
+                    "commits what is missing"
+                ) from None
+            _RETRY.sleep(next(pauses))
+        raise RetryableError(
+            f"Delta table {self._path}: {_COMMIT_TRIES} commits met a conflict, the last one: {last}. Nothing was "
+            "committed; start the query again"
+        )
+
+    def _remove(self, names: Sequence[str]) -> list[str]:
+        """Delete those of ``names`` that no version of the table ever named; returns them."""
+        files = self._files()
+        present = [i.path for i in files.get_file_info(list(names)) if i.type == pafs.FileType.File]
+        if not present:
+            return []
+        logged = logged_names(files, present)
+        lost = [n for n in present if n not in logged]
+        for name in lost:
+            files.delete_file(name)
+        return lost
+
+
+class _DeltaWriter(SinkWriter):
+    """One Parquet file, row groups of some 128 K rows."""
+
+    def __init__(
+        self, files: pafs.FileSystem, ctx: WriterContext, keys: Sequence[str], folder: str | None, shown: str
+    ) -> None:
+        self._doing = f"staging rows in {shown}"
+        self._name = f"{staging.staged_name(ctx)}.parquet"
+        self._folder = folder
+        self._files, self._keys = files, list(keys)
+        self._schema = delta_schema(ctx.schema)
+        self._not_null = [f.name for f in ctx.schema if not f.nullable]
+        self._chunks = staging.Chunks()
+        self._stream: Any = None
+        self._writer: pq.ParquetWriter | None = None
+        self._footers: list[Any] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for name in self._not_null:
+            if batch.column(name).null_count:
+                raise InvalidInputError(f"column '{name}' is declared not null, but a row has null in it")
+        with staging.disk_errors(self._doing):
+            self._put(self._chunks.add(batch))
+
+    def _put(self, table: pa.Table | None) -> None:
+        if table is None:
+            return
+        rows = table.cast(self._schema)
+        if self._writer is None:
+            self._stream = self._files.open_output_stream(self._name)
+            self._writer = open_parquet(self._stream, self._schema, rows, metadata_collector=self._footers)
+        self._writer.write_table(rows)
+
+    def prepare_commit(self) -> Sequence[bytes]:
+        with staging.disk_errors(self._doing):
+            return self._finish()
+
+    def _finish(self) -> list[bytes]:
+        self._put(self._chunks.rest())
+        if self._writer is None:
+            return []
+        self._writer.close()
+        size = self._stream.tell()
+        self._stream.close()
+        if self._folder is not None:
+            durable.sync([f"{self._folder}/{self._name}"])
+        stats = file_stats(self._footers[0], self._schema)
+        written_ms = int(time.time() * 1000)
+        return [staging.encode(
+            _KIND, file=self._name, size=size, stats=stats, written_ms=written_ms, keys=self._keys
+        )]  # fmt: skip
+
+    def close(self) -> None:
+        if self._writer is not None and not self._stream.closed:  # the task failed: gc finds what reached the storage
+            with suppress(Exception):
+                self._writer.close()
+            with suppress(Exception):
+                self._stream.close()
+
+
+def _append(table: DeltaTable, staged: Sequence[Mapping[str, Any]], properties: CommitProperties) -> None:
+    adds = [AddAction(s["file"], s["size"], {}, s["written_ms"], True, json.dumps(s["stats"])) for s in staged]
+    table.create_write_transaction(list(adds), "append", table.schema(), commit_properties=properties)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _check_features(path: str, table: DeltaTable) -> None:
+    """A staged file is added as it is, so a table that computes, checks or renames columns cannot take it."""
+    metadata = table.metadata()
+    rules = [k for k in metadata.configuration if k.startswith("delta.constraints.")]
+    if metadata.configuration.get("delta.columnMapping.mode", "none") != "none":
+        rules.append("delta.columnMapping.mode")
+    rules += [f"{k} of column {f.name}" for f in table.schema().fields for k in f.metadata if k in _COLUMN_RULES]
+    rules += [f"partition column {c}" for c in metadata.partition_columns]
+    if rules:
+        raise InvalidInputError(f"Delta table {path} has {', '.join(rules)}, which the delta sink does not support")
+
+
+_COLUMN_RULES = ("delta.generationExpression", "delta.invariants", "delta.identity.start")
+
+
+def _check_columns(path: str, found: pa.Schema, wanted: pa.Schema, declared: pa.Schema) -> None:
+    problems = []
+    for field in wanted:
+        if field.name not in found.names:
+            problems.append(f"the table has no column '{field.name}' ({field.type})")
+            continue
+        there = found.field(field.name)
+        kind = delta_schema(pa.schema([there])).field(0).type
+        if kind != field.type:
+            problems.append(f"column '{field.name}' is {kind} in the table and {field.type} in the query")
+        if not there.nullable and declared.field(field.name).nullable:
+            problems.append(f"column '{field.name}' must not be null in the table and may be null in the query")
+    absent = [f.name for f in found if f.name not in wanted.names and not f.nullable]
+    problems += [f"column '{name}' must not be null in the table and the query does not have it" for name in absent]
+    if problems:
+        raise InvalidInputError(f"Delta table {path} does not fit the query: {'; '.join(problems)}")

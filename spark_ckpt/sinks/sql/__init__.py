@@ -1,0 +1,3 @@
+"""The sink ``sql``: SQLite, PostgreSQL, MariaDB and MySQL."""
+
+from __future__ import annotations

@@ -1,0 +1,128 @@
+"""One database of the ``sql`` sink: transactions that are tried again, and errors without secrets."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TypeVar
+
+import sqlalchemy as sa
+
+from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError, RetryableError
+from spark_ckpt.redaction import redact, secret_values
+from spark_ckpt.sinks.sql import dialects as sql_dialects
+from spark_ckpt.sinks.sql import mariadb as sql_mariadb
+from spark_ckpt.storage.retry import Retry
+
+_T = TypeVar("_T")
+_TRIES = 8
+_RETRY = Retry(first_pause_s=0.1)
+_LONGEST_WAIT_MS = 10_000
+_log = logging.getLogger("spark_ckpt")
+
+
+class Database:
+    """Made from a URL; connects when first used, and holds a connection only inside a transaction.
+
+    Locks that others hold are waited for ``lock_timeout_ms`` in all, in tries of which each that fails is logged.
+    """
+
+    def __init__(self, url: sa.URL, lock_timeout_ms: int) -> None:
+        self._url = url
+        self._lock_timeout_ms = lock_timeout_ms
+        # Whole seconds, because MariaDB counts in them; at least a second, or a busy SQLite file would fill the log.
+        self._lock_wait_ms = min(max(lock_timeout_ms // 4000, 1) * 1000, _LONGEST_WAIT_MS)
+
+    def __repr__(self) -> str:
+        return self.redacted(self._url.set(query={}).render_as_string(hide_password=True))
+
+    @property
+    def has_nan(self) -> bool:
+        """Whether a floating column can hold NaN; otherwise it becomes null."""
+        return self._url.get_backend_name() not in ("sqlite", *sql_mariadb.DIALECTS)
+
+    @cached_property
+    def engine(self) -> sa.Engine:
+        with self._parameters():
+            return sql_dialects.connect_engine(self._url, self._lock_wait_ms)
+
+    def check(self) -> None:
+        """Connect once. Raises ``ConfigError`` for a parameter in the URL that the driver does not take."""
+        with self._parameters():
+            self.engine.connect().close()
+
+    @contextmanager
+    def _parameters(self) -> Iterator[None]:
+        try:
+            yield
+        except (TypeError, ValueError) as error:
+            found = f"sink 'sql': option 'url' has a parameter that {self._url.drivername} refuses"
+            raise ConfigError(f"{found}: {self.redacted(str(error))}") from None
+
+    def transaction(
+        self, work: Callable[[sa.Connection], _T], again_on: tuple[type[sa.exc.DBAPIError], ...] = ()
+    ) -> _T:
+        """Run ``work`` in one transaction; again if the database asks for it, and once if ``again_on`` is met."""
+        pauses, met, tries, waited_ms = _RETRY.pauses(), 0, 0, 0
+        while True:
+            try:
+                with self.engine.begin() as connection:
+                    return work(connection)
+            except (sa.exc.DBAPIError, self._driver_error()) as error:
+                cause = getattr(error, "orig", None) or error
+                if sql_dialects.is_lock_timeout(cause):
+                    waited_ms += self._lock_wait_ms
+                    if waited_ms >= self._lock_timeout_ms:
+                        raise
+                    self._log_wait(waited_ms)
+                else:
+                    tries += 1
+                    met += isinstance(error, again_on)
+                    again = sql_dialects.is_transient(cause) or (isinstance(error, again_on) and met == 1)
+                    if not again or tries == _TRIES:
+                        raise
+            _RETRY.sleep(next(pauses))
+
+    def _log_wait(self, waited_ms: int) -> None:
+        _log.warning(
+            "%r: waited %.0f s for a lock that another session holds; trying again until %.0f s are over (lockTimeout)",
+            self, waited_ms / 1000, self._lock_timeout_ms / 1000,
+        )  # fmt: skip
+
+    @contextmanager
+    def errors(self, doing: str, outage: type[CkptError] = RetryableError) -> Iterator[None]:
+        """Database errors as ours: ``outage`` if the database was the problem, else ``InvalidInputError``.
+
+        Their text is the database's, without secrets; the original is not shown with them.
+        """
+        drivers: tuple[type[BaseException], ...] = (sa.exc.SQLAlchemyError, self._driver_error())
+        try:
+            yield
+        except drivers as error:
+            cause = getattr(error, "orig", None) or error
+            kind = outage if sql_dialects.is_outage(cause) else InvalidInputError
+            failure = kind(f"{doing} failed: {self.redacted(str(cause)).strip()}{self._advice(cause)}")
+        else:
+            return
+        raise failure from None
+
+    def _advice(self, cause: BaseException) -> str:
+        if not sql_dialects.is_lock_timeout(cause):
+            return ""
+        return (
+            f". Another session held the lock for {self._lock_timeout_ms / 1000:g} s (option lockTimeout). End that "
+            f"session{sql_dialects.who_waits(self._url.get_backend_name())} and start the query again; nothing is lost"
+        )
+
+    def redacted(self, text: str) -> str:
+        """``text`` without the URL's password and what its query string keeps secret."""
+        given = [("password", self._url.password), *self._url.normalized_query.items()]
+        values = [(k, v) for k, found in given for v in ((found,) if isinstance(found, str | None) else found)]
+        return redact(text, [secret for pair in values for secret in secret_values(dict([pair]))])
+
+    def _driver_error(self) -> type[BaseException]:
+        dbapi = self.engine.dialect.dbapi
+        error: type[BaseException] = sa.exc.SQLAlchemyError if dbapi is None else dbapi.Error
+        return error

@@ -1,0 +1,185 @@
+"""Whether a target tells different keys apart and the same keys together, as the query does. Driver, at start.
+
+A column that folds case, accents or trailing spaces, rounds, or is indexed by its first characters only would make
+rows of different keys overwrite each other without a word. Such a target is refused, with the way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+import sqlalchemy as sa
+
+from spark_ckpt.sinks.sql import mariadb as sql_mariadb
+
+Columns = Mapping[str, Mapping[str, Any]]
+_SINGLE = {"postgresql": "REAL", "mysql": "FLOAT", "mariadb": "FLOAT"}
+"""What floating columns of 32 bits are called; in SQLite there are none."""
+
+
+def problems(
+    connection: sa.Connection, table: sa.TableClause, found: Columns, rows: pa.Schema, keys: Sequence[str]
+) -> list[str]:
+    """Why upserts by ``keys`` into ``table`` could go wrong; empty if they cannot. ``found``: its columns by name."""
+    if not keys or any(k not in found for k in keys):
+        return []
+    special = {"postgresql": _postgres, "sqlite": _sqlite, "mysql": _mariadb, "mariadb": _mariadb}
+    look = special.get(connection.dialect.name, _others)
+    rounded = [
+        f"key column '{k}' is {found[k]['type']}, which rounds {rows.field(k).type}"
+        for k in keys
+        if _rounds(connection.dialect.name, found[k]["type"], rows.field(k).type)
+    ]
+    return [*rounded, *look(connection, table, keys)]
+
+
+def _rounds(dialect: str, there: Any, kind: pa.DataType) -> bool:
+    if isinstance(there, sa.DateTime):
+        return pt.is_timestamp(kind) and _microseconds(dialect, there) < 6
+    if isinstance(there, sa.Float):
+        single = _SINGLE.get(dialect) == type(there).__name__ and kind != pa.float32()
+        return single or pt.is_decimal(kind) or (pt.is_integer(kind) and kind.bit_width > 32)
+    if isinstance(there, sa.Integer):
+        return pt.is_floating(kind) or (pt.is_decimal(kind) and kind.scale > 0)
+    if isinstance(there, sa.Numeric) and there.precision is not None:
+        return pt.is_floating(kind) or (pt.is_decimal(kind) and kind.scale > (there.scale or 0))
+    return False
+
+
+def _microseconds(dialect: str, there: Any) -> int:
+    """Digits of a second that a column keeps; where nothing is said, MariaDB keeps none."""
+    if dialect in sql_mariadb.DIALECTS:
+        return getattr(there, "fsp", None) or 0
+    precision = getattr(there, "precision", None)
+    return 6 if precision is None else int(precision)
+
+
+def _others(connection: sa.Connection, table: sa.TableClause, keys: Sequence[str]) -> list[str]:
+    unique = _unique_of_inspector(sa.inspect(connection), table)
+    return [] if any(set(names) == set(keys) for names in unique) else [_no_index(keys)]
+
+
+def _no_index(keys: Sequence[str]) -> str:
+    return f"no primary key or unique index is on exactly the mergeKeys ({', '.join(keys)}); create one"
+
+
+def _unique_of_inspector(inspector: sa.Inspector, table: sa.TableClause) -> Iterator[Sequence[str]]:
+    name, schema = table.name, table.schema
+    yield inspector.get_pk_constraint(name, schema=schema)["constrained_columns"]
+    for constraint in inspector.get_unique_constraints(name, schema=schema):
+        yield constraint["column_names"]
+    for index in inspector.get_indexes(name, schema=schema):
+        partial = {"postgresql_where", "sqlite_where"} & set(index.get("dialect_options", {}))
+        if index["unique"] and not partial and None not in index["column_names"]:
+            yield [n for n in index["column_names"] if n is not None]
+
+
+# --- PostgreSQL ------------------------------------------------------------------------------------------------
+
+_POSTGRES_KEYS = """
+SELECT a.attname, t.typname, c.collname, c.collisdeterministic FROM pg_catalog.pg_attribute a
+JOIN pg_catalog.pg_type t ON t.oid = a.atttypid LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation
+WHERE a.attrelid = CAST(:name AS regclass) AND a.attname IN :keys ORDER BY a.attnum
+"""
+
+
+def _postgres(connection: sa.Connection, table: sa.TableClause, keys: Sequence[str]) -> list[str]:
+    query = sa.text(_POSTGRES_KEYS).bindparams(sa.bindparam("keys", expanding=True))
+    shown, wrong = _plain(connection, table), _others(connection, table, keys)
+    if table.name == "excluded":
+        wrong.append("in an upsert PostgreSQL calls the new row 'excluded', so the table needs another name")
+    for name, kind, collation, exact in connection.execute(query, {"name": shown, "keys": list(keys)}):
+        alter = f"ALTER TABLE {shown} ALTER COLUMN {_plain(connection, sa.column(name))} TYPE"
+        if kind in ("citext", "bpchar"):
+            told = "upper and lower case" if kind == "citext" else "trailing spaces"
+            wrong.append(f"key column '{name}' is {kind}, which does not tell {told} apart; run: {alter} text")
+        elif exact is False:
+            wrong.append(
+                f"key column '{name}' has the collation {collation}, which takes different texts for the same; "
+                f'run: {alter} text COLLATE "C"'
+            )
+    return wrong
+
+
+# --- SQLite ----------------------------------------------------------------------------------------------------
+
+
+def _sqlite(connection: sa.Connection, table: sa.TableClause, keys: Sequence[str]) -> list[str]:
+    wrong = _others(connection, table, keys)
+    indexes = sa.text('SELECT name FROM pragma_index_list(:t) WHERE "unique" = 1')
+    columns = sa.text("SELECT name, coll FROM pragma_index_xinfo(:i) WHERE key = 1")
+    for (index,) in connection.execute(indexes, {"t": table.name}).all():
+        found = connection.execute(columns, {"i": index}).all()
+        if {n for n, _ in found} != set(keys):
+            continue
+        wrong += [
+            f"key column '{name}' is compared with COLLATE {collation}, which takes different texts for the same; "
+            "make the table anew with COLLATE BINARY, SQLite's default"
+            for name, collation in found
+            if collation.upper() != "BINARY"
+        ]
+    return wrong
+
+
+# --- MariaDB and MySQL -----------------------------------------------------------------------------------------
+
+
+def _mariadb(connection: sa.Connection, table: sa.TableClause, keys: Sequence[str]) -> list[str]:
+    return [*_mariadb_columns(connection, table, keys), *_mariadb_indexes(connection, table, keys)]
+
+
+def _mariadb_columns(connection: sa.Connection, table: sa.TableClause, keys: Sequence[str]) -> Iterator[str]:
+    exact = sql_mariadb.exact_collation(connection.dialect)
+    shown = _plain(connection, table)
+    for row in connection.exec_driver_sql(f"SHOW FULL COLUMNS FROM {_format(connection, table)}").mappings():
+        name, kind, collation = row["Field"], str(row["Type"]), row["Collation"]
+        fixed = kind.lower().startswith(("char(", "binary("))
+        if name not in keys or (not fixed and (collation is None or sql_mariadb.is_exact(collation))):
+            continue
+        wider = f"var{kind}" if fixed else kind
+        text = f" CHARACTER SET utf8mb4 COLLATE {exact}" if collation is not None else ""
+        null = "" if row["Null"] == "YES" else " NOT NULL"
+        yield (
+            f"key column '{name}' is {kind}{f' with the collation {collation}' if collation else ''}, which takes "
+            "different values for the same key (upper and lower case, accents, or trailing spaces); run: "
+            f"ALTER TABLE {shown} MODIFY {_plain(connection, sa.column(name))} {wider}{text}{null}"
+        )
+
+
+def _mariadb_indexes(connection: sa.Connection, table: sa.TableClause, keys: Sequence[str]) -> Iterator[str]:
+    """``ON DUPLICATE KEY`` acts on any unique index, so another one could replace a row of another key."""
+    unique: dict[str, list[tuple[str | None, int | None]]] = {}
+    for row in connection.exec_driver_sql(f"SHOW INDEX FROM {_format(connection, table)}").mappings():
+        if not row["Non_unique"]:
+            unique.setdefault(row["Key_name"], []).append((row["Column_name"], row["Sub_part"]))
+    ours = [i for i, parts in unique.items() if {n for n, _ in parts} == set(keys)]
+    if not any(all(part is None for _, part in unique[i]) for i in ours):
+        yield _no_index(keys) + (" of whole columns, not of their first characters" if ours else "")
+    counted = {
+        row["Field"]
+        for row in connection.exec_driver_sql(f"SHOW COLUMNS FROM {_format(connection, table)}").mappings()
+        if "auto_increment" in str(row["Extra"]).lower()
+    }
+    for index, parts in unique.items():
+        names = {n for n, _ in parts}
+        if index not in ours and not names & counted and not (set(keys) <= names):
+            shown = ", ".join(str(n) for n, _ in parts)
+            yield (
+                f"unique index {index} ({shown}) is not on the mergeKeys, and MariaDB's upsert would replace the row "
+                "of another key that has the same values there; drop it, or make it a plain index"
+            )
+
+
+def _format(connection: sa.Connection, table: sa.TableClause) -> str:
+    """For ``exec_driver_sql``, which takes ``%%`` for a percent sign where the driver formats."""
+    return connection.dialect.identifier_preparer.format_table(table)
+
+
+def _plain(connection: sa.Connection, thing: Any) -> str:
+    """The quoted name for people, and for functions that take it as text."""
+    quote = connection.dialect.identifier_preparer
+    text = quote.format_table(thing) if isinstance(thing, sa.TableClause) else quote.quote(thing.name)
+    return text.replace("%%", "%") if connection.dialect.paramstyle in ("format", "pyformat") else text

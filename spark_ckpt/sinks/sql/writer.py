@@ -1,0 +1,103 @@
+"""The executor's half of the ``sql`` sink: rows into the staging table."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlalchemy as sa
+
+from spark_ckpt.errors import InvalidInputError, RetryableError
+from spark_ckpt.sinks import staging
+from spark_ckpt.sinks.base import SinkWriter, WriterContext
+from spark_ckpt.sinks.sql import dialects as sql_dialects
+from spark_ckpt.sinks.sql import tables as sql_tables
+from spark_ckpt.sinks.sql.database import Database
+from spark_ckpt.sinks.sql.types import plain_schema
+
+_CHUNK_ROWS = 64 * 1024
+_CHUNK_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class StagingPlace:
+    """Where rows for one target wait; ``target`` is its full name, ``table`` the name without its schema."""
+
+    database: Database
+    stages: sa.Table
+    schema: str | None
+    table: str
+    target: str
+
+
+class SqlWriter(SinkWriter):
+    """Inserts some 64 K rows a transaction: tasks that write to SQLite at the same time wait for each other."""
+
+    def __init__(self, place: StagingPlace, ctx: WriterContext, keys: Sequence[str]) -> None:
+        self._place, self._ctx, self._keys = place, ctx, list(keys)
+        self._schema = plain_schema(ctx.schema)
+        self._chunks = staging.Chunks(_CHUNK_ROWS, _CHUNK_BYTES)
+        self._stage = secrets.randbits(62)  # also tells a retried attempt's rows from the first one's
+        self._staging = sql_tables.staging_name(place.table, self._schema)
+        self._rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for key in self._keys:
+            column = batch.column(key)
+            # Where there is no NaN it would be stored as null.
+            found = "a null" if column.null_count else "a NaN" if self._nan_in(column) else None
+            if found:
+                raise InvalidInputError(
+                    f"mergeKeys column '{key}' has {found}, which a database key cannot be; filter or replace it"
+                )
+        self._put(self._chunks.add(batch))
+
+    def _nan_in(self, column: pa.Array) -> bool:
+        may = pa.types.is_floating(column.type) and not self._place.database.has_nan
+        return may and bool(pc.any(pc.is_nan(column)).as_py())
+
+    def prepare_commit(self) -> Sequence[bytes]:
+        self._put(self._chunks.rest())
+        if not self._rows:
+            return []
+        names = self._schema.names
+        return [
+            staging.encode(
+                "sql", stage=self._stage, staging=self._staging, rows=self._rows, columns=names, keys=self._keys
+            )
+        ]
+
+    def close(self) -> None:
+        """Nothing to release: a connection lives only while a chunk is written."""
+
+    def _put(self, rows: pa.Table | None) -> None:
+        if rows is None:
+            return
+        plain = rows.cast(self._schema)
+
+        def insert(connection: sa.Connection) -> None:
+            self._register(connection, len(plain))
+            schema = self._place.schema
+            sql_dialects.stage_rows(connection, self._staging, schema, plain, self._stage, self._rows)
+
+        database, target = self._place.database, self._place.target
+        with database.errors(f"table {target} of {database}: staging rows of epoch {self._ctx.epoch}"):
+            database.transaction(insert)
+        self._rows += len(plain)
+
+    def _register(self, connection: sa.Connection, rows: int) -> None:
+        stages = self._place.stages
+        if self._rows:
+            grown = sa.update(stages).where(stages.c.id == self._stage).values(rows=stages.c.rows + rows)
+            if connection.execute(grown).rowcount != 1:
+                raise RetryableError(
+                    f"the rows of attempt {self._ctx.attempt} were aborted while it still wrote them; run it again"
+                )
+            return
+        ctx, place = self._ctx, self._place
+        entry = {"id": self._stage, "target": place.target, "staging": self._staging, "rows": rows}
+        entry |= {"job": ctx.job, "sink": ctx.sink, "epoch": ctx.epoch, "batch": ctx.batch}
+        connection.execute(sa.insert(stages), {**entry, "partition": ctx.partition, "attempt": ctx.attempt})

@@ -1,0 +1,3 @@
+"""Keyed aggregates, vectorised."""
+
+from __future__ import annotations

@@ -1,0 +1,336 @@
+"""Accumulators: how one aggregate's partial results are made from rows, merged and turned into its value.
+
+Each is a monoid over typed columns. ``lift`` turns rows into partials, ``merge`` folds the partials of each segment
+from left to right (stored state first, then arrival order), ``running`` gives every prefix of that fold, ``result``
+reads the value off. The same columns are what is shuffled and what is stored.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_ckpt.agg import AggSpec
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.state.aggregates.decimal import divide_half_up, sum_limbs
+from spark_ckpt.state.aggregates.ordinals import ordinals
+from spark_ckpt.state.aggregates.segments import (
+    Segments,
+    accumulate,
+    any_valid,
+    array_of,
+    first_of,
+    pairs,
+    values_and_valid,
+)
+
+MAX_DIGITS = 38
+INT64 = np.iinfo(np.int64)
+Add = Callable[[np.ndarray], np.ndarray]
+
+
+class Accumulator(ABC):
+    """One aggregate of one column. Name, array and type of the column are None where whole rows are counted."""
+
+    can_run = True
+    """Whether ``running`` is available."""
+
+    def __init__(self, name: str, column: str | None, type_: pa.DataType) -> None:
+        self.name, self.column, self.type = name, column, type_
+
+    @property
+    @abstractmethod
+    def fields(self) -> list[pa.Field]:
+        """The accumulator's columns, in the shuffle and in the state table."""
+
+    @property
+    @abstractmethod
+    def output_type(self) -> pa.DataType: ...
+
+    def made_of(self, spec: AggSpec) -> str:
+        """Function, column and options, for :attr:`spark_ckpt.state.functions.base.StateFunction.made_of`.
+
+        The column's type is not in it where other types give the state other types, or the same meaning.
+        """
+        options = [f"{name}={value!r}" for name, value in sorted(spec.options.items())]
+        return f"{spec.kind}({', '.join([spec.column or '*', *options])})"
+
+    @abstractmethod
+    def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
+        """One partial for each row."""
+
+    def fold(self, column: pa.Array, seg: Segments) -> list[pa.Array]:
+        """``lift``, then ``merge``: one partial for each segment of rows."""
+        return self.merge([seg.arrange(part) for part in self.lift(column, seg.rows)], seg)
+
+    @abstractmethod
+    def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
+        """One partial for each segment of ``parts``, which lie in the segments' order."""
+
+    def join(self, stored: list[pa.Array], parts: list[pa.Array]) -> list[pa.Array]:
+        """As ``merge`` of segments that are one stored partial and one of ``parts`` each, which are aligned."""
+        seg = pairs(len(stored[0]))
+        return self.merge([seg.arrange(pa.concat_arrays([s, p])) for s, p in zip(stored, parts)], seg)
+
+    def running(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
+        """For each row of ``parts``, what ``merge`` gives for its segment up to and including it."""
+        raise NotImplementedError(type(self).__name__)
+
+    def result(self, parts: list[pa.Array]) -> pa.Array:
+        return parts[0]
+
+
+class Count(Accumulator):
+    @property
+    def fields(self) -> list[pa.Field]:
+        return [pa.field(self.name, pa.int64())]
+
+    @property
+    def output_type(self) -> pa.DataType:
+        return pa.int64()
+
+    def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
+        if column is None or column.null_count == 0:
+            return [pa.array(np.ones(rows, np.int64))]
+        return [column.is_valid().cast(pa.int64())]
+
+    def fold(self, column: pa.Array, seg: Segments) -> list[pa.Array]:
+        if column is None or column.null_count == 0:
+            return [pa.array(seg.counts)]
+        return super().fold(column, seg)
+
+    def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
+        return [pa.array(np.add.reduceat(parts[0].to_numpy(), seg.starts))]
+
+    def join(self, stored: list[pa.Array], parts: list[pa.Array]) -> list[pa.Array]:
+        return [pc.add(stored[0], parts[0])]
+
+    def running(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
+        return [pa.array(accumulate(np.add, parts[0].to_numpy(), seg))]
+
+
+class Sum(Accumulator):
+    """Sum in Spark's type: long for integers, double for floats, ten more digits for decimals.
+
+    What is checked for overflow is what goes on from here: a task's rows of a key, the key's sum behind a batch. One
+    that leaves the range and comes back among them is exact, in whatever order rows came; Spark, which looks at every
+    addition, raises in some orders and not in others.
+    """
+
+    suffix = ""
+
+    @property
+    def sum_type(self) -> pa.DataType:
+        if pa.types.is_decimal(self.type):
+            return pa.decimal128(min(MAX_DIGITS, self.type.precision + 10), self.type.scale)
+        return pa.int64() if pa.types.is_integer(self.type) else pa.float64()
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        return [pa.field(self.name + self.suffix, self.sum_type)]
+
+    @property
+    def output_type(self) -> pa.DataType:
+        return self.sum_type
+
+    def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
+        return [column.cast(self.sum_type)]
+
+    def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
+        valid = None if parts[0].null_count == 0 else parts[0].is_valid().to_numpy(zero_copy_only=False)
+        return [self._sum(parts[0], seg, any_valid(valid, seg), lambda v: np.add.reduceat(v, seg.starts))]
+
+    def join(self, stored: list[pa.Array], parts: list[pa.Array]) -> list[pa.Array]:
+        if self._needs_care(stored[0], parts[0]):
+            return super().join(stored, parts)
+        return [self._joined(stored[0], parts[0])]
+
+    def _needs_care(self, stored: pa.Array, part: pa.Array) -> bool:
+        return bool(pa.types.is_decimal(self.sum_type) or stored.null_count or part.null_count)
+
+    def _joined(self, stored: pa.Array, part: pa.Array) -> pa.Array:
+        try:
+            return pc.add_checked(stored, part)
+        except pa.ArrowInvalid:
+            raise self._overflow() from None
+
+    def running(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
+        valid = None if parts[0].null_count == 0 else parts[0].is_valid().to_numpy(zero_copy_only=False)
+        seen = None if valid is None else accumulate(np.logical_or, valid, seg)
+        return [self._sum(parts[0], seg, seen, lambda v: accumulate(np.add, v, seg))]
+
+    def _sum(self, part: pa.Array, seg: Segments, seen: np.ndarray | None, add: Add) -> pa.Array:
+        if pa.types.is_decimal(part.type):
+            total, over = sum_limbs(part, add, part.type)
+            if over is not None:
+                raise self._overflow()
+            return total if seen is None else pc.if_else(pa.array(seen), total, pa.scalar(None, part.type))
+        values, _ = values_and_valid(part, 0)
+        if pa.types.is_integer(part.type):
+            self._check_overflow(values, seg, add)
+            return array_of(add(values), seen, part.type)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return array_of(add(values) + 0.0, seen, part.type)  # Spark begins with 0.0: a sum is never -0.0
+
+    def _check_overflow(self, values: np.ndarray, seg: Segments, add: Add) -> None:
+        if len(values) == 0:
+            return
+        largest = max(-int(values.min()), int(values.max()))
+        if largest * int(seg.counts.max()) <= INT64.max:
+            return
+        high = add(values >> 32) + (add(values & 0xFFFFFFFF) >> 32)
+        if ((high < -(1 << 31)) | (high >= 1 << 31)).any():
+            raise self._overflow()
+
+    def _overflow(self) -> InvalidInputError:
+        return InvalidInputError(
+            f"aggregate {self.name!r}: the sum of column {self.column!r} left the range of {self.sum_type}. "
+            "Cast the column to double, or to a decimal with fewer digits before the point, ahead of aggregate()."
+        )
+
+
+class Mean(Sum):
+    """Sum and count. Integers are summed as doubles, as Spark does, so their sum cannot overflow."""
+
+    suffix = "_sum"
+
+    @property
+    def sum_type(self) -> pa.DataType:
+        return super().sum_type if pa.types.is_decimal(self.type) else pa.float64()
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        return [*super().fields, pa.field(f"{self.name}_count", pa.int64())]
+
+    @property
+    def output_type(self) -> pa.DataType:
+        if not pa.types.is_decimal(self.type):
+            return pa.float64()
+        digits = min(MAX_DIGITS, self.type.precision + 4)
+        return pa.decimal128(digits, min(MAX_DIGITS, self.type.scale + 4))
+
+    def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
+        return [column.cast(self.sum_type, safe=False), column.is_valid().cast(pa.int64())]
+
+    def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
+        return [*super().merge(parts[:1], seg), pa.array(np.add.reduceat(parts[1].to_numpy(), seg.starts))]
+
+    def join(self, stored: list[pa.Array], parts: list[pa.Array]) -> list[pa.Array]:
+        if self._needs_care(stored[0], parts[0]):
+            return Accumulator.join(self, stored, parts)
+        return [self._joined(stored[0], parts[0]), pc.add(stored[1], parts[1])]
+
+    def running(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
+        return [*super().running(parts[:1], seg), pa.array(accumulate(np.add, parts[1].to_numpy(), seg))]
+
+    def result(self, parts: list[pa.Array]) -> pa.Array:
+        if not pa.types.is_decimal(self.type):
+            return pc.divide(parts[0], parts[1].cast(pa.float64(), safe=False))
+        try:
+            return divide_half_up(parts[0], parts[1], self.output_type)
+        except pa.ArrowInvalid as e:
+            raise self._overflow() from e
+
+
+class Chosen(Accumulator):
+    """One of the column's own values. Day-time intervals are stored as microseconds: Delta tables have no such type."""
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        return [pa.field(self.name, pa.int64() if pa.types.is_duration(self.type) else self.type)]
+
+    def made_of(self, spec: AggSpec) -> str:
+        return super().made_of(spec) + (" of intervals" if pa.types.is_duration(self.type) else "")
+
+    @property
+    def output_type(self) -> pa.DataType:
+        return self.type
+
+    def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
+        return [column.view(pa.int64()) if pa.types.is_duration(self.type) else column]
+
+    def result(self, parts: list[pa.Array]) -> pa.Array:
+        return parts[0].view(self.type) if pa.types.is_duration(self.type) else parts[0]
+
+
+class Extreme(Chosen):
+    """Minimum or maximum of any ordered type, by comparing ordinals."""
+
+    def __init__(self, name: str, column: str | None, type_: pa.DataType, largest: bool) -> None:
+        super().__init__(name, column, type_)
+        self.largest = largest
+
+    def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
+        ords = ordinals(parts[0], self.largest)
+        picked = ords.ufunc.reduceat(ords.values, seg.starts)
+        if ords.zeros is not None:
+            picked = np.where(picked == 0, ords.zeros[first_of(ords.values == 0, seg)], picked)
+        return [ords.decode(picked, any_valid(ords.valid, seg))]
+
+    def running(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
+        ords = ordinals(parts[0], self.largest)
+        seen = None if ords.valid is None else accumulate(np.logical_or, ords.valid, seg)
+        picked = accumulate(ords.ufunc, ords.values, seg)
+        if ords.zeros is not None:
+            first = ords.zeros[np.repeat(first_of(ords.values == 0, seg), seg.counts)]
+            picked = np.where(picked == 0, first, picked)
+        return [ords.decode(picked, seen)]
+
+
+class Edge(Chosen):
+    """First or last value in order of arrival."""
+
+    can_run = False
+
+    def __init__(self, name: str, column: str | None, type_: pa.DataType, last: bool, skip: bool) -> None:
+        super().__init__(name, column, type_)
+        self.last, self.ignore_nulls = last, skip
+
+    def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
+        at = seg.ends - 1 if self.last else seg.starts
+        if self.ignore_nulls and parts[0].null_count:
+            valid, here = parts[0].is_valid().to_numpy(zero_copy_only=False), np.arange(seg.rows)
+            if self.last:
+                at = np.maximum(np.maximum.reduceat(np.where(valid, here, -1), seg.starts), seg.starts)
+            else:
+                at = np.minimum(np.minimum.reduceat(np.where(valid, here, seg.rows), seg.starts), seg.ends - 1)
+        return [parts[0].take(pa.array(at))]
+
+
+class Collect(Accumulator):
+    """The first ``max_items`` non-null values in order of arrival."""
+
+    can_run = False
+
+    def __init__(self, name: str, column: str | None, type_: pa.DataType, max_items: int) -> None:
+        super().__init__(name, column, type_)
+        self.max_items = max_items
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        return [pa.field(self.name, self.output_type)]
+
+    @property
+    def output_type(self) -> pa.DataType:
+        return pa.list_(pa.field("element", self.type))
+
+    def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
+        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        return [self._lists(valid.astype(np.int64), column.drop_null())]
+
+    def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
+        items = parts[0].flatten()
+        found = np.add.reduceat(parts[0].value_lengths().to_numpy().astype(np.int64), seg.starts)
+        kept = np.minimum(found, self.max_items)
+        if (kept != found).any():
+            rank = np.arange(len(items)) - np.repeat(np.cumsum(found) - found, found)
+            items = items.filter(pa.array(rank < self.max_items))
+        return [self._lists(kept, items)]
+
+    def _lists(self, lengths: np.ndarray, items: pa.Array) -> pa.Array:
+        offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(offsets), items, type=self.output_type)

@@ -1,0 +1,267 @@
+"""Keyed aggregates, vectorised: partial results before the shuffle, merged with the stored ones behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from spark_ckpt.agg import AggSpec
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.state.aggregates.accumulators import Accumulator
+from spark_ckpt.state.aggregates.grouping import group_by_key, rows_per_key
+from spark_ckpt.state.aggregates.kinds import FLAT, RUNNING_KINDS, Rules, is_ordered, make_accumulator
+from spark_ckpt.state.aggregates.ordinals import ascending_order
+from spark_ckpt.state.aggregates.segments import Segments, places_of_keys, plain_array, segments_behind
+from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
+from spark_ckpt.types import CONTROL_COLUMNS, KEY_GROUP, KEY_HASH, TIMEOUT_MS
+
+MIN_REDUCTION = 1.25
+"""Rows a key below which grouping before the shuffle costs more than it saves."""
+
+
+class AggregateFunction(StateFunction):
+    """Running aggregates of each key, with Spark's types and treatment of null, NaN and overflow.
+
+    ``input_schema`` are the DataFrame's columns (key columns may be among them). ``emit="update"`` yields one row for
+    each touched key: keys, then aggregates in the order of the mapping. ``emit="rows"`` (Flink's rolling aggregation)
+    yields every input row with the aggregates of its key up to and including that row; rows of one call are taken in
+    order of ``order_by`` (ascending, nulls first, ties and None: order of arrival).
+
+    Raises ``InvalidInputError`` for unknown columns, types an aggregate does not support, or clashing names.
+    """
+
+    def __init__(
+        self,
+        key_schema: pa.Schema,
+        input_schema: pa.Schema,
+        aggregates: Mapping[str, AggSpec],
+        emit: str = "update",
+        order_by: str | None = None,
+        rules: Rules = Rules(),  # noqa: B008 - frozen
+    ) -> None:
+        self.key_schema = key_schema
+        self.input_schema = input_schema
+        self.emit = emit
+        self.order_by = order_by
+        self.specs = dict(aggregates)
+        self._check_options()
+        self.accumulators = [make_accumulator(name, spec, input_schema, rules) for name, spec in self.specs.items()]
+        self.state_schema = pa.schema([f for a in self.accumulators for f in a.fields])
+        self.output_schema = self._make_output_schema()
+        self._check_names()
+
+    @property
+    def made_of(self) -> Mapping[str, str]:
+        """Column by column, so that one aggregate can be compared without the others."""
+        texts = zip(self.accumulators, self.specs.values(), strict=True)
+        return {field.name: a.made_of(spec) for a, spec in texts for field in a.fields}
+
+    @property
+    def input_columns(self) -> list[str]:
+        """The input columns ``combine`` reads, key columns aside."""
+        if self.emit == "rows":
+            return [name for name in self.input_schema.names if name not in self.key_schema.names]
+        return list(dict.fromkeys(a.column for a in self.accumulators if a.column is not None))
+
+    def combine(self, rows: pa.Table) -> pa.Table:
+        """One row of partial aggregates a key; where keys hardly repeat, one an input row, which is cheaper."""
+        if self.emit == "rows":
+            return rows
+        seg = self._by_key(rows)
+        if seg is None:
+            return self._partial_table(rows, self._lift(rows))
+        columns = self._columns(rows)
+        folded = [a.fold(columns.get(a.column), seg) for a in self.accumulators]
+        return self._partial_table(self._firsts(rows, seg), folded)
+
+    def recombine(self, parts: list[pa.Table]) -> pa.Table:
+        rows = pa.concat_tables(parts)
+        seg = None if self.emit == "rows" or len(parts) == 1 else self._by_key(rows)
+        if seg is None:
+            return rows
+        merged = self._each(self._partials(rows), lambda a, p: a.merge([seg.arrange(c) for c in p], seg))
+        return self._partial_table(self._firsts(rows, seg), merged)
+
+    def _by_key(self, rows: pa.Table) -> Segments | None:
+        """None where keys hardly repeat, or there is no row."""
+        hashes = rows[KEY_HASH].to_numpy()
+        ratio = rows_per_key(hashes)
+        if not len(hashes) or ratio < MIN_REDUCTION:
+            return None
+        keys = [plain_array(rows[name]) for name in self.key_schema.names]
+        return group_by_key(keys, hashes, len(hashes) / ratio)
+
+    def _firsts(self, rows: pa.Table, seg: Segments) -> pa.Table:
+        """Keys and hash of each segment."""
+        return rows.select([*self.key_schema.names, KEY_HASH]).take(pa.array(seg.firsts()))
+
+    def process(self, ctx: CallContext, touched: Touched) -> Changed:
+        return self._process_rows(touched) if self.emit == "rows" else self._process_update(touched)
+
+    def _process_update(self, touched: Touched) -> Changed:
+        """The stored state is just the first partial of its key."""
+        n = touched.keys.num_rows
+        if n == 0:
+            return self._unchanged(touched)
+        state, found = self._merged(touched, self._partials(touched.rows))
+        if len(found) == 0:
+            return self._unchanged(touched)
+        results = [a.result(p) for a, p in zip(self.accumulators, state)]
+        has_rows = np.zeros(n, bool)
+        has_rows[touched.key_index] = True
+        emitted = has_rows[found]
+        output = pa.table(
+            [*(_taken(touched.keys[k], found) for k in self.key_schema.names), *results],
+            schema=self.output_schema,
+        )
+        return Changed(
+            output if emitted.all() else output.filter(pa.array(emitted)),
+            self._align(state, found, n),
+            has_rows,
+            np.zeros(n, bool),
+            np.full(n, NO_TIMEOUT, np.int64),
+        )
+
+    def _merged(self, touched: Touched, parts: list[list[pa.Array]]) -> tuple[list[list[pa.Array]], np.ndarray]:
+        """The new partials of the touched keys that have any, and which keys these are."""
+        n, index = touched.keys.num_rows, touched.key_index
+        place = places_of_keys(index, n) if touched.exists.all() else None
+        if place is not None:
+            stored = self._partials(touched.state)
+            rows = pa.array(place)
+            joined = [a.join(s, [c.take(rows) for c in p]) for a, s, p in zip(self.accumulators, stored, parts)]
+            return joined, np.arange(n)
+        parts, known = self._after_state(touched, parts)
+        seg, found = segments_behind(known, index, n)
+        return self._each(parts, lambda a, p: a.merge([seg.arrange(c) for c in p], seg)), found
+
+    def _process_rows(self, touched: Touched) -> Changed:
+        rows, index = touched.rows, touched.key_index
+        if rows.num_rows == 0:
+            return self._unchanged(touched)
+        if self.order_by is not None:
+            order = ascending_order(plain_array(rows[self.order_by]))
+            rows, index = rows.take(pa.array(order)), index[order]
+        parts, known = self._after_state(touched, self._lift(rows))
+        n, before = touched.keys.num_rows, len(known)
+        seg, found = segments_behind(known, index, n)
+        running = self._each(parts, lambda a, p: a.running([seg.arrange(c) for c in p], seg))
+        position = np.arange(seg.rows)
+        if seg.order is not None:
+            position[seg.order] = np.arange(seg.rows)
+        at = pa.array(position[before:])
+        results = [a.result(p).take(at) for a, p in zip(self.accumulators, running)]
+        inputs = [rows[name] for name in self.output_schema.names[: -len(results)]]
+        ends = pa.array(seg.ends - 1)
+        state = [[c.take(ends) for c in p] for p in running]
+        write = np.zeros(n, bool)
+        write[index] = True
+        return Changed(
+            pa.table([*inputs, *results], schema=self.output_schema),
+            self._align(state, found, n),
+            write,
+            np.zeros(n, bool),
+            np.full(n, NO_TIMEOUT, np.int64),
+        )
+
+    def _unchanged(self, touched: Touched) -> Changed:
+        n = touched.keys.num_rows
+        none = np.zeros(n, bool)
+        return Changed(self.output_schema.empty_table(), touched.state, none, none, np.full(n, NO_TIMEOUT, np.int64))
+
+    def _columns(self, rows: pa.Table) -> dict[str | None, pa.Array]:
+        needed = {a.column for a in self.accumulators if a.column is not None}
+        return {name: plain_array(rows[name]) for name in needed}
+
+    def _lift(self, rows: pa.Table) -> list[list[pa.Array]]:
+        columns = self._columns(rows)
+        return [a.lift(columns.get(a.column), rows.num_rows) for a in self.accumulators]
+
+    def _each(
+        self, parts: list[list[pa.Array]], step: Callable[[Accumulator, list[pa.Array]], list[pa.Array]]
+    ) -> list[list[pa.Array]]:
+        return [step(a, p) for a, p in zip(self.accumulators, parts)]
+
+    def _split(self, columns: list[pa.Array]) -> list[list[pa.Array]]:
+        """Columns of the state schema, by accumulator."""
+        rest = iter(columns)
+        return [[next(rest) for _ in a.fields] for a in self.accumulators]
+
+    def _after_state(self, touched: Touched, parts: list[list[pa.Array]]) -> tuple[list[list[pa.Array]], np.ndarray]:
+        """``parts`` behind the stored partials, and the keys that have those."""
+        known = np.flatnonzero(touched.exists)
+        if not len(known):
+            return parts, known
+        stored = touched.state if len(known) == touched.state.num_rows else touched.state.take(pa.array(known))
+        states = self._partials(stored)
+        return [[pa.concat_arrays([s, p]) for s, p in zip(ss, ps)] for ss, ps in zip(states, parts)], known
+
+    def _partials(self, rows: pa.Table) -> list[list[pa.Array]]:
+        """The accumulators' columns of combined rows or of state."""
+        return self._split([plain_array(rows[f.name]).cast(f.type) for f in self.state_schema])
+
+    def _partial_table(self, rows: pa.Table, parts: list[list[pa.Array]]) -> pa.Table:
+        schema = pa.schema([*self.key_schema, pa.field(KEY_HASH, pa.int64()), *self.state_schema])
+        keys = [rows[name] for name in [*self.key_schema.names, KEY_HASH]]
+        return pa.table([*keys, *(c for p in parts for c in p)], schema=schema)
+
+    def _align(self, state: list[list[pa.Array]], found: np.ndarray, keys: int) -> pa.Table:
+        """The new state, one row for each touched key; null where a key has neither rows nor state."""
+        table = pa.table([c for p in state for c in p], schema=self.state_schema)
+        if len(found) == keys:
+            return table
+        at = np.full(keys, -1)
+        at[found] = np.arange(len(found))
+        return table.take(pa.array(at, mask=at < 0))
+
+    def _make_output_schema(self) -> pa.Schema:
+        results = [pa.field(a.name, a.output_type) for a in self.accumulators]
+        if self.emit == "update":
+            return pa.schema([*self.key_schema, *results])
+        keys = [f for f in self.key_schema if f.name not in self.input_schema.names]
+        return pa.schema([*keys, *self.input_schema, *results])
+
+    def _check_options(self) -> None:
+        if self.emit not in ("update", "rows"):
+            raise InvalidInputError(f"aggregate: emit must be 'update' or 'rows', found {self.emit!r}.")
+        if not self.specs:
+            raise InvalidInputError("aggregate: expects at least one aggregate, such as n=agg.count().")
+        for name, spec in self.specs.items():
+            if not isinstance(spec, AggSpec):
+                raise InvalidInputError(
+                    f"aggregate {name!r}: expects a function of spark_ckpt.agg, found {type(spec).__name__}."
+                )
+            if self.emit == "rows" and spec.kind not in RUNNING_KINDS:
+                raise InvalidInputError(
+                    f"aggregate {name!r}: {spec.kind} is not available with emit='rows'; "
+                    f"use emit='update' or one of {', '.join(RUNNING_KINDS)}."
+                )
+        if self.order_by is not None:
+            self._check_order_by(self.order_by)
+
+    def _check_order_by(self, column: str) -> None:
+        if self.emit != "rows" or column not in self.input_schema.names:
+            raise InvalidInputError(
+                f"aggregate: order_by needs emit='rows' and a column out of {self.input_schema.names}, "
+                f"found emit={self.emit!r} and {column!r}."
+            )
+        type_ = self.input_schema.field(column).type
+        if not is_ordered(type_):
+            raise InvalidInputError(f"aggregate: cannot order by column {column!r} of type {type_}. Supported: {FLAT}.")
+
+    def _check_names(self) -> None:
+        reserved = [*self.key_schema.names, *CONTROL_COLUMNS, KEY_HASH, KEY_GROUP, TIMEOUT_MS]
+        for what, names in (
+            ("state columns", [*reserved, *self.state_schema.names]),
+            ("output columns", self.output_schema.names),
+        ):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise InvalidInputError(f"aggregate: {what} {twice} would occur twice. Choose other output names.")
+
+
+def _taken(column: pa.ChunkedArray, rows: np.ndarray) -> pa.ChunkedArray:
+    """``rows`` are distinct and ascend."""
+    return column if len(rows) == len(column) else column.take(pa.array(rows))

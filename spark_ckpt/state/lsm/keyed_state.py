@@ -1,0 +1,371 @@
+"""The state of one operator task: a memtable over layers of immutable sorted runs, a log-structured merge tree.
+
+It covers a contiguous range of key groups and works on all of them at once; only manifests speak of single ones.
+
+A key is looked up newest first: memtable, then runs from the newest to the oldest; a tombstone ends the search.
+Writes go to the memtable. A flush turns it into runs. The rows of older runs that a write overrides or removes are
+remembered as *dead* and reported by the flush, so that the state table as others read it (all rows of all files
+but the dead ones) is exactly the live keys.
+
+The idea is that of O'Neil et al., "The Log-Structured Merge-Tree" (1996), as in Flink's RocksDB.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyroaring import BitMap
+
+from spark_ckpt.errors import CorruptStorageError, ProtocolBugError, TopologyError, UserFunctionError
+from spark_ckpt.protocol.events import GroupManifest
+from spark_ckpt.state.functions.base import NO_TIMEOUT
+from spark_ckpt.state.ipc import Rows, conform, int64_view, one_batch
+from spark_ckpt.state.keys.keys import Hashes, Mask
+from spark_ckpt.state.lsm.compaction import CompactionPolicy
+from spark_ckpt.state.lsm.flush import Flush
+from spark_ckpt.state.lsm.graveyard import Graveyard
+from spark_ckpt.state.lsm.layout import StateLayout
+from spark_ckpt.state.lsm.levels import MEMTABLE, Hit, Level, Levels
+from spark_ckpt.state.lsm.manifests import joined, layered, sliced
+from spark_ckpt.state.lsm.memtable import Memtable
+from spark_ckpt.state.lsm.ports import RunAppender, RunReader
+from spark_ckpt.state.lsm.ranges import KeyRange, RangeRun, numbers_from_json, numbers_to_json
+from spark_ckpt.state.lsm.timers import Searched, find_due, next_due_ms
+from spark_ckpt.types import KEY_HASH, TIMEOUT_MS
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """What was found for distinct keys in hash order; all columns and arrays are aligned.
+
+    ``state`` has the value columns, null where ``exists`` is False; ``timeout_ms`` is ``NO_TIMEOUT`` there. Valid
+    until the next ``write``, ``flush`` or ``adopt`` of the state it came from.
+    """
+
+    hashes: Hashes
+    keys: pa.Table
+    exists: Mask
+    state: pa.Table
+    timeout_ms: npt.NDArray[np.int64]
+    hits: Sequence[Hit]
+    version: int
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+
+@dataclass(frozen=True)
+class Unflushed:
+    """State as it was right before a flush."""
+
+    levels: Sequence[Level]
+    memtable: Memtable
+    dead: Graveyard
+
+
+@dataclass(frozen=True)
+class FlushResult:
+    """``dead`` names, by file, the absolute row positions that died since the last flush, new tombstones included."""
+
+    dead: Mapping[str, BitMap] = field(default_factory=dict)
+    rows_written: int = 0
+    rows_merged: int = 0
+    """Rows of older runs that were read and written anew, or left out."""
+    runs_merged: int = 0
+
+
+class KeyedState:
+    """The state of a range of key groups for the time of one call. Executor; not shared between threads."""
+
+    def __init__(
+        self, layout: StateLayout, groups: KeyRange, reader: RunReader, policy: CompactionPolicy | None = None
+    ) -> None:
+        self.layout = layout
+        self.groups = groups
+        self._policy = policy or CompactionPolicy()
+        self._levels = Levels(layout, groups, reader)
+        self._keys = np.zeros(len(groups), np.int64)
+        self._dead = Graveyard()
+        self._searched: dict[RangeRun, Searched] = {}
+        self._version = 0
+
+    @classmethod
+    def open(
+        cls,
+        layout: StateLayout,
+        groups: KeyRange,
+        meta: Mapping[str, Any] | bytes | str | None,
+        memtable: bytes | None,
+        reader: RunReader,
+        policy: CompactionPolicy | None = None,
+    ) -> KeyedState:
+        """State as :meth:`seal` left it; empty if ``meta`` is None. Reads no run.
+
+        Raises ``TopologyError`` if it was sealed with another layout or other key groups, ``CorruptStorageError`` if
+        it is damaged.
+        """
+        state = cls(layout, groups, reader, policy)
+        if meta is None:
+            return state
+        meta = json.loads(meta) if isinstance(meta, bytes | str) else meta
+        if meta["layout"] != layout.fingerprint:
+            raise TopologyError(
+                f"state was written with other key or state columns than {layout.stored_schema.names}: "
+                "restore it into a new Spark checkpoint location, or go back to the old columns"
+            )
+        if meta["groups"] != [groups.first, groups.end, groups.total]:
+            raise TopologyError(
+                f"state was written for key groups {meta['groups']} (first, end, total), expected "
+                f"{[groups.first, groups.end, groups.total]}: restore it into a new Spark checkpoint location"
+            )
+        state._keys = numbers_from_json(meta["keys"])
+        state._levels.levels = _levels_from_json(meta["runs"])
+        state._levels.changed()
+        state._dead = Graveyard.from_json(meta["dead"])
+        if memtable is not None:
+            state._levels.memtable = Memtable.from_bytes(memtable, layout)
+        elif meta["rows"]:
+            raise CorruptStorageError(f"expected a memtable of {meta['rows']} rows, found none")
+        return state
+
+    def seal(self) -> tuple[dict[str, Any], bytes | None]:
+        """What :meth:`open` needs next time: a JSON-able dict, and the memtable or None if it is empty."""
+        self._raise_due_bounds()
+        memtable = self._levels.memtable
+        meta = {
+            "layout": self.layout.fingerprint,
+            "groups": [self.groups.first, self.groups.end, self.groups.total],
+            "keys": numbers_to_json(self._keys),
+            "rows": len(memtable),
+            "runs": _levels_to_json(self._levels.levels),
+            "dead": self._dead.to_json(),
+        }
+        return meta, memtable.to_bytes() if len(memtable) else None
+
+    @property
+    def keys(self) -> int:
+        """Number of live keys."""
+        return int(self._keys.sum())
+
+    @property
+    def memtable_bytes(self) -> int:
+        """Size of what goes through Spark's state store with every batch until the next flush."""
+        return self._levels.memtable.size_bytes
+
+    @property
+    def memtable_rows(self) -> int:
+        return len(self._levels.memtable)
+
+    @property
+    def runs(self) -> tuple[RangeRun, ...]:
+        """Oldest first."""
+        return tuple(self._levels.runs)
+
+    def touch(self, hashes: Hashes, keys: pa.Table) -> Lookup:
+        """Look distinct keys up. ``hashes`` ascending, as :func:`spark_ckpt.state.keys.keys.group_rows` orders them."""
+        if not self.groups.holds(hashes):
+            raise ProtocolBugError(f"expected keys of {self.groups}, found others: they were routed to the wrong task")
+        table = conform(keys, self.layout.key_schema)
+        return self._lookup(hashes, table, self._levels.locate(hashes, one_batch(table)))
+
+    def due(self, now_ms: int) -> Lookup:
+        """The live keys whose time-out is before ``now_ms``, in hash order.
+
+        Strictly before, as ``FlatMapGroupsWithStateExec.processTimedOutState`` in Spark: ``now_ms`` is the batch's
+        time or the watermark. A key stays due until it is written with another time-out or removed.
+        """
+        if not self.layout.with_timeout:
+            return self._nothing()
+        hits, searched = find_due(self._levels, now_ms)
+        self._searched.update(searched)
+        if not hits:
+            return self._nothing()
+        names = self.layout.key_schema.names
+        found = self._levels.gather([*names, KEY_HASH], hits, sum(len(hit.at) for hit in hits))
+        order = np.argsort(int64_view(found.column(KEY_HASH)), kind="stable")
+        found = found.take(pa.array(order))
+        keys = pa.Table.from_batches([found.select(names)])
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        hits = [hit._replace(at=place[hit.at]) for hit in hits]
+        return self._lookup(int64_view(found.column(KEY_HASH)), keys, hits)
+
+    def next_due_ms(self) -> int | None:
+        """A lower bound of the live keys' time-outs in milliseconds; None if none has a time-out. Reads no run.
+
+        After :meth:`seal` the bound accounts for what :meth:`due` found and the writes behind it.
+        """
+        return next_due_ms(self._levels) if self.layout.with_timeout else None
+
+    def write(
+        self,
+        lookup: Lookup,
+        state: pa.Table,
+        write: Mask,
+        remove: Mask,
+        timeout_ms: npt.NDArray[np.int64] | None = None,
+    ) -> None:
+        """Store ``state`` (and ``timeout_ms``) for keys marked ``write``, end those marked ``remove``.
+
+        Everything is aligned with ``lookup``; removing a key that does not exist changes nothing. Raises
+        ``UserFunctionError`` if a key is marked both, ``ProtocolBugError`` if the lookup is out of date.
+        """
+        self._check(lookup, state, write, remove)
+        ended, created = remove & lookup.exists, write & ~lookup.exists
+        if created.any() or ended.any():
+            self._keys += self.groups.count(lookup.hashes[created]) - self.groups.count(lookup.hashes[ended])
+        row = np.full(len(lookup), -1, np.int64)
+        for hit in lookup.hits:
+            if hit.source == MEMTABLE:
+                row[hit.at] = hit.rows
+        self._bury(lookup, write | ended)
+        tombstone, dropped = ended & (row < 0), np.flatnonzero(ended & (row >= 0))
+        if len(dropped) and len(self._levels.runs):
+            beneath = self._beneath_memtable(lookup, dropped)
+            tombstone[dropped[beneath]] = True
+            dropped = dropped[~beneath]
+        changed = np.flatnonzero(write | tombstone)
+        rows = self._stored_rows(lookup, state, timeout_ms, changed, tombstone[changed])
+        self._levels.memtable = self._levels.memtable.replaced(rows, row[changed], row[dropped])
+        self._version += 1
+
+    def flush(self, appender: RunAppender, epoch: int) -> FlushResult:
+        """Turn the memtable into runs, merging older ones as the policy says. Call at a barrier or when it is full.
+
+        The new runs' rows are handed to ``appender``; until this state is opened again they are read from memory.
+        """
+        self._raise_due_bounds()
+        if not len(self._levels.memtable):
+            return FlushResult()
+        flush = Flush(self._levels, self._dead, self._policy, appender, epoch)
+        flush.run(self.keys)
+        self._version += 1
+        return FlushResult(self._dead.take(), flush.rows_written, flush.rows_merged, flush.runs_merged)
+
+    def before_flush(self) -> Unflushed:
+        """What :meth:`take_back` needs. Costs nothing next to a flush."""
+        return Unflushed(self._levels.copy_levels(), self._levels.memtable, self._dead.copy())
+
+    def take_back(self, before: Unflushed, file: str) -> None:
+        """A flush failed, or what it handed to its appender, as ``file``, could not be written: as if it had not been.
+        Nothing may have been looked up or written since."""
+        self._levels.levels, self._levels.memtable = list(before.levels), before.memtable
+        self._levels.changed()
+        self._levels.forget(file)
+        self._dead = before.dead
+        self._version += 1
+
+    def adopt(self, manifests: Mapping[int, GroupManifest]) -> None:
+        """Take over a checkpoint's state: its runs and keys replace everything, memtable and pending dead rows too.
+
+        ``manifests`` are those of some or all key groups of this range; the others are empty from now on. Raises
+        ``ProtocolBugError`` if a key group is not of this range.
+        """
+        strange = sorted(set(manifests) - set(self.groups))
+        if strange:
+            raise ProtocolBugError(f"expected manifests of {self.groups}, found key groups {strange[:5]}")
+        runs = joined(manifests, self.layout.joined_rows)
+        self._levels.levels = [Level([layer]) for layer in layered(runs, self.groups)]
+        self._levels.changed()
+        self._keys = np.array([manifests[g].keys if g in manifests else 0 for g in self.groups], np.int64)
+        self._levels.memtable = Memtable.empty(self.layout)
+        self._dead, self._searched = Graveyard(), {}
+        self._version += 1
+
+    def manifests(self, watermarks_us: Mapping[str, int]) -> dict[int, GroupManifest]:
+        """The state of each key group right after a flush. Reads no run.
+
+        Raises ``ProtocolBugError`` if something is still in the memtable.
+        """
+        if len(self._levels.memtable) or len(self._dead):
+            raise ProtocolBugError(f"manifests of state with {len(self._levels.memtable)} unflushed rows")
+        runs = sliced(self._levels.runs, self.groups)
+        watermarks, keys = dict(watermarks_us), self._keys.tolist()
+        return {g: GroupManifest(runs[g], keys[i], watermarks) for i, g in enumerate(self.groups)}
+
+    def _lookup(self, hashes: Hashes, keys: pa.Table, hits: Sequence[Hit]) -> Lookup:
+        exists = self._levels.live(hits, len(hashes))
+        columns = self.layout.value_schema.names + ([TIMEOUT_MS] if self.layout.with_timeout else [])
+        found = self._levels.gather(columns, hits, len(hashes))
+        timeout_ms = np.full(len(hashes), NO_TIMEOUT, np.int64)
+        if self.layout.with_timeout:
+            timeout_ms = found.column(TIMEOUT_MS).fill_null(NO_TIMEOUT).to_numpy()
+        state = pa.Table.from_batches([found.select(self.layout.value_schema.names)])
+        return Lookup(hashes, keys, exists, state, timeout_ms, hits, self._version)
+
+    def _nothing(self) -> Lookup:
+        keys, state = self.layout.key_schema.empty_table(), self.layout.value_schema.empty_table()
+        no_rows = np.empty(0, np.int64)
+        return Lookup(no_rows, keys, no_rows > 0, state, no_rows, [], self._version)
+
+    def _check(self, lookup: Lookup, state: pa.Table, write: Mask, remove: Mask) -> None:
+        if lookup.version != self._version:
+            raise ProtocolBugError("a lookup was used after the state had changed: look the keys up again")
+        if not len(state) == len(write) == len(remove) == len(lookup):
+            raise UserFunctionError(f"expected state for {len(lookup)} keys, found {len(state)} rows")
+        if (write & remove).any():
+            raise UserFunctionError(f"{np.count_nonzero(write & remove)} keys are both written and removed: choose one")
+
+    def _stored_rows(
+        self, lookup: Lookup, state: pa.Table, timeout_ms: npt.NDArray[np.int64] | None, rows: Rows, removed: Mask
+    ) -> Memtable:
+        """Memtable rows for rows ``rows`` of a lookup; those ``removed`` keep their keys only."""
+        state = conform(state, self.layout.value_schema)
+        everything = len(rows) == len(lookup)
+        keys = lookup.keys if everything else lookup.keys.take(pa.array(rows))
+        if not everything or removed.any():
+            state = state.take(pa.array(rows, mask=removed))
+        columns = [*one_batch(keys).columns, *one_batch(state).columns]
+        if self.layout.with_timeout:
+            if timeout_ms is None or len(timeout_ms) != len(lookup):
+                raise UserFunctionError(f"expected timeout_ms for {len(lookup)} keys: NO_TIMEOUT where a key has none")
+            columns.append(pa.array(np.where(removed, NO_TIMEOUT, timeout_ms[rows])))
+        columns.append(pa.array(lookup.hashes if everything else lookup.hashes[rows]))
+        return Memtable(pa.RecordBatch.from_arrays(columns, schema=self.layout.stored_schema), removed)
+
+    def _beneath_memtable(self, lookup: Lookup, rows: Rows) -> Mask:
+        """Whether a run holds a live version of these keys too, so that their end needs a tombstone."""
+        hashes, keys = lookup.hashes[rows], one_batch(lookup.keys).take(pa.array(rows))
+        return self._levels.live(self._levels.locate_in_runs(hashes, keys), len(rows))
+
+    def _bury(self, lookup: Lookup, changed: Mask) -> None:
+        """Remember the run rows that these writes and removals kill. Tombstone rows are dead already."""
+        for hit in lookup.hits:
+            if hit.source != MEMTABLE and not self._levels.runs[hit.source].tombstones:
+                killed = changed[hit.at]
+                rows = hit.rows if killed.all() else hit.rows[killed]
+                self._dead.bury(self._levels.runs[hit.source], rows)
+
+    def _raise_due_bounds(self) -> None:
+        """Raise the bound of searched runs whose due rows were all written anew or removed since."""
+        for run, searched in self._searched.items():
+            if self._dead.holds(run, searched.fired):
+                run.due_ms = searched.next_due_ms
+        self._searched = {}
+
+
+def _levels_to_json(levels: Sequence[Level]) -> list[list[Any]]:
+    """Each run with its level and layer behind it."""
+    return [
+        [*run.to_json(), i, j]
+        for i, level in enumerate(levels)
+        for j, layer in enumerate(level.layers)
+        for run in layer
+    ]
+
+
+def _levels_from_json(value: Sequence[Sequence[Any]]) -> list[Level]:
+    levels: list[Level] = []
+    for *run, i, j in value:
+        if i == len(levels):
+            levels.append(Level([]))
+        if j == len(levels[i].layers):
+            levels[i].layers.append([])
+        levels[i].layers[j].append(RangeRun.from_json(run))
+    return levels

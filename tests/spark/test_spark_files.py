@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark_ckpt.spark.session_confs import SessionConfs
+from spark_ckpt.plan.session_confs import SessionConfs
 
 
 def test_spark_writes_over_the_files_of_a_first_attempt(spark: SparkSession, tmp_path: Path) -> None:

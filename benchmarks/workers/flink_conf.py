@@ -13,7 +13,7 @@ from benchmarks.answers import say
 
 CONF = {
     "parallelism.default": "2",
-    "taskmanager.numberOfTaskSlots": "2",
+    "taskmanager.numberOfTaskSubtasks": "2",
     "taskmanager.memory.managed.size": "1g",
     "execution.checkpointing.interval": "5 s",
     "execution.checkpointing.storage": "filesystem",

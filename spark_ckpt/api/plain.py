@@ -30,7 +30,7 @@ from spark_ckpt.names import checked_name
 from spark_ckpt.protocol.records import GenerationRecord, Topology
 from spark_ckpt.runtime.sink.writer import CkptStreamWriter, require_control_columns
 from spark_ckpt.runtime.source.reader import CkptStreamReader, Offset
-from spark_ckpt.runtime.source.triggers import TriggerDesk
+from spark_ckpt.runtime.source.trigger_coordinator import TriggerCoordinator
 from spark_ckpt.runtime.stateless import arrow_schema, with_control
 from spark_ckpt.sinks.registry import sink_class
 from spark_ckpt.sources.base import open_source
@@ -124,17 +124,17 @@ class PlainReader(CkptStreamReader):
         super().__init__(RunSpec(str(config.job), config, 0, 0, 1, None, None, topology, 1), source)
         self._location = location
 
-    def _desk_(self) -> TriggerDesk:
-        if self._desk is None:
+    def _coordinator(self) -> TriggerCoordinator:
+        if self._made is None:
             run = self.run
             plan = JobPlan(run.job, run.config, self._location, run.topology, (), pa.schema([]), sinks_known=False)
             with FirstBeats() as beats:
                 self.run = begin(plan, beats.on_claim)
             beats.stop()
-        return super()._desk_()
+        return super()._coordinator()
 
     def partitions(self, start: Offset, end: Offset) -> Any:
-        self._desk_()
+        self._coordinator()
         return super().partitions(start, end)
 
 

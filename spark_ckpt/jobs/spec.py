@@ -17,7 +17,7 @@ from spark_ckpt.errors import ConfigError
 from spark_ckpt.names import PATH_SPECIAL, checked_name, path_problem
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import Topology
-from spark_ckpt.state.slots import Slots
+from spark_ckpt.state.subtasks import Subtasks
 from spark_ckpt.storage.filesystem import normalize_url, redact
 
 _log = logging.getLogger("spark_ckpt")
@@ -90,8 +90,8 @@ class RunSpec:
         return self.topology.key_groups
 
     @cached_property
-    def slots(self) -> Slots:
-        return Slots(self.key_groups, self.partitions)
+    def subtasks(self) -> Subtasks:
+        return Subtasks(self.key_groups, self.partitions)
 
 
 @dataclass(frozen=True)

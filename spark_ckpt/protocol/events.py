@@ -93,7 +93,7 @@ class Watermark:
 
     It was seen on rows of ``epoch`` and takes effect with them: an operator in an earlier epoch keeps it back.
     ``NO_STREAM`` promises nothing: sources send it with every batch where time-outs wait for the event time, so that
-    time goes on in every slot, with rows or without.
+    time goes on in every subtask, with rows or without.
     """
 
     KIND: ClassVar[str] = "watermark"

@@ -1,4 +1,4 @@
-"""Envelopes: the rows and control events that one task sends to one slot of the operator in one batch.
+"""Envelopes: the rows and control events that one task sends to one subtask of the operator in one batch.
 
 The pack stage writes them in front of the shuffle, the operator reads them behind it, so the shuffle carries a few
 binary rows instead of every row. The head is small JSON; the body holds Arrow record batches without their schema,
@@ -27,17 +27,17 @@ from spark_ckpt.protocol.events import (
     to_json,
 )
 from spark_ckpt.state.ipc import conform, fingerprint, from_bytes, int64_view, messages, plain_schema
-from spark_ckpt.state.slots import Slots
+from spark_ckpt.state.subtasks import Subtasks
 from spark_ckpt.types import KEY_HASH
 
 MAX_BODY_BYTES = 32 << 20
 PASSING_SLOT = 0
-"""The slot whose envelopes carry events that only pass through the operator, if there are none with rows."""
+"""The subtask whose envelopes carry events that only pass through the operator, if there are none with rows."""
 
 
 @dataclass(frozen=True)
 class Controls:
-    """Control events by who gets them: ``broadcast`` every slot, ``routed`` one, ``passing`` any."""
+    """Control events by who gets them: ``broadcast`` every subtask, ``routed`` one, ``passing`` any."""
 
     broadcast: tuple[Event, ...] = ()
     routed: Mapping[int, tuple[Event, ...]] = field(default_factory=dict)
@@ -48,8 +48,8 @@ class Controls:
 class Envelope:
     """``segments`` are rows by epoch, in arrival order; ``events`` are in no order that matters.
 
-    ``place``: the task that packed it, and its number among those of that task for the slot. Operators open envelopes
-    in this order, so that what it does does not depend on the order in which a shuffle brings them.
+    ``place``: the task that packed it, and its number among those of that task for the subtask. Operators open
+    envelopes in this order, so that what it does does not depend on the order in which a shuffle brings them.
     """
 
     segments: list[tuple[int, pa.Table]]
@@ -57,12 +57,12 @@ class Envelope:
     place: tuple[int, int] = (0, 0)
 
 
-def route(events: Sequence[Event], uid: str, slots: Slots) -> Controls:
+def route(events: Sequence[Event], uid: str, subtasks: Subtasks) -> Controls:
     """Address the events a task received for operator ``uid``.
 
-    Barriers, cancels, finished shares, watermarks and notes of completed checkpoints concern every slot. A ``Restore``
-    of this operator is split: every slot gets one, with the manifests of its key groups that had state. All else passes
-    through. Raises ``ProtocolBugError`` if a ``Restore`` names key groups that do not exist.
+    Barriers, cancels, finished shares, watermarks and notes of completed checkpoints concern every subtask. A
+    ``Restore`` of this operator is split: every subtask gets one, with the manifests of its key groups that had state.
+    All else passes through. Raises ``ProtocolBugError`` if a ``Restore`` names key groups that do not exist.
     """
     broadcast: list[Event] = []
     routed: dict[int, list[Event]] = {}
@@ -71,8 +71,8 @@ def route(events: Sequence[Event], uid: str, slots: Slots) -> Controls:
         if isinstance(event, Barrier | Cancel | Finished | Watermark | Completed):
             broadcast.append(event)
         elif isinstance(event, Restore) and event.uid == uid:
-            for slot, part in _split_restore(event, slots):
-                routed.setdefault(slot, []).append(part)
+            for subtask, part in _split_restore(event, subtasks):
+                routed.setdefault(subtask, []).append(part)
         else:
             passing.append(event)
     return Controls(tuple(broadcast), {s: tuple(e) for s, e in routed.items()}, tuple(passing))
@@ -80,33 +80,33 @@ def route(events: Sequence[Event], uid: str, slots: Slots) -> Controls:
 
 def pack(
     rows_by_epoch: Sequence[tuple[int, pa.Table]],
-    slots: Slots,
+    subtasks: Subtasks,
     controls: Controls,
     schema: pa.Schema,
     max_bytes: int = MAX_BODY_BYTES,
     place: tuple[int, int] = (0, 0),
 ) -> Iterator[tuple[int, bytes, bytes | None]]:
-    """Envelopes (slot, head, body or None) of one task. Pack stage, executor, once a task or portion of it.
+    """Envelopes (subtask, head, body or None) of one task. Pack stage, executor, once a task or portion of it.
 
-    ``place`` is that of the first envelope of each slot; the second number counts on.
+    ``place`` is that of the first envelope of each subtask; the second number counts on.
 
-    Tables have ``schema``'s columns, ``KEY_HASH`` among them. Rows keep their order inside an epoch and slot.
-    Broadcast events go to all slots, with or without rows. A slot whose rows exceed ``max_bytes`` gets several
+    Tables have ``schema``'s columns, ``KEY_HASH`` among them. Rows keep their order inside an epoch and subtask.
+    Broadcast events go to all subtasks, with or without rows. A subtask whose rows exceed ``max_bytes`` gets several
     envelopes, the first of which carries the events; only a single larger row exceeds it.
     """
     schema = plain_schema(schema)
-    pieces = [(epoch, *_by_slot(conform(rows, schema), slots)) for epoch, rows in rows_by_epoch if len(rows)]
+    pieces = [(epoch, *_by_subtask(conform(rows, schema), subtasks)) for epoch, rows in rows_by_epoch if len(rows)]
     broadcast, passing = _events_json(controls.broadcast), _events_json(controls.passing)
-    # With rows of the task, if it has any: a slot that is called for this alone would cost a call.
-    carrier = next((s for s in range(slots.count) if any(c[s + 1] > c[s] for _, _, c in pieces)), PASSING_SLOT)
-    for slot in range(slots.count):
+    # With rows of the task, if it has any: a subtask that is called for this alone would cost a call.
+    carrier = next((s for s in range(subtasks.count) if any(c[s + 1] > c[s] for _, _, c in pieces)), PASSING_SLOT)
+    for subtask in range(subtasks.count):
         segments = [
-            (epoch, rows.slice(cuts[slot], cuts[slot + 1] - cuts[slot]))
+            (epoch, rows.slice(cuts[subtask], cuts[subtask + 1] - cuts[subtask]))
             for epoch, rows, cuts in pieces
-            if cuts[slot + 1] > cuts[slot]
+            if cuts[subtask + 1] > cuts[subtask]
         ]
-        routed = _events_json(controls.routed.get(slot, ()))
-        events = ",".join(filter(None, (broadcast, routed, passing if slot == carrier else "")))
+        routed = _events_json(controls.routed.get(subtask, ()))
+        events = ",".join(filter(None, (broadcast, routed, passing if subtask == carrier else "")))
         task, number = place
         for body in _bodies(segments, max_bytes) if segments else [_Body()] if events else []:
             head = (
@@ -114,7 +114,7 @@ def pack(
                 f'"segments":{json.dumps(body.segments)},"events":[{events}]}}'
             )
             number += 1
-            yield slot, head.encode(), b"".join(body.data) if body.data else None
+            yield subtask, head.encode(), b"".join(body.data) if body.data else None
             events = ""
 
 
@@ -146,14 +146,14 @@ class _Body:
     size: int = 0
 
 
-def _by_slot(rows: pa.Table, slots: Slots) -> tuple[pa.Table, list[int]]:
-    """Rows ordered by slot, and where each slot starts (and the last one ends)."""
-    slot = slots.slot_of(int64_view(rows.column(KEY_HASH)))
-    if (slot[1:] < slot[:-1]).any():
-        narrow = slot.astype(np.uint8 if slots.count <= 1 << 8 else np.uint16)  # radix sort
+def _by_subtask(rows: pa.Table, subtasks: Subtasks) -> tuple[pa.Table, list[int]]:
+    """Rows ordered by subtask, and where each subtask starts (and the last one ends)."""
+    subtask = subtasks.subtask_of(int64_view(rows.column(KEY_HASH)))
+    if (subtask[1:] < subtask[:-1]).any():
+        narrow = subtask.astype(np.uint8 if subtasks.count <= 1 << 8 else np.uint16)  # radix sort
         order = np.argsort(narrow, kind="stable")
-        rows, slot = rows.take(pa.array(order)), slot[order]
-    return rows, np.searchsorted(slot, np.arange(slots.count + 1)).tolist()
+        rows, subtask = rows.take(pa.array(order)), subtask[order]
+    return rows, np.searchsorted(subtask, np.arange(subtasks.count + 1)).tolist()
 
 
 def _bodies(segments: list[tuple[int, pa.Table]], max_bytes: int) -> Iterator[_Body]:
@@ -174,11 +174,14 @@ def _events_json(events: Sequence[Event]) -> str:
     return ",".join(json.dumps(to_json(e), separators=(",", ":")) for e in events)
 
 
-def _split_restore(event: Restore, slots: Slots) -> Iterator[tuple[int, Restore]]:
-    strange = sorted(g for g in event.groups if not 0 <= g < slots.key_groups)
+def _split_restore(event: Restore, subtasks: Subtasks) -> Iterator[tuple[int, Restore]]:
+    strange = sorted(g for g in event.groups if not 0 <= g < subtasks.key_groups)
     if strange:
         raise ProtocolBugError(
-            f"restore of {event.uid} names key groups {strange}, expected 0 to {slots.key_groups - 1}"
+            f"restore of {event.uid} names key groups {strange}, expected 0 to {subtasks.key_groups - 1}"
         )
-    for slot in range(slots.count):
-        yield slot, replace(event, groups={g: event.groups[g] for g in slots.range_of(slot) if g in event.groups})
+    for subtask in range(subtasks.count):
+        yield (
+            subtask,
+            replace(event, groups={g: event.groups[g] for g in subtasks.range_of(subtask) if g in event.groups}),
+        )

@@ -46,7 +46,7 @@ class _Layout:
 
 
 class RunCache:
-    """Implements :class:`spark_ckpt.state.lsm.ports.RunReader` for one state table. Executor; one thread.
+    """Implements :class:`spark_ckpt.state.lsm.interfaces.RunReader` for one state table. Executor; one thread.
 
     Any number of processes share ``cache_dir``, also of different jobs: files are told apart by the table's URL,
     appear complete or not at all, and may vanish at any time. All of them together keep to about ``max_bytes``.

@@ -26,7 +26,7 @@ def reader(tmp_path: Path, leader: bool = True, generation: int = 1, **options: 
     source = SourceSpec("a" if leader else "b", "rate", {"rowsPerSecond": "1000"}, None, leader, (), (), 2)
     made = CkptStreamReader(run, source)
     record = GenerationRecord(generation, 1, "spark", None, 0, TOPOLOGY)
-    made._desk_().records.create_generation(record)
+    made._coordinator().records.create_generation(record)
     return made
 
 
@@ -35,7 +35,7 @@ def ran(readers: Any, starts: Any, ends: Any, number: int) -> list[list[ev.Event
     events = [said(r.partitions(start, end)) for r, start, end in zip(readers, starts, ends, strict=True)]
     acks = tuple(e for found in events for e in found if isinstance(e, ev.SourceAck))
     record = BatchRecord(1, number, 1, events=acks)
-    readers[0]._desk_().records.store.replace(f"batches/{record.name}.json", "batch", record.to_json())
+    readers[0]._coordinator().records.store.replace(f"batches/{record.name}.json", "batch", record.to_json())
     return events
 
 
@@ -46,7 +46,7 @@ def said(parts: Any) -> list[ev.Event]:
 def test_a_requested_checkpoint_goes_into_both_offsets_and_out_as_the_whole_weight(tmp_path: Path) -> None:
     a, b = reader(tmp_path), reader(tmp_path, leader=False)
     starts = [r.initialOffset() for r in (a, b)]
-    store = a._desk_().records.store
+    store = a._coordinator().records.store
     create_request(store, "savepoint", "there", terminal=True)
     ends = [r.latestOffset(start, LIMIT) for r, start in zip((a, b), starts, strict=True)]
     assert [end["barrier"] for end in ends] == [1, 1]
@@ -69,7 +69,7 @@ def test_a_requested_checkpoint_goes_into_both_offsets_and_out_as_the_whole_weig
         gone.append(after)
     assert [after["cancel"] for after in gone] == [[1], [1]]
     assert all("terminal" not in after for after in gone)
-    aborted = a._desk_().records.aborted(1)
+    aborted = a._coordinator().records.aborted(1)
     assert isinstance(aborted, AbortedRecord)
     assert aborted.cause == "withdrawn"
 
@@ -90,10 +90,10 @@ def test_a_drained_follower_is_heard_by_the_leader_in_the_next_round(tmp_path: P
         k = ends[0]["barrier"]
         if k is not None and k == ends[1]["barrier"]:
             done = CompletionRecord(k, "final", 1, 1, rounds, rounds + 1, {}, {}, (), TOPOLOGY, 0, 0)
-            a._desk_().records.store.create(f"checkpoints/{k:010d}.json", "checkpoint", done.to_json())
+            a._coordinator().records.store.create(f"checkpoints/{k:010d}.json", "checkpoint", done.to_json())
         at, rounds = ends, rounds + 1
         assert rounds < 10
-    (trigger,) = [a._desk_().records.trigger(k) for k in a._desk_().records.ids("triggers")]
+    (trigger,) = [a._coordinator().records.trigger(k) for k in a._coordinator().records.ids("triggers")]
     assert trigger is not None
     assert trigger.kind == "final"
     assert [end["epoch"] for end in at] == [2, 2]
@@ -102,7 +102,7 @@ def test_a_drained_follower_is_heard_by_the_leader_in_the_next_round(tmp_path: P
 def test_the_leading_source_says_that_the_job_lives_until_it_is_stopped(tmp_path: Path) -> None:
     reader(tmp_path).stop()
     a, b = reader(tmp_path), reader(tmp_path, leader=False)
-    store = a._desk_().records.store
+    store = a._coordinator().records.store
     assert store.names("alive") == ["0000000001.json"]
     b.stop()
     assert pickle.loads(pickle.dumps(a))._heart is None, "tasks have none"

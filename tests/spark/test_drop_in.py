@@ -248,6 +248,6 @@ def test_a_function_that_fails_is_a_task_failure_that_says_where(
     query = job.start(failing)
     with pytest.raises(Exception, match="UserFunctionError") as failure:
         query.awaitTermination(DEADLINE_S)
-    for words in ["operator 'broken'", "slot ", "checkpoint 1", *said]:
+    for words in ["operator 'broken'", "subtask ", "checkpoint 1", *said]:
         assert words in str(failure.value)
     assert job.rows() == []

@@ -1,4 +1,4 @@
-"""Event time where no Spark is needed: what the source and the pack stage send, and what a slot makes of it."""
+"""Event time where no Spark is needed: what the source and the pack stage send, and what a subtask makes of it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from spark_ckpt.jobs.spec import RunSpec, SourceSpec
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.runtime.operator.pack import PackStage
-from spark_ckpt.runtime.operator.slot_call import ACK, DATA, SlotCall
 from spark_ckpt.runtime.operator.spec import EVENT_TIME, EventTime, OperatorSpec, WatermarkSpec
+from spark_ckpt.runtime.operator.subtask_call import ACK, DATA, SubtaskCall
 from spark_ckpt.runtime.source.reader import CkptStreamReader
 from spark_ckpt.state.functions.pandas_function import PandasStateFunction
 from spark_ckpt.state.ipc import from_bytes, plain_schema
@@ -98,8 +98,8 @@ def _spec(run: RunSpec, time: EventTime | None = None, streams: int = 1) -> Oper
     return OperatorSpec(run, "op", 1, function, rows, tuple(m.name for m in marks), marks, time or EventTime())
 
 
-class Slot:
-    """One slot of the operator, called batch by batch as Spark would."""
+class Subtask:
+    """One subtask of the operator, called batch by batch as Spark would."""
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.spec, self.stored = spec, None
@@ -124,7 +124,7 @@ class Slot:
                 names=["k", "t", TAG, CTL],
             ),
         ]
-        self.call = SlotCall(self.spec, 0, self.stored, 0)
+        self.call = SubtaskCall(self.spec, 0, self.stored, 0)
         for packed in PackStage(self.spec, hashes=True)(iter(batches)):
             for row in packed.to_pylist():
                 self.call.take(row["head"], row["body"])
@@ -140,53 +140,53 @@ class Slot:
 
 
 def test_time_outs_fire_in_the_next_batch_behind_its_rows_and_late_rows_fall_a_batch_later(run: RunSpec) -> None:
-    slot = Slot(_spec(run))
-    assert slot.batch((1, 5_000), (2, 5_000)) == ["1: 1 rows at 0", "2: 1 rows at 0"]
+    subtask = Subtask(_spec(run))
+    assert subtask.batch((1, 5_000), (2, 5_000)) == ["1: 1 rows at 0", "2: 1 rows at 0"]
     # The watermark is 5 ms now: 1 is called with its late row, and no time-out for it; 2 times out behind.
-    assert sorted(slot.batch((1, 4_000))) == ["1: 1 rows at 5", "2: timed out at 5"]
-    assert slot.batch((3, 5_000), (4, 5_001)) == ["4: 1 rows at 5"]  # 3 is late by the watermark of the batch before
+    assert sorted(subtask.batch((1, 4_000))) == ["1: 1 rows at 5", "2: timed out at 5"]
+    assert subtask.batch((3, 5_000), (4, 5_001)) == ["4: 1 rows at 5"]  # 3 is late by the watermark of the batch before
 
 
 def test_the_watermark_has_whole_milliseconds_and_is_never_before_1970(run: RunSpec) -> None:
-    slot = Slot(_spec(run))
-    assert slot.batch((1, 5_999), (2, 0), (3, -1), (4, 1)) == ["1: 1 rows at 0", "4: 1 rows at 0"]
-    assert slot.batch()[-1:] == ["4: timed out at 5"]
-    assert slot.batch((5, 5_001), (6, 5_000)) == ["5: 1 rows at 5"]
-    early = Slot(_spec(run))
+    subtask = Subtask(_spec(run))
+    assert subtask.batch((1, 5_999), (2, 0), (3, -1), (4, 1)) == ["1: 1 rows at 0", "4: 1 rows at 0"]
+    assert subtask.batch()[-1:] == ["4: timed out at 5"]
+    assert subtask.batch((5, 5_001), (6, 5_000)) == ["5: 1 rows at 5"]
+    early = Subtask(_spec(run))
     early.batch((1, -315_619_200_000_000))  # 1960
     assert early.batch((1, 1)) == ["1: 1 rows at 0"]
 
 
 @pytest.mark.parametrize(("policy", "expected"), [("min", "at 0"), ("max", "at 9")])
 def test_one_watermark_of_several_streams(run: RunSpec, policy: str, expected: str) -> None:
-    slot = Slot(_spec(run, EventTime(policy), streams=2))
-    slot.batch((1, 9_000))
-    assert all(saw.endswith(expected) for saw in slot.batch((2, 9_500), stream=2))
+    subtask = Subtask(_spec(run, EventTime(policy), streams=2))
+    subtask.batch((1, 9_000))
+    assert all(saw.endswith(expected) for saw in subtask.batch((2, 9_500), stream=2))
 
 
 def test_one_watermark_where_spark_is_asked_for_one(run: RunSpec) -> None:
-    slot = Slot(_spec(run, EventTime("min", late_a_batch_behind=False)))
-    slot.batch((1, 5_000))
-    assert slot.batch((2, 4_000), (3, 6_000)) == ["3: 1 rows at 5", "1: timed out at 5"]
+    subtask = Subtask(_spec(run, EventTime("min", late_a_batch_behind=False)))
+    subtask.batch((1, 5_000))
+    assert subtask.batch((2, 4_000), (3, 6_000)) == ["3: 1 rows at 5", "1: timed out at 5"]
 
 
 def test_a_checkpoint_has_the_time_outs_of_its_batch_behind_it_and_both_watermarks(run: RunSpec) -> None:
-    slot = Slot(_spec(run))
-    slot.batch((1, 5_000))
-    assert slot.batch((2, 7_000), barrier=1) == ["2: 1 rows at 5", "1: timed out at 5"]
-    manifest = slot.acknowledged()
+    subtask = Subtask(_spec(run))
+    subtask.batch((1, 5_000))
+    assert subtask.batch((2, 7_000), barrier=1) == ["2: 1 rows at 5", "1: timed out at 5"]
+    manifest = subtask.acknowledged()
     assert manifest.watermarks_us == {"t#1": 7_000, ev.NO_STREAM: 5_000}
     assert manifest.keys == 1
 
 
-def test_a_slot_restored_from_a_checkpoint_between_two_batches_goes_on_as_if_nothing_had_been(run: RunSpec) -> None:
-    slot = Slot(_spec(run))
-    slot.batch((1, 5_000))
-    slot.batch((2, 7_000), barrier=1)
-    restore = ev.Restore("op", 1, {0: slot.acknowledged()})
+def test_a_subtask_restored_from_a_checkpoint_between_two_batches_goes_on_as_if_nothing_had_been(run: RunSpec) -> None:
+    subtask = Subtask(_spec(run))
+    subtask.batch((1, 5_000))
+    subtask.batch((2, 7_000), barrier=1)
+    restore = ev.Restore("op", 1, {0: subtask.acknowledged()})
     rows = [(3, 5_000), (4, 5_001), (5, 7_000)]
     expected = ["4: 1 rows at 7", "5: 1 rows at 7", "2: timed out at 7"]
-    assert sorted(slot.batch(*rows)) == sorted(expected)
-    later = Slot(_spec(replace(run, generation=2, start_epoch=2, restored_from=1)))
+    assert sorted(subtask.batch(*rows)) == sorted(expected)
+    later = Subtask(_spec(replace(run, generation=2, start_epoch=2, restored_from=1)))
     assert sorted(later.batch(*rows, restore=restore)) == sorted(expected)
     assert later.stored is not None

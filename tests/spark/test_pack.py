@@ -45,14 +45,14 @@ def batches() -> Iterator[pa.RecordBatch]:
 
 
 def envelopes(stage: PackStage) -> list[tuple[int, int, dict[int, tuple[int, int]]]]:
-    """(slot, epoch, key -> count and sum) of each segment that leaves the stage."""
+    """(subtask, epoch, key -> count and sum) of each segment that leaves the stage."""
     found = []
     for packed in stage(batches()):
         for row in packed.to_pylist():
             for epoch, rows in unpack(row["head"], row["body"], stage.spec.packed_schema).segments:
                 values = {r["k"]: (r["n"], r["total"]) for r in rows.to_pylist()}
                 assert len(values) == rows.num_rows, "a key came twice in one segment"
-                found.append((stage.spec.run.slots.slot_of_route[row["route"]], epoch, values))
+                found.append((stage.spec.run.subtasks.subtask_of_route[row["route"]], epoch, values))
     return found
 
 
@@ -64,7 +64,7 @@ def test_a_task_combined_in_portions_sends_each_key_once_an_epoch(
     sums: dict[tuple[int, int], tuple[int, int]] = {}
     for _, epoch, values in envelopes(stage):
         for key, value in values.items():
-            assert (epoch, key) not in sums, "a key came in two slots or segments of its epoch"
+            assert (epoch, key) not in sums, "a key came in two subtasks or segments of its epoch"
             sums[epoch, key] = value
     for epoch in EPOCHS:
         rows = np.arange(500) + epoch
@@ -77,8 +77,8 @@ def test_a_task_with_more_than_fits_sends_several_envelopes(stage: PackStage, mo
     monkeypatch.setattr(pack, "_COMBINE_BYTES", 1)
     monkeypatch.setattr(pack, "_FLUSH_BYTES", 1)
     found = envelopes(stage)
-    assert len({slot for slot, _, _ in found}) == 2
+    assert len({subtask for subtask, _, _ in found}) == 2
     assert len(found) > 4
     assert sum(n for _, _, values in found for n, _ in values.values()) == 500 * len(EPOCHS)
-    order = [epoch for slot, epoch, _ in found if slot == 0]
+    order = [epoch for subtask, epoch, _ in found if subtask == 0]
     assert order == sorted(order), "an earlier epoch's rows came behind a later one's"

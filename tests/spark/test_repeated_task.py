@@ -19,9 +19,9 @@ from spark_ckpt.jobs.spec import RunSpec
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.runtime.operator.pack import PackStage
-from spark_ckpt.runtime.operator.slot_call import SlotCall
 from spark_ckpt.runtime.operator.snapshot import SnapshotStage
 from spark_ckpt.runtime.operator.spec import OperatorSpec
+from spark_ckpt.runtime.operator.subtask_call import SubtaskCall
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.types import CTL, KEY_HASH, TAG, make_tag
 
@@ -64,15 +64,15 @@ def envelopes(spec: OperatorSpec, task: Any, batch: int) -> list[Envelope]:
     return found
 
 
-def run(spec: OperatorSpec, stored: Any, sent: Any, batch: int) -> SlotCall:
-    call = SlotCall(spec, 0, stored, NOW, batch)
+def run(spec: OperatorSpec, stored: Any, sent: Any, batch: int) -> SubtaskCall:
+    call = SubtaskCall(spec, 0, stored, NOW, batch)
     for head, body in sent:
         call.take(head, body)
     call.run()
     return call
 
 
-def shuffled(spec: OperatorSpec, task: Any, call: SlotCall) -> list[dict[str, Any]]:
+def shuffled(spec: OperatorSpec, task: Any, call: SubtaskCall) -> list[dict[str, Any]]:
     """What the operator's task sends to the next operator's, through a shuffle whose checksum Spark compares."""
     task._partitionId = 0
     kinds, epochs, heads, bodies = zip(*call.out, strict=True)

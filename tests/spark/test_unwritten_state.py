@@ -20,8 +20,8 @@ from spark_ckpt.jobs.spec import RunSpec
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.runtime.operator.pack import PackStage
-from spark_ckpt.runtime.operator.slot_call import ACK, EVENT, SlotCall
 from spark_ckpt.runtime.operator.spec import OperatorSpec
+from spark_ckpt.runtime.operator.subtask_call import ACK, EVENT, SubtaskCall
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.ipc import from_bytes, plain_schema
 from spark_ckpt.storage import filesystem
@@ -32,7 +32,7 @@ GROUPS = 4
 
 
 class Operator:
-    """One slot of a sum by key, batch after batch."""
+    """One subtask of a sum by key, batch after batch."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         options = {"dir": str(folder), "cache.dir": str(folder / "cache"), "retry.timeout": "0", **settings}
@@ -48,13 +48,13 @@ class Operator:
         self.declines: list[ev.Decline] = []
         self.acks = 0
 
-    def send(self, *keys: int, barrier: bool = False, adopt: ev.Restore | None = None) -> SlotCall:
+    def send(self, *keys: int, barrier: bool = False, adopt: ev.Restore | None = None) -> SubtaskCall:
         """A batch with a row of 1 for each key, and perhaps a barrier behind them."""
         events = [ev.encode(ev.Barrier(self.epoch, GROUPS, 5))] if barrier else []
         events += [ev.encode(adopt)] if adopt else []
         batches = [_batch(list(keys), self.epoch, None)]
         batches += [_batch([None], self.epoch, event) for event in events]
-        call = SlotCall(self.spec, 0, self.stored, 1_000, self.batch)
+        call = SubtaskCall(self.spec, 0, self.stored, 1_000, self.batch)
         for packed in PackStage(self.spec, True)(iter(batches)):
             for row in packed.to_pylist():
                 call.take(row["head"], row["body"])
@@ -98,7 +98,7 @@ def _task() -> Iterator[None]:
     TaskContext._setTaskContext(None)
 
 
-def emitted(call: SlotCall) -> list[tuple[int, int]]:
+def emitted(call: SubtaskCall) -> list[tuple[int, int]]:
     schema = plain_schema(call.spec.function.output_schema)
     rows = [from_bytes(body, schema).to_pylist() for kind, _, _, body in call.out if kind == 0]
     return [(row["k"], row["s"]) for batch in rows for row in batch]

@@ -18,7 +18,7 @@ from spark_ckpt.agg import AggSpec
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, StateFunction, Touched
 from spark_ckpt.types import KEY_HASH
 
-CTX = CallContext(uid="totals", slot=3, checkpoint=7, processing_time_ms=1_000, watermark_ms=None)
+CTX = CallContext(uid="totals", subtask=3, checkpoint=7, processing_time_ms=1_000, watermark_ms=None)
 
 KEYS = pa.schema([("k", pa.string())])
 TYPES = {

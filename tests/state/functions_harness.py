@@ -12,7 +12,7 @@ from pyspark.sql.streaming.state import GroupState
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched
 from spark_ckpt.state.functions.pandas_function import PandasStateFunction
 
-CTX = CallContext(uid="sessions", slot=3, checkpoint=7, processing_time_ms=1_000, watermark_ms=None)
+CTX = CallContext(uid="sessions", subtask=3, checkpoint=7, processing_time_ms=1_000, watermark_ms=None)
 KEYS = pa.schema([("k", pa.string())])
 INPUT = pa.schema([("k", pa.string()), ("v", pa.int64())])
 OUTPUT = pa.schema([("k", pa.string()), ("n", pa.int64())])

@@ -13,7 +13,7 @@ from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.state.functions.arrow_function import ArrowStateFunction
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched
 
-CTX = CallContext(uid="limits", slot=3, checkpoint=7, processing_time_ms=1_000, watermark_ms=None)
+CTX = CallContext(uid="limits", subtask=3, checkpoint=7, processing_time_ms=1_000, watermark_ms=None)
 KEYS = pa.schema([("k", pa.string())])
 INPUT = pa.schema([("k", pa.string()), ("v", pa.int64())])
 OUTPUT = pa.schema([("k", pa.string()), ("total", pa.int64())])
@@ -134,7 +134,7 @@ def test_a_timeout_that_passed_does_not_fire_again_when_the_call_ignores_it(answ
     ],
 )
 def test_what_does_not_fit_is_named_with_what_was_expected(result: Any, message: str) -> None:
-    with pytest.raises(UserFunctionError, match=f"'limits', slot 3, checkpoint 7.*{message}"):
+    with pytest.raises(UserFunctionError, match=f"'limits', subtask 3, checkpoint 7.*{message}"):
         call(lambda rows, state, ctx: result)
 
 

@@ -194,7 +194,7 @@ def test_timed_out_keys_come_last_with_one_empty_dataframe() -> None:
     ],
 )
 def test_wrong_outputs_name_expected_and_found(result: Any, message: str) -> None:
-    with pytest.raises(UserFunctionError, match=f"'sessions', slot 3, checkpoint 7.*{message}"):
+    with pytest.raises(UserFunctionError, match=f"'sessions', subtask 3, checkpoint 7.*{message}"):
         call(function(lambda key, pdfs, state: result), ["a"], [(0, 1)])
 
 
@@ -217,7 +217,7 @@ def test_errors_of_the_function_name_where_and_keep_their_cause() -> None:
         raise KeyError("gone")
 
     for f in (early, late):
-        with pytest.raises(UserFunctionError, match=r"'sessions', slot 3.*7, key \('a',\).*KeyError: 'gone'") as e:
+        with pytest.raises(UserFunctionError, match=r"'sessions', subtask 3.*7, key \('a',\).*KeyError: 'gone'") as e:
             call(function(f, output_schema=INPUT), ["a"], [(0, 1)])
         assert isinstance(e.value.__cause__, KeyError)
         assert str(pickle.loads(pickle.dumps(e.value))) == str(e.value)

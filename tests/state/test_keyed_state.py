@@ -23,7 +23,7 @@ from spark_ckpt.state.functions.base import NO_TIMEOUT
 from spark_ckpt.state.ipc import compress
 from spark_ckpt.state.keys.keys import NULL_HASH, group_rows, injective, key_group_of
 from spark_ckpt.state.lsm.compaction import CompactionPolicy
-from spark_ckpt.state.lsm.graveyard import Graveyard
+from spark_ckpt.state.lsm.dead_rows import DeadRows
 from spark_ckpt.state.lsm.keyed_state import KeyedState
 from spark_ckpt.state.lsm.layout import StateLayout
 from spark_ckpt.state.lsm.ranges import KeyRange
@@ -168,7 +168,7 @@ class Model:
         again = self.state.seal()
         assert again[1] == sealed[1]
         assert again[0] | {"dead": {}} == sealed[0] | {"dead": {}}
-        assert Graveyard.from_json(again[0]["dead"]).take() == Graveyard.from_json(sealed[0]["dead"]).take()
+        assert DeadRows.from_json(again[0]["dead"]).take() == DeadRows.from_json(sealed[0]["dead"]).take()
 
     def end_task(self) -> None:
         """Seal, let the task's file appear, open again."""

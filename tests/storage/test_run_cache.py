@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.protocol.events import Run
-from spark_ckpt.state.lsm.ports import RunReader
+from spark_ckpt.state.lsm.interfaces import RunReader
 from spark_ckpt.storage import cache_folder, run_cache, run_files
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.run_cache import RunCache, forget_cached

@@ -16,10 +16,10 @@ from spark_ckpt.storage.run_files import encode_run_file, run_file_name, write_r
 
 
 class FlushFiles:
-    """Collects what a slot flushes, one flush and one file an epoch. Implements ``state.ports.RunAppender``.
+    """Collects what a subtask flushes, one flush and one file an epoch. It is a ``RunAppender`` of ``state``.
 
-    A file is named by where it comes from (epoch, slot, generation, batch) and what is in it, so attempts at one call
-    that do the same, one after another or at once, write the same file and say the same: Spark goes on behind a
+    A file is named by where it comes from (epoch, subtask, generation, batch) and what is in it, so attempts at one
+    call that do the same, one after another or at once, write the same file and say the same: Spark goes on behind a
     repeated task only if its output is what it was. Attempts that differ, because a user's function does, write files
     of their own; those that nobody names in the end are orphans, which ``gc`` removes.
 
@@ -27,9 +27,9 @@ class FlushFiles:
     whatever mentions them.
     """
 
-    def __init__(self, spec: OperatorSpec, slot: int, batch: int) -> None:
+    def __init__(self, spec: OperatorSpec, subtask: int, batch: int) -> None:
         self._epoch = 0
-        self._spec, self._slot, self._batch = spec, slot, batch
+        self._spec, self._subtask, self._batch = spec, subtask, batch
         self._tables: list[pa.Table] = []
         self._names: dict[bytes, bytes] = {}
         self.write_s = 0.0
@@ -53,7 +53,7 @@ class FlushFiles:
         folder = Folder(self._spec.table_url, config.storage_options(), Retry.of(config))
         rows = pa.concat_tables(self._tables)
         data = encode_run_file(rows)
-        name = run_file_name(self._epoch, self._slot, self._identity(data))
+        name = run_file_name(self._epoch, self._subtask, self._identity(data))
         started = time.perf_counter()
         written = write_run_file(folder, name, rows, data=data)
         self.write_s = time.perf_counter() - started

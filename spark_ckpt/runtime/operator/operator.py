@@ -1,6 +1,6 @@
-"""The keyed operator: one call for each slot and batch, inside ``applyInPandasWithState``. Executor.
+"""The keyed operator: one call for each subtask and batch, inside ``applyInPandasWithState``. Executor.
 
-Spark's state store holds, for each slot, alignment, watermarks, run lists, memtable and rows held back; Spark makes
+Spark's state store holds, for each subtask, alignment, watermarks, run lists, memtable and rows held back; Spark makes
 them consistent with its batches. Everything larger lives in immutable run files, which the call writes before it
 ends. It may be repeated with the same input after a failure, or run twice at once: then it writes the same files and
 says the same, unless a user's function does otherwise.
@@ -17,8 +17,8 @@ from pyspark import TaskContext
 
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.runtime.operator.fencing import unless_fenced
-from spark_ckpt.runtime.operator.slot_call import SlotCall
 from spark_ckpt.runtime.operator.spec import OperatorSpec
+from spark_ckpt.runtime.operator.subtask_call import SubtaskCall
 from spark_ckpt.runtime.worker_gc import settle
 
 
@@ -36,8 +36,8 @@ class KeyedOperator:
             raise unless_fenced(self.spec.run, error) from error.__cause__
 
     def _call(self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-        slot = self.spec.run.slots.slot_of_route[int(key[0])]
-        call = SlotCall(self.spec, slot, state.getOption, state.getCurrentProcessingTimeMs(), _batch())
+        subtask = self.spec.run.subtasks.subtask_of_route[int(key[0])]
+        call = SubtaskCall(self.spec, subtask, state.getOption, state.getCurrentProcessingTimeMs(), _batch())
         for frame in frames:
             for head, body in zip(frame["head"], frame["body"], strict=True):
                 call.take(head, body)

@@ -1,8 +1,8 @@
-"""The pack stage, before the shuffle: rows of one task become one envelope for each slot. Executor.
+"""The pack stage, before the shuffle: rows of one task become one envelope for each subtask. Executor.
 
 The shuffle then carries a few binary rows instead of data rows. Aggregates are combined here first, per epoch and key.
-Barriers, cancels, finished lanes and watermarks go into every slot's envelope; restore rows are split by slot; what
-concerns other stages rides along with one slot.
+Barriers, cancels, finished lanes and watermarks go into every subtask's envelope; restore rows are split by subtask;
+what concerns other stages rides along with one of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spark_ckpt.types import CTL, KEY_HASH, epoch_of_tag
 _COMBINE_BYTES = 16 << 20
 """Rows combined at once: few enough to stay in the processor's cache, and to bound what is kept."""
 _FLUSH_BYTES = 256 << 20
-"""Combined rows kept before they are packed; a task with more sends several envelopes for a slot."""
+"""Combined rows kept before they are packed; a task with more sends several envelopes for a subtask."""
 
 PACKED = pa.schema([("route", pa.int32()), ("head", pa.binary()), ("body", pa.binary())])
 
@@ -69,12 +69,12 @@ class PackStage:
         return pa.RecordBatch.from_arrays(ordered, schema=self.spec.rows_schema)
 
     def _pack(self, combined: list[tuple[int, pa.Table]], controls: Controls, portion: int) -> Iterator[pa.RecordBatch]:
-        slots, task = self.spec.run.slots, TaskContext.get()
+        subtasks, task = self.spec.run.subtasks, TaskContext.get()
         place = (task.partitionId() if task is not None else 0, portion << 32)
-        packed = list(pack(combined, slots, controls, self._packed_schema, place=place))
+        packed = list(pack(combined, subtasks, controls, self._packed_schema, place=place))
         if packed:
             found, heads, bodies = zip(*packed, strict=True)
-            routes = pa.array([slots.routes[slot] for slot in found], pa.int32())
+            routes = pa.array([subtasks.routes[subtask] for subtask in found], pa.int32())
             yield pa.RecordBatch.from_arrays(
                 [routes, pa.array(heads, pa.binary()), pa.array(bodies, pa.binary())], schema=PACKED
             )
@@ -112,7 +112,7 @@ class _Rows:
 
 
 class _Controls:
-    """The control events of one task: merged where they add up, routed where they concern one slot."""
+    """The control events of one task: merged where they add up, routed where they concern one subtask."""
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.spec = spec
@@ -167,7 +167,7 @@ class _Controls:
         broadcast += [ev.Finished(w, epoch) for epoch, w in sorted(self._finished.items())]
         broadcast += [ev.Watermark(s, us, epoch) for (epoch, s), us in sorted(self._watermarks.items())]
         broadcast += [] if self._completed is None else [ev.Completed(self._completed)]
-        return route([*broadcast, *self._others, *ev.sum_rows(self._rows)], self.spec.uid, self.spec.run.slots)
+        return route([*broadcast, *self._others, *ev.sum_rows(self._rows)], self.spec.uid, self.spec.run.subtasks)
 
 
 def _event_micros(rows: pa.RecordBatch, spec: WatermarkSpec | None) -> pa.Array:

@@ -1,6 +1,6 @@
 """The unpack and snapshot stage, right behind the operator in the same task. Executor.
 
-It sees the whole partition: turns envelopes into record batches for what follows, and replaces what its slots say
+It sees the whole partition: turns envelopes into record batches for what follows, and replaces what its subtasks say
 (state files, dead rows, barriers) by one word of this partition: one barrier, one acknowledgement.
 """
 
@@ -16,8 +16,8 @@ from pyspark import TaskContext
 
 from spark_ckpt.jobs.hooks import call_hook
 from spark_ckpt.protocol import events as ev
-from spark_ckpt.runtime.operator.slot_call import ACK, DATA, EVENT
 from spark_ckpt.runtime.operator.spec import OperatorSpec
+from spark_ckpt.runtime.operator.subtask_call import ACK, DATA, EVENT
 from spark_ckpt.runtime.stateless import arrow_schema, spark_schema, with_control
 from spark_ckpt.state.ipc import from_bytes, plain_schema
 from spark_ckpt.types import make_tag
@@ -101,7 +101,7 @@ class _Partition:
             self._others.append(event)
 
     def _bury(self, event: ev.Flushed) -> None:
-        """Unite the slots' dead rows: a file's rows may belong to several of them."""
+        """Unite the subtasks' dead rows: a file's rows may belong to several of them."""
         dead = self._dead.setdefault(event.epoch, {})
         for file, bitmap in event.dead.items():
             old = dead.get(file)
@@ -113,27 +113,27 @@ class _Partition:
         for epoch, files in sorted(self._files.items()):
             events.append(ev.Flushed(self.spec.uid, epoch, tuple(files), self._dead[epoch]))
         events += [ev.Watermark(s, us, epoch) for (epoch, s), us in sorted(self._watermarks.items())]
-        for checkpoint, slots in sorted(self._acks.items()):
-            events += self._acknowledge(checkpoint, slots)
+        for checkpoint, subtasks in sorted(self._acks.items()):
+            events += self._acknowledge(checkpoint, subtasks)
         events += [ev.Cancel(k) for k in sorted(self._cancels)]
         events += [] if self._completed is None else [ev.Completed(self._completed)]
         return [*events, *self._declines.values(), *ev.sum_rows(self._rows), *self._others]
 
-    def _acknowledge(self, checkpoint: int, slots: list[dict[str, Any]]) -> list[ev.Event]:
-        manifests = {int(g): ev.group_from_json(m) for a in slots for g, m in a["groups"].items()}
+    def _acknowledge(self, checkpoint: int, subtasks: list[dict[str, Any]]) -> list[ev.Event]:
+        manifests = {int(g): ev.group_from_json(m) for a in subtasks for g, m in a["groups"].items()}
         stats = {
-            "start_delay_ms": max(a["start_delay_ms"] for a in slots),
-            "alignment_ms": max(a["alignment_ms"] for a in slots),
-            "held_bytes": sum(a["held_bytes"] for a in slots),
+            "start_delay_ms": max(a["start_delay_ms"] for a in subtasks),
+            "alignment_ms": max(a["alignment_ms"] for a in subtasks),
+            "held_bytes": sum(a["held_bytes"] for a in subtasks),
             "keys": sum(m.keys for m in manifests.values()),
-            "rows": sum(a["rows"] for a in slots),
-            "size_bytes": sum(a["size_bytes"] for a in slots),
-            "flush_ms": sum(a["flush_ms"] for a in slots),
-            "write_ms": sum(a["write_ms"] for a in slots),
+            "rows": sum(a["rows"] for a in subtasks),
+            "size_bytes": sum(a["size_bytes"] for a in subtasks),
+            "flush_ms": sum(a["flush_ms"] for a in subtasks),
+            "write_ms": sum(a["write_ms"] for a in subtasks),
         }
         run, info = self.spec.run, {"uid": self.spec.uid, "partition": self.partition, **stats}
         call_hook(run.config, run.job, "on_snapshot", checkpoint, info)
         return [
             ev.OperatorAck(self.spec.uid, checkpoint, self.partition, manifests, stats),
-            ev.Barrier(checkpoint, len(manifests), slots[0]["triggered_ms"], slots[0]["drain"]),
+            ev.Barrier(checkpoint, len(manifests), subtasks[0]["triggered_ms"], subtasks[0]["drain"]),
         ]

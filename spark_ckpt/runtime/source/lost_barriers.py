@@ -6,7 +6,7 @@ from spark_ckpt.errors import ControlColumnsError
 from spark_ckpt.protocol.lost_barriers import LostBefore, LostHere, judge_barrier
 from spark_ckpt.protocol.records import LOST, AbortedRecord
 from spark_ckpt.protocol.source_offset import PendingTrigger, SourceOffset
-from spark_ckpt.runtime.source.triggers import TriggerDesk
+from spark_ckpt.runtime.source.trigger_coordinator import TriggerCoordinator
 
 
 class BarrierWatch:
@@ -21,31 +21,33 @@ class BarrierWatch:
         if end.barrier is not None:
             self._sent = {end.barrier, *(p.checkpoint for p in end.pending if p.checkpoint in self._sent)}
 
-    def check(self, desk: TriggerDesk, start: SourceOffset, now_ms: int) -> None:
+    def check(self, triggers: TriggerCoordinator, start: SourceOffset, now_ms: int) -> None:
         """``start`` is where the last batch ended. Raises ``ControlColumnsError`` if a barrier got lost in it."""
         if not start.pending or start == self._seen:
             return
         self._seen = start
         for pending in start.pending:
-            self._judge(desk, pending, now_ms)
+            self._judge(triggers, pending, now_ms)
 
-    def _judge(self, desk: TriggerDesk, pending: PendingTrigger, now_ms: int) -> None:
-        checkpoint, run = pending.checkpoint, desk.run
+    def _judge(self, triggers: TriggerCoordinator, pending: PendingTrigger, now_ms: int) -> None:
+        checkpoint, run = pending.checkpoint, triggers.run
         # The batch has ended, so what it settled is there to see.
-        if desk.records.settled(checkpoint):
+        if triggers.records.settled(checkpoint):
             return
         found = judge_barrier(
             checkpoint,
-            desk.source.id,
+            triggers.source.id,
             run.topology.sources,
             sent=checkpoint in self._sent,
-            batches=desk.records.batches(run.origin),
+            batches=triggers.records.batches(run.origin),
         )
         if isinstance(found, LostBefore):
             # A crash behind it: the next reader finds the record and sends the cancel marker.
-            desk.give_up(AbortedRecord(checkpoint, LOST, found.reason, now_ms, run.generation), pending.triggered_ms)
+            triggers.give_up(
+                AbortedRecord(checkpoint, LOST, found.reason, now_ms, run.generation), pending.triggered_ms
+            )
         elif isinstance(found, LostHere):
-            raise ControlColumnsError(_message(found.reason, desk.source.plain_steps))
+            raise ControlColumnsError(_message(found.reason, triggers.source.plain_steps))
 
 
 def _message(reason: str, plain_steps: tuple[str, ...]) -> str:

@@ -30,7 +30,7 @@ from spark_ckpt.protocol.source_offset import SourceOffset, with_inner
 from spark_ckpt.protocol.source_steps import InnerRead
 from spark_ckpt.runtime.source.lost_barriers import BarrierWatch
 from spark_ckpt.runtime.source.restore_rows import restore_events
-from spark_ckpt.runtime.source.triggers import TriggerDesk
+from spark_ckpt.runtime.source.trigger_coordinator import TriggerCoordinator
 from spark_ckpt.runtime.stateless import arrow_schema, with_control
 from spark_ckpt.runtime.steps import Step, Steps
 from spark_ckpt.sources.base import InnerReader, lanes, open_source
@@ -64,20 +64,20 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         schema = source.schema or opened.schema()
         self.schema = arrow_schema(with_control(schema))
         self.inner: InnerReader = opened.reader(schema)
-        self._desk: TriggerDesk | None = None
+        self._made: TriggerCoordinator | None = None
         self._watch = BarrierWatch()
         self._heart: Heart | None = None
         self._replaying = True
         self._available_now = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_desk": None, "_heart": None}
+        return {**self.__dict__, "_made": None, "_heart": None}
 
     # -- offsets (driver) --------------------------------------------------------------------------------------
 
     def initialOffset(self) -> Offset:
         """Stable for one Spark location: asked again whenever its first batch is replayed."""
-        offset = self._desk_().initial()
+        offset = self._coordinator().initial()
         return with_inner(offset, self.inner.initial() if offset.inner is None else None).to_json()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
@@ -90,8 +90,8 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return InnerRead(inner, inner == behind and self.inner.finished(inner))
 
         before = SourceOffset.from_json(start)
-        self._watch.check(self._desk_(), before, now_ms())
-        end = self._desk_().next(before, ask_inner, self._available_now, now_ms())
+        self._watch.check(self._coordinator(), before, now_ms())
+        end = self._coordinator().next(before, ask_inner, self._available_now, now_ms())
         # The very same JSON, whatever release wrote it: Spark compares text.
         return start if end == before else end.to_json()
 
@@ -106,7 +106,7 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Offset) -> None:
         """After every batch. Upstream hears of an offset only when a completed checkpoint has recorded it."""
-        offset = self._desk_().newly_completed_offset()
+        offset = self._coordinator().newly_completed_offset()
         if offset is not None:
             self.inner.commit(offset)
 
@@ -115,12 +115,12 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._heart.stop()
         self.inner.stop()
 
-    def _desk_(self) -> TriggerDesk:
-        if self._desk is None:
-            self._desk = TriggerDesk(self.run, self.source, now_ms())
+    def _coordinator(self) -> TriggerCoordinator:
+        if self._made is None:
+            self._made = TriggerCoordinator(self.run, self.source, now_ms())
             if self.source.leader and self._heart is None:
-                self._heart = Heart(self._desk.records, self.run.generation).start()
-        return self._desk
+                self._heart = Heart(self._made.records, self.run.generation).start()
+        return self._made
 
     # -- partitions (driver) -----------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _manifests(self, start: SourceOffset) -> list[ev.Event]:
         source = self.source
         wanted = manifests_to_send(start, source.restores, source.reaches, self.run.adopt, self._replaying)
-        return [e for m in wanted for e in restore_events(self._desk_().records, m.checkpoint, m.uids, m.adopt)]
+        return [e for m in wanted for e in restore_events(self._coordinator().records, m.checkpoint, m.uids, m.adopt)]
 
     # -- reading (executor) ------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ UserFunction = Callable[[pa.Table, pa.Table, CallContext], "tuple[pa.Table, pa.T
 
 
 class ArrowStateFunction(UserStateFunction):
-    """Runs ``func(rows, state, ctx) -> (output, new_state)`` once for all touched keys of a slot.
+    """Runs ``func(rows, state, ctx) -> (output, new_state)`` once for all touched keys of a subtask.
 
     ``rows``: the input columns in order of arrival, and ``_key`` (int32), the row of ``state`` each belongs to.
     ``state``: one row a touched key with the key columns, the value columns (null without state), ``_exists`` and
@@ -159,4 +159,4 @@ def _shape(value: object) -> str:
 
 
 def _where(ctx: CallContext) -> str:
-    return f"operator {ctx.uid!r}, slot {ctx.slot}, checkpoint {ctx.checkpoint}"
+    return f"operator {ctx.uid!r}, subtask {ctx.subtask}, checkpoint {ctx.checkpoint}"

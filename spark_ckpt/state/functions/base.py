@@ -1,4 +1,4 @@
-"""The contract between keyed state and what computes on it: one vectorised call for all touched keys of a slot."""
+"""The contract between keyed state and what computes on it: one vectorised call for all touched keys of a subtask."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class CallContext:
     """Where and when a call happens. ``watermark_ms`` is None without ``withWatermark`` and 0 before the
     first, as in Spark; it is that of the batches before this one.
 
-    ``slot`` numbers the operator's tasks; which keys are in it changes with the number of shuffle partitions.
+    ``subtask`` numbers the operator's tasks; which keys are in it changes with the number of shuffle partitions.
 
     ``processing_time_ms`` is the batch's, so a replayed batch sees the same value.
     """
 
     uid: str
-    slot: int
+    subtask: int
     checkpoint: int
     processing_time_ms: int
     watermark_ms: int | None
@@ -69,7 +69,7 @@ class Changed:
 
 
 class StateFunction(ABC):
-    """A stateful computation over the keys of one slot. Executor; must pickle; keeps nothing between calls."""
+    """A stateful computation over the keys of one subtask. Executor; must pickle; keeps nothing between calls."""
 
     key_schema: pa.Schema
     state_schema: pa.Schema

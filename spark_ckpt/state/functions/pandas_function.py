@@ -1,4 +1,4 @@
-"""Drop-in for ``applyInPandasWithState``: the user's per-key function, called for all touched keys of a slot.
+"""Drop-in for ``applyInPandasWithState``: the user's per-key function, called for all touched keys of a subtask.
 
 Rows become pandas once a call and each key gets a slice; outputs and states become Arrow once. What the function sees
 is PySpark's own: its ``GroupState`` class and its conversions, in the order Spark calls (keys with rows first, then
@@ -251,5 +251,5 @@ def _types(schema: pa.Schema) -> str:
 
 
 def _where(ctx: CallContext, key: tuple[Any, ...] | None = None) -> str:
-    at = f"operator {ctx.uid!r}, slot {ctx.slot}, checkpoint {ctx.checkpoint}"
+    at = f"operator {ctx.uid!r}, subtask {ctx.subtask}, checkpoint {ctx.checkpoint}"
     return at if key is None else f"{at}, key {key!r}"

@@ -17,10 +17,10 @@ import pyarrow as pa
 from spark_ckpt.state.ipc import Rows, conform, int64_view, one_batch
 from spark_ckpt.state.keys.keys import match
 from spark_ckpt.state.lsm.compaction import CompactionPolicy, Sorted, merge
-from spark_ckpt.state.lsm.graveyard import Graveyard
+from spark_ckpt.state.lsm.dead_rows import DeadRows
+from spark_ckpt.state.lsm.interfaces import RunAppender
 from spark_ckpt.state.lsm.levels import Layer, Level, Levels
 from spark_ckpt.state.lsm.memtable import Memtable
-from spark_ckpt.state.lsm.ports import RunAppender
 from spark_ckpt.state.lsm.ranges import RangeRun, blocks, offsets
 from spark_ckpt.state.lsm.timers import earliest
 from spark_ckpt.types import KEY_HASH, TIMEOUT_MS
@@ -30,7 +30,7 @@ class Flush:
     """Used once. ``rows_written`` and ``runs_merged`` tell what it did; what it kills goes to ``dead``."""
 
     def __init__(
-        self, levels: Levels, dead: Graveyard, policy: CompactionPolicy, appender: RunAppender, epoch: int
+        self, levels: Levels, dead: DeadRows, policy: CompactionPolicy, appender: RunAppender, epoch: int
     ) -> None:
         self.rows_written = 0
         self.rows_merged = 0

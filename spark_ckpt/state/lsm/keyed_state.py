@@ -28,13 +28,13 @@ from spark_ckpt.state.functions.base import NO_TIMEOUT
 from spark_ckpt.state.ipc import Rows, conform, int64_view, one_batch
 from spark_ckpt.state.keys.keys import Hashes, Mask
 from spark_ckpt.state.lsm.compaction import CompactionPolicy
+from spark_ckpt.state.lsm.dead_rows import DeadRows
 from spark_ckpt.state.lsm.flush import Flush
-from spark_ckpt.state.lsm.graveyard import Graveyard
+from spark_ckpt.state.lsm.interfaces import RunAppender, RunReader
 from spark_ckpt.state.lsm.layout import StateLayout
 from spark_ckpt.state.lsm.levels import MEMTABLE, Hit, Level, Levels
 from spark_ckpt.state.lsm.manifests import joined, layered, sliced
 from spark_ckpt.state.lsm.memtable import Memtable
-from spark_ckpt.state.lsm.ports import RunAppender, RunReader
 from spark_ckpt.state.lsm.ranges import KeyRange, RangeRun, numbers_from_json, numbers_to_json
 from spark_ckpt.state.lsm.timers import Searched, find_due, next_due_ms
 from spark_ckpt.types import KEY_HASH, TIMEOUT_MS
@@ -66,7 +66,7 @@ class Unflushed:
 
     levels: Sequence[Level]
     memtable: Memtable
-    dead: Graveyard
+    dead: DeadRows
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class KeyedState:
         self._policy = policy or CompactionPolicy()
         self._levels = Levels(layout, groups, reader)
         self._keys = np.zeros(len(groups), np.int64)
-        self._dead = Graveyard()
+        self._dead = DeadRows()
         self._searched: dict[RangeRun, Searched] = {}
         self._version = 0
 
@@ -127,7 +127,7 @@ class KeyedState:
         state._keys = numbers_from_json(meta["keys"])
         state._levels.levels = _levels_from_json(meta["runs"])
         state._levels.changed()
-        state._dead = Graveyard.from_json(meta["dead"])
+        state._dead = DeadRows.from_json(meta["dead"])
         if memtable is not None:
             state._levels.memtable = Memtable.from_bytes(memtable, layout)
         elif meta["rows"]:
@@ -275,7 +275,7 @@ class KeyedState:
         self._levels.changed()
         self._keys = np.array([manifests[g].keys if g in manifests else 0 for g in self.groups], np.int64)
         self._levels.memtable = Memtable.empty(self.layout)
-        self._dead, self._searched = Graveyard(), {}
+        self._dead, self._searched = DeadRows(), {}
         self._version += 1
 
     def manifests(self, watermarks_us: Mapping[str, int]) -> dict[int, GroupManifest]:

@@ -1,4 +1,4 @@
-"""Where the versions of a slot's keys are: a memtable over layers of immutable sorted runs, searched newest first."""
+"""Where the versions of a subtask's keys are: a memtable over immutable sorted runs, searched newest first."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from spark_ckpt.state.ipc import Rows, concat, conform, nulls, one_batch, picked
 from spark_ckpt.state.keys.keys import Hashes, Mask, match
+from spark_ckpt.state.lsm.interfaces import RunReader
 from spark_ckpt.state.lsm.layout import StateLayout
 from spark_ckpt.state.lsm.memtable import Memtable
-from spark_ckpt.state.lsm.ports import RunReader
 from spark_ckpt.state.lsm.ranges import KeyRange, RangeRun
 
 MEMTABLE = -1

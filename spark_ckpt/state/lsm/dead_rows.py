@@ -13,7 +13,7 @@ from spark_ckpt.state.ipc import Rows, contiguous
 from spark_ckpt.state.lsm.ranges import RangeRun
 
 
-class Graveyard:
+class DeadRows:
     """Grows until :meth:`take`. ``rows`` arguments count from the run's start."""
 
     def __init__(self) -> None:
@@ -35,10 +35,10 @@ class Graveyard:
     def holds(self, run: RangeRun, rows: Rows) -> bool:
         return bool(BitMap(_positions(run, rows)) <= self._dead.get(run.file, BitMap()))
 
-    def copy(self) -> Graveyard:
-        graveyard = Graveyard()
-        graveyard._dead = {file: rows.copy() for file, rows in self._dead.items()}
-        return graveyard
+    def copy(self) -> DeadRows:
+        dead_rows = DeadRows()
+        dead_rows._dead = {file: rows.copy() for file, rows in self._dead.items()}
+        return dead_rows
 
     def take(self) -> dict[str, BitMap]:
         taken, self._dead = self._dead, {}
@@ -48,10 +48,10 @@ class Graveyard:
         return {file: base64.b64encode(b.serialize()).decode() for file, b in self._dead.items()}
 
     @staticmethod
-    def from_json(value: Mapping[str, str]) -> Graveyard:
-        graveyard = Graveyard()
-        graveyard._dead = {file: BitMap.deserialize(base64.b64decode(b)) for file, b in value.items()}
-        return graveyard
+    def from_json(value: Mapping[str, str]) -> DeadRows:
+        dead_rows = DeadRows()
+        dead_rows._dead = {file: BitMap.deserialize(base64.b64decode(b)) for file, b in value.items()}
+        return dead_rows
 
 
 def _positions(run: RangeRun, rows: Rows) -> array[int]:

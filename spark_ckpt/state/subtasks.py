@@ -1,8 +1,8 @@
 """How the keyed state of a run is spread over Spark's tasks.
 
-A *slot* is one task of a keyed operator: a contiguous range of key groups. Spark calls the operator once for each
-slot and batch, so what a call costs does not grow with the number of key groups. Checkpoints speak of key groups
-only; that is what lets a later run use another number of slots.
+A *subtask* is one task of a keyed operator: a contiguous range of key groups. Spark calls the operator once for each
+subtask and batch, so what a call costs does not grow with the number of key groups. Checkpoints speak of key groups
+only; that is what lets a later run use another number of subtasks.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _SEED = 42
 
 
 @dataclass(frozen=True)
-class Slots:
-    """``count`` slots for ``key_groups`` key groups, over ``partitions`` shuffle partitions. Plain values, any process.
+class Subtasks:
+    """``count`` subtasks for ``key_groups`` key groups, over ``partitions`` shuffle partitions. Any process.
 
-    ``count`` is the smaller of the two: more slots than key groups would be empty.
+    ``count`` is the smaller of the two: more subtasks than key groups would be empty.
     """
 
     key_groups: int
@@ -35,21 +35,21 @@ class Slots:
     def count(self) -> int:
         return min(self.key_groups, self.partitions)
 
-    def range_of(self, slot: int) -> KeyRange:
-        first, end = (-(-s * self.key_groups // self.count) for s in (slot, slot + 1))
+    def range_of(self, subtask: int) -> KeyRange:
+        first, end = (-(-s * self.key_groups // self.count) for s in (subtask, subtask + 1))
         return KeyRange(first, end, self.key_groups)
 
-    def slot_of_group(self, group: int) -> int:
+    def subtask_of_group(self, group: int) -> int:
         return group * self.count // self.key_groups
 
-    def slot_of(self, hashes: Hashes) -> npt.NDArray[np.int32]:
-        """The slot of each key hash: monotone in the signed hash, as the key group is."""
+    def subtask_of(self, hashes: Hashes) -> npt.NDArray[np.int32]:
+        """The subtask of each key hash: monotone in the signed hash, as the key group is."""
         groups = key_group_of(hashes, self.key_groups)
         return (groups.astype(np.int64) * self.count // self.key_groups).astype(np.int32)
 
     @cached_property
     def routes(self) -> tuple[int, ...]:
-        """For each slot the value that Spark's shuffle sends to a partition of its own.
+        """For each subtask the value that Spark's shuffle sends to a partition of its own.
 
         Numbers 0, 1, 2 ... would meet in some partitions and leave others empty.
         """
@@ -61,8 +61,8 @@ class Slots:
         return tuple(found[p] for p in range(self.count))
 
     @cached_property
-    def slot_of_route(self) -> dict[int, int]:
-        return {route: slot for slot, route in enumerate(self.routes)}
+    def subtask_of_route(self) -> dict[int, int]:
+        return {route: subtask for subtask, route in enumerate(self.routes)}
 
 
 def _murmur3(value: int) -> int:

@@ -20,7 +20,7 @@ from spark_ckpt.protocol.source_view import SourceRole, SourceView
 from spark_ckpt.runtime.source.io import SourceIO
 
 
-class TriggerDesk:
+class TriggerCoordinator:
     """Lives as long as the reader; everything it needs is in records."""
 
     def __init__(self, run: RunSpec, source: SourceSpec, now_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""One slot in one batch: gather, align, process, snapshot, hold back. Executor."""
+"""One subtask in one batch: gather, align, process, snapshot, hold back. Executor."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ mean never; and whatever is set behind it, as Spark has it later than the waterm
 _NO_FILE = ev.StateFile("", 0, 0)
 
 Adopted = tuple[int, Mapping[int, ev.GroupManifest]]
-"""A completed checkpoint that is replayed, and what it recorded of this slot's key groups."""
+"""A completed checkpoint that is replayed, and what it recorded of this subtask's key groups."""
 
 
 @dataclass
-class SlotMeta:
-    """What a slot remembers besides its keyed state."""
+class SubtaskMeta:
+    """What a subtask remembers besides its keyed state."""
 
     aligner: aligner.AlignerState
     watermarks: dict[str, int] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class SlotMeta:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> SlotMeta:
+    def from_json(cls, value: Mapping[str, Any]) -> SubtaskMeta:
         adopt = value["adopt"]
         return cls(
             aligner.AlignerState.from_json(value["aligner"]),
@@ -80,7 +80,7 @@ class SlotMeta:
         )
 
 
-class SlotCall:
+class SubtaskCall:
     """All the work of one call. ``out`` are the rows for the snapshot stage: (kind, epoch, head, body).
 
     State files are written before anything that names them leaves the call, as output or as state. The same envelopes,
@@ -88,18 +88,18 @@ class SlotCall:
     """
 
     def __init__(
-        self, spec: OperatorSpec, slot: int, stored: tuple[Any, ...] | None, now_ms: int, batch: int = 0
+        self, spec: OperatorSpec, subtask: int, stored: tuple[Any, ...] | None, now_ms: int, batch: int = 0
     ) -> None:
         self.spec = spec
-        self.slot = slot
+        self.subtask = subtask
         self.now_ms = now_ms
         self.out: list[tuple[int, int, bytes, bytes | None]] = []
-        self.groups = spec.run.slots.range_of(slot)
+        self.groups = spec.run.subtasks.range_of(subtask)
         config = spec.run.config
         policy = CompactionPolicy(config.compaction_fanout, config.compaction_max_runs)
         meta, memtable, held = stored if stored is not None else (None, None, None)
         parsed = json.loads(meta) if meta is not None else None
-        self.meta = SlotMeta.from_json(parsed) if parsed else SlotMeta(aligner.AlignerState(spec.run.start_epoch))
+        self.meta = SubtaskMeta.from_json(parsed) if parsed else SubtaskMeta(aligner.AlignerState(spec.run.start_epoch))
         known = parsed and parsed["keyed"]
         self.keyed = KeyedState.open(spec.layout, self.groups, known, memtable, spec.cache(), policy)
         self.rows: dict[int, list[pa.RecordBatch]] = {}
@@ -107,7 +107,7 @@ class SlotCall:
         if held:
             self._unhold(held)
         self._events: list[ev.Event] = []
-        self._files = FlushFiles(spec, slot, batch)
+        self._files = FlushFiles(spec, subtask, batch)
         self._written: dict[int, ev.StateFile] = {}
         self._flush_ms = self._write_ms = 0.0
         self._unwritten: str | None = None
@@ -168,7 +168,7 @@ class SlotCall:
     # -- gather ------------------------------------------------------------------------------------------------
 
     def _batch_input(self) -> aligner.BatchInput:
-        """Sort the events: those for the aligner, those for this slot, those that only pass through."""
+        """Sort the events: those for the aligner, those for this subtask, those that only pass through."""
         barriers: dict[int, tuple[int, int]] = {}
         cancels: set[int] = set()
         drains: set[int] = set()
@@ -215,7 +215,7 @@ class SlotCall:
         try:
             self.spec.function.on_checkpoint_complete(checkpoint)
         except Exception:  # noqa: BLE001 - the boundary to the user's code
-            where = self.spec.uid, self.slot, checkpoint
+            where = self.spec.uid, self.subtask, checkpoint
             _log.exception("%s, task %d: on_checkpoint_complete(%d) failed", *where)
 
     # -- act ---------------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ class SlotCall:
 
     def _context(self, epoch: int) -> CallContext:
         watermark_ms = None if self._time_us is None else self._time_us // 1000
-        return CallContext(self.spec.uid, self.slot, epoch, self.now_ms, watermark_ms)
+        return CallContext(self.spec.uid, self.subtask, epoch, self.now_ms, watermark_ms)
 
     def _snapshot(self, action: aligner.Snapshot) -> None:
         adopt = self.meta.adopt
@@ -330,7 +330,7 @@ class SlotCall:
         for ack in self._acks:
             file = self._written.get(ack["checkpoint"], _NO_FILE)
             head = {**ack, "rows": file.rows, "size_bytes": file.size_bytes, **took}
-            self._emit(ACK, self.slot, _json(head), None)
+            self._emit(ACK, self.subtask, _json(head), None)
         if self._written:
             named = self._files.named
             self.out = [(k, e, named(h), b if k == DATA or b is None else named(b)) for k, e, h, b in self.out]
@@ -431,7 +431,7 @@ def _groups_json(manifests: Mapping[int, ev.GroupManifest]) -> dict[str, Any]:
 
 
 def _common_watermarks(manifests: Mapping[int, ev.GroupManifest]) -> dict[str, int]:
-    """What every key group had seen. They differ only if the checkpoint was taken by several slots."""
+    """What every key group had seen. They differ only if the checkpoint was taken by several subtasks."""
     seen = [m.watermarks_us for m in manifests.values()]
     shared = set(seen[0]).intersection(*seen[1:])
     return {stream: min(w[stream] for w in seen) for stream in sorted(shared)}

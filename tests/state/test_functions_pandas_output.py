@@ -122,4 +122,4 @@ def test_what_the_user_raises_keeps_its_file_and_line() -> None:
     line = deeper.__code__.co_firstlineno + 1
     assert f'{__file__}", line {line}, in deeper' in str(caught.value)
     assert "KeyError: 'deep'" in str(caught.value)
-    assert "functions_pandas.py" not in str(caught.value)
+    assert "pandas_function.py" not in str(caught.value)

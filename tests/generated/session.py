@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 
@@ -12,7 +13,6 @@ def made_session(folder: Path, remote: str | None = None) -> Any:
     confs = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:-UsePerfData",
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.python.authenticate.socketTimeout": "120s",  # a busy machine starts Python slowly
         # Each chain is new code for a handful of rows: compiling it would be most of the work.
@@ -29,6 +29,9 @@ def made_session(folder: Path, remote: str | None = None) -> Any:
         "spark.ckpt.history": "false",
         "spark.ckpt.cache.dir": str(folder / "cache"),
     }
+    if remote is None:
+        # What a JVM is started with holds for all sessions that this process makes in it later.
+        SparkContext._ensure_initialized()
     builder = SparkSession.builder.master("local[2]") if remote is None else SparkSession.builder.remote(remote)
     for key, value in confs.items():
         builder = builder.config(key, value)

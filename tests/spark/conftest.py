@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import spark_ckpt
@@ -43,6 +44,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.ckpt.retain": "20",
         "spark.ckpt.cache.dir": str(tmp_path_factory.mktemp("cache")),
     }
+    # What a JVM is started with holds for all sessions that this process makes in it later.
+    SparkContext._ensure_initialized()
     builder = SparkSession.builder.master("local[2]")
     for key, value in confs.items():
         builder = builder.config(key, value)

@@ -87,8 +87,9 @@ def plan_content(base: TableContent | None, flushed: Iterable[Flushed], groups: 
     if missing:
         raise ProtocolBugError(
             f"Runs name {len(missing)} state files that no flush announced: expected each in the content,"
-            f" missing {missing[:3]}. The checkpoint is not committed. If Spark's location holds the state of an attempt that"
-            f" did not count, start with an empty checkpointLocation: the query goes on from its newest checkpoint."
+            f" missing {missing[:3]}. The checkpoint is not committed. If Spark's location holds the state of an"
+            f" attempt that did not count, start with an empty checkpointLocation: the query goes on from its newest"
+            f" checkpoint."
         )
     return Plan(entries, {file: rows for file, rows in dead.items() if rows and file in entries})
 

@@ -37,8 +37,8 @@ _logger = logging.getLogger(__name__)
 
 _CONFIGURATION = {
     "delta.enableDeletionVectors": "true",
-    # Removed files are named in every log checkpoint for this long, and a checkpoint every few seconds removes many. For
-    # VACUUM, which here has nothing to do: the job removes its files itself.
+    # Removed files are named in every log checkpoint for this long, and a checkpoint every few seconds removes many.
+    # For VACUUM, which here has nothing to do: the job removes its files itself.
     "delta.deletedFileRetentionDuration": "interval 1 hours",
 }
 

@@ -27,8 +27,20 @@ for _folder in (str(HERE / "importable"), str(HERE.parents[1] / "python_datasour
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_folder, os.environ.get("PYTHONPATH")]))
 
 
-@pytest.fixture(scope="package")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+_session: SparkSession | None = None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
+    """The session ends with the last test of this folder: others make theirs, with other settings and jars."""
+    global _session
+    yield
+    if _session is not None and (nextitem is None or HERE not in nextitem.path.parents):
+        _session.stop()
+        _session = None
+
+
+def _made_session(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
     """Checkpoints only when a test asks for them, or at the end of the input; a time zone that is not UTC."""
     confs = {
         "spark.ui.enabled": "false",
@@ -51,13 +63,14 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
+    return session
 
 
 @pytest.fixture(scope="module")
-def spark(session: SparkSession) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session, as it was at first for each file: starting one for each would take minutes in all."""
+    global _session
+    session = _session = _session or _made_session(tmp_path_factory)
     confs = dict(session.conf.getAll)
     yield session
     for query in session.streams.active:

@@ -77,6 +77,11 @@ def fsspec_options(prefix: str, options: Mapping[str, str]) -> dict[str, Any]:
     return result
 
 
+def option_text(value: Any) -> str:
+    """An option of a reader or writer as the text that Spark makes of it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def storage_hint(unknown: Iterable[str]) -> str:
     """What to say where a source or sink without a file system is given ``storage.*``."""
     if not any(name.lower().startswith("storage.") for name in unknown):

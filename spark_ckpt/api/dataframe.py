@@ -27,7 +27,7 @@ from spark_ckpt.plan.plan_check import check_step, plan_nodes
 from spark_ckpt.plan.plan_text import Node
 from spark_ckpt.plan.session_confs import pandas_options
 from spark_ckpt.plan.udf_plan import for_data_rows
-from spark_ckpt.runtime.stateless import MarkStream, Project
+from spark_ckpt.runtime.stateless import MapArrow, MapPandas, MarkStream, Project, arrow_schema, with_control
 from spark_ckpt.runtime.steps import Step
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG
 
@@ -81,11 +81,13 @@ class CkptDataFrame:
         return F.col(quoted(name))
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_") and name in self.columns:
+        if name.startswith("_"):
+            raise missing(self, name, {})
+        if name in self.columns:
             return self[name]
-        if hasattr(DataFrame, name) and not name.startswith("_"):
+        if hasattr(DataFrame, name):
             raise AttributeError(f"DataFrame.{name} {_UNSUPPORTED_HINT}")
-        raise missing(self, name, {}, [] if name.startswith("_") else self.columns)
+        raise missing(self, name, {}, self.columns)
 
     def _operators(self) -> dict[str, dict[str, Any]]:
         """uid -> what its state is, as checkpoints record it."""
@@ -103,8 +105,6 @@ class CkptDataFrame:
         return {o.uid: o.layout for o in self._lineage.operators}
 
     def _arrow_schema(self) -> Any:
-        from spark_ckpt.runtime.stateless import arrow_schema
-
         return arrow_schema(self.schema)
 
     # -- stateless steps ---------------------------------------------------------------------------------------
@@ -230,15 +230,11 @@ class CkptDataFrame:
 
     def mapInArrow(self, func: Callable[..., Any], schema: Any) -> CkptDataFrame:
         """As PySpark's; ``func`` sees data rows only. It is called once for each run of rows of the same epoch."""
-        from spark_ckpt.runtime.stateless import MapArrow, with_control
-
         out = with_control(_as_struct(schema))
         return self._python_step(MapArrow(func, out), out)
 
     def mapInPandas(self, func: Callable[..., Any], schema: Any) -> CkptDataFrame:
         """As PySpark's; ``func`` sees data rows only. It is called once for each run of rows of the same epoch."""
-        from spark_ckpt.runtime.stateless import MapPandas, with_control
-
         out, conf = with_control(_as_struct(schema)), self._session.spark.conf
         step = MapPandas(func, out, conf.get("spark.sql.session.timeZone"), pandas_options(conf))
         return self._python_step(step, out)

@@ -19,7 +19,7 @@ from spark_ckpt.plan.key_columns import Keys, resolve_keys, stored_name
 from spark_ckpt.plan.lineage import OperatorNode
 from spark_ckpt.plan.session_confs import pandas_options
 from spark_ckpt.plan.wiring import wire_operator
-from spark_ckpt.runtime.stateless import arrow_schema, with_control
+from spark_ckpt.runtime.stateless import arrow_schema, spark_schema, with_control
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.aggregates.kinds import Rules
 from spark_ckpt.state.functions.arrow_function import ArrowStateFunction
@@ -195,7 +195,7 @@ class CkptGroupedData(Hinting):
         def make(ctx: Any) -> Chain:
             return wire_operator(ctx, ctx.chain(parent._recipe), parent._lineage, node, keys, function, columns)
 
-        preview = parent._session.preview(with_control(_spark_struct(function.output_schema)))
+        preview = parent._session.preview(with_control(spark_schema(function.output_schema)))
         return CkptDataFrame(parent._session, Recipe(make, (parent._recipe,)), lineage, preview)
 
 
@@ -267,12 +267,6 @@ def _layout(function: StateFunction) -> StateLayout:
     layout = StateLayout(function.key_schema, function.state_schema, function.timeout != "NoTimeout")
     to_delta_schema(layout.table_schema)  # raises for what no state table can store, before anything starts
     return layout
-
-
-def _spark_struct(schema: pa.Schema) -> T.StructType:
-    from spark_ckpt.runtime.stateless import spark_schema
-
-    return spark_schema(schema)
 
 
 def _struct(schema: T.StructType | str) -> T.StructType:

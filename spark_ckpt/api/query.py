@@ -24,9 +24,11 @@ class CkptQuery:
         self._sinks = sinks
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_") and hasattr(self._query, name):
+        if name.startswith("_"):
+            raise missing(self, name, {})
+        if hasattr(self._query, name):
             return getattr(self._query, name)
-        raise missing(self, name, {}, () if name.startswith("_") else dir(self._query))
+        raise missing(self, name, {}, dir(self._query))
 
     @property
     def lastProgress(self) -> Any:

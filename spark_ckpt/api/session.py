@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.api.progress import CkptStreams
 from spark_ckpt.config import JobConfig
-from spark_ckpt.config_values import count
+from spark_ckpt.config_values import count, option_text
 from spark_ckpt.errors import ConfigError, ControlColumnsError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.plan.chain import Chain, Recipe
@@ -98,7 +98,7 @@ class CkptDataStreamReader(Hinting):
 
     def option(self, key: str, value: Any) -> CkptDataStreamReader:
         """One option of the source; ``load`` raises for what the source does not know."""
-        self._options[key] = _text(value)
+        self._options[key] = option_text(value)
         return self
 
     def options(self, **options: Any) -> CkptDataStreamReader:
@@ -143,7 +143,3 @@ def lane_count(text: str | None) -> int | None:
         return None if text is None else int(count(1).parse(text))
     except ValueError as error:
         raise ConfigError(f"reader option lanes: expected {error}, found {text!r}") from None
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from spark_ckpt.api.query import CkptQuery
 from spark_ckpt.config import is_job_option
+from spark_ckpt.config_values import option_text
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.plan.start import StartRequest, start_query
@@ -37,7 +38,7 @@ class CkptDataStreamWriter(Hinting):
 
     def option(self, key: str, value: Any) -> CkptDataStreamWriter:
         """One option of the sink, ``checkpointLocation``, or a setting of the job (``spark.ckpt.*``)."""
-        self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
+        self._options[key] = option_text(value)
         return self
 
     def options(self, **options: Any) -> CkptDataStreamWriter:
@@ -51,7 +52,7 @@ class CkptDataStreamWriter(Hinting):
 
         ``columns="a,b"`` gives it some of the columns; ``uid`` names it (default: the format and its number).
         """
-        self._more.append((sink, {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in options.items()}))
+        self._more.append((sink, {k: option_text(v) for k, v in options.items()}))
         return self
 
     def outputMode(self, mode: str) -> CkptDataStreamWriter:

@@ -114,9 +114,11 @@ class JobRecords:
 
     def is_lost(self, checkpoint: int) -> bool:
         """Damaged; or missing, though what was dropped is not committed either."""
-        if self._is_damaged(checkpoint):
+        try:
+            there = self.checkpoint(checkpoint) is not None
+        except CorruptStorageError:
             return True
-        return self.checkpoint(checkpoint) is None and self.store.exists(f"committed/{id_name(checkpoint)}")
+        return not there and self.store.exists(f"committed/{id_name(checkpoint)}")
 
     def drop_copies(self, checkpoint: int) -> None:
         for path in self._copies(checkpoint):

@@ -64,14 +64,14 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         schema = source.schema or opened.schema()
         self.schema = arrow_schema(with_control(schema))
         self.inner: InnerReader = opened.reader(schema)
-        self._made: TriggerCoordinator | None = None
+        self._triggers: TriggerCoordinator | None = None
         self._watch = BarrierWatch()
         self._heart: Heart | None = None
         self._replaying = True
         self._available_now = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_made": None, "_heart": None}
+        return {**self.__dict__, "_triggers": None, "_heart": None}
 
     # -- offsets (driver) --------------------------------------------------------------------------------------
 
@@ -116,11 +116,11 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.inner.stop()
 
     def _coordinator(self) -> TriggerCoordinator:
-        if self._made is None:
-            self._made = TriggerCoordinator(self.run, self.source, now_ms())
+        if self._triggers is None:
+            self._triggers = TriggerCoordinator(self.run, self.source, now_ms())
             if self.source.leader and self._heart is None:
-                self._heart = Heart(self._made.records, self.run.generation).start()
-        return self._made
+                self._heart = Heart(self._triggers.records, self.run.generation).start()
+        return self._triggers
 
     # -- partitions (driver) -----------------------------------------------------------------------------------
 

@@ -29,13 +29,18 @@ class WrappingSum(Sum):
         return
 
 
-class _Overflowing:
+class _Overflowing(Sum):
     """Of decimals: one more column, last, which says whether the sum has overflowed."""
 
-    name: str
+    @property
+    def fields(self) -> list[pa.Field]:
+        return [*super().fields, pa.field(f"{self.name}_overflowed", pa.bool_())]
 
-    def _flag(self) -> pa.Field:
-        return pa.field(f"{self.name}_overflowed", pa.bool_())
+    def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
+        return [*super().lift(column, rows), pa.array(np.zeros(rows, bool))]
+
+    def join(self, stored: list[pa.Array], parts: list[pa.Array]) -> list[pa.Array]:
+        return Accumulator.join(self, stored, parts)
 
 
 def _flags(parts: list[pa.Array], any_of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
@@ -62,17 +67,7 @@ def _at_rows(seg: Segments) -> tuple[Add, Callable[[np.ndarray], np.ndarray]]:
     return lambda v: accumulate(np.add, v, seg), lambda v: accumulate(np.logical_or, v, seg)
 
 
-class NullableSum(_Overflowing, Sum):
-    @property
-    def fields(self) -> list[pa.Field]:
-        return [*super().fields, self._flag()]
-
-    def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
-        return [*super().lift(column, rows), pa.array(np.zeros(rows, bool))]
-
-    def join(self, stored: list[pa.Array], parts: list[pa.Array]) -> list[pa.Array]:
-        return Accumulator.join(self, stored, parts)
-
+class NullableSum(_Overflowing):
     def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
         add, any_of = _at_ends(seg)
         return _sum(parts[0], add, any_of, _flags(parts, any_of))
@@ -84,16 +79,6 @@ class NullableSum(_Overflowing, Sum):
 
 class NullableMean(_Overflowing, Mean):
     """Its result is null, too, where a mean with its four more digits does not fit."""
-
-    @property
-    def fields(self) -> list[pa.Field]:
-        return [*super().fields, self._flag()]
-
-    def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
-        return [*super().lift(column, rows), pa.array(np.zeros(rows, bool))]
-
-    def join(self, stored: list[pa.Array], parts: list[pa.Array]) -> list[pa.Array]:
-        return Accumulator.join(self, stored, parts)
 
     def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
         add, any_of = _at_ends(seg)

@@ -106,7 +106,7 @@ class _RefusedReader(DataSourceStreamReader):
     def initialOffset(self) -> Offset:
         raise self._error
 
-    def latestOffset(self) -> Offset:
+    def latestOffset(self, start: Offset, limit: Any) -> Offset:
         raise self._error
 
     def partitions(self, start: Offset, end: Offset) -> Any:
@@ -125,7 +125,7 @@ class PlainReader(CkptStreamReader):
         self._location = location
 
     def _coordinator(self) -> TriggerCoordinator:
-        if self._made is None:
+        if self._triggers is None:
             run = self.run
             plan = JobPlan(run.job, run.config, self._location, run.topology, (), pa.schema([]), sinks_known=False)
             with FirstBeats() as beats:

@@ -22,6 +22,7 @@ class CkptQuery:
         self._query = query
         self._run = run
         self._sinks = sinks
+        self._counted: dict[tuple[int, str], Any] = {}
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -39,9 +40,15 @@ class CkptQuery:
     @property
     def recentProgress(self) -> list[Any]:
         """As PySpark's; ``numInputRows`` and the rates count rows of the sources, in the newest 100 batches."""
-        found = self._query.recentProgress
-        rows = rows_read(self._run)
-        return [with_rows(progress, self._run, rows) for progress in found]
+        found, rows = self._query.recentProgress, rows_read(self._run)
+        # Who waits for something asks ten times a second, and most of what he gets he got before.
+        known, self._counted = self._counted, {}
+        for i, progress in enumerate(found):
+            key = progress.batchId, progress.timestamp
+            counted = known.get(key) or with_rows(progress, self._run, rows)
+            if counted is not progress:
+                self._counted[key] = found[i] = counted
+        return found
 
     @property
     def job(self) -> Job:

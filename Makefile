@@ -7,7 +7,7 @@ UNIT := scripts/with_env.sh dev --mariadb
 TEST := scripts/with_env.sh dev --delta-jars --mariadb
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak unit simulate explore mutants bench lint format docs clean
+.PHONY: help demo test soak unit simulate explore mutants bench lint format docs site clean
 
 help:  ## this text
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -47,6 +47,11 @@ format:  ## let ruff rewrite the code
 
 docs:  ## write the generated parts of docs/
 	@$(DEV) python scripts/config_docs.py
+	@$(DEV) python scripts/site_docs.py
+
+site:  ## the documentation as a site in build/site; broken links are errors
+	@$(DEV) mkdocs build --quiet --strict
+	@echo "open file://$(CURDIR)/build/site/index.html"
 
 clean:  ## remove everything the other targets made
 	rm -rf .venv .demo .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info spark-warehouse metastore_db

@@ -25,7 +25,7 @@ from spark_ckpt.redaction import redact, secret_values
 from spark_ckpt.sinks import durable, staging
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.files_formats import EXTENSIONS, check_schema, open_writer
-from spark_ckpt.sinks.options import SinkOptions, check_path, with_absolute_path
+from spark_ckpt.sinks.options import SinkOption, SinkOptions, check_path, option_names, with_absolute_path
 from spark_ckpt.types import CommitPermit, Committable
 
 _KIND = "files"
@@ -39,14 +39,22 @@ class FilesSink(TwoPhaseSink):
     a task and epoch. JSON and CSV files have timestamps with a zone in UTC. See the module for what readers see when.
     """
 
-    OPTIONS: ClassVar[tuple[str, ...]] = ("path", "fileFormat", "header")
+    DECLARED: ClassVar[tuple[SinkOption, ...]] = (
+        SinkOption("path", "a folder, local or any fsspec URL", "Where the files go.", required=True),
+        SinkOption("fileFormat", "parquet, json or csv", "json is one object a line.", "parquet", tuple(EXTENSIONS)),
+        SinkOption("header", "true or false", "csv only. The first line names the columns.", "true"),
+        SinkOption(
+            "storage.*", "text", "Options of the fsspec file system, as `spark.ckpt.storage.*` are for the job."
+        ),
+    )
+    OPTIONS = option_names(DECLARED)
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
-        parsed = SinkOptions(_KIND, options, self.OPTIONS, prefixes=("storage.",))
+        parsed = SinkOptions(_KIND, options, self.DECLARED)
         self._url = parsed.required("path").rstrip("/") or "/"
-        self._format = parsed.choice("fileFormat", sorted(EXTENSIONS), "parquet")
-        self._header = parsed.flag("header", True)
+        self._format = parsed.choice("fileFormat")
+        self._header = parsed.flag("header")
         self._storage = parsed.fsspec()
 
     @classmethod

@@ -20,7 +20,7 @@ import pyarrow as pa
 from spark_ckpt.errors import ConfigError, CorruptStorageError, InvalidInputError
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
-from spark_ckpt.sinks.options import SinkOptions, with_absolute_path
+from spark_ckpt.sinks.options import SinkOption, SinkOptions, option_names, with_absolute_path
 from spark_ckpt.types import CommitPermit, Committable
 
 _STAGED, _COMMITTED = "staged", "committed"
@@ -39,18 +39,26 @@ class MemorySink(TwoPhaseSink):
     Read what is committed with :func:`read`.
     """
 
-    OPTIONS: ClassVar[tuple[str, ...]] = ("name", "path", "mode", "mergeKeys")
+    DECLARED: ClassVar[tuple[SinkOption, ...]] = (
+        SinkOption("name", "a name without separators", "A folder in the machine's temporary folder; or give `path`."),
+        SinkOption("path", "a local folder", "Where the rows go; or give `name`."),
+        SinkOption(
+            "mode", "append or merge", "With `mergeKeys` it is `merge`, without `append`.", choices=("append", "merge")
+        ),
+        SinkOption("mergeKeys", "columns, comma separated", "A reader sees the last row of each key."),
+    )
+    OPTIONS = option_names(DECLARED)
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
-        parsed = SinkOptions("memory", options, self.OPTIONS)
+        parsed = SinkOptions("memory", options, self.DECLARED)
         name, path = parsed.text("name"), parsed.text("path")
         if (name is None) == (path is None):
             raise ConfigError("sink 'memory': give exactly one of the options 'name' and 'path'")
         if name is not None and os.sep in name:
             raise parsed.malformed("name", name, "a name without separators (use 'path' for a folder)")
         self._root = _folder(name) if name is not None else Path(path or "").absolute()
-        self._keys = parsed.merge_keys(("append", "merge"))
+        self._keys = parsed.merge_keys()
 
     @classmethod
     def absolute(cls, options: Mapping[str, str]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from spark_ckpt.config_values import FLAG, POSITIVE_DURATION, fsspec_options, storage_hint
@@ -44,20 +45,46 @@ def parse_names(sink: str, option: str, value: str) -> tuple[str, ...]:
     return names
 
 
-class SinkOptions:
-    """The options of one sink, checked against the names it declares.
+@dataclass(frozen=True)
+class SinkOption:
+    """One option as a sink declares it: read by :class:`SinkOptions`, listed by the documentation.
 
-    ``prefixes`` name families passed through as they are (``storage.``). Values may be secrets, so there is no
-    useful ``repr``, and only values of closed choices appear in errors.
+    ``default`` is what a user would write. A name that ends in ``.*`` is a family, passed through as it is.
+    """
+
+    name: str
+    expects: str = "text"
+    meaning: str = ""
+    default: str | None = None
+    choices: tuple[str, ...] = ()
+    required: bool = False
+
+    @property
+    def is_family(self) -> bool:
+        return self.name.endswith(".*")
+
+
+def option_names(declared: Sequence[SinkOption]) -> tuple[str, ...]:
+    """The names of single options, for :attr:`TwoPhaseSink.OPTIONS`."""
+    return tuple(o.name for o in declared if not o.is_family)
+
+
+class SinkOptions:
+    """The options of one sink, checked against those it declares; a bare name declares an option without a default.
+
+    Values may be secrets, so there is no useful ``repr``, and only values of closed choices appear in errors.
 
     Raises:
         ConfigError: an option is unknown.
     """
 
-    def __init__(self, sink: str, raw: Mapping[str, str], valid: Sequence[str], prefixes: Sequence[str] = ()) -> None:
+    def __init__(self, sink: str, raw: Mapping[str, str], valid: Sequence[str | SinkOption]) -> None:
         self._sink = sink
-        self._valid = [*valid, *(f"{p}*" for p in prefixes), "columns"]
-        known = {name.lower() for name in valid}
+        declared = [SinkOption(o) if isinstance(o, str) else o for o in valid]
+        self._declared = {o.name.lower(): o for o in declared}
+        self._valid = [*(o.name for o in declared), "columns"]
+        known = {name.lower() for name in option_names(declared)}
+        prefixes = [o.name[:-1].lower() for o in declared if o.is_family]
         self._values = {k.lower(): v for k, v in raw.items() if k.lower() in known}
         self._prefixed = {k: v for k, v in raw.items() if k.lower().startswith(tuple(prefixes))}
         unknown = sorted(k for k in raw if k.lower() not in known and k not in self._prefixed)
@@ -70,9 +97,9 @@ class SinkOptions:
         return f"valid options are {', '.join(self._valid)}"
 
     def text(self, name: str, default: str | None = None) -> str | None:
-        """The value, or ``default`` if the option is absent or blank."""
+        """The value, or its default if the option is absent or blank."""
         value = self._values.get(name.lower(), "").strip()
-        return value or default
+        return value or default or self._declared[name.lower()].default
 
     def required(self, name: str) -> str:
         value = self.text(name)
@@ -80,22 +107,24 @@ class SinkOptions:
             raise ConfigError(f"sink '{self._sink}': option '{name}' is required; {self._valid_text()}")
         return value
 
-    def choice(self, name: str, choices: Sequence[str], default: str) -> str:
-        value = (self.text(name) or default).lower()
+    def choice(self, name: str, default: str | None = None) -> str:
+        """One of the declared choices."""
+        choices = self._declared[name.lower()].choices
+        value = (self.text(name, default) or "").lower()
         if value not in choices:
             raise self.malformed(name, value, f"one of {', '.join(choices)}")
         return value
 
-    def flag(self, name: str, default: bool) -> bool:
+    def flag(self, name: str, default: bool = False) -> bool:
         value = self.text(name)
         try:
             return default if value is None else bool(FLAG.parse(value))
         except ValueError as error:
             raise self.malformed(name, str(value), str(error)) from None
 
-    def duration_ms(self, name: str, default: str) -> int:
+    def duration_ms(self, name: str, default: str = "") -> int:
         """A duration above 0, read as those of ``spark.ckpt.*`` are."""
-        value = self.text(name) or default
+        value = self.text(name, default) or ""
         try:
             return int(POSITIVE_DURATION.parse(value))
         except ValueError as error:
@@ -114,14 +143,14 @@ class SinkOptions:
         """The family ``storage.*`` as keyword arguments for fsspec."""
         return fsspec_options(f"sink '{self._sink}': storage.", self.prefixed("storage."))
 
-    def merge_keys(self, modes: Sequence[str]) -> tuple[str, ...]:
-        """``mergeKeys`` of a sink whose ``mode`` is one of ``modes``: the plain one, and the one that needs keys.
+    def merge_keys(self) -> tuple[str, ...]:
+        """``mergeKeys`` of a sink that declares two choices of ``mode``: the plain one, and the one that needs keys.
 
         Without ``mode``, giving keys asks for the second. Raises ``ConfigError`` if the two options disagree.
         """
-        plain, keyed = modes
+        plain, keyed = self._declared["mode"].choices
         keys = self.names("mergeKeys")
-        mode = self.choice("mode", modes, keyed if keys else plain)
+        mode = self.choice("mode", keyed if keys else plain)
         if (mode == keyed) != bool(keys):
             raise ConfigError(
                 f"sink '{self._sink}': mode '{keyed}' and option 'mergeKeys' need each other; "

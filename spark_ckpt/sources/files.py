@@ -40,26 +40,35 @@ from spark_ckpt.storage.filesystem import normalize_url, redact
 from spark_ckpt.storage.record_store import RecordStore
 
 CSV_OPTIONS = {
-    "header": flag(),
-    "sep": one_character(","),
-    "quote": one_character('"'),
-    "multiLine": flag(),
-    "nullValue": anything(""),
+    "header": flag().means("csv only. The first line names the columns; without it columns go by position."),
+    "sep": one_character(",").means("csv only. What separates the values of a line."),
+    "quote": one_character('"').means("csv only. What values may stand in."),
+    "multiLine": flag().means("csv only. A line break inside quotes does not end the record."),
+    "nullValue": anything("").means("csv only. What stands for null."),
 }
 
 OPTIONS = {
-    "path": text(expects="a folder, file or glob, local or any fsspec URL"),
-    "fileFormat": choice("parquet", "json", "csv"),
-    "recursive": flag(),
-    "pathGlobFilter": text(expects="a glob for file names, such as *.json"),
-    "maxFilesPerTrigger": positive(1000),
-    "maxRowsPerTrigger": positive(),
-    "maxBytesPerTrigger": size(),
-    "maxSplitBytes": size(128 << 20),
-    "badRecords": text(FAIL, f"{FAIL}, {SKIP}, or a folder"),
-    "changedFiles": choice("fail", "accept", default="fail"),
-    "ignoreMissingFiles": flag(),
-    "discoveryInterval": duration_s(1.0),
+    "path": text(expects="a folder, file or glob, local or any fsspec URL").means(
+        "Where the files appear. `load(path)` sets it, too.", required=True
+    ),
+    "fileFormat": choice("parquet", "json", "csv").means("What they are; json is one object a line.", required=True),
+    "recursive": flag().means("Folders below, too."),
+    "pathGlobFilter": text(expects="a glob for file names, such as *.json").means("Only files of such names."),
+    "maxFilesPerTrigger": positive(1000).means("Files of a batch at most."),
+    "maxRowsPerTrigger": positive().means(
+        "Rows of a batch at most. Only this limit splits a file; it costs the driver a look at Parquet footers, or at "
+        "the text itself."
+    ),
+    "maxBytesPerTrigger": size().means("Bytes of a batch's files as they are stored; the first is always taken."),
+    "maxSplitBytes": size(128 << 20).means("Larger Parquet files are read in parallel."),
+    "badRecords": text(FAIL, f"{FAIL}, {SKIP}, or a folder").means(
+        "What cannot be read ends the query, is left out, or is kept once, as a JSON file in that folder."
+    ),
+    "changedFiles": choice("fail", "accept", default="fail").means(
+        "A file that is no longer what was discovered ends the query, or is read as it is now."
+    ),
+    "ignoreMissingFiles": flag().means("Go on without a file that has vanished."),
+    "discoveryInterval": duration_s(1.0).means("How often the folder is listed at most."),
     **CSV_OPTIONS,
 }
 
@@ -86,11 +95,9 @@ class FilesSource(DataSource, UsesMetadata):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._own_storage, rest = storage_options_of(options)
         self.parsed = parse_options("files", OPTIONS, rest)
-        for required in ("path", "fileFormat"):
-            if self.parsed[required] is None:
-                raise ConfigError(
-                    f"source 'files': expected option '{required}' ({OPTIONS[required].expects}), found none"
-                )
+        for name, option in OPTIONS.items():
+            if option.required and self.parsed[name] is None:
+                raise ConfigError(f"source 'files': expected option '{name}' ({option.expects}), found none")
         given = {key.lower() for key in rest}
         misplaced = [name for name in CSV_OPTIONS if name.lower() in given]
         if misplaced and self.parsed["fileFormat"] != "csv":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_ckpt.config_values import FLAG, SIZE, count, fsspec_options, parse_duration_ms, storage_hint
@@ -14,11 +14,21 @@ _MOST = 2**63 - 1
 
 @dataclass(frozen=True)
 class Option:
-    """One option: how to read it (``parse`` raises ``ValueError``), what it expects in words, its default."""
+    """One option: how to read it (``parse`` raises ``ValueError``), what it expects in words, its default.
+
+    The documentation's tables are made of these, too (``scripts/site_docs.py``); ``shown`` writes the default there.
+    """
 
     parse: Callable[[str], Any]
     expects: str
     default: Any = None
+    shown: Callable[[Any], str] = str
+    meaning: str = ""
+    required: bool = False
+
+    def means(self, meaning: str, required: bool = False) -> Option:
+        """The same option with a line for the documentation."""
+        return replace(self, meaning=meaning, required=required)
 
 
 def parse_options(source: str, declared: Mapping[str, Option], given: Mapping[str, str]) -> dict[str, Any]:
@@ -69,7 +79,7 @@ def natural(default: int | None = None, expects: str = "a whole number of at lea
 
 
 def flag(default: bool = False) -> Option:
-    return Option(FLAG.parse, "true or false", default)
+    return Option(FLAG.parse, "true or false", default, FLAG.text)
 
 
 def choice(*values: str, default: str | None = None) -> Option:
@@ -83,7 +93,7 @@ def choice(*values: str, default: str | None = None) -> Option:
 
 def size(default: int | None = None) -> Option:
     """A number of bytes: ``1048576``, ``64m``, ``1g``."""
-    return Option(SIZE.parse, "a size such as 64m or 1g", default)
+    return Option(SIZE.parse, "a size such as 64m or 1g", default, SIZE.text)
 
 
 def duration_s(default: float) -> Option:
@@ -96,7 +106,7 @@ def duration_s(default: float) -> Option:
             raise ValueError(value)
         return parse_duration_ms(value) / 1000
 
-    return Option(parse, "a duration with its unit, such as 500ms, 1s or 2m", default)
+    return Option(parse, "a duration with its unit, such as 500ms, 1s or 2m", default, "{:g}s".format)
 
 
 def one_character(default: str) -> Option:

@@ -21,11 +21,11 @@ from spark_ckpt.sources.convert import MAX_BATCH_ROWS, arrow_schema
 from spark_ckpt.sources.options import natural, parse_options, positive
 
 OPTIONS = {
-    "rowsPerBatch": positive(1000),
-    "numRows": natural(),
-    "startTime": natural(0, "milliseconds since 1970, a whole number of at least 0"),
-    "rowsPerSecond": positive(1000),
-    "numSplits": positive(4),
+    "rowsPerBatch": positive(1000).means("Rows of a batch."),
+    "numRows": natural().means("Rows in all; the source then reports its end. Without it there is none."),
+    "startTime": natural(0, "milliseconds since 1970, a whole number of at least 0").means("Timestamp of row 0."),
+    "rowsPerSecond": positive(1000).means("Sets the timestamps only: row n has startTime + n / rowsPerSecond."),
+    "numSplits": positive(4).means("Splits of a batch."),
 }
 
 SCHEMA = StructType([StructField("value", LongType()), StructField("timestamp", TimestampType())])

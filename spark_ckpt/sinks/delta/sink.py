@@ -29,7 +29,7 @@ from spark_ckpt.sinks import durable, staging
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.delta.log import logged_names
 from spark_ckpt.sinks.delta.types import delta_schema, file_stats
-from spark_ckpt.sinks.options import SinkOptions, check_path, with_absolute_path
+from spark_ckpt.sinks.options import SinkOption, SinkOptions, check_path, option_names, with_absolute_path
 from spark_ckpt.sinks.parquet import open_parquet
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.types import CommitPermit, Committable
@@ -47,15 +47,23 @@ class DeltaSink(TwoPhaseSink):
     killed inside a merge may leave files with delta-rs's own names; like any writer's, VACUUM removes them.
     """
 
-    OPTIONS: ClassVar[tuple[str, ...]] = ("path", "mode", "mergeKeys")
+    DECLARED: ClassVar[tuple[SinkOption, ...]] = (
+        SinkOption("path", "a folder or a URL that delta-rs knows", "The table; made if there is none.", required=True),
+        SinkOption(
+            "mode", "append or merge", "With `mergeKeys` it is `merge`, without `append`.", choices=("append", "merge")
+        ),
+        SinkOption("mergeKeys", "columns, comma separated", "The last row of each key replaces the one in the table."),
+        SinkOption("storage.*", "text", "Storage options as delta-rs names them, passed as they are."),
+    )
+    OPTIONS = option_names(DECLARED)
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
-        parsed = SinkOptions(_KIND, options, self.OPTIONS, prefixes=("storage.",))
+        parsed = SinkOptions(_KIND, options, self.DECLARED)
         path = parsed.required("path")
         self._path = "/" + path[5:].lstrip("/") if path.startswith("file:") else path
         self._local = "://" not in self._path
-        self._keys = parsed.merge_keys(("append", "merge"))
+        self._keys = parsed.merge_keys()
         self._storage = parsed.prefixed("storage.")
 
     @classmethod

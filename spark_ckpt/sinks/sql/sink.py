@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
-from spark_ckpt.sinks.options import SinkOptions
+from spark_ckpt.sinks.options import SinkOption, SinkOptions, option_names
 from spark_ckpt.sinks.sql import dialects as sql_dialects
 from spark_ckpt.sinks.sql import mariadb as sql_mariadb
 from spark_ckpt.sinks.sql import tables as sql_tables
@@ -48,19 +48,33 @@ class SqlSink(TwoPhaseSink):
     appear in errors, reprs or committables.
     """
 
-    OPTIONS: ClassVar[tuple[str, ...]] = (
-        "url", "user", "password", "table", "schema", "createTable", "mode", "mergeKeys", "lockTimeout",
-    )  # fmt: skip
+    DECLARED: ClassVar[tuple[SinkOption, ...]] = (
+        SinkOption("url", "a SQLAlchemy URL", "The database: SQLite, PostgreSQL or MariaDB.", required=True),
+        SinkOption("user", meaning="In place of one in the URL."),
+        SinkOption("password", meaning="In place of one in the URL. Never shown."),
+        SinkOption("table", meaning="The target.", required=True),
+        SinkOption("schema", meaning="The database schema of the target and of the sink's own tables."),
+        SinkOption("createTable", "true or false", "Make the target if there is none.", "true"),
+        SinkOption(
+            "mode",
+            "append or upsert",
+            "With `mergeKeys` it is `upsert`, without `append`.",
+            choices=("append", "upsert"),
+        ),
+        SinkOption("mergeKeys", "columns, comma separated", "The last row of each key replaces the one in the table."),
+        SinkOption("lockTimeout", "a duration", "How long to wait, in all, for locks of other sessions.", "5min"),
+    )
+    OPTIONS = option_names(DECLARED)
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
-        parsed = SinkOptions(_KIND, options, self.OPTIONS)
+        parsed = SinkOptions(_KIND, options, self.DECLARED)
         url = sql_dialects.parse_url(parsed.required("url"), parsed.text("user"), parsed.text("password"))
-        self._database = Database(url, parsed.duration_ms("lockTimeout", "5min"))
+        self._database = Database(url, parsed.duration_ms("lockTimeout"))
         self._table = parsed.required("table")
         self._schema = parsed.text("schema")
-        self._create = parsed.flag("createTable", True)
-        self._keys = parsed.merge_keys(("append", "upsert"))
+        self._create = parsed.flag("createTable")
+        self._keys = parsed.merge_keys()
         self._stages = sql_tables.stages_table(self._schema)
         self._ledger = sql_tables.ledger_table(self._schema)
 

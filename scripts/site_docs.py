@@ -1,0 +1,131 @@
+"""Write the generated parts of the site's pages: options, types, and code that tests run.
+
+A part stands between `<!-- KIND: ARGUMENTS -->` and `<!-- /KIND -->`. A test keeps all of them in step with the code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+from pyspark.sql.types import DayTimeIntervalType, StructField, StructType
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from spark_ckpt.errors import CkptError
+from spark_ckpt.runtime.stateless import arrow_schema
+from spark_ckpt.sinks import files_formats
+from spark_ckpt.sinks.delta.types import delta_type
+from spark_ckpt.sinks.registry import sink_class
+from spark_ckpt.sinks.sql.types import plain_type, sql_type
+from spark_ckpt.sources import file_text, files, rate
+from spark_ckpt.sources.ddl import parse_ddl
+
+ROOT = Path(__file__).parents[1]
+PART = re.compile(r"(?P<begin><!-- (?P<kind>[a-z]+): (?P<about>[^>]+) -->\n).*?(?P<end><!-- /(?P=kind) -->)", re.DOTALL)
+SOURCES = {"files": files.OPTIONS, "rate": rate.OPTIONS}
+TYPES = (
+    "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal(15,2)", "decimal(38,6)", "string",
+    "binary", "date", "timestamp", "timestamp_ntz", "interval day to second", "array<int>", "map<string,int>",
+    "struct<a:int>",
+)  # fmt: skip
+NO = "refused"
+
+
+def main() -> None:
+    for page in pages():
+        page.write_text(rendered(page.read_text()))
+
+
+def pages() -> list[Path]:
+    return sorted((ROOT / "docs").glob("*.md"))
+
+
+def rendered(text: str) -> str:
+    """``text`` with its generated parts as the code has it now."""
+    return PART.sub(lambda m: f"{m['begin']}{PARTS[m['kind']](*m['about'].split())}{m['end']}", text)
+
+
+def _options(kind: str, name: str) -> str:
+    return _table(["option", "value", "default", "meaning"], _source(name) if kind == "source" else _sink(name))
+
+
+def _source(name: str) -> Iterable[Sequence[str]]:
+    for option, o in SOURCES[name].items():
+        default = "(required)" if o.required else "none" if o.default is None else _code(o.shown(o.default))
+        yield f"`{option}`", o.expects, default, o.meaning
+
+
+def _sink(name: str) -> Iterable[Sequence[str]]:
+    declared: Any = sink_class(name)
+    for o in declared.DECLARED:
+        default = "(required)" if o.required else "none" if o.default is None else _code(o.default)
+        yield f"`{o.name}`", o.expects, default, o.meaning
+
+
+def _types(kind: str) -> str:
+    if kind == "source":
+        return _table(
+            ["Spark's type", "parquet", "json", "csv"],
+            ([f"`{t}`", *_read(_arrow(t))] for t in TYPES if t[:8] != "interval"),
+        )
+    heads = ["Spark's type", "`delta`", "`sql`: SQLite", "PostgreSQL", "MariaDB", "`files`: parquet", "json", "csv"]
+    return _table(heads, ([f"`{t}`", *_written(_arrow(t))] for t in TYPES))
+
+
+def _read(kind: pa.DataType) -> list[str]:
+    schema = pa.schema([("c", kind)])
+    texts = [_try(lambda f=f: file_text.check_schema(f, schema) or "yes") for f in ("json", "csv")]
+    return ["yes", *texts]
+
+
+def _written(kind: pa.DataType) -> list[str]:
+    schema = pa.schema([("c", kind)])
+    databases = [sqlite.dialect(), postgresql.dialect(), mysql.dialect()]
+    columns = [_try(lambda d=d: _code(sql_type(plain_type("c", kind)).compile(dialect=d))) for d in databases]
+    formats = [_try(lambda f=f: files_formats.check_schema(f, schema) or "yes") for f in ("parquet", "json", "csv")]
+    return [_try(lambda: _code(_delta(kind))), *columns, *formats]
+
+
+def _delta(kind: pa.DataType) -> str:
+    found = deltalake.Schema.from_arrow(pa.schema([("c", delta_type("c", kind))])).fields[0].type
+    return getattr(found, "type", None) if isinstance(getattr(found, "type", None), str) else str(found)
+
+
+def _try(made: Callable[[], str]) -> str:
+    try:
+        return made()
+    except CkptError:
+        return NO
+
+
+def _arrow(text: str) -> pa.DataType:
+    interval = StructType([StructField("c", DayTimeIntervalType())])
+    return arrow_schema(interval if text.startswith("interval") else parse_ddl(f"c {text}")).field(0).type
+
+
+def _code(text: object) -> str:
+    shown = str(text).replace("|", "\\|")
+    return f"`{shown}`" if shown else "empty"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _file(path: str, begin: str = "") -> str:
+    """The file, or what stands between its lines `# --- BEGIN` and `# ---`."""
+    text = (ROOT / path).read_text()
+    if begin:
+        text = text.split(f"# --- {begin}\n")[1].split("# ---")[0]
+    return f'```python title="{path}"\n{text.strip()}\n```\n'
+
+
+PARTS: dict[str, Callable[..., str]] = {"options": _options, "types": _types, "file": _file}
+
+if __name__ == "__main__":
+    main()

@@ -20,7 +20,7 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+def on_page_markdown(markdown: str, page: Any, **_others: Any) -> str:
     at = page.file.src_uri
     up = "../" * at.count("/")
     if at in JOINED:

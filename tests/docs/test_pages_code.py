@@ -1,0 +1,108 @@
+"""The Python of the pages runs, block after block, in the order in which a page shows it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+RUN = ["sources", "sinks", "from-foreachbatch", "restore", "state", "running", "writing-a-sink", "writing-a-source"]
+"""Pages in an order in which one may build on another: state.md looks at the job of restore.md."""
+
+PREAMBLE = """
+import sqlite3
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+import spark_ckpt
+from spark_ckpt import agg
+
+spark = (
+    SparkSession.builder.master("local[2]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.sql.shuffle.partitions", "2")
+    .config("spark.ckpt.dir", "checkpoints")
+    .config("spark.ckpt.interval", "1s")
+    .config("spark.ckpt.retain", "5")
+    .config("spark.ckpt.maxParallelism", "4")
+    .getOrCreate()
+)
+ckpt = spark_ckpt.enable(spark)
+stream = ckpt.readStream.format("files").option("fileFormat", "json")
+orders = stream.schema("id long, customer string, amount long").load("orders")
+totals = orders.groupBy("customer").aggregate(uid="totals", n=agg.count(), total=agg.sum("amount"))
+"""
+BEHIND = {
+    "sinks": """
+query.processAllAvailable()
+query.checkpoint()
+query.stop()
+import os
+os.rename("totals.db", "sinks.db")
+spark_ckpt.job("checkpoints", "orders").delete_checkpoints()
+""",
+    "restore": "query.processAllAvailable() if query.isActive else None",
+    "state": "assert [tuple(r.values()) for r in best.to_struct_array().to_pylist()] == [('b', 30), ('a', 15)]",
+    "running": """
+assert table.sort_values("customer").values.tolist() == [["a", 2, 15], ["b", 1, 30]], table
+assert history[-1]["outcome"] == "completed"
+""",
+}
+
+
+def test_every_block_of_python_is_run_or_is_a_file_that_tests_run() -> None:
+    with_code = {p.stem for p in DOCS.glob("*.md") if BLOCK.search(p.read_text())}
+    assert with_code == set(RUN)
+
+
+def test_the_pages_code_runs(tmp_path: Path) -> None:
+    (tmp_path / "orders").mkdir()
+    orders = [{"id": 1, "customer": "a", "amount": 10}, {"id": 2, "customer": "b", "amount": 30}]
+    orders.append({"id": 3, "customer": "a", "amount": 5})
+    (tmp_path / "orders" / "1.json").write_text("".join(json.dumps(o) + "\n" for o in orders))
+    events = sqlite3.connect(tmp_path / "events.db")
+    events.execute("CREATE TABLE events (id INTEGER PRIMARY KEY, text TEXT)")
+    events.execute("INSERT INTO events (text) VALUES ('one'), ('two')")
+    events.commit()
+    events.close()
+    script = [PREAMBLE]
+    for page in RUN:
+        script.append(f"print('--- {page}', flush=True)")
+        script += BLOCK.findall((DOCS / f"{page}.md").read_text())
+        script.append(BEHIND.get(page, ""))
+    (tmp_path / "pages.py").write_text("\n".join(script) + "\nprint('--- end')\n")
+    path = os.pathsep.join(map(str, [ROOT, ROOT / "python_datasource", ROOT / "tests" / "docs"]))
+    done = subprocess.run(
+        [sys.executable, "pages.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stdout[-6000:]
+    assert "--- end" in done.stdout
+    for file in ("before", "after", "totals"):
+        assert customers(tmp_path / f"{file}.db") == [("a", 2, 15), ("b", 1, 30)]
+    assert customers(tmp_path / "totals.db", "orders_copy") in ([], [("a", 2, 15), ("b", 1, 30)])
+    assert len(list((tmp_path / "arrow-orders").glob("*.arrow"))) == 1
+    assert len(list((tmp_path / "events").glob("*.parquet"))) >= 1
+    assert sorted(p.name for p in (tmp_path / "savepoints").iterdir()) == ["before-v2", "monday"]
+
+
+def customers(database: Path, table: str = "") -> list[tuple[object, ...]]:
+    connection = sqlite3.connect(database)
+    try:
+        table = table or ("orders" if database.name == "totals.db" else "totals")
+        return connection.execute(f"SELECT customer, n, total FROM {table} ORDER BY 1").fetchall()
+    finally:
+        connection.close()

@@ -10,8 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -45,9 +43,9 @@ BEHIND = {
 query.processAllAvailable()
 query.checkpoint()
 query.stop()
-import os
-os.rename("totals.db", "sinks.db")
-spark_ckpt.job("checkpoints", "orders").delete_checkpoints()
+import os, shutil
+os.remove("totals.db")
+shutil.rmtree("checkpoints/orders")
 """,
     "restore": "query.processAllAvailable() if query.isActive else None",
     "state": "assert [tuple(r.values()) for r in best.to_struct_array().to_pylist()] == [('b', 30), ('a', 15)]",
@@ -65,6 +63,7 @@ def test_every_block_of_python_is_run_or_is_a_file_that_tests_run() -> None:
 
 def test_the_pages_code_runs(tmp_path: Path) -> None:
     (tmp_path / "orders").mkdir()
+    (tmp_path / "tmp").mkdir()  # where the sink memory keeps what has a name
     orders = [{"id": 1, "customer": "a", "amount": 10}, {"id": 2, "customer": "b", "amount": 30}]
     orders.append({"id": 3, "customer": "a", "amount": 5})
     (tmp_path / "orders" / "1.json").write_text("".join(json.dumps(o) + "\n" for o in orders))
@@ -83,7 +82,7 @@ def test_the_pages_code_runs(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "pages.py"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path / "tmp")},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

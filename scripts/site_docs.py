@@ -68,10 +68,8 @@ def _sink(name: str) -> Iterable[Sequence[str]]:
 
 def _types(kind: str) -> str:
     if kind == "source":
-        return _table(
-            ["Spark's type", "parquet", "json", "csv"],
-            ([f"`{t}`", *_read(_arrow(t))] for t in TYPES if t[:8] != "interval"),
-        )
+        found = [[f"`{t}`", *_read(_arrow(t))] for t in TYPES if not t.startswith("interval")]
+        return _table(["Spark's type", "parquet", "json", "csv"], [row for row in found if NO in row])
     heads = ["Spark's type", "`delta`", "`sql`: SQLite", "PostgreSQL", "MariaDB", "`files`: parquet", "json", "csv"]
     return _table(heads, ([f"`{t}`", *_written(_arrow(t))] for t in TYPES))
 

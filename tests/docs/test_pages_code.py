@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -61,6 +63,7 @@ def test_every_block_of_python_is_run_or_is_a_file_that_tests_run() -> None:
     assert with_code == set(RUN)
 
 
+@pytest.mark.timeout(1000)
 def test_the_pages_code_runs(tmp_path: Path) -> None:
     (tmp_path / "orders").mkdir()
     (tmp_path / "tmp").mkdir()  # where the sink memory keeps what has a name
@@ -86,7 +89,7 @@ def test_the_pages_code_runs(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=500,
+        timeout=900,
     )
     assert done.returncode == 0, done.stdout[-6000:]
     assert "--- end" in done.stdout

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(
     r'^```(?:python title="(?P<file>[\w.]+)"|(?P<bash>bash))\n(?P<text>.*?)^```$', re.DOTALL | re.MULTILINE
@@ -17,6 +19,7 @@ BLOCK = re.compile(
 PAGE = (ROOT / "docs" / "tutorial.md").read_text()
 
 
+@pytest.mark.timeout(1800)  # four times Spark, on a machine that may be busy
 def test_the_tutorial_runs_from_an_empty_folder_to_a_killed_and_resumed_job(tmp_path: Path) -> None:
     said = ""
     for block in BLOCK.finditer(PAGE):
@@ -54,7 +57,7 @@ def run(commands: str, folder: Path) -> str:
         start_new_session=True,
     )
     try:
-        said, _ = done.communicate(timeout=300)
+        said, _ = done.communicate(timeout=600)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(done.pid, signal.SIGKILL)

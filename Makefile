@@ -50,7 +50,7 @@ docs:  ## write the generated parts of docs/
 	@$(DEV) python scripts/site_docs.py
 
 site:  ## the documentation as a site in build/site; broken links are errors
-	@NO_MKDOCS_2_WARNING=1 $(DEV) mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(DEV) mkdocs build --strict
 	@echo "open file://$(CURDIR)/build/site/index.html"
 
 clean:  ## remove everything the other targets made

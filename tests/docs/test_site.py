@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built strictly: broken links, anchors and pages that the menu lacks are errors."""
     target = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(target)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(target)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return target

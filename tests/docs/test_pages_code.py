@@ -30,7 +30,8 @@ spark = (
     .config("spark.ui.enabled", "false")
     .config("spark.sql.shuffle.partitions", "2")
     .config("spark.ckpt.dir", "checkpoints")
-    .config("spark.ckpt.interval", "1s")
+    .config("spark.ckpt.interval", "1h")  # checkpoints are those that are asked for, and final ones
+    .config("spark.ckpt.initialDelay", "1h")
     .config("spark.ckpt.retain", "5")
     .config("spark.ckpt.maxParallelism", "4")
     .getOrCreate()

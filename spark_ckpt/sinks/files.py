@@ -41,7 +41,9 @@ class FilesSink(TwoPhaseSink):
 
     DECLARED: ClassVar[tuple[SinkOption, ...]] = (
         SinkOption("path", "a folder, local or any fsspec URL", "Where the files go.", required=True),
-        SinkOption("fileFormat", "parquet, json or csv", "json is one object a line.", "parquet", tuple(EXTENSIONS)),
+        SinkOption(
+            "fileFormat", "parquet, json or csv", "json is one object a line.", "parquet", tuple(sorted(EXTENSIONS))
+        ),
         SinkOption("header", "true or false", "csv only. The first line names the columns.", "true"),
         SinkOption(
             "storage.*", "text", "Options of the fsspec file system, as `spark.ckpt.storage.*` are for the job."

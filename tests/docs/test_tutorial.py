@@ -19,7 +19,7 @@ BLOCK = re.compile(
 PAGE = (ROOT / "docs" / "tutorial.md").read_text()
 
 
-@pytest.mark.timeout(1800)  # four times Spark, on a machine that may be busy
+@pytest.mark.timeout(3000)  # four times Spark, on a machine that may be busy
 def test_the_tutorial_runs_from_an_empty_folder_to_a_killed_and_resumed_job(tmp_path: Path) -> None:
     said = ""
     for block in BLOCK.finditer(PAGE):
@@ -60,7 +60,7 @@ def run(commands: str, folder: Path) -> str:
         start_new_session=True,
     )
     try:
-        said, _ = done.communicate(timeout=600)
+        said, _ = done.communicate(timeout=900)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(done.pid, signal.SIGKILL)

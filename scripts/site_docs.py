@@ -5,6 +5,7 @@ A part stands between `<!-- KIND: ARGUMENTS -->` and `<!-- /KIND -->`. A test ke
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -12,9 +13,11 @@ from typing import Any
 
 import deltalake
 import pyarrow as pa
+import typer.main
 from pyspark.sql.types import DayTimeIntervalType, StructField, StructType
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
+from spark_ckpt.cli import app
 from spark_ckpt.errors import CkptError
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.sinks import files_formats
@@ -123,7 +126,20 @@ def _file(path: str, begin: str = "") -> str:
     return f'```python title="{path}"\n{text.strip()}\n```\n'
 
 
-PARTS: dict[str, Callable[..., str]] = {"options": _options, "types": _types, "file": _file}
+def _commands(program: str) -> str:
+    return "".join(_command(program, name, command) for name, command in typer.main.get_command(app).commands.items())
+
+
+def _command(program: str, name: str, command: Any) -> str:
+    given = [p for p in command.params if p.param_type_name == "argument"]
+    usage = " ".join([program, name, *(p.name.upper() if p.required else f"[{p.name.upper()}]" for p in given)])
+    about = inspect.cleandoc(command.help or "")
+    rows = [[f"`{p.name.upper()}`", p.help] for p in given]
+    rows += [[f"`{', '.join(p.opts)}`", p.help] for p in command.params if p.param_type_name == "option"]
+    return f"## {name}\n\n```text\n{usage}\n```\n\n{about}\n\n{_table(['', ''], rows)}\n"
+
+
+PARTS: dict[str, Callable[..., str]] = {"options": _options, "types": _types, "file": _file, "commands": _commands}
 
 if __name__ == "__main__":
     main()

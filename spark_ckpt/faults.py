@@ -4,7 +4,8 @@ Off unless the environment variable ``SPARK_CKPT_KILL_AT`` is set: ``place=marke
 first process that reaches ``place`` while the marker file is absent creates it and kills itself with SIGKILL, as a
 power cut would. ``place#3`` means a process that comes there for the third time.
 
-``SPARK_CKPT_KILL_PID`` names what dies instead, as for kill(2): a process, or a process group if negative.
+``SPARK_CKPT_KILL_PID`` names what dies instead, as for kill(2): a process, or a process group if negative. With
+``SPARK_CKPT_KILL_SIGNAL=STOP`` nothing dies but is halted, as by a long pause, until somebody sends it SIGCONT.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import signal
 from collections import Counter
 
-_AT, _PID = "SPARK_CKPT_KILL_AT", "SPARK_CKPT_KILL_PID"
+_AT, _PID, _SIGNAL = "SPARK_CKPT_KILL_AT", "SPARK_CKPT_KILL_PID", "SPARK_CKPT_KILL_SIGNAL"
 _reached: Counter[str] = Counter()
 
 
@@ -39,8 +40,18 @@ def _claim(marker: str) -> bool:
 
 def _die() -> None:
     target = int(os.environ.get(_PID) or os.getpid())
+    if os.environ.get(_SIGNAL) == "STOP":
+        _halt(target)
+        return
     # The commit runs in a child of the driver's JVM, so a test names the driver itself as what dies. Whoever waits
     # here does nothing more, as if it had died in the same moment.
     os.kill(target, signal.SIGKILL)
     while True:
         signal.pause()
+
+
+def _halt(target: int) -> None:
+    own = os.getpid()
+    os.kill(target, signal.SIGSTOP)
+    if target not in (own, -os.getpgid(own)):
+        os.kill(own, signal.SIGSTOP)

@@ -7,6 +7,7 @@ way to the data. PostgreSQL refuses to run as root, so then it runs as ``nobody`
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import importlib.util
 import os
@@ -15,9 +16,11 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 import uuid
 from pathlib import Path
 
+import psutil
 import psycopg
 
 PASSWORD = "s3cret/pass:word"
@@ -95,6 +98,20 @@ class PostgresServer:
         self._root = None
         atexit.unregister(self.stop)
 
+    def kill(self) -> None:
+        """SIGKILL to every process of the server, as when its machine goes; :meth:`restart` brings it back."""
+        server = psutil.Process(int((self._data / "postmaster.pid").read_text().split()[0]))
+        processes = [server, *server.children(recursive=True)]
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        while any(_runs(process) for process in processes):
+            time.sleep(0.02)
+
+    def restart(self) -> None:
+        assert self._root is not None
+        self._run("pg_ctl", "-w", "-D", str(self._data), "-l", str(self._root / "log"), "start")
+
     @property
     def _data(self) -> Path:
         assert self._root is not None
@@ -125,6 +142,13 @@ class PostgresServer:
 def shared_server() -> PostgresServer:
     """The one server of this test process, started at first use and stopped at exit."""
     return PostgresServer().start()
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def system_user() -> pwd.struct_passwd | None:

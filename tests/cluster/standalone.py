@@ -1,11 +1,11 @@
-"""A Spark standalone cluster on loopback, from the pip package: one master, one worker with room for two executors."""
+"""A Spark standalone cluster on loopback, from the pip package: a master, and room for two executors."""
 
 from __future__ import annotations
 
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,37 +27,51 @@ EXECUTORS = {
 @dataclass(frozen=True)
 class Cluster:
     url: str
-    worker: Session
+    workers: tuple[Session, ...]
 
     def executor_ends(self) -> list[int]:
-        """The exit codes of executors that ended, as the worker reports them: 137 is death by SIGKILL."""
-        return [int(code) for code in re.findall(r"Executor app-.* exitStatus (\d+)", self.worker.log.read_text())]
+        """The exit codes of executors that ended, as the workers report them: 137 is death by SIGKILL."""
+        said = "".join(worker.log.read_text() for worker in self.workers)
+        return [int(code) for code in re.findall(r"Executor app-.* exitStatus (\d+)", said)]
+
+    def members(self) -> list[int]:
+        """The processes of the workers and of their executors."""
+        return [pid for worker in self.workers for pid in worker.members()]
 
 
 @contextmanager
-def standalone_cluster(folder: Path) -> Iterator[Cluster]:
-    """A running cluster. Everything, executors included, is gone afterwards."""
+def standalone_cluster(folder: Path, hosts: int = 1) -> Iterator[Cluster]:
+    """A running cluster. Everything, executors included, is gone afterwards.
+
+    ``hosts``: one worker on each. Spark starts a second copy of a task on another host only.
+    """
     port = _free_port()
     url = f"spark://127.0.0.1:{port}"
-    master = _daemon(folder, "master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
-    with master:
+    with ExitStack() as stack:
+        master = _daemon(folder, "master", "127.0.0.1", "--port", str(port))
+        stack.enter_context(master)
         await_condition("the master's start", lambda: _has_said(master, "I have been elected leader"))
-        worker = _daemon(
-            folder, "worker", "--host", "127.0.0.1", "--cores", "2", "--memory", "2g", "--webui-port", "0",
-            "--work-dir", str(folder / "work"), url,
-        )  # fmt: skip
-        with worker:
-            await_condition("the worker's registration", lambda: _has_said(worker, "Successfully registered"))
-            yield Cluster(url, worker)
+        workers = tuple(_worker(folder, url, n, 2 // hosts) for n in range(1, hosts + 1))
+        for worker in workers:
+            stack.enter_context(worker)
+        for worker in workers:
+            await_condition("a worker's registration", lambda w=worker: _has_said(w, "Successfully registered"))
+        yield Cluster(url, workers)
 
 
-def _daemon(folder: Path, role: str, *arguments: str) -> Session:
-    command = [str(SPARK_HOME / "bin/spark-class"), f"org.apache.spark.deploy.{role}.{role.capitalize()}", *arguments]
+def _worker(folder: Path, url: str, number: int, cores: int) -> Session:
+    size = ["--cores", str(cores), "--memory", f"{cores}g"]
+    return _daemon(folder, "worker", f"127.0.0.{number}", *size, "--work-dir", str(folder / f"work-{number}"), url)
+
+
+def _daemon(folder: Path, role: str, host: str, *arguments: str) -> Session:
+    command = [str(SPARK_HOME / "bin/spark-class"), f"org.apache.spark.deploy.{role}.{role.capitalize()}"]
+    command += ["--host", host, "--webui-port", "0", *arguments]
     env = environment(
         SPARK_HOME=str(SPARK_HOME), SPARK_DAEMON_JAVA_OPTS=JAVA_OPTIONS, SPARK_DAEMON_MEMORY="256m",
-        SPARK_LOCAL_IP="127.0.0.1", SPARK_LOCAL_DIRS=str(folder / "scratch"),
+        SPARK_LOCAL_IP=host, SPARK_LOCAL_DIRS=str(folder / "scratch"),
     )  # fmt: skip
-    return Session(command, folder / f"{role}.log", env)
+    return Session(command, folder / f"{role}-{host}.log", env)
 
 
 def _has_said(session: Session, text: str) -> bool:

@@ -7,11 +7,13 @@ import shutil
 import signal
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus
 
+import psutil
 import pyarrow as pa
 import sqlalchemy as sa
 from deltalake import DeltaTable, QueryBuilder
@@ -24,7 +26,7 @@ from spark_ckpt.protocol.records import CompletionRecord
 from spark_ckpt.storage.content import run_files
 from spark_ckpt.storage.manifest import StateManifest, read_manifest
 from tests.kill.expected import N_ROWS, NUMBERED, TOTALS, Expected, Row, expected
-from tests.kill.processes import Session, environment
+from tests.kill.processes import Session, await_condition, environment
 from tests.postgres_server import PASSWORD
 
 JOB = "killed"
@@ -105,6 +107,24 @@ class KilledJob:
         if code != 0:
             self.check_after_death()
             self.finish()
+
+    @contextmanager
+    def halted(self, place: str) -> Iterator[Session]:
+        """Start the command, which then stands still at ``place`` until it is resumed."""
+        scratch = self.folder / "tmp-halted"
+        scratch.mkdir()
+        at = f"{place}={self._marker(place)}"
+        env = environment(SPARK_CKPT_KILL_AT=at, SPARK_CKPT_KILL_SIGNAL="STOP", TMPDIR=str(scratch))
+        whole = {**self._plan, "in_recovery": False, "tmp": str(scratch)}
+        log = self.folder / "log-halted"
+        with Session([sys.executable, str(SCRIPT), json.dumps(whole)], log, env) as session:
+            await_condition(f"the halt {place}", lambda: self._has_halted(session, place))
+            yield session
+        shutil.rmtree(scratch)
+
+    def _has_halted(self, session: Session, place: str) -> bool:
+        assert session.process.poll() is None, f"it did not halt {place}:\n{session.log.read_text()[-6000:]}"
+        return self.was_killed(place) and psutil.Process(session.process.pid).status() == psutil.STATUS_STOPPED
 
     def was_killed(self, kill: str) -> bool:
         return self._marker(kill).exists()

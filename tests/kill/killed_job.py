@@ -3,6 +3,7 @@
 ``victim``: what dies when a kill point is reached: the ``driver`` (its Python and its JVM), the Python ``worker``
 that reached it, or the ``executor`` that this worker belongs to. With ``half``, whoever comes to ``IN_FUNCTION`` for
 the third time first waits until another task of its stage, the last one, has ended well: Spark cannot take that back.
+With ``slow``, the first attempts at ``IN_SOURCE``, ``BETWEEN`` or ``IN_FUNCTION`` wait until Spark has started another.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tests.kill.expected import GROUPS, KEYS, N_ROWS, NUMBERED, RESET, ROWS_PER_
 
 JOB = "killed"
 IN_FUNCTION = "in the user's function"
+IN_SOURCE, BETWEEN = "in the sources' stage", "between the operators"
 # Short-lived JVMs: the second compiler would cost more than it saves.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
@@ -34,6 +36,7 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 def session(plan: dict[str, Any]) -> SparkSession:
     builder = SparkSession.builder
     builder = builder.remote(plan["remote"]) if "remote" in plan else builder.master(plan["master"])
+    scratch = plan.get("tmp", plan["dir"] + "/tmp")
     conf = {
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
@@ -44,9 +47,9 @@ def session(plan: dict[str, Any]) -> SparkSession:
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.warehouse.dir": plan["dir"] + "/warehouse",
         # The dead do not tidy up; the test does.
-        "spark.local.dir": plan["dir"] + "/tmp",
-        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Djava.io.tmpdir={plan['dir']}/tmp",
-        "spark.executor.extraJavaOptions": f"{JAVA_OPTIONS} -Djava.io.tmpdir={plan['dir']}/tmp",
+        "spark.local.dir": scratch,
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Djava.io.tmpdir={scratch}",
+        "spark.executor.extraJavaOptions": f"{JAVA_OPTIONS} -Djava.io.tmpdir={scratch}",
         "spark.ckpt.dir": plan["dir"] + "/jobs",
         "spark.ckpt.cache.dir": plan["dir"] + "/cache",
         "spark.ckpt.interval": "100ms",  # with every batch
@@ -68,16 +71,12 @@ def numbered(plan: dict[str, Any]) -> Any:
     calls: list[int] = []
 
     def number_rows(key: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-        executor = _parent_of(os.getppid())
-        Path(plan["dir"], f"executor {executor}").touch()
-        if plan["victim"] == "executor":
-            os.environ["SPARK_CKPT_KILL_PID"] = str(executor)
         calls.append(1)
         if plan.get("half") and len(calls) == 3 and claimed(Path(plan["dir"], "waits for half")):
             half = Path(plan["dir"], f"half {TaskContext.get().stageId()}")
             while not half.exists():
                 time.sleep(0.01)
-        reach(IN_FUNCTION)
+        passing(plan, IN_FUNCTION)
         seq, total = state.get if state.exists else (0, 0)
         rows = pd.concat(list(frames)).sort_values("value")
         seqs, totals = [], []
@@ -93,6 +92,41 @@ def numbered(plan: dict[str, Any]) -> Any:
         yield rows[["value", "k", "n", "s", "g"]].assign(seq=seqs, total=totals)
 
     return number_rows
+
+
+def step(plan: dict[str, Any], place: str) -> Any:
+    """A step of the user's in front of the operators, which changes nothing."""
+
+    def pass_on(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        for frame in frames:
+            passing(plan, place)
+            yield frame
+
+    return pass_on
+
+
+def passing(plan: dict[str, Any], place: str) -> None:
+    """What happens where the user's code runs."""
+    executor = _parent_of(os.getppid())
+    Path(plan["dir"], f"executor {executor}").touch()
+    if plan["victim"] == "executor":
+        os.environ["SPARK_CKPT_KILL_PID"] = str(executor)
+    if place in plan.get("slow", ()):
+        _dawdle(plan, place)
+    reach(place)
+
+
+def _dawdle(plan: dict[str, Any], place: str) -> None:
+    """The first attempt of a task waits for the second one, ``slow`` times in all; then both go on, side by side."""
+    task = TaskContext.get()
+    if task.partitionId():
+        return  # Spark copies tasks only when others of their stage have ended
+    copied = Path(plan["dir"], f"copied {place} {task.stageId()} {task.partitionId()}")
+    if task.attemptNumber():
+        copied.touch()
+    elif any(claimed(Path(plan["dir"], f"slow {place} {n}")) for n in range(plan["slow"][place])):
+        while not copied.exists():
+            time.sleep(0.01)
 
 
 def claimed(marker: Path) -> bool:
@@ -118,9 +152,11 @@ def _parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def numbers(ckpt: Any, source: int) -> Any:
+def numbers(ckpt: Any, plan: dict[str, Any], source: int) -> Any:
     """The rows of one source: value, k, g. Sources have no key in common, so each key's order is that of its source."""
     stream = ckpt.readStream.format("rate").options(rowsPerBatch=ROWS_PER_BATCH, numRows=N_ROWS, numSplits=2).load()
+    if plan.get("steps"):
+        stream = stream.mapInPandas(step(plan, IN_SOURCE), "value long, timestamp timestamp")
     shifted = f"value + {source * SHIFT} as value"
     keys = [f"value % {KEYS} + {source * SHIFT} as k", f"value % {GROUPS} + {source * SHIFT} as g"]
     return stream.where("value % 3 != 0").selectExpr(shifted, *keys)
@@ -128,21 +164,20 @@ def numbers(ckpt: Any, source: int) -> Any:
 
 def start(spark: SparkSession, plan: dict[str, Any]) -> Any:
     ckpt = spark_ckpt.enable(spark)
-    rows, *others = (numbers(ckpt, source) for source in range(plan["sources"]))
+    rows, *others = (numbers(ckpt, plan, source) for source in range(plan["sources"]))
     for other in others:
         rows = rows.union(other)
     totals = rows.groupBy("k").aggregate(uid=TOTALS, emit="rows", orderBy="value", n=agg.count(), s=agg.sum("value"))
-    result = (
-        totals.select("value", "k", "n", "s", "g")
-        .groupBy("g")
-        .applyInPandasWithState(
-            numbered(plan),
-            "value long, k long, n long, s long, g long, seq long, total long",
-            "seq long, total long",
-            "append",
-            "NoTimeout",
-            uid=NUMBERED,
-        )
+    totals = totals.select("value", "k", "n", "s", "g")
+    if plan.get("steps"):
+        totals = totals.mapInPandas(step(plan, BETWEEN), "value long, k long, n long, s long, g long")
+    result = totals.groupBy("g").applyInPandasWithState(
+        numbered(plan),
+        "value long, k long, n long, s long, g long, seq long, total long",
+        "seq long, total long",
+        "append",
+        "NoTimeout",
+        uid=NUMBERED,
     )
     first, *others = plan["sinks"]
     writer = result.writeStream.format(first[0]).options(**first[1])

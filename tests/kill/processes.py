@@ -55,6 +55,12 @@ class Session:
         """Its exit code; minus the signal's number if one killed it."""
         return self.process.wait(DEADLINE_S)
 
+    def resume(self) -> None:
+        """SIGCONT to every process of the session."""
+        for pid in self.members():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
     def kill(self) -> None:
         """SIGKILL to every process of the session, and to what they start meanwhile, until none is left."""
         await_condition(f"the end of session {self.process.pid}", self._killed_all)

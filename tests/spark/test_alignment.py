@@ -150,3 +150,38 @@ def test_a_checkpoint_that_takes_too_long_is_cancelled_everywhere_and_nothing_is
     assert _outcomes(done) == [(1, "expired"), (2, "completed")]
     assert done.checkpoints()[1]["held_back_bytes"] == 0, "the cancel marker released what was held back"
     assert crossing.job.rows() == BOTH_ONCE
+
+
+def test_several_checkpoints_are_in_flight_while_a_source_lags_and_each_is_exact(crossing: Crossing) -> None:
+    """The leader injects three barriers, with rows of both between them, before the follower takes up the first."""
+    several = {"maxConcurrent": "3", "interval": "2s"}
+    first = crossing.start(**several)
+    for n in (1, 2, 3):
+        wait_until(lambda n=n: _offsets(first)[-1:] and _offsets(first)[-1][0]["epoch"] > n, first)
+        crossing.leader.add(("leader", 10**n), ("both", 10**n))
+        crossing.follower.add(("follower", 5 * 10**n), ("both", 5 * 10**n))
+        wait_until(lambda n=n: [end["inner"]["file"] for end in _offsets(first)[-1]] == [n + 1, n + 1], first)
+    records = first.job.records
+    assert (records.ids("triggers"), records.ids("checkpoints"), records.ids("aborted")) == ([1, 2, 3], [], [])
+    first.stop()
+
+    second = crossing.finish(**several)
+    in_flight, last = second.checkpoints()[:3], second.checkpoints()[-1]
+    assert [(row["id"], row["outcome"]) for row in in_flight] == [(1, "completed"), (2, "completed"), (3, "completed")]
+    assert max(row["triggered_ms"] for row in in_flight) < min(row["completed_ms"] for row in in_flight)
+    read = [[second.job.show(k).sources[s]["inner"]["file"] for s in ("leader", "follower")] for k in (1, 2, 3)]
+    assert all(follower == 4 > leader for leader, follower in read), "the follower's barriers came when it had read all"
+    for k, (leader, _) in zip((1, 2, 3), read):
+        assert {row[0]: row[1:] for row in crossing.state_at(second, k)} == _totals(leader, 4)
+    assert (last["kind"], last["outcome"]) == ("final", "completed")
+    assert {row[0]: row[1:] for row in crossing.job.rows()} == _totals(4, 4)
+
+
+def _totals(leader: int, follower: int) -> dict[str, tuple[int, int]]:
+    """Count and sum of each key after so many files of each source."""
+    rows = [("before", 1), *(row for n in range(1, leader) for row in (("leader", 10**n), ("both", 10**n)))]
+    rows += [
+        ("before", 10),
+        *(row for n in range(1, follower) for row in (("follower", 5 * 10**n), ("both", 5 * 10**n))),
+    ]
+    return {k: (len(v), sum(v)) for k in {k for k, _ in rows} if (v := [v for key, v in rows if key == k])}

@@ -1,0 +1,38 @@
+"""A driver is halted by SIGSTOP, as by a long pause of its machine, until a successor has done all its work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.kill.killed import KilledJob
+
+
+@pytest.mark.soak  # two starts of Spark for each place
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("merging", ["sql", "delta"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "before WriteBatch#3",
+        "before CreateCompletion#3",  # the successor completes the same checkpoint, and drops it later
+        "after CreateCompletion#3",  # the successor commits what it authorised
+        "after CommitSink#3",  # between two sinks
+        "before WriteCommitted#3",
+    ],
+)
+def test_a_halted_driver_that_moves_on_is_told_that_it_is_fenced_and_leaves_nothing(
+    make_job: Callable[..., KilledJob], place: str, merging: str
+) -> None:
+    job = make_job(merging)
+    with job.halted(place) as driver:
+        job.finish()
+        job.check_after_death()
+        driver.resume()
+        assert driver.wait() == 1
+        said = driver.log.read_text()
+    assert "FencedError: " in said, said[-6000:]
+    assert "stop this" in said
+    assert "restore another" not in said
+    job.check_finished()

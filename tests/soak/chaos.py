@@ -20,7 +20,7 @@ from pathlib import Path
 
 from spark_ckpt.errors import CkptError
 from tests.cluster.standalone import EXECUTORS, Cluster
-from tests.kill.processes import Session, environment
+from tests.kill.processes import Session, await_condition, environment
 from tests.postgres_server import PostgresServer
 from tests.soak.chaos_checks import ChaosJob
 from tests.soak.chaos_data import SOURCES, Feed
@@ -115,7 +115,7 @@ class Chaos:
 
     def _finish(self) -> None:
         life = self._start("local", end=True)
-        self._pause(DEADLINE_S, lambda: life.ended)
+        await_condition("the end of the input", lambda: life.ended, DEADLINE_S)  # which grows no more
         assert life.ended, f"the last start did not come to its end: {life.said()[-6000:]}"
         assert life.session.process.returncode == 0, life.said()[-6000:]
 

@@ -107,6 +107,8 @@ class PostgresServer:
                 process.kill()
         while any(_runs(process) for process in processes):
             time.sleep(0.02)
+        # It names a process that nobody may have reaped yet, which a new server would take for one that runs.
+        (self._data / "postmaster.pid").unlink(missing_ok=True)
 
     def restart(self) -> None:
         assert self._root is not None

@@ -82,13 +82,13 @@ MUTATIONS = (
     Mutation(
         _VIEW,
         "what is aborted is not pending",
-        "pending = tuple(p for p in later if p.checkpoint not in view.aborted)",
+        "pending = tuple(p for p in later if not view.state(p.checkpoint).given_up)",
         "pending = tuple(later)",
     ),
     Mutation(
         _VIEW,
         "what is aborted gets its marker",
-        "tuple(p.checkpoint for p in later if p.checkpoint in view.aborted)",
+        "tuple(p.checkpoint for p in later if view.state(p.checkpoint).given_up)",
         "()",
     ),
     # --- following
@@ -186,7 +186,7 @@ MUTATIONS = (
         _LEAD, "final waits for every source", "at_end=at.drained and view.drained >= role.others", "at_end=at.drained"
     ),
     Mutation(_LEAD, "final is taken once", "final_pending=final", "final_pending=False"),
-    Mutation(_LEAD, "an aborted final one is taken again", " and view.final not in view.aborted", ""),
+    Mutation(_LEAD, "an aborted final one is taken again", " and not view.state(view.final).given_up", ""),
     Mutation(_LEAD, "nothing is triggered behind a stop", "stopping=at.frozen", "stopping=False"),
     # --- what is said
     Mutation(_EVENTS, "markers are sent", "[Cancel(k) for k in end.cancel]", "[]"),

@@ -15,6 +15,7 @@ from spark_ckpt.jobs.records import left_for_later
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec
 from spark_ckpt.protocol import commit as protocol
 from spark_ckpt.protocol import events as ev
+from spark_ckpt.protocol.checkpoint_state import Name
 from spark_ckpt.protocol.records import BatchRecord, CompletionRecord
 from spark_ckpt.types import Committable
 
@@ -84,7 +85,8 @@ class Committer:
     def _rebuilt(self) -> protocol.JobView:
         run, records = self.run, self.io.records
         completions = records.completions()
-        aborted = (records.aborted(k) for k in records.ids("aborted"))
+        recorded = records.recorded(completions)
+        aborted = (records.aborted(k) for k in recorded.aborted)
         started = records.generation(run.generation)
         batches = records.batches(run.origin)
         newest = max((b for b in batches if b.generation == run.generation), key=lambda b: b.batch, default=None)
@@ -97,9 +99,9 @@ class Committer:
             restored=next((c for c in completions if c.checkpoint == run.restored_from), None),
             completions=completions,
             batches=batches,
-            committed=records.ids("committed"),
+            committed=recorded.committed,
             aborted=[a for a in aborted if a is not None],
-            voided=set(records.ids("checkpoints")) - {c.checkpoint for c in completions},
+            voided=recorded.named(Name.VOID, Name.DAMAGED),
             tolerable_failures=run.config.tolerable_failures,
             retain=run.config.retain,
             life=run.life,
@@ -107,7 +109,7 @@ class Committer:
             adopt=run.adopt,
             timeout_ms=run.config.timeout_ms,
             started_ms=0 if started is None else started.started_ms,
-            unread=records.unreadable(completions),
+            unread=recorded.named(Name.DAMAGED),
         )
 
 

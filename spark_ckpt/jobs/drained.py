@@ -56,7 +56,7 @@ def _watch(query: Any, records: JobRecords, drained: int | None) -> None:
         while query.isActive:
             # Spark's own report of the last batch costs no look at storage.
             drain = drain_of(query.lastProgress)
-            if drain is not None and max(records.ids("committed"), default=0) >= drain:
+            if drain is not None and records.newest_committed() >= drain:
                 query.stop()
                 return
             pause.wait(_LOOK_S)

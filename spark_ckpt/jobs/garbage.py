@@ -11,9 +11,10 @@ from spark_ckpt.jobs.heartbeat import drop_dead
 from spark_ckpt.jobs.records import JobRecords, batch_of, copy_path, id_name
 from spark_ckpt.jobs.spark_folder import SparkFolder
 from spark_ckpt.jobs.spec import SinkSpec, cache_dir
+from spark_ckpt.protocol.checkpoint_state import CheckpointState
 from spark_ckpt.protocol.leftovers import missing_batches, open_committables, split_batches
 from spark_ckpt.protocol.life import identity
-from spark_ckpt.protocol.records import CommittedRecord, CompletionRecord, VoidRecord
+from spark_ckpt.protocol.records import CommittedRecord, CompletionRecord
 from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.manifest import StateManifest, read_manifest
@@ -70,18 +71,17 @@ class GarbageCollector:
         records, store = self.records, self.records.store
         for g in records.ids("generations"):
             yield f"generations/{id_name(g)}", partial(records.generation, g)
-        there = records.ids("checkpoints")
-        for k in there:
+        for k in records.ids("checkpoints"):
             yield f"checkpoints/{id_name(k)}", partial(records.checkpoint, k)
         done = records.completions()
         for ref in (ref for c in done for ref in c.tables.values()):
             yield ref.manifest, partial(read_manifest, store, ref.manifest)
-        newest = max((c.checkpoint for c in done), default=0)
-        for k in records.ids("committed"):
+        recorded = records.recorded(done)
+        for k in sorted(recorded.committed):
             path = f"committed/{id_name(k)}"
             yield path, partial(_committed, records, path)
-            # Older ones were dropped by a newer checkpoint; one that nobody triggered is an import that was stopped.
-            if k > newest and k not in there and store.exists(f"triggers/{id_name(k)}"):
+            # One that nobody triggered is an import that was stopped.
+            if recorded.state(k) is CheckpointState.MISSING and k in recorded.triggered:
                 yield f"checkpoints/{id_name(k)}", partial(records.checkpoint, k)
         for name in store.names("batches"):
             yield f"batches/{name}", partial(records.batch, name)
@@ -137,10 +137,9 @@ class GarbageCollector:
         """Remove records that nobody reads any more; returns what may still be committed by those that stay."""
         records, done = self.records, self.records.completions()
         live, dead = split_batches(records.batches(), done, set(records.ids("generations")))
-        complete = {c.checkpoint for c in done}
         # Not where checkpoints/K is lost: then committed/K is what is left to tell of it.
-        others = [k for k in records.ids("committed") if k not in complete]
-        orphans = [k for k in others if isinstance(records.checkpoint(k), VoidRecord)]
+        recorded = records.recorded(done)
+        orphans = [k for k in sorted(recorded.committed) if recorded.state(k) is CheckpointState.VOID]
         # The batch that completed the newest one stays, for those who ask for the query's progress.
         told = {(c.origin, c.batch) for c in done[-1:]}
         dead = tuple(b for b in dead if (b.origin, b.batch) not in told)

@@ -311,7 +311,7 @@ def _wait(records: JobRecords, request: str, deadline: float, alive: Callable[[]
         answer = read_answer(records.store, request)
         if answer is not None and answer.checkpoint is None:
             raise CheckpointFailedError(f"request {request} was withdrawn: {answer.error}")
-        if answer is not None and max(records.ids("committed"), default=0) >= (answer.checkpoint or 0):
+        if answer is not None and records.newest_committed() >= (answer.checkpoint or 0):
             return answer
         for k in records.ids("triggers") if taken is None else ():
             trigger = records.trigger(k) if k not in seen else None

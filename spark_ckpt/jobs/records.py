@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.protocol.checkpoint_state import Name, Recorded, state_of
 from spark_ckpt.protocol.life import life_of
 from spark_ckpt.protocol.records import (
     LOST,
@@ -112,13 +113,47 @@ class JobRecords:
             report(damage)
             return None
 
+    # -- what became of checkpoints ----------------------------------------------------------------------------
+
+    def name_of(self, checkpoint: int) -> Name:
+        """What ``checkpoints/K`` holds."""
+        try:
+            return Name.of(self.checkpoint(checkpoint))
+        except CorruptStorageError as damage:
+            report(damage)
+            return Name.DAMAGED
+
     def is_lost(self, checkpoint: int) -> bool:
         """Damaged; or missing, though what was dropped is not committed either."""
-        try:
-            there = self.checkpoint(checkpoint) is not None
-        except CorruptStorageError:
-            return True
-        return not there and self.store.exists(f"committed/{id_name(checkpoint)}")
+        committed = self.store.exists(f"committed/{id_name(checkpoint)}")
+        return state_of(self.name_of(checkpoint), committed=committed).lost
+
+    def is_settled(self, checkpoint: int) -> bool:
+        """Complete, void or aborted: no barrier of it is waited for any more. Reads nothing."""
+        name = id_name(checkpoint)
+        taken = Name.TAKEN if self.store.exists(f"checkpoints/{name}") else Name.FREE
+        return state_of(taken, aborted=taken is Name.FREE and self.store.exists(f"aborted/{name}")).settled
+
+    def open_triggers(self, since: int = 0) -> list[TriggerRecord]:
+        """Those from id ``since`` on that can be read and are not settled, by id."""
+        found = (self.trigger(k) for k in self.ids("triggers") if k >= since and not self.is_settled(k))
+        return [t for t in found if t is not None]
+
+    def recorded(self, completions: Iterable[CompletionRecord] | None = None) -> Recorded:
+        """What there is of all checkpoints, by id. With ``completions``, those that can be read, it is looked what else
+        stands in ``checkpoints/``; without, all that stands there is TAKEN.
+        """
+        known = None if completions is None else {c.checkpoint for c in completions}
+        names = {k: Name.COMPLETION if known and k in known else Name.TAKEN for k in self.ids("checkpoints")}
+        if known is not None:
+            names |= {k: self.name_of(k) for k in names if k not in known}
+        committed, aborted = self.ids("committed"), self.ids("aborted")
+        # Triggers last: of a checkpoint that is dropped meanwhile the trigger goes last, and must not look open.
+        return Recorded(names, frozenset(self.ids("triggers")), frozenset(committed), frozenset(aborted))
+
+    def newest_committed(self) -> int:
+        """0 if none is."""
+        return max(self.ids("committed"), default=0)
 
     def drop_copies(self, checkpoint: int) -> None:
         for path in self._copies(checkpoint):
@@ -131,18 +166,6 @@ class JobRecords:
     def completions(self) -> list[CompletionRecord]:
         """All that can be read, oldest first. Which others are needed is for a start to say."""
         return list(self._sound(self.completion, self.ids("checkpoints")))
-
-    def unreadable(self, completions: Iterable[CompletionRecord]) -> frozenset[int]:
-        """Ids whose ``checkpoints/K`` is damaged. ``completions`` are those that can be read."""
-        known = {c.checkpoint for c in completions}
-        return frozenset(k for k in self.ids("checkpoints") if k not in known and self._is_damaged(k))
-
-    def _is_damaged(self, checkpoint: int) -> bool:
-        try:
-            self.checkpoint(checkpoint)
-        except CorruptStorageError:
-            return True
-        return False
 
     def table_versions(self) -> dict[str, int]:
         """The newest version of each state table that a checkpoint recorded."""
@@ -187,11 +210,6 @@ class JobRecords:
     def abandon(self, record: AbandonedRecord) -> None:
         path = f"abandoned/{record.checkpoint:010d}-{quote(record.sink, safe='')}.json"
         self.store.create(path, "abandoned", record.to_json())
-
-    def settled(self, checkpoint: int) -> bool:
-        """Complete, void or aborted: no barrier of it is waited for any more."""
-        name = id_name(checkpoint)
-        return self.store.exists(f"checkpoints/{name}") or self.store.exists(f"aborted/{name}")
 
     # -- batches -----------------------------------------------------------------------------------------------
 

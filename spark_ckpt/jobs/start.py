@@ -104,7 +104,7 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
         plan.job,
         plan.config,
         plan.sinks,
-        read_facts=lambda g: _facts(records, plan, g, restore),
+        read_facts=lambda g: read_facts(records, plan, g, restore),
         on_claim=None if on_claim is None else partial(on_claim, records),
     )
     before = _last_decided(records)
@@ -184,10 +184,11 @@ def _restore_option(records: JobRecords, plan: JobPlan, url: str) -> str | int:
     return import_savepoint(records, url, restore, plan.config.storage_options(), _now_ms())
 
 
-def _facts(records: JobRecords, plan: JobPlan, generation: int, restore: str | int) -> StartFacts:
+def read_facts(records: JobRecords, plan: JobPlan, generation: int, restore: str | int) -> StartFacts:
+    # Before the completions are read: what an older driver completes meanwhile is found open here, and complete there.
+    open_triggers = records.recorded().open_triggers()
     completions = tuple(records.completions())
     ids = [c.checkpoint for c in completions]
-    settled = {*records.ids("checkpoints"), *records.ids("aborted")}
     return StartFacts(
         restore=restore,
         location=plan.spark_folder.location(),
@@ -197,7 +198,7 @@ def _facts(records: JobRecords, plan: JobPlan, generation: int, restore: str | i
         completions=completions,
         committed=records.confirmed(ids) if plan.sinks_known else frozenset(ids),
         batches=tuple(records.batches()),
-        open_triggers=tuple(k for k in records.ids("triggers") if k not in settled),
+        open_triggers=open_triggers,
         allow_non_restored=plan.config.allow_non_restored_state,
         damage=read_damage(records, generation, completions),
         abandoned=records.abandoned_pairs(),

@@ -11,7 +11,7 @@ from spark_ckpt.storage.manifest import read_manifest
 
 def read_damage(records: JobRecords, generation: int, completions: tuple[CompletionRecord, ...]) -> Damage:
     """``generation`` is the one that starts."""
-    lost = _lost_checkpoints(records, completions)
+    lost = records.recorded(completions).lost()
     return Damage(
         generations=tuple(g for g in records.ids("generations") if g != generation and _lost_generation(records, g)),
         checkpoints={k: _triggered_by(records, k, generation) for k in lost},
@@ -40,19 +40,6 @@ def _lost_generation(records: JobRecords, generation: int) -> bool:
         return records.generation(generation) is None
     except CorruptStorageError:
         return True
-
-
-def _lost_checkpoints(records: JobRecords, completions: tuple[CompletionRecord, ...]) -> set[int]:
-    """Damaged ones; and missing ones: a checkpoint that is committed and not dropped by a newer one has a record."""
-    there = records.ids("checkpoints")
-    newest = max((c.checkpoint for c in completions), default=0)
-    lost = {k for k in records.ids("committed") if k > newest and k not in there}
-    for k in there:
-        try:
-            records.checkpoint(k)
-        except CorruptStorageError:
-            lost.add(k)
-    return lost
 
 
 def _triggered_by(records: JobRecords, checkpoint: int, generation: int) -> int | None:

@@ -120,11 +120,10 @@ def tell(records: JobRecords) -> dict[str, Any]:
 def _pending(records: JobRecords) -> list[dict[str, Any]]:
     """Of the newest start: what an earlier one triggered and did not complete is over."""
     newest = max(records.ids("generations"), default=0)
-    found = (records.trigger(k) for k in records.ids("triggers") if not records.settled(k))
     return [
         {"id": t.checkpoint, "kind": t.kind, "triggered_ms": t.time_ms}
-        for t in found
-        if t is not None and t.generation == newest
+        for t in records.open_triggers()
+        if t.generation == newest
     ]
 
 

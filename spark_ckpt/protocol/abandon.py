@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from spark_ckpt.protocol.checkpoint_state import uncommitted
 from spark_ckpt.protocol.records import AbandonedRecord, CompletionRecord
 from spark_ckpt.protocol.topology import Refuse
 
@@ -24,7 +25,7 @@ def decide_abandon(
     """Whether what ``checkpoint`` has for ``sink`` may be given up. Asked from outside, while the job is stopped."""
     committed = frozenset(committed)
     known = {c.checkpoint: c for c in completions}
-    open_ = {k: sorted({c.sink for c in r.committables}) for k, r in known.items() if k not in committed}
+    open_ = {r.checkpoint: sorted({c.sink for c in r.committables}) for r in uncommitted(known.values(), committed)}
     if checkpoint in open_ and sink in open_[checkpoint]:
         staged = sum(c.sink == sink for c in known[checkpoint].committables)
         return AbandonedRecord(checkpoint, sink, staged, now_ms)

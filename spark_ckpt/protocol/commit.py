@@ -32,6 +32,7 @@ from typing import Any
 
 from spark_ckpt.errors import CkptError, FencedError, ProtocolBugError
 from spark_ckpt.protocol.abandon import with_ways_out
+from spark_ckpt.protocol.checkpoint_state import CheckpointState
 from spark_ckpt.protocol.coordinator import merge_stats, plan_retention
 from spark_ckpt.protocol.events import Flushed
 from spark_ckpt.protocol.give_up import abort_once, give_up, write_aborted
@@ -90,7 +91,8 @@ def commit_batch(view: JobView, record: BatchRecord, now_ms: int) -> Steps:
 
 def _commit_batch(view: JobView, record: BatchRecord, now_ms: int) -> Steps:
     _check(view, record)
-    if view.last and view.last.origin == view.origin and view.last.checkpoint not in view.committed:
+    own = view.last is not None and view.last.origin == view.origin
+    if view.last and own and view.state(view.last.checkpoint) is CheckpointState.COMPLETE:
         view = yield from _publish(view, view.last, now_ms)
     view = yield from _stage(view, record)
     previous = view.last

@@ -31,7 +31,7 @@ def give_up(view: JobView, record: BatchRecord, now_ms: int, failed: bool = Fals
     declined = [e for e in record.events if isinstance(e, Decline)]
     cancelled = {e.checkpoint for e in record.events if isinstance(e, Cancel)}
     for k in sorted({e.checkpoint for e in declined} | cancelled):
-        if view.done(k):
+        if view.state(k).over:
             continue
         cause, reason = _why([e for e in declined if e.checkpoint == k])
         view = yield from abort_once(view, k, cause, reason, record.batch, now_ms)

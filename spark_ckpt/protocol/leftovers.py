@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from spark_ckpt.protocol.checkpoint_state import uncommitted
 from spark_ckpt.protocol.records import BatchRecord, CompletionRecord
 from spark_ckpt.types import Committable
 
@@ -53,8 +54,7 @@ def open_committables(
     staged = [c for b in live for c in b.staged if c.epoch > reached.get(b.origin, 0)]
     authorised = [
         c
-        for r in completions
-        if r.checkpoint not in committed
+        for r in uncommitted(completions, committed)
         for c in r.committables
         if (r.checkpoint, c.sink) not in abandoned
     ]

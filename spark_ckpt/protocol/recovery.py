@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from spark_ckpt.protocol.checkpoint_state import uncommitted
 from spark_ckpt.protocol.damage import (
     Damage,
     active_origins,
@@ -177,7 +178,7 @@ def _go_on(facts: StartFacts) -> GoOn | Refuse:
             origin=first.origin,
             restored=_find(facts, first.restored_from),
             adopt=newest if newest and newest.batch > _committed(facts) else None,
-            commit=_uncommitted(facts),
+            commit=uncommitted(facts.completions, facts.committed),
             uncompared=uncompared(latest.topology, facts.topology),
             newest=newest or _find(facts, first.restored_from),
         )
@@ -293,12 +294,6 @@ def as_savepoint(record: CompletionRecord) -> CompletionRecord:
 # --- leaving other origins behind ------------------------------------------------------------------------------
 
 
-def _uncommitted(facts: StartFacts) -> tuple[CompletionRecord, ...]:
-    """A completion record is canonical, whatever is restored: what it authorises becomes visible."""
-    found = [c for c in facts.completions if c.checkpoint not in facts.committed]
-    return tuple(sorted(found, key=lambda c: c.checkpoint))
-
-
 def _clean_up(facts: StartFacts) -> tuple[tuple[CompletionRecord, ...], tuple[Committable, ...], tuple[int, ...]]:
     reached: dict[int, int] = {}
     for c in facts.completions:
@@ -310,7 +305,8 @@ def _clean_up(facts: StartFacts) -> tuple[tuple[CompletionRecord, ...], tuple[Co
     batches = (b for b in facts.batches if b.origin >= settled)
     open_ = [c for b in batches for c in b.staged if c.epoch > reached.get(b.origin, 0)]
     abort = tuple(c for c in dict.fromkeys(open_) if c.sink in facts.topology.sinks)
-    return _uncommitted(facts), abort, tuple(sorted({b.origin for b in facts.batches}))
+    # A completion record is canonical, whatever is restored: what it authorises becomes visible.
+    return uncommitted(facts.completions, facts.committed), abort, tuple(sorted({b.origin for b in facts.batches}))
 
 
 def _sinks_exist(facts: StartFacts, commit: tuple[CompletionRecord, ...]) -> Refuse | None:

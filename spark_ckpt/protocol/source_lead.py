@@ -89,7 +89,7 @@ def _decide(
 
 def _facts(role: SourceRole, view: SourceView, start: SourceOffset, at: Position, now_ms: int) -> TriggerFacts:
     pending, _ = sort_out(view, start)
-    final = view.final is not None and view.final not in view.aborted
+    final = view.final is not None and not view.state(view.final).given_up
     return TriggerFacts(
         now_ms=now_ms,
         started_ms=role.started_ms,

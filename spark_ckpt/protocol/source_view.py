@@ -6,6 +6,7 @@ from collections.abc import Collection, Generator, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from spark_ckpt.protocol.checkpoint_state import CheckpointState, Name, state_of
 from spark_ckpt.protocol.coordinator import TriggerPolicy, Wait
 from spark_ckpt.protocol.records import TriggerRecord
 from spark_ckpt.protocol.source_offset import PendingTrigger, SourceOffset
@@ -62,6 +63,14 @@ class SourceView:
     followed_ms: int | None = None
     waiting: Wait | None = None
 
+    def state(self, checkpoint: int) -> CheckpointState:
+        """Of a checkpoint that was triggered, as far as the source knows: of complete ones it knows the newest."""
+        return state_of(
+            Name.COMPLETION if checkpoint == self.completed else Name.FREE,
+            aborted=checkpoint in self.aborted,
+            newer=checkpoint < self.completed,
+        )
+
 
 @dataclass(frozen=True)
 class Injection:
@@ -100,7 +109,7 @@ def look(
     role: SourceRole, view: SourceView, start: SourceOffset, now_ms: int, fresh: bool = False
 ) -> Generator[SourceStep, Any, SourceView]:
     """Look what became of what waits; now and then, or if ``fresh`` at once."""
-    waits = [p for p in start.pending if p.checkpoint > view.completed and p.checkpoint not in view.aborted]
+    waits = [p for p in start.pending if view.state(p.checkpoint) is CheckpointState.PENDING]
     ids, requests = [p.checkpoint for p in waits], [p.request for p in waits if p.request is not None]
     if start.drain is None and is_frozen(start, role.generation, view.aborted, view.released):
         ids, requests = [*ids, start.epoch - 1], [*requests, *([start.request] if start.request else [])]
@@ -129,8 +138,8 @@ def sort_out(view: SourceView, start: SourceOffset) -> tuple[tuple[PendingTrigge
     injected, because operators that the leader does not reach wait for it too (Flink: CancelCheckpointMarker).
     """
     later = [p for p in start.pending if p.checkpoint > view.completed]
-    pending = tuple(p for p in later if p.checkpoint not in view.aborted)
-    return pending, tuple(p.checkpoint for p in later if p.checkpoint in view.aborted)
+    pending = tuple(p for p in later if not view.state(p.checkpoint).given_up)
+    return pending, tuple(p.checkpoint for p in later if view.state(p.checkpoint).given_up)
 
 
 def due(last_ms: int | None, now_ms: int, every_ms: int) -> bool:

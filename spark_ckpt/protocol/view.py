@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from spark_ckpt.protocol.checkpoint_state import CheckpointState, Name, state_of
 from spark_ckpt.protocol.coordinator import FailureCounter, PendingCheckpoint, TriggerPolicy, expired
 from spark_ckpt.protocol.events import Cancel, Decline, Event, Flushed, OperatorAck, SourceAck
 from spark_ckpt.protocol.records import SAVEPOINT, AbortedRecord, BatchRecord, CompletionRecord, Topology
@@ -58,9 +59,15 @@ class JobView:
         known = (*self.completed, *self.unread)
         return CheckpointId(min(known)) if self.completed else None
 
-    def done(self, checkpoint: int) -> bool:
-        """Nothing more can happen to ``checkpoint``: complete, subsumed or aborted."""
-        return checkpoint <= self.last_id or checkpoint in self.aborted
+    def state(self, checkpoint: int) -> CheckpointState:
+        """Of a checkpoint that was triggered: nobody asks for others here."""
+        is_complete = checkpoint == self.last_id or checkpoint in self.completed
+        return state_of(
+            Name.COMPLETION if is_complete else Name.FREE,
+            committed=is_complete and checkpoint in self.committed,
+            aborted=checkpoint in self.aborted,
+            newer=checkpoint < self.last_id,
+        )
 
     def finished_weight(self, checkpoint: int) -> int:
         """Weight at the sink that counts as arrived for ``checkpoint`` because its input ended before it."""
@@ -78,7 +85,7 @@ class JobView:
         return tuple(
             CheckpointId(k)
             for k, p in sorted(self.pending.items())
-            if not self.done(k) and not p.missing(self.finished_weight(k))
+            if not self.state(k).over and not p.missing(self.finished_weight(k))
         )
 
     def with_batch(self, record: BatchRecord) -> JobView:
@@ -218,11 +225,13 @@ def _acknowledge(
     """``pending`` plus what ``record`` says; what comes too late or from a stranger changes nothing."""
 
     def of(checkpoint: int) -> PendingCheckpoint:
-        return pending.get(checkpoint) or PendingCheckpoint(checkpoint, view.topology, discarded=view.done(checkpoint))
+        return pending.get(checkpoint) or PendingCheckpoint(
+            checkpoint, view.topology, discarded=view.state(checkpoint).over
+        )
 
     for event in record.events:
         if isinstance(event, SourceAck | OperatorAck):
             pending[event.checkpoint], _ = of(event.checkpoint).acknowledge(event)
     for checkpoint, weight in record.barriers.items():
         pending[checkpoint] = of(checkpoint).barrier(weight)
-    return {k: p for k, p in pending.items() if not view.done(k)}
+    return {k: p for k, p in pending.items() if not view.state(k).over}

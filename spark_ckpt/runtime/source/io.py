@@ -15,6 +15,7 @@ from spark_ckpt.jobs.records import JobRecords, id_name, left_for_later
 from spark_ckpt.jobs.requests import Answer, answer_request, drop_old_answers, drop_request, open_requests, read_answer
 from spark_ckpt.jobs.spec import RunSpec
 from spark_ckpt.protocol import source_steps as st
+from spark_ckpt.protocol.checkpoint_state import CheckpointState, Name, state_of
 from spark_ckpt.protocol.records import AbortedRecord, CompletionRecord, TriggerRecord
 from spark_ckpt.protocol.steps import StorageFailed
 from spark_ckpt.storage.history import History, HistoryRow
@@ -32,7 +33,7 @@ class SourceIO:
         self.records = records
         self.leader = leader
         self._now_ms = now_ms
-        self._completed: dict[int, bool] = {}
+        self._names: dict[int, Name] = {}
 
     def run(
         self,
@@ -89,27 +90,28 @@ class SourceIO:
     def _Look(self, step: st.Look) -> st.Looked:
         store, there = self.records.store, self.records.ids("checkpoints")
         answers = {r: read_answer(store, r) for r in step.requests}
-        void = {k for k in step.checkpoints if k in there and not self._is_completed(k)}
         return st.Looked(
             self._newest_completed(there),
-            frozenset(k for k in step.checkpoints if k in void or store.exists(f"aborted/{id_name(k)}")),
+            frozenset(k for k in step.checkpoints if self._state(k, k in there).given_up),
             frozenset(r for r, a in answers.items() if a is not None and a.error is not None),
         )
 
     def _newest_completed(self, ids: list[int]) -> int:
-        return next((k for k in sorted(ids, reverse=True) if self._is_completed(k)), 0)
+        return next((k for k in sorted(ids, reverse=True) if self._name_of(k) is Name.COMPLETION), 0)
 
-    def _is_completed(self, checkpoint: int) -> bool:
-        """Not if its record is void, or nobody can read it. Read once: what is completed is only ever dropped."""
-        if checkpoint not in self._completed:
-            found = self.records.readable_checkpoint(checkpoint)
-            self._completed[checkpoint] = isinstance(found, CompletionRecord)
-        return self._completed[checkpoint]
+    def _state(self, checkpoint: int, is_named: bool) -> CheckpointState:
+        name = self._name_of(checkpoint) if is_named else Name.FREE
+        return state_of(name, aborted=name is Name.FREE and self.records.store.exists(f"aborted/{id_name(checkpoint)}"))
+
+    def _name_of(self, checkpoint: int) -> Name:
+        """Read once: what is taken never becomes anything else that matters here."""
+        known = self._names.get(checkpoint) or self.records.name_of(checkpoint)
+        if known is not Name.FREE:
+            self._names[checkpoint] = known
+        return known
 
     def _ReadOpenTriggers(self, step: st.ReadOpenTriggers) -> tuple[TriggerRecord, ...]:
-        ids = [k for k in self.records.ids("triggers") if k >= step.epoch]
-        found = (self.records.trigger(k) for k in ids if not self.records.settled(k))
-        return tuple(t for t in found if t is not None)
+        return tuple(self.records.open_triggers(step.epoch))
 
     def _ReadRequests(self, step: st.ReadRequests) -> tuple[st.ManualRequest, ...]:
         return tuple(open_requests(self.records.store))

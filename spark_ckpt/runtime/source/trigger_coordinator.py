@@ -30,7 +30,7 @@ class TriggerCoordinator:
         self._io = SourceIO(run, self.records, source.leader, now_ms)
         self._role = _role(run, source, now_ms)
         self._view: SourceView | None = None
-        self._reported = max(self.records.ids("committed"), default=0)
+        self._reported = self.records.newest_committed()
 
     def initial(self) -> SourceOffset:
         """Stable for one Spark location: asked again whenever its first batch is replayed."""
@@ -54,7 +54,7 @@ class TriggerCoordinator:
 
     def newly_completed_offset(self) -> Any | None:
         """The inner offset of the newest committed checkpoint, once."""
-        newest = max(self.records.ids("committed"), default=0)
+        newest = self.records.newest_committed()
         if newest <= self._reported:
             return None
         self._reported = newest

@@ -65,7 +65,6 @@ class Shell:
         r, here = self.world.records, self.location
         completions = r.completions()
         planned = max(here.offsets, default=None)
-        closed = {*r.text["checkpoints"], *r.text["aborted"]}
         return StartFacts(
             restore=self.restore,
             location=SparkLocation(
@@ -80,7 +79,7 @@ class Shell:
             completions=tuple(completions.values()),
             committed=r.confirmed(),
             batches=tuple(r.all("batches")),
-            open_triggers=tuple(sorted(set(r.text["triggers"]) - closed)),
+            open_triggers=r.recorded().open_triggers(),
             allow_non_restored=True,
             damage=Damage() if self.sabotage == "torn_is_absent" else damage_of(r, step.generation),
             abandoned=r.abandoned(),
@@ -271,8 +270,6 @@ class Shell:
 
 def damage_of(records: Records, generation: int) -> Damage:
     """What a start finds damaged or missing: as ``spark_ckpt.jobs.start_facts`` reads it."""
-    newest = max(records.completions(), default=0)
-    lost = {k for k in records.text["committed"] if k > newest and k not in records.text["checkpoints"]}
 
     def triggered_by(k: int) -> int | None:
         trigger = records.get("triggers", k)
@@ -280,7 +277,7 @@ def damage_of(records: Records, generation: int) -> Damage:
 
     return Damage(
         generations=tuple(g for g in records.torn("generations") if g != generation),
-        checkpoints={k: triggered_by(k) for k in {*lost, *records.torn("checkpoints")}},
+        checkpoints={k: triggered_by(k) for k in records.recorded().lost()},
         batches=tuple(batch_of(name) for name in records.torn("batches")),
     )
 

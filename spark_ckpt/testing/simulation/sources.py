@@ -103,15 +103,16 @@ class SourceShell:
 
     def _Look(self, step: st.Look) -> st.Looked:
         r = self.world.records
-        aborted = frozenset(k for k in step.checkpoints if k in r.text["aborted"] or k in r.voids())
+        recorded = r.recorded()
+        aborted = frozenset(k for k in step.checkpoints if recorded.state(k).given_up)
         answers = self.world.answers
         released = frozenset(n for n in step.requests if n in answers and answers[n].error is not None)
         return st.Looked(max(r.completions(), default=0), aborted, released)
 
     def _ReadOpenTriggers(self, step: st.ReadOpenTriggers) -> tuple[TriggerRecord, ...]:
         r = self.world.records
-        closed = {*r.text["checkpoints"], *r.text["aborted"]}
-        found = tuple(t for t in r.all("triggers") if t.checkpoint >= step.epoch and t.checkpoint not in closed)
+        open_ = set(r.recorded().open_triggers())
+        found = tuple(t for t in r.all("triggers") if t.checkpoint >= step.epoch and t.checkpoint in open_)
         self.world.seen["a source lags behind several triggers"] += not self.role.leader and len(found) > 1
         return found
 

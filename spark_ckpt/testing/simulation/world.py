@@ -21,6 +21,7 @@ from spark_ckpt.errors import (
     ProtocolBugError,
     StorageNotWritableError,
 )
+from spark_ckpt.protocol.checkpoint_state import Name, Recorded
 from spark_ckpt.protocol.events import GroupManifest, groups_from_json, groups_to_json
 from spark_ckpt.protocol.records import (
     LOST,
@@ -142,8 +143,17 @@ class Records:
     def abandoned(self) -> frozenset[tuple[int, str]]:
         return frozenset((a.checkpoint, a.sink) for a in self.all("abandoned"))
 
-    def voids(self) -> set[int]:
-        return set(self.text["checkpoints"]) - set(self.completions())
+    def voids(self) -> frozenset[int]:
+        return self.recorded().named(Name.VOID, Name.DAMAGED)
+
+    def name_of(self, checkpoint: int) -> Name:
+        torn = self.is_torn("checkpoints", checkpoint)
+        return Name.DAMAGED if torn else Name.of(self.get("checkpoints", checkpoint))
+
+    def recorded(self) -> Recorded:
+        """What there is of all checkpoints."""
+        names = {k: self.name_of(k) for k in self.text["checkpoints"]}
+        return Recorded(names, self.text["triggers"].keys(), self.text["committed"].keys(), self.text["aborted"].keys())
 
     def confirmed(self) -> frozenset[int]:
         """Those that are surely committed."""

@@ -1,0 +1,38 @@
+"""What a start reads is seen while an older driver may still write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.jobs.start import read_facts
+from spark_ckpt.protocol.records import CompletionRecord
+from tests.storage.whole_job import WholeJob
+
+
+class Overtaken(JobRecords):
+    """An older driver completes ``late`` right behind the start's look at the completed ones."""
+
+    late: CompletionRecord
+
+    def completions(self) -> list[CompletionRecord]:
+        found = super().completions()
+        if self.late.checkpoint not in self.ids("checkpoints"):
+            self.store.create(f"checkpoints/{self.late.checkpoint:010d}.json", "checkpoint", self.late.to_json())
+        return found
+
+
+def test_what_an_older_driver_completes_meanwhile_is_open_or_complete_and_never_neither(tmp_path: Path) -> None:
+    """Else the start would restore an older one, and the rows of this one come twice."""
+    job = WholeJob(tmp_path)
+    job.start()
+    for checkpoint in (True, False, True):
+        job.step(checkpoint)
+    late = job.records.completions()[-1]
+    job.records.store.delete(f"checkpoints/{late.checkpoint:010d}.json")
+    job.records.store.delete(f"committed/{late.checkpoint:010d}.json")
+    records = Overtaken(job.run.url, job.config)
+    records.late = late
+    facts = read_facts(records, job.plan("auto", "elsewhere"), 99, "auto")
+    assert late.checkpoint in facts.open_triggers
+    assert late.checkpoint not in {c.checkpoint for c in facts.completions}

@@ -35,6 +35,7 @@ from spark_ckpt.runtime.stateless import arrow_schema, with_control
 from spark_ckpt.sinks.registry import sink_class
 from spark_ckpt.sources.base import open_source
 from spark_ckpt.storage.filesystem import normalize_url
+from spark_ckpt.storage.job_paths import JobPaths
 from spark_ckpt.types import CONTROL_COLUMNS
 
 _RESERVED = ("source", "sink", "uid", "checkpointlocation", "lanes")
@@ -75,7 +76,7 @@ class PlainDataSource(DataSource):
         config = with_absolute_dir(JobConfig.from_options(given))
         if config.job is None:
             raise ConfigError("format('ckpt') needs option job, the job's name, on the reader and on the writer")
-        location = self.options.get("checkpointlocation", f"{job_url(config, config.job)}/spark")
+        location = self.options.get("checkpointlocation", JobPaths(job_url(config, config.job)).spark)
         return config, normalize_url(location)
 
     def _source_spec(self, schema: StructType | None) -> SourceSpec:
@@ -90,7 +91,7 @@ class PlainDataSource(DataSource):
     def _opened(self, schema: StructType | None) -> Any:
         config, _ = self._job()
         spec = self._source_spec(schema)
-        url = f"{job_url(config, str(config.job))}/sources/{spec.id}"
+        url = JobPaths(job_url(config, str(config.job))).source(spec.id)
         return open_source(spec.inner, spec.options, schema, url, config.storage_options())
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CkptError, CorruptStorageError
 from spark_ckpt.jobs.heartbeat import drop_dead
-from spark_ckpt.jobs.records import JobRecords, batch_of, copy_path, id_name
+from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.spark_folder import SparkFolder
 from spark_ckpt.jobs.spec import SinkSpec, cache_dir
 from spark_ckpt.protocol.checkpoint_state import CheckpointState
@@ -17,6 +17,7 @@ from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import CommittedRecord, CompletionRecord
 from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.job_paths import JobPaths, batch_of, checkpoint_of
 from spark_ckpt.storage.manifest import StateManifest, read_manifest
 from spark_ckpt.storage.run_cache import forget_cached
 from spark_ckpt.storage.state_table import StateTable
@@ -26,9 +27,8 @@ from spark_ckpt.types import CheckpointId, Committable
 class GarbageCollector:
     """One collection over one job's folder."""
 
-    def __init__(self, records: JobRecords, url: str, config: JobConfig, job: str) -> None:
+    def __init__(self, records: JobRecords, config: JobConfig, job: str) -> None:
         self.records = records
-        self.url = url
         self.config = config
         self.job = job
 
@@ -37,7 +37,7 @@ class GarbageCollector:
         self._require_sound()
         removed: list[str] = []
         done = self.records.completions()
-        for uid in self._folders("state"):
+        for uid in self._folders(self.records.paths.states):
             removed += self._table(uid, done, min_age_s)
         removed += self._manifests(done)
         keep, known_as = self._records(removed), identity(self.job, self.records.life())
@@ -55,7 +55,7 @@ class GarbageCollector:
         """What a lost record names cannot be told from garbage."""
         lost = list(dict.fromkeys(path for path, read in self._needed() if _is_lost(read)))
         if not lost:
-            for uid in self._folders("state"):
+            for uid in self._folders(self.records.paths.states):
                 self._state(uid).head()  # raises what a table's own log says of damage to it
             return
         raise CorruptStorageError(
@@ -70,24 +70,25 @@ class GarbageCollector:
     def _needed(self) -> Iterator[tuple[str, Callable[[], object]]]:
         records, store = self.records, self.records.store
         for g in records.ids("generations"):
-            yield f"generations/{id_name(g)}", partial(records.generation, g)
+            yield JobPaths.generation(g), partial(records.generation, g)
         for k in records.ids("checkpoints"):
-            yield f"checkpoints/{id_name(k)}", partial(records.checkpoint, k)
+            yield JobPaths.checkpoint(k), partial(records.checkpoint, k)
         done = records.completions()
         for ref in (ref for c in done for ref in c.tables.values()):
             yield ref.manifest, partial(read_manifest, store, ref.manifest)
         recorded = records.recorded(done)
         for k in sorted(recorded.committed):
-            path = f"committed/{id_name(k)}"
+            path = JobPaths.committed(k)
             yield path, partial(_committed, records, path)
             # One that nobody triggered is an import that was stopped.
             if recorded.state(k) is CheckpointState.MISSING and k in recorded.triggered:
-                yield f"checkpoints/{id_name(k)}", partial(records.checkpoint, k)
+                yield JobPaths.checkpoint(k), partial(records.checkpoint, k)
         for name in store.names("batches"):
-            yield f"batches/{name}", partial(records.batch, name)
-        yield from ((f"batches/{name}", lambda: None) for name in self._missing_batches(done))
+            yield JobPaths.listed("batches", name), partial(records.batch, name)
+        yield from ((JobPaths.listed("batches", name), lambda: None) for name in self._missing_batches(done))
         for name in store.names("abandoned"):
-            yield f"abandoned/{name}", partial(store.read, f"abandoned/{name}", "abandoned")
+            path = JobPaths.listed("abandoned", name)
+            yield path, partial(store.read, path, "abandoned")
 
     def _missing_batches(self, done: list[CompletionRecord]) -> list[str]:
         decided = [g for g in self.records.generations() if g.origin > 0]
@@ -122,12 +123,13 @@ class GarbageCollector:
             table.rollback(f"{self.job}/{uid}", newest.checkpoint, self._manifest(newest, uid).content)
         removed = table.gc(live, min_age_s)
         forget_cached(table.url, cache_dir(self.config), removed, self.config.storage_options())
-        return [f"state/{uid}/{name}" for name in removed]
+        return [JobPaths.state_file(uid, name) for name in removed]
 
     def _manifests(self, done: list[CompletionRecord]) -> list[str]:
         named = {t.manifest for c in done for t in c.tables.values()}
         store = self.records.store
-        found = [f"manifests/{uid}/{n}" for uid in self._folders("manifests") for n in store.names(f"manifests/{uid}")]
+        folders = (JobPaths.manifests_of(uid) for uid in self._folders(self.records.paths.manifests))
+        found = [f"{folder}/{name}" for folder in folders for name in store.names(folder)]
         orphans = [path for path in found if path not in named]
         for path in orphans:
             store.delete(path)
@@ -143,21 +145,22 @@ class GarbageCollector:
         # The batch that completed the newest one stays, for those who ask for the query's progress.
         told = {(c.origin, c.batch) for c in done[-1:]}
         dead = tuple(b for b in dead if (b.origin, b.batch) not in told)
-        names = [f"batches/{b.name}.json" for b in dead] + [f"committed/{id_name(k)}" for k in orphans]
-        names += [f"copies/{name}" for name in records.store.names("copies") if _is_stale(records, name)]
+        names = [JobPaths.batch(b.name) for b in dead] + [JobPaths.committed(k) for k in orphans]
+        copies = (JobPaths.listed("copies", name) for name in records.store.names("copies"))
+        names += [path for path in copies if _is_stale(records, path)]
         for name in names:
             records.store.delete(name)
         removed += names
         return open_committables(live, done, set(records.ids("committed")), records.abandoned_pairs())
 
     def _state(self, uid: str) -> StateTable:
-        return StateTable(f"{self.url}/state/{uid}", uid, self.config.storage_options())
+        return StateTable(self.records.paths.state(uid), uid, self.config.storage_options())
 
     def _manifest(self, record: CompletionRecord, uid: str) -> StateManifest:
         return read_manifest(self.records.store, record.tables[uid].manifest)
 
-    def _folders(self, name: str) -> list[str]:
-        return Folder(f"{self.url}/{name}", self.config.storage_options()).folders()
+    def _folders(self, url: str) -> list[str]:
+        return Folder(url, self.config.storage_options()).folders()
 
 
 def _committed(records: JobRecords, path: str) -> object:
@@ -167,8 +170,9 @@ def _committed(records: JobRecords, path: str) -> object:
 
 def _is_stale(records: JobRecords, copy: str) -> bool:
     """Of a checkpoint that was never created or is dropped, or of an attempt at it that another overtook."""
-    found = records.checkpoint(int(copy.split("-")[0]))
-    return found is None or copy_path(found) != f"copies/{copy}"
+    checkpoint = checkpoint_of(copy.rpartition("/")[2])
+    found = None if checkpoint is None else records.checkpoint(checkpoint)
+    return found is None or JobPaths.copy(found.checkpoint, found.generation) != copy
 
 
 def _is_lost(read: Callable[[], object]) -> bool:

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
-from spark_ckpt.jobs.records import JobRecords, id_name
+from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.protocol.alive import BEAT_MS, EXPIRES_MS, Heartbeat, ProcessName, is_alive, refuse_while_alive
 from spark_ckpt.protocol.topology import Refuse
+from spark_ckpt.storage.job_paths import JobPaths
 
 _log = logging.getLogger("spark_ckpt")
 _ENDING_S = 5.0
@@ -46,8 +47,8 @@ class Heart:
         said = Heartbeat(g, this_process(), now_ms, now_ms + EXPIRES_MS)
         try:
             # A folder that was removed under the query must not come back.
-            if self._records.store.exists(f"generations/{id_name(g)}"):
-                self._records.store.replace(f"alive/{id_name(g)}", "alive", said.to_json(), durable=False)
+            if self._records.store.exists(JobPaths.generation(g)):
+                self._records.store.replace(JobPaths.alive(g), "alive", said.to_json(), durable=False)
         except Exception as e:  # noqa: BLE001 - whatever a file system raises
             if not self._warned:
                 self._warned = True
@@ -65,7 +66,7 @@ class Heart:
 
     def _forget(self) -> None:
         try:
-            self._records.store.delete(f"alive/{id_name(self._generation)}")
+            self._records.store.delete(JobPaths.alive(self._generation))
         except Exception as e:  # noqa: BLE001 - it expires
             _log.warning("The heartbeat of the ended query cannot be removed and expires in a minute: %s", e)
 
@@ -80,7 +81,7 @@ class Heart:
 
     def _taken_over(self) -> bool:
         try:
-            said = _read(self._records, f"alive/{id_name(self._generation)}")
+            said = _read(self._records, JobPaths.alive(self._generation))
         except Exception:  # noqa: BLE001 - whatever a file system raises: the next time may tell
             return False
         return said is not None and said.process != this_process()
@@ -127,16 +128,20 @@ def require_stopped(records: JobRecords, job: str, what: str, besides: int | Non
 
 def drop_dead(records: JobRecords) -> None:
     """Forget heartbeats of drivers that crashed."""
-    living = {id_name(b.generation) for b in _living(records)}
-    for name in records.store.names("alive"):
-        if name not in living:
-            records.store.delete(f"alive/{name}")
+    living = {JobPaths.alive(b.generation) for b in _living(records)}
+    for path in _beats(records):
+        if path not in living:
+            records.store.delete(path)
 
 
 def _living(records: JobRecords) -> list[Heartbeat]:
     now_ms, here = int(time.time() * 1000), this_process().place
-    beats = [_read(records, f"alive/{name}") for name in records.store.names("alive")]
+    beats = [_read(records, path) for path in _beats(records)]
     return [b for b in beats if b is not None and is_alive(b, now_ms, here, _runs(b.process))]
+
+
+def _beats(records: JobRecords) -> list[str]:
+    return [JobPaths.listed("alive", name) for name in records.store.names("alive")]
 
 
 def _read(records: JobRecords, path: str) -> Heartbeat | None:

@@ -15,7 +15,7 @@ from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CorruptStorageError, FencedError, ProtocolBugError, RetryableError
 from spark_ckpt.faults import reach
 from spark_ckpt.jobs.hooks import call_hook
-from spark_ckpt.jobs.records import JobRecords, copy_path, id_name, left_for_later, report
+from spark_ckpt.jobs.records import JobRecords, left_for_later, report
 from spark_ckpt.jobs.report import history_row, left_state
 from spark_ckpt.jobs.requests import Answer, answer_request
 from spark_ckpt.jobs.savepoints import write_savepoint
@@ -29,6 +29,7 @@ from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.storage.content import TableContent, named_files
 from spark_ckpt.storage.delta_schema import to_delta_schema
 from spark_ckpt.storage.history import History
+from spark_ckpt.storage.job_paths import JobPaths, batch_of
 from spark_ckpt.storage.manifest import StateManifest, read_manifest, write_manifest
 from spark_ckpt.storage.record_store import Created
 from spark_ckpt.storage.retry import Retry, describe, is_storage_failure, may_pass
@@ -60,8 +61,7 @@ class JobIO:
     ) -> None:
         self.job = job
         self.config = config
-        self.url = job_url(config, job)
-        self.records = JobRecords(self.url, config)
+        self.records = JobRecords(job_url(config, job), config)
         self._retry = Retry.of(config)
         self._took_ms: dict[str, float] = {}
         self.statistics = StatisticsKeeper(self.records)
@@ -72,7 +72,7 @@ class JobIO:
         self._sinks: dict[str, TwoPhaseSink] = {}
         self._tables: dict[str, StateTable] = {}
         self._contents: dict[str, TableContent] = {}
-        self._history = History(f"{self.url}/history", config.storage_options())
+        self._history = History(self.records.paths.history, config.storage_options())
 
     def run(self, coroutine: Generator[st.Step, Any, Result]) -> Result:
         """Drive a coroutine of the protocol to its end. What a step raises ends it."""
@@ -118,7 +118,7 @@ class JobIO:
 
     def table(self, uid: str) -> StateTable:
         if uid not in self._tables:
-            url, options = f"{self.url}/state/{uid}", self.config.storage_options()
+            url, options = self.records.paths.state(uid), self.config.storage_options()
             self._tables[uid] = StateTable(url, uid, options, self._retry)
         return self._tables[uid]
 
@@ -139,12 +139,13 @@ class JobIO:
 
     def _WriteGeneration(self, step: st.WriteGeneration) -> None:
         record: GenerationRecord = step.record
-        self.records.store.replace(f"generations/{id_name(record.generation)}", "generation", record.to_json())
+        self.records.store.replace(JobPaths.generation(record.generation), "generation", record.to_json())
 
     # -- batches and checkpoints ---------------------------------------------------------------------------------
 
     def _create_checkpoint(self, record: CompletionRecord | VoidRecord) -> st.Created | st.Exists:
-        path, copy, body = f"checkpoints/{id_name(record.checkpoint)}", copy_path(record), record.to_json()
+        k, body = record.checkpoint, record.to_json()
+        path, copy = JobPaths.checkpoint(k), JobPaths.copy(k, record.generation)
         store = self.records.store
         # Not synced: one of the two is enough, and after a power loss it is the other that is there.
         store.replace(copy, "checkpoint", body, durable=False)
@@ -153,7 +154,7 @@ class JobIO:
         try:
             if isinstance(store.create(path, "checkpoint", body), Created):
                 return st.Created()
-            found = self.records.checkpoint(record.checkpoint)
+            found = self.records.checkpoint(k)
         except CorruptStorageError:
             store.delete(copy)
             raise
@@ -164,12 +165,12 @@ class JobIO:
 
     def _PutBack(self, step: st.PutBack) -> None:
         if self.records.is_lost(step.record.checkpoint):
-            path = f"checkpoints/{id_name(step.record.checkpoint)}"
+            path = JobPaths.checkpoint(step.record.checkpoint)
             _log.warning("%s of job %s was lost, and is put back from its copy.", path, self.job)
             self.records.store.replace(path, "checkpoint", step.record.to_json())
 
     def _WriteBatch(self, step: st.WriteBatch) -> None:
-        self.records.store.replace(f"batches/{step.record.name}.json", "batch", step.record.to_json())
+        self.records.store.replace(JobPaths.batch(step.record.name), "batch", step.record.to_json())
 
     def _AbortSink(self, step: st.AbortSink) -> None:
         self.sink(step.sink).abort(step.committables)
@@ -192,7 +193,8 @@ class JobIO:
         schema = to_delta_schema(table.schema())
         manifest = StateManifest(step.uid, step.checkpoint, done.version, schema, done.content, step.groups)
         path = write_manifest(self.records.store, manifest, uuid.uuid4().hex[:12])
-        self._contents = {k: v for k, v in self._contents.items() if f"/{step.uid}/" not in k}
+        of_table = f"{JobPaths.manifests_of(step.uid)}/"
+        self._contents = {k: v for k, v in self._contents.items() if not k.startswith(of_table)}
         self._contents[path] = done.content
         return TableRef(done.version, path)
 
@@ -209,14 +211,14 @@ class JobIO:
         self._retry.call(lambda: self.sink(step.sink).commit(step.permit, step.committables), _may_be_repeated)
 
     def _WriteSavepoint(self, step: st.WriteSavepoint) -> st.SavepointFailed | None:
-        return write_savepoint(self.job, self.config, self.records, self.table, step.record)
+        return write_savepoint(self.job, self.records, self.table, step.record)
 
     def _AnswerRequest(self, step: st.AnswerRequest) -> None:
         answer_request(self.records.store, step.request, Answer(step.checkpoint, step.error))
 
     def _WriteCommitted(self, step: st.WriteCommitted) -> None:
         k = step.record.checkpoint
-        self.records.store.replace(f"committed/{id_name(k)}", "committed", step.record.to_json())
+        self.records.store.replace(JobPaths.committed(k), "committed", step.record.to_json())
 
     def _WriteAborted(self, step: st.WriteAborted) -> None:
         self.records.abort(step.record)
@@ -267,30 +269,32 @@ class JobIO:
 
     def _DropBatches(self, step: st.DropBatches) -> None:
         for name in self.records.store.names("batches"):
-            origin, batch = name.split("-")[:2]
-            if int(origin) == step.origin and (step.below is None or int(batch) < step.below):
-                self.records.store.delete(f"batches/{name}")
+            origin, batch, _ = batch_of(name)
+            if origin == step.origin and (step.below is None or batch < step.below):
+                self.records.store.delete(JobPaths.listed("batches", name))
 
     def _DropCheckpoint(self, step: st.DropCheckpoint) -> None:
-        record, name = self.records.completion(step.checkpoint), id_name(step.checkpoint)
+        record, k = self.records.completion(step.checkpoint), step.checkpoint
         manifests = [t.manifest for t in record.tables.values()] if record else []
         store = self.records.store
         # Copies first: what is dropped must not be put back.
         if step.void is None:
             if record is not None:
-                store.delete(copy_path(record))  # of a K that this generation triggered, nobody else made one
-            store.delete(f"checkpoints/{name}")
+                # Of a K that this generation triggered, nobody else made one.
+                store.delete(JobPaths.copy(k, record.generation))
+            store.delete(JobPaths.checkpoint(k))
         else:
-            self.records.drop_copies(step.checkpoint)
-            store.replace(f"checkpoints/{name}", "checkpoint", step.void.to_json())
-        given_up = (f"abandoned/{n}" for n in store.names("abandoned") if n.startswith(f"{step.checkpoint:010d}-"))
-        for path in (f"committed/{name}", *manifests, *given_up):
+            self.records.drop_copies(k)
+            store.replace(JobPaths.checkpoint(k), "checkpoint", step.void.to_json())
+        for path in (JobPaths.committed(k), *manifests, *self.records.abandoned_of(k)):
             store.delete(path)
-        completed = set(self.records.ids("checkpoints"))
-        for folder in ("triggers", "aborted"):
-            for k in self.records.ids(folder):
-                if k <= step.checkpoint and (k not in completed or k == step.checkpoint):
-                    store.delete(f"{folder}/{id_name(k)}")
+        kept = set(self.records.ids("checkpoints")) - {k}
+        for j in self.records.ids("triggers"):
+            if j <= k and j not in kept:
+                store.delete(JobPaths.trigger(j))
+        for j in self.records.ids("aborted"):
+            if j <= k and j not in kept:
+                store.delete(JobPaths.aborted(j))
 
 
 def _may_be_repeated(error: BaseException) -> bool:

@@ -13,7 +13,7 @@ from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.jobs.garbage import GarbageCollector
 from spark_ckpt.jobs.heartbeat import require_stopped
-from spark_ckpt.jobs.records import JobRecords, id_name
+from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.report import recorded_rows
 from spark_ckpt.jobs.requests import Answer, create_request, read_answer, withdraw_request
 from spark_ckpt.jobs.sink_records import by_sink, find_sinks
@@ -29,7 +29,7 @@ from spark_ckpt.sinks.staging import is_of_job, tag
 from spark_ckpt.storage.filesystem import Folder, redact
 from spark_ckpt.storage.history import History
 from spark_ckpt.storage.history_repair import rebuild_history
-from spark_ckpt.storage.record_store import JOB_RECORD
+from spark_ckpt.storage.job_paths import JOB_RECORD, JobPaths
 from spark_ckpt.storage.run_cache import forget_cached
 
 _POLL_S = 0.1
@@ -47,7 +47,7 @@ class Job(Hinting):
 
     def checkpoints(self) -> list[dict[str, Any]]:
         """The checkpoint history, oldest first; also a Delta table at ``<dir>/<job>/history``."""
-        rows = History(f"{self.url}/history", self.config.storage_options()).read()
+        rows = History(self.records.paths.history, self.config.storage_options()).read()
         starts = {g: n for n, g in enumerate(sorted(self.records.ids("generations")), 1)}
         return [
             {
@@ -73,7 +73,7 @@ class Job(Hinting):
 
         Returns how many checkpoints it has then. The job need not be stopped.
         """
-        return rebuild_history(f"{self.url}/history", recorded_rows(self.records), self.config.storage_options())
+        return rebuild_history(self.records.paths.history, recorded_rows(self.records), self.config.storage_options())
 
     def completed(self) -> list[CompletionRecord]:
         """The checkpoints that can be restored, oldest first."""
@@ -108,7 +108,7 @@ class Job(Hinting):
             raise InvalidInputError(
                 f"checkpoint {record.checkpoint} has no state of {uid!r}, only of {list(record.tables)}"
             )
-        return f"{self.url}/state/{uid}", record.tables[uid].version
+        return self.records.paths.state(uid), record.tables[uid].version
 
     def savepoint(self, path: str, timeout_s: float = 600.0) -> int:
         """Ask the running job for a savepoint and wait for it."""
@@ -156,7 +156,7 @@ class Job(Hinting):
 
         Costs reading the state. ``progress`` is told the name of what is read next.
         """
-        return verify_job(self.records, self.url, self.config.storage_options(), progress)
+        return verify_job(self.records, self.config.storage_options(), progress)
 
     def require(self) -> None:
         """Raise ``InvalidInputError`` if there is no such job."""
@@ -179,7 +179,7 @@ class Job(Hinting):
         """
         self.require()
         self._require_stopped("gc", force)
-        return GarbageCollector(self.records, self.url, self.config, self.name).collect(self._sinks, min_age_s)
+        return GarbageCollector(self.records, self.config, self.name).collect(self._sinks, min_age_s)
 
     def staged_by_others(self) -> list[tuple[str, str, int]]:
         """What the job's sinks hold of other jobs of its name: (sink, who, how many things).
@@ -250,18 +250,18 @@ class Job(Hinting):
         if newest:
             generation = max(self.records.ids("generations"), default=0)
             void = VoidRecord(newest, generation, int(time.time() * 1000)).to_json()
-            self.records.store.create(f"checkpoints/{id_name(newest)}", "checkpoint", void)
+            self.records.store.create(JobPaths.checkpoint(newest), "checkpoint", void)
         # They tell of checkpoints that are gone below, and without them none is taken for lost. What batches staged is
         # left to the sinks' gc.
         remove("triggers", "batches")
         for record in self.completed():
             if record.checkpoint != newest:
-                self.records.store.delete(f"checkpoints/{id_name(record.checkpoint)}")
+                self.records.store.delete(JobPaths.checkpoint(record.checkpoint))
             else:
-                self.records.store.replace(f"checkpoints/{id_name(newest)}", "checkpoint", void)
+                self.records.store.replace(JobPaths.checkpoint(newest), "checkpoint", void)
         # Stopped here: the next start is fresh, and counts on from the void record.
         for uid in folder.folders("state"):
-            table = folder.child(f"state/{uid}")
+            table = folder.child(JobPaths.state_file(uid))
             forget_cached(table.url, cache_dir(self.config), table.names(), self.config.storage_options())
         remove("committed", "aborted", "requests", "answers", "drained", "manifests", "state")
 

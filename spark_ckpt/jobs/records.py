@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CorruptStorageError
@@ -24,6 +23,7 @@ from spark_ckpt.protocol.records import (
     VoidRecord,
     checkpoint_from_json,
 )
+from spark_ckpt.storage.job_paths import JobPaths, RecordFolder, batch_of, checkpoint_of, id_of
 from spark_ckpt.storage.record_store import Created, RecordStore
 from spark_ckpt.storage.retry import Retry, describe
 
@@ -31,11 +31,6 @@ _logger = logging.getLogger(__name__)
 _reported: set[str] = set()
 
 Record = TypeVar("Record")
-
-
-def id_name(number: int) -> str:
-    """Ids sort as text."""
-    return f"{number:010d}.json"
 
 
 class JobRecords:
@@ -47,12 +42,14 @@ class JobRecords:
     """
 
     def __init__(self, url: str, config: JobConfig) -> None:
+        self.paths = JobPaths(url)
         self.store = RecordStore(url, config.storage_options(), Retry.of(config))
 
     # -- ids ---------------------------------------------------------------------------------------------------
 
-    def ids(self, folder: str) -> list[int]:
-        return [int(name.split(".")[0]) for name in self.store.names(folder) if name.split(".")[0].isdigit()]
+    def ids(self, folder: RecordFolder) -> list[int]:
+        found = (id_of(name) for name in self.store.names(folder))
+        return [k for k in found if k is not None]
 
     def newest_id(self) -> int:
         """The largest checkpoint id ever used; 0 if none was."""
@@ -69,41 +66,48 @@ class JobRecords:
         return life_of(self.generations(), self.completions()) or ""
 
     def generation(self, number: int) -> GenerationRecord | None:
-        path = f"generations/{id_name(number)}"
+        path = JobPaths.generation(number)
         body = self.store.read(path, "generation")
         return None if body is None else GenerationRecord.from_json(body, path)
 
     def create_generation(self, record: GenerationRecord) -> bool:
-        return self._took(f"generations/{id_name(record.generation)}", "generation", record.to_json())
+        return self._took(JobPaths.generation(record.generation), "generation", record.to_json())
 
     # -- checkpoints -------------------------------------------------------------------------------------------
 
     def trigger(self, checkpoint: int) -> TriggerRecord | None:
         """None also if it is damaged: then K is given up, and the next checkpoint takes its rows over."""
-        path = f"triggers/{id_name(checkpoint)}"
+        path = JobPaths.trigger(checkpoint)
         return self._or_none(lambda: self._read(path, "trigger", TriggerRecord.from_json))
 
     def create_trigger(self, record: TriggerRecord) -> bool:
-        return self._took(f"triggers/{id_name(record.checkpoint)}", "trigger", record.to_json())
+        return self._took(JobPaths.trigger(record.checkpoint), "trigger", record.to_json())
 
     def replace_trigger(self, record: TriggerRecord) -> None:
-        self.store.replace(f"triggers/{id_name(record.checkpoint)}", "trigger", record.to_json())
+        self.store.replace(JobPaths.trigger(record.checkpoint), "trigger", record.to_json())
 
     def checkpoint(self, checkpoint: int) -> CompletionRecord | VoidRecord | None:
-        path = f"checkpoints/{id_name(checkpoint)}"
+        path = JobPaths.checkpoint(checkpoint)
         body = self.store.read(path, "checkpoint")
         return None if body is None else checkpoint_from_json(body, path)
 
     def readable_checkpoint(self, checkpoint: int) -> CompletionRecord | VoidRecord | None:
         """None also if it is damaged: a start has passed over it."""
-        return self._readable(f"checkpoints/{id_name(checkpoint)}")
+        return self._readable(JobPaths.checkpoint(checkpoint))
 
     def copies(self, checkpoint: int) -> tuple[CompletionRecord | VoidRecord | None, ...]:
         """What was written before ``checkpoints/K`` was created; None for what cannot be read."""
         return tuple(self._readable(path) for path in self._copies(checkpoint))
 
     def _copies(self, checkpoint: int) -> list[str]:
-        return [f"copies/{n}" for n in self.store.names("copies") if n.startswith(f"{checkpoint:010d}-")]
+        return self._listed("copies", checkpoint)
+
+    def abandoned_of(self, checkpoint: int) -> list[str]:
+        """The paths of what says that ``checkpoint`` was given up in a sink."""
+        return self._listed("abandoned", checkpoint)
+
+    def _listed(self, folder: RecordFolder, checkpoint: int) -> list[str]:
+        return [JobPaths.listed(folder, n) for n in self.store.names(folder) if checkpoint_of(n) == checkpoint]
 
     def _readable(self, path: str) -> CompletionRecord | VoidRecord | None:
         try:
@@ -125,14 +129,17 @@ class JobRecords:
 
     def is_lost(self, checkpoint: int) -> bool:
         """Damaged; or missing, though what was dropped is not committed either."""
-        committed = self.store.exists(f"committed/{id_name(checkpoint)}")
+        committed = self.store.exists(JobPaths.committed(checkpoint))
         return state_of(self.name_of(checkpoint), committed=committed).lost
 
     def is_settled(self, checkpoint: int) -> bool:
         """Complete, void or aborted: no barrier of it is waited for any more. Reads nothing."""
-        name = id_name(checkpoint)
-        taken = Name.TAKEN if self.store.exists(f"checkpoints/{name}") else Name.FREE
-        return state_of(taken, aborted=taken is Name.FREE and self.store.exists(f"aborted/{name}")).settled
+        name = Name.TAKEN if self.store.exists(JobPaths.checkpoint(checkpoint)) else Name.FREE
+        return state_of(name, aborted=name is Name.FREE and self.is_aborted(checkpoint)).settled
+
+    def is_aborted(self, checkpoint: int) -> bool:
+        """Whether ``aborted/K`` is there. Reads nothing."""
+        return self.store.exists(JobPaths.aborted(checkpoint))
 
     def open_triggers(self, since: int = 0) -> list[TriggerRecord]:
         """Those from id ``since`` on that can be read and are not settled, by id."""
@@ -175,7 +182,7 @@ class JobRecords:
         return found
 
     def committed(self, checkpoint: int) -> CommittedRecord | None:
-        path = f"committed/{id_name(checkpoint)}"
+        path = JobPaths.committed(checkpoint)
         return self._or_none(lambda: self._read(path, "committed", CommittedRecord.from_json))
 
     def confirmed(self, checkpoints: Iterable[int]) -> frozenset[int]:
@@ -184,7 +191,7 @@ class JobRecords:
         return frozenset(k for k in checkpoints if k in known and self.committed(k) is not None)
 
     def aborted(self, checkpoint: int) -> AbortedRecord | None:
-        path = f"aborted/{id_name(checkpoint)}"
+        path = JobPaths.aborted(checkpoint)
         try:
             return self._read(path, "aborted", AbortedRecord.from_json)
         except CorruptStorageError as damage:
@@ -193,12 +200,12 @@ class JobRecords:
 
     def abort(self, record: AbortedRecord) -> None:
         """The first reason stays."""
-        self.store.create(f"aborted/{id_name(record.checkpoint)}", "aborted", record.to_json())
+        self.store.create(JobPaths.aborted(record.checkpoint), "aborted", record.to_json())
 
     def abandoned(self) -> list[AbandonedRecord]:
         found = []
         for name in self.store.names("abandoned"):
-            path = f"abandoned/{name}"
+            path = JobPaths.listed("abandoned", name)
             body = self.store.read(path, "abandoned")
             if body is not None:
                 found.append(AbandonedRecord.from_json(body, path))
@@ -208,7 +215,7 @@ class JobRecords:
         return frozenset((r.checkpoint, r.sink) for r in self.abandoned())
 
     def abandon(self, record: AbandonedRecord) -> None:
-        path = f"abandoned/{record.checkpoint:010d}-{quote(record.sink, safe='')}.json"
+        path = JobPaths.abandoned(record.checkpoint, record.sink)
         self.store.create(path, "abandoned", record.to_json())
 
     # -- batches -----------------------------------------------------------------------------------------------
@@ -219,7 +226,7 @@ class JobRecords:
         return list(self._sound(self.batch, names))
 
     def batch(self, name: str) -> BatchRecord | None:
-        return self._read(f"batches/{name}", "batch", BatchRecord.from_json)
+        return self._read(JobPaths.listed("batches", name), "batch", BatchRecord.from_json)
 
     def _took(self, path: str, kind: str, body: dict[str, Any]) -> bool:
         """Whether the number was free. One whose record is damaged is taken, whoever it was."""
@@ -248,17 +255,6 @@ class JobRecords:
         except CorruptStorageError as damage:
             report(damage)
             return None
-
-
-def copy_path(record: CompletionRecord | VoidRecord) -> str:
-    """``copies/K-g``: of each generation that is about to create ``checkpoints/K``."""
-    return f"copies/{record.checkpoint:010d}-{record.generation:010d}.json"
-
-
-def batch_of(name: str) -> tuple[int, int, int]:
-    """(origin, batch, generation) of the batch record ``name``."""
-    origin, batch, generation = name.split(".")[0].split("-")
-    return int(origin), int(batch), int(generation)
 
 
 def left_for_later(what: str, error: Exception) -> str:

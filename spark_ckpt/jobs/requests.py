@@ -16,6 +16,7 @@ from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.jobs.records import report
 from spark_ckpt.protocol.source_steps import ManualRequest
 from spark_ckpt.storage.filesystem import normalize_url
+from spark_ckpt.storage.job_paths import JobPaths, request_of
 from spark_ckpt.storage.record_store import Exists, RecordStore
 
 _OLD_TIMEOUT_MS = 600_000
@@ -48,7 +49,7 @@ def create_request(
     deadline_ms = now_ms + int(timeout_s * 1000)
     body: dict[str, Any] = {"kind": kind, "time_ms": now_ms, "target": absolute, "terminal": terminal}
     body |= {"deadline_ms": deadline_ms, "drain": drain}
-    store.create(f"requests/{request}.json", "request", body)
+    store.create(JobPaths.request(request), "request", body)
     return request
 
 
@@ -57,12 +58,12 @@ def open_requests(store: RecordStore) -> list[ManualRequest]:
     found = []
     for name in store.names("requests"):
         try:
-            body = store.read(f"requests/{name}", "request")
+            body = store.read(JobPaths.listed("requests", name), "request")
         except CorruptStorageError as damage:
             report(damage)  # whoever asked waits in vain, and asks again
             continue
         if body is not None:
-            found.append(_request(name.removesuffix(".json"), body))
+            found.append(_request(request_of(name), body))
     return found
 
 
@@ -73,12 +74,12 @@ def _request(request: str, body: dict[str, Any]) -> ManualRequest:
 
 
 def drop_request(store: RecordStore, request: str) -> None:
-    store.delete(f"requests/{request}.json")
+    store.delete(JobPaths.request(request))
 
 
 def answer_request(store: RecordStore, request: str, answer: Answer) -> Answer:
     """Say the last word if nobody has, or if nobody can read what was said; returns what was said."""
-    path = f"answers/{request}.json"
+    path = JobPaths.answer(request)
     try:
         found = store.create(path, "answer", asdict(answer))
     except CorruptStorageError as damage:
@@ -90,7 +91,7 @@ def answer_request(store: RecordStore, request: str, answer: Answer) -> Answer:
 
 def read_answer(store: RecordStore, request: str) -> Answer | None:
     try:
-        body = store.read(f"answers/{request}.json", "answer")
+        body = store.read(JobPaths.answer(request), "answer")
     except CorruptStorageError as damage:
         report(damage)  # whoever asked waits in vain until its time is over
         return None
@@ -109,7 +110,7 @@ def drop_old_answers(store: RecordStore, before_ms: int) -> None:
     """Answers that everybody has read: their ids begin with the time when they were asked."""
     for name in store.names("answers"):
         if name[:13].isdigit() and int(name[:13]) < before_ms:
-            request = name.removesuffix(".json")
+            request = request_of(name)
             # The request first: without its answer it must not look open.
             drop_request(store, request)
-            store.delete(f"answers/{name}")
+            store.delete(JobPaths.answer(request))

@@ -7,8 +7,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 
 from spark_ckpt.errors import CkptError
-from spark_ckpt.jobs.records import JobRecords, batch_of
+from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.spec import RunSpec
+from spark_ckpt.storage.job_paths import batch_of
 
 _log = logging.getLogger("spark_ckpt")
 _MAX_RUNS = 256

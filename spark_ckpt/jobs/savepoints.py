@@ -9,35 +9,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, StorageNotWritableError
-from spark_ckpt.jobs.records import JobRecords, copy_path, id_name
-from spark_ckpt.jobs.spec import job_url
+from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.names import checked_name, is_plain_file
 from spark_ckpt.protocol.records import SAVEPOINT, CommittedRecord, CompletionRecord, TableRef
 from spark_ckpt.protocol.recovery import as_savepoint
 from spark_ckpt.protocol.steps import SavepointFailed
 from spark_ckpt.storage.delta_schema import from_delta_schema
 from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.job_paths import SAVEPOINT_RECORD, JobPaths
 from spark_ckpt.storage.manifest import StateManifest, read_manifest, write_manifest
 from spark_ckpt.storage.record_store import RecordStore
 from spark_ckpt.storage.state_table import StateTable
 
-RECORD = "savepoint.json"
-
 
 def write_savepoint(
-    job: str, config: JobConfig, records: JobRecords, table: Callable[[str], StateTable], record: CompletionRecord
+    job: str, records: JobRecords, table: Callable[[str], StateTable], record: CompletionRecord
 ) -> SavepointFailed | None:
     """Copy ``record``'s state to its target. Again after a crash: what is there already is written over.
 
     Costs the size of the state. The target must not hold another savepoint.
     """
     assert record.target is not None
-    options = config.storage_options()
+    options = records.store.storage_options
     try:
         store = RecordStore(record.target, options)
-        found = store.read(RECORD, "savepoint")
+        found = store.read(SAVEPOINT_RECORD, "savepoint")
         if found is not None:
             theirs = found["record"]
             # The mark of the life too: a job whose folder was removed counts its checkpoints from 1 again.
@@ -51,12 +48,12 @@ def write_savepoint(
         tables = {uid: _export(records, store, table(uid), ref) for uid, ref in record.tables.items()}
         for source in record.sources:
             copy_folder(
-                Folder(f"{job_url(config, job)}/sources/{source}", options),
-                Folder(f"{record.target}/sources/{source}", options),
+                Folder(records.paths.source(source), options),
+                Folder(JobPaths(record.target).source(source), options),
             )
         body = replace(record, tables=tables, committables=()).to_json()
         # Last: before it the folder is no savepoint.
-        store.replace(RECORD, "savepoint", {"job": job, "record": body})
+        store.replace(SAVEPOINT_RECORD, "savepoint", {"job": job, "record": body})
     except (StorageNotWritableError, InvalidInputError) as e:
         return SavepointFailed(str(e))
     return None
@@ -69,36 +66,34 @@ def _export(records: JobRecords, store: RecordStore, table: StateTable, ref: Tab
     return TableRef(0, write_manifest(store, copied, "savepoint"))
 
 
-def import_savepoint(records: JobRecords, job_url: str, path: str, options: dict[str, object], now_ms: int) -> int:
+def import_savepoint(records: JobRecords, path: str, options: dict[str, object], now_ms: int) -> int:
     """Make the savepoint at ``path`` a completed checkpoint of this job; returns its id here.
 
     Files are linked where possible, so that it costs names and not bytes. Stopped on the way: the next start imports
     it again under another id, and ``gc`` removes what the first try left.
     """
     store = RecordStore(path, options)
-    body = store.read(RECORD, "savepoint")
+    body = store.read(SAVEPOINT_RECORD, "savepoint")
     if body is None:
         raise InvalidInputError(
             f"spark.ckpt.restore={path}: expected a checkpoint id, auto, none or the folder of a savepoint; "
-            f"found no {RECORD} there"
+            f"found no {SAVEPOINT_RECORD} there"
         )
     try:
-        source = CompletionRecord.from_json(body["record"], f"{path}/{RECORD}")
+        source = CompletionRecord.from_json(body["record"], f"{path}/{SAVEPOINT_RECORD}")
     except (KeyError, TypeError) as e:
-        raise CorruptStorageError(f"{path}/{RECORD} is damaged: {e!r}; use another savepoint") from e
-    _check_names(source, f"{path}/{RECORD}")
+        raise CorruptStorageError(f"{path}/{SAVEPOINT_RECORD} is damaged: {e!r}; use another savepoint") from e
+    _check_names(source, f"{path}/{SAVEPOINT_RECORD}")
     checkpoint = max(records.newest_id(), source.checkpoint) + 1
-    tables = {
-        uid: _import(records, store, job_url, ref, uid, checkpoint, options) for uid, ref in source.tables.items()
-    }
+    tables = {uid: _import(records, store, ref, uid, checkpoint, options) for uid, ref in source.tables.items()}
     for name in source.sources:
-        copy_folder(Folder(f"{path}/sources/{name}", options), Folder(f"{job_url}/sources/{name}", options))
+        copy_folder(Folder(JobPaths(path).source(name), options), Folder(records.paths.source(name), options))
     record = replace(as_savepoint(source), checkpoint=checkpoint, tables=tables, kind=SAVEPOINT, target=None)
     # committed/ first: a completion without it would look as if its sinks had to be committed.
     done = CommittedRecord(checkpoint, record.generation, now_ms)
-    records.store.replace(f"committed/{id_name(checkpoint)}", "committed", done.to_json())
-    records.store.replace(copy_path(record), "checkpoint", record.to_json(), durable=False)
-    records.store.create(f"checkpoints/{id_name(checkpoint)}", "checkpoint", record.to_json())
+    records.store.replace(JobPaths.committed(checkpoint), "committed", done.to_json())
+    records.store.replace(JobPaths.copy(checkpoint, record.generation), "checkpoint", record.to_json(), durable=False)
+    records.store.create(JobPaths.checkpoint(checkpoint), "checkpoint", record.to_json())
     return checkpoint
 
 
@@ -108,27 +103,26 @@ def _check_names(record: CompletionRecord, shown: str) -> None:
         checked_name(f"{shown}: {what} uid", uid, CorruptStorageError)
     for uid, ref in record.tables.items():
         folder, _, file = ref.manifest.rpartition("/")
-        if folder != f"manifests/{uid}" or not is_plain_file(file):
+        own = JobPaths.manifests_of(uid)
+        if folder != own or not is_plain_file(file):
             raise CorruptStorageError(
-                f"{shown} names the manifest {ref.manifest!r} of {uid!r}: expected one in manifests/{uid}/; use "
-                "another savepoint"
+                f"{shown} names the manifest {ref.manifest!r} of {uid!r}: expected one in {own}/; use another savepoint"
             )
 
 
 def _import(
     records: JobRecords,
     store: RecordStore,
-    job_url: str,
     ref: TableRef,
     uid: str,
     checkpoint: int,
     options: dict[str, object],
 ) -> TableRef:
     manifest = read_manifest(store, ref.manifest)
-    table = StateTable(f"{job_url}/state/{uid}", uid, options)
+    table = StateTable(records.paths.state(uid), uid, options)
     recorded = records.table_versions().get(uid, -1)
     table.create_if_absent(from_delta_schema(manifest.schema), f"state of {uid}", reset=True, recorded=recorded)
-    table.import_state(f"{store.url}/state/{uid}", manifest.content, manifest.groups)
+    table.import_state(JobPaths(store.url).state(uid), manifest.content, manifest.groups)
     done = table.rollback(f"import/{uid}", checkpoint, manifest.content)
     own = StateManifest(uid, checkpoint, done.version, manifest.schema, done.content, manifest.groups)
     return TableRef(done.version, write_manifest(records.store, own, "imported"))

@@ -17,8 +17,8 @@ from spark_ckpt.jobs.spec import SinkSpec
 from spark_ckpt.protocol._body import Body
 from spark_ckpt.redaction import has_secret, redact_url, secret_values
 from spark_ckpt.sinks.registry import create_sink, sink_class, sink_format
+from spark_ckpt.storage.job_paths import SINKS_RECORD
 
-RECORD = "sinks.json"
 _ENV = "SPARK_CKPT_SINK_"
 _NOT_SECRET = {"mergekeys"}
 """Options whose names only look like a secret's."""
@@ -34,7 +34,7 @@ class FoundSinks:
 
 def record_sinks(records: JobRecords, sinks: tuple[SinkSpec, ...]) -> None:
     """Driver, with each start. Sinks that the query no longer has go: their rows were committed or given up."""
-    records.store.replace(RECORD, "sinks", {"sinks": [_entry(s) for s in sinks]})
+    records.store.replace(SINKS_RECORD, "sinks", {"sinks": [_entry(s) for s in sinks]})
 
 
 def find_sinks(
@@ -82,8 +82,8 @@ def _is_secret(name: str, value: str) -> bool:
 
 def _entries(records: JobRecords) -> list[Body]:
     try:
-        found = records.store.read(RECORD, "sinks")
-        return [] if found is None else [_parsed(e) for e in Body(found, RECORD).get("sinks", list)]
+        found = records.store.read(SINKS_RECORD, "sinks")
+        return [] if found is None else [_parsed(e) for e in Body(found, SINKS_RECORD).get("sinks", list)]
     except CorruptStorageError as damage:
         raise CorruptStorageError(
             f"{str(damage).split(';')[0]}. It only says which sinks gc cleans up behind: the next start writes it"
@@ -102,7 +102,7 @@ def by_sink(given: Mapping[str, str], sinks: list[str]) -> dict[str, dict[str, s
 
 
 def _parsed(value: Any) -> Body:
-    entry = Body(value, RECORD)
+    entry = Body(value, SINKS_RECORD)
     for name, kinds in (("id", (str,)), ("format", (str, type(None))), ("class", (str,)), ("options", (dict,))):
         entry.get(name, *kinds)
     entry.strings("secret")

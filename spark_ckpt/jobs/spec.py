@@ -19,6 +19,7 @@ from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.state.subtasks import Subtasks
 from spark_ckpt.storage.filesystem import normalize_url, redact
+from spark_ckpt.storage.job_paths import JobPaths
 
 _log = logging.getLogger("spark_ckpt")
 
@@ -84,6 +85,10 @@ class RunSpec:
     @property
     def url(self) -> str:
         return job_url(self.config, self.job)
+
+    @property
+    def paths(self) -> JobPaths:
+        return JobPaths(self.url)
 
     @property
     def key_groups(self) -> int:

@@ -94,12 +94,11 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
     """
     if plan.config.hooks is not None:
         load_hooks(plan.config.hooks)
-    url = job_url(plan.config, plan.job)
-    records = JobRecords(url, plan.config)
+    records = JobRecords(job_url(plan.config, plan.job), plan.config)
     records.store.check_writable(plan.job)
     for spec in plan.sinks:
         create_sink(spec.cls, spec.options).validate(plan.output)
-    restore = _restore_option(records, plan, url)
+    restore = _restore_option(records, plan)
     io = JobIO(
         plan.job,
         plan.config,
@@ -123,7 +122,7 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
         record_sinks(records, plan.sinks)
     tell_changes(plan.job, before, started.generation)
     _say_uncompared(plan, started.decision)
-    _ensure_tables(plan, url, records, started.decision)
+    _ensure_tables(plan, records, started.decision)
     _restore_hook(plan, started.decision)
     return replace(_run_spec(plan, started), drained=drained_before(plan.job, started))
 
@@ -173,7 +172,7 @@ def _run_spec(plan: JobPlan, started: Started) -> RunSpec:
     )
 
 
-def _restore_option(records: JobRecords, plan: JobPlan, url: str) -> str | int:
+def _restore_option(records: JobRecords, plan: JobPlan) -> str | int:
     restore = plan.config.restore
     if restore in (AUTO, NONE):
         return restore
@@ -181,7 +180,7 @@ def _restore_option(records: JobRecords, plan: JobPlan, url: str) -> str | int:
         return int(restore)
     if plan.spark_folder.location().planned is not None:
         return AUTO
-    return import_savepoint(records, url, restore, plan.config.storage_options(), _now_ms())
+    return import_savepoint(records, restore, plan.config.storage_options(), _now_ms())
 
 
 def read_facts(records: JobRecords, plan: JobPlan, generation: int, restore: str | int) -> StartFacts:
@@ -206,14 +205,14 @@ def read_facts(records: JobRecords, plan: JobPlan, generation: int, restore: str
     )
 
 
-def _ensure_tables(plan: JobPlan, url: str, records: JobRecords, decision: Any) -> None:
+def _ensure_tables(plan: JobPlan, records: JobRecords, decision: Any) -> None:
     """Every operator's state table exists, with its schema, before the first checkpoint."""
     recorded = records.table_versions() if plan.tables else {}
     fresh = set(plan.tables) if isinstance(decision, StartFresh) else set()
     if isinstance(decision, RestoreFrom):
         fresh = set(decision.fresh_uids)
     for uid, schema in plan.tables.items():
-        table = StateTable(f"{url}/state/{uid}", uid, plan.config.storage_options())
+        table = StateTable(records.paths.state(uid), uid, plan.config.storage_options())
         about = f"keyed state of {uid}, job {plan.job}"
         table.create_if_absent(schema, about, reset=uid in fresh, recorded=recorded.get(uid, -1))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from spark_ckpt.errors import CorruptStorageError
-from spark_ckpt.jobs.records import JobRecords, batch_of, id_name, report
+from spark_ckpt.jobs.records import JobRecords, report
 from spark_ckpt.protocol.damage import Damage
 from spark_ckpt.protocol.records import CompletionRecord
+from spark_ckpt.storage.job_paths import JobPaths, batch_of
 from spark_ckpt.storage.manifest import read_manifest
 
 
@@ -46,7 +47,7 @@ def _triggered_by(records: JobRecords, checkpoint: int, generation: int) -> int 
     trigger = records.trigger(checkpoint)
     if trigger is not None:
         return trigger.generation
-    there = records.store.exists(f"triggers/{id_name(checkpoint)}")
+    there = records.store.exists(JobPaths.trigger(checkpoint))
     return generation if there else None  # damaged, too: then the worst is assumed
 
 

@@ -17,6 +17,7 @@ from spark_ckpt.plan.build import BuildContext, name_sources, query_topology, si
 from spark_ckpt.plan.session_confs import SessionConfs, no_data_batches, session_location, spark_path
 from spark_ckpt.runtime.datasource import sink_class_of
 from spark_ckpt.storage.filesystem import normalize_url
+from spark_ckpt.storage.job_paths import JobPaths
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def start_query(request: StartRequest) -> tuple[Any, RunSpec, tuple[SinkSpec, ..
     if not job:
         raise ConfigError("a job needs a name: set queryName(...) or spark.ckpt.job")
     config = replace(with_absolute_dir(config), job=job, lanes=config.lanes or _default_lanes(spark))
-    location = request.location or session_location(spark.conf, job) or f"{job_url(config, job)}/spark"
+    location = request.location or session_location(spark.conf, job) or JobPaths(job_url(config, job)).spark
     sources = name_sources(lineage)
     sinks = checked_sinks(request.sinks)
     topology = query_topology(lineage, sources, sinks, config.max_parallelism, request.df._operators())

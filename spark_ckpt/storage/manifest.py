@@ -9,6 +9,7 @@ from spark_ckpt.errors import RESTORE_ANOTHER, CorruptStorageError
 from spark_ckpt.names import is_plain_file
 from spark_ckpt.protocol.events import GroupManifest, groups_from_json, groups_to_json
 from spark_ckpt.storage.content import TableContent, content_from_json, content_to_json, named_files, run_files
+from spark_ckpt.storage.job_paths import JobPaths
 from spark_ckpt.storage.record_store import Exists, RecordStore
 
 _KIND = "manifest"
@@ -40,12 +41,12 @@ class StateManifest:
         return sum(entry.size_bytes for entry in self.content.values())
 
 
-def write_manifest(store: RecordStore, manifest: StateManifest, token: str, folder: str = "manifests") -> str:
+def write_manifest(store: RecordStore, manifest: StateManifest, token: str) -> str:
     """Write the manifest and return its path, which the completion record names. Driver.
 
     ``token`` tells attempts apart: two attempts at one checkpoint never share a file.
     """
-    path = f"{folder}/{manifest.uid}/{manifest.checkpoint:010d}-{token}.json"
+    path = JobPaths.manifest(manifest.uid, manifest.checkpoint, token)
     body = {
         "uid": manifest.uid,
         "checkpoint": manifest.checkpoint,

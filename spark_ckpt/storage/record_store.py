@@ -18,10 +18,10 @@ from spark_ckpt.errors import (
     StorageNotWritableError,
 )
 from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.job_paths import JOB_RECORD
 from spark_ckpt.storage.retry import Retry, may_pass
 
 FORMAT = 1
-JOB_RECORD = "job.json"
 
 _Result = TypeVar("_Result")
 

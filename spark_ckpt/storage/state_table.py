@@ -30,6 +30,7 @@ from spark_ckpt.storage.content import (
 from spark_ckpt.storage.deletion_vectors import read_vector, vector_payload, write_vectors
 from spark_ckpt.storage.delta_schema import describe_columns, from_delta_schema, to_delta_schema
 from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.job_paths import JobPaths
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.storage.table_head import OWN, Head, HeadLog, Writer
 
@@ -185,7 +186,7 @@ class StateTable:
         See :func:`spark_ckpt.storage.savepoint_files.export_files`. ``storage_options`` default to the table's.
         """
         options = self.folder.storage_options if storage_options is None else storage_options
-        target = Folder(f"{target_url.rstrip('/')}/state/{self.uid}", options)
+        target = Folder(JobPaths(target_url).state(self.uid), options)
         return savepoint_files.export_files(self.folder, content, groups, target, self.schema())
 
     def import_state(

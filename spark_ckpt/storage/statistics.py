@@ -10,9 +10,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from spark_ckpt.storage.distribution import Metrics, add_all, metrics_from_json, metrics_to_json
+from spark_ckpt.storage.job_paths import STATISTICS_RECORD
 from spark_ckpt.storage.record_store import RecordStore
 
-PATH, _KIND = "statistics.json", "statistics"
+_KIND = "statistics"
 
 _REMEMBERED = 512
 _RESTORES = 20
@@ -118,13 +119,13 @@ class Statistics:
 
 def read_statistics(store: RecordStore) -> Statistics | None:
     """The job's statistics; None if there are none. Raises ``CorruptStorageError``."""
-    body = store.read(PATH, _KIND)
+    body = store.read(STATISTICS_RECORD, _KIND)
     return None if body is None else Statistics.from_json(body)
 
 
 def write_statistics(store: RecordStore, statistics: Statistics) -> None:
     """Replace the record. Not synced: a power loss may cost the newest figures."""
-    store.replace(PATH, _KIND, statistics.to_json(), durable=False)
+    store.replace(STATISTICS_RECORD, _KIND, statistics.to_json(), durable=False)
 
 
 def _operator_to_json(operator: OperatorStatistics) -> dict[str, Any]:

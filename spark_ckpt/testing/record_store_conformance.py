@@ -11,7 +11,8 @@ import pytest
 
 from spark_ckpt.errors import CorruptStorageError, StorageNotWritableError
 from spark_ckpt.storage.filesystem import Folder
-from spark_ckpt.storage.record_store import JOB_RECORD, Created, Exists, RecordStore
+from spark_ckpt.storage.job_paths import JOB_RECORD
+from spark_ckpt.storage.record_store import Created, Exists, RecordStore
 
 _WRITERS = 8
 _ROUNDS = 20

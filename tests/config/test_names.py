@@ -126,7 +126,7 @@ def crafted(tmp_path: Path, **changes: Any) -> None:
     RecordStore(path).replace(
         "savepoint.json", "savepoint", {"job": "job", "record": replace(RECORD, **changes).to_json()}
     )
-    import_savepoint(JobRecords(job, JobConfig(dir=str(tmp_path / "jobs"))), job, path, {}, 5)
+    import_savepoint(JobRecords(job, JobConfig(dir=str(tmp_path / "jobs"))), path, {}, 5)
 
 
 @pytest.mark.parametrize("name", ["../outside", "../../escaped", "/etc", "a/../../b", ".."])

@@ -12,7 +12,7 @@ import pytest
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
 from spark_ckpt.jobs.job import Job, ask
-from spark_ckpt.jobs.records import JobRecords, id_name
+from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.requests import (
     Answer,
     answer_request,
@@ -24,6 +24,7 @@ from spark_ckpt.jobs.requests import (
     withdraw_request,
 )
 from spark_ckpt.protocol.records import AbortedRecord, CommittedRecord, TriggerRecord
+from spark_ckpt.storage.job_paths import id_name
 
 
 def test_a_drain_is_asked_for_with_or_without_a_savepoint_and_a_stop_needs_one_of_them(tmp_path: Path) -> None:

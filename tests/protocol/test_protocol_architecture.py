@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import spark_ckpt
+from spark_ckpt.storage import job_paths
 
 ROOT = Path(spark_ckpt.__file__).parent
 PURE = {
@@ -109,6 +111,35 @@ def test_the_protocol_calls_nothing_impure():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id not in IMPURE_CALLS, f"{path}:{node.lineno} calls {node.func.id}"
             assert not isinstance(node, ast.Global | ast.AsyncFunctionDef), f"{path}:{node.lineno}"
+
+
+FOLDERS = "|".join((*get_args(job_paths.RecordFolder), "history", "spark", "sources", "state"))
+PATH = re.compile(rf"(^|/)({FOLDERS})(/|$)")
+OTHER_LAYOUTS = {"protocol", "sinks", "sources", "testing", "cli"}
+"""Rooms that touch no file of a job by name: what they say of such a path is for people, or a layout of their own."""
+
+
+def path_pieces(tree: ast.AST) -> list[ast.expr]:
+    """Texts with a part that is filled in, added or joined on, and which look like a path in a job's folder."""
+    pieces = []
+    for node in ast.walk(tree):
+        texts: list[ast.expr] = []
+        if isinstance(node, ast.JoinedStr) and len(node.values) > 1:
+            texts = node.values
+        elif isinstance(node, ast.BinOp):
+            texts = [node.left, node.right]
+        text = "".join(t.value if isinstance(t, ast.Constant) and isinstance(t.value, str) else "*" for t in texts)
+        if text and not re.search(r"\s", text) and PATH.search(text):
+            pieces.append(node)
+    return pieces
+
+
+def test_paths_below_a_jobs_folder_are_put_together_in_one_module():
+    for path in sorted(ROOT.rglob("*.py")):
+        room = path.relative_to(ROOT).parts[0]
+        if path != Path(job_paths.__file__) and room not in OTHER_LAYOUTS:
+            found = path_pieces(ast.parse(path.read_text()))
+            assert not found, f"{path}:{found[0].lineno} puts a path together: {ast.unparse(found[0])}"
 
 
 def test_the_table_of_flinks_scenarios_names_tests_that_there_are():

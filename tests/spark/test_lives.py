@@ -13,7 +13,8 @@ import sqlalchemy as sa
 from deltalake import DeltaTable
 
 import spark_ckpt.sinks.memory
-from spark_ckpt.jobs.records import JobRecords, id_name
+from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.storage.job_paths import id_name
 from tests.spark.conftest import DEADLINE_S
 
 Rows = list[tuple[str, int]]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_ckpt.errors import CorruptStorageError
-from spark_ckpt.jobs.records import batch_of
+from spark_ckpt.storage.job_paths import batch_of
 from tests.storage.whole_job import WholeJob, finished
 
 NAMING = ("generations", "checkpoints", "committed", "batches")

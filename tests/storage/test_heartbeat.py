@@ -17,9 +17,10 @@ from spark_ckpt.cli import app
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.jobs import heartbeat
 from spark_ckpt.jobs.heartbeat import FirstBeats, Heart, this_process
-from spark_ckpt.jobs.records import JobRecords, id_name
+from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.start import begin
 from spark_ckpt.protocol.alive import BEAT_MS, EXPIRES_MS, Heartbeat, ProcessName, is_alive
+from spark_ckpt.storage.job_paths import id_name
 from tests.storage.whole_job import JOB, WholeJob
 
 AWAY = ProcessName("elsewhere", "elsewhere boot pid:[1]", 4711, "99")

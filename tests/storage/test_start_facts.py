@@ -7,6 +7,7 @@ from pathlib import Path
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.start import read_facts
 from spark_ckpt.protocol.records import CompletionRecord
+from spark_ckpt.storage.job_paths import JobPaths
 from tests.storage.whole_job import WholeJob
 
 
@@ -18,7 +19,7 @@ class Overtaken(JobRecords):
     def completions(self) -> list[CompletionRecord]:
         found = super().completions()
         if self.late.checkpoint not in self.ids("checkpoints"):
-            self.store.create(f"checkpoints/{self.late.checkpoint:010d}.json", "checkpoint", self.late.to_json())
+            self.store.create(JobPaths.checkpoint(self.late.checkpoint), "checkpoint", self.late.to_json())
         return found
 
 
@@ -29,8 +30,8 @@ def test_what_an_older_driver_completes_meanwhile_is_open_or_complete_and_never_
     for checkpoint in (True, False, True):
         job.step(checkpoint)
     late = job.records.completions()[-1]
-    job.records.store.delete(f"checkpoints/{late.checkpoint:010d}.json")
-    job.records.store.delete(f"committed/{late.checkpoint:010d}.json")
+    job.records.store.delete(JobPaths.checkpoint(late.checkpoint))
+    job.records.store.delete(JobPaths.committed(late.checkpoint))
     records = Overtaken(job.run.url, job.config)
     records.late = late
     facts = read_facts(records, job.plan("auto", "elsewhere"), 99, "auto")

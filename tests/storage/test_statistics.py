@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 from spark_ckpt.cli import app
 from spark_ckpt.config import JobConfig
 from spark_ckpt.jobs.job import Job
-from spark_ckpt.jobs.records import id_name
 from spark_ckpt.jobs.report import history_row
 from spark_ckpt.jobs.statistics import StatisticsKeeper
 from spark_ckpt.protocol.records import AbortedRecord, GenerationRecord, Topology, TriggerRecord
 from spark_ckpt.protocol.steps import AppendHistory
 from spark_ckpt.storage.distribution import ERROR, PERCENTILES, Distribution
-from spark_ckpt.storage.statistics import PATH, Sample, Statistics
+from spark_ckpt.storage.job_paths import STATISTICS_RECORD, id_name
+from spark_ckpt.storage.statistics import Sample, Statistics
 from spark_ckpt.types import CheckpointId
 
 TOPOLOGY = Topology(4, 4, ("in",), {"totals": {}}, ("out",))
@@ -135,7 +135,7 @@ def test_restores_are_told_with_start_checkpoint_and_time(job: Job) -> None:
 
 def test_a_damaged_record_begins_anew(job: Job) -> None:
     complete(StatisticsKeeper(job.records), 1, 1)
-    (Path(job.url) / PATH).write_text("{")
+    (Path(job.url) / STATISTICS_RECORD).write_text("{")
     assert job.statistics()["counts"]["completed"] == 0
     complete(StatisticsKeeper(job.records), 2, 1)
     assert job.statistics()["counts"]["completed"] == 1

@@ -73,7 +73,7 @@ class OperatorSpec:
 
     @property
     def table_url(self) -> str:
-        return f"{self.run.url}/state/{self.uid}"
+        return self.run.paths.state(self.uid)
 
     @cached_property
     def layout(self) -> StateLayout:

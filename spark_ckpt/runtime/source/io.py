@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from spark_ckpt.errors import CkptError
 from spark_ckpt.faults import reach
 from spark_ckpt.jobs.hooks import HookError, ask_hook, call_hook
-from spark_ckpt.jobs.records import JobRecords, id_name, left_for_later
+from spark_ckpt.jobs.records import JobRecords, left_for_later
 from spark_ckpt.jobs.requests import Answer, answer_request, drop_old_answers, drop_request, open_requests, read_answer
 from spark_ckpt.jobs.spec import RunSpec
 from spark_ckpt.protocol import source_steps as st
@@ -19,6 +19,7 @@ from spark_ckpt.protocol.checkpoint_state import CheckpointState, Name, state_of
 from spark_ckpt.protocol.records import AbortedRecord, CompletionRecord, TriggerRecord
 from spark_ckpt.protocol.steps import StorageFailed
 from spark_ckpt.storage.history import History, HistoryRow
+from spark_ckpt.storage.job_paths import JobPaths, drained_of
 from spark_ckpt.storage.retry import describe, is_storage_failure
 
 Result = TypeVar("Result")
@@ -83,9 +84,12 @@ class SourceIO:
             left_for_later(what, error)
 
     def _drop_old_announcements(self) -> None:
-        for name in self.records.store.names("drained"):
-            if not name.startswith(f"{self.run_spec.generation:010d}-"):
-                self.records.store.delete(f"drained/{name}")
+        for generation, source in self._drained():
+            if generation != self.run_spec.generation:
+                self.records.store.delete(JobPaths.drained(generation, source))
+
+    def _drained(self) -> list[tuple[int, str]]:
+        return [drained_of(name) for name in self.records.store.names("drained")]
 
     def _Look(self, step: st.Look) -> st.Looked:
         store, there = self.records.store, self.records.ids("checkpoints")
@@ -101,7 +105,7 @@ class SourceIO:
 
     def _state(self, checkpoint: int, is_named: bool) -> CheckpointState:
         name = self._name_of(checkpoint) if is_named else Name.FREE
-        return state_of(name, aborted=name is Name.FREE and self.records.store.exists(f"aborted/{id_name(checkpoint)}"))
+        return state_of(name, aborted=name is Name.FREE and self.records.is_aborted(checkpoint))
 
     def _name_of(self, checkpoint: int) -> Name:
         """Read once: what is taken never becomes anything else that matters here."""
@@ -117,8 +121,7 @@ class SourceIO:
         return tuple(open_requests(self.records.store))
 
     def _ReadDrained(self, step: st.ReadDrained) -> frozenset[str]:
-        names = (n.removesuffix(".json").split("-", 1) for n in self.records.store.names("drained"))
-        return frozenset(source for generation, source in names if int(generation) == step.generation)
+        return frozenset(source for generation, source in self._drained() if generation == step.generation)
 
     def _ReadAborted(self, step: st.ReadAborted) -> tuple[AbortedRecord, ...]:
         """Declines are counted by the commit, in another process; both read the records."""
@@ -159,7 +162,7 @@ class SourceIO:
         return answer_request(self.records.store, step.request, Answer(None, step.reason)).checkpoint is None
 
     def _AnnounceDrained(self, step: st.AnnounceDrained) -> None:
-        self.records.store.create(f"drained/{step.generation:010d}-{step.source}.json", "drained", {})
+        self.records.store.create(JobPaths.drained(step.generation, step.source), "drained", {})
 
     def _GiveUp(self, step: st.GiveUp) -> None:
         record, config = step.record, self.run_spec.config
@@ -174,4 +177,4 @@ class SourceIO:
         kind = trigger.kind if trigger else None
         # No batch: the one that carries the cancel marker has no number yet.
         row = HistoryRow(record.checkpoint, kind, record.cause, step.triggered_ms, record.generation, -1, record.reason)
-        History(f"{self.run_spec.url}/history", self.run_spec.config.storage_options()).record(row)
+        History(self.records.paths.history, self.run_spec.config.storage_options()).record(row)

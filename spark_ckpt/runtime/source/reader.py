@@ -59,7 +59,7 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.source = source
         self.steps = steps
         opened = open_source(
-            source.inner, source.options, source.schema, f"{run.url}/sources/{source.id}", run.config.storage_options()
+            source.inner, source.options, source.schema, run.paths.source(source.id), run.config.storage_options()
         )
         schema = source.schema or opened.schema()
         self.schema = arrow_schema(with_control(schema))

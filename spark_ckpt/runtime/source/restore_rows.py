@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from spark_ckpt.errors import RESTORE_ANOTHER, CorruptStorageError
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.protocol import events as ev
+from spark_ckpt.storage.job_paths import JobPaths
 from spark_ckpt.storage.manifest import read_manifest
 
 
@@ -18,7 +19,7 @@ def restore_events(records: JobRecords, checkpoint: int, uids: Sequence[str], ad
     completion = records.completion(checkpoint)
     if completion is None:
         raise CorruptStorageError(
-            f"checkpoint {checkpoint} is to be restored, but checkpoints/{checkpoint:010d}.json is gone; "
+            f"checkpoint {checkpoint} is to be restored, but {JobPaths.checkpoint(checkpoint)} is gone; "
             f"{RESTORE_ANOTHER}"
         )
     found: list[ev.Event] = []

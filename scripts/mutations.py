@@ -14,7 +14,7 @@ class Mutation:
 
 
 _VIEW, _SOURCE, _LEAD, _EVENTS = "source_view.py", "source.py", "source_lead.py", "source_events.py"
-_GIVE_UP = "give_up.py"
+_GIVE_UP, _WEIGHTS = "give_up.py", "weights.py"
 _OFFSET, _COORD, _ALIGNER, _COMMIT = "source_offset.py", "coordinator.py", "aligner.py", "commit.py"
 
 MUTATIONS = (
@@ -214,7 +214,7 @@ MUTATIONS = (
         "    if end.barrier is not None:\n        found.append(SourceAck",
         "    if False:\n        found.append(SourceAck",
     ),
-    Mutation(_EVENTS, "the weights sum up", "key_groups // parts + (i < key_groups % parts)", "key_groups // parts"),
+    Mutation(_WEIGHTS, "the weights sum up", "weight // parts + (i < weight % parts)", "weight // parts"),
     Mutation(
         _EVENTS, "an ended source sends one share", "if end.ended:\n        # An ended", "if False:\n        # An ended"
     ),

@@ -17,6 +17,7 @@ from spark_ckpt.protocol import commit as protocol
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.checkpoint_state import Name
 from spark_ckpt.protocol.records import BatchRecord, CompletionRecord
+from spark_ckpt.protocol.weights import batch_record
 from spark_ckpt.types import Committable
 
 _BATCHES_TOLD = 100
@@ -45,7 +46,7 @@ class Committer:
         """One batch. Raises what the steps raise; the next call rebuilds everything from the records."""
         # Forgotten first: if a step raises, the next call starts from the records.
         view, self._view = self._view or self._rebuilt(), None
-        record = self._with_rows(batch_record(self.run, batch, staged, events))
+        record = self._with_rows(batch_record(self.run.origin, batch, self.run.generation, staged, events))
         self._view = self.io.run(protocol.commit_batch(view, record, int(time.time() * 1000)))
         if batch == 0 and self.run.restored_from is not None:
             self._note_restored()
@@ -111,20 +112,3 @@ class Committer:
             started_ms=0 if started is None else started.started_ms,
             unread=recorded.named(Name.DAMAGED),
         )
-
-
-def batch_record(run: RunSpec, batch: int, staged: Sequence[Committable], events: Sequence[ev.Event]) -> BatchRecord:
-    """Fold what the tasks of a batch reported."""
-    barriers: dict[int, int] = {}
-    finished: dict[int, int] = {}
-    kept: list[ev.Event] = []
-    rows = ev.sum_rows(e for e in events if isinstance(e, ev.RowsRead))
-    for e in events:
-        if isinstance(e, ev.Barrier):
-            barriers[e.checkpoint] = barriers.get(e.checkpoint, 0) + e.weight
-        elif isinstance(e, ev.Finished):
-            finished[e.epoch] = finished.get(e.epoch, 0) + e.weight
-        elif isinstance(e, ev.SourceAck | ev.OperatorAck | ev.Flushed | ev.Decline | ev.Cancel):
-            kept.append(e)
-    counted = {batch: {r.source: r.rows for r in rows}}
-    return BatchRecord(run.origin, batch, run.generation, tuple(staged), tuple(kept), barriers, finished, counted)

@@ -21,7 +21,7 @@ from spark_ckpt.runtime.stateless import arrow_schema, spark_schema, with_contro
 from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.types import CTL, KEY_HASH, TAG
 
-PRODUCED = "kind int, epoch long, head binary, body binary"
+PRODUCED = "kind int, epoch long, body binary"
 STATE = "meta binary, memtable binary, held binary"
 
 

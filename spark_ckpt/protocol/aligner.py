@@ -45,6 +45,7 @@ from typing import Any
 
 from spark_ckpt.errors import ProtocolBugError
 from spark_ckpt.protocol._body import Body, whole
+from spark_ckpt.protocol.weights import Arrivals, ended_before
 
 EXACTLY_ONCE = "exactly_once"
 AT_LEAST_ONCE = "at_least_once"
@@ -117,6 +118,12 @@ class BatchInput:
     finished: Mapping[int, int] = field(default_factory=dict)
     bytes_by_label: Mapping[int, int] = field(default_factory=dict)
     drains: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, now_ms: int, arrived: Arrivals, bytes_by_label: Mapping[int, int]) -> BatchInput:
+        barriers = {k: (b.weight, b.triggered_ms) for k, b in arrived.barriers.items()}
+        drains = frozenset(k for k, b in arrived.barriers.items() if b.drain)
+        return cls(now_ms, barriers, frozenset(arrived.cancels), arrived.finished, bytes_by_label, drains)
 
 
 @dataclass(frozen=True)
@@ -227,7 +234,7 @@ def _given_up(state: AlignerState) -> list[Action]:
 
 
 def _aligned(state: AlignerState, config: AlignerConfig, barrier: PendingBarrier) -> bool:
-    finished = sum(w for label, w in state.finished if label <= barrier.checkpoint)
+    finished = ended_before(barrier.checkpoint, state.finished)
     weight = barrier.weight + finished
     if weight > config.total_weight:
         raise ProtocolBugError(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from spark_ckpt.protocol.events import NO_STREAM, Barrier, Cancel, Completed, Event, Finished, SourceAck, Watermark
 from spark_ckpt.protocol.source_offset import SourceOffset
+from spark_ckpt.protocol.weights import split
 
 
 def announcements(
@@ -53,8 +54,7 @@ def _barriers(end: SourceOffset, key_groups: int, parts: int) -> list[tuple[Even
     if end.ended:
         # An ended source keeps one share alive: operators learn of a checkpoint from a barrier.
         return [(Barrier(end.barrier, 1, end.triggered_ms, drain),), *[()] * (parts - 1)]
-    weights = [key_groups // parts + (i < key_groups % parts) for i in range(parts)]
-    return [(Barrier(end.barrier, w, end.triggered_ms, drain),) for w in weights]
+    return [(Barrier(end.barrier, w, end.triggered_ms, drain),) for w in split(key_groups, parts)]
 
 
 @dataclass(frozen=True)

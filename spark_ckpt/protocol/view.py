@@ -9,6 +9,7 @@ from spark_ckpt.protocol.checkpoint_state import CheckpointState, Name, state_of
 from spark_ckpt.protocol.coordinator import FailureCounter, PendingCheckpoint, TriggerPolicy, expired
 from spark_ckpt.protocol.events import Cancel, Decline, Event, Flushed, OperatorAck, SourceAck
 from spark_ckpt.protocol.records import SAVEPOINT, AbortedRecord, BatchRecord, CompletionRecord, Topology
+from spark_ckpt.protocol.weights import ended_before
 from spark_ckpt.types import CheckpointId, Committable
 
 
@@ -72,7 +73,7 @@ class JobView:
     def finished_weight(self, checkpoint: int) -> int:
         """Weight at the sink that counts as arrived for ``checkpoint`` because its input ended before it."""
         before = self.last.finished_weight if self.last and self.last.origin == self.origin else 0
-        return before + sum(w for r in self.open.values() for label, w in r.finished.items() if label <= checkpoint)
+        return before + sum(ended_before(checkpoint, r.finished.items()) for r in self.open.values())
 
     def too_old(self, triggered_ms: int, now_ms: int) -> str | None:
         """Why a checkpoint that is about to complete comes too late, if it does."""

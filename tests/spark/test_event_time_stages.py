@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.runtime.operator.pack import PackStage
 from spark_ckpt.runtime.operator.spec import EVENT_TIME, EventTime, OperatorSpec, WatermarkSpec
-from spark_ckpt.runtime.operator.subtask_call import ACK, DATA, SubtaskCall
+from spark_ckpt.runtime.operator.subtask_call import DATA, EVENT, SubtaskCall
 from spark_ckpt.runtime.source.reader import CkptStreamReader
 from spark_ckpt.state.functions.pandas_function import PandasStateFunction
 from spark_ckpt.state.ipc import from_bytes, plain_schema
@@ -130,13 +129,14 @@ class Subtask:
                 self.call.take(row["head"], row["body"])
         self.call.run()
         self.stored = self.call.sealed()
-        bodies = [body for kind, _, _, body in self.call.out if kind == DATA]
+        bodies = [body for kind, _, body in self.call.out if kind == DATA]
         tables = [from_bytes(pa.py_buffer(b), plain_schema(OUTPUT)) for b in bodies]
         return [f"{row['k']}: {row['saw']}" for table in tables for row in table.to_pylist()]
 
     def acknowledged(self) -> ev.GroupManifest:
-        (head,) = [head for kind, _, head, _ in self.call.out if kind == ACK]
-        return ev.group_from_json(json.loads(head)["groups"]["0"])
+        said = [ev.decode(body) for kind, _, body in self.call.out if kind == EVENT]
+        (ack,) = [e for e in said if isinstance(e, ev.OperatorAck)]
+        return ack.groups[0]
 
 
 def test_time_outs_fire_in_the_next_batch_behind_its_rows_and_late_rows_fall_a_batch_later(run: RunSpec) -> None:

@@ -75,9 +75,9 @@ def run(spec: OperatorSpec, stored: Any, sent: Any, batch: int) -> SubtaskCall:
 def shuffled(spec: OperatorSpec, task: Any, call: SubtaskCall) -> list[dict[str, Any]]:
     """What the operator's task sends to the next operator's, through a shuffle whose checksum Spark compares."""
     task._partitionId = 0
-    kinds, epochs, heads, bodies = zip(*call.out, strict=True)
-    columns = [pa.array(kinds, pa.int32()), pa.array(epochs), pa.array(heads), pa.array(bodies, pa.binary())]
-    batch = pa.RecordBatch.from_arrays(columns, names=["kind", "epoch", "head", "body"])
+    kinds, epochs, bodies = zip(*call.out, strict=True)
+    columns = [pa.array(kinds, pa.int32()), pa.array(epochs), pa.array(bodies, pa.binary())]
+    batch = pa.RecordBatch.from_arrays(columns, names=["kind", "epoch", "body"])
     function = AggregateFunction(INPUT.remove(1), spec.function.output_schema, {"rows": agg.count()}, emit="rows")
     rows = spec.function.output_schema.append(pa.field(KEY_HASH, pa.int64()))
     behind = PackStage(OperatorSpec(spec.run, "next", 1, function, rows, (), ()), True)

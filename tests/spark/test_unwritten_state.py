@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,7 +20,7 @@ from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.runtime.operator.pack import PackStage
 from spark_ckpt.runtime.operator.spec import OperatorSpec
-from spark_ckpt.runtime.operator.subtask_call import ACK, EVENT, SubtaskCall
+from spark_ckpt.runtime.operator.subtask_call import DATA, EVENT, SubtaskCall
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.ipc import from_bytes, plain_schema
 from spark_ckpt.storage import filesystem
@@ -62,10 +61,13 @@ class Operator:
         self.stored = call.sealed()
         self.batch += 1
         self.epoch += barrier
-        self.said = [ev.decode(bytes(body)) for kind, _, _, body in call.out if kind == EVENT and body is not None]
+        self.said = [ev.decode(body) for kind, _, body in call.out if kind == EVENT]
         self.declines += [e for e in self.said if isinstance(e, ev.Decline)]
-        self.acks += sum(kind == ACK for kind, *_ in call.out)
+        self.acks += len(self.acknowledged())
         return call
+
+    def acknowledged(self) -> list[ev.OperatorAck]:
+        return [e for e in self.said if isinstance(e, ev.OperatorAck)]
 
     def block(self) -> Path:
         """Nothing can be written into the state table's folder any more, not even by root."""
@@ -100,7 +102,7 @@ def _task() -> Iterator[None]:
 
 def emitted(call: SubtaskCall) -> list[tuple[int, int]]:
     schema = plain_schema(call.spec.function.output_schema)
-    rows = [from_bytes(body, schema).to_pylist() for kind, _, _, body in call.out if kind == 0]
+    rows = [from_bytes(body, schema).to_pylist() for kind, _, body in call.out if kind == DATA]
     return [(row["k"], row["s"]) for batch in rows for row in batch]
 
 
@@ -163,14 +165,13 @@ def test_a_replay_that_adopts_needs_no_write(tmp_path: Path) -> None:
     operator = Operator(tmp_path)
     operator.send(1)
     before = operator.stored, operator.batch, operator.epoch
-    call = operator.send(2, barrier=True)
-    (ack,) = [json.loads(head) for kind, _, head, _ in call.out if kind == ACK]
-    groups = {int(g): ev.group_from_json(m) for g, m in ack["groups"].items()}
+    operator.send(2, barrier=True)
+    (ack,) = operator.acknowledged()
     operator.stored, operator.batch, operator.epoch = before
     operator.block()
-    call = operator.send(2, barrier=True, adopt=ev.Restore("sums", 1, groups, adopt=True))
+    operator.send(2, barrier=True, adopt=ev.Restore("sums", 1, ack.groups, adopt=True))
     assert not operator.declines
-    assert [json.loads(head)["groups"] for kind, _, head, _ in call.out if kind == ACK] == [ack["groups"]]
+    assert [again.groups for again in operator.acknowledged()] == [ack.groups]
     assert sorted(emitted(operator.send(1, 2, 3))) == [(1, 2), (2, 2), (3, 1)]
 
 

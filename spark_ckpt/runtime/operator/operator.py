@@ -49,8 +49,8 @@ class KeyedOperator:
                 # One past it, because a time-out fires strictly after its time.
                 state.setTimeoutDuration(max(1, due_ms + 1 - call.now_ms))
         if call.out:
-            kind, epoch, head, body = zip(*call.out, strict=True)
-            yield pd.DataFrame({"kind": np.array(kind, np.int32), "epoch": epoch, "head": head, "body": body})
+            kind, epoch, body = zip(*call.out, strict=True)
+            yield pd.DataFrame({"kind": np.array(kind, np.int32), "epoch": epoch, "body": body})
 
 
 def _batch() -> int:

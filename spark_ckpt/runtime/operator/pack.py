@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from spark_ckpt.protocol import events as ev
+from spark_ckpt.protocol.weights import Arrivals
 from spark_ckpt.runtime.operator.spec import EVENT_TIME, OperatorSpec, WatermarkSpec
 from spark_ckpt.runtime.stateless import runs_of_tag, split_control
 from spark_ckpt.state.envelope import Controls, pack, route
@@ -116,9 +117,7 @@ class _Controls:
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.spec = spec
-        self._barriers: dict[int, ev.Barrier] = {}
-        self._cancels: set[int] = set()
-        self._finished: dict[int, int] = {}
+        self._arrived = Arrivals()
         self._watermarks: dict[tuple[int, str], int] = {}
         self._completed: int | None = None
         self._rows: list[ev.RowsRead] = []
@@ -129,15 +128,9 @@ class _Controls:
             self._add(ev.decode(payload))
 
     def _add(self, event: ev.Event) -> None:
-        if isinstance(event, ev.Barrier):
-            old = self._barriers.get(event.checkpoint)
-            weight = event.weight + (old.weight if old else 0)
-            self._barriers[event.checkpoint] = ev.Barrier(event.checkpoint, weight, event.triggered_ms, event.drain)
-        elif isinstance(event, ev.Cancel):
-            self._cancels.add(event.checkpoint)
-        elif isinstance(event, ev.Finished):
-            self._finished[event.epoch] = self._finished.get(event.epoch, 0) + event.weight
-        elif isinstance(event, ev.Watermark):
+        if self._arrived.add(event):
+            return
+        if isinstance(event, ev.Watermark):
             self._note(event.epoch, event.stream, event.micros)
         elif isinstance(event, ev.Completed):
             self._completed = max(self._completed or 0, event.checkpoint)
@@ -162,9 +155,7 @@ class _Controls:
         self._watermarks[key] = max(self._watermarks.get(key, micros), micros)
 
     def resolved(self) -> Controls:
-        broadcast: list[ev.Event] = [b for _, b in sorted(self._barriers.items())]
-        broadcast += [ev.Cancel(k) for k in sorted(self._cancels)]
-        broadcast += [ev.Finished(w, epoch) for epoch, w in sorted(self._finished.items())]
+        broadcast = self._arrived.events()
         broadcast += [ev.Watermark(s, us, epoch) for (epoch, s), us in sorted(self._watermarks.items())]
         broadcast += [] if self._completed is None else [ev.Completed(self._completed)]
         return route([*broadcast, *self._others, *ev.sum_rows(self._rows)], self.spec.uid, self.spec.run.subtasks)

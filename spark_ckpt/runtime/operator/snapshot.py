@@ -6,9 +6,7 @@ It sees the whole partition: turns envelopes into record batches for what follow
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 from pyroaring import BitMap
@@ -16,8 +14,9 @@ from pyspark import TaskContext
 
 from spark_ckpt.jobs.hooks import call_hook
 from spark_ckpt.protocol import events as ev
+from spark_ckpt.protocol.weights import Arrivals
 from spark_ckpt.runtime.operator.spec import OperatorSpec
-from spark_ckpt.runtime.operator.subtask_call import ACK, DATA, EVENT
+from spark_ckpt.runtime.operator.subtask_call import DATA
 from spark_ckpt.runtime.stateless import arrow_schema, spark_schema, with_control
 from spark_ckpt.state.ipc import from_bytes, plain_schema
 from spark_ckpt.types import make_tag
@@ -34,13 +33,13 @@ class SnapshotStage:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found = _Partition(self.spec)
         for batch in batches:
-            kinds, epochs, heads, bodies = (batch.column(n) for n in ("kind", "epoch", "head", "body"))
+            kinds, epochs, bodies = (batch.column(n) for n in ("kind", "epoch", "body"))
             for i, kind in enumerate(kinds.to_pylist()):
-                body = bodies[i].as_buffer() if bodies[i].is_valid else None
+                body = bodies[i].as_buffer()
                 if kind == DATA:
                     yield self._data(epochs[i].as_py(), from_bytes(body, self.data_schema))
                 else:
-                    found.add(kind, heads[i].as_py(), body)
+                    found.add(ev.decode(body.to_pybytes()))
         events = found.settle()
         if events:
             yield self._control(events)
@@ -57,6 +56,9 @@ class SnapshotStage:
         return pa.RecordBatch.from_arrays([*nulls, pa.nulls(n, pa.int64()), payload], schema=self.schema)
 
 
+_SUMS = ("held_bytes", "rows", "size_bytes", "flush_ms", "write_ms")
+
+
 class _Partition:
     """Everything of one partition that is not data."""
 
@@ -66,25 +68,19 @@ class _Partition:
         self.partition = task.partitionId() if task is not None else 0
         self._files: dict[int, list[ev.StateFile]] = {}
         self._dead: dict[int, dict[str, bytes]] = {}
-        self._acks: dict[int, list[dict[str, Any]]] = {}
-        self._cancels: set[int] = set()
+        self._acks: dict[int, list[ev.OperatorAck]] = {}
+        self._arrived = Arrivals()
         self._declines: dict[int, ev.Decline] = {}
         self._watermarks: dict[tuple[int, str], int] = {}
         self._completed: int | None = None
         self._rows: list[ev.RowsRead] = []
         self._others: list[ev.Event] = []
 
-    def add(self, kind: int, head: bytes, body: pa.Buffer | None) -> None:
-        if kind == ACK:
-            ack = json.loads(head)
-            self._acks.setdefault(ack["checkpoint"], []).append(ack)
-        elif kind == EVENT:
-            assert body is not None
-            self._event(ev.decode(body.to_pybytes()))
-
-    def _event(self, event: ev.Event) -> None:
-        if isinstance(event, ev.Cancel):
-            self._cancels.add(event.checkpoint)
+    def add(self, event: ev.Event) -> None:
+        if self._arrived.add(event):
+            return
+        if isinstance(event, ev.OperatorAck) and event.uid == self.spec.uid:
+            self._acks.setdefault(event.checkpoint, []).append(event)
         elif isinstance(event, ev.Decline) and event.uid == self.spec.uid:
             self._declines.setdefault(event.checkpoint, event)
         elif isinstance(event, ev.Watermark):
@@ -114,26 +110,17 @@ class _Partition:
             events.append(ev.Flushed(self.spec.uid, epoch, tuple(files), self._dead[epoch]))
         events += [ev.Watermark(s, us, epoch) for (epoch, s), us in sorted(self._watermarks.items())]
         for checkpoint, subtasks in sorted(self._acks.items()):
-            events += self._acknowledge(checkpoint, subtasks)
-        events += [ev.Cancel(k) for k in sorted(self._cancels)]
+            events.append(self._acknowledge(checkpoint, subtasks))
+        events += self._arrived.events()
         events += [] if self._completed is None else [ev.Completed(self._completed)]
         return [*events, *self._declines.values(), *ev.sum_rows(self._rows), *self._others]
 
-    def _acknowledge(self, checkpoint: int, subtasks: list[dict[str, Any]]) -> list[ev.Event]:
-        manifests = {int(g): ev.group_from_json(m) for a in subtasks for g, m in a["groups"].items()}
-        stats = {
-            "start_delay_ms": max(a["start_delay_ms"] for a in subtasks),
-            "alignment_ms": max(a["alignment_ms"] for a in subtasks),
-            "held_bytes": sum(a["held_bytes"] for a in subtasks),
-            "keys": sum(m.keys for m in manifests.values()),
-            "rows": sum(a["rows"] for a in subtasks),
-            "size_bytes": sum(a["size_bytes"] for a in subtasks),
-            "flush_ms": sum(a["flush_ms"] for a in subtasks),
-            "write_ms": sum(a["write_ms"] for a in subtasks),
-        }
+    def _acknowledge(self, checkpoint: int, subtasks: list[ev.OperatorAck]) -> ev.OperatorAck:
+        """One word of the partition. Its subtasks run one after the other, so what they spend adds up."""
+        manifests = {g: m for a in subtasks for g, m in a.groups.items()}
+        together = {name: sum(a.stats[name] for a in subtasks) for name in _SUMS}
+        waited = {name: max(a.stats[name] for a in subtasks) for name in ("start_delay_ms", "alignment_ms")}
+        stats = {**waited, **together, "keys": sum(m.keys for m in manifests.values())}
         run, info = self.spec.run, {"uid": self.spec.uid, "partition": self.partition, **stats}
         call_hook(run.config, run.job, "on_snapshot", checkpoint, info)
-        return [
-            ev.OperatorAck(self.spec.uid, checkpoint, self.partition, manifests, stats),
-            ev.Barrier(checkpoint, len(manifests), subtasks[0]["triggered_ms"], subtasks[0]["drain"]),
-        ]
+        return ev.OperatorAck(self.spec.uid, checkpoint, self.partition, manifests, stats)

@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from spark_ckpt.protocol import aligner
 from spark_ckpt.protocol import events as ev
+from spark_ckpt.protocol.weights import Arrivals
 from spark_ckpt.runtime.operator.flush_files import FlushFiles
 from spark_ckpt.runtime.operator.spec import EVENT_TIME, OperatorSpec
 from spark_ckpt.state.envelope import MAX_BODY_BYTES, Envelope, unpack
@@ -27,7 +28,7 @@ from spark_ckpt.state.lsm.keyed_state import KeyedState, Lookup
 from spark_ckpt.storage.retry import describe, is_storage_failure
 from spark_ckpt.types import KEY_HASH
 
-DATA, ACK, EVENT = 0, 1, 2
+DATA, EVENT = 0, 1
 """Kinds of the rows an operator hands to its snapshot stage."""
 
 _log = logging.getLogger("spark_ckpt")
@@ -61,7 +62,7 @@ class SubtaskMeta:
             "watermarks": self.watermarks,
             "late_us": self.late_us,
             "later_watermarks": {str(k): v for k, v in self.later_watermarks.items()},
-            "adopt": None if self.adopt is None else [self.adopt[0], _groups_json(self.adopt[1])],
+            "adopt": None if self.adopt is None else [self.adopt[0], ev.groups_to_json(self.adopt[1])],
             "restored": self.restored,
             "held": {str(k): v for k, v in self.held.items()},
         }
@@ -74,14 +75,14 @@ class SubtaskMeta:
             dict(value["watermarks"]),
             value.get("late_us", 0),
             {int(k): dict(v) for k, v in value["later_watermarks"].items()},
-            None if adopt is None else (adopt[0], {int(g): ev.group_from_json(m) for g, m in adopt[1].items()}),
+            None if adopt is None else (adopt[0], ev.groups_from_json(adopt[1])),
             value["restored"],
             {int(k): v for k, v in value["held"].items()},
         )
 
 
 class SubtaskCall:
-    """All the work of one call. ``out`` are the rows for the snapshot stage: (kind, epoch, head, body).
+    """All the work of one call. ``out`` are the rows for the snapshot stage: (kind, epoch, body).
 
     State files are written before anything that names them leaves the call, as output or as state. The same envelopes,
     in whatever order they come, and the same state give the same output, byte for byte.
@@ -93,7 +94,7 @@ class SubtaskCall:
         self.spec = spec
         self.subtask = subtask
         self.now_ms = now_ms
-        self.out: list[tuple[int, int, bytes, bytes | None]] = []
+        self.out: list[tuple[int, int, bytes]] = []
         self.groups = spec.run.subtasks.range_of(subtask)
         config = spec.run.config
         policy = CompactionPolicy(config.compaction_fanout, config.compaction_max_runs)
@@ -112,7 +113,8 @@ class SubtaskCall:
         self._flush_ms = self._write_ms = 0.0
         self._unwritten: str | None = None
         self._envelopes: list[Envelope] = []
-        self._acks: list[dict[str, Any]] = []
+        self._acks: list[ev.OperatorAck] = []
+        self._barriers: list[ev.Barrier] = []
         self._time_us: int | None = None
         self._epoch = self.meta.aligner.epoch
         self._timed_out = False
@@ -169,19 +171,11 @@ class SubtaskCall:
 
     def _batch_input(self) -> aligner.BatchInput:
         """Sort the events: those for the aligner, those for this subtask, those that only pass through."""
-        barriers: dict[int, tuple[int, int]] = {}
-        cancels: set[int] = set()
-        drains: set[int] = set()
-        finished: dict[int, int] = {}
+        arrived = Arrivals()
         for e in self._events:
-            if isinstance(e, ev.Barrier):
-                barriers[e.checkpoint] = (barriers.get(e.checkpoint, (0, 0))[0] + e.weight, e.triggered_ms)
-                drains.update([e.checkpoint] if e.drain else [])
-            elif isinstance(e, ev.Cancel):
-                cancels.add(e.checkpoint)
-            elif isinstance(e, ev.Finished):
-                finished[e.epoch] = finished.get(e.epoch, 0) + e.weight
-            elif isinstance(e, ev.Watermark):
+            if arrived.add(e):
+                continue
+            if isinstance(e, ev.Watermark):
                 later = self.meta.later_watermarks.setdefault(e.epoch, {})
                 later[e.stream] = max(later.get(e.stream, e.micros), e.micros)
             elif isinstance(e, ev.Completed):
@@ -189,9 +183,9 @@ class SubtaskCall:
             elif isinstance(e, ev.Restore) and e.uid == self.spec.uid:
                 self._restore(e)
             else:
-                self._emit(EVENT, 0, b"", ev.encode(e))
+                self._say(e)
         sizes = {label: sum(b.nbytes for b in batches) for label, batches in self.rows.items()}
-        return aligner.BatchInput(self.now_ms, barriers, frozenset(cancels), finished, sizes, frozenset(drains))
+        return aligner.BatchInput.of(self.now_ms, arrived, sizes)
 
     def _restore(self, event: ev.Restore) -> None:
         if not event.groups:
@@ -209,7 +203,7 @@ class SubtaskCall:
         self.meta.late_us = self.meta.watermarks.pop(ev.NO_STREAM, 0)
 
     def _tell(self, checkpoint: int) -> None:
-        self._emit(EVENT, 0, b"", ev.encode(ev.Completed(checkpoint)))
+        self._say(ev.Completed(checkpoint))
         if not self.spec.function.listens:
             return
         try:
@@ -226,10 +220,10 @@ class SubtaskCall:
         elif isinstance(action, aligner.Snapshot):
             self._snapshot(action)
         elif isinstance(action, aligner.ForwardCancel):
-            self._emit(EVENT, 0, b"", ev.encode(ev.Cancel(action.checkpoint)))
+            self._say(ev.Cancel(action.checkpoint))
         elif isinstance(action, aligner.Declined):
             reason = f"key groups {self.groups.first} to {self.groups.end - 1}: {action.reason}"
-            self._emit(EVENT, 0, b"", ev.encode(ev.Decline(self.spec.uid, action.checkpoint, reason)))
+            self._say(ev.Decline(self.spec.uid, action.checkpoint, reason))
 
     def _process(self, action: aligner.Process) -> None:
         self._epoch = action.epoch
@@ -261,7 +255,7 @@ class SubtaskCall:
         if changed.output.num_rows:
             output = one_batch(changed.output.cast(self.spec.function.output_schema))
             for message in messages(output, MAX_BODY_BYTES):
-                self._emit(DATA, epoch, b"", message.to_pybytes())
+                self._emit(DATA, epoch, message.to_pybytes())
 
     def _context(self, epoch: int) -> CallContext:
         watermark_ms = None if self._time_us is None else self._time_us // 1000
@@ -282,17 +276,14 @@ class SubtaskCall:
         seen = dict(self.meta.watermarks)
         if self.spec.filters_late:
             seen[ev.NO_STREAM] = self._time_us or 0
-        self._acks.append(
-            {
-                "checkpoint": action.checkpoint,
-                "groups": _groups_json(self.keyed.manifests(seen)),
-                "triggered_ms": action.triggered_ms,
-                "start_delay_ms": max(0, action.aligned_from_ms - action.triggered_ms),
-                "alignment_ms": max(0, self.now_ms - action.aligned_from_ms),
-                "held_bytes": action.held_bytes,
-                "drain": action.drain,
-            }
-        )
+        manifests = self.keyed.manifests(seen)
+        stats = {
+            "start_delay_ms": max(0, action.aligned_from_ms - action.triggered_ms),
+            "alignment_ms": max(0, self.now_ms - action.aligned_from_ms),
+            "held_bytes": action.held_bytes,
+        }
+        self._acks.append(ev.OperatorAck(self.spec.uid, action.checkpoint, self.subtask, manifests, stats))
+        self._barriers.append(ev.Barrier(action.checkpoint, len(manifests), action.triggered_ms, action.drain))
 
     def _flush(self, epoch: int) -> bool:
         """Flush and write the state file, then say so. Nothing is announced that is not durable.
@@ -322,24 +313,26 @@ class SubtaskCall:
     def _decline(self, checkpoint: int) -> None:
         """Storage failed: the key groups go on without ``checkpoint``, whose rows the next one takes over."""
         reason = f"key groups {self.groups.first} to {self.groups.end - 1} were not written: {self._unwritten}"
-        self._emit(EVENT, 0, b"", ev.encode(ev.Cancel(checkpoint)))
-        self._emit(EVENT, 0, b"", ev.encode(ev.Decline(self.spec.uid, checkpoint, reason, failed=True)))
+        self._say(ev.Cancel(checkpoint))
+        self._say(ev.Decline(self.spec.uid, checkpoint, reason, failed=True))
 
     def _settle(self) -> None:
         took = {"flush_ms": int(self._flush_ms), "write_ms": int(self._write_ms)}
         for ack in self._acks:
-            file = self._written.get(ack["checkpoint"], _NO_FILE)
-            head = {**ack, "rows": file.rows, "size_bytes": file.size_bytes, **took}
-            self._emit(ACK, self.subtask, _json(head), None)
+            file = self._written.get(ack.checkpoint, _NO_FILE)
+            stats = {**ack.stats, "rows": file.rows, "size_bytes": file.size_bytes, **took}
+            self._say(replace(ack, stats=stats))
+        for barrier in self._barriers:
+            self._say(barrier)
         if self._written:
             named = self._files.named
-            self.out = [(k, e, named(h), b if k == DATA or b is None else named(b)) for k, e, h, b in self.out]
+            self.out = [(k, e, b if k == DATA else named(b)) for k, e, b in self.out]
 
     def _emit_flushed(
         self, epoch: int, files: tuple[ev.StateFile, ...] = (), dead: Mapping[str, bytes] | None = None
     ) -> None:
         """A part of what was flushed in ``epoch``; the snapshot stage puts the parts together."""
-        self._emit(EVENT, epoch, b"", ev.encode(ev.Flushed(self.spec.uid, epoch, files, dead or {})))
+        self._say(ev.Flushed(self.spec.uid, epoch, files, dead or {}))
 
     # -- time --------------------------------------------------------------------------------------------------
 
@@ -364,10 +357,10 @@ class SubtaskCall:
                 continue
             for stream, micros in self.meta.later_watermarks.pop(label).items():
                 if stream == ev.NO_STREAM:
-                    self._emit(EVENT, label, b"", ev.encode(ev.Watermark(stream, 0, label)))
+                    self._say(ev.Watermark(stream, 0, label))
                     continue
                 self.meta.watermarks[stream] = max(self.meta.watermarks.get(stream, micros), micros)
-                self._emit(EVENT, label, b"", ev.encode(ev.Watermark(stream, self.meta.watermarks[stream], label)))
+                self._say(ev.Watermark(stream, self.meta.watermarks[stream], label))
 
     def _call_timed_out(self) -> None:
         """Call the function for keys whose time-out has passed: once, behind the batch's rows and in their epoch."""
@@ -418,16 +411,15 @@ class SubtaskCall:
             self.rows[label] = [batch.slice(start, count)]
             start += count
 
-    def _emit(self, kind: int, epoch: int, head: bytes, body: bytes | None) -> None:
-        self.out.append((kind, epoch, head, body))
+    def _say(self, event: ev.Event) -> None:
+        self._emit(EVENT, 0, ev.encode(event))
+
+    def _emit(self, kind: int, epoch: int, body: bytes) -> None:
+        self.out.append((kind, epoch, body))
 
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
-
-
-def _groups_json(manifests: Mapping[int, ev.GroupManifest]) -> dict[str, Any]:
-    return {str(group): ev.group_to_json(manifest) for group, manifest in manifests.items()}
 
 
 def _common_watermarks(manifests: Mapping[int, ev.GroupManifest]) -> dict[str, int]:

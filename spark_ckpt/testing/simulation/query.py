@@ -11,21 +11,15 @@ from typing import Any
 from spark_ckpt.protocol.aligner import AlignerConfig
 from spark_ckpt.protocol.commit import JobView, commit_batch, rebuild
 from spark_ckpt.protocol.events import (
-    Barrier,
-    Cancel,
-    Decline,
     Event,
-    Finished,
-    Flushed,
-    OperatorAck,
     Restore,
-    SourceAck,
 )
 from spark_ckpt.protocol.records import BatchRecord, CompletionRecord, GenerationRecord
 from spark_ckpt.protocol.recovery import GoOn, RestoreFrom
 from spark_ckpt.protocol.source_offset import SourceOffset
 from spark_ckpt.protocol.source_view import SourceRole
 from spark_ckpt.protocol.startup import start_job
+from spark_ckpt.protocol.weights import batch_record
 from spark_ckpt.testing.simulation.callers import ANSWERED
 from spark_ckpt.testing.simulation.changes import begun
 from spark_ckpt.testing.simulation.shell import Shell
@@ -261,20 +255,12 @@ class Query:
         self.world.rng.shuffle(tasks)
         staged: list[Committable] = []
         events: list[Event] = []
-        barriers: dict[int, int] = {}
-        finished: dict[int, int] = {}
         for name, output in tasks:
             if self.world.rng.random() < self.scenario.task_failures:
                 self._write(name, output)
             staged += self._write(name, output)
-            for label, event in output.controls:
-                if isinstance(event, Barrier):
-                    barriers[event.checkpoint] = barriers.get(event.checkpoint, 0) + event.weight
-                elif isinstance(event, Finished):
-                    finished[label] = finished.get(label, 0) + event.weight
-                elif isinstance(event, SourceAck | OperatorAck | Flushed | Decline | Cancel):
-                    events.append(event)
-        return BatchRecord(self.origin, number, self.generation, tuple(staged), tuple(events), barriers, finished)
+            events += [event for _, event in output.controls]
+        return batch_record(self.origin, number, self.generation, staged, events)
 
     def _write(self, name: str, output: Output) -> list[Committable]:
         by_epoch: dict[int, list[Visible]] = {}

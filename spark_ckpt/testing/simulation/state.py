@@ -26,6 +26,7 @@ from spark_ckpt.protocol.events import (
     Run,
     StateFile,
 )
+from spark_ckpt.protocol.weights import Arrivals
 from spark_ckpt.testing.simulation.world import Row, SimulationError, World
 
 REMOVE_AT = 7
@@ -207,21 +208,10 @@ def _take_over(manifest: GroupManifest, aligner: AlignerState, held: tuple[Row, 
 
 
 def _batch_input(now_ms: int, controls: list[tuple[int, Event]], waiting: list[Row]) -> BatchInput:
-    barriers: dict[int, tuple[int, int]] = {}
-    drains: set[int] = set()
-    finished: dict[int, int] = {}
     bytes_by_label: dict[int, int] = {}
-    for label, event in controls:
-        if isinstance(event, Barrier):
-            before = barriers.get(event.checkpoint, (0, 0))[0]
-            barriers[event.checkpoint] = (before + event.weight, event.triggered_ms)
-            drains.update([event.checkpoint] if event.drain else [])
-        elif isinstance(event, Finished):
-            finished[label] = finished.get(label, 0) + event.weight
     for label, _, _ in waiting:
         bytes_by_label[label] = bytes_by_label.get(label, 0) + 1
-    cancels = frozenset(e.checkpoint for _, e in controls if isinstance(e, Cancel))
-    return BatchInput(now_ms, barriers, cancels, finished, bytes_by_label, frozenset(drains))
+    return BatchInput.of(now_ms, Arrivals(e for _, e in controls), bytes_by_label)
 
 
 @dataclass

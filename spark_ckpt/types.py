@@ -9,8 +9,8 @@ The control columns travel with every row of a checkpointed stream:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NewType
+from dataclasses import InitVar, dataclass
+from typing import Final, NewType
 
 CheckpointId = NewType("CheckpointId", int)
 """Identifies a checkpoint of a job. Grows by at least one each time, across generations too."""
@@ -46,6 +46,10 @@ def stream_of_tag(tag: int) -> int:
     return tag & STREAM_MASK
 
 
+PERMIT_ISSUER: Final = object()
+"""For :mod:`spark_ckpt.protocol.permit` alone."""
+
+
 @dataclass(frozen=True)
 class CommitPermit:
     """Proof that a completion record for ``checkpoint`` exists and belongs to ``generation``.
@@ -56,14 +60,22 @@ class CommitPermit:
     ``oldest`` is the oldest checkpoint of ``job`` that anybody may ask to commit again; a sink may forget that it
     committed those before it. None: not known, forget nothing.
 
-    Only the holder may make transactions visible. It is built where the record was created or read
-    (:mod:`spark_ckpt.protocol.commit`) and nowhere else.
+    Only the holder may make transactions visible. :mod:`spark_ckpt.protocol.permit` makes one, from the record;
+    anybody else gets a ``TypeError``. Tests of a sink take theirs from ``spark_ckpt.testing.sink_harness.permit``.
     """
 
     job: str
     checkpoint: CheckpointId
     generation: Generation
     oldest: CheckpointId | None = None
+    issuer: InitVar[object] = None
+
+    def __post_init__(self, issuer: object) -> None:
+        if issuer is not PERMIT_ISSUER:
+            raise TypeError(
+                "a CommitPermit is proof of a completion record and is not made by hand: expected the one that commit "
+                "was called with, or in tests that of spark_ckpt.testing.sink_harness.permit"
+            )
 
 
 @dataclass(frozen=True)

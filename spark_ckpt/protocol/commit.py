@@ -36,7 +36,7 @@ from spark_ckpt.protocol.checkpoint_state import CheckpointState
 from spark_ckpt.protocol.coordinator import merge_stats, plan_retention
 from spark_ckpt.protocol.events import Flushed
 from spark_ckpt.protocol.give_up import abort_once, give_up, write_aborted
-from spark_ckpt.protocol.life import identity
+from spark_ckpt.protocol.permit import permit_for
 from spark_ckpt.protocol.records import (
     EXPIRED,
     FAILED,
@@ -73,7 +73,7 @@ from spark_ckpt.protocol.steps import (
     WriteSavepoint,
 )
 from spark_ckpt.protocol.view import JobView, is_empty, rebuild, trim
-from spark_ckpt.types import CheckpointId, CommitPermit, Committable, Generation
+from spark_ckpt.types import CheckpointId, Committable
 
 Steps = Generator[Step, Any, JobView]
 """Yields steps, is sent their results, and returns the next view."""
@@ -399,10 +399,8 @@ def _publish(
     now_ms: int,
     subtasks: Mapping[str, Mapping[int, Mapping[str, int]]] | None = None,
 ) -> Steps:
-    """Make a complete checkpoint visible. The only place where a commit permit is made."""
-    permit = CommitPermit(
-        identity(view.job, record.life), CheckpointId(record.checkpoint), Generation(record.generation), view.oldest
-    )
+    """Make a complete checkpoint visible. The only place that asks for a commit permit."""
+    permit = permit_for(record, view.job, view.oldest)
     abandoned: list[str] = []
     for sink, group in by_sink(record.committables, record.topology.sinks):
         if (record.checkpoint, sink) in view.abandoned:

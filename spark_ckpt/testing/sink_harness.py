@@ -15,9 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_ckpt.protocol.permit import permit_for
+from spark_ckpt.protocol.records import CHECKPOINT, CompletionRecord, Topology
 from spark_ckpt.sinks.base import TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.registry import create_sink
-from spark_ckpt.types import CheckpointId, CommitPermit, Committable, Epoch, Generation
+from spark_ckpt.types import CheckpointId, CommitPermit, Committable, Epoch
 
 JOB, SINK = "a job/1", "totals"
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("v", pa.string())])
@@ -96,7 +98,10 @@ def table_of(rows: Rows) -> pa.Table:
 
 
 def permit(checkpoint: int, job: str = JOB, oldest: int | None = None) -> CommitPermit:
-    return CommitPermit(job, CheckpointId(checkpoint), Generation(1), None if oldest is None else CheckpointId(oldest))
+    """What the protocol would commit ``checkpoint`` with."""
+    topology = Topology(1, 1, (), {}, (SINK,))
+    record = CompletionRecord(checkpoint, CHECKPOINT, 1, 1, 0, 0, {}, {}, (), topology, 0, 0)
+    return permit_for(record, job, None if oldest is None else CheckpointId(oldest))
 
 
 def crash_in_commit(target: SinkTarget, allowed: CommitPermit, staged: Sequence[Committable], at: int) -> bool:

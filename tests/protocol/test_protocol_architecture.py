@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import pickle
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -11,6 +13,8 @@ import pytest
 
 import spark_ckpt
 from spark_ckpt.storage import job_paths
+from spark_ckpt.testing.sink_harness import permit
+from spark_ckpt.types import CheckpointId, CommitPermit, Generation
 
 ROOT = Path(spark_ckpt.__file__).parent
 PURE = {
@@ -140,6 +144,24 @@ def test_paths_below_a_jobs_folder_are_put_together_in_one_module():
         if path != Path(job_paths.__file__) and room not in OTHER_LAYOUTS:
             found = path_pieces(ast.parse(path.read_text()))
             assert not found, f"{path}:{found[0].lineno} puts a path together: {ast.unparse(found[0])}"
+
+
+def test_only_the_commit_asks_for_a_permit_and_only_the_protocol_makes_one():
+    for path in sorted(ROOT.rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        used = {n.id for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Name)}
+        assert "PERMIT_ISSUER" not in used or name in ("types.py", "protocol/permit.py"), name
+        assert "permit_for" not in used or name in ("protocol/commit.py", "testing/sink_harness.py"), name
+
+
+def test_a_permit_made_by_hand_is_refused():
+    with pytest.raises(TypeError, match=r"not made by hand.*sink_harness"):
+        CommitPermit("job", CheckpointId(1), Generation(1))
+    made = permit(3)
+    assert (made.checkpoint, made.generation, made.oldest) == (3, 1, None)
+    assert pickle.loads(pickle.dumps(made)) == made
+    with pytest.raises((TypeError, ValueError)):
+        replace(made, checkpoint=CheckpointId(4))
 
 
 def test_the_table_of_flinks_scenarios_names_tests_that_there_are():

@@ -15,18 +15,23 @@ Several checkpoints may be under way. Every input delivers its barriers in the o
 barrier on an input that has delivered the older one *waits its turn* behind the rows held back there, as in a blocked
 channel of Flink. An older one is given up when a newer one is aligned: then some input has left it out.
 
-=====================  ==========================================  ============================================
-event for checkpoint K state before                                result
-=====================  ==========================================  ============================================
-barrier or cancel      K < E                                       ignored: finished or given up
-barrier                K >= E, weights incomplete                  pending; rows with label > E are held back
-barrier                K >= E, weights complete                    Process(K), Snapshot(K), E := K + 1
-barrier                a newer K' > K is aligned, K incomplete     K given up: ForwardCancel(K), E := K + 1
-cancel                 K >= E, an older J < K is pending           K is given up when J is finished or given up
-cancel                 K >= E, none                                K given up: ForwardCancel(K), E := K + 1
-finished               label <= K                                  counts for K as if its barrier had arrived
-(held bytes)           more than ``max_buffered_bytes``            oldest K: Declined(K), ForwardCancel(K), E := K + 1
-=====================  ==========================================  ============================================
+Checkpoints are looked at oldest first. What has arrived for one by now gives its row, what is left of those before it
+its column; E is the epoch at that moment:
+
+=====================  =========================================  ==========================================
+checkpoint K           no older one is pending                    an older one is pending
+=====================  =========================================  ==========================================
+K < E                  ignored                                    cannot be
+cancelled              ForwardCancel(K), E := K + 1               cancelled
+weights incomplete     pending                                    pending
+weights complete       Process(K), Snapshot(K), E := K + 1        ForwardCancel(older), then as on the left
+held bytes over limit  Declined(K), ForwardCancel(K), E := K + 1  pending
+=====================  =========================================  ==========================================
+
+*Ignored*: it is finished or given up here. *Pending*: rows with a label above E are held back. What is *cancelled* and
+waits is given up when the older ones are finished or given up. *Older*: all that is pending or waits before K. Weight
+that finished with a label <= K counts for K as if its barrier had arrived. Held bytes are looked at last, as often as
+there are more than ``max_buffered_bytes``.
 
 Giving up K sets E to K + 1, which releases the rows behind K's barriers; nothing is lost, they belong to the next
 checkpoint then. A cancel is passed on exactly when E advances without a snapshot: rows leave here with label E, and

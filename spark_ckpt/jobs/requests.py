@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.jobs.records import report
+from spark_ckpt.protocol import codec
+from spark_ckpt.protocol.codec import later
+from spark_ckpt.protocol.records import Kind
 from spark_ckpt.protocol.source_steps import ManualRequest
 from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.job_paths import JobPaths, request_of
@@ -32,6 +34,18 @@ class Answer:
     error: str | None = None
 
 
+@dataclass(frozen=True)
+class Asked:
+    """``requests/R``."""
+
+    kind: Kind
+    time_ms: int
+    target: str | None
+    terminal: bool
+    deadline_ms: int | None = later(None)
+    drain: bool = later(False)
+
+
 def create_request(
     store: RecordStore,
     kind: str,
@@ -47,9 +61,8 @@ def create_request(
     # Where it is relative to is known here, and not to the process that will answer.
     absolute = None if target is None else normalize_url(target)
     deadline_ms = now_ms + int(timeout_s * 1000)
-    body: dict[str, Any] = {"kind": kind, "time_ms": now_ms, "target": absolute, "terminal": terminal}
-    body |= {"deadline_ms": deadline_ms, "drain": drain}
-    store.create(JobPaths.request(request), "request", body)
+    asked = Asked(kind, now_ms, absolute, terminal, deadline_ms, drain)
+    store.create(JobPaths.request(request), "request", codec.write(asked))
     return request
 
 
@@ -57,20 +70,19 @@ def open_requests(store: RecordStore) -> list[ManualRequest]:
     """All requests that were neither taken up nor withdrawn, oldest first."""
     found = []
     for name in store.names("requests"):
+        path = JobPaths.listed("requests", name)
         try:
-            body = store.read(JobPaths.listed("requests", name), "request")
+            body = store.read(path, "request")
+            if body is not None:
+                found.append(_request(request_of(name), codec.read(Asked, body, path)))
         except CorruptStorageError as damage:
             report(damage)  # whoever asked waits in vain, and asks again
-            continue
-        if body is not None:
-            found.append(_request(request_of(name), body))
     return found
 
 
-def _request(request: str, body: dict[str, Any]) -> ManualRequest:
-    deadline_ms = body.get("deadline_ms", body["time_ms"] + _OLD_TIMEOUT_MS)
-    drain = body.get("drain", False)
-    return ManualRequest(request, body["kind"], body["time_ms"], body["target"], body["terminal"], deadline_ms, drain)
+def _request(request: str, asked: Asked) -> ManualRequest:
+    deadline_ms = asked.time_ms + _OLD_TIMEOUT_MS if asked.deadline_ms is None else asked.deadline_ms
+    return ManualRequest(request, asked.kind, asked.time_ms, asked.target, asked.terminal, deadline_ms, asked.drain)
 
 
 def drop_request(store: RecordStore, request: str) -> None:
@@ -80,22 +92,24 @@ def drop_request(store: RecordStore, request: str) -> None:
 def answer_request(store: RecordStore, request: str, answer: Answer) -> Answer:
     """Say the last word if nobody has, or if nobody can read what was said; returns what was said."""
     path = JobPaths.answer(request)
+    body = codec.write(answer)
     try:
-        found = store.create(path, "answer", asdict(answer))
+        found = store.create(path, "answer", body)
+        return codec.read(Answer, found.body, path) if isinstance(found, Exists) else answer
     except CorruptStorageError as damage:
         report(damage)  # every start would meet it, before it confirms the checkpoint
-        store.replace(path, "answer", asdict(answer))
+        store.replace(path, "answer", body)
         return answer
-    return Answer(found.body["checkpoint"], found.body["error"]) if isinstance(found, Exists) else answer
 
 
 def read_answer(store: RecordStore, request: str) -> Answer | None:
+    path = JobPaths.answer(request)
     try:
-        body = store.read(JobPaths.answer(request), "answer")
+        body = store.read(path, "answer")
+        return None if body is None else codec.read(Answer, body, path)
     except CorruptStorageError as damage:
         report(damage)  # whoever asked waits in vain until its time is over
         return None
-    return None if body is None else Answer(body["checkpoint"], body["error"])
 
 
 def withdraw_request(store: RecordStore, request: str, reason: str) -> Answer:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.spec import SinkSpec
-from spark_ckpt.protocol._body import Body
+from spark_ckpt.protocol import codec
 from spark_ckpt.redaction import has_secret, redact_url, secret_values
 from spark_ckpt.sinks.registry import create_sink, sink_class, sink_format
 from spark_ckpt.storage.job_paths import SINKS_RECORD
@@ -22,6 +22,22 @@ from spark_ckpt.storage.job_paths import SINKS_RECORD
 _ENV = "SPARK_CKPT_SINK_"
 _NOT_SECRET = {"mergekeys"}
 """Options whose names only look like a secret's."""
+
+
+@dataclass(frozen=True)
+class SinkEntry:
+    """One sink as recorded. ``format`` None: a class of the user's own. ``secret``: options that are not recorded."""
+
+    id: str
+    format: str | None
+    made_by: str = codec.named("class")
+    options: Mapping[str, Any] = field(default_factory=dict)
+    secret: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SinkEntries:
+    sinks: tuple[SinkEntry, ...]
 
 
 @dataclass(frozen=True)
@@ -34,7 +50,7 @@ class FoundSinks:
 
 def record_sinks(records: JobRecords, sinks: tuple[SinkSpec, ...]) -> None:
     """Driver, with each start. Sinks that the query no longer has go: their rows were committed or given up."""
-    records.store.replace(SINKS_RECORD, "sinks", {"sinks": [_entry(s) for s in sinks]})
+    records.store.replace(SINKS_RECORD, "sinks", codec.write(SinkEntries(tuple(_entry(s) for s in sinks))))
 
 
 def find_sinks(
@@ -48,10 +64,10 @@ def find_sinks(
     Raises ``ConfigError`` for an option of a sink that the job has not, ``CorruptStorageError`` for a damaged record.
     """
     entries = _entries(records)
-    own = by_sink(given, [e.text("id") for e in entries])
+    own = by_sink(given, [e.id for e in entries])
     specs, left_out = [], []
     for entry in entries:
-        sink = entry.text("id")
+        sink = entry.id
         try:
             specs.append(_resolved(entry, own[sink], environ, sink in confirmed))
         except CkptError as e:
@@ -64,11 +80,11 @@ def variable(sink: str, option: str) -> str:
     return _ENV + re.sub(r"[^A-Z0-9]", "_", f"{sink}_{option}".upper())
 
 
-def _entry(spec: SinkSpec) -> dict[str, Any]:
-    secret = sorted(k for k, v in spec.options.items() if _is_secret(k, v))
+def _entry(spec: SinkSpec) -> SinkEntry:
+    secret = tuple(sorted(k for k, v in spec.options.items() if _is_secret(k, v)))
     plain = {k: v for k, v in spec.options.items() if k not in secret}
     made_by = f"{spec.cls.__module__}:{spec.cls.__qualname__}"
-    return {"id": spec.id, "format": sink_format(spec.cls), "class": made_by, "options": plain, "secret": secret}
+    return SinkEntry(spec.id, sink_format(spec.cls), made_by, plain, secret)
 
 
 def _is_secret(name: str, value: str) -> bool:
@@ -80,10 +96,10 @@ def _is_secret(name: str, value: str) -> bool:
     return bool(secret_values({name: value})) or has_secret(value) or redact_url(value) != value or inside
 
 
-def _entries(records: JobRecords) -> list[Body]:
+def _entries(records: JobRecords) -> tuple[SinkEntry, ...]:
     try:
         found = records.store.read(SINKS_RECORD, "sinks")
-        return [] if found is None else [_parsed(e) for e in Body(found, SINKS_RECORD).get("sinks", list)]
+        return () if found is None else codec.read(SinkEntries, found, SINKS_RECORD).sinks
     except CorruptStorageError as damage:
         raise CorruptStorageError(
             f"{str(damage).split(';')[0]}. It only says which sinks gc cleans up behind: the next start writes it"
@@ -101,14 +117,6 @@ def by_sink(given: Mapping[str, str], sinks: list[str]) -> dict[str, dict[str, s
     return own
 
 
-def _parsed(value: Any) -> Body:
-    entry = Body(value, SINKS_RECORD)
-    for name, kinds in (("id", (str,)), ("format", (str, type(None))), ("class", (str,)), ("options", (dict,))):
-        entry.get(name, *kinds)
-    entry.strings("secret")
-    return entry
-
-
 def _check_where(sink: str, own: set[str], options: Mapping[str, str], given: Collection[str]) -> None:
     """``own``: the sink's options that say what it does there, and not where it is."""
     where = {k: v for k, v in options.items() if k not in given and k.lower() not in own}
@@ -120,15 +128,15 @@ def _check_where(sink: str, own: set[str], options: Mapping[str, str], given: Co
         )
 
 
-def _resolved(entry: Body, given: Mapping[str, str], environ: Mapping[str, str], confirmed: bool) -> SinkSpec:
-    sink, kind = entry.text("id"), entry.optional_str("format")
+def _resolved(entry: SinkEntry, given: Mapping[str, str], environ: Mapping[str, str], confirmed: bool) -> SinkSpec:
+    sink, kind = entry.id, entry.format
     if kind is None:
         raise ConfigError(
-            f"it is of your own class {entry.text('class')}, and nothing that storage names is imported; run gc in"
+            f"it is of your own class {entry.made_by}, and nothing that storage names is imported; run gc in"
             " Python: spark_ckpt.job(dir, name, sinks).gc()"
         )
-    cls, secret = sink_class(kind), entry.strings("secret")
-    options = {k: str(v) for k, v in entry.mapping("options").items()}
+    cls, secret = sink_class(kind), entry.secret
+    options = {k: str(v) for k, v in entry.options.items()}
     set_there = {n: variable(sink, n) for n in {*secret, *options, *cls.OPTIONS}}
     named = {n: environ[v] for n, v in set_there.items() if v in environ}
     for name, value in (*named.items(), *given.items()):

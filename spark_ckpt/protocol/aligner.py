@@ -49,7 +49,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spark_ckpt.errors import ProtocolBugError
-from spark_ckpt.protocol._body import Body, whole
+from spark_ckpt.protocol import codec
+from spark_ckpt.protocol.codec import Bit, Count, optional
 from spark_ckpt.protocol.weights import Arrivals, ended_before
 
 EXACTLY_ONCE = "exactly_once"
@@ -69,13 +70,16 @@ class AlignerConfig:
 class PendingBarrier:
     """A checkpoint some of whose barriers have arrived, the first one at ``first_ms``."""
 
-    checkpoint: int
-    weight: int
+    checkpoint: Count
+    weight: Count
     triggered_ms: int
     first_ms: int
-    held_bytes: int = 0
+    held_bytes: Count = 0
     """The most that was held back at the end of a batch while it was pending."""
-    drain: bool = False
+    drain: Bit = False
+
+
+codec.as_row(PendingBarrier, shortest=5)
 
 
 @dataclass(frozen=True)
@@ -85,10 +89,10 @@ class AlignerState:
     ``cancelled``: checkpoints that are given up as soon as the older pending ones are out of their way.
     """
 
-    epoch: int
+    epoch: Count
     pending: tuple[PendingBarrier, ...] = ()
-    finished: tuple[tuple[int, int], ...] = ()
-    cancelled: tuple[int, ...] = ()
+    finished: tuple[tuple[Count, Count], ...] = ()
+    cancelled: tuple[Count, ...] = optional(())
 
     @classmethod
     def restored(cls, checkpoint: int) -> AlignerState:
@@ -96,16 +100,12 @@ class AlignerState:
         return cls(checkpoint + 1)
 
     def to_json(self) -> dict[str, Any]:
-        pending = [_pending_json(p) for p in self.pending]
-        found = {"epoch": self.epoch, "pending": pending, "finished": [list(f) for f in self.finished]}
-        return {**found, "cancelled": list(self.cancelled)} if self.cancelled else found
+        found: dict[str, Any] = codec.write(self)
+        return found
 
     @classmethod
     def from_json(cls, value: Any, where: str = "alignment state") -> AlignerState:
-        b = Body(value, where)
-        pending = b.items("pending", _pending_from_json)
-        cancelled = b.items("cancelled", whole) if b.has("cancelled") else ()
-        return cls(b.integer("epoch"), pending, b.items("finished", _pair), cancelled)
+        return codec.read(cls, value, where)
 
 
 @dataclass(frozen=True)
@@ -287,18 +287,3 @@ def _decline(state: AlignerState, size: int, limit: int) -> tuple[AlignerState, 
 def _behind(batch: BatchInput, epoch: int) -> tuple[tuple[int, ...], int]:
     labels = tuple(sorted(label for label in batch.bytes_by_label if label > epoch))
     return labels, sum(batch.bytes_by_label[label] for label in labels)
-
-
-def _pending_json(p: PendingBarrier) -> list[int]:
-    plain = [p.checkpoint, p.weight, p.triggered_ms, p.first_ms, p.held_bytes]
-    return [*plain, 1] if p.drain else plain
-
-
-def _pending_from_json(value: Any) -> PendingBarrier:
-    checkpoint, weight, triggered_ms, first_ms, held_bytes, *drain = (whole(x) for x in value)
-    return PendingBarrier(checkpoint, weight, triggered_ms, first_ms, held_bytes, bool(drain))
-
-
-def _pair(value: Any) -> tuple[int, int]:
-    label, weight = value
-    return whole(label), whole(weight)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from spark_ckpt.protocol._body import Body
+from spark_ckpt.protocol import codec
 from spark_ckpt.protocol.topology import Refuse
 
 BEAT_MS = 10_000
@@ -40,14 +40,12 @@ class Heartbeat:
     expires_ms: int
 
     def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "process": dict(vars(self.process))}
+        found: dict[str, Any] = codec.write(self)
+        return found
 
     @classmethod
     def from_json(cls, value: Any, where: str = "heartbeat") -> Heartbeat:
-        b = Body(value, where)
-        p = Body(b.mapping("process"), f"{where}, process")
-        process = ProcessName(p.text("host"), p.text("place"), p.integer("pid"), p.text("started"))
-        return cls(b.integer("generation"), process, b.integer("time_ms"), b.integer("expires_ms"))
+        return codec.read(cls, value, where)
 
 
 def is_alive(beat: Heartbeat, now_ms: int, here: str, running: bool) -> bool:

@@ -10,11 +10,13 @@ delivered barrier K" is: the weights received for K sum to ``inputs * G``.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
+
+from spark_ckpt.protocol import codec
+from spark_ckpt.protocol.codec import Count, later
 
 NO_STREAM = ""
 """No stream's name; see :class:`Watermark` and :class:`GroupManifest`."""
@@ -29,11 +31,25 @@ class Run:
     """
 
     file: str
-    start: int
-    count: int
-    epoch: int
-    tombstones: bool = False
+    start: Count
+    count: Count
+    epoch: Count
+    tombstones: codec.Bit = False
     due_ms: int | None = None
+
+    def to_row(self) -> list[Any]:
+        return [self.file, self.start, self.count, self.epoch, int(self.tombstones), self.due_ms]
+
+    @classmethod
+    def of_row(cls, value: Any) -> Run | None:
+        if type(value) is not list or len(value) != 6:
+            return None
+        file, start, count, epoch, dead, due_ms = value
+        right = type(file) is str and type(start) is int and type(count) is int and type(epoch) is int
+        right = right and type(dead) is int and (due_ms is None or type(due_ms) is int)
+        if right and start >= 0 and count >= 0 and epoch >= 0 and (dead == 0 or dead == 1):
+            return cls(file, start, count, epoch, dead == 1, due_ms)
+        return None
 
 
 @dataclass(frozen=True)
@@ -44,7 +60,7 @@ class GroupManifest:
     """
 
     runs: tuple[Run, ...] = ()
-    keys: int = 0
+    keys: Count = 0
     watermarks_us: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -53,8 +69,8 @@ class StateFile:
     """A state file written by one task: name relative to the state table, rows and size."""
 
     file: str
-    rows: int
-    size_bytes: int
+    rows: Count
+    size_bytes: Count
 
 
 @dataclass(frozen=True)
@@ -64,10 +80,10 @@ class Barrier:
     """
 
     KIND: ClassVar[str] = "barrier"
-    checkpoint: int
-    weight: int
+    checkpoint: Count
+    weight: Count
     triggered_ms: int
-    drain: bool = False
+    drain: bool = later(False)
 
 
 @dataclass(frozen=True)
@@ -75,7 +91,7 @@ class Cancel:
     """Checkpoint ``checkpoint`` was given up; whoever waits for its barriers stops waiting."""
 
     KIND: ClassVar[str] = "cancel"
-    checkpoint: int
+    checkpoint: Count
 
 
 @dataclass(frozen=True)
@@ -83,8 +99,8 @@ class Finished:
     """``weight`` shares of an input ended in ``epoch``; they count as arrived for its barrier and every later one."""
 
     KIND: ClassVar[str] = "finished"
-    weight: int
-    epoch: int = 0
+    weight: Count
+    epoch: Count = later(0)
 
 
 @dataclass(frozen=True)
@@ -99,7 +115,7 @@ class Watermark:
     KIND: ClassVar[str] = "watermark"
     stream: str
     micros: int
-    epoch: int = 0
+    epoch: Count = later(0)
 
 
 @dataclass(frozen=True)
@@ -107,7 +123,7 @@ class Completed:
     """Checkpoint ``checkpoint`` is complete and committed everywhere: user functions may be told."""
 
     KIND: ClassVar[str] = "completed"
-    checkpoint: int
+    checkpoint: Count
 
 
 @dataclass(frozen=True)
@@ -116,7 +132,7 @@ class SourceAck:
 
     KIND: ClassVar[str] = "source_ack"
     source: str
-    checkpoint: int
+    checkpoint: Count
     offset: Mapping[str, Any]
 
 
@@ -126,7 +142,7 @@ class RowsRead:
 
     KIND: ClassVar[str] = "rows_read"
     source: str
-    rows: int
+    rows: Count
 
 
 MEASURED = frozenset({"flush_ms", "write_ms"})
@@ -139,10 +155,10 @@ class OperatorAck:
 
     KIND: ClassVar[str] = "operator_ack"
     uid: str
-    checkpoint: int
-    partition: int
+    checkpoint: Count
+    partition: Count
     groups: Mapping[int, GroupManifest]
-    stats: Mapping[str, int] = field(default_factory=dict)
+    stats: Mapping[str, int] = later(factory=dict)
 
 
 @dataclass(frozen=True)
@@ -154,7 +170,7 @@ class Flushed:
 
     KIND: ClassVar[str] = "flushed"
     uid: str
-    epoch: int
+    epoch: Count
     files: tuple[StateFile, ...]
     dead: Mapping[str, bytes]
 
@@ -168,9 +184,9 @@ class Decline:
 
     KIND: ClassVar[str] = "decline"
     uid: str
-    checkpoint: int
+    checkpoint: Count
     reason: str
-    failed: bool = False
+    failed: bool = later(False)
 
 
 @dataclass(frozen=True)
@@ -184,9 +200,9 @@ class Restore:
 
     KIND: ClassVar[str] = "restore"
     uid: str
-    checkpoint: int
+    checkpoint: Count
     groups: Mapping[int, GroupManifest]
-    adopt: bool = False
+    adopt: bool = later(False)
 
 
 Event = (
@@ -203,22 +219,10 @@ Event = (
     | Restore
 )
 
-_BY_KIND: dict[str, type[Any]] = {
-    c.KIND: c
-    for c in (
-        Barrier,
-        Cancel,
-        Finished,
-        Watermark,
-        Completed,
-        SourceAck,
-        RowsRead,
-        OperatorAck,
-        Flushed,
-        Decline,
-        Restore,
-    )
-}
+Groups = Mapping[int, GroupManifest]
+
+codec.as_row(Run)
+codec.as_row(StateFile)
 
 
 def sum_rows(found: Iterable[RowsRead]) -> list[RowsRead]:
@@ -229,58 +233,26 @@ def sum_rows(found: Iterable[RowsRead]) -> list[RowsRead]:
     return [RowsRead(source, rows) for source, rows in sorted(sums.items())]
 
 
-def run_to_json(run: Run) -> list[Any]:
-    return [run.file, run.start, run.count, run.epoch, int(run.tombstones), run.due_ms]
-
-
-def run_from_json(value: list[Any]) -> Run:
-    file, start, count, epoch, tombstones, due_ms = value
-    return Run(file, start, count, epoch, bool(tombstones), due_ms)
-
-
-def group_to_json(group: GroupManifest) -> dict[str, Any]:
-    return {
-        "runs": [run_to_json(r) for r in group.runs],
-        "keys": group.keys,
-        "watermarks_us": dict(group.watermarks_us),
-    }
-
-
-def group_from_json(value: Mapping[str, Any]) -> GroupManifest:
-    return GroupManifest(tuple(run_from_json(r) for r in value["runs"]), value["keys"], dict(value["watermarks_us"]))
-
-
 def groups_to_json(groups: Mapping[int, GroupManifest]) -> dict[str, Any]:
-    return {str(g): group_to_json(m) for g, m in sorted(groups.items())}
+    found: dict[str, Any] = codec.write_as(Groups, groups)
+    return found
 
 
-def groups_from_json(value: Mapping[str, Any]) -> dict[int, GroupManifest]:
-    return {int(g): group_from_json(m) for g, m in value.items()}
+def groups_from_json(value: Any, where: str = "key groups") -> dict[int, GroupManifest]:
+    """Raises ``CorruptStorageError``."""
+    groups: dict[int, GroupManifest] = codec.read_as(Groups, value, where)
+    return groups
 
 
 def to_json(event: Event) -> dict[str, Any]:
     """The event as plain JSON values, ``kind`` first."""
-    body = {"kind": event.KIND, **{f.name: getattr(event, f.name) for f in fields(event)}}
-    if isinstance(event, OperatorAck | Restore):
-        body["groups"] = groups_to_json(event.groups)
-    if isinstance(event, OperatorAck):
-        body["stats"] = dict(event.stats)
-    if isinstance(event, Flushed):
-        body["files"] = [[f.file, f.rows, f.size_bytes] for f in event.files]
-        body["dead"] = {k: base64.b64encode(v).decode() for k, v in event.dead.items()}
-    return body
+    found: dict[str, Any] = codec.write_as(Event, event)
+    return found
 
 
-def from_json(value: Mapping[str, Any]) -> Event:
-    """Inverse of :func:`to_json`. Raises ``KeyError`` or ``TypeError`` on anything else."""
-    body = dict(value)
-    cls = _BY_KIND[body.pop("kind")]
-    if cls in (OperatorAck, Restore):
-        body["groups"] = groups_from_json(body["groups"])
-    if cls is Flushed:
-        body["files"] = tuple(StateFile(*f) for f in body["files"])
-        body["dead"] = {k: base64.b64decode(v) for k, v in body["dead"].items()}
-    event: Event = cls(**body)
+def from_json(value: Any) -> Event:
+    """Inverse of :func:`to_json`. Raises ``CorruptStorageError`` on anything else."""
+    event: Event = codec.read_as(Event, value, "control event")
     return event
 
 

@@ -15,23 +15,24 @@ AbandonedRecord      ``abandoned/K-sink``         create if absent, by hand: not
                                                   by a start that finds ``checkpoints/K`` lost
 ===================  ===========================  ==================================================
 
-``to_json`` gives plain JSON values; ``from_json`` checks every field and raises ``CorruptStorageError`` naming
-what it expected and found. ``where`` is the record's name for that message.
+Their JSON form is :mod:`spark_ckpt.protocol.codec`'s: ``from_json`` checks every field and raises
+``CorruptStorageError``. ``where`` is the record's name for that message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from spark_ckpt.protocol import events
-from spark_ckpt.protocol._body import Body, from_base64, to_base64, whole
+from spark_ckpt.protocol import codec
+from spark_ckpt.protocol.codec import Choice, Count, later
 from spark_ckpt.protocol.events import Event
-from spark_ckpt.types import Committable, Epoch
+from spark_ckpt.types import Committable
 
 CHECKPOINT, SAVEPOINT, FINAL = "checkpoint", "savepoint", "final"
 KINDS = (CHECKPOINT, SAVEPOINT, FINAL)
+Kind = Annotated[str, Choice(KINDS)]
 
 FAILED, EXPIRED, DECLINED = "failed", "expired", "declined"
 SUBSUMED, LOST, WITHDRAWN = "subsumed", "lost", "withdrawn"
@@ -47,6 +48,9 @@ UNDECIDED, REFUSED = 0, -1
 """Values of ``GenerationRecord.origin`` that are no origin."""
 
 
+codec.as_row(Committable)
+
+
 @dataclass(frozen=True)
 class Topology:
     """What takes part in a checkpoint. ``operators`` maps uid to what its state is: ``state`` and ``keys`` are its
@@ -56,31 +60,19 @@ class Topology:
     ``weight_total`` is the sum of ``inputs * key_groups`` over the streams that end at the sink.
     """
 
-    key_groups: int
-    weight_total: int
+    key_groups: Count
+    weight_total: Count
     sources: tuple[str, ...]
     operators: Mapping[str, Mapping[str, Any]]
     sinks: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "key_groups": self.key_groups,
-            "weight_total": self.weight_total,
-            "sources": list(self.sources),
-            "operators": {u: dict(o) for u, o in self.operators.items()},
-            "sinks": list(self.sinks),
-        }
+        found: dict[str, Any] = codec.write(self)
+        return found
 
     @classmethod
     def from_json(cls, value: Any, where: str = "topology") -> Topology:
-        b = Body(value, where)
-        return cls(
-            b.integer("key_groups"),
-            b.integer("weight_total"),
-            b.strings("sources"),
-            b.str_keys("operators", lambda v: dict(v)),
-            b.strings("sinks"),
-        )
+        return codec.read(cls, value, where)
 
 
 @dataclass(frozen=True)
@@ -93,31 +85,24 @@ class GenerationRecord:
     replaces it when it has decided, or was REFUSED. ``settings``: what its checkpoints are taken by, as text.
     """
 
-    generation: int
+    generation: Count
     origin: int
     spark_location: str
     restored_from: int | None
     started_ms: int
     topology: Topology
-    life: str = ""
-    settings: Mapping[str, str] = field(default_factory=dict)
+    life: str = later("")
+    settings: Mapping[str, str] = later(factory=dict)
+
+    GONE: ClassVar = frozenset({"restored_path"})
 
     def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "topology": self.topology.to_json(), "settings": dict(self.settings)}
+        found: dict[str, Any] = codec.write(self)
+        return found
 
     @classmethod
     def from_json(cls, value: Any, where: str = "generation record") -> GenerationRecord:
-        b = Body(value, where)
-        return cls(
-            b.integer("generation"),
-            b.integer("origin"),
-            b.text("spark_location"),
-            b.optional_int("restored_from"),
-            b.integer("started_ms"),
-            Topology.from_json(b.mapping("topology"), f"{where}, topology"),
-            b.text_or("life", ""),
-            b.str_keys("settings", str) if b.has("settings") else {},
-        )
+        return codec.read(cls, value, where)
 
 
 @dataclass(frozen=True)
@@ -128,12 +113,12 @@ class HookState:
     state: bytes = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "state": to_base64(self.state)}
+        found: dict[str, Any] = codec.write(self)
+        return found
 
     @classmethod
     def from_json(cls, value: Any, where: str = "hook state") -> HookState:
-        b = Body(value, where)
-        return cls(b.text("name"), from_base64(b.text("state")))
+        return codec.read(cls, value, where)
 
 
 @dataclass(frozen=True)
@@ -145,37 +130,25 @@ class TriggerRecord:
     when the hooks were told, before the barrier is injected.
     """
 
-    checkpoint: int
-    kind: str
+    checkpoint: Count
+    kind: Kind
     time_ms: int
     by: str
     target: str | None
     terminal: bool
     request: str | None
-    generation: int
-    deadline_ms: int | None = None
-    drain: bool = False
-    hook: HookState | None = None
+    generation: Count
+    deadline_ms: int | None = later(None)
+    drain: bool = later(False)
+    hook: HookState | None = later(None)
 
     def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "hook": self.hook and self.hook.to_json()}
+        found: dict[str, Any] = codec.write(self)
+        return found
 
     @classmethod
     def from_json(cls, value: Any, where: str = "trigger record") -> TriggerRecord:
-        b = Body(value, where)
-        return cls(
-            b.integer("checkpoint"),
-            b.one_of("kind", KINDS),
-            b.integer("time_ms"),
-            b.text("by"),
-            b.optional_str("target"),
-            b.flag("terminal"),
-            b.optional_str("request"),
-            b.integer("generation"),
-            b.optional_int("deadline_ms") if b.has("deadline_ms") else None,
-            b.flag("drain") if b.has("drain") else False,
-            _hook(value, where),
-        )
+        return codec.read(cls, value, where)
 
 
 @dataclass(frozen=True)
@@ -191,13 +164,13 @@ class BatchRecord:
     """
 
     origin: int
-    batch: int
-    generation: int
+    batch: Count
+    generation: Count
     staged: tuple[Committable, ...] = ()
     events: tuple[Event, ...] = ()
-    barriers: Mapping[int, int] = field(default_factory=dict)
-    finished: Mapping[int, int] = field(default_factory=dict)
-    rows: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    barriers: Mapping[int, Count] = field(default_factory=dict)
+    finished: Mapping[int, Count] = field(default_factory=dict)
+    rows: Mapping[int, Mapping[str, Count]] = later(factory=dict)
 
     @property
     def name(self) -> str:
@@ -205,46 +178,28 @@ class BatchRecord:
         return f"{self.origin:010d}-{self.batch:010d}-{self.generation:010d}"
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "origin": self.origin,
-            "batch": self.batch,
-            "generation": self.generation,
-            "staged": committables_to_json(self.staged),
-            "events": [events.to_json(e) for e in self.events],
-            "barriers": {str(k): w for k, w in self.barriers.items()},
-            "finished": {str(k): w for k, w in self.finished.items()},
-            "rows": {str(batch): dict(rows) for batch, rows in self.rows.items()},
-        }
+        found: dict[str, Any] = codec.write(self)
+        return found
 
     @classmethod
     def from_json(cls, value: Any, where: str = "batch record") -> BatchRecord:
-        b = Body(value, where)
-        return cls(
-            b.integer("origin"),
-            b.integer("batch"),
-            b.integer("generation"),
-            b.items("staged", committable_from_json),
-            b.items("events", events.from_json),
-            b.int_keys("barriers", whole),
-            b.int_keys("finished", whole),
-            b.int_keys("rows", lambda v: {s: whole(n) for s, n in v.items()}) if b.has("rows") else {},
-        )
+        return codec.read(cls, value, where)
 
 
 @dataclass(frozen=True)
 class TableRef:
     """An operator's state at a checkpoint: its table's Delta version and the manifest file that names the runs."""
 
-    version: int
+    version: Count
     manifest: str
 
     def to_json(self) -> dict[str, Any]:
-        return {"version": self.version, "manifest": self.manifest}
+        found: dict[str, Any] = codec.write(self)
+        return found
 
     @classmethod
     def from_json(cls, value: Any, where: str = "table reference") -> TableRef:
-        b = Body(value, where)
-        return cls(b.integer("version"), b.text("manifest"))
+        return codec.read(cls, value, where)
 
 
 @dataclass(frozen=True)
@@ -259,12 +214,12 @@ class CompletionRecord:
     request that it answers. ``drained``: all time-outs that wait for the event time have fired in it.
     """
 
-    checkpoint: int
-    kind: str
-    generation: int
+    checkpoint: Count
+    kind: Kind
+    generation: Count
     origin: int
     batch: int
-    batches_from: int
+    batches_from: Count
     sources: Mapping[str, Mapping[str, Any]]
     tables: Mapping[str, TableRef]
     committables: tuple[Committable, ...]
@@ -275,47 +230,18 @@ class CompletionRecord:
     target: str | None = None
     finished_weight: int = 0
     triggered_by: int = 0
-    life: str = ""
-    request: str | None = None
-    drained: bool = False
-    hook: HookState | None = None
+    life: str = later("")
+    request: str | None = later(None)
+    drained: bool = later(False)
+    hook: HookState | None = later(None)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            **vars(self),
-            "sources": {s: dict(o) for s, o in self.sources.items()},
-            "tables": {u: t.to_json() for u, t in self.tables.items()},
-            "committables": committables_to_json(self.committables),
-            "topology": self.topology.to_json(),
-            "stats": {u: dict(s) for u, s in self.stats.items()},
-            "hook": self.hook and self.hook.to_json(),
-        }
+        found: dict[str, Any] = codec.write(self)
+        return found
 
     @classmethod
     def from_json(cls, value: Any, where: str = "completion record") -> CompletionRecord:
-        b = Body(value, where)
-        return cls(
-            b.integer("checkpoint"),
-            b.one_of("kind", KINDS),
-            b.integer("generation"),
-            b.integer("origin"),
-            b.integer("batch"),
-            b.integer("batches_from"),
-            b.str_keys("sources", lambda v: dict(v)),
-            b.str_keys("tables", lambda v: TableRef.from_json(v, f"{where}, tables")),
-            b.items("committables", committable_from_json),
-            Topology.from_json(b.mapping("topology"), f"{where}, topology"),
-            b.integer("triggered_ms"),
-            b.integer("completed_ms"),
-            b.str_keys("stats", lambda v: {k: whole(n) for k, n in v.items()}),
-            b.optional_str("target"),
-            b.integer("finished_weight"),
-            b.integer("triggered_by"),
-            b.text_or("life", ""),
-            b.optional_str("request") if b.has("request") else None,
-            b.flag("drained") if b.has("drained") else False,
-            _hook(value, where),
-        )
+        return codec.read(cls, value, where)
 
 
 @dataclass(frozen=True)
@@ -326,17 +252,19 @@ class VoidRecord:
     An older driver, if it still lives, finds the name taken and is fenced.
     """
 
-    checkpoint: int
-    generation: int
+    checkpoint: Count
+    generation: Count
     time_ms: int
 
+    GONE: ClassVar = frozenset({"void"})
+    """Not gone, but no field: it tells the record from a completion."""
+
     def to_json(self) -> dict[str, Any]:
-        return {"void": True, **vars(self)}
+        return {"void": True, **codec.write(self)}
 
     @classmethod
     def from_json(cls, value: Any, where: str = "void record") -> VoidRecord:
-        b = Body(value, where)
-        return cls(b.integer("checkpoint"), b.integer("generation"), b.integer("time_ms"))
+        return codec.read(cls, value, where)
 
 
 def checkpoint_from_json(value: Any, where: str = "checkpoint record") -> CompletionRecord | VoidRecord:
@@ -353,74 +281,53 @@ class CommittedRecord:
     ``savepoint_error``: why its savepoint was not written.
     """
 
-    checkpoint: int
-    generation: int
+    checkpoint: Count
+    generation: Count
     time_ms: int
     savepoint_error: str | None = None
-    abandoned: tuple[str, ...] = ()
+    abandoned: tuple[str, ...] = later(())
 
     def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "abandoned": list(self.abandoned)}
+        found: dict[str, Any] = codec.write(self)
+        return found
 
     @classmethod
     def from_json(cls, value: Any, where: str = "committed record") -> CommittedRecord:
-        b = Body(value, where)
-        return cls(
-            b.integer("checkpoint"),
-            b.integer("generation"),
-            b.integer("time_ms"),
-            b.optional_str("savepoint_error"),
-            b.strings("abandoned") if b.has("abandoned") else (),
-        )
+        return codec.read(cls, value, where)
 
 
 @dataclass(frozen=True)
 class AbortedRecord:
     """Checkpoint ``checkpoint`` was given up; its epochs' committables go to the next completed one."""
 
-    checkpoint: int
-    cause: str
+    checkpoint: Count
+    cause: Annotated[str, Choice(CAUSES)]
     reason: str
     time_ms: int
-    generation: int
+    generation: Count
 
     def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
+        found: dict[str, Any] = codec.write(self)
+        return found
 
     @classmethod
     def from_json(cls, value: Any, where: str = "aborted record") -> AbortedRecord:
-        b = Body(value, where)
-        cause = b.one_of("cause", CAUSES)
-        return cls(b.integer("checkpoint"), cause, b.text("reason"), b.integer("time_ms"), b.integer("generation"))
+        return codec.read(cls, value, where)
 
 
 @dataclass(frozen=True)
 class AbandonedRecord:
     """What completed ``checkpoint`` would commit in ``sink``, ``staged`` committables, was given up by hand."""
 
-    checkpoint: int
+    checkpoint: Count
     sink: str
-    staged: int
+    staged: Count
     time_ms: int
 
     def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
+        found: dict[str, Any] = codec.write(self)
+        return found
 
     @classmethod
     def from_json(cls, value: Any, where: str = "abandoned record") -> AbandonedRecord:
-        b = Body(value, where)
-        return cls(b.integer("checkpoint"), b.text("sink"), b.integer("staged"), b.integer("time_ms"))
-
-
-def _hook(value: Mapping[str, Any], where: str) -> HookState | None:
-    found = value.get("hook")
-    return None if found is None else HookState.from_json(found, f"{where}, hook")
-
-
-def committables_to_json(committables: tuple[Committable, ...]) -> list[Any]:
-    return [[c.sink, c.epoch, to_base64(c.data)] for c in committables]
-
-
-def committable_from_json(value: Any) -> Committable:
-    sink, epoch, data = value
-    return Committable(str(sink), Epoch(whole(epoch)), from_base64(data))
+        return codec.read(cls, value, where)

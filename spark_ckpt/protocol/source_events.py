@@ -43,7 +43,7 @@ def _spoken(source: str, start: SourceOffset, end: SourceOffset, key_groups: int
     if end.completed is not None:
         found.append(Completed(end.completed))
     if end.barrier is not None:
-        found.append(SourceAck(source, end.barrier, end.position()))
+        found.append(SourceAck(source, end.barrier, end.position().to_json()))
     return tuple(found)
 
 

@@ -7,11 +7,11 @@ JSON form is what Spark keeps, and what running jobs go on from: fields may be a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
-from spark_ckpt.protocol._body import Body, whole
+from spark_ckpt.protocol import codec
+from spark_ckpt.protocol.codec import Count, later, optional
 
 
 @dataclass(frozen=True)
@@ -29,15 +29,29 @@ class PendingTrigger:
     deadline_ms: int | None = None
     drain: bool = False
 
+    HAS_OWN_JSON: ClassVar = "a list of a checkpoint and what is known of it"
+
     def to_json(self) -> list[Any]:
         plain = [self.checkpoint, self.triggered_ms]
         return plain if self.request is None else [*plain, self.request, self.deadline_ms]
 
     @classmethod
     def from_json(cls, value: Any) -> PendingTrigger:
-        checkpoint, triggered_ms, *rest = value
-        request, deadline_ms = rest or (None, None)
-        return cls(whole(checkpoint), whole(triggered_ms), request=request, deadline_ms=deadline_ms)
+        return codec.read_row(_Kept, value).pending()
+
+
+@dataclass(frozen=True)
+class _Kept:
+    checkpoint: Count
+    triggered_ms: int
+    request: str | None = None
+    deadline_ms: int | None = None
+
+    def pending(self) -> PendingTrigger:
+        return PendingTrigger(self.checkpoint, self.triggered_ms, request=self.request, deadline_ms=self.deadline_ms)
+
+
+codec.as_row(_Kept, shortest=2)
 
 
 @dataclass(frozen=True)
@@ -61,67 +75,50 @@ class SourceOffset:
     pending: tuple[PendingTrigger, ...] = ()
     cancel: tuple[int, ...] = ()
     ended: bool = False
-    restore: int | None = None
-    terminal: int | None = None
-    request: str | None = None
-    drained: int | None = None
-    rows: bool | None = None
-    drain: int | None = None
-    completed: int | None = None
+    restore: int | None = optional()
+    terminal: int | None = optional()
+    request: str | None = optional()
+    drained: int | None = optional()
+    rows: bool | None = optional()
+    drain: int | None = optional()
+    completed: int | None = optional()
 
     def to_json(self) -> dict[str, Any]:
-        optional = {name: getattr(self, name) for name in _OPTIONAL}
-        return {
-            "origin": self.origin,
-            "inner": self.inner,
-            "epoch": self.epoch,
-            "barrier": self.barrier,
-            "triggered_ms": self.triggered_ms,
-            "pending": [p.to_json() for p in self.pending],
-            "cancel": list(self.cancel),
-            "ended": self.ended,
-            **{name: value for name, value in optional.items() if value is not None},
-        }
+        found: dict[str, Any] = codec.write(self)
+        return found
 
     @classmethod
     def from_json(cls, value: Any, where: str = "source offset") -> SourceOffset:
-        if isinstance(value, Mapping):
-            value = {**dict.fromkeys(_OPTIONAL), **value}
-        b = Body(value, where)
-        return cls(
-            b.integer("origin"),
-            b.get("inner", dict, list, str, int, float, bool, type(None)),
-            b.integer("epoch"),
-            b.optional_int("barrier"),
-            b.integer("triggered_ms"),
-            b.items("pending", PendingTrigger.from_json),
-            b.items("cancel", whole),
-            b.flag("ended"),
-            b.optional_int("restore"),
-            b.optional_int("terminal"),
-            b.optional_str("request"),
-            b.optional_int("drained"),
-            b.get("rows", bool, type(None)),
-            b.optional_int("drain"),
-            b.optional_int("completed"),
-        )
+        return codec.read(cls, value, where)
 
-    def position(self) -> dict[str, Any]:
+    def position(self) -> SourcePosition:
         """What a checkpoint remembers of it: enough for :func:`initial_offset` of a later location."""
-        return {"inner": self.inner, "ended": self.ended}
+        return SourcePosition(self.inner, self.ended)
 
 
-_OPTIONAL = ("restore", "terminal", "request", "drained", "rows", "drain", "completed")
+@dataclass(frozen=True)
+class SourcePosition:
+    """Where a source stood at a checkpoint. ``inner`` None: it took no part in it."""
+
+    inner: Any = later(None)
+    ended: bool = later(False)
+
+    def to_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = codec.write(self)
+        return found
+
+    @classmethod
+    def from_json(cls, value: Any, where: str = "source position") -> SourcePosition:
+        return codec.read(cls, value, where)
 
 
-def initial_offset(origin: int, start_epoch: int, restored: int | None, position: Mapping[str, Any]) -> SourceOffset:
+def initial_offset(origin: int, start_epoch: int, restored: int | None, position: SourcePosition) -> SourceOffset:
     """Where a Spark location begins; the same whenever its first batch is replayed.
 
-    ``position`` is what checkpoint ``restored`` remembers of the source: empty if it took no part in it. ``inner`` None
-    in the answer: the inner source is to say where a fresh job begins.
+    ``position`` is what checkpoint ``restored`` remembers of the source. ``inner`` None in the answer: the inner source
+    is to say where a fresh job begins.
     """
-    ended = bool(position.get("ended", False))
-    return SourceOffset(origin, position.get("inner"), start_epoch, ended=ended, restore=restored)
+    return SourceOffset(origin, position.inner, start_epoch, ended=position.ended, restore=restored)
 
 
 def with_inner(offset: SourceOffset, inner: Any) -> SourceOffset:

@@ -73,7 +73,7 @@ def read_manifest(store: RecordStore, path: str) -> StateManifest:
         body["table_version"],
         body["schema"],
         content_from_json(body["content"]),
-        groups_from_json(body["groups"]),
+        groups_from_json(body["groups"], path),
     )
     for name in (manifest.uid, *manifest.files, *run_files(manifest.groups)):
         if not is_plain_file(name):

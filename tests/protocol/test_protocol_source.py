@@ -13,7 +13,7 @@ from spark_ckpt.protocol.events import NO_STREAM, Barrier, Cancel, Completed, Fi
 from spark_ckpt.protocol.records import FINAL, SAVEPOINT, AbortedRecord, TriggerRecord
 from spark_ckpt.protocol.source import next_offset, take_up
 from spark_ckpt.protocol.source_events import Manifests, announcements, manifests_to_send
-from spark_ckpt.protocol.source_offset import PendingTrigger, SourceOffset, initial_offset, with_inner
+from spark_ckpt.protocol.source_offset import PendingTrigger, SourceOffset, SourcePosition, initial_offset, with_inner
 from spark_ckpt.protocol.source_steps import InnerRead, Looked, ManualRequest, SourceStart
 from spark_ckpt.protocol.source_view import SourceRole, is_frozen
 from spark_ckpt.protocol.steps import StorageFailed
@@ -145,12 +145,12 @@ def test_a_damaged_offset_is_refused(body):
 
 
 def test_a_location_begins_where_the_checkpoint_says_and_a_new_source_at_its_own_beginning():
-    restored = initial_offset(9, 8, 7, {"inner": [3], "ended": True})
+    restored = initial_offset(9, 8, 7, SourcePosition([3], True))
     assert restored == SourceOffset(9, [3], 8, ended=True, restore=7)
     assert with_inner(restored, [0]) == restored
-    new = initial_offset(9, 8, 7, {})
+    new = initial_offset(9, 8, 7, SourcePosition())
     assert with_inner(new, [0]) == SourceOffset(9, [0], 8, restore=7)
-    assert restored.position() == {"inner": [3], "ended": True}
+    assert restored.position() == SourcePosition([3], True)
 
 
 # --- leading -----------------------------------------------------------------------------------------------------

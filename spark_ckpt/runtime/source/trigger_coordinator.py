@@ -14,7 +14,7 @@ from spark_ckpt.jobs.spec import RunSpec, SourceSpec
 from spark_ckpt.protocol.coordinator import TriggerPolicy
 from spark_ckpt.protocol.records import AbortedRecord
 from spark_ckpt.protocol.source import next_offset
-from spark_ckpt.protocol.source_offset import SourceOffset, initial_offset
+from spark_ckpt.protocol.source_offset import SourceOffset, SourcePosition, initial_offset
 from spark_ckpt.protocol.source_steps import GiveUp, InnerRead
 from spark_ckpt.protocol.source_view import SourceRole, SourceView
 from spark_ckpt.runtime.source.io import SourceIO
@@ -35,7 +35,7 @@ class TriggerCoordinator:
     def initial(self) -> SourceOffset:
         """Stable for one Spark location: asked again whenever its first batch is replayed."""
         restored = self.run.restored_from
-        position = self._position_at(restored) if restored is not None else {}
+        position = self._position_at(restored) if restored is not None else SourcePosition()
         return initial_offset(self.run.origin, self.run.start_epoch, restored, position)
 
     def next(
@@ -58,12 +58,12 @@ class TriggerCoordinator:
         if newest <= self._reported:
             return None
         self._reported = newest
-        return self._position_at(newest).get("inner")
+        return self._position_at(newest).inner
 
-    def _position_at(self, checkpoint: int) -> dict[str, Any]:
-        """Where the source stood at ``checkpoint``; empty if it took no part in it."""
+    def _position_at(self, checkpoint: int) -> SourcePosition:
+        """Where the source stood at ``checkpoint``."""
         completion = self.records.completion(checkpoint)
-        return dict(completion.sources.get(self.source.id, {})) if completion is not None else {}
+        return SourcePosition.from_json(completion.sources.get(self.source.id, {}) if completion is not None else {})
 
 
 def _role(run: RunSpec, source: SourceSpec, now_ms: int) -> SourceRole:

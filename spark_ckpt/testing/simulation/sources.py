@@ -15,7 +15,7 @@ from spark_ckpt.protocol.events import Event, GroupManifest, Restore
 from spark_ckpt.protocol.records import AbortedRecord, CompletionRecord, TriggerRecord
 from spark_ckpt.protocol.source import next_offset
 from spark_ckpt.protocol.source_events import announcements, manifests_to_send
-from spark_ckpt.protocol.source_offset import SourceOffset, initial_offset, with_inner
+from spark_ckpt.protocol.source_offset import SourceOffset, SourcePosition, initial_offset, with_inner
 from spark_ckpt.protocol.source_view import SourceRole, SourceView
 from spark_ckpt.testing.simulation.state import Output
 from spark_ckpt.testing.simulation.world import Answer, SimulationError, World
@@ -48,7 +48,7 @@ class SourceSpec:
 def first_offset(
     spec: SourceSpec, restored: CompletionRecord | None, origin: int, start_epoch: int, sabotage: str = ""
 ) -> Offset:
-    position = {} if restored is None else restored.sources.get(spec.name, {})
+    position = SourcePosition.from_json({} if restored is None else restored.sources.get(spec.name, {}))
     offset = initial_offset(origin, start_epoch, None if restored is None else restored.checkpoint, position)
     skips = sabotage == "late_at_the_end" and restored is not None
     return with_inner(offset, [len(s) if skips else 0 for s in spec.splits]).to_json()

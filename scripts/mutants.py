@@ -19,7 +19,18 @@ from pathlib import Path
 from mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).resolve().parents[1]
-UNIT = ("source", "drain", "coordinator", "aligner", "commit", "startup", "scenarios")
+UNIT = (
+    "source",
+    "drain",
+    "coordinator",
+    "aligner",
+    "commit",
+    "startup",
+    "scenarios",
+    "checkpoint_state",
+    "weights",
+    "aligner_table",
+)
 SEEDS = 300
 
 

@@ -14,7 +14,7 @@ class Mutation:
 
 
 _VIEW, _SOURCE, _LEAD, _EVENTS = "source_view.py", "source.py", "source_lead.py", "source_events.py"
-_GIVE_UP, _WEIGHTS = "give_up.py", "weights.py"
+_GIVE_UP, _WEIGHTS, _STATE = "give_up.py", "weights.py", "checkpoint_state.py"
 _OFFSET, _COORD, _ALIGNER, _COMMIT = "source_offset.py", "coordinator.py", "aligner.py", "commit.py"
 
 MUTATIONS = (
@@ -128,8 +128,8 @@ MUTATIONS = (
     Mutation(
         _SOURCE, "an end is only asked for when nothing came", "(still and read.finished)", "read.finished and False"
     ),
-    Mutation(_OFFSET, "a restored source that has ended stays ended", 'bool(position.get("ended", False))', "False"),
-    Mutation(_OFFSET, "a location remembers what it restores", "ended=ended, restore=restored", "ended=ended"),
+    Mutation(_OFFSET, "a restored source that has ended stays ended", "ended=position.ended", "ended=False"),
+    Mutation(_OFFSET, "a location remembers what it restores", ", restore=restored)", ")"),
     Mutation(_OFFSET, "a new source begins at its own beginning", "offset.inner is not None", "True"),
     # --- leading
     Mutation(
@@ -304,7 +304,7 @@ MUTATIONS = (
         "    return view, record\n",
     ),
     Mutation(
-        _LEAD, "a hook's failure counts", '    yield from _count(role, view, why, "when the hooks are mended")\n', ""
+        _LEAD, "a failure before anybody heard of it counts", "    yield from _count(role, view, why, advice)\n", ""
     ),
     Mutation(
         _SOURCE,
@@ -373,13 +373,16 @@ MUTATIONS = (
     ),
     Mutation(_COMMIT, "a request is answered", "if record.request is not None:", "if False:"),
     Mutation(_COMMIT, "a replay that did not adopt is stopped", "view.last.checkpoint != view.adopt:", "False:"),
-    # --- storage that fails
+    # --- what became of a checkpoint
+    Mutation(_STATE, "an abort settles", "    if aborted:\n", "    if False:\n"),
     Mutation(
-        _LEAD,
-        "a trigger that could not be written is a failure",
-        'yield from _count(role, view, reason, "when the storage answers")',
-        "pass",
+        _STATE, "a completion counts whatever was given up", "if name is Name.COMPLETION:", "if not aborted and name:"
     ),
+    Mutation(_STATE, "what is missing is lost", "if committed and not newer:", "if False:"),
+    Mutation(_STATE, "a name that is free can still be taken", "not in _UNSETTLED", "is not CheckpointState.PENDING"),
+    Mutation(_WEIGHTS, "an end counts from its label on", "if label <= checkpoint)", "if label < checkpoint)"),
+    Mutation(_WEIGHTS, "one drain is enough", "a.drain or b.drain)", "b.drain)"),
+    # --- storage that fails
     Mutation(_LEAD, "the final trigger is tried again", "if now.kind != FINAL:", "if True:"),
     Mutation(_GIVE_UP, "rows held back are no failure", "failed = failed or cause == FAILED", "failed = True"),
     Mutation(_GIVE_UP, "a failure is told first", "if e.failed), next(iter(declined), None)", "), None"),

@@ -143,7 +143,8 @@ def _trigger(
         )  # fmt: skip
         created = yield CreateTrigger(record)
         if isinstance(created, StorageFailed):
-            view = yield from _not_triggered(role, view, newest, created.reason, now_ms)
+            reason = f"its trigger was not recorded: {created.reason}"
+            view = yield from _unsent(role, view, newest, reason, "when the storage answers", now_ms)
             if now.kind != FINAL:  # without that Spark would not ask again
                 return view, None
         elif created:
@@ -165,26 +166,17 @@ def _trigger(
     # Stopped here, or in the call: as above. Hooks are told of the next checkpoint under another id.
     if why is None:
         return view, record
-    return (yield from _declined(role, view, record, why)), None
+    return (yield from _unsent(role, view, newest, why, "when the hooks are mended", now_ms)), None
 
 
-def _declined(role: SourceRole, view: SourceView, record: TriggerRecord, why: str) -> Viewed:
-    """A hook failed, and with it its checkpoint, of which nobody else has heard: no barrier, no cancel marker."""
-    k = record.checkpoint
-    yield GiveUp(AbortedRecord(k, FAILED, why, record.time_ms, role.generation), record.time_ms)
-    # Stopped here: nobody injected it.
-    yield from _count(role, view, why, "when the hooks are mended")
-    return replace(view, aborted=view.aborted | {k})
-
-
-def _not_triggered(role: SourceRole, view: SourceView, checkpoint: int, reason: str, now_ms: int) -> Viewed:
-    """The record may be there, or not: that it failed is recorded, and no source goes on with it."""
-    reason = f"its trigger was not recorded: {reason}"
-    yield GiveUp(AbortedRecord(checkpoint, FAILED, reason, now_ms, role.generation), now_ms)
-    # Stopped here: it is settled. If storage fails in this too, the query ends.
-    view = replace(view, newest_id=checkpoint, last_trigger_ms=now_ms, waiting=None)
-    yield from _count(role, view, reason, "when the storage answers")
-    return view
+def _unsent(role: SourceRole, view: SourceView, checkpoint: int, why: str, advice: str, now_ms: int) -> Viewed:
+    """Its hook failed, or storage, whose record may be there or not: the checkpoint has failed, and nobody else has
+    heard of it. No barrier, no cancel marker."""
+    yield GiveUp(AbortedRecord(checkpoint, FAILED, why, now_ms, role.generation), now_ms)
+    # Stopped here: it is settled, and nobody injected it. If storage fails in this too, the query ends.
+    yield from _count(role, view, why, advice)
+    aborted = view.aborted | {checkpoint}
+    return replace(view, newest_id=checkpoint, last_trigger_ms=now_ms, waiting=None, aborted=aborted)
 
 
 # --- giving up -------------------------------------------------------------------------------------------------

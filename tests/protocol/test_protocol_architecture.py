@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import pickle
 import re
+import runpy
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -162,6 +163,13 @@ def test_a_permit_made_by_hand_is_refused():
     assert pickle.loads(pickle.dumps(made)) == made
     with pytest.raises((TypeError, ValueError)):
         replace(made, checkpoint=CheckpointId(4))
+
+
+def test_every_mutation_finds_the_text_of_its_rule():
+    scripts = Path(__file__).resolve().parents[2] / "scripts"
+    for m in runpy.run_path(str(scripts / "mutations.py"))["MUTATIONS"]:
+        found = (ROOT / "protocol" / m.file).read_text().count(m.old)
+        assert found == 1, f"{m.file}, {m.rule!r}: found {found} times"
 
 
 def test_the_table_of_flinks_scenarios_names_tests_that_there_are():

@@ -195,52 +195,28 @@ class FilesSink(TwoPhaseSink):
                     files.rm_file(f"{root}/{_STAGING}/{name}")
 
 
-class _FilesWriter(SinkWriter):
+class _FilesWriter(staging.FileWriter):
     def __init__(self, files: Any, folder: str, ctx: WriterContext, file_format: str, header: bool) -> None:
+        super().__init__(f"staging rows in {folder}")
         self._files, self._folder, self._schema = files, folder, ctx.schema
         self._format, self._header = file_format, header
-        self._doing = f"staging rows in {folder}"
         self._name = f"{staging.staged_name(ctx)}.{EXTENSIONS[file_format]}"
-        self._chunks = staging.Chunks()
         self._rows = 0
-        self._stream: Any = None
-        self._writer: Any = None
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        with staging.disk_errors(self._doing):
-            self._put(self._chunks.add(batch))
+    def _open(self, rows: pa.Table) -> tuple[Any, Any]:
+        self._files.makedirs(self._folder, exist_ok=True)
+        stream = self._files.open(f"{self._folder}/{self._name}", "wb")
+        return stream, open_writer(self._format, stream, self._schema, header=self._header)
 
-    def prepare_commit(self) -> Sequence[bytes]:
-        with staging.disk_errors(self._doing):
-            return self._finish()
+    def _put(self, rows: pa.Table) -> None:
+        self._writer.write(rows.cast(self._schema))
+        self._rows += len(rows)
 
-    def _finish(self) -> list[bytes]:
-        self._put(self._chunks.rest())
-        if self._writer is None:
-            return []
-        self._writer.close()
-        self._writer = None
+    def _finish(self) -> bytes:
         self._stream.close()
         if durable.is_local(self._files):
             durable.sync([f"{self._folder}/{self._name}"])
-        return [staging.encode(_KIND, file=self._name, rows=self._rows, ext=EXTENSIONS[self._format])]
-
-    def close(self) -> None:
-        if self._writer is not None:  # the task failed: gc finds what reached the storage
-            with suppress(Exception):
-                self._writer.close()
-            with suppress(Exception):
-                self._stream.close()
-
-    def _put(self, table: pa.Table | None) -> None:
-        if table is None:
-            return
-        if self._writer is None:
-            self._files.makedirs(self._folder, exist_ok=True)
-            self._stream = self._files.open(f"{self._folder}/{self._name}", "wb")
-            self._writer = open_writer(self._format, self._stream, self._schema, header=self._header)
-        self._writer.write(table.cast(self._schema))
-        self._rows += len(table)
+        return staging.encode(_KIND, file=self._name, rows=self._rows, ext=EXTENSIONS[self._format])
 
 
 def _remove(files: Any, path: str) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
 from spark_ckpt.redaction import redact
-from spark_ckpt.sinks.base import WriterContext
+from spark_ckpt.sinks.base import SinkWriter, WriterContext
 from spark_ckpt.types import CommitPermit, Committable
 
 CHUNK_ROWS = 128 * 1024
@@ -172,3 +173,52 @@ class Chunks:
         table = pa.Table.from_batches(self._batches, schema=self._batches[0].schema)
         self._batches, self._rows, self._bytes = [], 0, 0
         return table
+
+
+class FileWriter(SinkWriter):
+    """What writers of one staged file share: rows come in chunks, and without rows there is no file."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+        self._chunks = Chunks()
+        self._stream: Any = None
+        self._writer: Any = None
+
+    @abstractmethod
+    def _open(self, rows: pa.Table) -> tuple[Any, Any]:
+        """(stream, writer) of the file that begins with ``rows``."""
+
+    @abstractmethod
+    def _put(self, rows: pa.Table) -> None: ...
+
+    @abstractmethod
+    def _finish(self) -> bytes:
+        """The writer is closed: close the stream, make the file durable and say what it is."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        with disk_errors(self._doing):
+            self._take(self._chunks.add(batch))
+
+    def prepare_commit(self) -> Sequence[bytes]:
+        with disk_errors(self._doing):
+            self._take(self._chunks.rest())
+            if self._writer is None:
+                return []
+            self._writer.close()
+            self._writer = None
+            return [self._finish()]
+
+    def close(self) -> None:
+        if self._writer is not None:  # the task failed: gc finds what reached the storage
+            with suppress(Exception):
+                self._writer.close()
+        if self._stream is not None and not self._stream.closed:
+            with suppress(Exception):
+                self._stream.close()
+
+    def _take(self, rows: pa.Table | None) -> None:
+        if rows is None:
+            return
+        if self._writer is None:
+            self._stream, self._writer = self._open(rows)
+        self._put(rows)

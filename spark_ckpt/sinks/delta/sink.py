@@ -11,7 +11,6 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -229,64 +228,42 @@ class DeltaSink(TwoPhaseSink):
         return lost
 
 
-class _DeltaWriter(SinkWriter):
+class _DeltaWriter(staging.FileWriter):
     """One Parquet file, row groups of some 128 K rows."""
 
     def __init__(
         self, files: pafs.FileSystem, ctx: WriterContext, keys: Sequence[str], folder: str | None, shown: str
     ) -> None:
-        self._doing = f"staging rows in {shown}"
+        super().__init__(f"staging rows in {shown}")
         self._name = f"{staging.staged_name(ctx)}.parquet"
         self._folder = folder
         self._files, self._keys = files, list(keys)
         self._schema = delta_schema(ctx.schema)
         self._not_null = [f.name for f in ctx.schema if not f.nullable]
-        self._chunks = staging.Chunks()
-        self._stream: Any = None
-        self._writer: pq.ParquetWriter | None = None
         self._footers: list[Any] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
         for name in self._not_null:
             if batch.column(name).null_count:
                 raise InvalidInputError(f"column '{name}' is declared not null, but a row has null in it")
-        with staging.disk_errors(self._doing):
-            self._put(self._chunks.add(batch))
+        super().write(batch)
 
-    def _put(self, table: pa.Table | None) -> None:
-        if table is None:
-            return
-        rows = table.cast(self._schema)
-        if self._writer is None:
-            self._stream = self._files.open_output_stream(self._name)
-            self._writer = open_parquet(self._stream, self._schema, rows, metadata_collector=self._footers)
-        self._writer.write_table(rows)
+    def _open(self, rows: pa.Table) -> tuple[Any, Any]:
+        stream = self._files.open_output_stream(self._name)
+        return stream, open_parquet(stream, self._schema, rows.cast(self._schema), metadata_collector=self._footers)
 
-    def prepare_commit(self) -> Sequence[bytes]:
-        with staging.disk_errors(self._doing):
-            return self._finish()
+    def _put(self, rows: pa.Table) -> None:
+        self._writer.write_table(rows.cast(self._schema))
 
-    def _finish(self) -> list[bytes]:
-        self._put(self._chunks.rest())
-        if self._writer is None:
-            return []
-        self._writer.close()
+    def _finish(self) -> bytes:
         size = self._stream.tell()
         self._stream.close()
         if self._folder is not None:
             durable.sync([f"{self._folder}/{self._name}"])
         stats = file_stats(self._footers[0], self._schema)
-        written_ms = int(time.time() * 1000)
-        return [staging.encode(
-            _KIND, file=self._name, size=size, stats=stats, written_ms=written_ms, keys=self._keys
-        )]  # fmt: skip
-
-    def close(self) -> None:
-        if self._writer is not None and not self._stream.closed:  # the task failed: gc finds what reached the storage
-            with suppress(Exception):
-                self._writer.close()
-            with suppress(Exception):
-                self._stream.close()
+        return staging.encode(
+            _KIND, file=self._name, size=size, stats=stats, written_ms=int(time.time() * 1000), keys=self._keys
+        )
 
 
 def _append(table: DeltaTable, staged: Sequence[Mapping[str, Any]], properties: CommitProperties) -> None:

@@ -12,8 +12,7 @@ import sqlalchemy as sa
 
 from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError, RetryableError
 from spark_ckpt.redaction import redact, secret_values
-from spark_ckpt.sinks.sql import dialects as sql_dialects
-from spark_ckpt.sinks.sql import mariadb as sql_mariadb
+from spark_ckpt.sinks.sql import dialects, mariadb
 from spark_ckpt.storage.retry import Retry
 
 _T = TypeVar("_T")
@@ -41,12 +40,12 @@ class Database:
     @property
     def has_nan(self) -> bool:
         """Whether a floating column can hold NaN; otherwise it becomes null."""
-        return self._url.get_backend_name() not in ("sqlite", *sql_mariadb.DIALECTS)
+        return self._url.get_backend_name() not in ("sqlite", *mariadb.DIALECTS)
 
     @cached_property
     def engine(self) -> sa.Engine:
         with self._parameters():
-            return sql_dialects.connect_engine(self._url, self._lock_wait_ms)
+            return dialects.connect_engine(self._url, self._lock_wait_ms)
 
     def check(self) -> None:
         """Connect once. Raises ``ConfigError`` for a parameter in the URL that the driver does not take."""
@@ -72,7 +71,7 @@ class Database:
                     return work(connection)
             except (sa.exc.DBAPIError, self._driver_error()) as error:
                 cause = getattr(error, "orig", None) or error
-                if sql_dialects.is_lock_timeout(cause):
+                if dialects.is_lock_timeout(cause):
                     waited_ms += self._lock_wait_ms
                     if waited_ms >= self._lock_timeout_ms:
                         raise
@@ -80,7 +79,7 @@ class Database:
                 else:
                     tries += 1
                     met += isinstance(error, again_on)
-                    again = sql_dialects.is_transient(cause) or (isinstance(error, again_on) and met == 1)
+                    again = dialects.is_transient(cause) or (isinstance(error, again_on) and met == 1)
                     if not again or tries == _TRIES:
                         raise
             _RETRY.sleep(next(pauses))
@@ -102,18 +101,18 @@ class Database:
             yield
         except drivers as error:
             cause = getattr(error, "orig", None) or error
-            kind = outage if sql_dialects.is_outage(cause) else InvalidInputError
+            kind = outage if dialects.is_outage(cause) else InvalidInputError
             failure = kind(f"{doing} failed: {self.redacted(str(cause)).strip()}{self._advice(cause)}")
         else:
             return
         raise failure from None
 
     def _advice(self, cause: BaseException) -> str:
-        if not sql_dialects.is_lock_timeout(cause):
+        if not dialects.is_lock_timeout(cause):
             return ""
         return (
             f". Another session held the lock for {self._lock_timeout_ms / 1000:g} s (option lockTimeout). End that "
-            f"session{sql_dialects.who_waits(self._url.get_backend_name())} and start the query again; nothing is lost"
+            f"session{dialects.who_waits(self._url.get_backend_name())} and start the query again; nothing is lost"
         )
 
     def redacted(self, text: str) -> str:

@@ -20,7 +20,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.sinks.arrow_text import zoned_as_text
-from spark_ckpt.sinks.sql import mariadb as sql_mariadb
+from spark_ckpt.sinks.sql import mariadb
 from spark_ckpt.sinks.sql.types import as_text
 
 STAGE, SEQ = "_ckpt_stage", "_ckpt_seq"
@@ -85,8 +85,8 @@ def connect_engine(url: sa.URL, lock_wait_ms: int) -> sa.Engine:
         # Inside the transaction and for it alone, because a pooler may hand the session to others.
         wait = f"SET LOCAL lock_timeout = {lock_wait_ms}"
         sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(wait))
-    elif engine.dialect.name in sql_mariadb.DIALECTS:
-        sa.event.listen(engine, "connect", lambda c, _: sql_mariadb.prepare_session(c, lock_wait_ms))
+    elif engine.dialect.name in mariadb.DIALECTS:
+        sa.event.listen(engine, "connect", lambda c, _: mariadb.prepare_session(c, lock_wait_ms))
     return engine
 
 
@@ -114,19 +114,19 @@ def prepare_database(engine: sa.Engine) -> None:
 
 def is_transient(error: Any) -> bool:
     """Whether the same transaction may succeed if tried again now: a deadlock, or a race with another job."""
-    return getattr(error, "sqlstate", None) in _TRY_AGAIN or sql_mariadb.is_transient(error)
+    return getattr(error, "sqlstate", None) in _TRY_AGAIN or mariadb.is_transient(error)
 
 
 def is_lock_timeout(error: Any) -> bool:
     """Whether a lock that another session holds did not become free in time."""
     locked = getattr(error, "sqlstate", None) == _LOCKED or "database is locked" in str(error)
-    return locked or sql_mariadb.is_lock_timeout(error)
+    return locked or mariadb.is_lock_timeout(error)
 
 
 def is_outage(error: Any) -> bool:
     """Whether the database, and not what we asked of it, is the problem."""
-    if sql_mariadb.error_code(error) is not None:
-        return sql_mariadb.is_outage(error)
+    if mariadb.error_code(error) is not None:
+        return mariadb.is_outage(error)
     state = getattr(error, "sqlstate", None)
     if state is None:
         # SQLite has one class for a full disk and for a missing table; the second does not heal by trying again.
@@ -150,8 +150,8 @@ def who_waits(backend: str) -> str:
 
 def check_names(connection: sa.Connection, table: str, schema: str | None, columns: Sequence[str]) -> None:
     """Refuse names that the database would cut: the next start would look for the whole one and not find it."""
-    if connection.dialect.name in sql_mariadb.DIALECTS:
-        limit, unit = sql_mariadb.NAME_LIMIT, "characters"
+    if connection.dialect.name in mariadb.DIALECTS:
+        limit, unit = mariadb.NAME_LIMIT, "characters"
     elif connection.dialect.name == "postgresql":
         limit, unit = int(connection.exec_driver_sql("SHOW max_identifier_length").scalar_one()), "bytes"
     else:
@@ -181,8 +181,8 @@ def stage_rows(
     elif connection.dialect.name == "sqlite":
         cursor: Any = connection.connection.cursor()
         cursor.executemany(_insert(connection, table, "?"), _tuples(rows, stage, seq, text=True))
-    elif connection.dialect.name in sql_mariadb.DIALECTS:
-        tuples = list(_tuples(sql_mariadb.without_nan(rows), stage, seq, text=True))
+    elif connection.dialect.name in mariadb.DIALECTS:
+        tuples = list(_tuples(mariadb.without_nan(rows), stage, seq, text=True))
         connection.exec_driver_sql(_insert(connection, table, "%s"), tuples)
     else:
         values = _tuples(rows, stage, seq, text=False)

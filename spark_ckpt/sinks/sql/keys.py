@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.types as pt
 import sqlalchemy as sa
 
-from spark_ckpt.sinks.sql import mariadb as sql_mariadb
+from spark_ckpt.sinks.sql import mariadb
 
 Columns = Mapping[str, Mapping[str, Any]]
 _SINGLE = {"postgresql": "REAL", "mysql": "FLOAT", "mariadb": "FLOAT"}
 """What floating columns of 32 bits are called; in SQLite there are none."""
 
 
-def problems(
+def key_problems(
     connection: sa.Connection, table: sa.TableClause, found: Columns, rows: pa.Schema, keys: Sequence[str]
 ) -> list[str]:
     """Why upserts by ``keys`` into ``table`` could go wrong; empty if they cannot. ``found``: its columns by name."""
@@ -51,7 +51,7 @@ def _rounds(dialect: str, there: Any, kind: pa.DataType) -> bool:
 
 def _microseconds(dialect: str, there: Any) -> int:
     """Digits of a second that a column keeps; where nothing is said, MariaDB keeps none."""
-    if dialect in sql_mariadb.DIALECTS:
+    if dialect in mariadb.DIALECTS:
         return getattr(there, "fsp", None) or 0
     precision = getattr(there, "precision", None)
     return 6 if precision is None else int(precision)
@@ -132,12 +132,12 @@ def _mariadb(connection: sa.Connection, table: sa.TableClause, keys: Sequence[st
 
 
 def _mariadb_columns(connection: sa.Connection, table: sa.TableClause, keys: Sequence[str]) -> Iterator[str]:
-    exact = sql_mariadb.exact_collation(connection.dialect)
+    exact = mariadb.exact_collation(connection.dialect)
     shown = _plain(connection, table)
     for row in connection.exec_driver_sql(f"SHOW FULL COLUMNS FROM {_format(connection, table)}").mappings():
         name, kind, collation = row["Field"], str(row["Type"]), row["Collation"]
         fixed = kind.lower().startswith(("char(", "binary("))
-        if name not in keys or (not fixed and (collation is None or sql_mariadb.is_exact(collation))):
+        if name not in keys or (not fixed and (collation is None or mariadb.is_exact(collation))):
             continue
         wider = f"var{kind}" if fixed else kind
         text = f" CHARACTER SET utf8mb4 COLLATE {exact}" if collation is not None else ""

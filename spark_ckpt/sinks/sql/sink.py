@@ -17,9 +17,7 @@ from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.options import SinkOption, SinkOptions, option_names
-from spark_ckpt.sinks.sql import dialects as sql_dialects
-from spark_ckpt.sinks.sql import mariadb as sql_mariadb
-from spark_ckpt.sinks.sql import tables as sql_tables
+from spark_ckpt.sinks.sql import dialects, mariadb, tables
 from spark_ckpt.sinks.sql.database import Database
 from spark_ckpt.sinks.sql.dialects import SEQ, STAGE
 from spark_ckpt.sinks.sql.types import plain_schema
@@ -69,18 +67,18 @@ class SqlSink(TwoPhaseSink):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
         parsed = SinkOptions(_KIND, options, self.DECLARED)
-        url = sql_dialects.parse_url(parsed.required("url"), parsed.text("user"), parsed.text("password"))
+        url = dialects.parse_url(parsed.required("url"), parsed.text("user"), parsed.text("password"))
         self._database = Database(url, parsed.duration_ms("lockTimeout"))
         self._table = parsed.required("table")
         self._schema = parsed.text("schema")
         self._create = parsed.flag("createTable")
         self._keys = parsed.merge_keys()
-        self._stages = sql_tables.stages_table(self._schema)
-        self._ledger = sql_tables.ledger_table(self._schema)
+        self._stages = tables.stages_table(self._schema)
+        self._ledger = tables.ledger_table(self._schema)
 
     @classmethod
     def absolute(cls, options: Mapping[str, str]) -> dict[str, str]:
-        return {k: sql_dialects.absolute_url(v) if k.lower() == "url" else v for k, v in options.items()}
+        return {k: dialects.absolute_url(v) if k.lower() == "url" else v for k, v in options.items()}
 
     def __repr__(self) -> str:
         return f"SqlSink({self._place})"
@@ -99,19 +97,19 @@ class SqlSink(TwoPhaseSink):
         staging.require_columns("mergeKeys", self._keys, rows)
 
         def prepare(connection: sa.Connection) -> None:
-            sql_dialects.check_names(connection, self._table, self._schema, rows.names)
+            dialects.check_names(connection, self._table, self._schema, rows.names)
             if not sa.inspect(connection).has_table(self._table, schema=self._schema):
                 if not self._create:
                     raise InvalidInputError(f"{self._place} does not exist and option 'createTable' is false")
-                sql_tables.create_target(connection, self._table, self._schema, rows, self._keys)
-            found = sql_tables.check_target(connection, self._table, self._schema, rows, self._keys)
-            sql_tables.create_bookkeeping(connection, self._schema)
-            name = sql_tables.staging_name(self._table, rows)
-            sql_tables.create_staging(connection, name, self._schema, rows, found)
+                tables.create_target(connection, self._table, self._schema, rows, self._keys)
+            found = tables.check_target(connection, self._table, self._schema, rows, self._keys)
+            tables.create_bookkeeping(connection, self._schema)
+            name = tables.staging_name(self._table, rows)
+            tables.create_staging(connection, name, self._schema, rows, found)
 
         with self._database.errors(f"{self._place}: preparing it", outage=InvalidInputError):
             self._database.check()
-            sql_dialects.prepare_database(self._database.engine)
+            dialects.prepare_database(self._database.engine)
             # Another job may create the same tables at the same time: then ours fails once and finds them.
             self._database.transaction(prepare, again_on=(sa.exc.ProgrammingError, sa.exc.IntegrityError))
 
@@ -132,7 +130,7 @@ class SqlSink(TwoPhaseSink):
             entry = {**row, "generation": permit.generation, "rows": rows, "digest": found}
             connection.execute(sa.insert(self._ledger), entry)
             if permit.oldest is not None:
-                sql_tables.forget(connection, self._ledger, row, permit.oldest)
+                tables.forget(connection, self._ledger, row, permit.oldest)
             self._step("after ledger")  # a crash anywhere in here: the database rolls back to staged rows, no ledger
             self._mark(connection, staged)
             for name, group in groupby(enumerate(staged), key=lambda s: str(s[1]["staging"])):
@@ -239,15 +237,15 @@ class SqlSink(TwoPhaseSink):
         rows = sa.select(*(source.c[c] for c in columns))
         rows = rows.select_from(source.join(self._stages, stages.id == source.c[STAGE])).where(ours)
         in_order = (stages.position, source.c[SEQ])
-        if keys and connection.dialect.name in sql_mariadb.DIALECTS:
-            connection.execute(sql_mariadb.upsert(target, columns, keys, rows.order_by(*in_order)))
+        if keys and connection.dialect.name in mariadb.DIALECTS:
+            connection.execute(mariadb.upsert(target, columns, keys, rows.order_by(*in_order)))
         elif keys:
             newest = sa.func.row_number().over(
                 partition_by=[source.c[k] for k in keys], order_by=[c.desc() for c in in_order]
             )
             ranked = rows.add_columns(newest.label(_RANK)).subquery()
             last = sa.select(*(ranked.c[c] for c in columns)).where(ranked.c[_RANK] == 1)
-            connection.execute(sql_dialects.upsert(connection.dialect.name, target, columns, keys, last))
+            connection.execute(dialects.upsert(connection.dialect.name, target, columns, keys, last))
         else:
             connection.execute(sa.insert(target).from_select(columns, rows))
         self._empty(connection, name, [s["stage"] for _, s in staged])

@@ -10,9 +10,9 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.sinks.sql import keys as sql_keys
-from spark_ckpt.sinks.sql import mariadb as sql_mariadb
+from spark_ckpt.sinks.sql import mariadb
 from spark_ckpt.sinks.sql.dialects import SEQ, STAGE
+from spark_ckpt.sinks.sql.keys import key_problems
 from spark_ckpt.sinks.sql.types import mismatch, sql_type
 
 _FORGOTTEN_AT_ONCE = 500
@@ -78,22 +78,22 @@ def staging_name(table: str, rows: pa.Schema) -> str:
 
 def create_bookkeeping(connection: sa.Connection, schema: str | None) -> None:
     """The register and the ledger, if they are not there. Names of jobs and sinks are compared exactly."""
-    options = sql_mariadb.table_options(connection.dialect)
+    options = mariadb.table_options(connection.dialect)
     for make in (stages_table, ledger_table):
         table = make(schema, **options)
         table.create(connection, checkfirst=True)
         if options:
-            sql_mariadb.make_exact(connection, table, ("job", "sink"))
+            mariadb.make_exact(connection, table, ("job", "sink"))
 
 
 def create_target(
     connection: sa.Connection, name: str, schema: str | None, rows: pa.Schema, keys: Sequence[str]
 ) -> None:
-    options: dict[str, Any] = sql_mariadb.table_options(connection.dialect)
+    options: dict[str, Any] = mariadb.table_options(connection.dialect)
     kinds = [rows.field(k).type for k in keys]
     columns = []
     for f in rows:
-        kind = sql_mariadb.key_type(f.type, kinds) if options and f.name in keys else None
+        kind = mariadb.key_type(f.type, kinds) if options and f.name in keys else None
         columns.append(sa.Column(f.name, kind or sql_type(f.type), primary_key=f.name in keys, autoincrement=False))
     sa.Table(name, sa.MetaData(), *columns, schema=schema, **options).create(connection, checkfirst=True)
 
@@ -115,9 +115,9 @@ def check_target(
         if n not in rows.names and not c["nullable"] and c["default"] is None and not _is_generated(c)
     ]
     table = sa.table(name, schema=schema)
-    problems += sql_keys.problems(connection, table, found, rows, keys)
-    if connection.dialect.name in sql_mariadb.DIALECTS:
-        problems += sql_mariadb.engine_problems(connection, table)
+    problems += key_problems(connection, table, found, rows, keys)
+    if connection.dialect.name in mariadb.DIALECTS:
+        problems += mariadb.engine_problems(connection, table)
     if problems:
         raise InvalidInputError(f"table {name} does not fit the query: {'; '.join(problems)}")
     return found
@@ -126,7 +126,7 @@ def check_target(
 def _columns(connection: sa.Connection, name: str, schema: str | None) -> dict[str, Any]:
     found = sa.inspect(connection).get_columns(name, schema=schema)
     # SQLAlchemy reads MariaDB's names as they are quoted.
-    quoted = connection.dialect.name in sql_mariadb.DIALECTS
+    quoted = connection.dialect.name in mariadb.DIALECTS
     return {c["name"].replace("``", "`") if quoted else c["name"]: c for c in found}
 
 
@@ -144,7 +144,7 @@ def create_staging(
     An empty staging table whose types no longer fit (someone altered the target) is made anew.
     """
     columns = [sa.Column(f.name, target[f.name]["type"], nullable=target[f.name]["nullable"]) for f in rows]
-    options: dict[str, Any] = sql_mariadb.table_options(connection.dialect)
+    options: dict[str, Any] = mariadb.table_options(connection.dialect)
     # InnoDB keeps rows in the order of a key anyway; with this one, a commit touches its own stages' rows only.
     keyed = bool(options)
     table = sa.Table(

@@ -13,8 +13,7 @@ import sqlalchemy as sa
 from spark_ckpt.errors import InvalidInputError, RetryableError
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks.base import SinkWriter, WriterContext
-from spark_ckpt.sinks.sql import dialects as sql_dialects
-from spark_ckpt.sinks.sql import tables as sql_tables
+from spark_ckpt.sinks.sql import dialects, tables
 from spark_ckpt.sinks.sql.database import Database
 from spark_ckpt.sinks.sql.types import plain_schema
 
@@ -41,7 +40,7 @@ class SqlWriter(SinkWriter):
         self._schema = plain_schema(ctx.schema)
         self._chunks = staging.Chunks(_CHUNK_ROWS, _CHUNK_BYTES)
         self._stage = secrets.randbits(62)  # also tells a retried attempt's rows from the first one's
-        self._staging = sql_tables.staging_name(place.table, self._schema)
+        self._staging = tables.staging_name(place.table, self._schema)
         self._rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -81,7 +80,7 @@ class SqlWriter(SinkWriter):
         def insert(connection: sa.Connection) -> None:
             self._register(connection, len(plain))
             schema = self._place.schema
-            sql_dialects.stage_rows(connection, self._staging, schema, plain, self._stage, self._rows)
+            dialects.stage_rows(connection, self._staging, schema, plain, self._stage, self._rows)
 
         database, target = self._place.database, self._place.target
         with database.errors(f"table {target} of {database}: staging rows of epoch {self._ctx.epoch}"):

@@ -6,10 +6,10 @@ this module, by job and generation. It is derived from the records and thrown aw
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from spark_ckpt import clock
 from spark_ckpt.jobs.io import JobIO
 from spark_ckpt.jobs.records import left_for_later
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec
@@ -47,7 +47,7 @@ class Committer:
         # Forgotten first: if a step raises, the next call starts from the records.
         view, self._view = self._view or self._rebuilt(), None
         record = self._with_rows(batch_record(self.run.origin, batch, self.run.generation, staged, events))
-        self._view = self.io.run(protocol.commit_batch(view, record, int(time.time() * 1000)))
+        self._view = self.io.run(protocol.commit_batch(view, record, clock.now_ms()))
         if batch == 0 and self.run.restored_from is not None:
             self._note_restored()
 
@@ -55,7 +55,7 @@ class Committer:
         try:
             start = self.io.records.generation(self.run.origin)
             if start is not None and start.restored_from is not None and self.run.config.history:
-                self.io.statistics.restored(start, int(time.time() * 1000))
+                self.io.statistics.restored(start, clock.now_ms())
         except Exception as error:  # noqa: BLE001 - a figure less
             left_for_later("statistics", error)
 
@@ -67,7 +67,7 @@ class Committer:
 
     def publish(self, completions: Sequence[CompletionRecord]) -> None:
         """Commit what is complete and was not confirmed; for a writer that no start did it for."""
-        self.io.run(protocol.commit_completions(self._rebuilt(), completions, int(time.time() * 1000)))
+        self.io.run(protocol.commit_completions(self._rebuilt(), completions, clock.now_ms()))
 
     def abort(self, batch: int, staged: Sequence[Committable]) -> None:
         """A batch failed. What its record names may be authorised and stays; recovery decides about it."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from spark_ckpt import clock
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.protocol.alive import BEAT_MS, EXPIRES_MS, Heartbeat, ProcessName, is_alive, refuse_while_alive
@@ -43,7 +44,7 @@ class Heart:
 
     def beat(self) -> None:
         """Never fails: a job that cannot say that it lives still lives."""
-        now_ms, g = int(time.time() * 1000), self._generation
+        now_ms, g = clock.now_ms(), self._generation
         said = Heartbeat(g, this_process(), now_ms, now_ms + EXPIRES_MS)
         try:
             # A folder that was removed under the query must not come back.
@@ -121,7 +122,7 @@ def require_stopped(records: JobRecords, job: str, what: str, besides: int | Non
         if not any(b.process.place == this_process().place for b in found) or time.monotonic() > deadline:
             break
         time.sleep(0.1)
-    refused = refuse_while_alive(what, job, found, int(time.time() * 1000))
+    refused = refuse_while_alive(what, job, found, clock.now_ms())
     if isinstance(refused, Refuse):
         raise InvalidInputError(refused.reason)
 
@@ -135,7 +136,7 @@ def drop_dead(records: JobRecords) -> None:
 
 
 def _living(records: JobRecords) -> list[Heartbeat]:
-    now_ms, here = int(time.time() * 1000), this_process().place
+    now_ms, here = clock.now_ms(), this_process().place
     beats = [_read(records, path) for path in _beats(records)]
     return [b for b in beats if b is not None and is_alive(b, now_ms, here, _runs(b.process))]
 

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
+from spark_ckpt import clock
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CorruptStorageError, FencedError, ProtocolBugError, RetryableError
 from spark_ckpt.faults import reach
@@ -234,7 +235,7 @@ class JobIO:
         if not self.config.history:
             return
         left = left_state(self.records, step.checkpoint)
-        row = history_row(step, left, _now_ms())
+        row = history_row(step, left, clock.now_ms())
         self._history.record(row)
         if completed:
             self.statistics.completed(step, row, left, {name: int(ms) for name, ms in took.items()})
@@ -309,7 +310,3 @@ def _epoch_of(file: str) -> float:
     return (
         int(epoch) if file.startswith("e") and epoch.isdigit() else 0 if file.startswith("savepoint-") else float("inf")
     )
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

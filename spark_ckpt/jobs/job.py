@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from spark_ckpt import clock
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
 from spark_ckpt.hints import Hinting
@@ -24,9 +25,10 @@ from spark_ckpt.protocol.abandon import decide_abandon
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import FINAL, SAVEPOINT, AbandonedRecord, AbortedRecord, CompletionRecord, VoidRecord
 from spark_ckpt.protocol.topology import Refuse
+from spark_ckpt.redaction import redact_url
 from spark_ckpt.sinks.registry import create_sink, sink_class
 from spark_ckpt.sinks.staging import is_of_job, tag
-from spark_ckpt.storage.filesystem import Folder, redact
+from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.history import History
 from spark_ckpt.storage.history_repair import rebuild_history
 from spark_ckpt.storage.job_paths import JOB_RECORD, JobPaths
@@ -138,9 +140,7 @@ class Job(Hinting):
         """
         self._require_stopped("abandon", force)
         records = self.records
-        decided = decide_abandon(
-            checkpoint, sink, records.completions(), records.ids("committed"), int(time.time() * 1000)
-        )
+        decided = decide_abandon(checkpoint, sink, records.completions(), records.ids("committed"), clock.now_ms())
         if isinstance(decided, Refuse):
             raise InvalidInputError(f"job {self.name!r}: {decided.reason}")
         records.abandon(decided)
@@ -163,7 +163,7 @@ class Job(Hinting):
         if self.exists():
             return
         there = Folder(self.config.dir, self.config.storage_options()).folders()
-        raise InvalidInputError(f"there is no job {self.name!r} in {redact(self.config.dir)}; there are {there}")
+        raise InvalidInputError(f"there is no job {self.name!r} in {redact_url(self.config.dir)}; there are {there}")
 
     def exists(self) -> bool:
         """Whether the folder holds a job: one that started at least once."""
@@ -249,7 +249,7 @@ class Job(Hinting):
         newest = self.records.newest_id()
         if newest:
             generation = max(self.records.ids("generations"), default=0)
-            void = VoidRecord(newest, generation, int(time.time() * 1000)).to_json()
+            void = VoidRecord(newest, generation, clock.now_ms()).to_json()
             self.records.store.create(JobPaths.checkpoint(newest), "checkpoint", void)
         # They tell of checkpoints that are gone below, and without them none is taken for lost. What batches staged is
         # left to the sinks' gc.

@@ -7,10 +7,10 @@ either the job's commit answers, or whoever asked (or the job, when the time is 
 
 from __future__ import annotations
 
-import time
 import uuid
 from dataclasses import dataclass
 
+from spark_ckpt import clock
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.jobs.records import report
 from spark_ckpt.protocol import codec
@@ -56,7 +56,7 @@ def create_request(
 ) -> str:
     """Any process: leave a request; returns its id. The job's first source takes it up within a poll interval, and
     nobody does once ``timeout_s`` have passed."""
-    now_ms = int(time.time() * 1000)
+    now_ms = clock.now_ms()
     request = f"{now_ms:013d}-{uuid.uuid4().hex[:8]}"
     # Where it is relative to is known here, and not to the process that will answer.
     absolute = None if target is None else normalize_url(target)

@@ -17,8 +17,9 @@ from spark_ckpt.errors import ConfigError
 from spark_ckpt.names import PATH_SPECIAL, checked_name, path_problem
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import Topology
+from spark_ckpt.redaction import redact_url
 from spark_ckpt.state.subtasks import Subtasks
-from spark_ckpt.storage.filesystem import normalize_url, redact
+from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.job_paths import JobPaths
 
 _log = logging.getLogger("spark_ckpt")
@@ -40,7 +41,7 @@ def with_absolute_dir(config: JobConfig) -> JobConfig:
     problem = path_problem(absolute)
     if problem is not None:
         raise ConfigError(
-            f"spark.ckpt.dir {redact(absolute)!r} {problem}: expected a folder whose path has none of"
+            f"spark.ckpt.dir {redact_url(absolute)!r} {problem}: expected a folder whose path has none of"
             f" {' '.join(PATH_SPECIAL)}, no :: and no control characters, which Delta tables cannot have in theirs;"
             " choose another folder"
         )

@@ -7,7 +7,6 @@ generation and does it all again.
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_ckpt import clock
 from spark_ckpt.config import JobConfig
 from spark_ckpt.jobs.drained import drained_before
 from spark_ckpt.jobs.hooks import hook_name, load_hooks, restore_hook
@@ -31,8 +31,8 @@ from spark_ckpt.names import checked_name
 from spark_ckpt.protocol.records import GenerationRecord, Topology
 from spark_ckpt.protocol.recovery import AUTO, NONE, GoOn, RestoreFrom, StartFacts, StartFresh
 from spark_ckpt.protocol.startup import Started, start_job
+from spark_ckpt.redaction import redact_url
 from spark_ckpt.sinks.registry import create_sink, sink_class
-from spark_ckpt.storage.filesystem import redact
 from spark_ckpt.storage.state_table import StateTable
 
 _log = logging.getLogger("spark_ckpt")
@@ -79,7 +79,7 @@ def absolute_options(sink: str, cls: Any, options: dict[str, str]) -> dict[str, 
     for name in (n for n, value in absolute.items() if value != options[n]):
         _log.warning(
             "Option %s of sink %r is relative: this start uses %s. Set the absolute path, so that a start from another "
-            "folder finds it.", name, sink, redact(absolute[name]),
+            "folder finds it.", name, sink, redact_url(absolute[name]),
         )  # fmt: skip
     return absolute
 
@@ -112,12 +112,12 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
         0,
         plan.location,
         None,
-        _now_ms(),
+        clock.now_ms(),
         plan.topology,
         uuid.uuid4().hex[:16],
         plan.config.checkpoint_settings(),
     )
-    started = io.run(start_job(plan.job, claim, _now_ms()))
+    started = io.run(start_job(plan.job, claim, clock.now_ms()))
     if plan.sinks_known:
         record_sinks(records, plan.sinks)
     tell_changes(plan.job, before, started.generation)
@@ -152,7 +152,7 @@ def _next_generation(records: JobRecords) -> int:
     """The first of a life is numbered by the clock: a driver of an earlier life in a folder that was removed, if it
     still runs, must not find its own number in there and take the job for its own."""
     known = newest_generation(records)
-    return known + 1 if known else _now_ms()
+    return known + 1 if known else clock.now_ms()
 
 
 def _run_spec(plan: JobPlan, started: Started) -> RunSpec:
@@ -180,7 +180,7 @@ def _restore_option(records: JobRecords, plan: JobPlan) -> str | int:
         return int(restore)
     if plan.spark_folder.location().planned is not None:
         return AUTO
-    return import_savepoint(records, restore, plan.config.storage_options(), _now_ms())
+    return import_savepoint(records, restore, plan.config.storage_options(), clock.now_ms())
 
 
 def read_facts(records: JobRecords, plan: JobPlan, generation: int, restore: str | int) -> StartFacts:
@@ -215,7 +215,3 @@ def _ensure_tables(plan: JobPlan, records: JobRecords, decision: Any) -> None:
         table = StateTable(records.paths.state(uid), uid, plan.config.storage_options())
         about = f"keyed state of {uid}, job {plan.job}"
         table.create_if_absent(schema, about, reset=uid in fresh, recorded=recorded.get(uid, -1))
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

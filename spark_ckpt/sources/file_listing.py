@@ -12,7 +12,8 @@ from stat import S_ISDIR, S_ISREG
 from typing import Any
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.storage.filesystem import normalize_url, open_filesystem, redact
+from spark_ckpt.redaction import redact_url
+from spark_ckpt.storage.filesystem import normalize_url, open_filesystem
 
 _TIME_KEYS = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
 _GLOB = re.compile(r"[*?\[]")
@@ -99,7 +100,7 @@ class InputFolder:
         )
 
     def shown(self, path: str) -> str:
-        return redact(path if self.local else self.fs.unstrip_protocol(path))
+        return redact_url(path if self.local else self.fs.unstrip_protocol(path))
 
     def _vanished(self, entry: FileEntry) -> InvalidInputError:
         return InvalidInputError(
@@ -124,7 +125,7 @@ class InputFolder:
             return sorted(self.fs.glob(self.root))
         if self.local and not os.path.exists(self.root):
             raise InvalidInputError(
-                f"expected a folder, a file or a glob of files, found nothing at {redact(self.url)}; "
+                f"expected a folder, a file or a glob of files, found nothing at {redact_url(self.url)}; "
                 "check the option 'path'"
             )
         return [self.root]

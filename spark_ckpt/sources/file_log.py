@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.redaction import redact_url
 from spark_ckpt.sources.file_listing import FileEntry
-from spark_ckpt.storage.filesystem import redact
 from spark_ckpt.storage.record_store import Exists, RecordStore
 
 FOLDER, COPIES = "files", "copies"
@@ -57,8 +57,8 @@ class DiscoveryLog:
             self._load()  # another process may have appended
         if count > len(self.entries):
             raise CorruptStorageError(
-                f"the log of discovered files in {redact(self._store.url)}/{FOLDER} ends too early: expected at least "
-                f"{count} files, which a source offset counts, found {len(self.entries)}. {self._way_out()}"
+                f"the log of discovered files in {redact_url(self._store.url)}/{FOLDER} ends too early: expected at "
+                f"least {count} files, which a source offset counts, found {len(self.entries)}. {self._way_out()}"
             )
 
     def append(self, files: Sequence[FileEntry]) -> None:
@@ -136,8 +136,8 @@ class DiscoveryLog:
         body = self._whole(f"{FOLDER}/{name}") or self._whole(f"{COPIES}/{name}")
         if body is None:
             raise CorruptStorageError(
-                f"the log of discovered files in {redact(self._store.url)}/{FOLDER} is damaged: expected the record "
-                f"{name} or its copy in {COPIES}, found neither whole. {self._way_out()}"
+                f"the log of discovered files in {redact_url(self._store.url)}/{FOLDER} is damaged: expected the "
+                f"record {name} or its copy in {COPIES}, found neither whole. {self._way_out()}"
             )
         return body
 
@@ -151,11 +151,11 @@ class DiscoveryLog:
     def _way_out(self) -> str:
         """Followed literally, it works."""
         return (
-            f"Put back good copies. If there are none: in {redact(self._store.url)} remove from {FOLDER} and {COPIES} "
-            f"every file whose number is {len(self.entries)} or more; then set spark.ckpt.restore=<id> of a checkpoint "
-            "that does not count these files (this message comes again if it does), or to none, to begin from nothing, "
-            "and a new, empty checkpointLocation; what later checkpoints committed is then written once more (to sinks "
-            "that append: twice)"
+            f"Put back good copies. If there are none: in {redact_url(self._store.url)} remove from {FOLDER} and "
+            f"{COPIES} every file whose number is {len(self.entries)} or more; then set spark.ckpt.restore=<id> of a "
+            "checkpoint that does not count these files (this message comes again if it does), or to none, to begin "
+            "from nothing, and a new, empty checkpointLocation; what later checkpoints committed is then written once "
+            "more (to sinks that append: twice)"
         )
 
     def _relevant(self, names: Sequence[str]) -> list[str]:
@@ -169,8 +169,8 @@ class DiscoveryLog:
         known = len(self.entries)
         if body["first"] > known:
             raise CorruptStorageError(
-                f"the log of discovered files in {redact(self._store.url)}/{FOLDER} has a gap: expected a record that "
-                f"begins with file {known}, found {body['first']}. {self._way_out()}"
+                f"the log of discovered files in {redact_url(self._store.url)}/{FOLDER} has a gap: expected a record "
+                f"that begins with file {known}, found {body['first']}. {self._way_out()}"
             )
         for path, size, mtime_us, etag in body["files"][known - body["first"] :]:
             self._ordinals.setdefault(path, len(self.entries))

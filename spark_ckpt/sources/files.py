@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.redaction import redact_url
 from spark_ckpt.sources.bad_records import FAIL, SKIP, Bad, BadRecords, MalformedFileError
 from spark_ckpt.sources.base import UsesMetadata
 from spark_ckpt.sources.convert import arrow_schema, pieces, spark_schema
@@ -36,7 +37,7 @@ from spark_ckpt.sources.options import (
     storage_options_of,
     text,
 )
-from spark_ckpt.storage.filesystem import normalize_url, redact
+from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.record_store import RecordStore
 
 CSV_OPTIONS = {
@@ -123,7 +124,7 @@ class FilesSource(DataSource, UsesMetadata):
             except (MalformedFileError, FileNotFoundError):
                 continue
         raise ConfigError(
-            f"no readable Parquet file to infer the schema from at {redact(folder.url)}; give .schema(...)"
+            f"no readable Parquet file to infer the schema from at {redact_url(folder.url)}; give .schema(...)"
         )
 
     def streamReader(self, schema: StructType) -> FilesReader:
@@ -166,8 +167,8 @@ class FilesSource(DataSource, UsesMetadata):
         folder, root = normalize_url(policy), normalize_url(self.parsed["path"])
         if folder == root or folder.startswith(f"{root}/"):
             raise ConfigError(
-                f"option 'badRecords' of source 'files': expected a folder outside the input, found {redact(folder)} "
-                f"inside {redact(root)}, where what is kept would be read as input"
+                f"option 'badRecords' of source 'files': expected a folder outside the input, found "
+                f"{redact_url(folder)} inside {redact_url(root)}, where what is kept would be read as input"
             )
 
 

@@ -10,7 +10,6 @@ import json
 import logging
 import re
 import tempfile
-import time
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -46,10 +45,6 @@ _DELTA_RS_OPTIONS = {
 _LEFT_OUT = 1000
 
 _logger = logging.getLogger(__name__)
-
-
-def now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 def commit_name(version: int) -> str:

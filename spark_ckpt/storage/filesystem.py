@@ -26,10 +26,6 @@ _CONFLICTS = 3
 _MEMORY_LOCK = threading.Lock()
 
 
-redact = redact_url
-"""``url`` without passwords and without secret-looking query parameters. For messages, logs and records."""
-
-
 def normalize_url(url: str) -> str:
     """One spelling for every place: absolute local path, or ``scheme://...`` without a trailing slash.
 
@@ -63,7 +59,7 @@ def open_filesystem(
     except (ImportError, ValueError) as error:
         reason = type(error).__name__ if options else str(error)
         raise InvalidInputError(
-            f"Cannot open {redact(url)!r}: expected a path or a URL that fsspec knows, found scheme {scheme!r}"
+            f"Cannot open {redact_url(url)!r}: expected a path or a URL that fsspec knows, found scheme {scheme!r}"
             f" ({reason}). Install the package for it (s3fs, gcsfs, adlfs, ...) or use another URL."
         ) from None
     return fs, str(path).rstrip("/") or "/"
@@ -85,7 +81,7 @@ class Folder:
         self._memory = self.url.startswith("memory://")
 
     def __repr__(self) -> str:
-        return f"Folder({redact(self.url)!r})"
+        return f"Folder({redact_url(self.url)!r})"
 
     def child(self, name: str) -> Folder:
         return Folder(f"{self.url}/{name}", self.storage_options, self.retry)
@@ -96,7 +92,7 @@ class Folder:
 
     def shown(self, name: str) -> str:
         """``name`` as messages show it."""
-        return redact(f"{self.url}/{name}")
+        return redact_url(f"{self.url}/{name}")
 
     def create(self, name: str, data: bytes | memoryview, durable: bool = True) -> bool:
         """Write ``name`` if nobody has; returns whether this call did. Readers see all of it or nothing.

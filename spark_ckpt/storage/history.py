@@ -16,8 +16,9 @@ from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, w
 from deltalake.exceptions import TableNotFoundError
 
 from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.redaction import redact_url
 from spark_ckpt.storage.delta_log import delta_rs_options
-from spark_ckpt.storage.filesystem import normalize_url, redact
+from spark_ckpt.storage.filesystem import normalize_url
 
 _logger = logging.getLogger(__name__)
 _warned: set[str] = set()
@@ -114,7 +115,7 @@ class History:
                 _logger.warning(
                     "The checkpoint history at %s cannot be written (%s). The job does not need it and goes on; "
                     "'spark-ckpt repair-history DIR JOB' makes it anew.",
-                    redact(self.url),
+                    redact_url(self.url),
                     type(error).__name__,
                 )
 
@@ -151,7 +152,7 @@ class History:
             if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
                 raise
             raise CorruptStorageError(
-                f"The checkpoint history at {redact(self.url)} cannot be read: expected a Delta table, found"
+                f"The checkpoint history at {redact_url(self.url)} cannot be read: expected a Delta table, found"
                 f" {type(error).__name__}. The job does not need it; 'spark-ckpt repair-history DIR JOB' makes it anew."
             ) from None
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
+from spark_ckpt import clock
 from spark_ckpt.errors import RESTORE_ANOTHER, CorruptStorageError
 from spark_ckpt.protocol.events import GroupManifest, Run
 from spark_ckpt.storage import delta_log
@@ -108,7 +109,7 @@ def _move_run(run: Run, name: str, dead: BitMap) -> Run:
 
 def _publish(target: Folder, content: TableContent, schema: pa.Schema) -> None:
     """One version that holds ``content``, whatever an earlier, interrupted export left there."""
-    log, now_ms = delta_log.DeltaLog(target), delta_log.now_ms()
+    log, now_ms = delta_log.DeltaLog(target), clock.now_ms()
     versions = log.versions()
     before = log.files(versions)
     version = versions[-1] + 1 if versions else 0

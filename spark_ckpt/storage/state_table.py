@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_ckpt import clock
 from spark_ckpt.errors import CorruptStorageError, FencedError, TopologyError
 from spark_ckpt.protocol.events import Flushed, GroupManifest
 from spark_ckpt.storage import delta_log, savepoint_files
@@ -77,7 +78,7 @@ class StateTable:
         cannot be stored, and ``TopologyError`` if the table has another schema.
         """
         wanted = to_delta_schema(schema)
-        now_ms = delta_log.now_ms()
+        now_ms = clock.now_ms()
         definition = [
             delta_log.protocol_action(schema, deletion_vectors=True),
             delta_log.metadata_action(schema, description, _CONFIGURATION, now_ms),

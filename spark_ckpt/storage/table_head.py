@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from spark_ckpt import clock
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.storage import delta_log
 from spark_ckpt.storage.content import FileEntry, TableContent, changed_files, content_from_json, content_to_json
@@ -94,7 +95,7 @@ class HeadLog:
         record = self._write_content({}, schema)
         details = {**vars(writer), "content": record, "previous": None}
         version = self.log.begin_again(
-            [delta_log.commit_info_action("CREATE TABLE", details, delta_log.now_ms())], definition, recorded
+            [delta_log.commit_info_action("CREATE TABLE", details, clock.now_ms())], definition, recorded
         )
         self._known = Head(version, {}, schema, writer, record, None)
         return self._known
@@ -112,7 +113,7 @@ class HeadLog:
         ``actions`` (a new protocol or schema) go ahead of the file actions.
         """
         before = head.content if head else {}
-        now_ms = delta_log.now_ms()
+        now_ms = clock.now_ms()
         record = self._write_content(content, schema)
         lost, gained = changed_files(before, content)
         details = {**vars(writer), "content": record, "previous": head.record if head else None}

@@ -25,10 +25,11 @@ PURE = {
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "compile", "__import__"}
 
 BASE = {"errors", "names", "types"}
-_LOWER = {"config", "config_values", "faults", "protocol", "redaction", "state", "storage", "sources", "sinks"}
+_LOWER = {"clock", "config", "config_values", "faults", "protocol", "redaction", "state", "storage", "sources", "sinks"}
 INNER = {
     "types": set(),
     "errors": set(),
+    "clock": set(),
     "names": {"errors"},
     "redaction": set(),
     "config_values": {*BASE, "redaction"},
@@ -37,9 +38,9 @@ INNER = {
     "faults": BASE,
     "protocol": BASE,
     "state": {*BASE, "agg", "protocol"},
-    "storage": {*BASE, "config", "faults", "protocol", "redaction", "state"},
+    "storage": {*BASE, "clock", "config", "faults", "protocol", "redaction", "state"},
     "sources": {*BASE, "config", "config_values", "protocol", "redaction", "storage"},
-    "sinks": {*BASE, "config", "config_values", "protocol", "redaction", "storage"},
+    "sinks": {*BASE, "clock", "config", "config_values", "protocol", "redaction", "storage"},
     "hints": set(),
     "jobs": {*BASE, *_LOWER, "hints"},
     "runtime": {*BASE, *_LOWER, "jobs"},
@@ -163,6 +164,13 @@ def test_a_permit_made_by_hand_is_refused():
     assert pickle.loads(pickle.dumps(made)) == made
     with pytest.raises((TypeError, ValueError)):
         replace(made, checkpoint=CheckpointId(4))
+
+
+def test_one_clock_says_what_time_it_is():
+    """In milliseconds, which records have. Seconds are for ages of files and for waiting."""
+    for path in sorted(ROOT.rglob("*.py")):
+        asked = "time.time() * 1000" in path.read_text()
+        assert not asked or path.name == "clock.py", path
 
 
 def test_every_mutation_finds_the_text_of_its_rule():

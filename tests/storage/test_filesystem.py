@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.storage.filesystem import Folder, normalize_url, open_filesystem, redact
+from spark_ckpt.redaction import redact_url
+from spark_ckpt.storage.filesystem import Folder, normalize_url, open_filesystem
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_an_unknown_scheme_is_refused_without_showing_options_or_passwords() -> 
     ],
 )
 def test_redacting_hides_passwords_and_keys_and_nothing_else(url: str, shown: str) -> None:
-    assert redact(url) == shown
+    assert redact_url(url) == shown
 
 
 @pytest.fixture(params=["local", "memory"])

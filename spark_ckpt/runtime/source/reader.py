@@ -8,7 +8,6 @@ read and decisions executed.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from spark_ckpt import clock
 from spark_ckpt.jobs.heartbeat import Heart
 from spark_ckpt.jobs.spec import RunSpec, SourceSpec
 from spark_ckpt.protocol import events as ev
@@ -90,8 +90,8 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return InnerRead(inner, inner == behind and self.inner.finished(inner))
 
         before = SourceOffset.from_json(start)
-        self._watch.check(self._coordinator(), before, now_ms())
-        end = self._coordinator().next(before, ask_inner, self._available_now, now_ms())
+        self._watch.check(self._coordinator(), before, clock.now_ms())
+        end = self._coordinator().next(before, ask_inner, self._available_now, clock.now_ms())
         # The very same JSON, whatever release wrote it: Spark compares text.
         return start if end == before else end.to_json()
 
@@ -117,7 +117,7 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _coordinator(self) -> TriggerCoordinator:
         if self._triggers is None:
-            self._triggers = TriggerCoordinator(self.run, self.source, now_ms())
+            self._triggers = TriggerCoordinator(self.run, self.source, clock.now_ms())
             if self.source.leader and self._heart is None:
                 self._heart = Heart(self._triggers.records, self.run.generation).start()
         return self._triggers
@@ -172,10 +172,6 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         data = [pa.nulls(n, f.type) for f in list(self.schema)[:-2]]
         tags = pa.repeat(pa.scalar(tag, pa.int64()), n)
         return pa.RecordBatch.from_arrays([*data, tags, pa.array(payloads, pa.binary())], schema=self.schema)
-
-
-def now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 def _encoded(events: Iterable[ev.Event]) -> tuple[bytes, ...]:

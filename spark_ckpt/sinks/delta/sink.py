@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -21,6 +20,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 
+from spark_ckpt import clock
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
 from spark_ckpt.names import PATH_SPECIAL
 from spark_ckpt.redaction import redact, redact_url, secret_values
@@ -262,7 +262,7 @@ class _DeltaWriter(staging.FileWriter):
             durable.sync([f"{self._folder}/{self._name}"])
         stats = file_stats(self._footers[0], self._schema)
         return staging.encode(
-            _KIND, file=self._name, size=size, stats=stats, written_ms=int(time.time() * 1000), keys=self._keys
+            _KIND, file=self._name, size=size, stats=stats, written_ms=clock.now_ms(), keys=self._keys
         )
 
 

@@ -264,7 +264,7 @@ def _arrow_columns(schema: T.StructType, columns: list[str]) -> pa.Schema:
 
 
 def _layout(function: StateFunction) -> StateLayout:
-    layout = StateLayout(function.key_schema, function.state_schema, function.timeout != "NoTimeout")
+    layout = function.layout
     to_delta_schema(layout.table_schema)  # raises for what no state table can store, before anything starts
     return layout
 

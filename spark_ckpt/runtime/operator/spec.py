@@ -77,8 +77,7 @@ class OperatorSpec:
 
     @cached_property
     def layout(self) -> StateLayout:
-        f = self.function
-        return StateLayout(f.key_schema, f.state_schema, f.timeout != "NoTimeout")
+        return self.function.layout
 
     def cache(self) -> RunCache:
         """This process's run cache for the operator's state table; kept, so that open memory maps are."""

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from spark_ckpt.state.lsm.layout import StateLayout
+
 LISTENER = "on_checkpoint_complete"
 """What a user's function is called by, if it is an object that has it, when a checkpoint is complete."""
 
@@ -77,6 +79,11 @@ class StateFunction(ABC):
     output_schema: pa.Schema
     timeout: str = "NoTimeout"
     """``NoTimeout``, ``ProcessingTimeTimeout`` or ``EventTimeTimeout``."""
+
+    @property
+    def layout(self) -> StateLayout:
+        """The columns of its state, as they are kept and stored."""
+        return StateLayout(self.key_schema, self.state_schema, self.timeout != "NoTimeout")
 
     @property
     def made_of(self) -> Mapping[str, str]:

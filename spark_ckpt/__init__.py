@@ -75,15 +75,17 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        found = getattr(importlib.import_module(f"spark_ckpt.{_MODULES[name]}"), name)
-    elif name in __all__:
-        found = importlib.import_module(f"spark_ckpt.{name}")
-    else:
-        raise AttributeError(f"module 'spark_ckpt' has no attribute {name!r}")
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # or any misspelt name would be one of type Any
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            found = getattr(importlib.import_module(f"spark_ckpt.{_MODULES[name]}"), name)
+        elif name in __all__:
+            found = importlib.import_module(f"spark_ckpt.{name}")
+        else:
+            raise AttributeError(f"module 'spark_ckpt' has no attribute {name!r}")
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

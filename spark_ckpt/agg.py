@@ -55,12 +55,15 @@ def count(column: str | None = None) -> AggSpec:
 
 
 def sum(column: str) -> AggSpec:
-    """Sum of the non-null values, null while there are none. Integers: long, raising on overflow."""
+    """Sum of the non-null values of ``column``, null while there are none.
+
+    Integers: long, raising on overflow. Decimals: decimal of 10 digits more. Others: double.
+    """
     return _spec("sum", column)
 
 
 def mean(column: str) -> AggSpec:
-    """Mean of the non-null values, null while there are none. Result: double, or decimal for decimals."""
+    """Mean of the non-null values of ``column``, null while there are none. Result: double, or decimal for decimals."""
     return _spec("mean", column)
 
 
@@ -68,32 +71,36 @@ avg = mean
 
 
 def min(column: str) -> AggSpec:
-    """Smallest non-null value, NaN counting as the largest number."""
+    """Smallest non-null value of ``column``, NaN counting as the largest number. Result: of the column's type."""
     return _spec("min", column)
 
 
 def max(column: str) -> AggSpec:
-    """Largest non-null value, NaN counting as the largest number."""
+    """Largest non-null value of ``column``, NaN counting as the largest number. Result: of the column's type."""
     return _spec("max", column)
 
 
 def first(column: str, ignore_nulls: bool = False) -> AggSpec:
-    """Value of the row that arrived first; with ``ignore_nulls`` the first that is not null."""
+    """Value of ``column`` in the row that arrived first; with ``ignore_nulls`` the first that is not null."""
     return _spec("first", column, ignore_nulls=bool(ignore_nulls))
 
 
 def last(column: str, ignore_nulls: bool = False) -> AggSpec:
-    """Value of the row that arrived last; with ``ignore_nulls`` the last that is not null."""
+    """Value of ``column`` in the row that arrived last; with ``ignore_nulls`` the last that is not null."""
     return _spec("last", column, ignore_nulls=bool(ignore_nulls))
 
 
 def stddev(column: str) -> AggSpec:
-    """Sample standard deviation of the non-null values, null for fewer than two. Result: double."""
+    """Sample standard deviation of the non-null values of ``column``, null for fewer than two. Result: double."""
     return _spec("stddev", column)
 
 
 def approx_count_distinct(column: str, rsd: float = 0.05) -> AggSpec:
-    """Estimated number of distinct non-null values; ``rsd`` is the relative standard deviation of the estimate."""
+    """Estimated number of distinct non-null values of ``column``. Result: long.
+
+    ``rsd`` is the relative standard deviation of the estimate; halving it makes each key's state four times as large.
+    Raises ``InvalidInputError`` unless it is from 0.0025 to 0.39.
+    """
     if isinstance(rsd, bool) or not isinstance(rsd, (int, float)) or not MIN_RSD <= rsd <= MAX_RSD:
         raise InvalidInputError(
             f"agg.approx_count_distinct expects rsd between {MIN_RSD} and {MAX_RSD}, found {rsd!r}. "
@@ -103,7 +110,10 @@ def approx_count_distinct(column: str, rsd: float = 0.05) -> AggSpec:
 
 
 def collect_list(column: str, max_items: int) -> AggSpec:
-    """The first ``max_items`` non-null values in order of arrival; later ones are dropped so that state is bounded."""
+    """The first ``max_items`` non-null values of ``column`` in order of arrival. Result: a list.
+
+    Later ones are dropped so that state is bounded. Raises ``InvalidInputError`` unless ``max_items`` is 1 or more.
+    """
     if isinstance(max_items, bool) or not isinstance(max_items, int) or max_items < 1:
         raise InvalidInputError(
             f"agg.collect_list expects max_items to be a positive integer, found {max_items!r}. "

@@ -80,7 +80,7 @@ class CkptDataFrame:
             raise InvalidInputError(f"there is no column {name!r}; the columns are {self.columns}")
         return F.col(quoted(name))
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Column:  # so that a type checker objects where what is misspelt is called
         if name.startswith("_"):
             raise missing(self, name, {})
         if name in self.columns:
@@ -135,7 +135,10 @@ class CkptDataFrame:
         return CkptDataFrame(self._session, recipe, self._lineage, self._session.preview(out))
 
     def select(self, *cols: Any) -> CkptDataFrame:
-        """As PySpark's: names, ``"*"`` and expressions. Raises ``InvalidInputError`` for what could lose a barrier."""
+        """As PySpark's: ``cols`` are names, ``"*"`` and expressions, one by one or as a list.
+
+        Raises ``InvalidInputError`` for what could lose or double a barrier, such as ``explode``.
+        """
         flat = list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list) else list(cols)
         wanted: list[Any] = []
         for c in flat:
@@ -165,11 +168,14 @@ class CkptDataFrame:
         return CkptDataFrame(self._session, Recipe(make, (parent,)), self._lineage, preview)
 
     def selectExpr(self, *exprs: str) -> CkptDataFrame:
-        """As PySpark's: SQL texts, ``selectExpr("*", "price * n as total")``."""
+        """:meth:`select` of SQL texts, as PySpark's: ``exprs`` such as ``"*", "price * n as total"``."""
         return self.select(*[e if e == "*" else F.expr(e) for e in exprs])
 
     def where(self, condition: Column | str) -> CkptDataFrame:
-        """As PySpark's; ``filter`` is the same. Control rows pass, whatever the condition says."""
+        """As PySpark's: ``condition`` is SQL text or an expression. Control rows pass whatever it says.
+
+        ``filter`` is the same. Raises as :meth:`select`.
+        """
         wanted = F.expr(condition) if isinstance(condition, str) else condition
         # In this order: what fails on nulls is not even looked at for control rows.
         return self._step("where", lambda df: df.where(F.col(CTL).isNotNull() | wanted), check=True)
@@ -177,30 +183,33 @@ class CkptDataFrame:
     filter = where
 
     def withColumn(self, name: str, col: Column) -> CkptDataFrame:
-        """As PySpark's. Raises ``InvalidInputError`` for what could lose a barrier, such as ``explode``."""
+        """As PySpark's: expression ``col`` as column ``name``. Raises as :meth:`select`."""
         return self.withColumns({name: col})
 
     def withColumns(self, columns: dict[str, Column]) -> CkptDataFrame:
-        """As PySpark's: name -> expression."""
+        """As PySpark's: ``columns`` is name -> expression. Raises as :meth:`select`."""
         refuse_control(columns)
         return self._step("withColumn", lambda df: df.withColumns(columns), check=True)
 
     def withColumnRenamed(self, existing: str, new: str) -> CkptDataFrame:
-        """As PySpark's: nothing happens if there is no such column."""
+        """As PySpark's: ``existing`` is called ``new``; nothing happens if there is no such column."""
         return self.withColumnsRenamed({existing: new})
 
     def withColumnsRenamed(self, names: dict[str, str]) -> CkptDataFrame:
-        """As PySpark's: old name -> new one."""
+        """As PySpark's: ``names`` is old name -> new one."""
         refuse_control([*names, *names.values()])
         return self._step("withColumnsRenamed", lambda df: df.withColumnsRenamed(names))
 
     def drop(self, *cols: Any) -> CkptDataFrame:
-        """As PySpark's: nothing happens for columns that are not there."""
+        """As PySpark's: without ``cols``; nothing happens for those that are not there."""
         refuse_control([c for c in cols if isinstance(c, str)])
         return self._step("drop", lambda df: df.drop(*cols))
 
     def toDF(self, *names: str) -> CkptDataFrame:
-        """All columns under new names, in order, as PySpark's."""
+        """As PySpark's: all columns under new ``names``, in order.
+
+        Raises ``InvalidInputError`` for too many or too few.
+        """
         old = self.columns
         if len(names) != len(old):
             raise InvalidInputError(f"toDF got {len(names)} names for {len(old)} columns: {old}")
@@ -208,18 +217,21 @@ class CkptDataFrame:
         return self._step("toDF", lambda df: df.toDF(*names, TAG, CTL))
 
     def alias(self, name: str) -> CkptDataFrame:
-        """As PySpark's: columns may then be named ``name.column``."""
+        """As PySpark's: columns may then be called ``name.column``, with ``name`` as it is given here."""
         return self._step("alias", lambda df: df.alias(name))
 
     def transform(self, func: Callable[..., CkptDataFrame], *args: Any, **kwargs: Any) -> CkptDataFrame:
-        """``func(self, ...)``, as PySpark's; ``func`` gets and returns a checkpointed DataFrame."""
+        """As PySpark's: ``func(self, *args, **kwargs)``, which gets and returns a checkpointed DataFrame."""
         return func(self, *args, **kwargs)
 
     def transformSpark(self, func: Callable[[SparkDF], SparkDF]) -> CkptDataFrame:
         """Apply ``func`` to the plain Spark DataFrame, control columns included.
 
         For what this class has no method for. ``func`` must keep every control row (``__ckpt_ctl`` not null) exactly
-        once and both control columns; losing the columns raises ``ControlColumnsError`` here. It is called twice.
+        once and both control columns; losing the columns raises ``ControlColumnsError`` here, and a plan in which rows
+        may be lost or doubled ``InvalidInputError``. It is called twice, here and by ``start``::
+
+            orders.transformSpark(lambda df: df.fillna(0, ["amount"]))
         """
         done = self._step("transformSpark", func, check=True)
         code = getattr(func, "__code__", None)
@@ -228,13 +240,25 @@ class CkptDataFrame:
         lineage = replace(self._lineage, plain_steps=(*self._lineage.plain_steps, named))
         return CkptDataFrame(self._session, done._recipe, lineage, done._preview)
 
-    def mapInArrow(self, func: Callable[..., Any], schema: Any) -> CkptDataFrame:
-        """As PySpark's; ``func`` sees data rows only. It is called once for each run of rows of the same epoch."""
+    def mapInArrow(self, func: Callable[..., Any], schema: StructType | str) -> CkptDataFrame:
+        """As PySpark's: ``func`` maps an iterator of Arrow batches to another one, whose columns are ``schema``.
+
+        It sees data rows only, and is called once for each run of rows of the same epoch; columns go by position::
+
+            def shout(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+                for batch in batches:
+                    yield pa.record_batch([pc.utf8_upper(batch["customer"])], ["customer"])
+
+            orders.mapInArrow(shout, "customer string")
+        """
         out = with_control(_as_struct(schema))
         return self._python_step(MapArrow(func, out), out)
 
-    def mapInPandas(self, func: Callable[..., Any], schema: Any) -> CkptDataFrame:
-        """As PySpark's; ``func`` sees data rows only. It is called once for each run of rows of the same epoch."""
+    def mapInPandas(self, func: Callable[..., Any], schema: StructType | str) -> CkptDataFrame:
+        """As PySpark's: ``func`` maps an iterator of pandas DataFrames to another one, whose columns are ``schema``.
+
+        It sees data rows only, and is called once for each run of rows of the same epoch.
+        """
         out, conf = with_control(_as_struct(schema)), self._session.spark.conf
         step = MapPandas(func, out, conf.get("spark.sql.session.timeZone"), pandas_options(conf))
         return self._python_step(step, out)
@@ -242,7 +266,11 @@ class CkptDataFrame:
     # -- several streams ---------------------------------------------------------------------------------------
 
     def union(self, other: CkptDataFrame) -> CkptDataFrame:
-        """By position, as in Spark. Every keyed operator behind it aligns the barriers of both sides."""
+        """As PySpark's: the rows of both, columns by position. Keyed operators behind it align the barriers of both.
+
+        Raises ``InvalidInputError`` if ``other`` has more or fewer columns, ``TopologyError`` if both contain the same
+        keyed operator, which Spark would run twice.
+        """
         if len(self.columns) != len(other.columns):
             raise InvalidInputError(f"union needs equally many columns; found {self.columns} and {other.columns}")
         return self._both(other, lambda one, two: one.union(two))
@@ -250,7 +278,10 @@ class CkptDataFrame:
     unionAll = union
 
     def unionByName(self, other: CkptDataFrame, allowMissingColumns: bool = False) -> CkptDataFrame:
-        """As PySpark's, by the columns' names."""
+        """As PySpark's: :meth:`union` with ``other`` by the columns' names.
+
+        ``allowMissingColumns`` fills up with nulls.
+        """
         return self._both(other, lambda one, two: one.unionByName(two, allowMissingColumns))
 
     def _both(self, other: CkptDataFrame, step: Callable[[SparkDF, SparkDF], SparkDF]) -> CkptDataFrame:
@@ -268,9 +299,11 @@ class CkptDataFrame:
     # -- time and keys -----------------------------------------------------------------------------------------
 
     def withWatermark(self, eventTime: str, delayThreshold: str) -> CkptDataFrame:
-        """Spark's watermark: the largest event time seen minus the delay, the smallest over all streams.
+        """Spark's watermark: the largest ``eventTime`` seen minus ``delayThreshold``, the smallest over all streams.
 
-        It is computed from the rows that reach the next keyed operator and travels in-band from there.
+        ``eventTime`` names a timestamp column, ``delayThreshold`` is a duration, ``"10 minutes"``. The watermark is
+        computed from the rows that reach the next keyed operator and travels in-band from there. Raises
+        ``InvalidInputError`` if either is something else.
         """
         sensitive = self._session.spark.conf.get("spark.sql.caseSensitive") == "true"
         column = column_named(self.columns, eventTime, sensitive)
@@ -287,9 +320,12 @@ class CkptDataFrame:
         return CkptDataFrame(self._session, Recipe(make, (parent,)), lineage, self._preview)
 
     def groupBy(self, *cols: Any) -> CkptGroupedData:
-        """Keys for a stateful operator: columns by name, position or expression, as PySpark's.
+        """As PySpark's: ``cols`` are the keys of a stateful operator, columns by name, position or expression.
 
-        ``orders.groupBy("customer").aggregate(uid="totals", n=agg.count(), spent=agg.sum("amount"))``
+        Give an expression a name, ``F.lower("customer").alias("buyer")``. Nested types, maps, intervals and
+        collated strings are no keys. Raises ``InvalidInputError`` for those, for no key and for two of the same name::
+
+            orders.groupBy("customer").aggregate(uid="totals", n=agg.count(), spent=agg.sum("amount"))
         """
         from spark_ckpt.api.grouped import CkptGroupedData
 
@@ -301,7 +337,7 @@ class CkptDataFrame:
 
     @property
     def writeStream(self) -> CkptDataStreamWriter:
-        """Where the rows go: ``.format("delta").option("path", ...).queryName("orders").start()``."""
+        """Where the rows go: ``.format("delta").option("path", "/lake/orders").queryName("orders").start()``."""
         from spark_ckpt.api.write import CkptDataStreamWriter
 
         refuse_repeated(self.columns, self._session.spark)

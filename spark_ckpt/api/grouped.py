@@ -73,11 +73,19 @@ class CkptGroupedData(Hinting):
     def aggregate(
         self, *, uid: str | None = None, emit: str = "update", orderBy: str | None = None, **aggregates: AggSpec
     ) -> CkptDataFrame:
-        """Keyed aggregation; ``name=agg.count()`` and so on (:mod:`spark_ckpt.agg`).
+        """Keyed aggregation; ``aggregates`` are ``name=agg.count()`` and so on (:mod:`spark_ckpt.agg`).
 
-        ``emit="update"`` gives, for each batch, the new values of the keys it touched (write them to a merging sink).
-        ``emit="rows"`` gives each input row with the running values of its key appended, in ``orderBy`` order within
-        a batch (Flink's rolling aggregation).
+        ``uid`` is the operator's name in checkpoints: its state is found again by it, whatever else changes.
+
+        ``emit="update"`` gives, for each batch, the new values of the keys it touched, a row a key: the keys, then the
+        aggregates. Write them to a merging sink. ``emit="rows"`` gives each input row with the running values of its
+        key appended, in ``orderBy`` order within a batch (Flink's rolling aggregation).
+
+        Raises ``InvalidInputError`` for none, for columns that are not there and types an aggregate cannot take,
+        ``TopologyError`` without a ``uid``, or if it is taken::
+
+            totals = orders.groupBy("customer").aggregate(uid="totals", n=agg.count(), total=agg.sum("amount"))
+            totals.writeStream.format("sql").option("mergeKeys", "customer")
         """
         if not aggregates:
             raise InvalidInputError("aggregate needs at least one aggregate, such as n=agg.count()")
@@ -109,7 +117,22 @@ class CkptGroupedData(Hinting):
         *,
         uid: str | None = None,
     ) -> CkptDataFrame:
-        """Spark's operator of the same name; the function needs no change. ``outputMode``: append or update.
+        """Spark's operator of the same name: ``func(key, pandas DataFrames, GroupState)`` needs no change.
+
+        ``outputStructType`` and ``stateStructType`` are the columns of what it yields and keeps, ``outputMode`` is
+        append or update, ``timeoutConf`` is ``NoTimeout``, ``ProcessingTimeTimeout`` or ``EventTimeTimeout``, which
+        needs ``withWatermark`` ahead of ``groupBy``. ``uid`` is the operator's name in checkpoints: its state is found
+        again by it. Raises ``InvalidInputError`` for other values and for types no state can hold, ``TopologyError``
+        without a ``uid``. What ``func`` raises ends the query with a ``UserFunctionError``::
+
+            def counted(key: tuple[str], batches: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+                n = sum(map(len, batches)) + (state.get[0] if state.exists else 0)
+                state.update((n,))
+                yield pd.DataFrame({"customer": [key[0]], "n": [n]})
+
+            orders.groupBy("customer").applyInPandasWithState(
+                counted, "customer string, n long", "n long", "update", "NoTimeout", uid="counted"
+            )
 
         If ``func`` is an object with a method ``on_checkpoint_complete(checkpoint)``, executors call that when all
         sinks have committed what came out for the checkpoint: at least once in each task of the operator, ahead of the
@@ -150,11 +173,28 @@ class CkptGroupedData(Hinting):
         *,
         uid: str | None = None,
     ) -> CkptDataFrame:
-        """The vectorised form: ``func(rows, state, ctx)`` sees all touched keys of a task as Arrow tables.
+        """The vectorised form: ``func(rows, state, ctx) -> (output, new_state)``, once for all keys a task touches.
 
-        See :class:`spark_ckpt.state.functions.arrow_function.ArrowStateFunction` for what it gets and returns. A key
-        whose name is also a state field's, or another column's, has ``_key`` behind its name in ``state``. An object as
-        ``func`` may have ``on_checkpoint_complete``, as in :meth:`applyInPandasWithState`.
+        ``rows``: the input columns in order of arrival, and ``_key`` (int32), the row of ``state`` each belongs to.
+        ``state``: a row a touched key: the key columns, those of ``stateStructType`` (null without state), ``_exists``
+        and ``_timed_out`` (bool) and, where time-outs are used, ``_timeout_ms`` (int64, null: none). ``ctx`` is a
+        :class:`spark_ckpt.CallContext`. ``output`` has the columns of ``outputStructType`` in any order. ``new_state``
+        has a row for each row of ``state``, in the same order, with the columns of ``stateStructType`` and, if you
+        want, ``_removed`` (bool: the key's state ends), ``_write`` (bool, default true: false keeps what was stored)
+        and ``_timeout_ms`` (epoch milliseconds, null: none; left out: as it was); None keeps all state.
+
+        ``timeoutConf`` and ``uid`` are as in :meth:`applyInPandasWithState`, and so are the errors and what an object
+        as ``func`` may have, ``on_checkpoint_complete``. A key whose name is also a state field's, or another column's,
+        has ``_key`` behind its name in ``state``::
+
+            def counted(rows: pa.Table, state: pa.Table, ctx: CallContext) -> tuple[pa.Table, pa.Table]:
+                touched = np.bincount(rows["_key"].to_numpy(), minlength=len(state))
+                n = pc.add(pc.fill_null(state["n"], 0), pa.array(touched))
+                return pa.table({"customer": state["customer"], "n": n}), pa.table({"n": n})
+
+            orders.groupBy("customer").applyInArrowWithState(
+                counted, "customer string, n long", "n long", uid="counted"
+            )
         """
         columns, state = self._parent.columns, _struct(stateStructType)
         keys = self._keys.named_for(columns, state.names)

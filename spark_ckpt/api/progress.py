@@ -8,12 +8,15 @@ here Spark's numbers are replaced by it.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryListener, StreamingQueryProgress
 
 from spark_ckpt.jobs.rows_read import Rows, rows_read, run_of
 from spark_ckpt.jobs.spec import RunSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
 
 _RATES = ("inputRowsPerSecond", "processedRowsPerSecond")
 
@@ -51,10 +54,29 @@ class CkptStreams:
         self._streams = streams
         self._listeners: dict[Any, Any] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._streams, name)
+    if not TYPE_CHECKING:  # a type checker and an editor are to know the methods that there are
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            return getattr(self._streams, name)
+
+    @property
+    def active(self) -> list[StreamingQuery]:
+        """As PySpark's: Spark's own queries, those of checkpointed streams among them."""
+        return self._streams.active
+
+    def get(self, id: str) -> StreamingQuery | None:
+        """As PySpark's: the active query with this ``id``."""
+        return self._streams.get(id)
+
+    def awaitAnyTermination(self, timeout: float | None = None) -> bool | None:
+        """As PySpark's: wait until one of the queries ends, at most ``timeout`` seconds."""
+        return self._streams.awaitAnyTermination() if timeout is None else self._streams.awaitAnyTermination(timeout)
+
+    def resetTerminated(self) -> None:
+        """As PySpark's: forget ended queries, so that :meth:`awaitAnyTermination` waits for another one."""
+        self._streams.resetTerminated()
 
     def addListener(self, listener: StreamingQueryListener) -> None:
         """As PySpark's. What it is told of queries of this process has ``numInputRows`` and rates of rows."""
@@ -62,6 +84,7 @@ class CkptStreams:
         self._streams.addListener(counting)
 
     def removeListener(self, listener: StreamingQueryListener) -> None:
+        """As PySpark's."""
         self._streams.removeListener(self._listeners.pop(listener, listener))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spark_ckpt.api.progress import with_rows
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
@@ -12,11 +12,15 @@ from spark_ckpt.jobs.rows_read import rows_read
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec
 from spark_ckpt.protocol.records import CHECKPOINT, FINAL, SAVEPOINT
 
+if TYPE_CHECKING:
+    from pyspark.errors import StreamingQueryException
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+
 _SAVEPOINT_TIMEOUT_S = 600.0
 
 
 class CkptQuery:
-    """A started query. What is not defined here is Spark's own (``status``, ``lastProgress``, ``exception`` ...)."""
+    """A started query: all of Spark's ``StreamingQuery``, and checkpoints, savepoints and the job's folder."""
 
     def __init__(self, query: Any, run: RunSpec, sinks: tuple[SinkSpec, ...]) -> None:
         self._query = query
@@ -24,21 +28,71 @@ class CkptQuery:
         self._sinks = sinks
         self._counted: dict[tuple[int, str], Any] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise missing(self, name, {})
-        if hasattr(self._query, name):
-            return getattr(self._query, name)
-        raise missing(self, name, {}, dir(self._query))
+    if not TYPE_CHECKING:  # a type checker and an editor are to know the methods that there are
+
+        def __getattr__(self, name: str) -> Any:
+            """What a newer Spark's query has besides."""
+            if name.startswith("_"):
+                raise missing(self, name, {})
+            if hasattr(self._query, name):
+                return getattr(self._query, name)
+            raise missing(self, name, {}, dir(self._query))
+
+    # -- what Spark's query has ----------------------------------------------------------------------------------
 
     @property
-    def lastProgress(self) -> Any:
+    def id(self) -> str:
+        """As PySpark's: that of the Spark checkpoint location, the same for every start there."""
+        return str(self._query.id)
+
+    @property
+    def runId(self) -> str:
+        """As PySpark's: another one for every start."""
+        return str(self._query.runId)
+
+    @property
+    def name(self) -> str:
+        """As PySpark's: ``queryName``, which is the job's name if ``spark.ckpt.job`` does not give it another."""
+        return str(self._query.name)
+
+    @property
+    def isActive(self) -> bool:
+        """As PySpark's: false once the query has ended, by itself, by :meth:`stop` or with an error."""
+        return bool(self._query.isActive)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """As PySpark's: ``message``, ``isDataAvailable``, ``isTriggerActive``."""
+        return dict(self._query.status)
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:
+        """Wait for the end of the query, at most ``timeout`` seconds; as PySpark's.
+
+        Returns None without ``timeout``, and with it whether the query has ended. Raises Spark's
+        ``StreamingQueryException`` if it ended with an error: its message has ours, with what to do.
+        """
+        return self._query.awaitTermination() if timeout is None else bool(self._query.awaitTermination(timeout))
+
+    def exception(self) -> StreamingQueryException | None:
+        """As PySpark's: the error that the query ended with, None if there was none."""
+        return self._query.exception()
+
+    def processAllAvailable(self) -> None:
+        """As PySpark's, for tests. What it waits for is processed but not committed yet: call :meth:`checkpoint`."""
+        self._query.processAllAvailable()
+
+    def explain(self, extended: bool = False) -> None:
+        """As PySpark's: print the plan of the newest batch; ``extended``: the logical plans, too."""
+        self._query.explain(extended)
+
+    @property
+    def lastProgress(self) -> StreamingQueryProgress | None:
         """As PySpark's; ``numInputRows`` and the rates count rows of the sources."""
         progress = self._query.lastProgress
         return progress and with_rows(progress, self._run, rows_read(self._run))
 
     @property
-    def recentProgress(self) -> list[Any]:
+    def recentProgress(self) -> list[StreamingQueryProgress]:
         """As PySpark's; ``numInputRows`` and the rates count rows of the sources, in the newest 100 batches."""
         found, rows = self._query.recentProgress, rows_read(self._run)
         # Who waits for something asks ten times a second, and most of what he gets he got before.
@@ -49,6 +103,8 @@ class CkptQuery:
             if counted is not progress:
                 self._counted[key] = found[i] = counted
         return found
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------
 
     @property
     def job(self) -> Job:
@@ -61,7 +117,7 @@ class CkptQuery:
         return self._run.generation
 
     def checkpoints(self) -> list[dict[str, Any]]:
-        """The checkpoint history, oldest first: id, kind, outcome, times, alignment, sizes."""
+        """The checkpoint history, oldest first, a dict for each; see :meth:`spark_ckpt.Job.checkpoints`."""
         return self.job.checkpoints()
 
     def statistics(self) -> dict[str, Any]:
@@ -77,20 +133,26 @@ class CkptQuery:
         return self._ask(CHECKPOINT, None, False, timeout_s)
 
     def savepoint(self, path: str, timeout_s: float = _SAVEPOINT_TIMEOUT_S) -> int:
-        """Take a savepoint into the empty folder ``path``; returns its id once it is complete.
+        """Take a savepoint into the empty folder ``path`` (or URL); returns its id once it is complete.
 
-        It is self-contained: it outlives the job's retention and the job's folder. Raises ``CheckpointFailedError``
-        if it was aborted, ``InvalidInputError`` if ``path`` cannot be written.
+        It is self-contained: it outlives the job's retention and the job's folder. Another job, or this one, begins
+        from it with ``spark.ckpt.restore`` set to ``path``. Raises ``CheckpointFailedError`` if it was aborted or is
+        not complete within ``timeout_s`` seconds: then it is withdrawn; ``InvalidInputError`` if ``path`` cannot be
+        written::
+
+            query.savepoint("s3://lake/savepoints/before-v2")
         """
         return self._ask(SAVEPOINT, path, False, timeout_s)
 
     def stop(
         self, savepoint: str | None = None, timeout_s: float = _SAVEPOINT_TIMEOUT_S, drain: bool = False
     ) -> int | None:
-        """Stop the query. With ``savepoint``, a synchronous one first: nothing behind its barrier is processed.
+        """Stop the query. With ``savepoint``, a folder, take one first: nothing behind its barrier is processed.
 
-        If the savepoint fails, is not complete in time or cannot be written, the query goes on and the error is raised.
-        Returns the id of the savepoint, or of the final checkpoint if ``drain`` is given without one.
+        If the savepoint fails, is not complete within ``timeout_s`` seconds or cannot be written, the query goes on and
+        the error is raised, as :meth:`savepoint` does. Returns the id of the savepoint, or of the final checkpoint if
+        ``drain`` is given without one, else None. Without either, what came since the last checkpoint is not committed
+        yet: the next start does that.
 
         ``drain``: for a job that is to end for good, as ``flink stop --drain``. Nothing more is read, the event time
         goes to its end (the last millisecond of the year 9999), every event-time time-out before that fires, one keyed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.types import StructType
 
@@ -20,13 +20,22 @@ from spark_ckpt.runtime.stateless import control_row, with_control
 from spark_ckpt.sources.base import open_source
 from spark_ckpt.types import CONTROL_COLUMNS
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+    from pyspark.sql.datasource import DataSource
+
 PREFIX = "spark.ckpt."
 
 
-def enable(spark: Any) -> CkptSession:
-    """Checkpoints for the streams of ``spark``. Reads and checks ``spark.ckpt.*`` of the session's conf.
+def enable(spark: SparkSession | ConnectSession) -> CkptSession:
+    """Checkpoints for the streams of ``spark``, a classic session or one of Spark Connect; nothing else changes in it.
 
-    Raises ``ConfigError`` for unknown keys and bad values.
+    Reads and checks ``spark.ckpt.*`` of the session's conf, of which ``spark.ckpt.dir`` must be set: the folder or URL
+    that holds the jobs' folders. Raises ``ConfigError`` for unknown keys and bad values::
+
+        spark.conf.set("spark.ckpt.dir", "/data/checkpoints")
+        ckpt = spark_ckpt.enable(spark)
     """
     return CkptSession(spark)
 
@@ -42,8 +51,8 @@ class CkptSession(Hinting):
         "it is Spark's own: call it on the session itself, ckpt.spark",
     )
 
-    def __init__(self, spark: Any) -> None:
-        self.spark = spark
+    def __init__(self, spark: SparkSession | ConnectSession) -> None:
+        self.spark: SparkSession = spark  # that of Connect has the same methods
         self._streams: CkptStreams | None = None
         self.config()
 
@@ -60,12 +69,16 @@ class CkptSession(Hinting):
         return self._streams
 
     def config(self, overrides: dict[str, str] | None = None) -> JobConfig:
-        """The configuration as it is now; ``overrides`` (reader or writer options) win."""
+        """The configuration as it is now; ``overrides`` (reader or writer options, key -> text) win.
+
+        Raises ``ConfigError`` for unknown keys and bad values.
+        """
         found = {k: v for k, v in self.spark.conf.getAll.items() if k.startswith(PREFIX)}
         return JobConfig.from_options(found, overrides or {})
 
     def preview(self, schema: StructType) -> Any:
-        """What recipes are tried on before they run: a plain batch DataFrame with one control row and no data."""
+        """What recipes are tried on before they run: a plain batch DataFrame of ``schema``, control columns included,
+        with one control row and no data."""
         return self.spark.createDataFrame(control_row(schema), schema)
 
 
@@ -73,7 +86,10 @@ _OF_FILES = 'write format("files").option("fileFormat", "{}").schema(...).load(p
 
 
 class CkptDataStreamReader(Hinting):
-    """``spark.readStream``: sources ``files`` and ``rate``, or any class that is a Python streaming DataSource."""
+    """``spark.readStream``: sources ``files`` and ``rate``, or any class that is a Python streaming DataSource.
+
+    Every method but :meth:`load` returns the reader itself.
+    """
 
     _ways: ClassVar[Mapping[str, str]] = {
         **{kind: _OF_FILES.format(kind) for kind in ("csv", "json", "parquet")},
@@ -86,32 +102,45 @@ class CkptDataStreamReader(Hinting):
         self._options: dict[str, str] = {}
         self._schema: StructType | None = None
 
-    def format(self, source: Any) -> CkptDataStreamReader:
-        """``"files"``, ``"rate"``, or a class: a Python streaming ``DataSource``, registered or not."""
+    def format(self, source: str | type[DataSource]) -> CkptDataStreamReader:
+        """``source``: ``"files"``, ``"rate"``, or a class, a Python streaming ``DataSource``, registered or not.
+
+        A class may be given by its import path, too, ``"module:Class"``. What it must keep to is tested by
+        :class:`spark_ckpt.testing.source_conformance.SourceConformance`. :meth:`load` raises for an unknown one.
+        """
         self._format = source
         return self
 
     def schema(self, schema: StructType | str) -> CkptDataStreamReader:
-        """The columns to read, as a ``StructType`` or DDL text: ``"id bigint, at timestamp"``."""
+        """The columns to read: ``schema`` is a ``StructType`` or DDL text, ``"id bigint, at timestamp"``.
+
+        Source ``files`` needs it, but for Parquet; others know their own columns.
+        """
         self._schema = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
         return self
 
     def option(self, key: str, value: Any) -> CkptDataStreamReader:
-        """One option of the source; ``load`` raises for what the source does not know."""
+        """One option of the source, ``key`` in any case; :meth:`load` raises for what the source does not know.
+
+        ``value`` becomes text as in Spark: ``True`` is ``"true"``. Durations and sizes are written ``"10s"``,
+        ``"64m"``.
+        """
         self._options[key] = option_text(value)
         return self
 
     def options(self, **options: Any) -> CkptDataStreamReader:
-        """Several options of the source."""
+        """Several options of the source, name by name: ``options(fileFormat="json", maxFilesPerTrigger=4)``."""
         for key, value in options.items():
             self.option(key, value)
         return self
 
     def load(self, path: str | None = None) -> CkptDataFrame:
-        """The stream. Checks the source's options now.
+        """The stream; ``path`` is the option of that name. Checks the source's options now and reads nothing yet.
 
-        Two options are for every source: ``uid`` names it in checkpoints, ``lanes`` is its parallelism. Raises
-        ``ConfigError`` for a missing format and bad options, ``ControlColumnsError`` for reserved column names::
+        Two options are for every source: ``uid`` names it in checkpoints (default: the format and its number),
+        ``lanes`` is its parallelism, a number of tasks (default: the cluster's cores). Raises ``ConfigError`` for a
+        missing format, an unknown source, bad options and a schema that is missing, ``ControlColumnsError`` for
+        reserved column names, ``InvalidInputError`` for names that come twice::
 
             orders = ckpt.readStream.format("files").option("fileFormat", "json").schema(ddl).load("/data/orders")
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from spark_ckpt.api.query import CkptQuery
 from spark_ckpt.config import is_job_option
@@ -12,9 +12,16 @@ from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.plan.start import StartRequest, start_query
 
+if TYPE_CHECKING:
+    from spark_ckpt.api.dataframe import CkptDataFrame
+    from spark_ckpt.sinks.base import TwoPhaseSink
+
 
 class CkptDataStreamWriter(Hinting):
-    """``df.writeStream``. Options that are ``spark.ckpt.*`` keys configure the job, all others the sink."""
+    """``df.writeStream``. Options that are ``spark.ckpt.*`` keys configure the job, all others the sink.
+
+    Every method but :meth:`start` returns the writer itself.
+    """
 
     _ways: ClassVar[Mapping[str, str]] = {
         "toTable": 'write format("delta").option("path", ...).start(); a Delta table is found by its path',
@@ -23,7 +30,7 @@ class CkptDataStreamWriter(Hinting):
         "clusterBy": "no sink clusters by columns yet",
     }
 
-    def __init__(self, df: Any) -> None:
+    def __init__(self, df: CkptDataFrame) -> None:
         self._df = df
         self._format: Any = None
         self._options: dict[str, str] = {}
@@ -31,32 +38,50 @@ class CkptDataStreamWriter(Hinting):
         self._query_name: str | None = None
         self._trigger: dict[str, Any] = {}
 
-    def format(self, sink: Any) -> CkptDataStreamWriter:
-        """``"delta"``, ``"files"``, ``"sql"``, ``"memory"``, or a sink of yours: its registered name or its class."""
+    def format(self, sink: str | type[TwoPhaseSink]) -> CkptDataStreamWriter:
+        """``sink``: ``"delta"``, ``"files"``, ``"sql"``, ``"memory"``, or one of yours, by registered name or class.
+
+        A class of yours derives from :class:`spark_ckpt.TwoPhaseSink`. :meth:`start` raises for an unknown one.
+        """
         self._format = sink
         return self
 
     def option(self, key: str, value: Any) -> CkptDataStreamWriter:
-        """One option of the sink, ``checkpointLocation``, or a setting of the job (``spark.ckpt.*``)."""
+        """One option of the sink, ``checkpointLocation``, or a setting of the job (``spark.ckpt.*``).
+
+        ``key`` in any case; ``value`` becomes text as in Spark: ``True`` is ``"true"``, durations are written
+        ``"10s"``. :meth:`start` raises for unknown ones.
+        """
         self._options[key] = option_text(value)
         return self
 
     def options(self, **options: Any) -> CkptDataStreamWriter:
-        """Several options; those whose names have dots go to :meth:`option`."""
+        """Several options, name by name: ``options(path="/lake/totals", mergeKeys="customer")``.
+
+        Those whose names have dots go to :meth:`option`.
+        """
         for key, value in options.items():
             self.option(key, value)
         return self
 
-    def alsoTo(self, sink: Any, **options: Any) -> CkptDataStreamWriter:
-        """A further sink for the same rows, completed under the same checkpoints: all sinks or none.
+    def alsoTo(self, sink: str | type[TwoPhaseSink], **options: Any) -> CkptDataStreamWriter:
+        """A further ``sink`` with its own ``options`` for the same rows, under the same checkpoints: all sinks or none.
 
-        ``columns="a,b"`` gives it some of the columns; ``uid`` names it (default: the format and its number).
+        Two are for every sink: ``columns="a,b"`` gives it some of the columns, ``uid`` names it (default: the format
+        and its number). :meth:`start` raises for unknown ones::
+
+            rows.writeStream.format("delta").option("path", "/lake/orders").alsoTo(
+                "sql", url="sqlite:////data/totals.db", table="totals", mergeKeys="customer", columns="customer,total"
+            )
         """
         self._more.append((sink, {k: option_text(v) for k, v in options.items()}))
         return self
 
     def outputMode(self, mode: str) -> CkptDataStreamWriter:
-        """``append`` or ``update``; it must be what the query's operators put out, as in Spark. Need not be given."""
+        """``mode``: ``append`` or ``update``; need not be given.
+
+        Raises ``InvalidInputError`` if it is not what the query's operators put out, as Spark does, or is ``complete``.
+        """
         if mode.lower() not in ("append", "update"):
             raise InvalidInputError(f"outputMode must be append or update, found {mode!r}; complete is not supported")
         for operator in self._df._lineage.operators:
@@ -69,7 +94,10 @@ class CkptDataStreamWriter(Hinting):
         return self
 
     def queryName(self, name: str) -> CkptDataStreamWriter:
-        """Spark's name of the query, and the job's: checkpoints go on from those of the same name."""
+        """``name`` of the query, and of the job: a start goes on from the checkpoints of the same name.
+
+        At most 200 bytes, without ``/`` and such (docs/configuration.md, "Names"); :meth:`start` raises for others.
+        """
         self._query_name = name
         return self
 
@@ -82,9 +110,11 @@ class CkptDataStreamWriter(Hinting):
         availableNow: bool | None = None,
         realTime: str | None = None,
     ) -> CkptDataStreamWriter:
-        """``processingTime`` or ``availableNow``. ``once``, which Spark deprecated, is ``availableNow`` here.
+        """One of ``processingTime="10 seconds"``, a batch every so often, and ``availableNow=True``, all there is now.
 
-        All there is cannot be one batch: the final checkpoint's barrier comes behind the last row.
+        Without a trigger, batches follow each other. ``availableNow`` ends with a final checkpoint, in several batches:
+        its barrier comes behind the last row. ``once``, which Spark deprecated, is ``availableNow`` here. Raises
+        ``InvalidInputError`` for ``continuous`` and ``realTime``, where no barrier can travel, and for none or several.
         """
         if continuous is not None or realTime is not None:
             raise InvalidInputError(
@@ -100,17 +130,24 @@ class CkptDataStreamWriter(Hinting):
         return self
 
     def foreachBatch(self, func: Any) -> CkptDataStreamWriter:
-        """Raises ``InvalidInputError``: a batch is no checkpoint, and what it writes cannot be committed with one."""
+        """Raises ``InvalidInputError`` for every ``func``: what a batch writes cannot be committed with a checkpoint.
+
+        Name a sink by :meth:`format`. ``examples/foreach_batch`` has a job before and after that change.
+        """
         raise InvalidInputError(
             "foreachBatch is at-least-once and sees every batch, not every checkpoint; write a TwoPhaseSink and "
             "register it with spark_ckpt.register_sink"
         )
 
     def start(self, path: str | None = None) -> CkptQuery:
-        """Validate everything, decide where to go on from, and start the query. See :mod:`spark_ckpt.plan.start`.
+        """Validate everything, decide where to go on from, and start the query; ``path`` is the sink's option.
 
-        Raises ``ConfigError`` for settings and options, ``TopologyError`` if the query does not fit its checkpoints,
-        ``CorruptStorageError`` if what it needs of them is damaged; each says what to do::
+        It goes on from the Spark location, else from the newest checkpoint of the job's name, else it begins; see
+        ``spark.ckpt.restore``. What an earlier start completed and did not commit is committed first. Raises
+        ``ConfigError`` for settings and options, ``InvalidInputError`` if a sink cannot take the rows,
+        ``TopologyError`` if the query does not fit its checkpoints, ``StorageNotWritableError`` if the job's folder
+        cannot be written or is another job's, ``CorruptStorageError`` if what it needs of the checkpoints is damaged;
+        each says what to do::
 
             query = rows.writeStream.format("delta").option("path", "/lake/orders").queryName("orders").start()
         """

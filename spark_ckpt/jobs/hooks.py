@@ -25,7 +25,11 @@ class CheckpointHooks:
     Each method may be called again for the same checkpoint after a crash, and runs in the process named below, so
     instances share nothing. What ``on_snapshot``, ``on_complete`` and ``on_abort`` raise is logged and changes nothing.
     ``on_trigger`` takes part in the checkpoint: it may keep something with it, and can fail it (Flink's
-    ``MasterTriggerRestoreHook``).
+    ``MasterTriggerRestoreHook``). ``job`` is the job's name, ``checkpoint`` the id, ``info`` a dict of what is named::
+
+        class Told(spark_ckpt.CheckpointHooks):
+            def on_complete(self, job: str, checkpoint: int, info: Mapping[str, Any]) -> None:
+                print(f"{job}: {info['kind']} {checkpoint} took {info['duration_ms']} ms")
     """
 
     name: str = ""

@@ -48,7 +48,12 @@ class Job(Hinting):
         self._sinks = sinks
 
     def checkpoints(self) -> list[dict[str, Any]]:
-        """The checkpoint history, oldest first; also a Delta table at ``<dir>/<job>/history``."""
+        """The checkpoint history, oldest first; also a Delta table at ``<dir>/<job>/history``.
+
+        A dict for each, those that were given up too: ``id``, ``kind`` (checkpoint, savepoint, final), ``outcome``
+        (completed, aborted, ...), ``start`` (1: the job's first), times in epoch milliseconds, ``duration_ms``,
+        sizes in bytes, rows and keys. Empty with ``spark.ckpt.history=false``.
+        """
         rows = History(self.records.paths.history, self.config.storage_options()).read()
         starts = {g: n for n, g in enumerate(sorted(self.records.ids("generations")), 1)}
         return [
@@ -82,7 +87,7 @@ class Job(Hinting):
         return self.records.completions()
 
     def show(self, checkpoint: int) -> CompletionRecord:
-        """One checkpoint's completion record. Raises ``InvalidInputError`` if there is none."""
+        """The completion record of ``checkpoint``, an id. Raises ``InvalidInputError`` if there is none."""
         found = self.records.completion(checkpoint)
         if found is None:
             have = [c.checkpoint for c in self.completed()]
@@ -101,7 +106,13 @@ class Job(Hinting):
         return {} if start is None else dict(start.settings)
 
     def state_table(self, uid: str, checkpoint: int | None = None) -> tuple[str, int]:
-        """(URL, version) of the Delta table that is ``uid``'s state at ``checkpoint`` (default: the newest)."""
+        """(URL, version) of the Delta table that is ``uid``'s state at ``checkpoint`` (default: the newest).
+
+        Raises ``InvalidInputError`` if there is no such checkpoint, or no such operator in it::
+
+            url, version = spark_ckpt.job("/data/checkpoints", "orders").state_table("totals")
+            spark.read.format("delta").option("versionAsOf", version).load(url)
+        """
         done = self.completed()
         if checkpoint is None and not done:
             raise InvalidInputError(f"job {self.name!r} has no completed checkpoint yet")
@@ -113,14 +124,17 @@ class Job(Hinting):
         return self.records.paths.state(uid), record.tables[uid].version
 
     def savepoint(self, path: str, timeout_s: float = 600.0) -> int:
-        """Ask the running job for a savepoint and wait for it."""
+        """Ask the running job for a savepoint in the empty folder ``path`` (or URL) and wait for it; returns its id.
+
+        Raises as :meth:`spark_ckpt.CkptQuery.savepoint`, after ``timeout_s`` seconds if no driver runs the job.
+        """
         return self._ask(path, False, timeout_s)
 
     def stop(self, path: str | None = None, timeout_s: float = 600.0, drain: bool = False) -> int:
-        """Ask the running job for a synchronous savepoint. The query then idles until its owner stops it.
+        """Ask the running job for a synchronous savepoint in ``path``; returns its id, within ``timeout_s`` seconds.
 
-        With ``drain``, which needs no ``path``, it ends by itself, for good: see
-        :meth:`spark_ckpt.api.query.CkptQuery.stop`.
+        The query then idles until its owner stops it. With ``drain``, which needs no ``path``, it ends by itself, for
+        good: see :meth:`spark_ckpt.CkptQuery.stop`, which says what it raises. ``InvalidInputError`` for neither.
         """
         if path is None and not drain:
             raise InvalidInputError("expected a folder for the savepoint, or drain=True, found neither")
@@ -173,7 +187,8 @@ class Job(Hinting):
     def gc(self, min_age_s: float = 0.0, force: bool = False) -> list[str]:
         """Remove what no retained checkpoint needs: orphan state files, manifests, staged sink data.
 
-        Only while the job is stopped. What it may still commit or go on from is kept. Returns what was removed. Raises
+        Only while the job is stopped. What it may still commit or go on from is kept, and so are files of the last
+        ``min_age_s`` seconds. Returns what was removed. Raises
         ``CorruptStorageError`` and removes nothing if a record that could name files is damaged or missing, and
         ``InvalidInputError`` if a driver runs the job (``force``: you know that none does).
         """
@@ -210,7 +225,10 @@ class Job(Hinting):
         return {me, tag(me)}
 
     def with_sinks(self, formats: Iterable[str], given: Mapping[str, str]) -> Job:
-        """The job with sinks that its folder, if there still is one, does not tell; ``given`` as below."""
+        """The job with sinks of these ``formats``, for a folder that does not tell them; ``given``: their options.
+
+        By ``sink.option``, as in :meth:`with_recorded_sinks`.
+        """
         own = by_sink(given, list(formats))
         return Job(self.config, self.name, tuple(SinkSpec(f, sink_class(f), own[f]) for f in own))
 
@@ -267,7 +285,14 @@ class Job(Hinting):
 
 
 def job(dir: str, name: str, sinks: tuple[SinkSpec, ...] = (), **options: str) -> Job:
-    """The job ``name`` below ``dir``; ``options`` are ``spark.ckpt.*`` settings such as storage options."""
+    """The job ``name`` below ``dir``, running or not; ``options`` are settings such as ``**{"storage.key": "..."}``.
+
+    ``sinks`` are found by :meth:`Job.with_recorded_sinks`, for clean-up. Raises ``ConfigError`` for unknown settings.
+    Nothing is read yet: ask :meth:`Job.exists`::
+
+        for checkpoint in spark_ckpt.job("/data/checkpoints", "orders").checkpoints():
+            print(checkpoint["id"], checkpoint["kind"], checkpoint["outcome"], checkpoint["duration_ms"])
+    """
     return Job(JobConfig.from_options({"dir": dir, **options}), name, sinks)
 
 

@@ -85,11 +85,15 @@ class TwoPhaseSink(ABC):
             self.on_step(name)
 
     def validate(self, schema: pa.Schema) -> None:  # noqa: B027 - a sink that takes any schema need not check
-        """Driver, once, before the query starts. Raise ``InvalidInputError`` if options or schema cannot work."""
+        """Driver, once, before the query starts: ``schema`` is that of the rows, without control columns.
+
+        Raise ``InvalidInputError`` if options or schema cannot work. The place to make tables and folders, if they are
+        not there yet: nothing else is called on the driver before the first commit.
+        """
 
     @abstractmethod
     def writer(self, ctx: WriterContext) -> SinkWriter:
-        """Executor: one writer for each task and epoch that has rows."""
+        """Executor: one writer for each task and epoch that has rows; ``ctx`` says which."""
 
     @abstractmethod
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
@@ -106,7 +110,7 @@ class TwoPhaseSink(ABC):
 
     @abstractmethod
     def abort(self, committables: Sequence[Committable]) -> None:
-        """Driver: remove what was staged. Idempotent; must not touch what a checkpoint committed."""
+        """Driver: remove what was staged under ``committables``. Idempotent; must not touch what was committed."""
 
     def gc(self, job: str, keep: Sequence[Committable]) -> list[str]:
         """Driver, while the job is stopped: remove what ``job`` staged and nobody will commit.

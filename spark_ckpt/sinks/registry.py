@@ -25,13 +25,11 @@ _REGISTERED: dict[str, type[TwoPhaseSink]] = {}
 
 
 def register_sink(name: str, cls: type[TwoPhaseSink]) -> None:
-    """Make ``cls`` available as ``option("sink", name)`` in this process; names ignore case.
+    """Make ``cls`` available as ``format(name)`` in this process; ``name`` ignores case.
 
-    Registering the same name again replaces the class. Executors look the class up by importing its module, so it
-    must live in one they can import.
-
-    Raises:
-        ConfigError: ``cls`` is not a concrete ``TwoPhaseSink``, or the name is empty or a built-in's.
+    Registering the same name again replaces the class. ``format(cls)`` needs no registration. Executors import the
+    module of the class, so they must have it, unless that is ``__main__``. Raises ``ConfigError`` if ``cls`` is not a
+    concrete ``TwoPhaseSink``, or the name is empty or a built-in's.
     """
     key = name.strip().lower()
     if not isinstance(cls, type) or not issubclass(cls, TwoPhaseSink):

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import inspect
+import pydoc
+import re
 import subprocess
 import sys
+import textwrap
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import DataStreamReader, DataStreamWriter, StreamingQuery
 from typer.testing import CliRunner
 
 import spark_ckpt
 from spark_ckpt.cli import app
+from tests.config.shown_code import members
 
 CLASSES = [
     spark_ckpt.CkptSession,
@@ -25,6 +33,10 @@ CLASSES = [
     spark_ckpt.SinkWriter,
     spark_ckpt.CheckpointHooks,
 ]
+MODULES = [
+    importlib.import_module(f"spark_ckpt.{name}") for name in ("agg", "api.session", "jobs.job", "sinks.registry")
+]
+"""Of functions that users call."""
 
 
 def _public(cls: type) -> dict[str, Any]:
@@ -42,6 +54,65 @@ def test_every_method_says_what_it_returns(cls: type) -> None:
     functions = {n: m.fget if isinstance(m, property) else m for n, m in _public(cls).items()}
     untyped = [n for n, f in functions.items() if inspect.isfunction(f) and "return" not in f.__annotations__]
     assert untyped == []
+
+
+OWNERS = [*CLASSES, *MODULES]
+SPARKS: dict[type, type] = {
+    spark_ckpt.CkptDataFrame: DataFrame,
+    spark_ckpt.CkptQuery: StreamingQuery,
+    spark_ckpt.CkptDataStreamReader: DataStreamReader,
+    spark_ckpt.CkptDataStreamWriter: DataStreamWriter,
+}
+
+
+def _parameters(function: Any) -> list[str]:
+    return [p for p in inspect.signature(function).parameters if p not in ("self", "cls")]
+
+
+@pytest.mark.parametrize("owner", OWNERS, ids=lambda o: o.__name__)
+def test_help_explains_every_parameter(owner: Any) -> None:
+    """By its name, in the method's text or the class's; ``timeout_s`` and ``min_age_s`` say their unit themselves."""
+    text = {n: f"{inspect.getdoc(owner)} {inspect.getdoc(f)}" for n, f in members(owner).items()}
+    silent = [
+        f"{name}({parameter})"
+        for name, function in members(owner).items()
+        for parameter in _parameters(function)
+        if not re.search(rf"``[^`]*\b{parameter}\b[^`]*``", text[name])
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("owner", OWNERS, ids=lambda o: o.__name__)
+def test_help_names_every_error_that_a_method_raises(owner: Any) -> None:
+    silent = []
+    for name, function in members(owner).items():
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        raised = {
+            node.exc.func.id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name)
+        }
+        ours = {e for e in raised if hasattr(spark_ckpt.errors, e)}
+        silent += [f"{name} raises {e}" for e in ours if f"``{e}``" not in (inspect.getdoc(function) or "")]
+    assert silent == []
+
+
+@pytest.mark.parametrize("owner", OWNERS, ids=lambda o: o.__name__)
+def test_what_is_said_to_be_pysparks_is(owner: Any) -> None:
+    said = {n for n, f in members(owner).items() if (inspect.getdoc(f) or "").startswith("As PySpark's")}
+    assert {n for n in said if not hasattr(SPARKS.get(owner), n)} == set()
+
+
+def test_help_refers_to_what_is_there() -> None:
+    """``:meth:`stop` `` and such, in what users read."""
+    broken = []
+    for owner in CLASSES:
+        for name, documented in {"": owner, **members(owner)}.items():
+            for path in re.findall(r":(?:meth|class|func|mod):`~?([\w.]+)`", inspect.getdoc(documented) or ""):
+                places = (path, f"{owner.__module__}.{path}", f"{owner.__module__}.{owner.__name__}.{path}")
+                if not any(pydoc.locate(place) for place in places):
+                    broken.append(f"{owner.__name__}.{name}: {path}")
+    assert broken == []
 
 
 def test_a_chain_of_calls_keeps_its_types() -> None:

@@ -1,0 +1,62 @@
+"""What an installation brings is what its modules import; the extra ``testing`` brings what the test suites import."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # mypy and pytest bring it there
+
+ROOT = Path(__file__).parents[2]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+
+WITH_PYSPARK = {"py4j"}
+"""In the version that PySpark asks for."""
+
+
+def _names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[\[<>=!~; ]", r, maxsplit=1)[0].lower() for r in requirements}
+
+
+def _imported(folder: Path) -> dict[str, str]:
+    """Top-level names that modules below ``folder`` import, wherever in them -> one of the modules."""
+    found = {}
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names = [str(node.module)]
+            else:
+                continue
+            found.update({name.split(".")[0]: str(path) for name in names})
+    return {
+        n: p for n, p in found.items() if n not in sys.stdlib_module_names and n not in {"spark_ckpt", *WITH_PYSPARK}
+    }
+
+
+@pytest.mark.parametrize(("folder", "extras"), [("testing", ["testing"]), ("", ["testing", "postgres"])])
+def test_every_package_that_is_imported_is_asked_for(folder: str, extras: list[str]) -> None:
+    asked = _names([*PROJECT["dependencies"], *(r for e in extras for r in EXTRAS[e])])
+    known = packages_distributions()
+    imported = _imported(ROOT / "spark_ckpt" / folder)
+    assert imported
+    missing = {
+        name: path for name, path in imported.items() if not asked & {d.lower() for d in known.get(name, [name])}
+    }
+    assert missing == {}
+
+
+def test_contributors_get_what_users_get() -> None:
+    (own,) = [r for r in EXTRAS["dev"] if r.startswith("spark-ckpt[")]
+    assert set(EXTRAS) - {"dev"} == set(re.findall(r"\w+", own.split("[")[1]))

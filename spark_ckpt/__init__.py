@@ -1,4 +1,18 @@
-"""Flink-style checkpoints for Spark Structured Streaming, in Python, without jars."""
+"""Flink-style checkpoints for Spark Structured Streaming, in Python, without jars.
+
+::
+
+    spark.conf.set("spark.ckpt.dir", "/data/checkpoints")
+    ckpt = spark_ckpt.enable(spark)
+    orders = ckpt.readStream.format("files").option("fileFormat", "json").schema(ddl).load("/data/orders")
+    totals = orders.groupBy("customer").aggregate(uid="totals", n=agg.count(), total=agg.sum("amount"))
+    writer = totals.writeStream.format("delta").option("path", "/lake/totals").option("mergeKeys", "customer")
+    query = writer.queryName("orders").start()
+
+The session, its readers, DataFrames, writers and queries are the classes ``Ckpt...``; :func:`job` finds a job by its
+folder. A sink of one's own derives from :class:`TwoPhaseSink`, hooks from :class:`CheckpointHooks`; a source of one's
+own is a Python streaming ``DataSource``. All that is raised on purpose is a :class:`CkptError`.
+"""
 
 from __future__ import annotations
 

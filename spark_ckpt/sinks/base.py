@@ -18,7 +18,8 @@ from spark_ckpt.types import CheckpointId, CommitPermit, Committable, Epoch
 
 @dataclass(frozen=True)
 class WriterContext:
-    """Where a writer runs. ``attempt`` is unique to the task attempt, so staged names never collide.
+    """Where a writer runs. ``attempt`` is unique to the task attempt, so staged names never collide; it has letters,
+    digits and dashes only. ``job`` and ``sink`` may have any character that a name may have.
 
     ``job`` is the same identity as that of the permit that commits the rows: a job that starts anew in another folder,
     or after its folder was removed, has another one, though its name is the same.
@@ -59,7 +60,11 @@ class SinkWriter(ABC):
 class TwoPhaseSink(ABC):
     """A target that takes part in checkpoints. Made from its options alone, on driver and executors alike.
 
-    Constructing one does no I/O. It raises ``ConfigError`` for unknown or malformed options, naming the valid ones.
+    Constructing one does no I/O. It raises ``ConfigError`` for unknown or malformed options, naming the valid ones; the
+    option ``columns`` is for every sink, and is taken care of before it gets here.
+
+    Whether yours keeps to all that is said here is tried by the tests of
+    :class:`spark_ckpt.testing.sink_conformance.SinkConformance`, which you inherit.
     """
 
     OPTIONS: ClassVar[tuple[str, ...]] = ()
@@ -100,8 +105,13 @@ class TwoPhaseSink(ABC):
         """Driver: make everything staged under ``committables`` visible, all or nothing where the system can.
 
         Idempotent: called again with the same checkpoint after a crash, it changes nothing more: remember
-        ``(permit.job, sink, permit.checkpoint)`` together with what becomes visible. Committables are
-        ordered by epoch and batch; where rows replace each other the later one wins. Never called without rows.
+        ``(permit.job, sink, permit.checkpoint)`` together with what becomes visible; ``sink`` is that of each of the
+        committables. They are ordered by epoch and batch; where rows replace each other the later one wins. Never
+        called without rows.
+
+        Raise a ``CkptError`` that says what is "missing", and show nothing, if something staged is not there any more;
+        one that says "other contents" if the checkpoint is remembered with other committables, which are another job's
+        of the same identity. ``RetryableError`` is for what may pass: the checkpoint is committed by the next start.
 
         Nobody asks again for checkpoints before ``permit.oldest``: what is remembered of them may go, in the same
         transaction and a bounded number at a time. Asked for one all the same (by a driver that was halted for long),

@@ -106,10 +106,11 @@ def test_what_is_said_to_be_pysparks_is(owner: Any) -> None:
 def test_help_refers_to_what_is_there() -> None:
     """``:meth:`stop` `` and such, in what users read."""
     broken = []
-    for owner in CLASSES:
+    for owner in [spark_ckpt, *CLASSES]:
         for name, documented in {"": owner, **members(owner)}.items():
             for path in re.findall(r":(?:meth|class|func|mod):`~?([\w.]+)`", inspect.getdoc(documented) or ""):
-                places = (path, f"{owner.__module__}.{path}", f"{owner.__module__}.{owner.__name__}.{path}")
+                home = getattr(owner, "__module__", owner.__name__)
+                places = (path, f"{home}.{path}", f"{home}.{owner.__name__}.{path}")
                 if not any(pydoc.locate(place) for place in places):
                     broken.append(f"{owner.__name__}.{name}: {path}")
     assert broken == []

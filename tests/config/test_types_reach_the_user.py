@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import spark_ckpt
 from tests.config.shown_code import all_shown_code
 from tests.config.test_public_face import CLASSES, MODULES
 
@@ -126,7 +127,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, str]]:
         # As pip would put it there: mypy believes such a package only if it has py.typed.
         shutil.copytree(ROOT / package, folder / "site" / Path(package).name, ignore=shutil.ignore_patterns("*.pyc"))
     (folder / "user.py").write_text(USER)
-    shown = all_shown_code([*MODULES, *CLASSES])
+    shown = all_shown_code([spark_ckpt, *MODULES, *CLASSES])
     functions = [f"\n\ndef {name}() -> None:\n{textwrap.indent(code, '    ')}\n" for name, code in shown.items()]
     (folder / "shown.py").write_text(SHOWN + "".join(functions))
     # PySpark is most of the work, and the same every time.

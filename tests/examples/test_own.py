@@ -1,0 +1,68 @@
+"""The sink and the source of one's own that examples/ show keep to the contracts that ours keep to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from examples import own_sink, own_source
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.testing.sink_conformance import SinkConformance, SinkTarget, typed_rows
+from spark_ckpt.testing.source_conformance import SourceConformance, SourceTarget
+
+
+class Outbox(SinkTarget):
+    def __init__(self, path: Path) -> None:
+        super().__init__(own_sink.OutboxSink, {"path": f"{path}/outbox.db"})
+
+    def read(self, schema: pa.Schema) -> pa.Table:
+        return pa.Table.from_pylist(own_sink.documents(self.options["path"]), schema)
+
+    def leftovers(self) -> list[str]:
+        with own_sink.transaction(self.options["path"]) as db:
+            return [s for (s,) in db.execute("SELECT DISTINCT stage FROM staged WHERE checkpoint IS NULL")]
+
+
+class TestOutbox(SinkConformance):
+    @pytest.fixture
+    def target(self, tmp_path: Path) -> SinkTarget:
+        return Outbox(tmp_path)
+
+    def typed_rows(self) -> pa.Table:
+        return typed_rows().select(["id", "long", "double", "text", "empty"])
+
+    def test_other_types_are_refused_before_the_query_starts(self, target: SinkTarget) -> None:
+        with pytest.raises(InvalidInputError, match=r"at timestamp\[us\]"):
+            target.validated(pa.schema([pa.field("id", pa.int64()), pa.field("at", pa.timestamp("us"))]))
+
+
+class Measurements(SourceTarget):
+    def expected(self) -> list[tuple[str, int]]:
+        return [("abc"[i % 3], i) for i in range(self.there)]
+
+    def add(self) -> bool:
+        self.there += 7
+        own_source.Feed.rows[:] = map(list, self.expected())
+        return True
+
+    there = 0
+
+
+class TestMeasurements(SourceConformance):
+    @pytest.fixture
+    def target(self, tmp_path: Path) -> Iterator[SourceTarget]:
+        with ThreadingHTTPServer(("127.0.0.1", 0), own_source.Feed) as server:
+            thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+            thread.start()
+            url = f"http://127.0.0.1:{server.server_port}"
+            target = Measurements(own_source.HttpSource, {"url": url}, str(tmp_path / "metadata"))
+            target.add()
+            yield target
+            server.shutdown()
+            thread.join()
+            own_source.Feed.rows.clear()

@@ -15,14 +15,6 @@ os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 # The driver binds to the host's name, which containers often cannot resolve.
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
-# Before any test module imports them.
-pytest.register_assert_rewrite(
-    "spark_ckpt.testing.sink_conformance",
-    "spark_ckpt.testing.sink_harness",
-    "spark_ckpt.testing.source_conformance",
-    "spark_ckpt.testing.source_harness",
-)
-
 # Deadlines measure the machine and not the code. Examples are the same in every run; `make simulate` explores.
 hypothesis.settings.register_profile("project", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("project")

@@ -93,7 +93,7 @@ class TwoPhaseSink(ABC):
         """Driver, once, before the query starts: ``schema`` is that of the rows, without control columns.
 
         Raise ``InvalidInputError`` if options or schema cannot work. The place to make tables and folders, if they are
-        not there yet: nothing else is called on the driver before the first commit.
+        not there yet; what is there is kept.
         """
 
     @abstractmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import sys
 from importlib.metadata import packages_distributions
@@ -55,6 +56,15 @@ def test_every_package_that_is_imported_is_asked_for(folder: str, extras: list[s
         name: path for name, path in imported.items() if not asked & {d.lower() for d in known.get(name, [name])}
     }
     assert missing == {}
+
+
+@pytest.mark.parametrize(
+    "module", ["record_store_conformance", "sink_conformance", "sink_harness", "source_conformance", "source_harness"]
+)
+def test_a_suite_that_fails_in_somebodys_project_shows_what_was_found(module: str) -> None:
+    """As a test module of that project would: pytest writes its asserts anew."""
+    loader = importlib.import_module(f"spark_ckpt.testing.{module}").__loader__
+    assert type(loader).__name__ == "AssertionRewritingHook"
 
 
 def test_contributors_get_what_users_get() -> None:

@@ -115,7 +115,8 @@ def documents(path: str, table: str = "outbox") -> list[Any]:
 def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="own-sink-"))
     path = f"{folder}/outbox.db"
-    spark = SparkSession.builder.master("local[2]").config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    spark = SparkSession.builder.master("local[2]").config(map=quiet).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     spark.conf.set("spark.ckpt.dir", f"{folder}/checkpoints")

@@ -88,7 +88,8 @@ def main() -> None:
     server, folder = ThreadingHTTPServer(("127.0.0.1", 0), Feed), tempfile.mkdtemp(prefix="own-source-")
     threading.Thread(target=server.serve_forever, daemon=True).start()
     measurements = [["abc"[i % 3], i] for i in range(6_000)]
-    spark = SparkSession.builder.master("local[2]").config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    spark = SparkSession.builder.master("local[2]").config(map=quiet).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     spark.conf.set("spark.ckpt.dir", f"{folder}/checkpoints")

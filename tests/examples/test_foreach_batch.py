@@ -13,10 +13,15 @@ TOTALS = "a: 4,165,833 b: 4,167,500 c: 4,164,167"
 
 
 def test_the_job_killed_behind_its_commit_counts_twice_before_and_once_after(tmp_path: Path) -> None:
-    path = os.pathsep.join([str(ROOT), str(ROOT / "python_datasource")])
+    environment = {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "python_datasource")]),
+        "TMPDIR": str(tmp_path),
+        # A busy machine starts Python slowly.
+        "PYSPARK_SUBMIT_ARGS": "--conf spark.python.authenticate.socketTimeout=120s pyspark-shell",
+    }
     done = subprocess.run(
         [sys.executable, "-m", "examples.foreach_batch"],
-        env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path)},
+        env={**os.environ, **environment},
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     logs = "".join(f"\n{log}:\n{log.read_text()[-3000:]}" for log in tmp_path.rglob("*.log"))

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from examples import own_sink, own_source
 from spark_ckpt.errors import InvalidInputError
@@ -66,3 +68,38 @@ class TestMeasurements(SourceConformance):
             server.shutdown()
             thread.join()
             own_source.Feed.rows.clear()
+
+
+@pytest.fixture(scope="module")
+def one_jvm() -> Iterator[None]:
+    """The examples make their sessions by ``getOrCreate``: they share this one, and nobody else gets its settings."""
+    SparkContext._ensure_initialized()
+    patient = {"spark.python.authenticate.socketTimeout": "120s"}  # a busy machine starts Python slowly
+    session = SparkSession.builder.master("local[2]").config(map=patient).getOrCreate()
+    yield
+    session.stop()
+
+
+def test_the_source_reads_each_row_once_and_forgets_what_a_checkpoint_covers(
+    one_jvm: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own_source.main()
+    assert capsys.readouterr().out.splitlines() == [
+        "checkpoint 1 covers 3,000 rows",
+        "stopped: 4,000 rows were read, and the feed keeps 1,000, which no checkpoint covers",
+        "  sensor a: 2,000 rows, mean 2,998.5",
+        "  sensor b: 2,000 rows, mean 2,999.5",
+        "  sensor c: 2,000 rows, mean 3,000.5",
+        "exactly once",
+    ]
+
+
+def test_the_sink_shows_rows_when_a_checkpoint_is_complete(one_jvm: None, capsys: pytest.CaptureFixture[str]) -> None:
+    own_sink.main()
+    assert capsys.readouterr().out.splitlines() == [
+        "1,000 rows are in the database, 0 visible",
+        "checkpoint 1: 1,000 visible",
+        "2,000 rows are in the database, 1,000 visible",
+        "stopped and started again, with 500 more: 2,500 visible",
+        "exactly once",
+    ]

@@ -133,7 +133,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, str]]:
     # PySpark is most of the work, and the same every time.
     cache = ROOT / ".mypy_cache" / "user"
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--no-warn-unused-ignores", f"--cache-dir={cache}",
+        [sys.executable, "-m", "mypy", "--config-file=", "--strict", "--no-warn-unused-ignores", f"--cache-dir={cache}",
          "--hide-error-context", "--no-error-summary", "user.py", "shown.py"],
         cwd=folder, env={**os.environ, "PYTHONPATH": str(folder / "site")}, capture_output=True, text=True,
     )  # fmt: skip

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from spark_ckpt.testing.sink_conformance import SinkConformance, SinkTarget
 
 ROOT = Path(__file__).parents[2]
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
@@ -49,3 +54,13 @@ def test_every_name_of_a_walk_is_in_a_file_that_its_step_names(title: str) -> No
         assert missing <= set(
             re.findall(r"\w+", "pip install spark ckpt testing grep help MySink mine path rows moved")
         ), number
+
+
+def test_the_test_of_a_sink_that_is_shown_is_one() -> None:
+    shown = re.search(r"```python\n(.*?)```", CONTRIBUTING, re.DOTALL)
+    assert shown is not None
+    found: dict[str, Any] = {}
+    exec(textwrap.dedent("   " + shown[1].lstrip()), found)
+    assert issubclass(found["TestMySink"], SinkConformance)
+    assert inspect.isabstract(SinkTarget)
+    assert not inspect.isabstract(found["MyTarget"]), "what a target must say is all shown"

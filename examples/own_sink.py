@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -134,7 +135,8 @@ def main() -> None:
     query = writer.start()
     for first in (0, 1_000):
         pay(first, first + 1_000)
-        query.processAllAvailable()
+        while len(documents(path, "staged")) < first + 1_000:
+            time.sleep(0.1)
         print(f"{len(documents(path, 'staged')):,} rows are in the database, {len(documents(path)):,} visible")
         if first == 0:
             print(f"checkpoint {query.checkpoint()}: {len(documents(path)):,} visible")

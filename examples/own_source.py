@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
@@ -103,7 +104,8 @@ def main() -> None:
     query = writer.start()
     for end in (3_000, 3_500, 4_000):
         Feed.rows += measurements[len(Feed.rows) : end]
-        query.processAllAvailable()
+        while sum(progress.numInputRows for progress in query.recentProgress) < end:
+            time.sleep(0.1)
         if end == 3_000:
             print(f"checkpoint {query.checkpoint()} covers {end:,} rows")
     query.stop()

@@ -78,7 +78,11 @@ class CkptQuery:
         return self._query.exception()
 
     def processAllAvailable(self) -> None:
-        """As PySpark's, for tests. What it waits for is processed but not committed yet: call :meth:`checkpoint`."""
+        """As PySpark's, for tests. What it waits for is processed but not committed yet: call :meth:`checkpoint`.
+
+        What came a moment ago may not have been found yet: the source ``files`` lists its folder every
+        ``discoveryInterval`` (a second) only. To be sure, wait for what you expect.
+        """
         self._query.processAllAvailable()
 
     def explain(self, extended: bool = False) -> None:

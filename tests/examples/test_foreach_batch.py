@@ -8,10 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 TOTALS = "a: 4,165,833 b: 4,167,500 c: 4,164,167"
 
 
+@pytest.mark.soak  # four starts of Spark
 def test_the_job_killed_behind_its_commit_counts_twice_before_and_once_after(tmp_path: Path) -> None:
     environment = {
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "python_datasource")]),

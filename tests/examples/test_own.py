@@ -13,6 +13,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from examples import own_sink, own_source
+from examples.foreach_batch import __main__ as moved_over
+from examples.foreach_batch import after, before
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.testing.sink_conformance import SinkConformance, SinkTarget, typed_rows
 from spark_ckpt.testing.source_conformance import SourceConformance, SourceTarget
@@ -103,3 +105,11 @@ def test_the_sink_shows_rows_when_a_checkpoint_is_complete(one_jvm: None, capsys
         "stopped and started again, with 500 more: 2,500 visible",
         "exactly once",
     ]
+
+
+def test_the_job_of_foreach_batch_and_the_one_moved_over_give_the_same_totals(one_jvm: None, tmp_path: Path) -> None:
+    """If nothing dies; test_foreach_batch.py kills them."""
+    expected = moved_over.prepare(tmp_path)
+    before.main(str(tmp_path))
+    after.main(str(tmp_path))
+    assert moved_over.totals("before", tmp_path) == moved_over.totals("after", tmp_path) == expected

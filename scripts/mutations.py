@@ -13,8 +13,8 @@ class Mutation:
     new: str
 
 
-_VIEW, _SOURCE, _LEAD, _EVENTS = "source_view.py", "source.py", "source_lead.py", "source_events.py"
-_GIVE_UP, _WEIGHTS, _STATE = "give_up.py", "weights.py", "checkpoint_state.py"
+_VIEW, _SOURCE, _LEAD, _EVENTS = "source_view.py", "source.py", "_source_lead.py", "source_events.py"
+_GIVE_UP, _WEIGHTS, _STATE = "_give_up.py", "weights.py", "checkpoint_state.py"
 _OFFSET, _COORD, _ALIGNER, _COMMIT = "source_offset.py", "coordinator.py", "aligner.py", "commit.py"
 
 MUTATIONS = (

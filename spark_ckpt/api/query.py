@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from spark_ckpt.api.progress import with_rows
+from spark_ckpt.api._progress import with_rows
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
 from spark_ckpt.hints import missing
 from spark_ckpt.jobs.job import Job, ask

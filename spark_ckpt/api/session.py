@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.types import StructType
 
+from spark_ckpt.api._progress import CkptStreams
 from spark_ckpt.api.dataframe import CkptDataFrame
-from spark_ckpt.api.progress import CkptStreams
 from spark_ckpt.config import JobConfig
 from spark_ckpt.config_values import count, option_text
 from spark_ckpt.errors import ConfigError, ControlColumnsError

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from spark_ckpt.cli.main import app
+from spark_ckpt.cli._main import app
 
 __all__ = ["app"]

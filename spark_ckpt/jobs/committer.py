@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from spark_ckpt import clock
-from spark_ckpt.jobs.io import JobIO
+from spark_ckpt.jobs._io import JobIO
 from spark_ckpt.jobs.records import left_for_later
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec
 from spark_ckpt.protocol import commit as protocol

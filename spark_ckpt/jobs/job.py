@@ -12,15 +12,15 @@ from spark_ckpt import clock
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
 from spark_ckpt.hints import Hinting
-from spark_ckpt.jobs.garbage import GarbageCollector
+from spark_ckpt.jobs._garbage import GarbageCollector
+from spark_ckpt.jobs._report import recorded_rows
+from spark_ckpt.jobs._verify import verify_job
 from spark_ckpt.jobs.heartbeat import require_stopped
 from spark_ckpt.jobs.records import JobRecords
-from spark_ckpt.jobs.report import recorded_rows
 from spark_ckpt.jobs.requests import Answer, create_request, read_answer, withdraw_request
 from spark_ckpt.jobs.sink_records import by_sink, find_sinks
 from spark_ckpt.jobs.spec import SinkSpec, cache_dir, job_url
 from spark_ckpt.jobs.statistics import tell
-from spark_ckpt.jobs.verify import verify_job
 from spark_ckpt.protocol.abandon import decide_abandon
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import FINAL, SAVEPOINT, AbandonedRecord, AbortedRecord, CompletionRecord, VoidRecord

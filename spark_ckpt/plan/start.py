@@ -13,7 +13,7 @@ from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.rows_read import remember_run
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, with_absolute_dir
 from spark_ckpt.jobs.start import JobPlan, begin, checked_sinks
-from spark_ckpt.plan.build import BuildContext, name_sources, query_topology, sink_input, source_specs
+from spark_ckpt.plan._build import BuildContext, name_sources, query_topology, sink_input, source_specs
 from spark_ckpt.plan.session_confs import SessionConfs, no_data_batches, session_location, spark_path
 from spark_ckpt.runtime.datasource import sink_class_of
 from spark_ckpt.storage.filesystem import normalize_url

@@ -27,7 +27,7 @@ _NULL_CHANGES_TYPE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.Bool
 def for_data_rows(after: SparkDF, before: SparkDF) -> SparkDF:
     """``after``, which a step made of ``before``, with the Python functions of that step called for data rows only."""
     if not type(after).__module__.startswith("pyspark.sql.classic"):
-        from spark_ckpt.plan.udf_connect import for_data_rows as connect
+        from spark_ckpt.plan._udf_connect import for_data_rows as connect
 
         return connect(after, before)
     plan = after._jdf.queryExecution().analyzed()

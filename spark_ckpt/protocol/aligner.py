@@ -184,11 +184,11 @@ def plan(state: AlignerState, config: AlignerConfig, batch: BatchInput) -> tuple
     """
     state = _add_finished(state, batch.finished)
     if not state.pending and not batch.barriers and not batch.cancels:
-        return _settle(state, config, batch, ())
+        return _process(state, config, batch, ())
     pending = _merge(state, batch)
     cancels = {c for c in (*batch.cancels, *state.cancelled) if c >= state.epoch}
     state, actions = _advance(replace(state, pending=(), cancelled=()), config, pending, cancels)
-    return _settle(state, config, batch, actions)
+    return _process(state, config, batch, actions)
 
 
 def _add_finished(state: AlignerState, finished: Mapping[int, int]) -> AlignerState:
@@ -253,7 +253,7 @@ def _snapshot(barrier: PendingBarrier) -> Snapshot:
     return Snapshot(barrier.checkpoint, barrier.triggered_ms, barrier.first_ms, barrier.held_bytes, barrier.drain)
 
 
-def _settle(
+def _process(
     state: AlignerState, config: AlignerConfig, batch: BatchInput, actions: tuple[Action, ...]
 ) -> tuple[AlignerState, tuple[Action, ...]]:
     """Process what may be processed now and hold back the rest, or decline if that is too much."""

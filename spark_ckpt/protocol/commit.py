@@ -31,11 +31,12 @@ from dataclasses import replace
 from typing import Any
 
 from spark_ckpt.errors import CkptError, FencedError, ProtocolBugError
+from spark_ckpt.protocol._give_up import abort_once, give_up, write_aborted
+from spark_ckpt.protocol._view import JobView, is_empty, rebuild, trim
 from spark_ckpt.protocol.abandon import with_ways_out
 from spark_ckpt.protocol.checkpoint_state import CheckpointState
 from spark_ckpt.protocol.coordinator import merge_stats, plan_retention
 from spark_ckpt.protocol.events import Flushed
-from spark_ckpt.protocol.give_up import abort_once, give_up, write_aborted
 from spark_ckpt.protocol.permit import permit_for
 from spark_ckpt.protocol.records import (
     EXPIRED,
@@ -72,7 +73,6 @@ from spark_ckpt.protocol.steps import (
     WriteCommitted,
     WriteSavepoint,
 )
-from spark_ckpt.protocol.view import JobView, is_empty, rebuild, trim
 from spark_ckpt.types import CheckpointId, Committable
 
 Steps = Generator[Step, Any, JobView]

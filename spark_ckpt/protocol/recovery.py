@@ -301,8 +301,8 @@ def _clean_up(facts: StartFacts) -> tuple[tuple[CompletionRecord, ...], tuple[Co
     # Up to its origin's newest checkpoint, a committable is committed, or was aborted when it turned out to be garbage.
     # An origin that completed one left all older ones behind; what they committed is not known for ever, and their
     # records may outlive that if storage fails.
-    settled = max(reached, default=0)
-    batches = (b for b in facts.batches if b.origin >= settled)
+    left_behind = max(reached, default=0)
+    batches = (b for b in facts.batches if b.origin >= left_behind)
     open_ = [c for b in batches for c in b.staged if c.epoch > reached.get(b.origin, 0)]
     abort = tuple(c for c in dict.fromkeys(open_) if c.sink in facts.topology.sinks)
     # A completion record is canonical, whatever is restored: what it authorises becomes visible.

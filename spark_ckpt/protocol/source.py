@@ -1,7 +1,7 @@
 """A source's next offset: what it reads, which checkpoint it injects, what it gives up, when it stands still.
 
 A coroutine of steps, asked before every batch and while idle. The first source *leads*: it decides about triggers (see
-:mod:`spark_ckpt.protocol.source_lead`). The others *follow*: they take up its triggers in order. After Flink's
+:mod:`spark_ckpt.protocol._source_lead`). The others *follow*: they take up its triggers in order. After Flink's
 CheckpointCoordinator (which triggers) and SourceCoordinator and StreamTask (which inject).
 
 Decisions are durable twice: as ``triggers/K`` and in the offset that Spark logs before the batch. A crash in between
@@ -14,8 +14,8 @@ from collections.abc import Generator, Iterable
 from dataclasses import replace
 from typing import Any
 
+from spark_ckpt.protocol._source_lead import lead
 from spark_ckpt.protocol.records import FINAL, TriggerRecord
-from spark_ckpt.protocol.source_lead import lead
 from spark_ckpt.protocol.source_offset import PendingTrigger, SourceOffset
 from spark_ckpt.protocol.source_steps import (
     AnnounceDrained,

@@ -1,4 +1,4 @@
-"""A query's start, as a coroutine of steps: claim a generation, decide, settle what earlier generations left.
+"""A query's start, as a coroutine of steps: claim a generation, decide, end what earlier generations left.
 
 CreateGeneration (a claim), ReadStartFacts,
 PutBack (each checkpoints/K that is lost and has a copy; then back to ReadStartFacts),
@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_ckpt.errors import FencedError
+from spark_ckpt.protocol._view import JobView
 from spark_ckpt.protocol.commit import by_sink, commit_completions
 from spark_ckpt.protocol.damage import to_put_back
 from spark_ckpt.protocol.life import life_to_live
@@ -31,7 +32,6 @@ from spark_ckpt.protocol.steps import (
     WriteAborted,
     WriteGeneration,
 )
-from spark_ckpt.protocol.view import JobView
 from spark_ckpt.types import Committable
 
 
@@ -60,7 +60,7 @@ def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step,
     record = _decided(facts, _alive(facts, claim), decision)
     yield WriteGeneration(record)
     # Stopped here: if batches are planned at this location they go on as this record says; else a new start decides
-    # anew. Either way it settles what is left below.
+    # anew. Either way what is left ends below.
     view = JobView(
         job=job,
         topology=record.topology,

@@ -9,10 +9,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourc
 from pyspark.sql.types import StructType
 
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, SourceSpec
+from spark_ckpt.runtime._worker_gc import freeze
 from spark_ckpt.runtime.sink.writer import CkptStreamWriter
 from spark_ckpt.runtime.source.reader import CkptStreamReader
 from spark_ckpt.runtime.steps import Step
-from spark_ckpt.runtime.worker_gc import settle
 
 
 class RunSource(DataSource):
@@ -27,7 +27,7 @@ class RunSource(DataSource):
         return self.produced
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        settle()  # Spark's planner asks anew for every batch, in a process that it keeps
+        freeze()  # Spark's planner asks anew for every batch, in a process that it keeps
         return CkptStreamReader(self.run, self.source, self.steps)
 
 
@@ -40,7 +40,7 @@ class RunSink(DataSource):
     rows: pa.Schema
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        settle()
+        freeze()
         return CkptStreamWriter(self.run, self.sinks, self.rows, self.steps)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from spark_ckpt.runtime.worker_gc import settle
+from spark_ckpt.runtime._worker_gc import freeze
 from spark_ckpt.state.envelope import MAX_BODY_BYTES
 from spark_ckpt.state.ipc import from_bytes, messages
 
@@ -24,7 +24,7 @@ class Steps:
         self.steps = steps
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle()
+        freeze()
         for step in self.steps:
             batches = step(batches)
         return batches

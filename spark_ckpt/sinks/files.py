@@ -22,10 +22,11 @@ import pyarrow as pa
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.redaction import redact, secret_values
-from spark_ckpt.sinks import durable, staging
+from spark_ckpt.sinks import _durable as durable
+from spark_ckpt.sinks import staging
+from spark_ckpt.sinks._options import SinkOption, SinkOptions, check_path, option_names, with_absolute_path
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.files_formats import EXTENSIONS, check_schema, open_writer
-from spark_ckpt.sinks.options import SinkOption, SinkOptions, check_path, option_names, with_absolute_path
 from spark_ckpt.types import CommitPermit, Committable
 
 _KIND = "files"

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.sinks.arrow_text import iso_timestamps, zoned_as_text
-from spark_ckpt.sinks.parquet import open_parquet
+from spark_ckpt.sinks._arrow_text import iso_timestamps, zoned_as_text
+from spark_ckpt.sinks._parquet import open_parquet
 
 EXTENSIONS = {"parquet": "parquet", "json": "json", "csv": "csv"}
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from spark_ckpt.errors import ConfigError, CorruptStorageError, InvalidInputError
 from spark_ckpt.sinks import staging
+from spark_ckpt.sinks._options import SinkOption, SinkOptions, option_names, with_absolute_path
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
-from spark_ckpt.sinks.options import SinkOption, SinkOptions, option_names, with_absolute_path
 from spark_ckpt.types import CommitPermit, Committable
 
 _STAGED, _COMMITTED = "staged", "committed"

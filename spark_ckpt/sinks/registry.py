@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
+from spark_ckpt.sinks._options import parse_names
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
-from spark_ckpt.sinks.options import parse_names
 from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 
 # Imported on first use: nobody should need SQLAlchemy to write files.

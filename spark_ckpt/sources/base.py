@@ -20,9 +20,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAv
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
-from spark_ckpt.sources.convert import arrow_schema, records_to_batches
+from spark_ckpt.sources._convert import arrow_schema, records_to_batches
+from spark_ckpt.sources._simple import SimpleAdapter
 from spark_ckpt.sources.ddl import parse_ddl
-from spark_ckpt.sources.simple import SimpleAdapter
 
 KNOWN_SOURCES: Mapping[str, str] = {
     "files": "spark_ckpt.sources.files:FilesSource",

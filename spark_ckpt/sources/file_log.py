@@ -18,7 +18,7 @@ from typing import Any
 
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.redaction import redact_url
-from spark_ckpt.sources.file_listing import FileEntry
+from spark_ckpt.sources._file_listing import FileEntry
 from spark_ckpt.storage.record_store import Exists, RecordStore
 
 FOLDER, COPIES = "files", "copies"

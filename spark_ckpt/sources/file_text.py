@@ -24,8 +24,8 @@ import pyarrow.json as pa_json
 import pyarrow.types as pt
 
 from spark_ckpt.errors import ConfigError
-from spark_ckpt.sources.bad_records import MalformedFileError
-from spark_ckpt.sources.convert import conform
+from spark_ckpt.sources._bad_records import MalformedFileError
+from spark_ckpt.sources._convert import conform
 
 CHUNK_BYTES = 4 << 20
 _NEWLINE, _RETURN = 10, 13

@@ -17,15 +17,12 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.redaction import redact_url
-from spark_ckpt.sources.bad_records import FAIL, SKIP, Bad, BadRecords, MalformedFileError
-from spark_ckpt.sources.base import UsesMetadata
-from spark_ckpt.sources.convert import arrow_schema, pieces, spark_schema
-from spark_ckpt.sources.file_listing import ChangePolicy, FileEntry, InputFolder
-from spark_ckpt.sources.file_log import DiscoveryLog
-from spark_ckpt.sources.file_plan import Cut, FileSplit, Limits, Position, next_position, plan_splits
-from spark_ckpt.sources.file_rows import FileRows, ParquetRows, TextRows
-from spark_ckpt.sources.file_text import TextFormat, check_schema
-from spark_ckpt.sources.options import (
+from spark_ckpt.sources._bad_records import FAIL, SKIP, Bad, BadRecords, MalformedFileError
+from spark_ckpt.sources._convert import arrow_schema, pieces, spark_schema
+from spark_ckpt.sources._file_listing import ChangePolicy, FileEntry, InputFolder
+from spark_ckpt.sources._file_plan import Cut, FileSplit, Limits, Position, next_position, plan_splits
+from spark_ckpt.sources._file_rows import FileRows, ParquetRows, TextRows
+from spark_ckpt.sources._options import (
     anything,
     choice,
     duration_s,
@@ -37,6 +34,9 @@ from spark_ckpt.sources.options import (
     storage_options_of,
     text,
 )
+from spark_ckpt.sources.base import UsesMetadata
+from spark_ckpt.sources.file_log import DiscoveryLog
+from spark_ckpt.sources.file_text import TextFormat, check_schema
 from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.record_store import RecordStore
 

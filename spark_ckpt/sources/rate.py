@@ -17,8 +17,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from spark_ckpt.errors import ConfigError
-from spark_ckpt.sources.convert import MAX_BATCH_ROWS, arrow_schema
-from spark_ckpt.sources.options import natural, parse_options, positive
+from spark_ckpt.sources._convert import MAX_BATCH_ROWS, arrow_schema
+from spark_ckpt.sources._options import natural, parse_options, positive
 
 OPTIONS = {
     "rowsPerBatch": positive(1000).means("Rows of a batch."),

@@ -122,7 +122,7 @@ def same_rows(a: FileEntry | None, b: FileEntry | None) -> bool:
     return (a.dv is None and b.dv is None) or (a.dv is not None and a.dv.same_rows(b.dv))
 
 
-def adopt_vectors(entries: TableContent, head: TableContent) -> dict[str, FileEntry]:
+def keep_vectors(entries: TableContent, head: TableContent) -> dict[str, FileEntry]:
     """``entries``, with the head's vectors where they say the same: nothing needs to be written for those."""
     return {file: head[file] if same_rows(entry, head.get(file)) else entry for file, entry in entries.items()}
 

@@ -17,7 +17,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.redaction import redact_url
-from spark_ckpt.storage.delta_log import delta_rs_options
+from spark_ckpt.storage._delta_log import delta_rs_options
 from spark_ckpt.storage.filesystem import normalize_url
 
 _logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from spark_ckpt.storage.delta_log import LOG
+from spark_ckpt.storage._delta_log import LOG
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.history import SCHEMA, History, HistoryRow, from_dict
 

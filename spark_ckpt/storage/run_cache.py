@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from spark_ckpt.errors import RESTORE_ANOTHER, CorruptStorageError
 from spark_ckpt.protocol.events import Run
-from spark_ckpt.storage.cache_budget import CacheBudget
-from spark_ckpt.storage.cache_folder import CacheFolder
+from spark_ckpt.storage._cache_budget import CacheBudget
+from spark_ckpt.storage._cache_folder import CacheFolder
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.storage.run_files import open_run_file, read_row_group
@@ -46,7 +46,7 @@ class _Layout:
 
 
 class RunCache:
-    """Implements :class:`spark_ckpt.state.lsm.interfaces.RunReader` for one state table. Executor; one thread.
+    """Implements :class:`spark_ckpt.state.lsm._interfaces.RunReader` for one state table. Executor; one thread.
 
     Any number of processes share ``cache_dir``, also of different jobs: files are told apart by the table's URL,
     appear complete or not at all, and may vanish at any time. All of them together keep to about ``max_bytes``.

@@ -1,7 +1,7 @@
 """The state of one operator as a Delta table whose recorded version is exactly the state at a checkpoint.
 
 A checkpoint adds files and kills rows by deletion vectors in one Delta version. What a version holds is kept beside
-the log too (:mod:`spark_ckpt.storage.table_head`), so that a commit costs what changed and not the table.
+the log too (:mod:`spark_ckpt.storage._table_head`), so that a commit costs what changed and not the table.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ import pyarrow as pa
 from spark_ckpt import clock
 from spark_ckpt.errors import CorruptStorageError, FencedError, TopologyError
 from spark_ckpt.protocol.events import Flushed, GroupManifest
-from spark_ckpt.storage import delta_log, savepoint_files
+from spark_ckpt.storage import _delta_log as delta_log
+from spark_ckpt.storage import _savepoint_files as savepoint_files
+from spark_ckpt.storage._table_head import OWN, Head, HeadLog, Writer
 from spark_ckpt.storage.content import (
     FileEntry,
     Plan,
     TableContent,
-    adopt_vectors,
     check_live_rows,
+    keep_vectors,
     named_files,
     plan_content,
     with_dead,
@@ -33,7 +35,6 @@ from spark_ckpt.storage.delta_schema import describe_columns, from_delta_schema,
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.job_paths import JobPaths
 from spark_ckpt.storage.retry import Retry
-from spark_ckpt.storage.table_head import OWN, Head, HeadLog, Writer
 
 _logger = logging.getLogger(__name__)
 
@@ -184,7 +185,7 @@ class StateTable:
     ) -> tuple[dict[str, FileEntry], dict[int, GroupManifest]]:
         """Copy the state at a checkpoint into ``<target_url>/state/<uid>/``; returns content and groups of the copy.
 
-        See :func:`spark_ckpt.storage.savepoint_files.export_files`. ``storage_options`` default to the table's.
+        See :func:`spark_ckpt.storage._savepoint_files.export_files`. ``storage_options`` default to the table's.
         """
         options = self.folder.storage_options if storage_options is None else storage_options
         target = Folder(JobPaths(target_url).state(self.uid), options)
@@ -201,7 +202,7 @@ class StateTable:
 
         They become part of the table by the next :meth:`commit` with this content as its base, or by
         :meth:`rollback`. See
-        :func:`spark_ckpt.storage.savepoint_files.import_files`.
+        :func:`spark_ckpt.storage._savepoint_files.import_files`.
         """
         options = self.folder.storage_options if storage_options is None else storage_options
         needed = plan_content(content, (), groups).entries
@@ -214,7 +215,7 @@ class StateTable:
             head = self._head()
             if fenced:
                 self._check_not_fenced(head.writer, writer)
-            wanted = adopt_vectors(entries, head.content)
+            wanted = keep_vectors(entries, head.content)
             same = (head.writer.app_id, head.writer.checkpoint) == (writer.app_id, writer.checkpoint)
             if same and wanted == head.content:
                 return TableCommit(head.version, head.content)

@@ -13,7 +13,7 @@ from spark_ckpt.protocol.events import Run
 
 
 class MemoryRuns:
-    """Files by name and their dead rows. Implements :class:`spark_ckpt.state.lsm.interfaces.RunReader`."""
+    """Files by name and their dead rows. Implements :class:`spark_ckpt.state.lsm._interfaces.RunReader`."""
 
     def __init__(self) -> None:
         self.files: dict[str, pa.Table] = {}
@@ -51,7 +51,7 @@ class MemoryRuns:
 
 
 class MemoryAppender:
-    """Collects one file. Implements :class:`spark_ckpt.state.lsm.interfaces.RunAppender`."""
+    """Collects one file. Implements :class:`spark_ckpt.state.lsm._interfaces.RunAppender`."""
 
     def __init__(self, runs: MemoryRuns, file: str) -> None:
         self._runs = runs

@@ -19,9 +19,9 @@ from spark_ckpt.api.plain import PlainDataSource
 from spark_ckpt.cli import app
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError, TopologyError
+from spark_ckpt.jobs._savepoints import import_savepoint
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.requests import create_request, open_requests
-from spark_ckpt.jobs.savepoints import import_savepoint
 from spark_ckpt.jobs.spec import job_url, with_absolute_dir
 from spark_ckpt.jobs.start import checked_sinks
 from spark_ckpt.names import MAX_BYTES, checked_name, name_problem, similar_name

@@ -13,9 +13,9 @@ from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.config import JobConfig, is_job_option
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.redaction import secret_values
+from spark_ckpt.sinks._options import SinkOptions
 from spark_ckpt.sinks.files import FilesSink
-from spark_ckpt.sinks.options import SinkOptions
-from spark_ckpt.sources import options as source_options
+from spark_ckpt.sources import _options as source_options
 from spark_ckpt.sources.files import FilesSource
 
 

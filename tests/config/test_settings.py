@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from spark_ckpt.config import JobConfig
-from spark_ckpt.jobs.settings import tell_changes
+from spark_ckpt.jobs._settings import tell_changes
 from spark_ckpt.protocol.records import GenerationRecord, Topology
 
 TOPOLOGY = Topology(1, 1, ("a",), {}, ("s",))

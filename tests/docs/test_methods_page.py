@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql.streaming import DataStreamReader, DataStreamWriter, StreamingQuery, StreamingQueryManager
 
 import spark_ckpt
-from spark_ckpt.api.progress import CkptStreams
+from spark_ckpt.api._progress import CkptStreams
 from spark_ckpt.types import CONTROL_COLUMNS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "methods.md").read_text()

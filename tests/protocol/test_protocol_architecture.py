@@ -56,6 +56,9 @@ WITHOUT = {
 }
 """What a room must do without. Sources are PySpark's own interface, and ``state`` runs users' pandas functions."""
 
+NAMED_BY_USERS = {"spark_ckpt", "spark_ckpt.testing", *(f"spark_ckpt.{m}" for m in spark_ckpt._MODULES.values())}
+"""Packages and modules that are imported from outside by name."""
+
 
 def imports(path: Path) -> set[str]:
     """Every module that ``path`` imports, inside functions too; imports for type checking only do not count."""
@@ -102,6 +105,35 @@ def test_a_room_does_without_what_is_outside(room):
     for path in files(room):
         foreign = {m.split(".")[0] for m in imports(path)} & WITHOUT[room]
         assert not foreign, f"{path} imports {sorted(foreign)}"
+
+
+def importers() -> dict[str, set[str]]:
+    """Who imports each module, as dotted names; for type checking, too. Tests may look inside."""
+    modules = {_dotted(path): path for path in sorted(ROOT.rglob("*.py")) if path.name != "__init__.py"}
+    others = [path for folder in ("benchmarks", "examples", "scripts") for path in (ROOT.parent / folder).rglob("*.py")]
+    found: dict[str, set[str]] = {name: set() for name in modules}
+    for path in (*ROOT.rglob("*.py"), *others):
+        name = _dotted(path)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                for imported in {node.module, *(f"{node.module}.{a.name}" for a in node.names)} & modules.keys():
+                    found[imported].add(name)
+    return found
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_a_module_begins_with_an_underscore_if_and_only_if_its_package_alone_imports_it():
+    wrong = []
+    for module, users in importers().items():
+        package, _, name = module.rpartition(".")
+        own = all(user == package or user.startswith(f"{package}.") for user in users)
+        private = name.startswith("_") and name != "__main__"
+        if private != (own and bool(users) and package not in NAMED_BY_USERS and module not in NAMED_BY_USERS):
+            wrong.append(module)
+    assert not wrong
 
 
 def test_the_protocol_imports_nothing_impure():

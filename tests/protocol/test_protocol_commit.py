@@ -19,7 +19,7 @@ from spark_ckpt.protocol.records import (
     VoidRecord,
 )
 from spark_ckpt.protocol.steps import StorageFailed
-from spark_ckpt.testing.simulation.shell import Shell
+from spark_ckpt.testing.simulation._shell import Shell
 from spark_ckpt.testing.simulation.world import Answer, Crash, Location, World
 from spark_ckpt.types import Committable, Epoch
 

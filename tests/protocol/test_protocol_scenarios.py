@@ -12,7 +12,7 @@ from spark_ckpt.protocol.events import Decline, Flushed, GroupManifest, Operator
 from spark_ckpt.protocol.records import SAVEPOINT
 from spark_ckpt.protocol.source_offset import PendingTrigger
 from spark_ckpt.protocol.source_steps import ManualRequest
-from spark_ckpt.testing.simulation.shell import Shell
+from spark_ckpt.testing.simulation._shell import Shell
 from tests.protocol.test_protocol_aligner import AT_LEAST, TWO_INPUTS, batch
 from tests.protocol.test_protocol_commit import Job
 from tests.protocol.test_protocol_source import LEADER, POLICY, Source, waiting

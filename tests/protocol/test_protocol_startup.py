@@ -20,7 +20,7 @@ from spark_ckpt.protocol.records import (
 )
 from spark_ckpt.protocol.recovery import GoOn, RestoreFrom, StartFresh
 from spark_ckpt.protocol.startup import start_job
-from spark_ckpt.testing.simulation.shell import Shell
+from spark_ckpt.testing.simulation._shell import Shell
 from spark_ckpt.testing.simulation.world import Crash, Location, World
 from spark_ckpt.types import Committable, Epoch
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_ckpt.sinks.parquet import dictionary_columns, open_parquet
+from spark_ckpt.sinks._parquet import dictionary_columns, open_parquet
 
 
 def _written(table: pa.Table) -> bytes:

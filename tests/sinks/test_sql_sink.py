@@ -151,7 +151,7 @@ def test_an_altered_target_gets_a_staging_table_of_its_new_types() -> None:
 def test_an_attempt_that_was_aborted_while_it_still_wrote_cannot_stage_more(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_ckpt.sinks.sql.writer._CHUNK_ROWS", 1)
+    monkeypatch.setattr("spark_ckpt.sinks.sql._writer._CHUNK_ROWS", 1)
     sink = make(url)
     writer = sink.writer(context(1, 1))
     batch = table_of([(1, "a")]).to_batches()[0]

@@ -18,9 +18,9 @@ from spark_ckpt.config import JobConfig
 from spark_ckpt.jobs.spec import RunSpec, SourceSpec
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.records import Topology
+from spark_ckpt.runtime.operator._subtask_call import DATA, EVENT, SubtaskCall
 from spark_ckpt.runtime.operator.pack import PackStage
 from spark_ckpt.runtime.operator.spec import EVENT_TIME, EventTime, OperatorSpec, WatermarkSpec
-from spark_ckpt.runtime.operator.subtask_call import DATA, EVENT, SubtaskCall
 from spark_ckpt.runtime.source.reader import CkptStreamReader
 from spark_ckpt.state.functions.pandas_function import PandasStateFunction
 from spark_ckpt.state.ipc import from_bytes, plain_schema

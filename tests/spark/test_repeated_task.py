@@ -18,10 +18,10 @@ from spark_ckpt.config import JobConfig
 from spark_ckpt.jobs.spec import RunSpec
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.records import Topology
+from spark_ckpt.runtime.operator._subtask_call import SubtaskCall
 from spark_ckpt.runtime.operator.pack import PackStage
 from spark_ckpt.runtime.operator.snapshot import SnapshotStage
 from spark_ckpt.runtime.operator.spec import OperatorSpec
-from spark_ckpt.runtime.operator.subtask_call import SubtaskCall
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.types import CTL, KEY_HASH, TAG, make_tag
 

@@ -18,9 +18,9 @@ from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.jobs.spec import RunSpec
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.records import Topology
+from spark_ckpt.runtime.operator._subtask_call import DATA, EVENT, SubtaskCall
 from spark_ckpt.runtime.operator.pack import PackStage
 from spark_ckpt.runtime.operator.spec import OperatorSpec
-from spark_ckpt.runtime.operator.subtask_call import DATA, EVENT, SubtaskCall
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.ipc import from_bytes, plain_schema
 from spark_ckpt.storage import filesystem

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_ckpt.runtime import worker_gc
+from spark_ckpt.runtime import _worker_gc as worker_gc
 
 
 @pytest.fixture(autouse=True)
@@ -26,22 +26,22 @@ class _Node:
 
 
 def test_what_a_first_task_loaded_is_not_walked_after_later_ones() -> None:
-    worker_gc.settle()
+    worker_gc.freeze()
     assert gc.get_freeze_count() == 0
-    worker_gc.settle()
+    worker_gc.freeze()
     assert gc.get_freeze_count() > 1000
 
 
 def test_garbage_of_the_tasks_before_is_not_kept() -> None:
     node = weakref.ref(_Node())
-    worker_gc.settle()
-    worker_gc.settle()
+    worker_gc.freeze()
+    worker_gc.freeze()
     assert node() is None
 
 
 def test_garbage_of_later_tasks_is_still_collected() -> None:
-    worker_gc.settle()
-    worker_gc.settle()
+    worker_gc.freeze()
+    worker_gc.freeze()
     node = weakref.ref(_Node())
     gc.collect()
     assert node() is None

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.state.aggregates._grouping import group_by_key
 from spark_ckpt.state.aggregates.function import AggregateFunction
-from spark_ckpt.state.aggregates.grouping import group_by_key
 from spark_ckpt.state.functions.base import Touched
 from tests.state.aggregates_harness import CTX, KEYS, NUMBERS, TYPES, Operator, by_key, expected, same, schema_of, table
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from spark_ckpt import agg
+from spark_ckpt.state.aggregates._hash import hash_column
+from spark_ckpt.state.aggregates._hll import ApproxDistinct
 from spark_ckpt.state.aggregates.function import AggregateFunction
-from spark_ckpt.state.aggregates.hash import hash_column
-from spark_ckpt.state.aggregates.hll import ApproxDistinct
 from spark_ckpt.state.aggregates.segments import Segments
 from tests.state.aggregates_harness import Operator
 
@@ -86,7 +86,7 @@ def test_every_flat_type_is_counted_by_value(values: pa.Array, distinct: int) ->
 
 def test_hashes_are_the_same_in_every_process() -> None:
     program = (
-        "import pyarrow as pa; from spark_ckpt.state.aggregates.hash import hash_column as h; "
+        "import pyarrow as pa; from spark_ckpt.state.aggregates._hash import hash_column as h; "
         "print(h(pa.array(['', 'spark', 'x' * 400])).tolist(), h(pa.array([1.5, 0.0])).tolist())"
     )
     here = f"{hash_column(pa.array(['', 'spark', 'x' * 400])).tolist()} {hash_column(pa.array([1.5, 0.0])).tolist()}"

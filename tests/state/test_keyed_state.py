@@ -22,8 +22,8 @@ from spark_ckpt.protocol.events import GroupManifest
 from spark_ckpt.state.functions.base import NO_TIMEOUT
 from spark_ckpt.state.ipc import compress
 from spark_ckpt.state.keys.keys import NULL_HASH, group_rows, injective, key_group_of
+from spark_ckpt.state.lsm._dead_rows import DeadRows
 from spark_ckpt.state.lsm.compaction import CompactionPolicy
-from spark_ckpt.state.lsm.dead_rows import DeadRows
 from spark_ckpt.state.lsm.keyed_state import KeyedState
 from spark_ckpt.state.lsm.layout import StateLayout
 from spark_ckpt.state.lsm.ranges import KeyRange

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from spark_ckpt.protocol.events import GroupManifest, Run
 from spark_ckpt.state.keys.keys import key_group_of
+from spark_ckpt.state.lsm._manifests import joined, layered, sliced
 from spark_ckpt.state.lsm.compaction import CompactionPolicy
 from spark_ckpt.state.lsm.keyed_state import FlushResult, KeyedState
 from spark_ckpt.state.lsm.layout import StateLayout
-from spark_ckpt.state.lsm.manifests import joined, layered, sliced
 from spark_ckpt.state.lsm.ranges import KeyRange, RangeRun, blocks, offsets
 from spark_ckpt.testing.memory_runs import MemoryRuns
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryListener, StreamingQueryProgress
 
-from spark_ckpt.api.progress import CkptStreams, with_rows
+from spark_ckpt.api._progress import CkptStreams, with_rows
 from spark_ckpt.jobs.committer import Committer
 from spark_ckpt.jobs.rows_read import remember_run, rows_read
 from tests.storage.whole_job import ROWS, WholeJob

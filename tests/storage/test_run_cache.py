@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.protocol.events import Run
-from spark_ckpt.state.lsm.interfaces import RunReader
-from spark_ckpt.storage import cache_folder, run_cache, run_files
+from spark_ckpt.state.lsm._interfaces import RunReader
+from spark_ckpt.storage import _cache_folder as cache_folder
+from spark_ckpt.storage import run_cache, run_files
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.run_cache import RunCache, forget_cached
 from spark_ckpt.storage.run_files import open_run_file, read_row_group, row_groups, write_run_file

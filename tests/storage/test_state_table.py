@@ -20,9 +20,9 @@ from spark_ckpt.errors import (
     TopologyError,
 )
 from spark_ckpt.protocol.events import Flushed, GroupManifest, Run, StateFile
+from spark_ckpt.storage._delta_log import DeltaLog
 from spark_ckpt.storage.content import TableContent, named_files
 from spark_ckpt.storage.deletion_vectors import encode_rows
-from spark_ckpt.storage.delta_log import DeltaLog
 from spark_ckpt.storage.manifest import StateManifest, read_manifest, write_manifest
 from spark_ckpt.storage.record_store import RecordStore
 from spark_ckpt.storage.run_files import write_run_file

@@ -8,9 +8,9 @@ import pytest
 from deltalake import DeltaTable
 
 from spark_ckpt.protocol.events import GroupManifest
+from spark_ckpt.storage._savepoint_files import import_files
 from spark_ckpt.storage.content import named_files
 from spark_ckpt.storage.run_cache import RunCache
-from spark_ckpt.storage.savepoint_files import import_files
 from spark_ckpt.storage.state_table import StateTable
 from tests.storage.state_job import SCHEMA, Job, new_job, read_version
 

@@ -10,7 +10,7 @@ import pytest
 from spark_ckpt.jobs.requests import Answer, answer_request, read_answer
 from spark_ckpt.protocol.records import GenerationRecord, TriggerRecord, VoidRecord
 from spark_ckpt.protocol.source_steps import Look, ReadSourceStart
-from spark_ckpt.runtime.source.io import SourceIO
+from spark_ckpt.runtime.source._io import SourceIO
 from spark_ckpt.storage.job_paths import id_name
 from spark_ckpt.storage.record_store import RecordStore
 from tests.storage.whole_job import TOPOLOGY, WholeJob

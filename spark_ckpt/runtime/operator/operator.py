@@ -16,10 +16,10 @@ import pandas as pd
 from pyspark import TaskContext
 
 from spark_ckpt.errors import CorruptStorageError
-from spark_ckpt.runtime.operator.fencing import unless_fenced
+from spark_ckpt.runtime._worker_gc import freeze
+from spark_ckpt.runtime.operator._fencing import unless_fenced
+from spark_ckpt.runtime.operator._subtask_call import SubtaskCall
 from spark_ckpt.runtime.operator.spec import OperatorSpec
-from spark_ckpt.runtime.operator.subtask_call import SubtaskCall
-from spark_ckpt.runtime.worker_gc import settle
 
 
 class KeyedOperator:
@@ -29,7 +29,7 @@ class KeyedOperator:
         self.spec = spec
 
     def __call__(self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-        settle()
+        freeze()
         try:
             yield from self._call(key, frames, state)
         except CorruptStorageError as error:

@@ -15,8 +15,8 @@ from pyspark import TaskContext
 from spark_ckpt.jobs.hooks import call_hook
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.weights import Arrivals
+from spark_ckpt.runtime.operator._subtask_call import DATA
 from spark_ckpt.runtime.operator.spec import OperatorSpec
-from spark_ckpt.runtime.operator.subtask_call import DATA
 from spark_ckpt.runtime.stateless import arrow_schema, spark_schema, with_control
 from spark_ckpt.state.ipc import from_bytes, plain_schema
 from spark_ckpt.types import make_tag
@@ -40,7 +40,7 @@ class SnapshotStage:
                     yield self._data(epochs[i].as_py(), from_bytes(body, self.data_schema))
                 else:
                     found.add(ev.decode(body.to_pybytes()))
-        events = found.settle()
+        events = found.events()
         if events:
             yield self._control(events)
 
@@ -103,7 +103,7 @@ class _Partition:
             old = dead.get(file)
             dead[file] = bitmap if old is None else (BitMap.deserialize(old) | BitMap.deserialize(bitmap)).serialize()
 
-    def settle(self) -> list[ev.Event]:
+    def events(self) -> list[ev.Event]:
         """What the partition says."""
         events: list[ev.Event] = []
         for epoch, files in sorted(self._files.items()):

@@ -15,9 +15,9 @@ from spark_ckpt.errors import ControlColumnsError, InvalidInputError
 from spark_ckpt.faults import reach
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec
 from spark_ckpt.protocol import events as ev
+from spark_ckpt.runtime._worker_gc import freeze
 from spark_ckpt.runtime.stateless import runs_of_tag, split_control
 from spark_ckpt.runtime.steps import Step, Steps
-from spark_ckpt.runtime.worker_gc import settle
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, Committable, Epoch, epoch_of_tag
@@ -80,7 +80,7 @@ class CkptStreamWriter(DataSourceStreamArrowWriter):
         """Once for each batch, again with the same number after a crash. See :mod:`spark_ckpt.protocol.commit`."""
         from spark_ckpt.jobs.committer import committer_for
 
-        settle()
+        freeze()
         staged, events = _gather(messages)
         committer_for(self.run, self.sinks).commit(batchId, staged, events)
 

@@ -28,8 +28,8 @@ from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.source_events import announcements, manifests_to_send
 from spark_ckpt.protocol.source_offset import SourceOffset, with_inner
 from spark_ckpt.protocol.source_steps import InnerRead
-from spark_ckpt.runtime.source.lost_barriers import BarrierWatch
-from spark_ckpt.runtime.source.restore_rows import restore_events
+from spark_ckpt.runtime.source._lost_barriers import BarrierWatch
+from spark_ckpt.runtime.source._restore_rows import restore_events
 from spark_ckpt.runtime.source.trigger_coordinator import TriggerCoordinator
 from spark_ckpt.runtime.stateless import arrow_schema, with_control
 from spark_ckpt.runtime.steps import Step, Steps

@@ -17,7 +17,7 @@ from spark_ckpt.protocol.source import next_offset
 from spark_ckpt.protocol.source_offset import SourceOffset, SourcePosition, initial_offset
 from spark_ckpt.protocol.source_steps import GiveUp, InnerRead
 from spark_ckpt.protocol.source_view import SourceRole, SourceView
-from spark_ckpt.runtime.source.io import SourceIO
+from spark_ckpt.runtime.source._io import SourceIO
 
 
 class TriggerCoordinator:

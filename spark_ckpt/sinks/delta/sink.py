@@ -24,12 +24,13 @@ from spark_ckpt import clock
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
 from spark_ckpt.names import PATH_SPECIAL
 from spark_ckpt.redaction import redact, redact_url, secret_values
-from spark_ckpt.sinks import durable, staging
+from spark_ckpt.sinks import _durable as durable
+from spark_ckpt.sinks import staging
+from spark_ckpt.sinks._options import SinkOption, SinkOptions, check_path, option_names, with_absolute_path
+from spark_ckpt.sinks._parquet import open_parquet
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
-from spark_ckpt.sinks.delta.log import logged_names
+from spark_ckpt.sinks.delta._log import logged_names
 from spark_ckpt.sinks.delta.types import delta_schema, file_stats
-from spark_ckpt.sinks.options import SinkOption, SinkOptions, check_path, option_names, with_absolute_path
-from spark_ckpt.sinks.parquet import open_parquet
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.types import CommitPermit, Committable
 

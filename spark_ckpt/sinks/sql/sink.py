@@ -15,13 +15,15 @@ import sqlalchemy as sa
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.sinks import staging
+from spark_ckpt.sinks._options import SinkOption, SinkOptions, option_names
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
-from spark_ckpt.sinks.options import SinkOption, SinkOptions, option_names
-from spark_ckpt.sinks.sql import dialects, mariadb, tables
-from spark_ckpt.sinks.sql.database import Database
-from spark_ckpt.sinks.sql.dialects import SEQ, STAGE
+from spark_ckpt.sinks.sql import _dialects as dialects
+from spark_ckpt.sinks.sql import _mariadb as mariadb
+from spark_ckpt.sinks.sql import _tables as tables
+from spark_ckpt.sinks.sql._database import Database
+from spark_ckpt.sinks.sql._dialects import SEQ, STAGE
+from spark_ckpt.sinks.sql._writer import SqlWriter, StagingPlace
 from spark_ckpt.sinks.sql.types import plain_schema
-from spark_ckpt.sinks.sql.writer import SqlWriter, StagingPlace
 from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 
 _KIND = "sql"

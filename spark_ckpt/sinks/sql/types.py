@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.sinks.arrow_text import iso_timestamps
-from spark_ckpt.sinks.sql.mariadb import DIALECTS
+from spark_ckpt.sinks._arrow_text import iso_timestamps
+from spark_ckpt.sinks.sql._mariadb import DIALECTS
 
 _SQLITE_EXACT_DIGITS = 15  # SQLite turns longer numbers into a double; as text they stay what they are
 

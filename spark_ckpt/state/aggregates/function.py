@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.state.aggregates.accumulators import Accumulator
-from spark_ckpt.state.aggregates.grouping import group_by_key, rows_per_key
+from spark_ckpt.state.aggregates._accumulators import Accumulator
+from spark_ckpt.state.aggregates._grouping import group_by_key, rows_per_key
+from spark_ckpt.state.aggregates._ordinals import ascending_order
 from spark_ckpt.state.aggregates.kinds import FLAT, RUNNING_KINDS, Rules, is_ordered, make_accumulator
-from spark_ckpt.state.aggregates.ordinals import ascending_order
 from spark_ckpt.state.aggregates.segments import Segments, places_of_keys, plain_array, segments_behind
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
 from spark_ckpt.types import CONTROL_COLUMNS, KEY_GROUP, KEY_HASH, TIMEOUT_MS

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.state.aggregates.accumulators import Accumulator, Collect, Count, Edge, Extreme, Mean, Sum
-from spark_ckpt.state.aggregates.hll import ApproxDistinct
-from spark_ckpt.state.aggregates.lenient import NullableMean, NullableSum, WrappingSum
-from spark_ckpt.state.aggregates.moments import Stddev
+from spark_ckpt.state.aggregates._accumulators import Accumulator, Collect, Count, Edge, Extreme, Mean, Sum
+from spark_ckpt.state.aggregates._hll import ApproxDistinct
+from spark_ckpt.state.aggregates._lenient import NullableMean, NullableSum, WrappingSum
+from spark_ckpt.state.aggregates._moments import Stddev
 
 
 @dataclass(frozen=True)

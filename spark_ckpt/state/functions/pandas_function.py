@@ -26,11 +26,11 @@ import numpy as np
 import pyarrow as pa
 
 from spark_ckpt.errors import UserFunctionError
+from spark_ckpt.state.functions._pandas_output import KeyOutput, OutputConversion
+from spark_ckpt.state.functions._user_error import raised
 from spark_ckpt.state.functions.arrow_function import nullable
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched, UserStateFunction
 from spark_ckpt.state.functions.pandas_input import DEFINED, CallInput, spark_struct
-from spark_ckpt.state.functions.pandas_output import KeyOutput, OutputConversion
-from spark_ckpt.state.functions.user_error import raised
 
 if TYPE_CHECKING:
     import pandas as pd

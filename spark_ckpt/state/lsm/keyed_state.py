@@ -27,16 +27,16 @@ from spark_ckpt.protocol.events import GroupManifest
 from spark_ckpt.state.functions.base import NO_TIMEOUT
 from spark_ckpt.state.ipc import Rows, conform, int64_view, one_batch
 from spark_ckpt.state.keys.keys import Hashes, Mask
+from spark_ckpt.state.lsm._dead_rows import DeadRows
+from spark_ckpt.state.lsm._flush import Flush
+from spark_ckpt.state.lsm._interfaces import RunAppender, RunReader
+from spark_ckpt.state.lsm._levels import MEMTABLE, Hit, Level, Levels
+from spark_ckpt.state.lsm._manifests import joined, layered, sliced
+from spark_ckpt.state.lsm._memtable import Memtable
+from spark_ckpt.state.lsm._timers import Searched, find_due, next_due_ms
 from spark_ckpt.state.lsm.compaction import CompactionPolicy
-from spark_ckpt.state.lsm.dead_rows import DeadRows
-from spark_ckpt.state.lsm.flush import Flush
-from spark_ckpt.state.lsm.interfaces import RunAppender, RunReader
 from spark_ckpt.state.lsm.layout import StateLayout
-from spark_ckpt.state.lsm.levels import MEMTABLE, Hit, Level, Levels
-from spark_ckpt.state.lsm.manifests import joined, layered, sliced
-from spark_ckpt.state.lsm.memtable import Memtable
 from spark_ckpt.state.lsm.ranges import KeyRange, RangeRun, numbers_from_json, numbers_to_json
-from spark_ckpt.state.lsm.timers import Searched, find_due, next_due_ms
 from spark_ckpt.types import KEY_HASH, TIMEOUT_MS
 
 

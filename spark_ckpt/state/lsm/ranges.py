@@ -104,9 +104,9 @@ class RangeRun:
     def slices(self) -> Iterator[tuple[int, Run]]:
         """Each key group that has rows, and its run."""
         counts = np.diff(self.cuts)
-        held = np.flatnonzero(counts)
-        starts = (self.start + self.cuts[held]).tolist()
-        for i, start, count in zip(held.tolist(), starts, counts[held].tolist(), strict=True):
+        filled = np.flatnonzero(counts)
+        starts = (self.start + self.cuts[filled]).tolist()
+        for i, start, count in zip(filled.tolist(), starts, counts[filled].tolist(), strict=True):
             yield self.first + i, Run(self.file, start, count, self.epoch, self.tombstones, self.due_ms)
 
     def to_json(self) -> list[Any]:

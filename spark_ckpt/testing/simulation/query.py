@@ -20,11 +20,11 @@ from spark_ckpt.protocol.source_offset import SourceOffset
 from spark_ckpt.protocol.source_view import SourceRole
 from spark_ckpt.protocol.startup import start_job
 from spark_ckpt.protocol.weights import batch_record
-from spark_ckpt.testing.simulation.callers import ANSWERED
-from spark_ckpt.testing.simulation.changes import begun
-from spark_ckpt.testing.simulation.shell import Shell
+from spark_ckpt.testing.simulation._callers import ANSWERED
+from spark_ckpt.testing.simulation._changes import begun
+from spark_ckpt.testing.simulation._shell import Shell
+from spark_ckpt.testing.simulation._state import GroupCall, Output, TaskFiles, run_partition
 from spark_ckpt.testing.simulation.sources import Offset, SourceReader, SourceSpec, first_offset, manifests, read
-from spark_ckpt.testing.simulation.state import GroupCall, Output, TaskFiles, run_partition
 from spark_ckpt.testing.simulation.world import Location, SimulationError, Visible, World
 from spark_ckpt.types import Committable, Epoch
 

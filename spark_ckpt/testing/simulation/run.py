@@ -28,14 +28,14 @@ from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import CHECKPOINT, SAVEPOINT, CompletionRecord, Topology
 from spark_ckpt.protocol.source_steps import SourceStep
 from spark_ckpt.protocol.steps import Step
-from spark_ckpt.testing.simulation.callers import Caller
-from spark_ckpt.testing.simulation.changes import another_life, arrange, change_sources, visible
-from spark_ckpt.testing.simulation.on_call import fresh_location, on_call
+from spark_ckpt.testing.simulation._callers import Caller
+from spark_ckpt.testing.simulation._changes import another_life, arrange, change_sources, visible
+from spark_ckpt.testing.simulation._on_call import fresh_location, on_call
+from spark_ckpt.testing.simulation._shell import collect, import_as_new_job, live_rows
+from spark_ckpt.testing.simulation._state import DRAINED as DRAINED_COUNT
+from spark_ckpt.testing.simulation._state import REMOVE_AT
 from spark_ckpt.testing.simulation.query import DRAINED, FINISHED, STOPPED, Query
-from spark_ckpt.testing.simulation.shell import collect, import_as_new_job, live_rows
 from spark_ckpt.testing.simulation.sources import SourceSpec
-from spark_ckpt.testing.simulation.state import DRAINED as DRAINED_COUNT
-from spark_ckpt.testing.simulation.state import REMOVE_AT
 from spark_ckpt.testing.simulation.world import Crash, Location, SimulationError, Visible, World
 
 SABOTAGES = (

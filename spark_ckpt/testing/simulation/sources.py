@@ -17,7 +17,7 @@ from spark_ckpt.protocol.source import next_offset
 from spark_ckpt.protocol.source_events import announcements, manifests_to_send
 from spark_ckpt.protocol.source_offset import SourceOffset, SourcePosition, initial_offset, with_inner
 from spark_ckpt.protocol.source_view import SourceRole, SourceView
-from spark_ckpt.testing.simulation.state import Output
+from spark_ckpt.testing.simulation._state import Output
 from spark_ckpt.testing.simulation.world import Answer, SimulationError, World
 
 Offset = dict[str, Any]

@@ -37,7 +37,7 @@ from spark_ckpt.protocol.records import (
 )
 from spark_ckpt.protocol.source_steps import CreateTrigger, ManualRequest
 from spark_ckpt.protocol.steps import CHECKPOINT_STEPS, CLEAN_UP_STEPS, StorageFailed, WriteGeneration
-from spark_ckpt.testing.simulation.tears import tear
+from spark_ckpt.testing.simulation._tears import tear
 from spark_ckpt.types import Committable
 
 _MAY_FAIL = (*CHECKPOINT_STEPS, *CLEAN_UP_STEPS, CreateTrigger)

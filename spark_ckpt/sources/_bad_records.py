@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_ckpt.errors import BadRecordError
-from spark_ckpt.sources.file_listing import FileEntry
+from spark_ckpt.sources._file_listing import FileEntry
 from spark_ckpt.storage.filesystem import Folder
 
 FAIL = "fail"

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from spark_ckpt.protocol import aligner
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.weights import Arrivals
-from spark_ckpt.runtime.operator.flush_files import FlushFiles
+from spark_ckpt.runtime.operator._flush_files import FlushFiles
 from spark_ckpt.runtime.operator.spec import EVENT_TIME, OperatorSpec
 from spark_ckpt.state.envelope import MAX_BODY_BYTES, Envelope, unpack
 from spark_ckpt.state.functions.base import CallContext, Changed, Touched
@@ -158,7 +158,7 @@ class SubtaskCall:
         if self.keyed.memtable_bytes > config.memtable_max_bytes and self._unwritten is None:
             # If storage fails, the memtable goes on growing in Spark's state store until the next checkpoint.
             self._flush(self.meta.aligner.epoch)
-        self._settle()
+        self._acknowledge()
 
     def sealed(self) -> tuple[bytes, bytes | None, bytes | None]:
         """(meta, memtable, held rows): what Spark's state store keeps until the next batch."""
@@ -316,7 +316,7 @@ class SubtaskCall:
         self._say(ev.Cancel(checkpoint))
         self._say(ev.Decline(self.spec.uid, checkpoint, reason, failed=True))
 
-    def _settle(self) -> None:
+    def _acknowledge(self) -> None:
         took = {"flush_ms": int(self._flush_ms), "write_ms": int(self._write_ms)}
         for ack in self._acks:
             file = self._written.get(ack.checkpoint, _NO_FILE)

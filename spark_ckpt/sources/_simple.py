@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.sources.convert import arrow_schema, records_to_batches
+from spark_ckpt.sources._convert import arrow_schema, records_to_batches
 
 
 class SimpleSplit(InputPartition):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 import sqlalchemy as sa
 
-from spark_ckpt.sinks.sql import mariadb
+from spark_ckpt.sinks.sql import _mariadb as mariadb
 
 Columns = Mapping[str, Mapping[str, Any]]
 _SINGLE = {"postgresql": "REAL", "mysql": "FLOAT", "mariadb": "FLOAT"}

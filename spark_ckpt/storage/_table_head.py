@@ -9,9 +9,9 @@ from typing import Any
 
 from spark_ckpt import clock
 from spark_ckpt.errors import CorruptStorageError
-from spark_ckpt.storage import delta_log
+from spark_ckpt.storage import _delta_log as delta_log
+from spark_ckpt.storage._delta_log import DeltaLog, LogCommit
 from spark_ckpt.storage.content import FileEntry, TableContent, changed_files, content_from_json, content_to_json
-from spark_ckpt.storage.delta_log import DeltaLog, LogCommit
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.record_store import RecordStore
 

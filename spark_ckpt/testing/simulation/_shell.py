@@ -269,7 +269,7 @@ class Shell:
 
 
 def damage_of(records: Records, generation: int) -> Damage:
-    """What a start finds damaged or missing: as ``spark_ckpt.jobs.start_facts`` reads it."""
+    """What a start finds damaged or missing: as ``spark_ckpt.jobs._start_facts`` reads it."""
 
     def triggered_by(k: int) -> int | None:
         trigger = records.get("triggers", k)

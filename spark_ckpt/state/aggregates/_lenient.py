@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_ckpt.state.aggregates.accumulators import Accumulator, Add, Mean, Sum
-from spark_ckpt.state.aggregates.decimal import divide_half_up, sum_limbs
+from spark_ckpt.state.aggregates._accumulators import Accumulator, Add, Mean, Sum
+from spark_ckpt.state.aggregates._decimal import divide_half_up, sum_limbs
 from spark_ckpt.state.aggregates.segments import Segments, accumulate
 
 Merge = Callable[[list[pa.Array], Segments], list[pa.Array]]

@@ -69,12 +69,12 @@ def layered(runs: Sequence[RangeRun], groups: KeyRange) -> list[list[RangeRun]]:
     layers: list[list[RangeRun]] = []
     depth = np.zeros(len(groups), np.int64)
     for run in runs:
-        held = slice(run.first - groups.first, run.end - groups.first)
-        layer = max(0, int(depth[held].max()) - int(run.tombstones))
+        covered = slice(run.first - groups.first, run.end - groups.first)
+        layer = max(0, int(depth[covered].max()) - int(run.tombstones))
         if layer == len(layers):
             layers.append([])
         layers[layer].append(run)
-        depth[held] = layer + 1
+        depth[covered] = layer + 1
     return layers
 
 

@@ -18,7 +18,7 @@ from pyroaring import BitMap
 from spark_ckpt import clock
 from spark_ckpt.errors import RESTORE_ANOTHER, CorruptStorageError
 from spark_ckpt.protocol.events import GroupManifest, Run
-from spark_ckpt.storage import delta_log
+from spark_ckpt.storage import _delta_log as delta_log
 from spark_ckpt.storage.content import FileEntry, TableContent, check_live_rows
 from spark_ckpt.storage.deletion_vectors import read_vector
 from spark_ckpt.storage.filesystem import Folder, make_folder, sync_folder

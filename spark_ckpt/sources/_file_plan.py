@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from spark_ckpt.sources.file_listing import FileEntry
+from spark_ckpt.sources._file_listing import FileEntry
 
 
 @dataclass(frozen=True)

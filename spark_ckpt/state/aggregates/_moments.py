@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_ckpt.state.aggregates.accumulators import Accumulator
+from spark_ckpt.state.aggregates._accumulators import Accumulator
 from spark_ckpt.state.aggregates.segments import Segments, accumulate, first_of
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from spark_ckpt.errors import CheckpointFailedError
+from spark_ckpt.protocol._view import JobView
 from spark_ckpt.protocol.events import Cancel, Decline
 from spark_ckpt.protocol.records import (
     DECLINED,
@@ -20,7 +21,6 @@ from spark_ckpt.protocol.records import (
     TriggerRecord,
 )
 from spark_ckpt.protocol.steps import AppendHistory, ReadAborted, ReadTrigger, Step, WriteAborted
-from spark_ckpt.protocol.view import JobView
 from spark_ckpt.types import CheckpointId
 
 Steps = Generator[Step, Any, JobView]

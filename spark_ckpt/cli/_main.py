@@ -16,8 +16,8 @@ import typer
 from rich.console import Console
 
 import spark_ckpt
+from spark_ckpt.cli._statistics import WIDTH, counts_text, restored_table, statistics_table
 from spark_ckpt.cli.history import history_table
-from spark_ckpt.cli.statistics import WIDTH, counts_text, restored_table, statistics_table
 from spark_ckpt.config import STORAGE
 from spark_ckpt.errors import CkptError, ConfigError
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.sinks.sql import mariadb
-from spark_ckpt.sinks.sql.dialects import SEQ, STAGE
-from spark_ckpt.sinks.sql.keys import key_problems
+from spark_ckpt.sinks.sql import _mariadb as mariadb
+from spark_ckpt.sinks.sql._dialects import SEQ, STAGE
+from spark_ckpt.sinks.sql._keys import key_problems
 from spark_ckpt.sinks.sql.types import mismatch, sql_type
 
 _FORGOTTEN_AT_ONCE = 500

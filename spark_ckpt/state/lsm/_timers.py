@@ -15,7 +15,7 @@ import pyarrow as pa
 from spark_ckpt.state.functions.base import NO_TIMEOUT
 from spark_ckpt.state.ipc import Rows, int64_view
 from spark_ckpt.state.keys.keys import Mask
-from spark_ckpt.state.lsm.levels import MEMTABLE, Hit, Levels
+from spark_ckpt.state.lsm._levels import MEMTABLE, Hit, Levels
 from spark_ckpt.state.lsm.ranges import RangeRun
 from spark_ckpt.types import KEY_HASH, TIMEOUT_MS
 

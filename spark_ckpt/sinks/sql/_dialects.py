@@ -1,7 +1,7 @@
 """Everything that differs between databases: connecting, staging rows fast, and upserts.
 
 PostgreSQL takes rows as CSV through ``COPY``, made by Arrow without touching a row in Python. SQLite takes columns
-zipped into tuples, MariaDB the same in batches (:mod:`spark_ckpt.sinks.sql.mariadb`).
+zipped into tuples, MariaDB the same in batches (:mod:`spark_ckpt.sinks.sql._mariadb`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
-from spark_ckpt.sinks.arrow_text import zoned_as_text
-from spark_ckpt.sinks.sql import mariadb
+from spark_ckpt.sinks._arrow_text import zoned_as_text
+from spark_ckpt.sinks.sql import _mariadb as mariadb
 from spark_ckpt.sinks.sql.types import as_text
 
 STAGE, SEQ = "_ckpt_stage", "_ckpt_seq"

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.state.aggregates.decimal import divide_half_up, sum_limbs
-from spark_ckpt.state.aggregates.ordinals import ordinals
+from spark_ckpt.state.aggregates._decimal import divide_half_up, sum_limbs
+from spark_ckpt.state.aggregates._ordinals import ordinals
 from spark_ckpt.state.aggregates.segments import (
     Segments,
     accumulate,

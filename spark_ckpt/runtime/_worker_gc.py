@@ -2,7 +2,7 @@
 
 PySpark's daemon collects all generations whenever a reused worker has finished a task. With pandas and pyarrow loaded
 that is some 90,000 objects and 25 ms of a core, for every worker and batch, while Spark commits the batch and plans
-the next one. What lives through a whole task is modules and classes: :func:`settle` moves it out of the collector's
+the next one. What lives through a whole task is modules and classes: :func:`freeze` moves it out of the collector's
 sight, and a collection then costs what the task left behind. Idea: the Python documentation of ``gc.freeze``.
 """
 
@@ -13,13 +13,13 @@ import gc
 from pyspark import TaskContext
 
 # The first task imports most of what a stage needs; what later ones load (a compaction, a snapshot) is met once more.
-_SETTLE_AT = (2, 8)
+_FREEZE_AT = (2, 8)
 
 _tasks = 0
 _newest_task: int | None = None
 
 
-def settle() -> None:
+def freeze() -> None:
     """Called at the beginning of every call of a stage; does something in a process's second and eighth task only.
 
     Cyclic garbage is collected before, so that it is not kept. Where there is no task (a planner's or the commit's
@@ -32,6 +32,6 @@ def settle() -> None:
         return
     _newest_task = task
     _tasks += 1
-    if _tasks in _SETTLE_AT:
+    if _tasks in _FREEZE_AT:
         gc.collect()
         gc.freeze()

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_ckpt.errors import BadRecordError
-from spark_ckpt.sources.bad_records import Bad, MalformedFileError, salvage
-from spark_ckpt.sources.convert import MAX_BATCH_ROWS, conform
-from spark_ckpt.sources.file_listing import FileEntry, InputFolder
-from spark_ckpt.sources.file_plan import Cut, FileSplit, Position
+from spark_ckpt.sources._bad_records import Bad, MalformedFileError, salvage
+from spark_ckpt.sources._convert import MAX_BATCH_ROWS, conform
+from spark_ckpt.sources._file_listing import FileEntry, InputFolder
+from spark_ckpt.sources._file_plan import Cut, FileSplit, Position
 from spark_ckpt.sources.file_text import TextFormat, TextParser, chunks, content_ends, data_start, require_values
 
 

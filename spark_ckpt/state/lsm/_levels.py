@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from spark_ckpt.state.ipc import Rows, concat, conform, nulls, one_batch, picked
 from spark_ckpt.state.keys.keys import Hashes, Mask, match
-from spark_ckpt.state.lsm.interfaces import RunReader
+from spark_ckpt.state.lsm._interfaces import RunReader
+from spark_ckpt.state.lsm._memtable import Memtable
 from spark_ckpt.state.lsm.layout import StateLayout
-from spark_ckpt.state.lsm.memtable import Memtable
 from spark_ckpt.state.lsm.ranges import KeyRange, RangeRun
 
 MEMTABLE = -1

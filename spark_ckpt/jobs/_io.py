@@ -15,11 +15,11 @@ from spark_ckpt import clock
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CorruptStorageError, FencedError, ProtocolBugError, RetryableError
 from spark_ckpt.faults import reach
+from spark_ckpt.jobs._report import history_row, left_state
+from spark_ckpt.jobs._savepoints import write_savepoint
 from spark_ckpt.jobs.hooks import call_hook
 from spark_ckpt.jobs.records import JobRecords, left_for_later, report
-from spark_ckpt.jobs.report import history_row, left_state
 from spark_ckpt.jobs.requests import Answer, answer_request
-from spark_ckpt.jobs.savepoints import write_savepoint
 from spark_ckpt.jobs.spec import SinkSpec, cache_dir, job_url
 from spark_ckpt.jobs.statistics import StatisticsKeeper
 from spark_ckpt.protocol import steps as st

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 
-from spark_ckpt.storage.cache_folder import open_own
+from spark_ckpt.storage._cache_folder import open_own
 
 _LOOKS_PER_BUDGET = 16
 _ABANDONED_S = 3600.0

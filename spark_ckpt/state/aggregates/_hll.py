@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from spark_ckpt.agg import AggSpec
-from spark_ckpt.state.aggregates.accumulators import Accumulator
-from spark_ckpt.state.aggregates.hash import hash_column
+from spark_ckpt.state.aggregates._accumulators import Accumulator
+from spark_ckpt.state.aggregates._hash import hash_column
 from spark_ckpt.state.aggregates.segments import Segments
 
 ALPHA = 1 / (2 * math.log(2))

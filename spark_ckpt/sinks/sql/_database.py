@@ -12,7 +12,8 @@ import sqlalchemy as sa
 
 from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError, RetryableError
 from spark_ckpt.redaction import redact, secret_values
-from spark_ckpt.sinks.sql import dialects, mariadb
+from spark_ckpt.sinks.sql import _dialects as dialects
+from spark_ckpt.sinks.sql import _mariadb as mariadb
 from spark_ckpt.storage.retry import Retry
 
 _T = TypeVar("_T")

@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from spark_ckpt.state.ipc import Rows, conform, int64_view, one_batch
 from spark_ckpt.state.keys.keys import match
+from spark_ckpt.state.lsm._dead_rows import DeadRows
+from spark_ckpt.state.lsm._interfaces import RunAppender
+from spark_ckpt.state.lsm._levels import Layer, Level, Levels
+from spark_ckpt.state.lsm._memtable import Memtable
+from spark_ckpt.state.lsm._timers import earliest
 from spark_ckpt.state.lsm.compaction import CompactionPolicy, Sorted, merge
-from spark_ckpt.state.lsm.dead_rows import DeadRows
-from spark_ckpt.state.lsm.interfaces import RunAppender
-from spark_ckpt.state.lsm.levels import Layer, Level, Levels
-from spark_ckpt.state.lsm.memtable import Memtable
 from spark_ckpt.state.lsm.ranges import RangeRun, blocks, offsets
-from spark_ckpt.state.lsm.timers import earliest
 from spark_ckpt.types import KEY_HASH, TIMEOUT_MS
 
 

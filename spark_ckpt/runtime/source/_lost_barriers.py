@@ -31,7 +31,7 @@ class BarrierWatch:
 
     def _judge(self, triggers: TriggerCoordinator, pending: PendingTrigger, now_ms: int) -> None:
         checkpoint, run = pending.checkpoint, triggers.run
-        # The batch has ended, so what it settled is there to see.
+        # The batch has ended, so what became of it is there to see.
         if triggers.records.is_settled(checkpoint):
             return
         found = judge_barrier(

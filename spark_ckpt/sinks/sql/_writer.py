@@ -13,8 +13,9 @@ import sqlalchemy as sa
 from spark_ckpt.errors import InvalidInputError, RetryableError
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks.base import SinkWriter, WriterContext
-from spark_ckpt.sinks.sql import dialects, tables
-from spark_ckpt.sinks.sql.database import Database
+from spark_ckpt.sinks.sql import _dialects as dialects
+from spark_ckpt.sinks.sql import _tables as tables
+from spark_ckpt.sinks.sql._database import Database
 from spark_ckpt.sinks.sql.types import plain_schema
 
 _CHUNK_ROWS = 64 * 1024

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampType
 
+from spark_ckpt.api._other_ways import WAYS
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import missing
 from spark_ckpt.plan.chain import Chain, Recipe
@@ -37,10 +38,11 @@ if TYPE_CHECKING:
 
 SparkDF = Any
 
-_UNSUPPORTED_HINT = (
-    "is not supported on a checkpointed stream, because Spark could drop, duplicate or reorder barriers in it. "
-    "Keyed work goes through groupBy(...).aggregate / applyInPandasWithState / applyInArrowWithState; for other "
-    "stateless steps use select, where, withColumn, mapInArrow, mapInPandas or transformSpark."
+_NOT_HERE = (
+    "is not there on a checkpointed stream: Spark could drop, double or reorder barriers in it, or no stream of "
+    "Spark's has it. Keyed work goes through groupBy(...).aggregate / applyInPandasWithState / "
+    "applyInArrowWithState; for what works on each row use select, where, withColumn, mapInArrow, mapInPandas or "
+    "transformSpark."
 )
 
 
@@ -85,9 +87,9 @@ class CkptDataFrame:
             raise missing(self, name, {})
         if name in self.columns:
             return self[name]
-        if hasattr(DataFrame, name):
-            raise AttributeError(f"DataFrame.{name} {_UNSUPPORTED_HINT}")
-        raise missing(self, name, {}, self.columns)
+        if hasattr(DataFrame, name) and name not in WAYS:
+            raise AttributeError(f"DataFrame.{name} {_NOT_HERE}")
+        raise missing(self, name, WAYS, self.columns)
 
     def _operators(self) -> dict[str, dict[str, Any]]:
         """uid -> what its state is, as checkpoints record it."""

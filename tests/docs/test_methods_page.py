@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql.streaming import DataStreamReader, DataStreamWriter, StreamingQuery, StreamingQueryManager
 
 import spark_ckpt
+from spark_ckpt.api._other_ways import WAYS
 from spark_ckpt.api._progress import CkptStreams
 from spark_ckpt.types import CONTROL_COLUMNS
 
@@ -80,4 +81,9 @@ def test_what_the_page_says_no_to_is_refused_with_a_hint(cls: type) -> None:
             getattr(OURS[cls], name)(None)
         text = str(refused.value)
         assert name in text, text
-        assert len(text) > 60, f"{cls.__name__}.{name} says too little: {text}"
+        assert len(text) > 50, f"{cls.__name__}.{name} says too little: {text}"
+
+
+def test_other_ways_are_told_for_methods_that_spark_has_and_the_page_does_not_say_yes_to() -> None:
+    here = TOLD["DataFrame"]
+    assert sorted(name for name in WAYS if not hasattr(DataFrame, name) or here[name] == "yes") == []

@@ -1,0 +1,50 @@
+"""Methods of PySpark's DataFrame that a checkpointed stream does not have -> what to write instead. Driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_FIRST = (
+    'for the first row of each key, groupBy("k").aggregate(uid="first", emit="rows", seen=agg.count())'
+    '.where("seen = 1").drop("seen")'
+)
+_JOIN = (
+    'with a static DataFrame, transformSpark(lambda df: df.join(static, (df["k"] == static["key"]) & '
+    'df["__ckpt_ctl"].isNull(), "left")), and where(F.col("key").isNotNull()) behind it for an inner join; for two '
+    "streams, union them and use a keyed function"
+)
+_RESULT = "a stream is no table: write it to a sink and read that (in a notebook, the sink memory)"
+_FEWER = 'filter row by row, as with where(F.rand() < 0.1) or where("id < 100")'
+_ORDER = (
+    'rows inside a batch have no order here: aggregate(..., emit="rows", orderBy="t") computes in order; sort where '
+    "the results are read"
+)
+_PLACES = 'place rows with transformSpark(lambda df: df.repartition(8, "k"))'
+_VIEW = "SQL over a view could lose barriers; use selectExpr(...) and where(...)"
+_FILL = 'transformSpark(lambda df: df.na.fill(0, subset=["v"])), with the columns named'
+_SEVERAL = "one groupBy(...).aggregate(uid=...) for each set of keys"
+_KEPT = "a stream is not kept; its checkpoints are the job's (query.checkpoint(), query.savepoint(path))"
+
+WAYS: Mapping[str, str] = {
+    **dict.fromkeys(("dropDuplicates", "drop_duplicates", "distinct"), _FIRST),
+    **dict.fromkeys(("join", "exists", "scalar"), _JOIN),
+    **dict.fromkeys(("collect", "count", "first", "head", "isEmpty", "show", "tail", "take"), _RESULT),
+    **dict.fromkeys(("toArrow", "toLocalIterator", "toPandas"), _RESULT),
+    **dict.fromkeys(("limit", "offset", "sample", "sampleBy"), _FEWER),
+    **dict.fromkeys(("orderBy", "sort", "sortWithinPartitions"), _ORDER),
+    **dict.fromkeys(("coalesce", "hint", "repartition", "repartitionById", "repartitionByRange"), _PLACES),
+    **dict.fromkeys(("createOrReplaceTempView", "createTempView", "registerTempTable"), _VIEW),
+    **dict.fromkeys(("createGlobalTempView", "createOrReplaceGlobalTempView"), _VIEW),
+    **dict.fromkeys(("fillna", "na", "replace"), _FILL),
+    **dict.fromkeys(("cube", "groupingSets", "rollup"), _SEVERAL),
+    **dict.fromkeys(("cache", "checkpoint", "localCheckpoint", "persist", "storageLevel", "unpersist"), _KEPT),
+    **dict.fromkeys(("foreach", "foreachPartition"), "write to a sink with writeStream, one of your own perhaps"),
+    **dict.fromkeys(("mergeInto", "write", "writeTo"), "write with writeStream"),
+    "agg": 'for one result over all rows, withColumn("all", F.lit(1)).groupBy("all").aggregate(uid="...", ...)',
+    "dropDuplicatesWithinWatermark": "applyInPandasWithState or applyInArrowWithState with an event-time time-out",
+    "dropna": 'filter with where(F.col("v").isNotNull())',
+    "dtypes": "schema has the names and types of the columns, without the control columns",
+    "explain": "call explain() of the running query",
+    "sparkSession": "the session is spark, of what spark_ckpt.enable(...) returned",
+    "toJSON": 'select(F.to_json(F.struct("id", "v")))',
+}

@@ -39,5 +39,5 @@ def test_a_hundred_kills_lose_and_double_nothing_and_leave_nothing(tmp_path: Pat
         cluster = stack.enter_context(standalone_cluster(tmp_path / "cluster"))
         chaos = Chaos(tmp_path, server, cluster, disks, KILLS, SEED, say)
         found = chaos.run()
-    say(f"{chaos.kills} kills, {dict(chaos.blows)}; ends {dict(chaos.ends)}; all equal: {found}")
+        say(f"{chaos.kills} kills, {dict(chaos.blows)}; ends {dict(chaos.ends)}; all equal: {found}")
     assert chaos.kills >= KILLS

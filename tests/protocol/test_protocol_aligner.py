@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -55,6 +56,14 @@ def test_rows_behind_the_barrier_are_held_back_until_all_weights_are_there():
     state, actions = plan(state, TWO_INPUTS, batch({5: 4}, rows={6: 9}, now_ms=400))
     assert state == AlignerState(6)
     assert actions == (Process(5, 5), Snapshot(5, 50, 100, 7), Process(6, 6))
+
+
+def test_one_input_whose_barrier_drains_is_enough_whichever_comes_first():
+    drains, plain = replace(batch({5: 4}), drains=frozenset({5})), batch({5: 4})
+    for first, second in ((drains, plain), (plain, drains)):
+        state, _ = plan(AlignerState(5), TWO_INPUTS, first)
+        _, actions = plan(state, TWO_INPUTS, second)
+        assert Snapshot(5, 50, 100, 0, drain=True) in actions
 
 
 def test_ids_may_skip():

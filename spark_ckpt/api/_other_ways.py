@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_FIRST = (
-    'for the first row of each key, groupBy("k").aggregate(uid="first", emit="rows", seen=agg.count())'
-    '.where("seen = 1").drop("seen")'
-)
+from spark_ckpt.plan.plan_check import FIRST_OF_KEY, LEFT_JOIN, MATCHED, SAMPLE
+
+_FIRST = f"for the first row of each key, {FIRST_OF_KEY}"
 _JOIN = (
-    'with a static DataFrame, transformSpark(lambda df: df.join(static, (df["k"] == static["key"]) & '
-    'df["__ckpt_ctl"].isNull(), "left")), and where(F.col("key").isNotNull()) behind it for an inner join; for two '
-    "streams, union them and use a keyed function"
+    f"with a static DataFrame, {LEFT_JOIN}, and {MATCHED} behind it for an inner join; for two streams, union them and "
+    "use a keyed function"
 )
 _RESULT = "a stream is no table: write it to a sink and read that (in a notebook, the sink memory)"
-_FEWER = 'filter row by row, as with where(F.rand() < 0.1) or where("id < 100")'
+_FEWER = f'filter row by row, as with {SAMPLE} or where("id < 100")'
 _ORDER = (
     'rows inside a batch have no order here: aggregate(..., emit="rows", orderBy="t") computes in order; sort where '
     "the results are read"

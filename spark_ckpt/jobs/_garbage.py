@@ -9,7 +9,7 @@ from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CkptError, CorruptStorageError
 from spark_ckpt.jobs._spark_folder import SparkFolder
 from spark_ckpt.jobs.heartbeat import drop_dead
-from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.jobs.records import JobRecords, is_lost
 from spark_ckpt.jobs.spec import SinkSpec, cache_dir
 from spark_ckpt.protocol.checkpoint_state import CheckpointState
 from spark_ckpt.protocol.leftovers import missing_batches, open_committables, split_batches
@@ -53,7 +53,7 @@ class GarbageCollector:
 
     def _require_sound(self) -> None:
         """What a lost record names cannot be told from garbage."""
-        lost = list(dict.fromkeys(path for path, read in self._needed() if _is_lost(read)))
+        lost = list(dict.fromkeys(path for path, read in self._needed() if is_lost(read)))
         if not lost:
             for uid in self._folders(self.records.paths.states):
                 self._state(uid).head()  # raises what a table's own log says of damage to it
@@ -173,10 +173,3 @@ def _is_stale(records: JobRecords, copy: str) -> bool:
     checkpoint = checkpoint_of(copy.rpartition("/")[2])
     found = None if checkpoint is None else records.checkpoint(checkpoint)
     return found is None or JobPaths.copy(found.checkpoint, found.generation) != copy
-
-
-def _is_lost(read: Callable[[], object]) -> bool:
-    try:
-        return read() is None
-    except CorruptStorageError:
-        return True

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from spark_ckpt.errors import CorruptStorageError
-from spark_ckpt.jobs.records import JobRecords, report
+from spark_ckpt.jobs.records import JobRecords, is_lost, report
 from spark_ckpt.protocol.damage import Damage
 from spark_ckpt.protocol.records import CompletionRecord
 from spark_ckpt.storage.job_paths import JobPaths, batch_of
@@ -14,10 +16,14 @@ def read_damage(records: JobRecords, generation: int, completions: tuple[Complet
     """``generation`` is the one that starts."""
     lost = records.recorded(completions).lost()
     return Damage(
-        generations=tuple(g for g in records.ids("generations") if g != generation and _lost_generation(records, g)),
+        generations=tuple(
+            g for g in records.ids("generations") if g != generation and is_lost(partial(records.generation, g))
+        ),
         checkpoints={k: _triggered_by(records, k, generation) for k in lost},
         states=tuple(c.checkpoint for c in completions if not _has_manifests(records, c)),
-        batches=tuple(batch_of(name) for name in records.store.names("batches") if _lost_batch(records, name)),
+        batches=tuple(
+            batch_of(name) for name in records.store.names("batches") if is_lost(partial(records.batch, name))
+        ),
         copies={k: records.copies(k) for k in lost},
     )
 
@@ -36,13 +42,6 @@ def newest_generation(records: JobRecords) -> int:
     return max(found)
 
 
-def _lost_generation(records: JobRecords, generation: int) -> bool:
-    try:
-        return records.generation(generation) is None
-    except CorruptStorageError:
-        return True
-
-
 def _triggered_by(records: JobRecords, checkpoint: int, generation: int) -> int | None:
     trigger = records.trigger(checkpoint)
     if trigger is not None:
@@ -59,10 +58,3 @@ def _has_manifests(records: JobRecords, completion: CompletionRecord) -> bool:
         report(damage)
         return False
     return True
-
-
-def _lost_batch(records: JobRecords, name: str) -> bool:
-    try:
-        return records.batch(name) is None
-    except CorruptStorageError:
-        return True

@@ -267,6 +267,14 @@ def left_for_later(what: str, error: Exception) -> str:
     return told
 
 
+def is_lost(read: Callable[[], object]) -> bool:
+    """Whether what ``read`` reads is missing or damaged."""
+    try:
+        return read() is None
+    except CorruptStorageError:
+        return True
+
+
 def report(damage: CorruptStorageError) -> None:
     """Log what is passed over, once a process."""
     if str(damage) not in _reported:

@@ -100,8 +100,7 @@ class AlignerState:
         return cls(checkpoint + 1)
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = codec.write(self)
-        return found
+        return codec.write(self)
 
     @classmethod
     def from_json(cls, value: Any, where: str = "alignment state") -> AlignerState:

@@ -40,8 +40,7 @@ class Heartbeat:
     expires_ms: int
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = codec.write(self)
-        return found
+        return codec.write(self)
 
     @classmethod
     def from_json(cls, value: Any, where: str = "heartbeat") -> Heartbeat:

@@ -234,8 +234,7 @@ def sum_rows(found: Iterable[RowsRead]) -> list[RowsRead]:
 
 
 def groups_to_json(groups: Mapping[int, GroupManifest]) -> dict[str, Any]:
-    found: dict[str, Any] = codec.write_as(Groups, groups)
-    return found
+    return codec.write_as(Groups, groups)
 
 
 def groups_from_json(value: Any, where: str = "key groups") -> dict[int, GroupManifest]:
@@ -246,8 +245,7 @@ def groups_from_json(value: Any, where: str = "key groups") -> dict[int, GroupMa
 
 def to_json(event: Event) -> dict[str, Any]:
     """The event as plain JSON values, ``kind`` first."""
-    found: dict[str, Any] = codec.write_as(Event, event)
-    return found
+    return codec.write_as(Event, event)
 
 
 def from_json(value: Any) -> Event:

@@ -67,8 +67,7 @@ class Topology:
     sinks: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = codec.write(self)
-        return found
+        return codec.write(self)
 
     @classmethod
     def from_json(cls, value: Any, where: str = "topology") -> Topology:
@@ -97,8 +96,7 @@ class GenerationRecord:
     GONE: ClassVar = frozenset({"restored_path"})
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = codec.write(self)
-        return found
+        return codec.write(self)
 
     @classmethod
     def from_json(cls, value: Any, where: str = "generation record") -> GenerationRecord:
@@ -113,8 +111,7 @@ class HookState:
     state: bytes = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = codec.write(self)
-        return found
+        return codec.write(self)
 
     @classmethod
     def from_json(cls, value: Any, where: str = "hook state") -> HookState:
@@ -143,8 +140,7 @@ class TriggerRecord:
     hook: HookState | None = later(None)
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = codec.write(self)
-        return found
+        return codec.write(self)
 
     @classmethod
     def from_json(cls, value: Any, where: str = "trigger record") -> TriggerRecord:
@@ -178,8 +174,7 @@ class BatchRecord:
         return f"{self.origin:010d}-{self.batch:010d}-{self.generation:010d}"
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = codec.write(self)
-        return found
+        return codec.write(self)
 
     @classmethod
     def from_json(cls, value: Any, where: str = "batch record") -> BatchRecord:
@@ -194,8 +189,7 @@ class TableRef:
     manifest: str
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = codec.write(self)
-        return found
+        return codec.write(self)
 
     @classmethod
     def from_json(cls, value: Any, where: str = "table reference") -> TableRef:
@@ -236,8 +230,7 @@ class CompletionRecord:
     hook: HookState | None = later(None)
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = codec.write(self)
-        return found
+        return codec.write(self)
 
     @classmethod
     def from_json(cls, value: Any, where: str = "completion record") -> CompletionRecord:
@@ -288,8 +281,7 @@ class CommittedRecord:
     abandoned: tuple[str, ...] = later(())
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = codec.write(self)
-        return found
+        return codec.write(self)
 
     @classmethod
     def from_json(cls, value: Any, where: str = "committed record") -> CommittedRecord:
@@ -307,8 +299,7 @@ class AbortedRecord:
     generation: Count
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = codec.write(self)
-        return found
+        return codec.write(self)
 
     @classmethod
     def from_json(cls, value: Any, where: str = "aborted record") -> AbortedRecord:
@@ -325,8 +316,7 @@ class AbandonedRecord:
     time_ms: int
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = codec.write(self)
-        return found
+        return codec.write(self)
 
     @classmethod
     def from_json(cls, value: Any, where: str = "abandoned record") -> AbandonedRecord:

@@ -84,8 +84,7 @@ class SourceOffset:
     completed: int | None = optional()
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = codec.write(self)
-        return found
+        return codec.write(self)
 
     @classmethod
     def from_json(cls, value: Any, where: str = "source offset") -> SourceOffset:
@@ -104,8 +103,7 @@ class SourcePosition:
     ended: bool = later(False)
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = codec.write(self)
-        return found
+        return codec.write(self)
 
     @classmethod
     def from_json(cls, value: Any, where: str = "source position") -> SourcePosition:

@@ -140,8 +140,8 @@ class JobConfig:
         "chaining",
         FLAG,
         "true",
-        "Run Python steps that follow each other in one Python worker. Spark then counts batches, not rows, as the "
-        "input of a source whose rows never reach the JVM.",
+        "Run Python operations that follow each other in one Python worker. Spark then counts batches, not rows, as "
+        "the input of a source whose rows never reach the JVM.",
     )
     lanes: int | None = _key(
         "lanes", count(1), None, "Parallelism of each source.", "decided at start from the cores of the cluster"

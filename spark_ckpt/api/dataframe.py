@@ -24,12 +24,12 @@ from spark_ckpt.plan.columns import ordered, quoted, refuse_control, refuse_repe
 from spark_ckpt.plan.durations import delay_ms
 from spark_ckpt.plan.key_columns import column_named
 from spark_ckpt.plan.lineage import Lineage, WatermarkNode
-from spark_ckpt.plan.plan_check import check_step, plan_nodes
+from spark_ckpt.plan.plan_check import check_operation, plan_nodes
 from spark_ckpt.plan.plan_text import Node
 from spark_ckpt.plan.session_confs import pandas_options
 from spark_ckpt.plan.udf_plan import for_data_rows
+from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.runtime.stateless import MapArrow, MapPandas, MarkStream, Project, arrow_schema, with_control
-from spark_ckpt.runtime.steps import Step
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG
 
 if TYPE_CHECKING:
@@ -109,20 +109,20 @@ class CkptDataFrame:
     def _arrow_schema(self) -> Any:
         return arrow_schema(self.schema)
 
-    # -- stateless steps ---------------------------------------------------------------------------------------
+    # -- stateless operations ----------------------------------------------------------------------------------
 
-    def _step(self, what: str, step: Callable[[SparkDF], SparkDF], check: bool = False) -> CkptDataFrame:
+    def _operation(self, what: str, operation: Callable[[SparkDF], SparkDF], check: bool = False) -> CkptDataFrame:
         """``check``: Spark may have put more into the plan than the method's name says."""
-        parent, result = self._recipe, for_data_rows(step(self._preview), self._preview)
+        parent, result = self._recipe, for_data_rows(operation(self._preview), self._preview)
         columns = result.columns
         require_control(columns)
         if check:
-            check_step(what, self._preview, self._nodes, result)
+            check_operation(what, self._preview, self._nodes, result)
         preview = ordered(result, columns)
 
         def make(ctx: Any) -> Chain:
             rows = ctx.frame(parent)
-            return Chain(ordered(for_data_rows(step(rows), rows), columns), preview.schema)
+            return Chain(ordered(for_data_rows(operation(rows), rows), columns), preview.schema)
 
         return CkptDataFrame(self._session, Recipe(make, (parent,)), self._lineage, preview)
 
@@ -130,10 +130,10 @@ class CkptDataFrame:
     def _nodes(self) -> list[Node]:
         return plan_nodes(self._preview)
 
-    def _python_step(self, step: Step, out: StructType) -> CkptDataFrame:
-        """A step that stays in Python together with its neighbours (:mod:`spark_ckpt.plan.chain`)."""
+    def _python_operation(self, operation: Operation, out: StructType) -> CkptDataFrame:
+        """An operation that stays in Python together with its neighbours (:mod:`spark_ckpt.plan.chain`)."""
         parent = self._recipe
-        recipe = Recipe(lambda ctx: ctx.chain(parent).then(step, out), (parent,))
+        recipe = Recipe(lambda ctx: ctx.chain(parent).then(operation, out), (parent,))
         return CkptDataFrame(self._session, recipe, self._lineage, self._session.preview(out))
 
     def select(self, *cols: Any) -> CkptDataFrame:
@@ -148,7 +148,7 @@ class CkptDataFrame:
         if all(isinstance(c, str) and c in self.columns and not {".", "`"} & set(c) for c in wanted):
             return self._columns(wanted)
         control = [] if self._has_star(wanted) else [TAG, CTL]
-        return self._step("select", lambda df: df.select(*wanted, *control), check=True)
+        return self._operation("select", lambda df: df.select(*wanted, *control), check=True)
 
     def _has_star(self, wanted: list[Any]) -> bool:
         """Whether some ``col("*")`` of Spark's stands for the control columns too."""
@@ -180,7 +180,7 @@ class CkptDataFrame:
         """
         wanted = F.expr(condition) if isinstance(condition, str) else condition
         # In this order: what fails on nulls is not even looked at for control rows.
-        return self._step("where", lambda df: df.where(F.col(CTL).isNotNull() | wanted), check=True)
+        return self._operation("where", lambda df: df.where(F.col(CTL).isNotNull() | wanted), check=True)
 
     filter = where
 
@@ -191,7 +191,7 @@ class CkptDataFrame:
     def withColumns(self, columns: dict[str, Column]) -> CkptDataFrame:
         """As PySpark's: ``columns`` is name -> expression. Raises as :meth:`select`."""
         refuse_control(columns)
-        return self._step("withColumn", lambda df: df.withColumns(columns), check=True)
+        return self._operation("withColumn", lambda df: df.withColumns(columns), check=True)
 
     def withColumnRenamed(self, existing: str, new: str) -> CkptDataFrame:
         """As PySpark's: ``existing`` is called ``new``; nothing happens if there is no such column."""
@@ -200,12 +200,12 @@ class CkptDataFrame:
     def withColumnsRenamed(self, names: dict[str, str]) -> CkptDataFrame:
         """As PySpark's: ``names`` is old name -> new one."""
         refuse_control([*names, *names.values()])
-        return self._step("withColumnsRenamed", lambda df: df.withColumnsRenamed(names))
+        return self._operation("withColumnsRenamed", lambda df: df.withColumnsRenamed(names))
 
     def drop(self, *cols: Any) -> CkptDataFrame:
         """As PySpark's: without ``cols``; nothing happens for those that are not there."""
         refuse_control([c for c in cols if isinstance(c, str)])
-        return self._step("drop", lambda df: df.drop(*cols))
+        return self._operation("drop", lambda df: df.drop(*cols))
 
     def toDF(self, *names: str) -> CkptDataFrame:
         """As PySpark's: all columns under new ``names``, in order.
@@ -216,11 +216,11 @@ class CkptDataFrame:
         if len(names) != len(old):
             raise InvalidInputError(f"toDF got {len(names)} names for {len(old)} columns: {old}")
         refuse_control(names)
-        return self._step("toDF", lambda df: df.toDF(*names, TAG, CTL))
+        return self._operation("toDF", lambda df: df.toDF(*names, TAG, CTL))
 
     def alias(self, name: str) -> CkptDataFrame:
         """As PySpark's: columns may then be called ``name.column``, with ``name`` as it is given here."""
-        return self._step("alias", lambda df: df.alias(name))
+        return self._operation("alias", lambda df: df.alias(name))
 
     def transform(self, func: Callable[..., CkptDataFrame], *args: Any, **kwargs: Any) -> CkptDataFrame:
         """As PySpark's: ``func(self, *args, **kwargs)``, which gets and returns a checkpointed DataFrame."""
@@ -235,11 +235,11 @@ class CkptDataFrame:
 
             orders.transformSpark(lambda df: df.fillna(0, ["amount"]))
         """
-        done = self._step("transformSpark", func, check=True)
+        done = self._operation("transformSpark", func, check=True)
         code = getattr(func, "__code__", None)
         place = f", {code.co_filename}:{code.co_firstlineno}" if code else ""
         named = f"transformSpark({getattr(func, '__name__', func)}{place})"
-        lineage = replace(self._lineage, plain_steps=(*self._lineage.plain_steps, named))
+        lineage = replace(self._lineage, plain_operations=(*self._lineage.plain_operations, named))
         return CkptDataFrame(self._session, done._recipe, lineage, done._preview)
 
     def mapInArrow(self, func: Callable[..., Any], schema: StructType | str) -> CkptDataFrame:
@@ -254,7 +254,7 @@ class CkptDataFrame:
             orders.mapInArrow(shout, "customer string")
         """
         out = with_control(_as_struct(schema))
-        return self._python_step(MapArrow(func, out), out)
+        return self._python_operation(MapArrow(func, out), out)
 
     def mapInPandas(self, func: Callable[..., Any], schema: StructType | str) -> CkptDataFrame:
         """As PySpark's: ``func`` maps an iterator of pandas DataFrames to another one, whose columns are ``schema``.
@@ -262,8 +262,8 @@ class CkptDataFrame:
         It sees data rows only, and is called once for each run of rows of the same epoch.
         """
         out, conf = with_control(_as_struct(schema)), self._session.spark.conf
-        step = MapPandas(func, out, conf.get("spark.sql.session.timeZone"), pandas_options(conf))
-        return self._python_step(step, out)
+        operation = MapPandas(func, out, conf.get("spark.sql.session.timeZone"), pandas_options(conf))
+        return self._python_operation(operation, out)
 
     # -- several streams ---------------------------------------------------------------------------------------
 
@@ -286,14 +286,14 @@ class CkptDataFrame:
         """
         return self._both(other, lambda one, two: one.unionByName(two, allowMissingColumns))
 
-    def _both(self, other: CkptDataFrame, step: Callable[[SparkDF, SparkDF], SparkDF]) -> CkptDataFrame:
+    def _both(self, other: CkptDataFrame, operation: Callable[[SparkDF, SparkDF], SparkDF]) -> CkptDataFrame:
         left, right = self._recipe, other._recipe
-        result = step(self._preview, other._preview)
+        result = operation(self._preview, other._preview)
         columns = result.columns
         preview = ordered(result, columns)
 
         def make(ctx: Any) -> Chain:
-            return Chain(ordered(step(ctx.frame(left), ctx.frame(right)), columns), preview.schema)
+            return Chain(ordered(operation(ctx.frame(left), ctx.frame(right)), columns), preview.schema)
 
         recipe = Recipe(make, (left, right))
         return CkptDataFrame(self._session, recipe, self._lineage.union(other._lineage), preview)

@@ -245,8 +245,8 @@ def _resolve_keys(parent: CkptDataFrame, cols: list[Any]) -> Keys:
     found = resolve_keys(parent._preview, parent.columns, cols)
     for expression, field, plain in found:
         if not plain:
-            # Raises what a step raises whose plan could lose control rows; F.window is one, and no matter of types.
-            parent._step("groupBy", _only(expression), check=True)
+            # Raises if its plan could lose control rows; F.window is such an expression, and no matter of types.
+            parent._operation("groupBy", _only(expression), check=True)
         collated = isinstance(field.dataType, T.StringType) and not field.dataType.isUTF8BinaryCollation()
         if collated or not isinstance(field.dataType, _KEY_TYPES):
             known = ", ".join(t().simpleString() if t is not T.DecimalType else "decimal" for t in _KEY_TYPES)
@@ -287,8 +287,8 @@ def _check_event_time(parent: CkptDataFrame, function: StateFunction) -> None:
         if not isinstance(types.get(node.column), T.TimestampType):
             raise InvalidInputError(
                 f"expected the event-time column {node.column!r} of withWatermark among the columns of groupBy, found "
-                f"{parent.columns}; keep it as it is up to groupBy, or call withWatermark behind the step that changes "
-                "it"
+                f"{parent.columns}; keep it as it is up to groupBy, or call withWatermark behind the operation that "
+                "changes it"
             )
 
 

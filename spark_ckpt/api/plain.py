@@ -1,8 +1,8 @@
 """The plugin without the wrapper: ``readStream.format("ckpt")`` and ``writeStream.format("ckpt")``.
 
-One ckpt source, the user's own stateless steps, one two-phase sink. The control columns are visible and must be kept:
-no ``select`` may drop them and no filter may drop rows whose ``__ckpt_ctl`` is not null. Reader and writer only see
-their own options, so both need ``dir``, ``job`` and ``checkpointLocation``.
+One ckpt source, the user's own stateless operations, one two-phase sink. The control columns are visible and must be
+kept: no ``select`` may drop them and no filter may drop rows whose ``__ckpt_ctl`` is not null. Reader and writer only
+see their own options, so both need ``dir``, ``job`` and ``checkpointLocation``.
 
 The reader's driver process claims the generation when the query asks it for its first offset; it does not know the
 sink. So what an earlier generation completed and did not commit is committed by the writer, before its first batch.

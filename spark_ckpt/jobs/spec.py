@@ -118,8 +118,8 @@ class SourceSpec:
     no_data_batches: bool = True
     tells: bool = False
     """User functions that its rows can reach want to know of completed checkpoints."""
-    plain_steps: tuple[str, ...] = ()
-    """The user's own Spark steps in the query: where a barrier can get lost."""
+    plain_operations: tuple[str, ...] = ()
+    """The user's own Spark operations in the query: where a barrier can get lost."""
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from spark_ckpt.plan.chain import Chain, Recipe, in_python
 from spark_ckpt.plan.lineage import Lineage, OperatorNode, SourceNode, WatermarkNode
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.runtime.datasource import source_class_of
+from spark_ckpt.runtime.operations import ENCLOSED, Disclose, Enclose, Operation
 from spark_ckpt.runtime.sink.writer import require_control_columns
 from spark_ckpt.runtime.stateless import arrow_schema, spark_schema
-from spark_ckpt.runtime.steps import ENCLOSED, Disclose, Enclose, Step
 
 
 def name_sources(lineage: Lineage) -> dict[SourceNode, str]:
@@ -60,7 +60,7 @@ class BuildContext:
         self._streams: list[WatermarkNode] = []
 
     def chain(self, recipe: Recipe) -> Chain:
-        """The recipe's result. Steps that several branches need are placed, so that they run once."""
+        """The recipe's result. Operations that several branches need are placed, so that they run once."""
         if recipe not in self._built:
             made = recipe.make(self)
             if made.open and not (self.run.config.chaining and self._consumers.get(recipe, 1) == 1):
@@ -73,15 +73,15 @@ class BuildContext:
         return self.place(self.chain(recipe))
 
     def place(self, chain: Chain) -> Any:
-        """Give the open steps a stage: the source's own, else one ``mapInArrow``."""
+        """Give the open operations a stage: the source's own, else one ``mapInArrow``."""
         if isinstance(chain.head, SourceNode):
             return self._load(chain)
-        return in_python(chain.head, chain.steps, chain.schema) if chain.steps else chain.head
+        return in_python(chain.head, chain.operations, chain.schema) if chain.operations else chain.head
 
     def _load(self, chain: Chain) -> Any:
         spec = self._specs[chain.head]
         name = f"{self.format_name}_{list(self._specs).index(chain.head)}"
-        self.spark.dataSource.register(source_class_of(name, self.run, spec, chain.steps, chain.schema))
+        self.spark.dataSource.register(source_class_of(name, self.run, spec, chain.operations, chain.schema))
         return self.spark.readStream.format(name).load()
 
     def stream_number(self, node: WatermarkNode) -> int:
@@ -95,15 +95,15 @@ class BuildContext:
         return f"{node.column}#{self.stream_number(node)}"
 
 
-def sink_input(ctx: BuildContext, root: Recipe) -> tuple[Any, tuple[Step, ...]]:
-    """What the sink's writer gets from Spark, and the steps it does first."""
+def sink_input(ctx: BuildContext, root: Recipe) -> tuple[Any, tuple[Operation, ...]]:
+    """What the sink's writer gets from Spark, and the operations it does first."""
     chain = ctx.chain(root)
     if isinstance(chain.head, SourceNode):
         enclosed = chain.then(Enclose(), spark_schema(ENCLOSED))
         return ctx.place(enclosed), (Disclose(arrow_schema(chain.schema)),)
-    if not chain.steps:
+    if not chain.operations:
         require_control_columns(chain.schema)
-    return chain.head, chain.steps
+    return chain.head, chain.operations
 
 
 def source_specs(
@@ -126,7 +126,7 @@ def source_specs(
             event_time=any(o.timeout == "EventTimeTimeout" and node in o.upstream for o in lineage.operators),
             no_data_batches=no_data_batches,
             tells=any(o.listens and node in o.upstream for o in lineage.operators),
-            plain_steps=lineage.plain_steps,
+            plain_operations=lineage.plain_operations,
         )
         for number, (node, name) in enumerate(named.items())
     }

@@ -1,4 +1,4 @@
-"""Replaces the Python functions in a step's plan by such as never see control rows. Driver; Spark Connect.
+"""Replaces the Python functions in an operation's plan by such as never see control rows. Driver; Spark Connect.
 
 A plan of the client is a tree of Python objects with the user's functions in it. What the server knows by a name only
 (SQL texts, ``call_udf``) is not in there; :mod:`spark_ckpt.plan.plan_check` tries that.
@@ -29,7 +29,7 @@ def for_data_rows(after: SparkDF, before: SparkDF) -> SparkDF:
 
 
 class _Rewriter:
-    """``stop`` is the plan of what the step began with: only what stands above it has control rows."""
+    """``stop`` is the plan of what the operation began with: only what stands above it has control rows."""
 
     def __init__(self, session: Any, stop: Any) -> None:
         from pyspark.sql.connect import expressions, plan

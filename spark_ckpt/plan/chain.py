@@ -1,7 +1,7 @@
-"""Operator chaining: Python steps that follow each other run in one Python worker, without the JVM between them.
+"""Operator chaining: Python operations that follow each other run in one Python worker, without the JVM between them.
 
-A recipe of a DataFrame makes a :class:`Chain`: a source or a Spark DataFrame, and the Python steps behind it that have
-no stage of their own yet. Whoever comes next takes the steps along if it runs in Python too (the pack stage, the sink
+A recipe of a DataFrame makes a :class:`Chain`: a source or a Spark DataFrame, and the Python operations behind it that
+have no stage of their own yet. Whoever comes next takes them along if it runs in Python too (the pack stage, the sink
 writer), or has them placed: into the source's own tasks, or into one ``mapInArrow``. So rows of a source that is
 grouped by its own columns never become JVM rows. The idea and the name are Flink's.
 """
@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from spark_ckpt.plan.lineage import SourceNode
-from spark_ckpt.runtime.steps import Renamed, Step, Steps
+from spark_ckpt.runtime.operations import Operation, Operations, Renamed
 
 _PLAIN = re.compile(r"[^.`*]+", re.DOTALL)
 """Names that ``df[name]`` takes for what they are."""
@@ -24,23 +24,23 @@ _PLAIN = re.compile(r"[^.`*]+", re.DOTALL)
 
 @dataclass(frozen=True)
 class Chain:
-    """``head`` is a Spark DataFrame or a source; ``schema`` is that of the rows behind ``steps``. Driver."""
+    """``head`` is a Spark DataFrame or a source; ``schema`` is that of the rows behind ``operations``. Driver."""
 
     head: Any
     schema: StructType
-    steps: tuple[Step, ...] = ()
+    operations: tuple[Operation, ...] = ()
 
     @property
     def open(self) -> bool:
-        """Whether a Python step would run in a Python worker that is there anyhow."""
-        return bool(self.steps) or isinstance(self.head, SourceNode)
+        """Whether a Python operation would run in a Python worker that is there anyhow."""
+        return bool(self.operations) or isinstance(self.head, SourceNode)
 
-    def then(self, step: Step, schema: StructType) -> Chain:
-        return replace(self, schema=schema, steps=(*self.steps, step))
+    def then(self, operation: Operation, schema: StructType) -> Chain:
+        return replace(self, schema=schema, operations=(*self.operations, operation))
 
-    def either(self, step: Step, in_spark: Callable[[Any], Any], schema: StructType) -> Chain:
+    def either(self, operation: Operation, in_spark: Callable[[Any], Any], schema: StructType) -> Chain:
         """What both can do, where the rows are: it is no reason to leave Python, nor to go there."""
-        return self.then(step, schema) if self.open else Chain(in_spark(self.head), schema)
+        return self.then(operation, schema) if self.open else Chain(in_spark(self.head), schema)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,13 +62,13 @@ class Recipe:
         return found
 
 
-def in_python(df: Any, steps: tuple[Step, ...], schema: StructType) -> Any:
-    """``steps`` over the rows of ``df``, in one ``mapInArrow``. Driver.
+def in_python(df: Any, operations: tuple[Operation, ...], schema: StructType) -> Any:
+    """``operations`` over the rows of ``df``, in one ``mapInArrow``. Driver.
 
     PySpark's looks up each column by its name as ``df[name]``, which a dot or a backtick makes something else. So such
-    names do not go there: Python gets them back in front of the first step.
+    names do not go there: Python gets them back in front of the first operation.
     """
     names = list(df.columns)
     if not all(_PLAIN.fullmatch(name) for name in names):
-        df, steps = df.toDF(*[f"c{i}" for i in range(len(names))]), (Renamed(names), *steps)
-    return df.mapInArrow(Steps(steps), schema)
+        df, operations = df.toDF(*[f"c{i}" for i in range(len(names))]), (Renamed(names), *operations)
+    return df.mapInArrow(Operations(operations), schema)

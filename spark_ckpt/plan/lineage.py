@@ -52,7 +52,7 @@ class Lineage:
 
     A source or operator that reaches a place along two branches counts twice, because its barriers come twice.
     ``open_watermarks`` are computed from rows at the next keyed operator; ``watermarks`` are all that apply.
-    ``plain_steps`` are the user's own Spark steps, as messages name them.
+    ``plain_operations`` are the user's own Spark operations, as messages name them.
     """
 
     inputs: int = 1
@@ -60,7 +60,7 @@ class Lineage:
     operators: tuple[OperatorNode, ...] = ()
     watermarks: tuple[WatermarkNode, ...] = ()
     open_watermarks: tuple[WatermarkNode, ...] = field(default=())
-    plain_steps: tuple[str, ...] = ()
+    plain_operations: tuple[str, ...] = ()
 
     def union(self, other: Lineage) -> Lineage:
         shared = {o.uid for o in self.operators} & {o.uid for o in other.operators}
@@ -75,7 +75,7 @@ class Lineage:
             self.operators + other.operators,
             _merge(self.watermarks, other.watermarks),
             _merge(self.open_watermarks, other.open_watermarks),
-            _merge(self.plain_steps, other.plain_steps),
+            _merge(self.plain_operations, other.plain_operations),
         )
 
     def with_watermark(self, node: WatermarkNode) -> Lineage:

@@ -1,4 +1,4 @@
-"""Does a step keep every control row exactly once? Looked at when the step is built. Driver; classic and Connect.
+"""Does an operation keep every control row exactly once? Looked at when it is built. Driver; classic and Connect.
 
 Spark's analysed plan tells: names of methods do not (``window(...)`` adds a filter by itself). What is known to keep
 every row is accepted; what works on each row alone, but could drop or multiply it, is tried on a control row; what
@@ -87,10 +87,10 @@ def plan_nodes(df: SparkDF) -> list[Node]:
     return plan_text.parse(analyzed.treeString(True, False, 1_000_000, False, False))
 
 
-def check_step(what: str, before: SparkDF, known: list[Node], after: SparkDF) -> None:
-    """``before`` and ``after`` are the previews around the step ``what``; ``known`` are the nodes of ``before``.
+def check_operation(what: str, before: SparkDF, known: list[Node], after: SparkDF) -> None:
+    """``before`` and ``after`` are the previews around the operation ``what``; ``known`` are the nodes of ``before``.
 
-    Raises ``InvalidInputError`` if the step could drop, multiply or mix control rows.
+    Raises ``InvalidInputError`` if the operation could drop, multiply or mix control rows.
     """
     whole = plan_nodes(after)
     gone = Counter(n.same for n in known) - Counter(n.same for n in whole)
@@ -101,7 +101,7 @@ def check_step(what: str, before: SparkDF, known: list[Node], after: SparkDF) ->
     count = Counter(n.same for n in known)
     new = []
     for node in reversed(plan_text.without_right_sides(whole)):
-        # From the leaves up: what was there before stands below what the step added.
+        # From the leaves up: what was there before stands below what the operation added.
         if count[node.same]:
             count[node.same] -= 1
         else:
@@ -115,7 +115,7 @@ def check_step(what: str, before: SparkDF, known: list[Node], after: SparkDF) ->
 
 
 def _is_safe(what: str, node: Node) -> bool:
-    """False if the step must be tried. Raises if that would prove nothing."""
+    """False if the operation must be tried. Raises if that would prove nothing."""
     computed = plan_text.computed_control_column(node)
     if computed is not None:
         raise ControlColumnsError(
@@ -139,7 +139,7 @@ def _keeps_left(node: Node) -> bool:
 
 
 def _try(what: str, before: SparkDF, after: SparkDF, suspect: Node, way: str) -> None:
-    """Run the step on a control row: the previews hold one for each stream."""
+    """Run the operation on a control row: the previews hold one for each stream."""
     try:
         found, expected = _control_rows(after), _control_rows(before)
     except Exception as e:

@@ -60,8 +60,8 @@ def start_query(request: StartRequest) -> tuple[Any, RunSpec, tuple[SinkSpec, ..
         format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in job)}_{run.generation}"
         specs = source_specs(run, lineage, sources, no_data_batches(spark.conf))
         ctx = BuildContext(spark, format_name, run, specs, request.df._recipe)
-        df, steps = sink_input(ctx, request.df._recipe)
-        spark.dataSource.register(sink_class_of(format_name, run, sinks, request.df._arrow_schema(), steps))
+        df, operations = sink_input(ctx, request.df._recipe)
+        spark.dataSource.register(sink_class_of(format_name, run, sinks, request.df._arrow_schema(), operations))
         writer = df.writeStream.format(format_name).outputMode("append")
         writer = writer.option("checkpointLocation", spark_path(plan.location)).queryName(request.query_name or job)
         if request.trigger:

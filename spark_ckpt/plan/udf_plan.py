@@ -1,4 +1,4 @@
-"""Replaces the Python functions in a step's plan by such as never see control rows. Driver; classic Spark.
+"""Replaces the Python functions in an operation's plan by such as never see control rows. Driver; classic Spark.
 
 Spark's analysed plan has every Python function resolved, however it was named: as an object, in a SQL text, registered.
 Each is replaced by a copy that gets ``__ckpt_ctl is not null`` as its first argument
@@ -25,7 +25,7 @@ _NULL_CHANGES_TYPE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.Bool
 
 
 def for_data_rows(after: SparkDF, before: SparkDF) -> SparkDF:
-    """``after``, which a step made of ``before``, with the Python functions of that step called for data rows only."""
+    """``after``, which an operation made of ``before``, with its Python functions called for data rows only."""
     if not type(after).__module__.startswith("pyspark.sql.classic"):
         from spark_ckpt.plan._udf_connect import for_data_rows as connect
 
@@ -37,7 +37,7 @@ def for_data_rows(after: SparkDF, before: SparkDF) -> SparkDF:
 
 
 class _Rewriter:
-    """``stop`` is the plan of what the step began with: below it, everything is as it should be."""
+    """``stop`` is the plan of what the operation began with: below it, everything is as it should be."""
 
     def __init__(self, spark: Any, stop: JavaObject) -> None:
         self._spark, self._stop = spark, stop

@@ -10,17 +10,17 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, SourceSpec
 from spark_ckpt.runtime._worker_gc import freeze
+from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.runtime.sink.writer import CkptStreamWriter
 from spark_ckpt.runtime.source.reader import CkptStreamReader
-from spark_ckpt.runtime.steps import Step
 
 
 class RunSource(DataSource):
-    """One source of one run, with the steps that run in its tasks."""
+    """One source of one run, with the operations that run in its tasks."""
 
     run: RunSpec
     source: SourceSpec
-    steps: tuple[Step, ...]
+    operations: tuple[Operation, ...]
     produced: StructType
 
     def schema(self) -> StructType:
@@ -28,34 +28,34 @@ class RunSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         freeze()  # Spark's planner asks anew for every batch, in a process that it keeps
-        return CkptStreamReader(self.run, self.source, self.steps)
+        return CkptStreamReader(self.run, self.source, self.operations)
 
 
 class RunSink(DataSource):
-    """The sinks of one run, with the steps that run in the writer's tasks. ``rows`` is the sinks' schema."""
+    """The sinks of one run, with the operations that run in the writer's tasks. ``rows`` is the sinks' schema."""
 
     run: RunSpec
     sinks: tuple[SinkSpec, ...]
-    steps: tuple[Step, ...]
+    operations: tuple[Operation, ...]
     rows: pa.Schema
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         freeze()
-        return CkptStreamWriter(self.run, self.sinks, self.rows, self.steps)
+        return CkptStreamWriter(self.run, self.sinks, self.rows, self.operations)
 
 
 def source_class_of(
-    name: str, run: RunSpec, source: SourceSpec, steps: tuple[Step, ...], produced: StructType
+    name: str, run: RunSpec, source: SourceSpec, operations: tuple[Operation, ...], produced: StructType
 ) -> type[DataSource]:
-    """A class for ``spark.dataSource.register`` under ``name``, which reads the source and does the steps."""
-    return _made(name, RunSource, {"run": run, "source": source, "steps": steps, "produced": produced})
+    """A class for ``spark.dataSource.register`` under ``name``, which reads the source and does the operations."""
+    return _made(name, RunSource, {"run": run, "source": source, "operations": operations, "produced": produced})
 
 
 def sink_class_of(
-    name: str, run: RunSpec, sinks: tuple[SinkSpec, ...], rows: pa.Schema, steps: tuple[Step, ...]
+    name: str, run: RunSpec, sinks: tuple[SinkSpec, ...], rows: pa.Schema, operations: tuple[Operation, ...]
 ) -> type[DataSource]:
-    """A class for ``spark.dataSource.register`` under ``name``, which does the steps and writes to the sinks."""
-    return _made(name, RunSink, {"run": run, "sinks": sinks, "rows": rows, "steps": steps})
+    """A class for ``spark.dataSource.register`` under ``name``, which does the operations and writes to the sinks."""
+    return _made(name, RunSink, {"run": run, "sinks": sinks, "rows": rows, "operations": operations})
 
 
 def _made(name: str, base: type[DataSource], facts: dict[str, Any]) -> type[DataSource]:

@@ -1,4 +1,4 @@
-"""Stateless Python steps that never show control rows to the user's function. Executor."""
+"""Stateless Python operations that never show control rows to the user's function. Executor."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pyspark import cloudpickle
 
-from tests.generated import functions, keyed_steps, refused, steps
+from tests.generated import functions, keyed_operations, operations, refused
 
 
 def register() -> None:
-    for module in (functions, keyed_steps, refused, steps):
+    for module in (functions, keyed_operations, refused, operations):
         cloudpickle.register_pickle_by_value(module)

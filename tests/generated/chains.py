@@ -1,4 +1,4 @@
-"""Random chains: which steps may follow, and what types they make of a table's columns."""
+"""Random chains: which operations may follow, and what types they make of a table's columns."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.generated.expressions import (
 )
 from tests.generated.functions import keep_all, odd_ids_in_pandas, only_even_ids, other_names, twice
 from tests.generated.keyed import KeyedMaker
+from tests.generated.operations import Call, Expr, Lit, Mapped, Named, Operation, Union, in_spark
 from tests.generated.refused import FORMS, Refused
-from tests.generated.steps import Call, Expr, Lit, Mapped, Named, Step, Union, in_spark
 from tests.generated.values import COLUMNS
 
 APPEND, MERGE = "append", "merge"
@@ -32,16 +32,16 @@ ODDER_NAMES = ("odd name", "count(1)", "a;b", "x=y", "line\nbreak", "a,b")
 
 @dataclass(frozen=True)
 class Chain:
-    """The steps, and the columns behind them. ``keys``: what a merging sink tells its rows apart by."""
+    """The operations, and the columns behind them. ``keys``: what a merging sink tells its rows apart by."""
 
     number: int
     kind: str
-    steps: tuple[Step, ...]
+    operations: tuple[Operation, ...]
     columns: dict[str, str]
     keys: tuple[str, ...]
 
     def __repr__(self) -> str:
-        return "df" + "".join(f"\n  {step!r}" for step in self.steps)
+        return "df" + "".join(f"\n  {operation!r}" for operation in self.operations)
 
 
 class Maker(KeyedMaker):
@@ -54,7 +54,7 @@ class Maker(KeyedMaker):
         self.names = [*NEW_NAMES, *names]
         self.unique = True
         self.protected: tuple[str, ...] = ("id",) if kind == MERGE else ()
-        self.steps: list[Step] = []
+        self.operations: list[Operation] = []
         self.aggregated = False
         self.timed: list[str] = []
         self.forms: Sequence[Refused] = FORMS
@@ -69,7 +69,7 @@ class Maker(KeyedMaker):
                 self._several(3)
         self._without_intervals("interval")
         keys = self.protected if self.kind == MERGE else ()
-        return Chain(self.number, self.kind, tuple(self.steps), self.columns, keys)
+        return Chain(self.number, self.kind, tuple(self.operations), self.columns, keys)
 
     def _several(self, most: int) -> None:
         makers = [self._with_column] * 4 + [
@@ -88,10 +88,10 @@ class Maker(KeyedMaker):
             self.chosen.choice(makers)()
 
     def _uid(self) -> str:
-        return f"u{self.number}-{len(self.steps)}"
+        return f"u{self.number}-{len(self.operations)}"
 
-    def _add(self, step: Step, columns: dict[str, str] | None = None) -> None:
-        self.steps.append(step)
+    def _add(self, operation: Operation, columns: dict[str, str] | None = None) -> None:
+        self.operations.append(operation)
         if columns is not None:
             self.columns = columns
 
@@ -119,7 +119,7 @@ class Maker(KeyedMaker):
         sql, kind = self._expr()
         return Expr(sql, name), kind
 
-    # -- stateless steps ---------------------------------------------------------------------------------------
+    # -- stateless operations ---------------------------------------------------------------------------------------
 
     def _kept(self, names: list[str]) -> list[str]:
         return [c for c in self.columns if c in names or c in self.protected] or list(self.columns)[:1]
@@ -223,8 +223,8 @@ class Maker(KeyedMaker):
         sub = Maker(self.chosen.randint(0, 10**9), 0, self.kind)
         sub.columns, sub.protected, sub.names, sub.aggregated = dict(self.columns), self.protected, self.names, True
         sub._with_column()
-        step = sub.steps[0]
-        self._add(Call("transform", (Named(f"lambda df: df{step!r}", step.apply),)), sub.columns)
+        operation = sub.operations[0]
+        self._add(Call("transform", (Named(f"lambda df: df{operation!r}", operation.apply),)), sub.columns)
 
     def _ddl(self) -> str:
         return ", ".join(f"{quoted(c)} {kind}" for c, kind in self.columns.items())

@@ -7,8 +7,8 @@ import re
 from typing import Any
 
 from tests.generated.expressions import DAY_TIME, KEY_TYPES, ORDERED, PANDAS_SAFE, YEAR_MONTH, quoted
-from tests.generated.keyed_steps import Aggregate, Spec, Stateful
-from tests.generated.steps import Call, Step
+from tests.generated.keyed_operations import Aggregate, Spec, Stateful
+from tests.generated.operations import Call, Operation
 
 _IN_NO_STATE = re.compile(r"[ ,;{}()\n\t=]")
 """Of names: state is a Delta table."""
@@ -26,7 +26,7 @@ class KeyedMaker:
     aggregated: bool
     timed: list[str]
 
-    def _add(self, step: Step, columns: dict[str, str] | None = None) -> None:
+    def _add(self, operation: Operation, columns: dict[str, str] | None = None) -> None:
         raise NotImplementedError
 
     def _uid(self) -> str:
@@ -86,8 +86,8 @@ class KeyedMaker:
         column = self.chosen.choice(countable) if countable else "id"
         names = list(dict.fromkeys(["id", *keys, column, *self.timed]))
         self._add(Call("select", tuple(quoted(n) for n in names)), self._of(names))
-        step = Stateful(flavour, keys, tuple(self.columns[k] for k in keys), column, self._uid())
-        self._add(step, {**self._of(list(keys)), "id": "bigint", "seen": "bigint", "filled": "bigint"})
+        operation = Stateful(flavour, keys, tuple(self.columns[k] for k in keys), column, self._uid())
+        self._add(operation, {**self._of(list(keys)), "id": "bigint", "seen": "bigint", "filled": "bigint"})
 
 
 def _specs(column: str, kind: str) -> list[Spec]:

@@ -24,7 +24,7 @@ from spark_ckpt.testing.sink_harness import SinkTarget
 from spark_ckpt.types import CONTROL_COLUMNS
 from tests.generated.chains import APPEND, MERGE, Chain
 from tests.generated.expressions import quoted
-from tests.generated.steps import applied
+from tests.generated.operations import applied
 from tests.generated.values import SCHEMA, write_batches
 from tests.sinks.test_sink_conformance import DeltaTarget, FilesTarget, MemoryTarget, SqlTarget
 
@@ -64,7 +64,7 @@ class Lab:
 
     def alone(self, chain: Chain, rows: pa.Table, *, batches: int = 2, chaining: bool = True) -> list[Difference]:
         """One chain with the columns that it has."""
-        return self._run(lambda df: applied(chain.steps, df), [chain], rows, batches, chaining, False)
+        return self._run(lambda df: applied(chain.operations, df), [chain], rows, batches, chaining, False)
 
     def stream(self, files: Path) -> Any:
         """A checkpointed stream of ``files``, one a batch; its job's folder is beside them."""
@@ -116,7 +116,7 @@ def together(df: Any, chains: Sequence[Chain]) -> Any:
     df, whole = _on_both(df, lambda some: some.repartition(1)), None
     slots = {slot: chain.columns[name] for chain in chains for slot, name in slots_of(chain).items()}
     for chain in chains:
-        made = _on_both(applied(chain.steps, df), _shared_columns(chain, slots))
+        made = _on_both(applied(chain.operations, df), _shared_columns(chain, slots))
         whole = made if whole is None else whole.union(made)
     return _on_both(whole, lambda some: some.coalesce(2))
 

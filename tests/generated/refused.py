@@ -1,7 +1,7 @@
-"""Steps of Spark that could lose a barrier: refused when they are built, with a message whose way works.
+"""Operations of Spark that could lose a barrier: refused when they are built, with a message whose way works.
 
-On a plain batch DataFrame such a step is what the user wrote; on a stream it is tried, must be refused with the right
-message, and is then done as the message tells. So it can stand in any chain.
+On a plain batch DataFrame such an operation is what the user wrote; on a stream it is tried, must be refused with the
+right message, and is then done as the message tells. So it can stand in any chain.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from spark_ckpt import agg
 from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.errors import InvalidInputError
 from tests.generated.functions import odd_ids_in_pandas
-from tests.generated.steps import Step
+from tests.generated.operations import Operation
 
 CTL = "__ckpt_ctl"
 
 
 @dataclass(frozen=True)
-class Refused(Step):
+class Refused(Operation):
     """``needs`` columns as the input has them, and adds those it ``gives``, or has them alone (``alone``).
 
     ``batch`` is None where Spark's own gives nothing to compare with, such as a limit: then the told way is compared.

@@ -1,4 +1,4 @@
-"""From a chain that fails to a short one that fails: steps and rows are left out as long as it still does."""
+"""From a chain that fails to a short one that fails: operations and rows are left out as long as it still does."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from tests.generated.chains import MERGE, Chain
-from tests.generated.keyed_steps import Aggregate
-from tests.generated.steps import Step, applied
+from tests.generated.keyed_operations import Aggregate
+from tests.generated.operations import Operation, applied
 from tests.generated.values import SCHEMA
 
 Fails = Callable[[Chain, pa.Table], bool]
@@ -26,8 +26,8 @@ def shrunk(spark: Any, chain: Chain, rows: pa.Table, fails: Fails, tries: int = 
         left[0] -= 1
         return fails(candidate, some)
 
-    for steps in _shorter(chain.steps):
-        candidate = _of(spark, chain, steps)
+    for operations in _shorter(chain.operations):
+        candidate = _of(spark, chain, operations)
         if still(candidate, rows):
             chain = candidate or chain
             return shrunk(spark, chain, rows, fails, left[0])
@@ -38,21 +38,21 @@ def shrunk(spark: Any, chain: Chain, rows: pa.Table, fails: Fails, tries: int = 
     return chain, rows
 
 
-def _shorter(steps: tuple[Step, ...]) -> Any:
-    if len(steps) > 2:
-        yield steps[: len(steps) // 2]
-    for at in range(len(steps) - 1, -1, -1):
-        yield (*steps[:at], *steps[at + 1 :])
+def _shorter(operations: tuple[Operation, ...]) -> Any:
+    if len(operations) > 2:
+        yield operations[: len(operations) // 2]
+    for at in range(len(operations) - 1, -1, -1):
+        yield (*operations[:at], *operations[at + 1 :])
 
 
-def _of(spark: Any, chain: Chain, steps: tuple[Step, ...]) -> Chain | None:
-    """The chain with other steps, if Spark's batch takes them and every sink what comes out."""
+def _of(spark: Any, chain: Chain, operations: tuple[Operation, ...]) -> Chain | None:
+    """The chain with other operations, if Spark's batch takes them and every sink what comes out."""
     try:
-        columns = dict(applied(steps, spark.createDataFrame([], SCHEMA)).dtypes)
-    except Exception:  # noqa: BLE001 - a step needed one that was left out
+        columns = dict(applied(operations, spark.createDataFrame([], SCHEMA)).dtypes)
+    except Exception:  # noqa: BLE001 - an operation needed one that was left out
         return None
-    if chain.kind == MERGE and not any(isinstance(step, Aggregate) for step in steps):
+    if chain.kind == MERGE and not any(isinstance(operation, Aggregate) for operation in operations):
         return None  # several rows of a key, and which of them stays is left to chance
     if not set(chain.keys) <= set(columns) or any("interval" in kind for kind in columns.values()):
         return None
-    return replace(chain, steps=steps, columns=columns)
+    return replace(chain, operations=operations, columns=columns)

@@ -12,14 +12,14 @@ from spark_ckpt.plan.columns import ordered
 from tests.generated.bundles import blamed, check_chains, rows_of
 from tests.generated.chains import APPEND, Chain, Maker
 from tests.generated.lab import Lab
+from tests.generated.operations import Call, Lit, Operation, applied
 from tests.generated.refused import FORMS, Refused
 from tests.generated.shrink import shrunk
-from tests.generated.steps import Call, Lit, Step, applied
 from tests.generated.values import COLUMNS, write_batches
 
 
-def chain_of(*steps: Step, number: int = 0) -> Chain:
-    return Chain(number, APPEND, steps, dict(COLUMNS), ())
+def chain_of(*operations: Operation, number: int = 0) -> Chain:
+    return Chain(number, APPEND, operations, dict(COLUMNS), ())
 
 
 LONG = chain_of(
@@ -33,7 +33,7 @@ LONG = chain_of(
 
 def test_a_chain_is_shortened_to_the_steps_and_rows_that_it_takes_to_fail(lab: Lab) -> None:
     def fails(chain: Chain, rows: Any) -> bool:
-        return any("y" in str(step) for step in chain.steps) and 7 in rows["id"].to_pylist()
+        return any("y" in str(operation) for operation in chain.operations) and 7 in rows["id"].to_pylist()
 
     small, few = shrunk(lab.spark, LONG, rows_of(1, {}), fails)
     assert repr(small) == "df\n  .withColumn('y', F.lit(1))"
@@ -55,7 +55,7 @@ def test_of_many_chains_the_one_to_blame_is_found() -> None:
 
 
 def swapping(df: Any, columns: Any) -> Any:
-    """A product that mixes up two columns of one type behind each step."""
+    """A product that mixes up two columns of one type behind each operation."""
     made, names = ordered(df, columns), list(columns)
     if {"s", "t"} <= set(names):
         mixed = {"s": "t", "t": "s"}
@@ -66,7 +66,7 @@ def swapping(df: Any, columns: Any) -> Any:
 @pytest.mark.soak
 def test_columns_that_are_swapped_are_noticed_and_shown_in_one_step(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     bystander = chain_of(Call("select", ("id", "n")), number=1)
-    chains = [replace(chain_of(*LONG.steps), columns={"id": "bigint", "s": "string", "t": "string", "y": "int"})]
+    chains = [replace(chain_of(*LONG.operations), columns={"id": "bigint", "s": "string", "t": "string", "y": "int"})]
     chains.append(replace(bystander, columns={"id": "bigint", "n": "int"}))
     check_chains(lab, "whole", chains, rows_of(1, {}), True)
     monkeypatch.setattr(dataframe, "ordered", swapping)
@@ -80,12 +80,12 @@ def test_columns_that_are_swapped_are_noticed_and_shown_in_one_step(lab: Lab, mo
 
 
 def chain_with(form: Refused, number: int) -> Chain:
-    """Some random steps, one of Spark's that could lose a barrier, and some more steps."""
+    """Some random operations, one of Spark's that could lose a barrier, and some more operations."""
     for attempt in range(1000):
         maker = Maker(attempt, number, APPEND)
         maker.forms = (form,)
         before = maker.chain()
-        if any(isinstance(step, Refused) for step in before.steps):
+        if any(isinstance(operation, Refused) for operation in before.operations):
             return before
     raise AssertionError(f"no chain takes {form}")
 
@@ -96,7 +96,7 @@ def test_steps_that_could_lose_a_barrier_are_refused_wherever_they_stand(lab: La
     write_batches(folder, rows_of(1, {}), 1)
     stream = lab.stream(folder)
     for number, form in enumerate(FORMS):
-        applied(chain_with(form, number).steps, stream)
+        applied(chain_with(form, number).operations, stream)
 
 
 @pytest.mark.soak

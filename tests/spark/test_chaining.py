@@ -1,4 +1,4 @@
-"""Python steps that share a worker do what they do apart, and leave the same state."""
+"""Python operations that share a worker do what they do apart, and leave the same state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_ckpt import agg
-from spark_ckpt.runtime.steps import Disclose, Enclose
+from spark_ckpt.runtime.operations import Disclose, Enclose
 from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
 from tests.spark.conftest import Input, Job
 

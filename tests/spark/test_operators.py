@@ -1,4 +1,4 @@
-"""Keyed operators and stateless steps give what plain Spark gives on the same rows, and every barrier arrives."""
+"""Keyed operators and stateless operations give what plain Spark gives on the same rows, and every barrier arrives."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def test_a_source_that_reaches_an_operator_on_two_branches_counts_twice(
     assert _completed(query) == ["final"]
 
 
-# --- stateless steps ------------------------------------------------------------------------------------------------
+# --- stateless operations -------------------------------------------------------------------------------------------
 
 
 def _plus_one(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -16,8 +16,8 @@ from spark_ckpt.faults import reach
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.runtime._worker_gc import freeze
+from spark_ckpt.runtime.operations import Operation, Operations
 from spark_ckpt.runtime.stateless import runs_of_tag, split_control
-from spark_ckpt.runtime.steps import Step, Steps
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, Committable, Epoch, epoch_of_tag
@@ -51,12 +51,12 @@ class CkptStreamWriter(DataSourceStreamArrowWriter):
     """Made anew for each batch, on the driver; pickled to executors for ``write``."""
 
     def __init__(
-        self, run: RunSpec, sinks: tuple[SinkSpec, ...], data_schema: pa.Schema, steps: tuple[Step, ...] = ()
+        self, run: RunSpec, sinks: tuple[SinkSpec, ...], data_schema: pa.Schema, operations: tuple[Operation, ...] = ()
     ) -> None:
         self.run = run
         self.sinks = sinks
         self.data_schema = data_schema
-        self.steps = steps
+        self.operations = operations
 
     # -- executor ----------------------------------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ class CkptStreamWriter(DataSourceStreamArrowWriter):
         task = _TaskWriters(self)
         try:
             events: list[bytes] = []
-            for batch in Steps(self.steps)(iterator):
+            for batch in Operations(self.operations)(iterator):
                 data, control = split_control(batch)
                 if control.num_rows:
                     events.extend(control.column(control.schema.get_field_index(CTL)).to_pylist())

@@ -47,13 +47,13 @@ class BarrierWatch:
                 AbortedRecord(checkpoint, LOST, found.reason, now_ms, run.generation), pending.triggered_ms
             )
         elif isinstance(found, LostHere):
-            raise ControlColumnsError(_message(found.reason, triggers.source.plain_steps))
+            raise ControlColumnsError(_message(found.reason, triggers.source.plain_operations))
 
 
-def _message(reason: str, plain_steps: tuple[str, ...]) -> str:
-    steps = ", ".join(plain_steps) or "the plain Spark steps between reader and writer"
+def _message(reason: str, plain_operations: tuple[str, ...]) -> str:
+    operations = ", ".join(plain_operations) or "the plain Spark operations between reader and writer"
     return (
-        f"{reason}: a step dropped rows whose __ckpt_ctl is not null. Look at: {steps}. Such a step must put out every "
-        "control row exactly once; add | F.col('__ckpt_ctl').isNotNull() to its filters. Nothing was committed since "
-        "the last checkpoint, and nothing is lost: mend the step and start the query again."
+        f"{reason}: an operation dropped rows whose __ckpt_ctl is not null. Look at: {operations}. Each must put out "
+        "every control row exactly once; add | F.col('__ckpt_ctl').isNotNull() to its filters. Nothing was committed "
+        "since the last checkpoint, and nothing is lost: mend the operation and start the query again."
     )

@@ -28,11 +28,11 @@ from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.source_events import announcements, manifests_to_send
 from spark_ckpt.protocol.source_offset import SourceOffset, with_inner
 from spark_ckpt.protocol.source_steps import InnerRead
+from spark_ckpt.runtime.operations import Operation, Operations
 from spark_ckpt.runtime.source._lost_barriers import BarrierWatch
 from spark_ckpt.runtime.source._restore_rows import restore_events
 from spark_ckpt.runtime.source.trigger_coordinator import TriggerCoordinator
 from spark_ckpt.runtime.stateless import arrow_schema, with_control
-from spark_ckpt.runtime.steps import Step, Steps
 from spark_ckpt.sources.base import InnerReader, lanes, open_source
 from spark_ckpt.types import make_tag
 
@@ -54,10 +54,10 @@ class LanePartition(InputPartition):
 class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Called by Spark on the driver (offsets, partitions, commit) and, pickled, on executors (read)."""
 
-    def __init__(self, run: RunSpec, source: SourceSpec, steps: tuple[Step, ...] = ()) -> None:
+    def __init__(self, run: RunSpec, source: SourceSpec, operations: tuple[Operation, ...] = ()) -> None:
         self.run = run
         self.source = source
-        self.steps = steps
+        self.operations = operations
         opened = open_source(
             source.inner, source.options, source.schema, run.paths.source(source.id), run.config.storage_options()
         )
@@ -150,7 +150,7 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LanePartition)
-        return Steps(self.steps)(self._tagged(partition))
+        return Operations(self.operations)(self._tagged(partition))
 
     def _tagged(self, partition: LanePartition) -> Iterator[pa.RecordBatch]:
         tag, rows = make_tag(partition.epoch), 0

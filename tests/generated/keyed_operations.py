@@ -1,4 +1,4 @@
-"""Keyed operators as steps: ours on a stream, and what Spark's batch has for the same."""
+"""Keyed operators as operations: ours on a stream, and what Spark's batch has for the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_ckpt import agg
 from spark_ckpt.api.dataframe import CkptDataFrame
 from tests.generated.expressions import quoted
 from tests.generated.functions import number_rows_arrow, number_rows_pandas
-from tests.generated.steps import Step
+from tests.generated.operations import Operation
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Spec:
 
 
 @dataclass(frozen=True)
-class Aggregate(Step):
+class Aggregate(Operation):
     """``groupBy(...).aggregate(...)``. ``specs``: name -> aggregate."""
 
     keys: tuple[str, ...]
@@ -85,7 +85,7 @@ def running(keys: tuple[str, ...]) -> str:
 
 
 @dataclass(frozen=True)
-class Stateful(Step):
+class Stateful(Operation):
     """``applyIn...WithState`` of a function that numbers the rows of each key and counts its non-null values."""
 
     flavour: str

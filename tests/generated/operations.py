@@ -1,4 +1,4 @@
-"""The steps of a chain: small values that print as the code a user would write, and do it.
+"""The operations of a chain: small values that print as the code a user would write, and do it.
 
 ``apply(df)`` is the same code for a checkpointed stream and for a plain batch DataFrame, because the methods have the
 same names. Only keyed operators with names of our own have a batch counterpart of their own.
@@ -44,7 +44,7 @@ class Lit:
         return F.lit(self.literal) if self.name is None else F.lit(self.literal).alias(self.name)
 
 
-class Step:
+class Operation:
     """One call of a chain."""
 
     def apply(self, df: Any) -> Any:
@@ -52,7 +52,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Call(Step):
+class Call(Operation):
     """A method that both sides have. ``args`` may hold ``Expr`` and ``Lit``, also within dicts."""
 
     method: str
@@ -69,22 +69,22 @@ class Call(Step):
 
 
 @dataclass(frozen=True)
-class Union(Step):
-    """``df.union(...)`` of the frame so far with some more steps behind the same frame."""
+class Union(Operation):
+    """``df.union(...)`` of the frame so far with some more operations behind the same frame."""
 
-    steps: tuple[Step, ...]
+    operations: tuple[Operation, ...]
     method: str = "union"
 
     def __repr__(self) -> str:
-        inner = "".join(map(repr, self.steps))
+        inner = "".join(map(repr, self.operations))
         return f".transform(lambda df: df.{self.method}(df{inner}))"
 
     def apply(self, df: Any) -> Any:
-        return df.transform(lambda whole: getattr(whole, self.method)(applied(self.steps, whole)))
+        return df.transform(lambda whole: getattr(whole, self.method)(applied(self.operations, whole)))
 
 
 @dataclass(frozen=True)
-class InSpark(Step):
+class InSpark(Operation):
     """``transformSpark`` of a function that keeps all rows; in batch, ``transform``."""
 
     func: Callable[[Any], Any]
@@ -97,12 +97,12 @@ class InSpark(Step):
         return df.transformSpark(self.func) if isinstance(df, CkptDataFrame) else self.func(df)
 
 
-def in_spark(*steps: Step) -> InSpark:
-    return InSpark(lambda df: applied(steps, df), "".join(map(repr, steps)))
+def in_spark(*operations: Operation) -> InSpark:
+    return InSpark(lambda df: applied(operations, df), "".join(map(repr, operations)))
 
 
 @dataclass(frozen=True)
-class Mapped(Step):
+class Mapped(Operation):
     """``mapInArrow`` or ``mapInPandas``. Spark's own do not take columns with a dot or a backtick in their names."""
 
     method: str
@@ -134,9 +134,9 @@ class Named:
         return self.func
 
 
-def applied(steps: tuple[Step, ...], df: Any) -> Any:
-    for step in steps:
-        df = step.apply(df)
+def applied(operations: tuple[Operation, ...], df: Any) -> Any:
+    for operation in operations:
+        df = operation.apply(df)
     return df
 
 

@@ -1,4 +1,4 @@
-"""Python steps that follow each other in one worker, and what rows look like between two of its stages. Executor."""
+"""Python operations that follow each other in one worker, and what rows look like between two stages. Executor."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from spark_ckpt.runtime._worker_gc import freeze
 from spark_ckpt.state.envelope import MAX_BODY_BYTES
 from spark_ckpt.state.ipc import from_bytes, messages
 
-Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""From a task's record batches to those of the next step. Pickled to every task; called once a task."""
+Operation = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""From a task's record batches to those of the next operation. Pickled to every task; called once a task."""
 
 ENCLOSED = pa.schema([("body", pa.binary())])
 """Of what :class:`Enclose` makes."""
 
 
-class Steps:
-    """Several steps as one function: what a Python stage does with its task's batches."""
+class Operations:
+    """Several operations as one function: what a Python stage does with its task's batches."""
 
-    def __init__(self, steps: tuple[Step, ...]) -> None:
-        self.steps = steps
+    def __init__(self, operations: tuple[Operation, ...]) -> None:
+        self.operations = operations
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         freeze()
-        for step in self.steps:
-            batches = step(batches)
+        for operation in self.operations:
+            batches = operation(batches)
         return batches
 
 

@@ -17,13 +17,13 @@ import typer.main
 from pyspark.sql.types import DayTimeIntervalType, StructField, StructType
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
+from spark_ckpt.arrow_types import database_type, delta_type
 from spark_ckpt.cli import app
 from spark_ckpt.errors import CkptError
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.sinks import files_formats
-from spark_ckpt.sinks.delta.types import delta_type
 from spark_ckpt.sinks.registry import sink_class
-from spark_ckpt.sinks.sql.types import plain_type, sql_type
+from spark_ckpt.sinks.sql.types import sql_type
 from spark_ckpt.sources import file_text, files, rate
 from spark_ckpt.sources.ddl import parse_ddl
 
@@ -86,7 +86,7 @@ def _read(kind: pa.DataType) -> list[str]:
 def _written(kind: pa.DataType) -> list[str]:
     schema = pa.schema([("c", kind)])
     databases = [sqlite.dialect(), postgresql.dialect(), mysql.dialect()]
-    columns = [_try(lambda d=d: _code(sql_type(plain_type("c", kind)).compile(dialect=d))) for d in databases]
+    columns = [_try(lambda d=d: _code(sql_type(database_type("c", kind)).compile(dialect=d))) for d in databases]
     formats = [_try(lambda f=f: files_formats.check_schema(f, schema) or "yes") for f in ("parquet", "json", "csv")]
     return [_try(lambda: _code(_delta(kind))), *columns, *formats]
 

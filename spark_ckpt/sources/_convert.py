@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pt
 from pyspark.errors import PySparkTypeError
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
+from spark_ckpt.arrow_types import plain_type
 from spark_ckpt.errors import BadRecordError, ConfigError
 
 MAX_BATCH_ROWS = 65_536
@@ -36,7 +36,7 @@ def spark_schema(found: pa.Schema) -> StructType:
     fields = []
     for field in found:
         try:
-            kind = from_arrow_type(_plain(field.type), prefer_timestamp_ntz=True)
+            kind = from_arrow_type(plain_type(field.type), prefer_timestamp_ntz=True)
         except PySparkTypeError:
             raise ConfigError(
                 f"column '{field.name}' has type {field.type}, which Spark does not have; give .schema(...) without "
@@ -104,28 +104,3 @@ def cast(column: pa.Array, field: pa.Field) -> pa.Array:
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError):
         expected, found = field.type, column.type
         raise BadRecordError(f"column '{field.name}': expected {expected}, found {found}, which has no cast") from None
-
-
-_WIDER = {
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.uint64(): pa.decimal128(20, 0),
-    pa.float16(): pa.float32(),
-    pa.date64(): pa.date32(),
-    pa.string_view(): pa.string(),
-    pa.binary_view(): pa.binary(),
-}
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """The nearest type that Spark has and every value of ``kind`` fits into."""
-    if pt.is_dictionary(kind):
-        return _plain(kind.value_type)
-    if pt.is_struct(kind):
-        return pa.struct([pa.field(field.name, _plain(field.type)) for field in kind])
-    if pt.is_list(kind) or pt.is_large_list(kind):
-        return pa.list_(_plain(kind.value_type))
-    if pt.is_map(kind):
-        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
-    return _WIDER.get(kind, kind)

@@ -26,7 +26,7 @@ from spark_ckpt.protocol.events import (
     from_json,
     to_json,
 )
-from spark_ckpt.state.ipc import conform, fingerprint, from_bytes, int64_view, messages, plain_schema
+from spark_ckpt.state.ipc import conform, fingerprint, from_bytes, int64_view, messages, nullable_schema
 from spark_ckpt.state.subtasks import Subtasks
 from spark_ckpt.types import KEY_HASH
 
@@ -94,7 +94,7 @@ def pack(
     Broadcast events go to all subtasks, with or without rows. A subtask whose rows exceed ``max_bytes`` gets several
     envelopes, the first of which carries the events; only a single larger row exceeds it.
     """
-    schema = plain_schema(schema)
+    schema = nullable_schema(schema)
     pieces = [(epoch, *_by_subtask(conform(rows, schema), subtasks)) for epoch, rows in rows_by_epoch if len(rows)]
     broadcast, passing = _events_json(controls.broadcast), _events_json(controls.passing)
     # With rows of the task, if it has any: a subtask that is called for this alone would cost a call.
@@ -123,7 +123,7 @@ def unpack(head: bytes, body: bytes | None, schema: pa.Schema) -> Envelope:
 
     Raises ``ProtocolBugError`` if the envelope was packed with another schema.
     """
-    schema = plain_schema(schema)
+    schema = nullable_schema(schema)
     content = json.loads(head)
     if content["schema"] != fingerprint(schema):
         raise ProtocolBugError(f"an envelope was packed with other columns than {schema.names}")

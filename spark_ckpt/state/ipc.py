@@ -25,30 +25,30 @@ Rows = npt.NDArray[np.int64]
 
 
 @lru_cache(maxsize=256)
-def plain_schema(schema: pa.Schema) -> pa.Schema:
+def nullable_schema(schema: pa.Schema) -> pa.Schema:
     """``schema`` with every field nullable and without metadata, so that schemas of one meaning compare equal."""
-    return pa.schema([pa.field(f.name, plain_type(f.type)) for f in schema])
+    return pa.schema([pa.field(f.name, _nullable(f.type)) for f in schema])
 
 
-def plain_type(kind: pa.DataType) -> pa.DataType:
+def _nullable(kind: pa.DataType) -> pa.DataType:
     """``kind`` with nullable children: missing state is null all the way down."""
     if pa.types.is_list(kind):
-        return pa.list_(plain_type(kind.value_type))
+        return pa.list_(_nullable(kind.value_type))
     if pa.types.is_large_list(kind):
-        return pa.large_list(plain_type(kind.value_type))
+        return pa.large_list(_nullable(kind.value_type))
     if pa.types.is_map(kind):
-        return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
+        return pa.map_(_nullable(kind.key_type), _nullable(kind.item_type))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, plain_type(f.type)) for f in kind])
+        return pa.struct([pa.field(f.name, _nullable(f.type)) for f in kind])
     if pa.types.is_dictionary(kind):
-        return plain_type(kind.value_type)  # a record batch message alone carries no dictionary
+        return _nullable(kind.value_type)  # a record batch message alone carries no dictionary
     return kind
 
 
 @lru_cache(maxsize=256)
 def fingerprint(schema: pa.Schema) -> str:
     """A short text that differs between schemas that cannot read each other's bytes."""
-    text = ";".join(f"{f.name}:{f.type}" for f in plain_schema(schema))
+    text = ";".join(f"{f.name}:{f.type}" for f in nullable_schema(schema))
     return f"{zlib.crc32(text.encode()):08x}"
 
 

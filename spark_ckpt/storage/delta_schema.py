@@ -9,25 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
+from spark_ckpt.arrow_types import DELTA_NAMES, MAX_PRECISION
 from spark_ckpt.errors import InvalidInputError
 
 _FORBIDDEN = re.compile(r"[ ,;{}()\n\t=]")
-_PRIMITIVES: list[tuple[pa.DataType, str]] = [
-    (pa.int64(), "long"),
-    (pa.int32(), "integer"),
-    (pa.int16(), "short"),
-    (pa.int8(), "byte"),
-    (pa.float64(), "double"),
-    (pa.float32(), "float"),
-    (pa.bool_(), "boolean"),
-    (pa.string(), "string"),
-    (pa.binary(), "binary"),
-    (pa.date32(), "date"),
-    (pa.timestamp("us", tz="UTC"), "timestamp"),
-    (pa.timestamp("us"), "timestamp_ntz"),
-]
-_TO_DELTA = dict(_PRIMITIVES) | {pa.large_string(): "string", pa.large_binary(): "binary"}
-_FROM_DELTA = {name: arrow for arrow, name in _PRIMITIVES}
+_TO_DELTA = DELTA_NAMES | {pa.large_string(): "string", pa.large_binary(): "binary"}
+_FROM_DELTA = {name: plain for plain, name in DELTA_NAMES.items()}
 
 
 def to_delta_schema(schema: pa.Schema) -> str:
@@ -88,7 +75,7 @@ def _check_name(name: str, where: str, seen: dict[str, str]) -> None:
 def _delta(arrow: pa.DataType, where: str) -> Any:
     if arrow in _TO_DELTA:
         return _TO_DELTA[arrow]
-    if pt.is_decimal(arrow) and arrow.precision <= 38 and arrow.scale >= 0:
+    if pt.is_decimal(arrow) and arrow.precision <= MAX_PRECISION and arrow.scale >= 0:
         return f"decimal({arrow.precision},{arrow.scale})"
     if pt.is_timestamp(arrow) and arrow.unit == "us":
         return "timestamp"  # any zone: the stored instant is the same

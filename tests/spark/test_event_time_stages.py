@@ -23,7 +23,7 @@ from spark_ckpt.runtime.operator.pack import PackStage
 from spark_ckpt.runtime.operator.spec import EVENT_TIME, EventTime, OperatorSpec, WatermarkSpec
 from spark_ckpt.runtime.source.reader import CkptStreamReader
 from spark_ckpt.state.functions.pandas_function import PandasStateFunction
-from spark_ckpt.state.ipc import from_bytes, plain_schema
+from spark_ckpt.state.ipc import from_bytes, nullable_schema
 from spark_ckpt.types import CTL, KEY_HASH, TAG, make_tag
 
 KEY = pa.schema([("k", pa.int64())])
@@ -130,7 +130,7 @@ class Subtask:
         self.call.run()
         self.stored = self.call.sealed()
         bodies = [body for kind, _, body in self.call.out if kind == DATA]
-        tables = [from_bytes(pa.py_buffer(b), plain_schema(OUTPUT)) for b in bodies]
+        tables = [from_bytes(pa.py_buffer(b), nullable_schema(OUTPUT)) for b in bodies]
         return [f"{row['k']}: {row['saw']}" for table in tables for row in table.to_pylist()]
 
     def acknowledged(self) -> ev.GroupManifest:

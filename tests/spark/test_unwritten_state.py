@@ -22,7 +22,7 @@ from spark_ckpt.runtime.operator._subtask_call import DATA, EVENT, SubtaskCall
 from spark_ckpt.runtime.operator.pack import PackStage
 from spark_ckpt.runtime.operator.spec import OperatorSpec
 from spark_ckpt.state.aggregates.function import AggregateFunction
-from spark_ckpt.state.ipc import from_bytes, plain_schema
+from spark_ckpt.state.ipc import from_bytes, nullable_schema
 from spark_ckpt.storage import filesystem
 from spark_ckpt.types import CTL, KEY_HASH, TAG, make_tag
 
@@ -101,7 +101,7 @@ def _task() -> Iterator[None]:
 
 
 def emitted(call: SubtaskCall) -> list[tuple[int, int]]:
-    schema = plain_schema(call.spec.function.output_schema)
+    schema = nullable_schema(call.spec.function.output_schema)
     rows = [from_bytes(body, schema).to_pylist() for kind, _, body in call.out if kind == DATA]
     return [(row["k"], row["s"]) for batch in rows for row in batch]
 

@@ -18,7 +18,7 @@ from spark_ckpt.protocol.weights import Arrivals
 from spark_ckpt.runtime.operator._subtask_call import DATA
 from spark_ckpt.runtime.operator.spec import OperatorSpec
 from spark_ckpt.runtime.stateless import arrow_schema, spark_schema, with_control
-from spark_ckpt.state.ipc import from_bytes, plain_schema
+from spark_ckpt.state.ipc import from_bytes, nullable_schema
 from spark_ckpt.types import make_tag
 
 
@@ -28,7 +28,7 @@ class SnapshotStage:
     def __init__(self, spec: OperatorSpec) -> None:
         self.spec = spec
         self.schema = arrow_schema(with_control(spark_schema(spec.function.output_schema)))
-        self.data_schema = plain_schema(spec.function.output_schema)
+        self.data_schema = nullable_schema(spec.function.output_schema)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found = _Partition(self.spec)

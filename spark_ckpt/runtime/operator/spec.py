@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from spark_ckpt.jobs.spec import RunSpec, cache_dir
 from spark_ckpt.state.functions.base import StateFunction
-from spark_ckpt.state.ipc import plain_schema
+from spark_ckpt.state.ipc import nullable_schema
 from spark_ckpt.state.lsm.layout import StateLayout
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.storage.run_cache import RunCache
@@ -69,7 +69,7 @@ class OperatorSpec:
     @cached_property
     def packed_schema(self) -> pa.Schema:
         """The rows in an envelope: what ``combine`` makes of the rows that reach the pack stage."""
-        return plain_schema(self.function.combine(self.rows_schema.empty_table()).schema)
+        return nullable_schema(self.function.combine(self.rows_schema.empty_table()).schema)
 
     @property
     def table_url(self) -> str:

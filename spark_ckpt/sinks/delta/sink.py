@@ -21,6 +21,7 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 
 from spark_ckpt import clock
+from spark_ckpt.arrow_types import delta_schema
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
 from spark_ckpt.names import PATH_SPECIAL
 from spark_ckpt.redaction import redact, redact_url, secret_values
@@ -30,7 +31,7 @@ from spark_ckpt.sinks._options import SinkOption, SinkOptions, check_path, optio
 from spark_ckpt.sinks._parquet import open_parquet
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.delta._log import logged_names
-from spark_ckpt.sinks.delta.types import delta_schema, file_stats
+from spark_ckpt.sinks.delta._stats import file_stats
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.types import CommitPermit, Committable
 

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
+from spark_ckpt.arrow_types import database_schema
 from spark_ckpt.errors import InvalidInputError, RetryableError
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks.base import SinkWriter, WriterContext
 from spark_ckpt.sinks.sql import _dialects as dialects
 from spark_ckpt.sinks.sql import _tables as tables
 from spark_ckpt.sinks.sql._database import Database
-from spark_ckpt.sinks.sql.types import plain_schema
 
 _CHUNK_ROWS = 64 * 1024
 _CHUNK_BYTES = 16 * 1024 * 1024
@@ -38,7 +38,7 @@ class SqlWriter(SinkWriter):
 
     def __init__(self, place: StagingPlace, ctx: WriterContext, keys: Sequence[str]) -> None:
         self._place, self._ctx, self._keys = place, ctx, list(keys)
-        self._schema = plain_schema(ctx.schema)
+        self._schema = database_schema(ctx.schema)
         self._chunks = staging.Chunks(_CHUNK_ROWS, _CHUNK_BYTES)
         self._stage = secrets.randbits(62)  # also tells a retried attempt's rows from the first one's
         self._staging = tables.staging_name(place.table, self._schema)

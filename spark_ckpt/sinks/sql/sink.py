@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import sqlalchemy as sa
 
+from spark_ckpt.arrow_types import database_schema
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks._options import SinkOption, SinkOptions, option_names
@@ -23,7 +24,6 @@ from spark_ckpt.sinks.sql import _tables as tables
 from spark_ckpt.sinks.sql._database import Database
 from spark_ckpt.sinks.sql._dialects import SEQ, STAGE
 from spark_ckpt.sinks.sql._writer import SqlWriter, StagingPlace
-from spark_ckpt.sinks.sql.types import plain_schema
 from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 
 _KIND = "sql"
@@ -95,7 +95,7 @@ class SqlSink(TwoPhaseSink):
 
     def validate(self, schema: pa.Schema) -> None:
         """Connects, creates what is missing, and checks an existing target column by column."""
-        rows = plain_schema(schema)
+        rows = database_schema(schema)
         staging.require_columns("mergeKeys", self._keys, rows)
 
         def prepare(connection: sa.Connection) -> None:

@@ -8,7 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.state.ipc import fingerprint, int64_view, plain_schema
+from spark_ckpt.state.ipc import fingerprint, int64_view, nullable_schema
 from spark_ckpt.state.keys.keys import Hashes, check_key_schema, injective
 from spark_ckpt.types import KEY_GROUP, KEY_HASH, TIMEOUT_MS
 
@@ -30,8 +30,8 @@ class StateLayout:
 
     def __post_init__(self) -> None:
         check_key_schema(self.key_schema)
-        object.__setattr__(self, "key_schema", plain_schema(self.key_schema))
-        object.__setattr__(self, "value_schema", plain_schema(self.value_schema))
+        object.__setattr__(self, "key_schema", nullable_schema(self.key_schema))
+        object.__setattr__(self, "value_schema", nullable_schema(self.value_schema))
         names = self.table_schema.names
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:

@@ -1,4 +1,4 @@
-"""Arrow types as Delta stores them, and what a Delta log keeps about a Parquet file's columns."""
+"""What a Delta log keeps about a Parquet file's columns."""
 
 from __future__ import annotations
 
@@ -8,46 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from spark_ckpt.errors import InvalidInputError
-
-_SAME = (
-    pt.is_boolean, pt.is_int8, pt.is_int16, pt.is_int32, pt.is_int64, pt.is_float32, pt.is_float64, pt.is_decimal128,
-    pt.is_string, pt.is_binary, pt.is_date32,
-)  # fmt: skip
 _STATS_COLUMNS = 32
 _STATS_TEXT = 64
-
-
-def delta_type(column: str, kind: pa.DataType) -> pa.DataType:
-    """The type a Delta table stores ``kind`` as: microsecond timestamps, in UTC or without a zone.
-
-    Raises ``InvalidInputError`` naming ``column`` if Delta has no such type.
-    """
-    if any(test(kind) for test in _SAME):
-        return kind
-    if pt.is_dictionary(kind):
-        return delta_type(column, kind.value_type)
-    if pt.is_large_string(kind) or pt.is_string_view(kind):
-        return pa.string()
-    if pt.is_large_binary(kind) or pt.is_binary_view(kind) or pt.is_fixed_size_binary(kind):
-        return pa.binary()
-    if pt.is_date64(kind):
-        return pa.date32()
-    if pt.is_timestamp(kind):
-        return pa.timestamp("us", "UTC" if kind.tz else None)
-    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
-        return pa.list_(pa.field("element", delta_type(column, kind.value_type)))
-    if pt.is_map(kind):
-        return pa.map_(delta_type(column, kind.key_type), delta_type(column, kind.item_type))
-    if pt.is_struct(kind):
-        fields = (kind.field(i) for i in range(kind.num_fields))
-        return pa.struct([pa.field(f.name, delta_type(column, f.type)) for f in fields])
-    raise InvalidInputError(f"column '{column}' has type {kind}, which Delta cannot store; cast or drop it")
-
-
-def delta_schema(schema: pa.Schema) -> pa.Schema:
-    """``schema`` as stored; every column is nullable."""
-    return pa.schema([pa.field(f.name, delta_type(f.name, f.type)) for f in schema])
 
 
 def file_stats(metadata: Any, schema: pa.Schema) -> dict[str, Any]:

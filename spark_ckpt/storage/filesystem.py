@@ -60,7 +60,7 @@ def open_filesystem(
         reason = type(error).__name__ if options else str(error)
         raise InvalidInputError(
             f"Cannot open {redact_url(url)!r}: expected a path or a URL that fsspec knows, found scheme {scheme!r}"
-            f" ({reason}). Install the package for it (s3fs, gcsfs, adlfs, ...) or use another URL."
+            f" ({reason}). Install its package (spark-ckpt[s3], [gcs] or [azure] brings one) or use another URL."
         ) from None
     return fs, str(path).rstrip("/") or "/"
 

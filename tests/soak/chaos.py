@@ -32,7 +32,7 @@ DEADLINE_S = 1800.0
 SCRIPT = Path(__file__).with_name("chaos_job.py")
 _AHEAD = 6
 _START_S = (0.0, 15.0)
-_SPARKS_FENCE = "Multiple streaming queries are concurrently using"
+_SPARKS_FENCES = ("Multiple streaming queries are concurrently using", "CONCURRENT_STREAM_LOG_UPDATE")
 """What Spark tells a driver that was halted where its log is written next, and not ours."""
 _CLOCKS = ("+0", "+3600", "-3600", "+90", "-90", "+86400", "-86400")
 _LEFT_BYTES = (0, 0, 4096, 32 << 10, 200 << 10)
@@ -191,7 +191,7 @@ class Chaos:
         assert life.ended, f"a driver that was fenced runs on: {life.said()[-6000:]}"
         said = life.said()
         fenced = "FencedError" in said
-        assert fenced or _SPARKS_FENCE in said, f"not told that it is fenced: {said[-6000:]}"
+        assert fenced or any(told in said for told in _SPARKS_FENCES), f"not told that it is fenced: {said[-6000:]}"
         self.ends["fenced" if fenced else "fenced by Spark's log"] += 1
         life.session.kill()
         self._told(life)

@@ -1,4 +1,4 @@
-"""The one table of types: every row is what deltalake and SQLAlchemy make of it, and nothing is lost on the way there."""
+"""The one table of types: each row is what deltalake and SQLAlchemy make of it; nothing is lost on the way."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, StateFunction, Touched
+from spark_ckpt.state.keys.keys import NULL_HASH
 from spark_ckpt.types import KEY_HASH
 
 CTX = CallContext(uid="totals", subtask=3, checkpoint=7, processing_time_ms=1_000, watermark_ms=None)
@@ -50,7 +51,10 @@ def table(rows: list[tuple[Any, Any]], type_: pa.DataType) -> pa.Table:
 
 
 class Operator:
-    """Keeps state between batches as the keyed operator does. ``one_hash`` gives all keys the same hash."""
+    """Keeps state between batches as the keyed operator does.
+
+    ``one_hash`` gives all keys that of null, which one long has too.
+    """
 
     def __init__(self, function: StateFunction, one_hash: bool = False) -> None:
         self.function, self.one_hash = function, one_hash
@@ -81,7 +85,7 @@ class Operator:
 
     def with_hash(self, rows: pa.Table) -> pa.Table:
         keys = rows.select(self.function.key_schema.names).to_pylist()
-        hashes = [0 if self.one_hash else hash_of(k) for k in keys]
+        hashes = [NULL_HASH if self.one_hash else hash_of(k) for k in keys]
         return rows.append_column(KEY_HASH, pa.array(hashes, pa.int64()))
 
     def _keys(self, rows: pa.Table) -> tuple[pa.Table, np.ndarray]:

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.state.aggregates._grouping import group_by_key
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.functions.base import Touched
+from spark_ckpt.state.keys.grouping import group_rows
 from tests.state.aggregates_harness import CTX, KEYS, NUMBERS, TYPES, Operator, by_key, expected, same, schema_of, table
 
 EVERY_TYPE = {
@@ -128,7 +128,7 @@ def test_rows_whose_keys_hardly_repeat_are_not_grouped_but_still_merge() -> None
     rows = pa.table({"k": hashes, "_key_hash": hashes, "v": np.ones(len(hashes), np.int64)})
     function = AggregateFunction(rows.schema.remove(2).remove(1), rows.schema, {"t": agg.sum("v")})
     assert function.combine(rows).num_rows == len(hashes)
-    assert group_by_key([pa.array(hashes)], hashes, len(hashes)).order is None
+    assert group_rows(hashes, rows.select(["k"])).order is None
 
 
 @pytest.mark.parametrize(("value", "times"), [(2**62, 2), (-(2**62) - 1, 2), (2**53, 2**10)])

@@ -16,7 +16,7 @@ from spark_ckpt import agg
 from spark_ckpt.state.aggregates._hash import hash_column
 from spark_ckpt.state.aggregates._hll import ApproxDistinct
 from spark_ckpt.state.aggregates.function import AggregateFunction
-from spark_ckpt.state.aggregates.segments import Segments
+from spark_ckpt.state.keys.grouping import Segments
 from tests.state.aggregates_harness import Operator
 
 KEYS = pa.schema([("k", pa.string())])

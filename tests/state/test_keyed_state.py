@@ -21,7 +21,8 @@ from spark_ckpt.errors import CorruptStorageError, InvalidInputError, ProtocolBu
 from spark_ckpt.protocol.events import GroupManifest
 from spark_ckpt.state.functions.base import NO_TIMEOUT
 from spark_ckpt.state.ipc import compress
-from spark_ckpt.state.keys.keys import NULL_HASH, group_rows, injective, key_group_of
+from spark_ckpt.state.keys.grouping import group_rows
+from spark_ckpt.state.keys.keys import NULL_HASH, injective, key_group_of
 from spark_ckpt.state.lsm._dead_rows import DeadRows
 from spark_ckpt.state.lsm.compaction import CompactionPolicy
 from spark_ckpt.state.lsm.keyed_state import KeyedState
@@ -114,7 +115,7 @@ class Model:
             [pa.array(c, f.type) for c, f in zip(columns, self.layout.key_schema, strict=True)],
             schema=self.layout.key_schema,
         )
-        first = group_rows(hashes, table, injective=self.layout.injective).first
+        first = group_rows(hashes, table).firsts()
         assert len(first) == len(keys)
         return hashes[first], table.take(pa.array(first))
 

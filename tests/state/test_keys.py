@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.state.keys.grouping import group_rows
 from spark_ckpt.state.keys.keys import (
     NULL_HASH,
     check_key_schema,
     equal_rows,
-    group_rows,
     injective,
     key_group_of,
     match,
@@ -32,9 +32,19 @@ def arrays(rows: list[tuple[int, str | None]]) -> tuple[np.ndarray, pa.Table]:
     return np.array([h for h, _ in rows], np.int64), pa.table({"k": pa.array([k for _, k in rows], pa.string())})
 
 
+def grouped(hashes: np.ndarray, keys: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """The first row of each key, and each row's key; checked against the order of rows in their segments."""
+    seg = group_rows(hashes, keys)
+    places = seg.places()
+    order = np.arange(seg.rows) if seg.order is None else seg.order
+    assert order.tolist() == np.lexsort((np.arange(seg.rows), places)).tolist()
+    assert seg.counts.tolist() == np.bincount(places, minlength=len(seg.starts)).tolist()
+    return seg.firsts(), places
+
+
 @given(st.lists(st.tuples(HASHES, KEYS), max_size=40))
 def test_rows_group_by_hash_and_key_and_the_first_arrival_stands_for_each(rows: list[tuple[int, str | None]]) -> None:
-    first, inverse = group_rows(*arrays(rows))
+    first, inverse = grouped(*arrays(rows))
     expected: dict[tuple[int, str | None], int] = {}
     for i, row in enumerate(rows):
         expected.setdefault(row, i)
@@ -50,7 +60,7 @@ def test_long_inputs_group_alike_whether_they_come_sorted_or_not(pieces: int) ->
     rows = [(rng.randrange(-500, 500) << 40, rng.choice("ab")) for _ in range(3000)]
     size = len(rows) // pieces
     rows = [row for i in range(pieces) for row in sorted(rows[i * size : (i + 1) * size])]
-    first, inverse = group_rows(*arrays(rows))
+    first, inverse = grouped(*arrays(rows))
     assert [rows[i] for i in first] == sorted(set(rows), key=lambda r: (r[0], rows.index(r)))
     assert [rows[i] for i in first[inverse]] == rows
 
@@ -60,7 +70,7 @@ def test_hashes_that_share_their_upper_half_group_alike(upper_halves: int) -> No
     rng = np.random.default_rng(3)
     hashes = (rng.integers(-upper_halves, upper_halves, 5000) << 32) + rng.integers(0, 2**32, 5000)
     hashes[:700] = hashes[3000:3700]
-    first, inverse = group_rows(hashes, pa.table({"k": hashes}), injective=True)
+    first, inverse = grouped(hashes, pa.table({"k": hashes}))
     distinct, wanted_first, wanted_inverse = np.unique(hashes, return_index=True, return_inverse=True)
     assert first.tolist() == wanted_first.tolist()
     assert inverse.tolist() == wanted_inverse.tolist()
@@ -115,7 +125,7 @@ def test_the_one_long_that_hashes_like_null_is_another_key_than_null() -> None:
     assert xxhash64(twin) == NULL_HASH
     keys = pa.table({"k": pa.array([twin, None, 7, twin, None], pa.int64())})
     hashes = np.array([NULL_HASH, NULL_HASH, xxhash64(7), NULL_HASH, NULL_HASH], np.int64)
-    first, inverse = group_rows(hashes, keys, injective=True)
+    first, inverse = grouped(hashes, keys)
     distinct = keys.take(pa.array(first))
     assert sorted(first.tolist()) == [0, 1, 2]
     assert distinct.take(pa.array(inverse)) == keys

@@ -21,7 +21,7 @@ from spark_ckpt.runtime.operator.spec import EVENT_TIME, OperatorSpec
 from spark_ckpt.state.envelope import MAX_BODY_BYTES, Envelope, unpack
 from spark_ckpt.state.functions.base import CallContext, Changed, Touched
 from spark_ckpt.state.ipc import compress, decompress, from_bytes, messages, one_batch, to_bytes
-from spark_ckpt.state.keys.keys import group_rows
+from spark_ckpt.state.keys.grouping import group_rows
 from spark_ckpt.state.keys.spark_hash import normalised
 from spark_ckpt.state.lsm.compaction import CompactionPolicy
 from spark_ckpt.state.lsm.keyed_state import KeyedState, Lookup
@@ -240,12 +240,13 @@ class SubtaskCall:
     def _call(self, rows: pa.Table, epoch: int) -> None:
         hashes = rows.column(KEY_HASH).to_numpy()
         names = self.keyed.layout.key_schema.names
-        groups = group_rows(hashes, rows.select(names), injective=self.keyed.layout.injective)
-        keys = rows.select(names).take(pa.array(groups.first))
+        seg = group_rows(hashes, rows.select(names))
+        first = seg.firsts()
+        keys = rows.select(names).take(pa.array(first))
         keys = pa.table([normalised(column) for column in keys.columns], names)
-        lookup = self.keyed.touch(hashes[groups.first], keys)
+        lookup = self.keyed.touch(hashes[first], keys)
         inputs = rows.drop_columns([KEY_HASH, *([EVENT_TIME] if EVENT_TIME in rows.column_names else [])])
-        self._apply(lookup, inputs, groups.inverse, np.zeros(len(lookup), bool), epoch)
+        self._apply(lookup, inputs, seg.places(), np.zeros(len(lookup), bool), epoch)
 
     def _apply(self, lookup: Lookup, rows: pa.Table, index: Any, timed_out: Any, epoch: int) -> None:
         touched = Touched(lookup.keys, rows, index, lookup.state, lookup.exists, timed_out, lookup.timeout_ms)

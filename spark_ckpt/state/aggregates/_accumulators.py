@@ -18,15 +18,8 @@ from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates._decimal import divide_half_up, sum_limbs
 from spark_ckpt.state.aggregates._ordinals import ordinals
-from spark_ckpt.state.aggregates.segments import (
-    Segments,
-    accumulate,
-    any_valid,
-    array_of,
-    first_of,
-    pairs,
-    values_and_valid,
-)
+from spark_ckpt.state.aggregates.segments import accumulate, any_valid, array_of, first_of, pairs, values_and_valid
+from spark_ckpt.state.keys.grouping import Segments
 
 MAX_DIGITS = 38
 INT64 = np.iinfo(np.int64)

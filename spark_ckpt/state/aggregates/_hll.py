@@ -14,7 +14,7 @@ import pyarrow as pa
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.state.aggregates._accumulators import Accumulator
 from spark_ckpt.state.aggregates._hash import hash_column
-from spark_ckpt.state.aggregates.segments import Segments
+from spark_ckpt.state.keys.grouping import Segments
 
 ALPHA = 1 / (2 * math.log(2))
 

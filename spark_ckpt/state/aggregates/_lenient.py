@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from spark_ckpt.state.aggregates._accumulators import Accumulator, Add, Mean, Sum
 from spark_ckpt.state.aggregates._decimal import divide_half_up, sum_limbs
-from spark_ckpt.state.aggregates.segments import Segments, accumulate
+from spark_ckpt.state.aggregates.segments import accumulate
+from spark_ckpt.state.keys.grouping import Segments
 
 Merge = Callable[[list[pa.Array], Segments], list[pa.Array]]
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.state.aggregates._accumulators import Accumulator
-from spark_ckpt.state.aggregates.segments import Segments, accumulate, first_of
+from spark_ckpt.state.aggregates.segments import accumulate, first_of
+from spark_ckpt.state.keys.grouping import Segments
 
 
 class Stddev(Accumulator):

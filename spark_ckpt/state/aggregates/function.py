@@ -10,11 +10,11 @@ import pyarrow as pa
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates._accumulators import Accumulator
-from spark_ckpt.state.aggregates._grouping import group_by_key, rows_per_key
 from spark_ckpt.state.aggregates._ordinals import ascending_order
 from spark_ckpt.state.aggregates.kinds import FLAT, RUNNING_KINDS, Rules, is_ordered, make_accumulator
-from spark_ckpt.state.aggregates.segments import Segments, places_of_keys, plain_array, segments_behind
+from spark_ckpt.state.aggregates.segments import places_of_keys, plain_array, segments_behind
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
+from spark_ckpt.state.keys.grouping import Segments, group_rows, rows_per_key
 from spark_ckpt.types import CONTROL_COLUMNS, KEY_GROUP, KEY_HASH, TIMEOUT_MS
 
 MIN_REDUCTION = 1.25
@@ -90,8 +90,7 @@ class AggregateFunction(StateFunction):
         ratio = rows_per_key(hashes)
         if not len(hashes) or ratio < MIN_REDUCTION:
             return None
-        keys = [plain_array(rows[name]) for name in self.key_schema.names]
-        return group_by_key(keys, hashes, len(hashes) / ratio)
+        return group_rows(hashes, rows.select(self.key_schema.names), ratio)
 
     def _firsts(self, rows: pa.Table, seg: Segments) -> pa.Table:
         """Keys and hash of each segment."""

@@ -2,44 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-RADIX = 1 << 16
-FEW_FALLS = 64
+from spark_ckpt.state.keys.grouping import FEW_FALLS, RADIX, Segments, segment_starts
+
 LONG_SEGMENT = 64
 """Segments longer than this are accumulated one by one, shorter ones all at once, rank by rank."""
-
-
-@dataclass(frozen=True)
-class Segments:
-    """Rows grouped into adjacent, non-empty segments.
-
-    ``order`` lists the rows' old positions (None: they lie right already), keeping the order of arrival inside a
-    segment; ``starts`` are the segments' first positions in the new order; ``rows`` is their total.
-    """
-
-    order: np.ndarray | None
-    starts: np.ndarray
-    rows: int
-
-    @property
-    def ends(self) -> np.ndarray:
-        return np.append(self.starts[1:], self.rows)
-
-    @property
-    def counts(self) -> np.ndarray:
-        return np.diff(self.starts, append=self.rows)
-
-    def arrange(self, column: pa.Array) -> pa.Array:
-        return column if self.order is None else column.take(pa.array(self.order))
-
-    def firsts(self) -> np.ndarray:
-        """Old position of each segment's first row."""
-        return self.starts if self.order is None else self.order[self.starts]
 
 
 def stable_order(index: np.ndarray, limit: int) -> np.ndarray | None:
@@ -100,12 +70,6 @@ def segments_behind(known: np.ndarray, index: np.ndarray, limit: int) -> tuple[S
     rows = np.arange(len(index)) if order is None else order
     source[np.arange(len(index)) + np.cumsum(heads)[ordered]] = len(known) + rows
     return Segments(source, starts, len(source)), found
-
-
-def segment_starts(ordered: np.ndarray) -> np.ndarray:
-    if len(ordered) == 0:
-        return np.empty(0, np.int64)
-    return np.concatenate(([0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1))
 
 
 def accumulate(ufunc: np.ufunc, values: np.ndarray, seg: Segments) -> np.ndarray:

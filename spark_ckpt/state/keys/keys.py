@@ -8,8 +8,6 @@ Equality is that of Spark's ``groupBy``: nulls equal each other, NaN equals NaN,
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -40,19 +38,8 @@ _VARIABLE_WIDTH = (
 LONG_DECIMAL_DIGITS = 18
 """Spark hashes decimals of at most so many digits as one long."""
 
-_SAMPLE = 512
-"""So many first rows tell whether hashes mostly differ or mostly repeat."""
-
 Hashes = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-
-class Groups(NamedTuple):
-    """Rows grouped by key. ``first[k]`` is the first row of key *k*, keys in (hash, first row) order;
-    ``inverse[i]`` is the key of row *i*."""
-
-    first: Rows
-    inverse: Rows
 
 
 def check_key_schema(schema: pa.Schema) -> None:
@@ -83,17 +70,6 @@ def injective(key_schema: pa.Schema) -> bool:
 def key_group_of(hashes: Hashes, groups: int) -> npt.NDArray[np.int32]:
     """The key group of each hash: monotone in the signed hash, so sorting by hash sorts by key group."""
     return ((((hashes >> 32) + 2**31) * groups) >> 32).astype(np.int32)
-
-
-def group_rows(hashes: Hashes, keys: pa.Table | pa.RecordBatch, *, injective: bool = False) -> Groups:
-    """Group rows by key. ``keys`` holds the key columns, aligned with ``hashes``."""
-    first, inverse = _group_hashes(hashes)
-    row = np.arange(len(hashes))
-    suspects = np.flatnonzero(first[inverse] != row)
-    if injective:
-        suspects = suspects[hashes[suspects] == NULL_HASH]
-    strangers = suspects[~equal_rows(keys, suspects, keys, first[inverse[suspects]])]
-    return _split(hashes, keys, first, inverse, strangers) if len(strangers) else Groups(first, inverse)
 
 
 def match(
@@ -145,17 +121,21 @@ def _same(
         return False
     if injective and not (hashes == NULL_HASH).any():
         return True
-    return all(bool(_equal(x, y).all()) for x, y in zip(keys.columns, sorted_keys.columns, strict=True))
+    return bool(equal_keys(keys, sorted_keys).all())
 
 
 def equal_rows(a: pa.Table | pa.RecordBatch, rows_a: Rows, b: pa.Table | pa.RecordBatch, rows_b: Rows) -> Mask:
     """Whether row ``rows_a[i]`` of ``a`` and row ``rows_b[i]`` of ``b`` are the same key. Columns go by position."""
-    same = np.ones(len(rows_a), bool)
     if not len(rows_a):
-        return same
-    take_a, take_b = pa.array(rows_a), pa.array(rows_b)
+        return np.ones(0, bool)
+    return equal_keys(a.take(pa.array(rows_a)), b.take(pa.array(rows_b)))
+
+
+def equal_keys(a: pa.Table | pa.RecordBatch, b: pa.Table | pa.RecordBatch) -> Mask:
+    """Whether row *i* of ``a`` and row *i* of ``b`` are the same key, for each *i*. Columns go by position."""
+    same = np.ones(a.num_rows, bool)
     for x, y in zip(a.columns, b.columns, strict=True):
-        same &= _equal(x.take(take_a), y.take(take_b))
+        same &= _equal(x, y)
     return same
 
 
@@ -166,74 +146,3 @@ def _equal(x: pa.Array, y: pa.Array) -> Mask:
     if x.null_count or y.null_count:
         equal = pc.or_(pc.fill_null(equal, False), pc.and_(pc.is_null(x), pc.is_null(y)))
     return np.asarray(equal.to_numpy() if isinstance(equal, pa.ChunkedArray) else equal.to_numpy(zero_copy_only=False))
-
-
-def _group_hashes(hashes: Hashes) -> tuple[Rows, Rows]:
-    """First row of each distinct hash, by hash, and each row's place among them."""
-    falls = int(np.count_nonzero(hashes[1:] < hashes[:-1]))
-    if not falls:
-        return _group_sorted(hashes, None)
-    if falls * 64 <= len(hashes):  # few ascending pieces, which a merge sort joins in linear time
-        return _group_sorted(hashes, np.argsort(hashes, kind="stable"))
-    if len(hashes) > _SAMPLE and len(pa.array(hashes[:_SAMPLE]).unique()) > _SAMPLE // 2:
-        return _group_sorted(hashes, radix_order(hashes))
-    return _group_repeated(hashes)
-
-
-def _group_repeated(hashes: Hashes) -> tuple[Rows, Rows]:
-    """Few distinct hashes: number them with a hash table, then sort those few."""
-    coded = pa.array(hashes).dictionary_encode()
-    codes, values = coded.indices.to_numpy(), coded.dictionary.to_numpy()
-    # codes are handed out in order of first appearance
-    first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
-    order = np.argsort(values)
-    rank = np.empty(len(values), np.int64)
-    rank[order] = np.arange(len(values))
-    return first[order], rank[codes]
-
-
-def _group_sorted(hashes: Hashes, order: Rows | None) -> tuple[Rows, Rows]:
-    """``order`` sorts ``hashes`` stably; None if they are sorted."""
-    ordered = hashes if order is None else hashes[order]
-    starts = np.ones(len(hashes), bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=starts[1:])
-    place = np.cumsum(starts) - 1
-    if order is None:
-        return np.flatnonzero(starts), place
-    inverse = np.empty(len(hashes), np.int64)
-    inverse[order] = place
-    return order[starts], inverse
-
-
-def radix_order(hashes: Hashes) -> Rows:
-    """Stable order of many distinct hashes: numpy sorts 16-bit numbers by radix, several times faster than longer ones.
-
-    The upper two of four digits nearly always decide; the few rows that share them are sorted among themselves.
-    """
-    order = np.argsort((hashes >> 32).astype(np.uint16), kind="stable")
-    order = order[np.argsort(((hashes >> 48) + (1 << 15)).astype(np.uint16)[order], kind="stable")]
-    upper = (hashes >> 32).astype(np.int32)[order]
-    same = upper[1:] == upper[:-1]
-    if not same.any():
-        return order
-    tied = np.zeros(len(order), bool)
-    tied[1:] = same
-    tied[:-1] |= same
-    places = np.flatnonzero(tied)
-    rows = order[places]
-    order[places] = rows[np.argsort(hashes[rows], kind="stable")]
-    return order
-
-
-def _split(hashes: Hashes, keys: pa.Table | pa.RecordBatch, first: Rows, inverse: Rows, strangers: Rows) -> Groups:
-    """Give ``strangers``, rows that share a hash but not the key with their group's first row, their own groups."""
-    while len(strangers):
-        more, place = _group_hashes(hashes[strangers])
-        inverse[strangers] = len(first) + place
-        heads = strangers[more]
-        first = np.concatenate([first, heads])
-        strangers = strangers[~equal_rows(keys, strangers, keys, heads[place])]
-    order = np.lexsort((first, hashes[first]))
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    return Groups(first[order], rank[inverse])

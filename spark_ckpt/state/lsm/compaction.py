@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from spark_ckpt.state.ipc import concat, int64_view
-from spark_ckpt.state.keys.keys import Mask, group_rows
+from spark_ckpt.state.keys.grouping import group_rows
+from spark_ckpt.state.keys.keys import Mask
 from spark_ckpt.state.lsm.layout import StateLayout
 from spark_ckpt.types import KEY_HASH
 
@@ -87,7 +88,7 @@ def merge(layout: StateLayout, newest_first: Sequence[Sorted], *, keep_tombstone
         rows = concat([part.rows for part in newest_first])
         removed = np.concatenate([part.removed for part in newest_first])
         hashes, keys = int64_view(rows.column(KEY_HASH)), rows.select(layout.key_schema.names)
-        first = group_rows(hashes, keys, injective=layout.injective).first
+        first = group_rows(hashes, keys).firsts()
     if not keep_tombstones:
         first = first[~removed[first]]
     if np.array_equal(first, np.arange(len(removed))):

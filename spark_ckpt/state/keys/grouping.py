@@ -1,0 +1,166 @@
+"""Which rows share a key: by the 64-bit key hash, checked against the keys themselves. No row loop.
+
+Everything that groups by key comes here: partial aggregates before the shuffle, an operator's input, compaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from spark_ckpt.state.ipc import Rows
+from spark_ckpt.state.keys.keys import NULL_HASH, Hashes, equal_keys, equal_rows, injective
+
+RADIX: Final = 1 << 16
+"""NumPy sorts 16-bit numbers in linear time."""
+FEW_FALLS: Final = 64
+"""With so many rows to each place where order breaks, a merge sort joins the ascending pieces in linear time."""
+_SAMPLED = 64
+"""One in so many keys is looked at to estimate the number of keys."""
+_REPEATED = 2
+"""From so many rows a key on, a hash table that numbers the keys pays."""
+_FEW = 2048
+"""So many rows are sorted before anything is found out about them."""
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Rows grouped into adjacent, non-empty segments.
+
+    ``order`` lists the rows' old positions (None: they lie right already), keeping the order of arrival inside a
+    segment; ``starts`` are the segments' first positions in the new order; ``rows`` is their total. ``segment`` is each
+    row's segment, rows as they came, where whoever made the order knew it.
+    """
+
+    order: Rows | None
+    starts: Rows
+    rows: int
+    segment: np.ndarray | None = None
+
+    @property
+    def ends(self) -> Rows:
+        return np.append(self.starts[1:], self.rows)
+
+    @property
+    def counts(self) -> Rows:
+        return np.diff(self.starts, append=self.rows)
+
+    def arrange(self, column: pa.Array) -> pa.Array:
+        return column if self.order is None else column.take(pa.array(self.order))
+
+    def firsts(self) -> Rows:
+        """Old position of each segment's first row."""
+        return self.starts if self.order is None else self.order[self.starts]
+
+    def places(self) -> Rows:
+        """Each row's segment, rows as they came."""
+        if self.segment is not None:
+            return self.segment.astype(np.int64)
+        segment = np.repeat(np.arange(len(self.starts)), self.counts)
+        if self.order is None:
+            return segment
+        places = np.empty(self.rows, np.int64)
+        places[self.order] = segment
+        return places
+
+
+def group_rows(hashes: Hashes, keys: pa.Table, per_key: float | None = None) -> Segments:
+    """A segment a key, in the order of (signed) hash and then of first arrival.
+
+    ``keys`` holds the key columns, aligned with ``hashes``; ``per_key`` is :func:`rows_per_key` where it is known.
+    """
+    seg = _group_hashes(hashes, rows_per_key(hashes) if per_key is None else per_key)
+    return _split(hashes, keys, seg) if _share_a_hash(hashes, keys, seg) else seg
+
+
+def rows_per_key(hashes: Hashes) -> float:
+    """Estimated: all rows of every 64th key are counted, because a sample of rows would miss repetitions."""
+    sample = hashes[(hashes & (_SAMPLED - 1)) == 0]
+    return len(sample) / max(1, len(np.unique(sample))) if len(sample) > _SAMPLED else float("inf")
+
+
+def segment_starts(ordered: Rows) -> Rows:
+    if len(ordered) == 0:
+        return np.empty(0, np.int64)
+    return np.concatenate(([0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1))
+
+
+def _group_hashes(hashes: Hashes, per_key: float) -> Segments:
+    falls = int(np.count_nonzero(hashes[1:] < hashes[:-1]))
+    if not falls:
+        return Segments(None, segment_starts(hashes), len(hashes))
+    if falls * FEW_FALLS <= len(hashes) or len(hashes) <= _FEW:
+        order = np.argsort(hashes, kind="stable")
+        return Segments(order, segment_starts(hashes[order]), len(hashes))
+    if per_key >= _REPEATED and len(hashes) / per_key < RADIX:
+        coded = pa.array(hashes).dictionary_encode()
+        if len(coded.dictionary) <= RADIX:
+            return _group_codes(coded)
+    order = _radix_order(hashes)
+    return Segments(order, segment_starts(hashes[order]), len(hashes))
+
+
+def _group_codes(coded: pa.DictionaryArray) -> Segments:
+    """Few distinct hashes: each row's rank among them is one 16-bit digit, and counting gives where ranks begin."""
+    distinct = coded.dictionary.to_numpy()
+    ranks = np.empty(len(distinct), np.uint16)
+    ranks[np.argsort(distinct)] = np.arange(len(distinct))
+    rank = ranks.take(coded.indices.to_numpy())
+    counts = np.bincount(rank, minlength=len(distinct))
+    return Segments(np.argsort(rank, kind="stable"), np.cumsum(counts) - counts, len(rank), rank)
+
+
+def _radix_order(hashes: Hashes) -> Rows:
+    """Stable order of many distinct hashes: numpy sorts 16-bit numbers by radix, several times faster than longer ones.
+
+    The upper two of four digits nearly always decide; the few rows that share them are sorted among themselves.
+    """
+    order = np.argsort((hashes >> 32).astype(np.uint16), kind="stable")
+    order = order[np.argsort(((hashes >> 48) + (1 << 15)).astype(np.uint16)[order], kind="stable")]
+    upper = (hashes >> 32).astype(np.int32)[order]
+    same = upper[1:] == upper[:-1]
+    if not same.any():
+        return order
+    tied = np.zeros(len(order), bool)
+    tied[1:] = same
+    tied[:-1] |= same
+    places = np.flatnonzero(tied)
+    rows = order[places]
+    order[places] = rows[np.argsort(hashes[rows], kind="stable")]
+    return order
+
+
+def _share_a_hash(hashes: Hashes, keys: pa.Table, seg: Segments) -> bool:
+    """Whether a row has the hash of the row in front of it in its segment, but not its key."""
+    only_null = injective(keys.schema)
+    if only_null and not keys.column(0).null_count:
+        return False
+    behind = np.ones(seg.rows, bool)
+    behind[seg.starts] = False
+    order = np.arange(seg.rows) if seg.order is None else seg.order
+    if only_null:
+        behind &= hashes[order] == NULL_HASH
+    suspects = np.flatnonzero(behind)
+    if 2 * len(suspects) < seg.rows:
+        return not equal_rows(keys, order[suspects], keys, order[suspects - 1]).all()
+    arranged = keys if seg.order is None else keys.take(pa.array(order))
+    return not (equal_keys(arranged.slice(1), arranged.slice(0, seg.rows - 1)) | ~behind[1:]).all()
+
+
+def _split(hashes: Hashes, keys: pa.Table, seg: Segments) -> Segments:
+    """The rare case that keys share a hash: round by round, the rows that are not their group's first key leave it."""
+    first, place = seg.firsts(), seg.places()
+    strangers = np.flatnonzero(~equal_rows(keys, np.arange(seg.rows), keys, first[place]))
+    while len(strangers):
+        more = _group_hashes(hashes[strangers], float("inf"))
+        heads = strangers[more.firsts()]
+        place[strangers] = len(first) + more.places()
+        first = np.concatenate([first, heads])
+        strangers = strangers[~equal_rows(keys, strangers, keys, heads[more.places()])]
+    rank = np.empty(len(first), np.int64)
+    rank[np.lexsort((first, hashes[first]))] = np.arange(len(first))
+    order = np.argsort(rank[place], kind="stable")
+    return Segments(order, segment_starts(rank[place][order]), seg.rows)

@@ -36,7 +36,9 @@ def fit_topology(old: Topology, new: Topology, allow_non_restored: bool) -> Fit 
     """Whether a query of topology ``new`` can restore a checkpoint of topology ``old``."""
     if old.key_groups != new.key_groups:
         return Refuse(
-            f"maxParallelism changed: expected {old.key_groups} as in the checkpoint, found {new.key_groups}", True
+            f"maxParallelism changed: expected {old.key_groups} as in the checkpoint, found {new.key_groups}; "
+            f"{_keep_key_groups(old)}",
+            True,
         )
     dropped = tuple(u for u in (*old.operators, *old.sources) if u not in new.operators and u not in new.sources)
     if dropped and not allow_non_restored:
@@ -47,6 +49,13 @@ def fit_topology(old: Topology, new: Topology, allow_non_restored: bool) -> Fit 
         )
     fresh = tuple(u for u in (*new.operators, *new.sources) if u not in old.operators and u not in old.sources)
     return _state_differs(old, new) or Fit(fresh, dropped, uncompared(old, new))
+
+
+def _keep_key_groups(old: Topology) -> str:
+    return (
+        f"set spark.ckpt.maxParallelism={old.key_groups}: state is cut into so many key groups for good (another "
+        "number begins without state, with restore=none at an empty Spark location)"
+    )
 
 
 def uncompared(old: Topology, new: Topology) -> tuple[str, ...]:
@@ -96,13 +105,13 @@ def _origin_differs(was: Mapping[str, Any], now: Mapping[str, Any]) -> str | Non
 
 def same_topology(old: Topology, new: Topology) -> Refuse | None:
     """A running location keeps its plan: Spark's own state belongs to it."""
-    advice = "stop with a savepoint, or restore the newest checkpoint by starting at an empty location"
-    for name, a, b in (
-        ("sources", sorted(old.sources), sorted(new.sources)),
-        ("operators (uids)", sorted(old.operators), sorted(new.operators)),
-        ("sinks", sorted(old.sinks), sorted(new.sinks)),
-        ("maxParallelism", old.key_groups, new.key_groups),
-        ("streams at the sink", old.weight_total, new.weight_total),
+    move = "stop with a savepoint, or restore the newest checkpoint by starting at an empty location"
+    for name, a, b, advice in (
+        ("sources", sorted(old.sources), sorted(new.sources), move),
+        ("operators (uids)", sorted(old.operators), sorted(new.operators), move),
+        ("sinks", sorted(old.sinks), sorted(new.sinks), move),
+        ("maxParallelism", old.key_groups, new.key_groups, _keep_key_groups(old)),
+        ("streams at the sink", old.weight_total, new.weight_total, move),
     ):
         if a != b:
             return Refuse(f"the query at this location changed: expected {name} {a}, found {b}; {advice}", True)

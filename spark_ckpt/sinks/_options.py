@@ -11,6 +11,9 @@ from spark_ckpt.config_values import FLAG, POSITIVE_DURATION, fsspec_options, st
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.names import path_problem
 
+WAYS_TO_FIT = "change the table; or cast or rename the query's columns, or leave some out with option 'columns'"
+"""What a message says where rows do not fit a table that is there."""
+
 
 def with_absolute_path(options: Mapping[str, str]) -> dict[str, str]:
     """``options`` with a local ``path`` that means the same in every process."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.sinks._options import WAYS_TO_FIT
 from spark_ckpt.sinks.sql import _mariadb as mariadb
 from spark_ckpt.sinks.sql._dialects import SEQ, STAGE
 from spark_ckpt.sinks.sql._keys import key_problems
@@ -119,7 +120,7 @@ def check_target(
     if connection.dialect.name in mariadb.DIALECTS:
         problems += mariadb.engine_problems(connection, table)
     if problems:
-        raise InvalidInputError(f"table {name} does not fit the query: {'; '.join(problems)}")
+        raise InvalidInputError(f"table {name} does not fit the query: {'; '.join(problems)}; {WAYS_TO_FIT}")
     return found
 
 

@@ -1,0 +1,111 @@
+"""A changed query is refused, and the way that the message names is taken: it works, with the values it promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_ckpt import agg
+from spark_ckpt.errors import TopologyError
+from tests.spark.conftest import Input, Job
+
+NewInput = Callable[[str, str], Input]
+SCHEMA = "k string, v long"
+FIRST = [("a", 2, 3), ("b", 1, 10)]
+
+
+def totals(stream: Any, uid: str = "totals") -> Any:
+    return stream.groupBy("k").aggregate(uid=uid, n=agg.count(), total=agg.sum("v"))
+
+
+@pytest.fixture
+def source(new_input: NewInput, ckpt: Any, job: Job) -> Input:
+    """What the job has read once, up to a checkpoint."""
+    made = new_input("input", SCHEMA)
+    made.add(("a", 1), ("b", 10), ("a", 2))
+    job.run(totals(made.stream(ckpt)), "k")
+    assert job.rows() == FIRST
+    return made
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> str:
+    """An empty Spark location."""
+    return str(tmp_path / "empty")
+
+
+def test_more_sources_go_on_from_an_empty_location(
+    ckpt: Any, source: Input, new_input: NewInput, job: Job, empty: str
+) -> None:
+    more = new_input("more", SCHEMA)
+    more.add(("a", 100))
+    both = totals(source.stream(ckpt).union(more.stream(ckpt)))
+    with pytest.raises(TopologyError, match=r"expected sources .* starting at an empty location"):
+        job.start(both, "k")
+    job.run(both, "k", checkpointLocation=empty)
+    assert job.rows() == [("a", 3, 103), ("b", 1, 10)]
+
+
+def test_another_sink_goes_on_from_an_empty_location(ckpt: Any, source: Input, job: Job, tmp_path: Path) -> None:
+    other = Job(tmp_path / "other")
+    with pytest.raises(TopologyError, match=r"expected sinks .* starting at an empty location"):
+        other.start(totals(source.stream(ckpt)), "k", uid="other")
+    source.add(("a", 4))
+    other.run(totals(source.stream(ckpt)), "k", uid="other", checkpointLocation=str(tmp_path / "empty"))
+    assert other.rows() == [("a", 3, 7)]
+
+
+def test_another_uid_begins_empty_where_that_is_allowed(ckpt: Any, source: Input, job: Job, empty: str) -> None:
+    renamed = totals(source.stream(ckpt), "sums")
+    with pytest.raises(TopologyError, match=r"expected operators .* starting at an empty location"):
+        job.start(renamed, "k")
+    with pytest.raises(TopologyError, match=r"set spark\.ckpt\.allowNonRestoredState to drop their state"):
+        job.start(renamed, "k", checkpointLocation=empty)
+    source.add(("a", 4))
+    job.run(renamed, "k", checkpointLocation=empty, allowNonRestoredState="true")
+    assert job.rows() == [("a", 1, 4), ("b", 1, 10)]
+
+
+def test_other_keys_begin_empty_under_a_new_uid(ckpt: Any, source: Input, tmp_path: Path, empty: str) -> None:
+    def by_length(uid: str) -> Any:
+        return totals(source.stream(ckpt).selectExpr("length(k) as k", "v"), uid)
+
+    fresh = Job(tmp_path / "fresh")
+    with pytest.raises(TopologyError, match=r"the key schema changed.* new uid .* empty Spark location .*State=true"):
+        fresh.start(by_length("totals"), "k")
+    source.add(("a", 4))
+    fresh.run(by_length("lengths"), "k", checkpointLocation=empty, allowNonRestoredState="true")
+    assert fresh.rows() == [(1, 1, 4)]
+
+
+def test_the_number_of_key_groups_is_set_back_or_begins_without_state(
+    ckpt: Any, source: Input, job: Job, tmp_path: Path, empty: str
+) -> None:
+    source.add(("a", 4))
+    same = totals(source.stream(ckpt))
+    for place in ({}, {"checkpointLocation": empty}):
+        with pytest.raises(TopologyError, match=r"expected .*4.*found 8; set .*maxParallelism=4.*restore=none"):
+            job.start(same, "k", maxParallelism="8", **place)
+    job.run(same, "k", maxParallelism="4")
+    assert job.rows() == [("a", 3, 7), ("b", 1, 10)]
+    fresh = Job(tmp_path / "fresh")
+    fresh.run(same, "k", maxParallelism="8", restore="none", checkpointLocation=empty)
+    assert fresh.rows() == [("a", 3, 7), ("b", 1, 10)]
+
+
+def test_a_query_that_names_two_things_alike_is_built_as_the_message_says(
+    ckpt: Any, source: Input, new_input: NewInput, tmp_path: Path
+) -> None:
+    twice = source.stream(ckpt, uid="orders"), source.stream(ckpt, uid="orders")
+    built = Job(tmp_path / "built")
+    with pytest.raises(TopologyError, match=r"two sources have the same uid.*reader option uid"):
+        built.start(totals(twice[0].union(twice[1])), "k", job="built")
+    summed = totals(source.stream(ckpt))
+    with pytest.raises(TopologyError, match="Union before the operator"):
+        summed.union(summed.where("n > 1"))
+    own = totals(source.stream(ckpt, uid="orders").union(source.stream(ckpt, uid="again")))
+    built.run(own, "k", job="built", checkpointLocation=str(tmp_path / "built-location"))
+    assert built.rows() == [("a", 4, 6), ("b", 2, 20)]

@@ -16,6 +16,7 @@ class Mutation:
 _VIEW, _SOURCE, _LEAD, _EVENTS = "source_view.py", "source.py", "_source_lead.py", "source_events.py"
 _GIVE_UP, _WEIGHTS, _STATE = "_give_up.py", "weights.py", "checkpoint_state.py"
 _OFFSET, _COORD, _ALIGNER, _COMMIT = "source_offset.py", "coordinator.py", "aligner.py", "commit.py"
+_COMPLETE, _RETENTION, _FENCING, _PUBLISH = "_complete.py", "_retention.py", "_fencing.py", "publish.py"
 
 MUTATIONS = (
     # --- standing still
@@ -295,7 +296,7 @@ MUTATIONS = (
         "drain=checkpoint in batch.drains",
     ),
     Mutation(_ALIGNER, "the snapshot drains", "barrier.held_bytes, barrier.drain)", "barrier.held_bytes)"),
-    Mutation(_COMMIT, "the record says that it drained", "        drained=trigger.drain,\n", ""),
+    Mutation(_COMPLETE, "the record says that it drained", "        drained=trigger.drain,\n", ""),
     # --- hooks and listeners
     Mutation(
         _LEAD,
@@ -313,7 +314,7 @@ MUTATIONS = (
         "if True",
     ),
     Mutation(_LEAD, "the final one is tried again", "while trigger is None and at.drained", "while False"),
-    Mutation(_COMMIT, "what hooks kept goes with the checkpoint", "        hook=trigger.hook,\n", ""),
+    Mutation(_COMPLETE, "what hooks kept goes with the checkpoint", "        hook=trigger.hook,\n", ""),
     Mutation(
         _SOURCE,
         "only what was injected here is told",
@@ -352,26 +353,26 @@ MUTATIONS = (
         "k, rest = state.pending[-1].checkpoint, ()",
     ),
     # --- committing
-    Mutation(_COMMIT, "a late one is not completed", "elif why is not None:", "elif False:"),
+    Mutation(_COMPLETE, "a late one is not completed", "elif why is not None:", "elif False:"),
     Mutation(
-        _COMMIT,
+        _FENCING,
         "nobody older completes what is given up",
         "if trigger is not None and trigger.generation == view.generation:\n        return  #",
         "if True:\n        return  #",
     ),
     Mutation(
-        _COMMIT,
+        _COMPLETE,
         "nobody older completes what failed",
-        "    yield from _void(view, CheckpointId(k), trigger, now_ms)\n    view",
+        "    yield from void(view, CheckpointId(k), trigger, now_ms)\n    view",
         "    view",
     ),
     Mutation(
-        _COMMIT,
+        _FENCING,
         "what was completed first is not given up",
         "if isinstance(found, Exists) and isinstance(found.record, CompletionRecord):\n        raise",
         "if False:\n        raise",
     ),
-    Mutation(_COMMIT, "a request is answered", "if record.request is not None:", "if False:"),
+    Mutation(_PUBLISH, "a request is answered", "if record.request is not None:", "if False:"),
     Mutation(_COMMIT, "a replay that did not adopt is stopped", "view.last.checkpoint != view.adopt:", "False:"),
     # --- what became of a checkpoint
     Mutation(_STATE, "an abort settles", "    if aborted:\n", "    if False:\n"),
@@ -389,24 +390,24 @@ MUTATIONS = (
     Mutation(_GIVE_UP, "a failure counts", "failed = failed or cause == FAILED", "pass"),
     Mutation(_COORD, "what storage fails counts", "a.cause in (FAILED, EXPIRED)", "a.cause in (EXPIRED,)"),
     Mutation(
-        _COMMIT,
+        _COMPLETE,
         "a completion that may be there is made impossible",
         "void = yield CreateVoid(VoidRecord(record.checkpoint, view.generation, now_ms))",
         "void = Created()",
     ),
     Mutation(
-        _COMMIT,
+        _COMPLETE,
         "a completion whose answer was lost stands",
         "    if isinstance(void, Created):\n        return",
         "    if True:\n        return",
     ),
     Mutation(
-        _COMMIT, "who is fenced fails nothing", "    yield from _fence(view)  # else a successor collected", "    # "
+        _COMPLETE, "who is fenced fails nothing", "    yield from fence(view)  # else a successor collected", "    # "
     ),
-    Mutation(_COMMIT, "older ones do not wait behind", "[j for j in view.pending if j < k]", "[]"),
-    Mutation(_COMMIT, "a failed completion counts", "any(t.checkpoint in view.aborted for t in ready)", "False"),
-    Mutation(_COMMIT, "what was not dropped keeps its files", " and dropped == unnamed:", ":"),
-    Mutation(_COMMIT, "what was not dropped is dropped later", "if k not in dropped)", "if k in plan.keep)"),
+    Mutation(_COMPLETE, "older ones do not wait behind", "[j for j in view.pending if j < k]", "[]"),
+    Mutation(_COMPLETE, "a failed completion counts", "any(t.checkpoint in view.aborted for t in ready)", "False"),
+    Mutation(_RETENTION, "what was not dropped keeps its files", " and dropped == unnamed:", ":"),
+    Mutation(_RETENTION, "what was not dropped is dropped later", "if k not in dropped)", "if k in plan.keep)"),
     Mutation(
         _COMMIT, "what was not aborted is aborted later", "            left.extend(group)\n", "            pass\n"
     ),

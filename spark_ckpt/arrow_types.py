@@ -79,22 +79,6 @@ def _plain_nested(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-class Store(NamedTuple):
-    """What keeps rows: how a message says that it cannot have a type, and what to do then."""
-
-    cannot: str
-    advice: str
-
-    def refused(self, column: str, kind: pa.DataType) -> InvalidInputError:
-        return InvalidInputError(f"column '{column}' has type {kind}, which {self.cannot}; {self.advice}")
-
-
-DELTA: Final = Store("Delta cannot store", "cast or drop it")
-DATABASE: Final = Store(
-    "a database column cannot hold", "cast it (nested columns: to_json), or leave it out with option 'columns'"
-)
-
-
 def delta_type(column: str, kind: pa.DataType) -> pa.DataType:
     """The plain type a Delta table stores ``kind`` as.
 
@@ -102,7 +86,7 @@ def delta_type(column: str, kind: pa.DataType) -> pa.DataType:
     """
     plain = plain_type(kind)
     if not _in_delta(plain):
-        raise DELTA.refused(column, kind)
+        raise InvalidInputError(f"column '{column}' has type {kind}, which Delta cannot store; cast or drop it")
     return plain
 
 
@@ -124,7 +108,10 @@ def database_type(column: str, kind: pa.DataType) -> pa.DataType:
     """
     plain = plain_type(kind)
     if plain not in SQL_NAMES and not pt.is_decimal(plain):
-        raise DATABASE.refused(column, kind)
+        raise InvalidInputError(
+            f"column '{column}' has type {kind}, which a database column cannot hold; "
+            "cast it (nested columns: to_json), or leave it out with option 'columns'"
+        )
     return plain
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.jobs.records import JobRecords
-from spark_ckpt.protocol.commit import history_of_completion
+from spark_ckpt.protocol.publish import history_of_completion
 from spark_ckpt.protocol.records import AbortedRecord, CompletionRecord, TriggerRecord
 from spark_ckpt.protocol.steps import AppendHistory
 from spark_ckpt.storage.history import HistoryRow, UidSize

@@ -16,6 +16,7 @@ from spark_ckpt.jobs.spec import RunSpec, SinkSpec
 from spark_ckpt.protocol import commit as protocol
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.checkpoint_state import Name
+from spark_ckpt.protocol.publish import by_sink
 from spark_ckpt.protocol.records import BatchRecord, CompletionRecord
 from spark_ckpt.protocol.weights import batch_record
 from spark_ckpt.types import Committable
@@ -80,7 +81,7 @@ class Committer:
         records = self.io.records
         known = {c for b in records.batches(self.run.origin) if b.batch == batch for c in b.staged}
         known |= {c for k in records.completions() for c in k.committables}
-        for sink, group in protocol.by_sink(c for c in staged if c not in known):
+        for sink, group in by_sink(c for c in staged if c not in known):
             self.io.sink(sink).abort(group)
 
     def _rebuilt(self) -> protocol.JobView:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from spark_ckpt.errors import CheckpointFailedError
-from spark_ckpt.protocol._view import JobView
+from spark_ckpt.protocol._view import JobView, Steps
 from spark_ckpt.protocol.events import Cancel, Decline
 from spark_ckpt.protocol.records import (
     DECLINED,
@@ -20,10 +19,8 @@ from spark_ckpt.protocol.records import (
     BatchRecord,
     TriggerRecord,
 )
-from spark_ckpt.protocol.steps import AppendHistory, ReadAborted, ReadTrigger, Step, WriteAborted
+from spark_ckpt.protocol.steps import AppendHistory, ReadAborted, ReadTrigger, WriteAborted
 from spark_ckpt.types import CheckpointId
-
-Steps = Generator[Step, Any, JobView]
 
 
 def give_up(view: JobView, record: BatchRecord, now_ms: int, failed: bool = False) -> Steps:

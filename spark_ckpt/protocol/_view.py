@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from spark_ckpt.protocol.checkpoint_state import CheckpointState, Name, state_of
 from spark_ckpt.protocol.coordinator import FailureCounter, PendingCheckpoint, TriggerPolicy, expired
 from spark_ckpt.protocol.events import Cancel, Decline, Event, Flushed, OperatorAck, SourceAck
 from spark_ckpt.protocol.records import SAVEPOINT, AbortedRecord, BatchRecord, CompletionRecord, Topology
+from spark_ckpt.protocol.steps import Step
 from spark_ckpt.protocol.weights import ended_before
 from spark_ckpt.types import CheckpointId, Committable
 
@@ -125,6 +127,10 @@ class JobView:
         for r in records:
             pending = _acknowledge(self, pending, r)
         return replace(self, pending=pending)
+
+
+Steps = Generator[Step, Any, JobView]
+"""Yields steps, is sent their results, and returns the next view."""
 
 
 def rebuild(

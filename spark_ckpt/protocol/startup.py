@@ -15,9 +15,10 @@ from typing import Any
 
 from spark_ckpt.errors import FencedError
 from spark_ckpt.protocol._view import JobView
-from spark_ckpt.protocol.commit import by_sink, commit_completions
+from spark_ckpt.protocol.commit import commit_completions
 from spark_ckpt.protocol.damage import to_put_back
 from spark_ckpt.protocol.life import life_to_live
+from spark_ckpt.protocol.publish import by_sink
 from spark_ckpt.protocol.records import LOST, REFUSED, AbortedRecord, CompletionRecord, GenerationRecord, VoidRecord
 from spark_ckpt.protocol.recovery import GoOn, Refuse, RestoreFrom, StartFacts, StartFresh, decide_start
 from spark_ckpt.protocol.steps import (

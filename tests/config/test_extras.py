@@ -69,4 +69,5 @@ def test_a_suite_that_fails_in_somebodys_project_shows_what_was_found(module: st
 
 def test_contributors_get_what_users_get() -> None:
     (own,) = [r for r in EXTRAS["dev"] if r.startswith("spark-ckpt[")]
-    assert set(EXTRAS) - {"dev"} == set(re.findall(r"\w+", own.split("[")[1]))
+    untested = {"gcs", "azure"}  # docs/running.md says so
+    assert set(EXTRAS) - {"dev"} - untested == set(re.findall(r"\w+", own.split("[")[1]))

@@ -289,13 +289,8 @@ class JobIO:
             store.replace(JobPaths.checkpoint(k), "checkpoint", step.void.to_json())
         for path in (JobPaths.committed(k), *manifests, *self.records.abandoned_of(k)):
             store.delete(path)
-        kept = set(self.records.ids("checkpoints")) - {k}
-        for j in self.records.ids("triggers"):
-            if j <= k and j not in kept:
-                store.delete(JobPaths.trigger(j))
-        for j in self.records.ids("aborted"):
-            if j <= k and j not in kept:
-                store.delete(JobPaths.aborted(j))
+        for path in self.records.told_no_more(k):
+            store.delete(path)
 
 
 def _may_be_repeated(error: BaseException) -> bool:

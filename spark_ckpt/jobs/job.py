@@ -22,6 +22,7 @@ from spark_ckpt.jobs.sink_records import by_sink, find_sinks
 from spark_ckpt.jobs.spec import SinkSpec, cache_dir, job_url
 from spark_ckpt.jobs.statistics import tell
 from spark_ckpt.protocol.abandon import decide_abandon
+from spark_ckpt.protocol.checkpoint_state import Name
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import FINAL, SAVEPOINT, AbandonedRecord, AbortedRecord, CompletionRecord, VoidRecord
 from spark_ckpt.protocol.topology import Refuse
@@ -265,18 +266,17 @@ class Job(Hinting):
         remove("spark", "copies")  # a start must not put back what is deleted
         # Stopped here, or at a checkpoint below: the next start restores the newest that is left, the newest of all.
         newest = self.records.newest_id()
-        if newest:
-            generation = max(self.records.ids("generations"), default=0)
-            void = VoidRecord(newest, generation, clock.now_ms()).to_json()
+        void = VoidRecord(newest, max(self.records.ids("generations"), default=0), clock.now_ms()).to_json()
+        if newest and not self.records.store.exists(JobPaths.checkpoint(newest)):
             self.records.store.create(JobPaths.checkpoint(newest), "checkpoint", void)
         # They tell of checkpoints that are gone below, and without them none is taken for lost. What batches staged is
         # left to the sinks' gc.
         remove("triggers", "batches")
-        for record in self.completed():
-            if record.checkpoint != newest:
-                self.records.store.delete(JobPaths.checkpoint(record.checkpoint))
-            else:
-                self.records.store.replace(JobPaths.checkpoint(newest), "checkpoint", void)
+        for k in self.records.ids("checkpoints"):
+            if k == newest:
+                self.records.store.replace(JobPaths.checkpoint(k), "checkpoint", void)
+            elif self.records.name_of(k) is not Name.VOID:
+                self.records.store.delete(JobPaths.checkpoint(k))
         # Stopped here: the next start is fresh, and counts on from the void record.
         for uid in folder.folders("state"):
             table = folder.child(JobPaths.state_file(uid))

@@ -141,6 +141,14 @@ class JobRecords:
         """Whether ``aborted/K`` is there. Reads nothing."""
         return self.store.exists(JobPaths.aborted(checkpoint))
 
+    def told_no_more(self, up_to: int) -> list[str]:
+        """Paths of triggers and aborts up to an id behind which one is complete: those that no start can restore."""
+
+        def gone(folder: RecordFolder) -> list[int]:
+            return [k for k in self.ids(folder) if k <= up_to and not self.name_of(k).may_be_restored]
+
+        return [*map(JobPaths.trigger, gone("triggers")), *map(JobPaths.aborted, gone("aborted"))]
+
     def open_triggers(self, since: int = 0) -> list[TriggerRecord]:
         """Those from id ``since`` on that can be read and are not settled, by id."""
         found = (self.trigger(k) for k in self.ids("triggers") if k >= since and not self.is_settled(k))

@@ -43,6 +43,11 @@ class Name(enum.Enum):
             return cls.FREE
         return cls.VOID if isinstance(record, VoidRecord) else cls.COMPLETION
 
+    @property
+    def may_be_restored(self) -> bool:
+        """A start may go on from it, or from a good copy of it."""
+        return self not in (Name.FREE, Name.VOID)
+
 
 class CheckpointState(enum.Enum):
     """See the module's table."""

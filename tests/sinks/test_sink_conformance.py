@@ -51,7 +51,8 @@ class DeltaTarget(SinkTarget):
         table = DeltaTable(self.options["path"])
         found = pa.table(QueryBuilder().register("t", table).execute("select * from t").read_all())
         found = found.select(schema.names).cast(schema)
-        return found.take(pc.sort_indices(found.column(0)))
+        flat = [column for column in found.columns if not pa.types.is_nested(column.type)]
+        return found.take(pc.sort_indices(flat[0])) if flat else found
 
     def leftovers(self) -> list[str]:
         root = Path(self.options["path"])

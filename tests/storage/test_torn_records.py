@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from spark_ckpt.jobs.requests import Answer, answer_request, read_answer
-from spark_ckpt.protocol.records import GenerationRecord, TriggerRecord, VoidRecord
+from spark_ckpt.protocol.checkpoint_state import Name
+from spark_ckpt.protocol.records import AbortedRecord, GenerationRecord, TriggerRecord, VoidRecord
 from spark_ckpt.protocol.source_steps import Look, ReadSourceStart
 from spark_ckpt.runtime.source._io import SourceIO
 from spark_ckpt.storage.job_paths import id_name
@@ -89,6 +90,36 @@ def test_a_deletion_that_is_stopped_anywhere_starts_anew_or_from_the_newest(
     job.start(location="elsewhere")
     assert job.run.restored_from in (None, newest)
     job.step(True)
+
+
+@pytest.mark.parametrize("torn", ["the newest", "an older one"])
+def test_checkpoints_are_deleted_though_the_record_of_one_is_torn(job: WholeJob, torn: str) -> None:
+    ids = job.records.ids("checkpoints")
+    tear(job, f"checkpoints/{id_name(ids[-1] if torn == 'the newest' else ids[0])}")
+    job.job.delete_checkpoints()
+    assert [job.records.name_of(k) for k in job.records.ids("checkpoints")] == [Name.VOID]
+    job.start(location="elsewhere")
+    assert (job.run.restored_from, job.position) == (None, 0)
+    job.step(True)
+    assert job.records.ids("checkpoints")[-1] > ids[-1], "an id came again"
+
+
+@pytest.mark.parametrize("by", ["retention", "gc"])
+def test_what_tells_of_a_checkpoint_that_was_given_up_goes_with_those_around_it(job: WholeJob, by: str) -> None:
+    """One whose name was taken (its completion could not be written), and one that was just aborted."""
+    for given_up in ("void", "aborted"):
+        k = job._trigger()
+        if given_up == "void":
+            void = VoidRecord(k, job.run.generation, 1)
+            job.records.store.create(f"checkpoints/{id_name(k)}", "checkpoint", void.to_json())
+        job.records.abort(AbortedRecord(k, "failed", "for a test", 0, job.run.generation))
+    for _ in range(4 if by == "retention" else 2):
+        job.step(True)
+    before = min(c.checkpoint for c in job.job.completed())
+    removed = job.job.gc() if by == "gc" else []
+    told = {(f, k) for f in ("triggers", "aborted") for k in job.records.ids(f) if k < before}
+    assert told == set()
+    assert bool(removed) == (by == "gc")
 
 
 def _stop_after(patched: pytest.MonkeyPatch, left: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from spark_ckpt.protocol.checkpoint_state import Name
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import Topology, VoidRecord
 from spark_ckpt.protocol.recovery import GoOn, RestoreFrom, StartFresh
@@ -97,17 +98,17 @@ def delete_checkpoints(world: World) -> None:
     newest = r.newest_id()
     world.point("delete", "Spark's folder")
     void = VoidRecord(newest, max(r.text["generations"], default=0), world.now_ms)
-    if newest:
-        r.create("checkpoints", newest, void)
+    if newest and newest not in r.text["checkpoints"]:
+        r.put("checkpoints", newest, void)
     world.point("delete", "the newest id is taken")
     for folder in ("triggers", "batches"):
         r.text[folder].clear()
         world.point("deleted", folder)
-    for k in r.completions():
-        if k != newest:
-            r.delete("checkpoints", k)
-        else:
+    for k in sorted(r.text["checkpoints"]):
+        if k == newest:
             r.put("checkpoints", k, void)
+        elif r.name_of(k) is not Name.VOID:
+            r.delete("checkpoints", k)
         world.point("deleted", k)
     for folder in ("committed", "aborted"):
         r.text[folder].clear()

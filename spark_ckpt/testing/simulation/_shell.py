@@ -262,10 +262,10 @@ class Shell:
             records.delete("abandoned", name)
         for ref in record.tables.values() if isinstance(record, CompletionRecord) else ():
             self.world.tables.manifests.pop(ref.manifest, None)
-        kept = set(records.text["checkpoints"]) - {step.checkpoint}
         for folder in ("triggers", "aborted"):
-            for k in [k for k in records.text[folder] if k <= step.checkpoint and k not in kept]:
-                records.delete(folder, k)
+            for k in [k for k in records.text[folder] if k <= step.checkpoint]:
+                if not records.name_of(k).may_be_restored:
+                    records.delete(folder, k)
 
 
 def damage_of(records: Records, generation: int) -> Damage:

@@ -14,6 +14,7 @@ from spark_ckpt.protocol.records import (
     AbortedRecord,
     BatchRecord,
     GenerationRecord,
+    HookState,
     Topology,
     TriggerRecord,
     VoidRecord,
@@ -100,6 +101,20 @@ def test_a_batch_without_a_checkpoint_is_only_recorded():
     job.commit(job.batch(0, [job.stage("a", 1)]))
     assert job.steps == ["WriteBatch"]
     assert job.world.sink.staged
+
+
+HOOK = HookState("hooks", b"kept")
+
+
+def test_a_completion_has_what_its_trigger_says_of_it():
+    job = Job()
+    trigger = TriggerRecord(1, "final", 4_000, "drained", None, True, "asked", 1, drain=True, hook=HOOK)
+    job.world.records.put("triggers", 1, trigger)
+    job.commit(job.complete(1, 0))
+    found = job.world.records.completions()[1]
+    assert (found.kind, found.triggered_ms) == ("final", 4_000)
+    assert (found.request, found.triggered_by) == ("asked", 1)
+    assert (found.drained, found.hook) == (True, HOOK)
 
 
 def test_the_order_of_steps():

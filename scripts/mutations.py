@@ -172,8 +172,8 @@ MUTATIONS = (
     Mutation(
         _LEAD,
         "an id is never used twice",
-        "        elif created:\n            break",
-        "        else:\n            break",
+        "        if created:\n            break",
+        "        break",
     ),
     Mutation(_LEAD, "lost triggers are looked for", "if view.looked_for_lost:", "if True:"),
     Mutation(
@@ -384,7 +384,7 @@ MUTATIONS = (
     Mutation(_WEIGHTS, "an end counts from its label on", "if label <= checkpoint)", "if label < checkpoint)"),
     Mutation(_WEIGHTS, "one drain is enough", "a.drain or b.drain)", "b.drain)"),
     # --- storage that fails
-    Mutation(_LEAD, "the final trigger is tried again", "if now.kind != FINAL:", "if True:"),
+    Mutation(_LEAD, "the final trigger is tried again", "while trigger is None and at.drained:", "while False:"),
     Mutation(_GIVE_UP, "rows held back are no failure", "failed = failed or cause == FAILED", "failed = True"),
     Mutation(_GIVE_UP, "a failure is told first", "if e.failed), next(iter(declined), None)", "), None"),
     Mutation(_GIVE_UP, "a failure counts", "failed = failed or cause == FAILED", "pass"),

@@ -144,10 +144,8 @@ def _trigger(
         created = yield CreateTrigger(record)
         if isinstance(created, StorageFailed):
             reason = f"its trigger was not recorded: {created.reason}"
-            view = yield from _unsent(role, view, newest, reason, "when the storage answers", now_ms)
-            if now.kind != FINAL:  # without that Spark would not ask again
-                return view, None
-        elif created:
+            return (yield from _unsent(role, view, newest, reason, "when the storage answers", now_ms)), None
+        if created:
             break
     # Stopped here: nobody injected it. The next start gives it up as lost and whoever asked for it gets an error; the
     # trigger names the request, so that it is not taken up again.

@@ -363,7 +363,7 @@ MUTATIONS = (
     Mutation(
         _COMPLETE,
         "nobody older completes what failed",
-        "    yield from void(view, CheckpointId(k), trigger, now_ms)\n    view",
+        "    yield from take_name(view, CheckpointId(k), trigger, now_ms)\n    view",
         "    view",
     ),
     Mutation(

@@ -147,7 +147,7 @@ class GarbageCollector:
         dead = tuple(b for b in dead if (b.origin, b.batch) not in told)
         names = [JobPaths.batch(b.name) for b in dead] + [JobPaths.committed(k) for k in orphans]
         # Retention drops those up to the newest checkpoint that it drops; of those behind it a driver may still tell.
-        names += records.told_no_more(done[0].checkpoint) if done else []
+        names += records.given_up_paths(done[0].checkpoint) if done else []
         copies = (JobPaths.listed("copies", name) for name in records.store.names("copies"))
         names += [path for path in copies if _is_stale(records, path)]
         for name in names:

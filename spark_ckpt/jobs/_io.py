@@ -289,7 +289,7 @@ class JobIO:
             store.replace(JobPaths.checkpoint(k), "checkpoint", step.void.to_json())
         for path in (JobPaths.committed(k), *manifests, *self.records.abandoned_of(k)):
             store.delete(path)
-        for path in self.records.told_no_more(k):
+        for path in self.records.given_up_paths(k):
             store.delete(path)
 
 

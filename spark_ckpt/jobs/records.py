@@ -141,8 +141,8 @@ class JobRecords:
         """Whether ``aborted/K`` is there. Reads nothing."""
         return self.store.exists(JobPaths.aborted(checkpoint))
 
-    def told_no_more(self, up_to: int) -> list[str]:
-        """Paths of triggers and aborts up to an id behind which one is complete: those that no start can restore."""
+    def given_up_paths(self, up_to: int) -> list[str]:
+        """What tells of checkpoints up to ``up_to`` that no start can restore. Only where a newer one is complete."""
 
         def gone(folder: RecordFolder) -> list[int]:
             return [k for k in self.ids(folder) if k <= up_to and not self.name_of(k).may_be_restored]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from spark_ckpt.protocol._fencing import check_created, fence, void
+from spark_ckpt.protocol._fencing import check_created, fence, take_name
 from spark_ckpt.protocol._give_up import abort_once, write_aborted
 from spark_ckpt.protocol._view import JobView, Steps, is_empty, trim
 from spark_ckpt.protocol.coordinator import merge_stats
@@ -60,7 +60,7 @@ def _triggers(
         trigger, aborted = yield ReadTrigger(checkpoint)
         if trigger is None and aborted is None:
             yield from fence(view)  # else a successor dropped it, with all that it belonged to
-            yield from void(view, checkpoint, trigger, now_ms)
+            yield from take_name(view, checkpoint, trigger, now_ms)
             reason = f"triggers/{checkpoint} is damaged or missing"
             view = yield from write_aborted(view, checkpoint, LOST, reason, batch, now_ms)
             continue
@@ -68,7 +68,7 @@ def _triggers(
         if aborted is not None:
             view = view.with_aborted([checkpoint])
         elif why is not None:
-            yield from void(view, checkpoint, trigger, now_ms)
+            yield from take_name(view, checkpoint, trigger, now_ms)
             view, late = (yield from write_aborted(view, checkpoint, EXPIRED, why, batch, now_ms, trigger)), True
         else:
             out.append(trigger)
@@ -134,7 +134,7 @@ def _fail(view: JobView, trigger: TriggerRecord, reason: str, batch: int, now_ms
     """Storage failed when everybody had acknowledged. What it would have committed goes to the next checkpoint."""
     yield from fence(view)  # else a successor collected what was missing
     k = trigger.checkpoint
-    yield from void(view, CheckpointId(k), trigger, now_ms)
+    yield from take_name(view, CheckpointId(k), trigger, now_ms)
     view = yield from write_aborted(view, k, FAILED, reason, batch, now_ms, trigger)
     # Their barriers have passed, so they cannot wait for the next batch. Stopped here: the replay completes the newest.
     older = [j for j in view.pending if j < k]

@@ -16,6 +16,7 @@ from spark_ckpt.types import CheckpointId
 
 
 def fence(view: JobView) -> Generator[Step, Any, None]:
+    """Raises ``FencedError`` unless this generation is the newest."""
     newest = yield ReadNewestGeneration()
     if newest != view.generation:
         why = "another query runs this job now" if newest else "the job's folder was removed"
@@ -37,7 +38,7 @@ def unless_fenced(view: JobView, steps: Steps) -> Steps:
         raise
 
 
-def void(
+def take_name(
     view: JobView, checkpoint: CheckpointId, trigger: TriggerRecord | None, now_ms: int
 ) -> Generator[Step, Any, None]:
     """Take the name of a checkpoint that everyone has acknowledged and that is given up.
@@ -57,6 +58,7 @@ def void(
 
 
 def check_created(found: Any, record: CompletionRecord) -> None:
+    """Raises unless ``record`` is what stands in ``checkpoints/K`` now."""
     if isinstance(found, Created) or found.record == record:
         return
     there = found.record

@@ -59,7 +59,7 @@ def test_an_event_time_column_that_is_gone_at_the_operator_is_refused(stream: An
     df, _ = stream
     timed = df.withWatermark("t", "1 second")
     for changed in [timed.select("k"), timed.withColumn("t", F.lit("text")), timed.drop("t")]:
-        with pytest.raises(InvalidInputError, match=r"event-time column 't' of withWatermark.*behind the step"):
+        with pytest.raises(InvalidInputError, match=r"event-time column 't' of withWatermark.*behind the operation"):
             changed.groupBy("k").aggregate(uid="u", n=agg.count())
     timed.select("k", "t").groupBy("k").aggregate(uid="u", n=agg.count())
 

@@ -48,5 +48,7 @@ def test_the_plain_plugin_does_not_end_well_without_its_final_checkpoint(
     source = new_input("input", "v long")
     source.add((1,), (2,))
     plain = Plain(spark, source, tmp_path)
-    with pytest.raises(StreamingQueryException, match=r"(?s)barrier of checkpoint 1.*plain Spark steps.*__ckpt_ctl"):
+    with pytest.raises(
+        StreamingQueryException, match=r"(?s)barrier of checkpoint 1.*plain Spark operations.*__ckpt_ctl"
+    ):
         plain.run(plain.read().where("v > 0"))

@@ -120,7 +120,8 @@ def check_target(
     if connection.dialect.name in mariadb.DIALECTS:
         problems += mariadb.engine_problems(connection, table)
     if problems:
-        raise InvalidInputError(f"table {name} does not fit the query: {'; '.join(problems)}; {WAYS_TO_FIT}")
+        # The last problem may end with a statement to copy.
+        raise InvalidInputError(f"table {name} does not fit the query ({WAYS_TO_FIT}): {'; '.join(problems)}")
     return found
 
 

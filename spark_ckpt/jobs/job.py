@@ -273,9 +273,11 @@ class Job(Hinting):
         # left to the sinks' gc.
         remove("triggers", "batches")
         for k in self.records.ids("checkpoints"):
+            if self.records.name_of(k) is Name.VOID:
+                continue
             if k == newest:
                 self.records.store.replace(JobPaths.checkpoint(k), "checkpoint", void)
-            elif self.records.name_of(k) is not Name.VOID:
+            else:
                 self.records.store.delete(JobPaths.checkpoint(k))
         # Stopped here: the next start is fresh, and counts on from the void record.
         for uid in folder.folders("state"):

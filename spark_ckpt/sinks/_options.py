@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_ckpt.config_values import FLAG, POSITIVE_DURATION, fsspec_options, storage_hint
-from spark_ckpt.errors import ConfigError
+from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.names import path_problem
-
-WAYS_TO_FIT = "change the table; or cast or rename the query's columns, or leave some out with option 'columns'"
-"""What a message says where rows do not fit a table that is there."""
 
 
 def with_absolute_path(options: Mapping[str, str]) -> dict[str, str]:
@@ -29,6 +26,14 @@ def check_path(sink: str, path: str, refused: str = "") -> None:
             f"sink '{sink}': option 'path' {problem}: expected a path with {rule} and no control characters; choose "
             "another folder"
         )
+
+
+def misfit(table: str, problems: Sequence[str]) -> InvalidInputError:
+    """The rows do not fit a table that is there. Problems come last: one may end with a statement to copy."""
+    return InvalidInputError(
+        f"{table} does not fit the query (change the table; or cast or rename the query's columns, or leave some out "
+        f"with option 'columns'): {'; '.join(problems)}"
+    )
 
 
 def _is_relative(path: str) -> bool:

@@ -27,7 +27,7 @@ from spark_ckpt.names import PATH_SPECIAL
 from spark_ckpt.redaction import redact, redact_url, secret_values
 from spark_ckpt.sinks import _durable as durable
 from spark_ckpt.sinks import staging
-from spark_ckpt.sinks._options import WAYS_TO_FIT, SinkOption, SinkOptions, check_path, option_names, with_absolute_path
+from spark_ckpt.sinks._options import SinkOption, SinkOptions, check_path, misfit, option_names, with_absolute_path
 from spark_ckpt.sinks._parquet import open_parquet
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.delta._log import logged_names
@@ -307,4 +307,4 @@ def _check_columns(path: str, found: pa.Schema, wanted: pa.Schema, declared: pa.
     absent = [f.name for f in found if f.name not in wanted.names and not f.nullable]
     problems += [f"column '{name}' must not be null in the table and the query does not have it" for name in absent]
     if problems:
-        raise InvalidInputError(f"Delta table {path} does not fit the query: {'; '.join(problems)}; {WAYS_TO_FIT}")
+        raise misfit(f"Delta table {path}", problems)

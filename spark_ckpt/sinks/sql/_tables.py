@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.sinks._options import WAYS_TO_FIT
+from spark_ckpt.sinks._options import misfit
 from spark_ckpt.sinks.sql import _mariadb as mariadb
 from spark_ckpt.sinks.sql._dialects import SEQ, STAGE
 from spark_ckpt.sinks.sql._keys import key_problems
@@ -120,8 +119,7 @@ def check_target(
     if connection.dialect.name in mariadb.DIALECTS:
         problems += mariadb.engine_problems(connection, table)
     if problems:
-        # The last problem may end with a statement to copy.
-        raise InvalidInputError(f"table {name} does not fit the query ({WAYS_TO_FIT}): {'; '.join(problems)}")
+        raise misfit(f"table {name}", problems)
     return found
 
 

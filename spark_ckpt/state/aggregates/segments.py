@@ -6,36 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_ckpt.state.keys.grouping import FEW_FALLS, RADIX, Segments, segment_starts
+from spark_ckpt.state.keys.grouping import Segments, segments_by_index, stable_order
 
 LONG_SEGMENT = 64
 """Segments longer than this are accumulated one by one, shorter ones all at once, rank by rank."""
-
-
-def stable_order(index: np.ndarray, limit: int) -> np.ndarray | None:
-    """Stable argsort of integers in ``[0, limit)``; None if they are sorted already.
-
-    NumPy sorts 16-bit integers by radix in linear time, so wider ones are sorted by their halves.
-    """
-    falls = int(np.count_nonzero(index[1:] < index[:-1]))
-    if not falls:
-        return None
-    if falls * FEW_FALLS <= len(index):  # ascending pieces, one a task, which a merge sort joins in linear time
-        return np.argsort(index, kind="stable")
-    if limit <= RADIX:
-        return np.argsort(index.astype(np.uint16), kind="stable")
-    order = np.argsort((index & (RADIX - 1)).astype(np.uint16), kind="stable")
-    if limit <= RADIX * RADIX:
-        return order[np.argsort((index >> 16)[order].astype(np.uint16), kind="stable")]
-    return np.argsort(index, kind="stable")
-
-
-def segments_by_index(index: np.ndarray, limit: int) -> tuple[Segments, np.ndarray]:
-    """Groups rows by ``index``; also returns the distinct indices, ascending, one a segment."""
-    order = stable_order(index, limit)
-    ordered = index if order is None else index[order]
-    starts = segment_starts(ordered)
-    return Segments(order, starts, len(index)), ordered[starts]
 
 
 def pairs(count: int) -> Segments:

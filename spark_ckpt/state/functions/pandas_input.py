@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from spark_ckpt.state.aggregates.segments import plain_array, segments_by_index
+from spark_ckpt.state.aggregates.segments import plain_array
 from spark_ckpt.state.functions.base import CallContext, Touched
 from spark_ckpt.state.ipc import one_batch
+from spark_ckpt.state.keys.grouping import segments_by_index
 
 if TYPE_CHECKING:
     import pandas as pd

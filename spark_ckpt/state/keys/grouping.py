@@ -14,9 +14,9 @@ import pyarrow as pa
 from spark_ckpt.state.ipc import Rows
 from spark_ckpt.state.keys.keys import NULL_HASH, Hashes, equal_keys, equal_rows, injective
 
-RADIX: Final = 1 << 16
+_RADIX: Final = 1 << 16
 """NumPy sorts 16-bit numbers in linear time."""
-FEW_FALLS: Final = 64
+_FEW_FALLS: Final = 64
 """With so many rows to each place where order breaks, a merge sort joins the ascending pieces in linear time."""
 _SAMPLED = 64
 """One in so many keys is looked at to estimate the number of keys."""
@@ -72,7 +72,7 @@ def group_rows(hashes: Hashes, keys: pa.Table, per_key: float | None = None) -> 
 
     ``keys`` holds the key columns, aligned with ``hashes``; ``per_key`` is :func:`rows_per_key` where it is known.
     """
-    seg = _group_hashes(hashes, rows_per_key(hashes) if per_key is None else per_key)
+    seg = _group_hashes(hashes, per_key)
     return _split(hashes, keys, seg) if _share_a_hash(hashes, keys, seg) else seg
 
 
@@ -82,25 +82,50 @@ def rows_per_key(hashes: Hashes) -> float:
     return len(sample) / max(1, len(np.unique(sample))) if len(sample) > _SAMPLED else float("inf")
 
 
-def segment_starts(ordered: Rows) -> Rows:
-    if len(ordered) == 0:
-        return np.empty(0, np.int64)
-    return np.concatenate(([0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1))
+def stable_order(index: Rows, limit: int) -> Rows | None:
+    """Stable argsort of integers in ``[0, limit)``; None if they are sorted already.
+
+    NumPy sorts 16-bit integers by radix in linear time, so wider ones are sorted by their halves.
+    """
+    falls = int(np.count_nonzero(index[1:] < index[:-1]))
+    if not falls:
+        return None
+    if falls * _FEW_FALLS <= len(index):
+        return np.argsort(index, kind="stable")
+    if limit <= _RADIX:
+        return np.argsort(index.astype(np.uint16), kind="stable")
+    order = np.argsort((index & (_RADIX - 1)).astype(np.uint16), kind="stable")
+    if limit <= _RADIX * _RADIX:
+        return order[np.argsort((index >> 16)[order].astype(np.uint16), kind="stable")]
+    return np.argsort(index, kind="stable")
 
 
-def _group_hashes(hashes: Hashes, per_key: float) -> Segments:
+def segments_by_index(index: Rows, limit: int) -> tuple[Segments, Rows]:
+    """Groups rows by ``index``; also returns the distinct indices, ascending, one a segment."""
+    seg = _segments(index, stable_order(index, limit))
+    return seg, index[seg.firsts()]
+
+
+def _segments(values: Rows, order: Rows | None) -> Segments:
+    """``order`` sorts ``values`` stably; None if they are sorted."""
+    ordered = values if order is None else values[order]
+    starts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    return Segments(order, np.concatenate(([0], starts)) if len(values) else starts, len(values))
+
+
+def _group_hashes(hashes: Hashes, per_key: float | None = None) -> Segments:
     falls = int(np.count_nonzero(hashes[1:] < hashes[:-1]))
     if not falls:
-        return Segments(None, segment_starts(hashes), len(hashes))
-    if falls * FEW_FALLS <= len(hashes) or len(hashes) <= _FEW:
-        order = np.argsort(hashes, kind="stable")
-        return Segments(order, segment_starts(hashes[order]), len(hashes))
-    if per_key >= _REPEATED and len(hashes) / per_key < RADIX:
+        return _segments(hashes, None)
+    if falls * _FEW_FALLS <= len(hashes) or len(hashes) <= _FEW:
+        return _segments(hashes, np.argsort(hashes, kind="stable"))
+    if per_key is None:
+        per_key = rows_per_key(hashes)
+    if per_key >= _REPEATED and len(hashes) / per_key < _RADIX:
         coded = pa.array(hashes).dictionary_encode()
-        if len(coded.dictionary) <= RADIX:
+        if len(coded.dictionary) <= _RADIX:
             return _group_codes(coded)
-    order = _radix_order(hashes)
-    return Segments(order, segment_starts(hashes[order]), len(hashes))
+    return _segments(hashes, _radix_order(hashes))
 
 
 def _group_codes(coded: pa.DictionaryArray) -> Segments:
@@ -155,12 +180,11 @@ def _split(hashes: Hashes, keys: pa.Table, seg: Segments) -> Segments:
     first, place = seg.firsts(), seg.places()
     strangers = np.flatnonzero(~equal_rows(keys, np.arange(seg.rows), keys, first[place]))
     while len(strangers):
-        more = _group_hashes(hashes[strangers], float("inf"))
-        heads = strangers[more.firsts()]
-        place[strangers] = len(first) + more.places()
+        more = _group_hashes(hashes[strangers])
+        heads, at = strangers[more.firsts()], more.places()
+        place[strangers] = len(first) + at
         first = np.concatenate([first, heads])
-        strangers = strangers[~equal_rows(keys, strangers, keys, heads[more.places()])]
+        strangers = strangers[~equal_rows(keys, strangers, keys, heads[at])]
     rank = np.empty(len(first), np.int64)
     rank[np.lexsort((first, hashes[first]))] = np.arange(len(first))
-    order = np.argsort(rank[place], kind="stable")
-    return Segments(order, segment_starts(rank[place][order]), seg.rows)
+    return segments_by_index(rank[place], len(first))[0]

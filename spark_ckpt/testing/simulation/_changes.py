@@ -105,9 +105,11 @@ def delete_checkpoints(world: World) -> None:
         r.text[folder].clear()
         world.point("deleted", folder)
     for k in sorted(r.text["checkpoints"]):
+        if r.name_of(k) is Name.VOID:
+            continue
         if k == newest:
             r.put("checkpoints", k, void)
-        elif r.name_of(k) is not Name.VOID:
+        else:
             r.delete("checkpoints", k)
         world.point("deleted", k)
     for folder in ("committed", "aborted"):

@@ -385,9 +385,10 @@ MUTATIONS = (
     Mutation(_WEIGHTS, "one drain is enough", "a.drain or b.drain)", "b.drain)"),
     # --- storage that fails
     Mutation(_LEAD, "the final trigger is tried again", "while trigger is None and at.drained:", "while False:"),
-    Mutation(_GIVE_UP, "rows held back are no failure", "failed = failed or cause == FAILED", "failed = True"),
-    Mutation(_GIVE_UP, "a failure is told first", "if e.failed), next(iter(declined), None)", "), None"),
-    Mutation(_GIVE_UP, "a failure counts", "failed = failed or cause == FAILED", "pass"),
+    Mutation(_GIVE_UP, "rows held are no failure", "failed = failed or any(e.failed for e in why)", "failed = True"),
+    Mutation(_GIVE_UP, "a failure is told first", "if e.failed), declined[0]", "), None"),
+    Mutation(_GIVE_UP, "a failure counts", "failed = failed or any(e.failed for e in why)", "pass"),
+    Mutation(_GIVE_UP, "a newer driver says why", "yield from fence(view)", "yield from ()"),
     Mutation(_COORD, "what storage fails counts", "a.cause in (FAILED, EXPIRED)", "a.cause in (EXPIRED,)"),
     Mutation(
         _COMPLETE,

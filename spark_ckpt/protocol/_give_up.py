@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from spark_ckpt.errors import CheckpointFailedError
+from spark_ckpt.protocol._fencing import fence
 from spark_ckpt.protocol._view import JobView, Steps
 from spark_ckpt.protocol.events import Cancel, Decline
 from spark_ckpt.protocol.records import (
@@ -22,6 +23,8 @@ from spark_ckpt.protocol.records import (
 from spark_ckpt.protocol.steps import AppendHistory, ReadAborted, ReadTrigger, WriteAborted
 from spark_ckpt.types import CheckpointId
 
+OVERTAKEN = "a newer checkpoint's barrier overtook it"
+
 
 def give_up(view: JobView, record: BatchRecord, now_ms: int, failed: bool = False) -> Steps:
     """Abort what was declined or cancelled on the way, once each, and count failures. ``failed``: there is one."""
@@ -30,9 +33,12 @@ def give_up(view: JobView, record: BatchRecord, now_ms: int, failed: bool = Fals
     for k in sorted({e.checkpoint for e in declined} | cancelled):
         if view.state(k).over:
             continue
-        cause, reason = _why([e for e in declined if e.checkpoint == k])
-        view = yield from abort_once(view, k, cause, reason, record.batch, now_ms)
-        failed = failed or cause == FAILED
+        why = [e for e in declined if e.checkpoint == k]
+        if why:
+            view = yield from abort_once(view, k, *_cause(why), record.batch, now_ms)
+        else:
+            view = yield from _cancelled(view, k, record.batch, now_ms)
+        failed = failed or any(e.failed for e in why)
     if failed:
         # Expiries were recorded by the first source, in its own process.
         aborted = yield ReadAborted()
@@ -41,12 +47,21 @@ def give_up(view: JobView, record: BatchRecord, now_ms: int, failed: bool = Fals
     return view
 
 
-def _why(declined: Sequence[Decline]) -> tuple[str, str]:
+def _cause(declined: Sequence[Decline]) -> tuple[str, str]:
     """(cause, reason). A failure is told before what only had to wait too long."""
-    first = next((e for e in declined if e.failed), next(iter(declined), None))
-    if first is None:
-        return SUBSUMED, "a newer checkpoint's barrier overtook it"
+    first = next((e for e in declined if e.failed), declined[0])
     return FAILED if first.failed else DECLINED, f"{first.uid}: {first.reason}"
+
+
+def _cancelled(view: JobView, k: int, batch: int, now_ms: int) -> Steps:
+    """Its marker has arrived, and no decline. Nobody wrote why: then a newer checkpoint overtook it, or a newer driver
+    took its name, and says itself what became of it.
+    """
+    trigger, aborted = yield ReadTrigger(CheckpointId(k))
+    if aborted is not None:
+        return (yield from _known_abort(view, aborted, batch, trigger))
+    yield from fence(view)
+    return (yield from write_aborted(view, k, SUBSUMED, OVERTAKEN, batch, now_ms, trigger))
 
 
 def abort_once(view: JobView, k: int, cause: str, reason: str, batch: int, now_ms: int) -> Steps:

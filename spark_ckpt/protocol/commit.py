@@ -13,7 +13,8 @@ and the simulation drive the very same code. The order for a batch:
     AbortSink (of what a replaced attempt staged),
     DropCheckpoint (each whose files go), CollectFiles, DropBatches, DropCheckpoint (the rest), if something
         completed
-    for every checkpoint that was declined or cancelled: ReadTrigger, WriteAborted, AppendHistory
+    for every checkpoint that was declined or cancelled: ReadTrigger, ReadNewestGeneration (if nobody wrote why),
+        WriteAborted, AppendHistory
 
 If storage fails in CommitState or CreateCompletion, the checkpoint fails and the query goes on: CreateVoid (if it may
 have been created), WriteAborted, AppendHistory, and the same for the older ones. If it fails while something is cleaned

@@ -368,6 +368,17 @@ def test_a_cancelled_checkpoint_is_aborted_and_does_not_count_as_failed():
     assert job.world.records.get("aborted", 1).cause == "subsumed"
 
 
+def test_a_checkpoint_whose_name_a_newer_driver_took_is_left_to_that_driver():
+    """The newer one was halted between taking the name and writing why; its source here sends a marker (seed 73725)."""
+    job = Job()
+    job.trigger(1, kind="savepoint", target="there")
+    job.world.records.put("generations", 2, GenerationRecord(2, -1, "spark", None, 0, TOPOLOGY))
+    job.world.records.create("checkpoints", 1, VoidRecord(1, 2, NOW_MS))
+    with pytest.raises(FencedError, match="another query runs this job now"):
+        job.commit(job.batch(0, [], [Cancel(1)]))
+    assert (job.world.records.get("aborted", 1), job.world.history) == (None, [])
+
+
 def test_an_expired_checkpoint_reaches_the_history_with_its_marker():
     job = Job()
     job.trigger(1)

@@ -49,7 +49,6 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
-        self.process.wait()
 
     def wait(self) -> int:
         """Its exit code; minus the signal's number if one killed it."""
@@ -64,6 +63,7 @@ class Session:
     def kill(self) -> None:
         """SIGKILL to every process of the session, and to what they start meanwhile, until none is left."""
         await_condition(f"the end of session {self.process.pid}", self._killed_all)
+        self.process.wait()
 
     def members(self) -> list[int]:
         return [pid for pid in psutil.pids() if _session_of(pid) == self.process.pid]

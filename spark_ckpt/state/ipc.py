@@ -96,6 +96,10 @@ def nulls(schema: pa.Schema, rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(rows, f.type) for f in schema], schema=schema)
 
 
+def no_columns(rows: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(rows)], ["rows"]).select([])
+
+
 def concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else one_batch(pa.Table.from_batches(batches))
 

@@ -25,7 +25,7 @@ from pyroaring import BitMap
 from spark_ckpt.errors import CorruptStorageError, ProtocolBugError, TopologyError, UserFunctionError
 from spark_ckpt.protocol.events import GroupManifest
 from spark_ckpt.state.functions.base import NO_TIMEOUT
-from spark_ckpt.state.ipc import Rows, conform, int64_view, one_batch
+from spark_ckpt.state.ipc import Rows, conform, int64_view, no_columns, one_batch
 from spark_ckpt.state.keys.keys import Hashes, Mask
 from spark_ckpt.state.lsm._dead_rows import DeadRows
 from spark_ckpt.state.lsm._flush import Flush
@@ -33,6 +33,7 @@ from spark_ckpt.state.lsm._interfaces import RunAppender, RunReader
 from spark_ckpt.state.lsm._levels import MEMTABLE, Hit, Level, Levels
 from spark_ckpt.state.lsm._manifests import joined, layered, sliced
 from spark_ckpt.state.lsm._memtable import Memtable
+from spark_ckpt.state.lsm._scan import scan
 from spark_ckpt.state.lsm._timers import Searched, find_due, next_due_ms
 from spark_ckpt.state.lsm.compaction import CompactionPolicy
 from spark_ckpt.state.lsm.layout import StateLayout
@@ -174,6 +175,15 @@ class KeyedState:
         table = conform(keys, self.layout.key_schema)
         return self._lookup(hashes, table, self._levels.locate(hashes, one_batch(table)))
 
+    def scan(self, hashes: Hashes, keys: pa.RecordBatch) -> tuple[Lookup, Rows]:
+        """All live rows of a family's keys, and which of the ``keys`` each belongs to.
+
+        ``keys`` are distinct, in hash order: the first key columns of the rows, whose hashes share their upper half
+        with the key's (:mod:`spark_ckpt.state.lsm.family`).
+        """
+        found = scan(self._levels, hashes, keys)
+        return self._lookup(found.hashes, pa.Table.from_batches([found.identity]), found.hits), found.key_index
+
     def due(self, now_ms: int) -> Lookup:
         """The live keys whose time-out is before ``now_ms``, in hash order.
 
@@ -292,7 +302,7 @@ class KeyedState:
     def _lookup(self, hashes: Hashes, keys: pa.Table, hits: Sequence[Hit]) -> Lookup:
         exists = self._levels.live(hits, len(hashes))
         columns = self.layout.value_schema.names + ([TIMEOUT_MS] if self.layout.with_timeout else [])
-        found = self._levels.gather(columns, hits, len(hashes))
+        found = self._levels.gather(columns, hits, len(hashes)) if columns else no_columns(len(hashes))
         timeout_ms = np.full(len(hashes), NO_TIMEOUT, np.int64)
         if self.layout.with_timeout:
             timeout_ms = found.column(TIMEOUT_MS).fill_null(NO_TIMEOUT).to_numpy()

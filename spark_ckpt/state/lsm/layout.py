@@ -73,3 +73,26 @@ class StateLayout:
     @cached_property
     def injective(self) -> bool:
         return injective(self.key_schema)
+
+
+@dataclass(frozen=True)
+class FamilyLayout:
+    """Typed columns of a family. ``value_schema`` may be empty: a set of sub-keys. ``with_timeout``: rows can expire.
+
+    Raises as :class:`StateLayout`, for key and sub-key columns alike.
+    """
+
+    key_schema: pa.Schema
+    sub_schema: pa.Schema
+    value_schema: pa.Schema
+    with_timeout: bool = False
+
+    def __post_init__(self) -> None:
+        check_key_schema(self.sub_schema)
+        object.__setattr__(self, "sub_schema", nullable_schema(self.sub_schema))
+        _ = self.stored
+
+    @cached_property
+    def stored(self) -> StateLayout:
+        """How its rows are kept: their keys are key and sub-key."""
+        return StateLayout(pa.schema([*self.key_schema, *self.sub_schema]), self.value_schema, self.with_timeout)

@@ -73,7 +73,8 @@ def group_rows(hashes: Hashes, keys: pa.Table, per_key: float | None = None) -> 
     ``keys`` holds the key columns, aligned with ``hashes``; ``per_key`` is :func:`rows_per_key` where it is known.
     """
     seg = _group_hashes(hashes, per_key)
-    return _split(hashes, keys, seg) if _share_a_hash(hashes, keys, seg) else seg
+    strangers = _strangers(hashes, keys, seg)
+    return _split(hashes, keys, seg, strangers) if len(strangers) else seg
 
 
 def rows_per_key(hashes: Hashes) -> float:
@@ -158,11 +159,12 @@ def _radix_order(hashes: Hashes) -> Rows:
     return order
 
 
-def _share_a_hash(hashes: Hashes, keys: pa.Table, seg: Segments) -> bool:
-    """Whether a row has the hash of the row in front of it in its segment, but not its key."""
+def _strangers(hashes: Hashes, keys: pa.Table, seg: Segments) -> Rows:
+    """Where, in the segments' order, a row has the hash of the row in front of it in its segment, but not its key."""
     only_null = injective(keys.schema)
+    none = np.empty(0, np.int64)
     if only_null and not keys.column(0).null_count:
-        return False
+        return none
     behind = np.ones(seg.rows, bool)
     behind[seg.starts] = False
     order = np.arange(seg.rows) if seg.order is None else seg.order
@@ -170,13 +172,29 @@ def _share_a_hash(hashes: Hashes, keys: pa.Table, seg: Segments) -> bool:
         behind &= hashes[order] == NULL_HASH
     suspects = np.flatnonzero(behind)
     if 2 * len(suspects) < seg.rows:
-        return not equal_rows(keys, order[suspects], keys, order[suspects - 1]).all()
+        return suspects[~equal_rows(keys, order[suspects], keys, order[suspects - 1])]
     arranged = keys if seg.order is None else keys.take(pa.array(order))
-    return not (equal_keys(arranged.slice(1), arranged.slice(0, seg.rows - 1)) | ~behind[1:]).all()
+    same = equal_keys(arranged.slice(1), arranged.slice(0, seg.rows - 1))
+    return np.flatnonzero(~(same | ~behind[1:])) + 1
 
 
-def _split(hashes: Hashes, keys: pa.Table, seg: Segments) -> Segments:
-    """The rare case that keys share a hash: round by round, the rows that are not their group's first key leave it."""
+def _split(hashes: Hashes, keys: pa.Table, seg: Segments, strangers: Rows) -> Segments:
+    """The rare case that keys share a hash: their segments are grouped by key, the others stay as they are."""
+    shared = np.zeros(len(seg.starts), bool)
+    shared[np.searchsorted(seg.starts, strangers, side="right") - 1] = True
+    places = np.flatnonzero(np.repeat(shared, seg.counts))
+    order = np.arange(seg.rows) if seg.order is None else seg.order.copy()
+    rows = np.sort(order[places])
+    within = _grouped_by_key(hashes[rows], keys.take(pa.array(rows)))
+    order[places] = rows if within.order is None else rows[within.order]
+    starts = np.zeros(seg.rows, bool)
+    starts[seg.starts] = starts[places[within.starts]] = True
+    return Segments(order, np.flatnonzero(starts), seg.rows)
+
+
+def _grouped_by_key(hashes: Hashes, keys: pa.Table) -> Segments:
+    """Round by round, the rows that are not their group's first key leave it."""
+    seg = _group_hashes(hashes)
     first, place = seg.firsts(), seg.places()
     strangers = np.flatnonzero(~equal_rows(keys, np.arange(seg.rows), keys, first[place]))
     while len(strangers):

@@ -38,7 +38,6 @@ WAYS: Mapping[str, str] = {
     **dict.fromkeys(("cache", "checkpoint", "localCheckpoint", "persist", "storageLevel", "unpersist"), _KEPT),
     **dict.fromkeys(("foreach", "foreachPartition"), "write to a sink with writeStream, one of your own perhaps"),
     **dict.fromkeys(("mergeInto", "write", "writeTo"), "write with writeStream"),
-    "agg": 'for one result over all rows, withColumn("all", F.lit(1)).groupBy("all").aggregate(uid="...", ...)',
     "dropDuplicatesWithinWatermark": "applyInPandasWithState or applyInArrowWithState with an event-time time-out",
     "dropna": 'filter with where(F.col("v").isNotNull())',
     "dtypes": "schema has the names and types of the columns, without the control columns",

@@ -337,6 +337,10 @@ class CkptDataFrame:
 
     groupby = groupBy
 
+    def agg(self, *exprs: Any, uid: str | None = None) -> CkptDataFrame:
+        """As PySpark's: ``groupBy().agg(*exprs, uid=uid)``, one row over everything; ``groupBy`` has the details."""
+        return self.groupBy().agg(*exprs, uid=uid)
+
     @property
     def writeStream(self) -> CkptDataStreamWriter:
         """Where the rows go: ``.format("delta").option("path", "/lake/orders").queryName("orders").start()``."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.agg import AggSpec
+from spark_ckpt.api._aggregation import ALL_ROWS, Aggregation
+from spark_ckpt.api._windows import window_key
 from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.errors import InvalidInputError, TopologyError
 from spark_ckpt.hints import Hinting
@@ -22,6 +26,7 @@ from spark_ckpt.plan.wiring import wire_operator
 from spark_ckpt.runtime.stateless import arrow_schema, spark_schema, with_control
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.aggregates.kinds import Rules
+from spark_ckpt.state.aggregates.windowed import WindowedAggregate
 from spark_ckpt.state.functions.arrow_function import ArrowStateFunction
 from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.state.functions.pandas_function import PandasStateFunction
@@ -51,24 +56,23 @@ _AGGREGATE_CONFS = {"ansi": "spark.sql.ansi.enabled", "nan_for_one": "spark.sql.
 _TIMEOUTS = ("NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout")
 
 
-_AGGREGATE = 'write aggregate(uid="...", x=agg.{}) with `from spark_ckpt import agg`'
 _WITH_STATE = "write applyInPandasWithState or applyInArrowWithState: state is kept in checkpoints"
 
 
-class CkptGroupedData(Hinting):
+class CkptGroupedData(Aggregation, Hinting):
     """What ``groupBy`` returns. Every operator needs a ``uid``: its state is found again by it."""
 
     _ways: ClassVar[Mapping[str, str]] = {
-        "agg": _AGGREGATE.format('sum("v"), n=agg.count()'),
-        "count": _AGGREGATE.format("count()"),
-        **{kind: _AGGREGATE.format(f'{kind}("v")') for kind in ("avg", "max", "mean", "min", "sum")},
         **dict.fromkeys(("apply", "applyInArrow", "applyInPandas", "transformWithState"), _WITH_STATE),
         "transformWithStateInPandas": _WITH_STATE,
     }
 
     def __init__(self, parent: CkptDataFrame, cols: list[Any]) -> None:
-        self._parent = parent
-        self._keys = _resolve_keys(parent, cols)
+        self._given = cols
+        self._window, keys = window_key(parent, cols)
+        self._parent = self._window.in_front(parent) if self._window else parent
+        self._keyed = self._window.assigned(self._parent) if self._window else parent
+        self._keys = _resolve_keys(self._keyed, keys or [F.lit(0).alias(ALL_ROWS)])
 
     def aggregate(
         self, *, uid: str | None = None, emit: str = "update", orderBy: str | None = None, **aggregates: AggSpec
@@ -101,11 +105,33 @@ class CkptGroupedData(Hinting):
                 f"give it another one: .alias({hidden[0] + '_key'!r})"
             )
         inputs = _arrow_columns(self._parent.schema, columns)
-        settings = {name: _is_set(self._parent._session.spark, conf) for name, conf in _AGGREGATE_CONFS.items()}
         function = AggregateFunction(
-            self._key_arrow(), inputs, aggregates, emit=emit, order_by=orderBy, rules=Rules(**settings)
+            self._key_arrow(), inputs, aggregates, emit=emit, order_by=orderBy, rules=self._rules()
         )
         return self._operator(uid, function, columns, output_mode="update" if emit == "update" else None)
+
+    def _rules(self) -> Rules:
+        return Rules(**{name: _is_set(self._parent._session.spark, conf) for name, conf in _AGGREGATE_CONFS.items()})
+
+    def _aggregated(
+        self, parent: CkptDataFrame, uid: str | None, specs: dict[str, AggSpec], keys: Keys
+    ) -> CkptDataFrame:
+        columns = sorted({s.column for s in specs.values() if s.column is not None})
+        inputs, rules, window = _arrow_columns(parent.schema, columns), self._rules(), self._window
+        by = arrow_schema(keys.schema)
+        over = self._over(parent)
+        if window is None or window.time not in [w.column for w in parent._lineage.open_watermarks]:
+            function = AggregateFunction(by, inputs, specs, rules=rules)
+            return over._operator(uid, function, columns, keys, "update", by_agg=True)
+        size_us = window.window.size.size
+        windowed = WindowedAggregate(by, inputs, specs, rules=rules, window=window.key, size_us=size_us)
+        return over._operator(uid, windowed, columns, keys, None, by_agg=True)  # either output mode
+
+    def _over(self, parent: CkptDataFrame) -> CkptGroupedData:
+        """The same keys of a DataFrame with more columns."""
+        made = copy(self)
+        made._parent = parent
+        return made
 
     def applyInPandasWithState(
         self,
@@ -218,7 +244,12 @@ class CkptGroupedData(Hinting):
         columns: list[str],
         named: Keys | None = None,
         output_mode: str | None = None,
+        by_agg: bool = False,
     ) -> CkptDataFrame:
+        if not (self._given or by_agg):
+            raise InvalidInputError("groupBy needs at least one key column")
+        if self._window is not None and not by_agg:
+            raise InvalidInputError("F.window is a key for agg(...), count() and the like, and not of this operator")
         parent, keys = self._parent, named or self._keys
         node = OperatorNode(
             _checked_uid(uid),
@@ -240,8 +271,6 @@ class CkptGroupedData(Hinting):
 
 
 def _resolve_keys(parent: CkptDataFrame, cols: list[Any]) -> Keys:
-    if not cols:
-        raise InvalidInputError("groupBy needs at least one key column")
     found = resolve_keys(parent._preview, parent.columns, cols)
     for expression, field, plain in found:
         if not plain:

@@ -37,6 +37,7 @@ class CkptDataStreamWriter(Hinting):
         self._more: list[tuple[Any, dict[str, str]]] = []
         self._query_name: str | None = None
         self._trigger: dict[str, Any] = {}
+        self._mode = "append"
 
     def format(self, sink: str | type[TwoPhaseSink]) -> CkptDataStreamWriter:
         """``sink``: ``"delta"``, ``"files"``, ``"sql"``, ``"memory"``, or one of yours, by registered name or class.
@@ -80,6 +81,7 @@ class CkptDataStreamWriter(Hinting):
     def outputMode(self, mode: str) -> CkptDataStreamWriter:
         """``mode``: ``append`` or ``update``; need not be given.
 
+        Windows come out once in mode append, which is the default, and with every change in mode update.
         Raises ``InvalidInputError`` if it is not what the query's operators put out, as Spark does, or is ``complete``.
         """
         if mode.lower() not in ("append", "update"):
@@ -91,6 +93,7 @@ class CkptDataStreamWriter(Hinting):
                     f"{operator.output_mode!r}: use outputMode({operator.output_mode!r}). For rows that are never "
                     'updated, aggregate(..., emit="rows") or a function with outputMode "append".'
                 )
+        self._mode = mode.lower()
         return self
 
     def queryName(self, name: str) -> CkptDataStreamWriter:
@@ -159,5 +162,5 @@ class CkptDataStreamWriter(Hinting):
         location = options.pop("checkpointLocation", None)
         job_options = {k: options.pop(k) for k in list(options) if is_job_option(k)}
         sinks = [(self._format, options), *self._more]
-        request = StartRequest(self._df, sinks, job_options, self._query_name, location, self._trigger)
+        request = StartRequest(self._df, sinks, job_options, self._query_name, location, self._trigger, self._mode)
         return CkptQuery(*start_query(request))

@@ -49,9 +49,16 @@ class BuildContext:
     """One build: every recipe is built once, however many branches lead to it."""
 
     def __init__(
-        self, spark: Any, format_name: str, run: RunSpec, sources: dict[SourceNode, SourceSpec], root: Recipe
+        self,
+        spark: Any,
+        format_name: str,
+        run: RunSpec,
+        sources: dict[SourceNode, SourceSpec],
+        root: Recipe,
+        output_mode: str,
     ) -> None:
         self.spark = spark
+        self.output_mode = output_mode
         self.format_name = format_name
         self.run = run
         self._specs = sources

@@ -22,9 +22,9 @@ def delay_ms(spark: Any, text: str) -> int:
 
     Raises ``InvalidInputError`` for what Spark does not read, and for less than nothing.
     """
-    simple = _SIMPLE.fullmatch(text)
-    if simple:
-        return int(simple[1]) * _MS[simple[2].lower()]
+    simple = simple_ms(text)
+    if simple is not None:
+        return simple
     try:
         found = _read_by_spark(spark, text)
     except PySparkException as e:
@@ -35,6 +35,12 @@ def delay_ms(spark: Any, text: str) -> int:
         what = "less than nothing" if found is not None else "no interval"
         raise InvalidInputError(f"withWatermark expects a delay such as '10 seconds', found {text!r}, which is {what}")
     return found
+
+
+def simple_ms(text: str) -> int | None:
+    """Milliseconds of one number and one unit; None for anything else."""
+    simple = _SIMPLE.fullmatch(text)
+    return int(simple[1]) * _MS[simple[2].lower()] if simple else None
 
 
 def _read_by_spark(spark: Any, text: str) -> int | None:

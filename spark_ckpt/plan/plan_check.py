@@ -35,7 +35,8 @@ _ROW_BY_ROW = {"Filter", "Generate", "Expand", "MapInPandas", "MapInArrow"}
 _RAISED = re.compile(r"[\w.]*(Error|Exception|Exit|Interrupt)\b.*")
 
 WINDOW_WAY = (
-    "For tumbling windows, drop the rows without a time first and give the window a time for every row: "
+    'As a key, groupBy(F.window("t", "1 hour"), ...).agg(...) takes it as it is. In a column, for tumbling windows, '
+    "drop the rows without a time first and give the window a time for every row: "
     'df.where(F.col("t").isNotNull()).withColumn("start", F.window(F.coalesce("t", F.timestamp_seconds(F.lit(0))), '
     '"1 hour").start), then groupBy("start").'
 )

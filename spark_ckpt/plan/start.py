@@ -30,6 +30,7 @@ class StartRequest:
     query_name: str | None
     location: str | None
     trigger: dict[str, Any]
+    output_mode: str = "append"
 
 
 def start_query(request: StartRequest) -> tuple[Any, RunSpec, tuple[SinkSpec, ...]]:
@@ -59,7 +60,7 @@ def start_query(request: StartRequest) -> tuple[Any, RunSpec, tuple[SinkSpec, ..
         run = begin(plan, beats.on_claim)
         format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in job)}_{run.generation}"
         specs = source_specs(run, lineage, sources, no_data_batches(spark.conf))
-        ctx = BuildContext(spark, format_name, run, specs, request.df._recipe)
+        ctx = BuildContext(spark, format_name, run, specs, request.df._recipe, request.output_mode)
         df, operations = sink_input(ctx, request.df._recipe)
         spark.dataSource.register(sink_class_of(format_name, run, sinks, request.df._arrow_schema(), operations))
         writer = df.writeStream.format(format_name).outputMode("append")

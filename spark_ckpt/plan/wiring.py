@@ -38,6 +38,7 @@ def wire_operator(
 
     Rows that are in Python are hashed there, the others in the JVM; both hash alike.
     """
+    function = function.in_mode(ctx.output_mode)
     spec = OperatorSpec(
         run=ctx.run,
         uid=node.uid,
@@ -95,7 +96,7 @@ def rows_schema(
     inputs = [T.StructField(c, types[c], True) for c in columns if c not in keys.expressions]
     fields = list(arrow_schema(T.StructType([*keys.schema.fields, *inputs])))
     fields.append(pa.field(KEY_HASH, pa.int64()))
-    if function.timeout == "EventTimeTimeout" and lineage.open_watermarks:
+    if function.timeout == "EventTimeTimeout" and lineage.open_watermarks and not function.late_by_key:
         fields.append(pa.field(EVENT_TIME, pa.int64()))
     return pa.schema(fields)
 

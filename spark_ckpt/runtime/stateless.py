@@ -61,14 +61,15 @@ def runs_of_tag(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 class Project:
-    """Some of the columns."""
+    """Some of the columns, under other names if there are any."""
 
-    def __init__(self, names: list[str]) -> None:
-        self.names = names
+    def __init__(self, names: list[str], renamed: list[str] | None = None) -> None:
+        self.names, self.renamed = names, renamed
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield batch.select(self.names)
+            kept = batch.select(self.names)
+            yield kept if self.renamed is None else kept.rename_columns(self.renamed)
 
 
 class MarkStream:

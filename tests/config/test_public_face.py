@@ -124,7 +124,7 @@ def test_a_chain_of_calls_keeps_its_types() -> None:
     assert returns(spark_ckpt.CkptSession, "readStream") == "CkptDataStreamReader"
     assert returns(spark_ckpt.CkptDataStreamReader, "load") == "CkptDataFrame"
     assert returns(spark_ckpt.CkptDataFrame, "groupBy") == "CkptGroupedData"
-    assert returns(spark_ckpt.CkptGroupedData, "aggregate") == "CkptDataFrame"
+    assert returns(spark_ckpt.CkptGroupedData, "agg") == "CkptDataFrame"
     assert returns(spark_ckpt.CkptDataFrame, "writeStream") == "CkptDataStreamWriter"
     assert returns(spark_ckpt.CkptDataStreamWriter, "start") == "CkptQuery"
 
@@ -143,8 +143,7 @@ def test_every_name_that_is_exported_is_there_and_no_other() -> None:
         (spark_ckpt.CkptSession, "sql", "call it on the session itself, ckpt.spark"),
         (spark_ckpt.CkptDataStreamReader, "shcema", "did you mean schema?"),
         (spark_ckpt.CkptDataStreamReader, "parquet", 'format("files").option("fileFormat", "parquet")'),
-        (spark_ckpt.CkptGroupedData, "agg", "write aggregate(uid="),
-        (spark_ckpt.CkptGroupedData, "averge", "there are aggregate, applyIn"),
+        (spark_ckpt.CkptGroupedData, "averge", "there are agg, aggregate, applyIn"),
         (spark_ckpt.CkptGroupedData, "applyinPandasWithState", "did you mean applyInPandasWithState"),
         (spark_ckpt.CkptDataStreamWriter, "toTable", 'format("delta")'),
         (spark_ckpt.CkptDataStreamWriter, "outputmode", "did you mean outputMode?"),

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from tests.generated.expressions import DAY_TIME, KEY_TYPES, ORDERED, PANDAS_SAFE, YEAR_MONTH, quoted
-from tests.generated.keyed_operations import Aggregate, Spec, Stateful
+from tests.generated.keyed_operations import Aggregate, SparkAggregate, Spec, Stateful
 from tests.generated.operations import Call, Operation
 
 _IN_NO_STATE = re.compile(r"[ ,;{}()\n\t=]")
@@ -46,7 +46,9 @@ class KeyedMaker:
         if not keys or any(self.columns.get(c) != "timestamp" for c in self.timed):
             return
         self.aggregated = True
-        if self.kind == "merge":
+        if self.kind == "merge" and self.chosen.random() < 0.5:
+            self._spark_aggregate(keys)
+        elif self.kind == "merge":
             self._aggregate(keys, "update")
         elif self.unique and self.columns.get("id") == "bigint":
             if self.chosen.random() < 0.5:
@@ -75,6 +77,18 @@ class KeyedMaker:
         if emit == "update":
             self.protected = keys
 
+    def _spark_aggregate(self, keys: tuple[str, ...]) -> None:
+        exprs, made = {"rows_": "F.count('*')"}, {"rows_": "bigint"}
+        for column, kind in self.columns.items():
+            fit = _expressions(column, kind)
+            if fit and self.chosen.random() < 0.6:
+                name = f"v{len(exprs)}"
+                exprs[name], made[name] = self.chosen.choice(fit)
+        if {n.lower() for n in made} & {k.lower() for k in keys}:
+            return  # Spark gives both, and the sink needs names that differ
+        self._add(SparkAggregate(keys, exprs, self._uid()), {**self._of(list(keys)), **made})
+        self.protected = keys
+
     def _stateful(self, keys: tuple[str, ...]) -> None:
         flavour = self.chosen.choice(["Arrow", "Pandas"]) if not self.timed else "Arrow"
         # PySpark makes a NaN in a frame that comes back a null.
@@ -88,6 +102,30 @@ class KeyedMaker:
         self._add(Call("select", tuple(quoted(n) for n in names)), self._of(names))
         operation = Stateful(flavour, keys, tuple(self.columns[k] for k in keys), column, self._uid())
         self._add(operation, {**self._of(list(keys)), "id": "bigint", "seen": "bigint", "filled": "bigint"})
+
+
+def _expressions(column: str, kind: str) -> list[tuple[str, str]]:
+    """(Python, type) of aggregates of the column, and of what is computed in front of them and behind."""
+    c = repr(quoted(column))
+    found = [(f"F.count({c})", "bigint")] if column != "*" else []
+    found.append((f"F.count_if(F.col({c}).isNull()) + 1", "bigint"))
+    if kind in ("tinyint", "smallint", "int"):
+        found += [
+            (f"F.sum({c})", "bigint"),
+            (f"F.avg(F.col({c}) + F.lit(1).cast('bigint'))", "double"),
+            (f"F.sum({c}) / F.count('*')", "double"),
+            (f"F.coalesce(F.max({c}), F.lit(7)).cast('string')", "string"),
+            (f"F.sum(F.when(F.col({c}) > 0, 1).otherwise(0))", "bigint"),
+        ]
+    if kind == "decimal(9,2)":
+        found += [(f"F.sum({c})", "decimal(19,2)"), (f"F.max(F.abs({c}))", kind)]
+    if kind == "string":
+        found += [(f"F.max(F.upper({c}))", kind), (f"F.concat(F.min({c}), F.lit('!'), F.max({c}))", kind)]
+    if kind == "boolean":
+        found += [(f"F.bool_and({c})", kind), (f"F.bool_or({c})", kind), (f"F.min(~F.col({c}))", kind)]
+    if kind in ORDERED and "interval" not in kind:
+        found += [(f"F.min({c})", kind), (f"F.max({c})", kind), (f"F.max({c}) == F.min({c})", "boolean")]
+    return found
 
 
 def _specs(column: str, kind: str) -> list[Spec]:

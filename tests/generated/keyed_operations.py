@@ -73,6 +73,24 @@ class Aggregate(Operation):
         return df.select(*rows, *made)
 
 
+@dataclass(frozen=True)
+class SparkAggregate(Operation):
+    """``groupBy(...).agg(...)``: the same for both. ``exprs``: name -> Python of the aggregate."""
+
+    keys: tuple[str, ...]
+    exprs: dict[str, str]
+    uid: str
+
+    def __repr__(self) -> str:
+        columns = [f"({text}).alias({name!r})" for name, text in self.exprs.items()]
+        return f".groupBy({_shown(self.keys)}).agg({', '.join(columns)}, uid={self.uid!r})"
+
+    def apply(self, df: Any) -> Any:
+        columns = [eval(text, {"F": F}).alias(name) for name, text in self.exprs.items()]  # noqa: S307 - our own
+        uid = {"uid": self.uid} if isinstance(df, CkptDataFrame) else {}
+        return df.groupBy(*map(quoted, self.keys)).agg(*columns, **uid)
+
+
 def grouping(key: str, kind: str) -> Any:
     """As groupBy gives it: zero without a sign."""
     name = quoted(key)

@@ -221,7 +221,7 @@ FORMS = (
     ),
     Refused(
         "groupBy window",
-        lambda df: df.groupBy(F.window("at", "1 hour")),
+        lambda df: df.groupBy(F.window("at", "1 hour").start),
         "groupBy.*drops.*coalesce",
         lambda df, uid: _numbered(_with_hour(df), "hour", uid, "nth"),
         lambda df: _batch_numbered(_batch_hours(df), "hour", "nth"),

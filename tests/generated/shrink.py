@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.generated.chains import MERGE, Chain
-from tests.generated.keyed_operations import Aggregate
+from tests.generated.keyed_operations import Aggregate, SparkAggregate
 from tests.generated.operations import Operation, applied
 from tests.generated.values import SCHEMA
 
@@ -51,7 +51,7 @@ def _of(spark: Any, chain: Chain, operations: tuple[Operation, ...]) -> Chain | 
         columns = dict(applied(operations, spark.createDataFrame([], SCHEMA)).dtypes)
     except Exception:  # noqa: BLE001 - an operation needed one that was left out
         return None
-    if chain.kind == MERGE and not any(isinstance(operation, Aggregate) for operation in operations):
+    if chain.kind == MERGE and not any(isinstance(operation, Aggregate | SparkAggregate) for operation in operations):
         return None  # several rows of a key, and which of them stays is left to chance
     if not set(chain.keys) <= set(columns) or any("interval" in kind for kind in columns.values()):
         return None

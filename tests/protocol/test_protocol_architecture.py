@@ -45,7 +45,7 @@ INNER = {
     "hints": set(),
     "jobs": {*BASE, *_LOWER, "hints"},
     "runtime": {*BASE, *_LOWER, "jobs"},
-    "plan": {*BASE, *_LOWER, "jobs", "runtime"},
+    "plan": {*BASE, "agg", *_LOWER, "jobs", "runtime"},
     "api": {*BASE, *_LOWER, "agg", "hints", "jobs", "runtime", "plan"},
 }
 """What each room may import. ``cli``, ``testing`` and the package itself are outermost."""

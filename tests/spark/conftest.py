@@ -139,9 +139,11 @@ class Job:
     def __init__(self, tmp_path: Path) -> None:
         self.sink = str(tmp_path / "sink")
 
-    def start(self, df: Any, keys: str | None = None, now: bool = True, **options: Any) -> Any:
+    def start(self, df: Any, keys: str | None = None, now: bool = True, mode: str | None = None, **options: Any) -> Any:
         """``now``: everything there is, then a final checkpoint; ``options`` with ``__`` for ``.``."""
         writer = df.writeStream.format("memory").option("path", self.sink).queryName("job")
+        if mode is not None:
+            writer = writer.outputMode(mode)
         if keys is not None:
             writer = writer.option("mergeKeys", keys)
         for key, value in options.items():

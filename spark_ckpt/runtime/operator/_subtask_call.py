@@ -348,7 +348,9 @@ class SubtaskCall:
         return max(0, found // 1000 * 1000)
 
     def _without_late(self, rows: pa.Table) -> pa.Table:
-        late = pc.less_equal(rows.column(EVENT_TIME), self.meta.late_us)
+        function = self.spec.function
+        times = function.event_times(rows) if function.late_by_key else rows.column(EVENT_TIME)
+        late = pc.less_equal(times, self.meta.late_us)
         return rows.filter(pc.invert(pc.fill_null(late, False)))
 
     def _note_watermarks(self, up_to: int | None) -> None:

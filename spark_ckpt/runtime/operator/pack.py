@@ -64,7 +64,7 @@ class PackStage:
         }
         if self.hashes:
             columns[KEY_HASH] = pa.array(xxhash64([normalised(columns[name]) for name in names]))
-        if self.spec.filters_late:
+        if EVENT_TIME in self.spec.rows_schema.names:
             columns[EVENT_TIME] = _event_micros(rows, self.spec.watermark_of(tag))
         ordered = [columns[name] for name in self.spec.rows_schema.names]
         return pa.RecordBatch.from_arrays(ordered, schema=self.spec.rows_schema)

@@ -110,7 +110,7 @@ class AggregateFunction(StateFunction):
         results = [a.result(p) for a, p in zip(self.accumulators, state)]
         has_rows = np.zeros(n, bool)
         has_rows[touched.key_index] = True
-        emitted = has_rows[found]
+        emitted = self._emitted(touched, has_rows)[found]
         output = pa.table(
             [*(_taken(touched.keys[k], found) for k in self.key_schema.names), *results],
             schema=self.output_schema,
@@ -122,6 +122,10 @@ class AggregateFunction(StateFunction):
             np.zeros(n, bool),
             np.full(n, NO_TIMEOUT, np.int64),
         )
+
+    def _emitted(self, touched: Touched, has_rows: np.ndarray) -> np.ndarray:
+        """Which of the touched keys come out."""
+        return has_rows
 
     def _merged(self, touched: Touched, parts: list[list[pa.Array]]) -> tuple[list[list[pa.Array]], np.ndarray]:
         """The new partials of the touched keys that have any, and which keys these are."""

@@ -79,6 +79,16 @@ class StateFunction(ABC):
     output_schema: pa.Schema
     timeout: str = "NoTimeout"
     """``NoTimeout``, ``ProcessingTimeTimeout`` or ``EventTimeTimeout``."""
+    late_by_key: bool = False
+    """Whether :meth:`event_times` tells late rows, and not the event time of each."""
+
+    def in_mode(self, mode: str) -> StateFunction:
+        """Driver, at a start: for a query whose output mode is ``append`` or ``update``."""
+        return self
+
+    def event_times(self, rows: pa.Table) -> pa.ChunkedArray:
+        """What the watermark is compared with, of rows that ``combine`` made: microseconds (long)."""
+        raise NotImplementedError(type(self).__name__)
 
     @property
     def layout(self) -> StateLayout:

@@ -1,0 +1,160 @@
+"""PySpark's own aggregates on ``groupBy(...)``: ``agg``, ``count``, ``sum`` and the like. Driver only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.aggregates import Split, by_names, split_aggregates
+from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.columns import quoted, refuse_repeated
+from spark_ckpt.runtime.stateless import Project
+from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
+
+if TYPE_CHECKING:
+    from spark_ckpt.api._windows import WindowKey
+    from spark_ckpt.api.dataframe import CkptDataFrame
+    from spark_ckpt.plan.key_columns import Keys
+
+ALL_ROWS = "all_rows"
+"""The one key of an aggregation without keys."""
+
+
+class Aggregation:
+    """What ``groupBy(...)`` has of PySpark's aggregates. Every method takes a ``uid``, the operator's name in
+    checkpoints; its state is found again by it, whatever else changes."""
+
+    _parent: CkptDataFrame
+    _keyed: CkptDataFrame
+    """The parent with the operator's keys."""
+    _keys: Keys
+    _given: list[Any]
+    _window: WindowKey | None
+
+    def agg(self, *exprs: Any, uid: str | None = None) -> CkptDataFrame:
+        """As PySpark's: ``exprs`` are aggregate functions and expressions of them, or one dict of column to function.
+
+        Gives, for each batch, the new values of the keys it touched, as Spark's output mode update does: the keys,
+        then a column each expression. Write them to a merging sink. What an aggregate reads may be any expression.
+        With ``F.window`` among the keys and a watermark of its time column, a window comes out once, when the watermark
+        passes its end (output mode append, the default), or with every change until then (update).
+        Aggregates: count, count_if, sum, avg, min, max, first, last, any_value, stddev, bool_and, bool_or and
+        approx_count_distinct. ``uid`` is the operator's name in checkpoints.
+
+        An aggregate's state is named by what it computes: results may be renamed and moved. Raises
+        ``InvalidInputError`` for functions that are not in the list, Spark's ``AnalysisException`` for what Spark
+        refuses::
+
+            orders.groupBy("customer").agg(
+                F.count("*").alias("n"), (F.sum(F.col("price") * F.col("pieces")) / F.count("*")).alias("mean")
+            )
+        """
+        window, parent = self._window, self._parent
+        columns = _columns(parent._preview, exprs)
+        keys = self._keys.named_for(self._keyed.columns, [])
+        shown = [window.window.name if window and n == window.key else n for n in keys.expressions]
+        given = [window.shown if window and n == window.key else self._spelt(n) for n in self._keys.expressions]
+
+        def split(df: Any) -> Split:
+            return split_aggregates(window.analysed(df) if window else df, given, shown, columns)
+
+        parts = split(parent._preview)
+        refuse_repeated([*(parts.keys if self._given else []), *parts.names], parent._session.spark)
+        if window:
+            window.refuse_inside(parts.computed)
+        if parts.computed:
+            # Anew for each DataFrame: classic Spark's resolved expressions are of one.
+            parent = parent._operation("agg", lambda df: df.withColumns(split(df).computed), check=True)
+        kept = self._aggregated(window.assigned(parent) if window else parent, uid, parts.specs, keys)
+        kept = window.shown_in(kept) if window else kept
+        return _named(kept, parts, shown if self._given else [])
+
+    def _spelt(self, key: str) -> Column:
+        """A key as the user wrote it: Spark names the result so."""
+        written = next((t for t in map(_text, self._given) if t.lower() == key.lower()), key)
+        return F.col(quoted(written)) if key in self._keys.columns else self._keys.expressions[key]
+
+    def count(self, *, uid: str | None = None) -> CkptDataFrame:
+        """As PySpark's: the rows of each key so far, in the column ``count``. ``uid`` as in :meth:`agg`."""
+        return self.agg(F.count(F.lit(1)).alias("count"), uid=uid)
+
+    def sum(self, *cols: str, uid: str | None = None) -> CkptDataFrame:
+        """As PySpark's: the sums of ``cols``, of all numeric columns if none is named. ``uid`` as in :meth:`agg`."""
+        return self._of_numbers("sum", cols, uid)
+
+    def avg(self, *cols: str, uid: str | None = None) -> CkptDataFrame:
+        """As PySpark's: the means of ``cols``, of all numeric columns if none is named. ``uid`` as in :meth:`agg`."""
+        return self._of_numbers("avg", cols, uid)
+
+    mean = avg
+
+    def min(self, *cols: str, uid: str | None = None) -> CkptDataFrame:
+        """As PySpark's: the least of ``cols``, of all numeric columns if none is named. ``uid`` as in :meth:`agg`."""
+        return self._of_numbers("min", cols, uid)
+
+    def max(self, *cols: str, uid: str | None = None) -> CkptDataFrame:
+        """As PySpark's: the largest of ``cols``, of all numeric columns if none is named. ``uid`` as in :meth:`agg`."""
+        return self._of_numbers("max", cols, uid)
+
+    def _of_numbers(self, function: str, cols: tuple[str, ...], uid: str | None) -> CkptDataFrame:
+        numeric = {f.name for f in self._parent.schema.fields if isinstance(f.dataType, T.NumericType)}
+        wanted = list(cols) or [c for c in self._parent.columns if c in numeric]
+        for c in wanted:
+            if c in self._parent.columns and c not in numeric:
+                raise InvalidInputError(
+                    f'"{c}" is not a numeric column. Aggregation function can only be applied on a numeric column; '
+                    f"for others, agg(F.{function}({c!r}))."
+                )
+        made = [getattr(F, function)(quoted(c) if c in self._parent.columns else c) for c in wanted]
+        return self.agg(*made, uid=uid)
+
+    def _aggregated(self, parent: CkptDataFrame, uid: str | None, specs: dict[str, Any], keys: Keys) -> CkptDataFrame:
+        raise NotImplementedError
+
+
+def _text(col: Any) -> str:
+    return str(col)[len("Column<'") : -len("'>")] if isinstance(col, Column) else str(col)
+
+
+def _columns(df: Any, exprs: tuple[Any, ...]) -> list[Column]:
+    if len(exprs) == 1 and isinstance(exprs[0], dict):
+        exprs = tuple(by_names(df, exprs[0]))
+    if not exprs:
+        raise InvalidInputError("agg needs at least one aggregate, such as F.count('*')")
+    wrong = [e for e in exprs if not isinstance(e, Column)]
+    if wrong:
+        raise InvalidInputError(f"agg: expected columns, such as F.sum('price'), or one dict; found {wrong[0]!r}")
+    return list(exprs)
+
+
+def _named(kept: CkptDataFrame, parts: Split, keys: list[str]) -> CkptDataFrame:
+    """The results by Spark's names, behind the keys."""
+    names = [*(parts.keys if keys else []), *parts.names]
+    results = parts.results
+    if results is not None:
+        return kept._operation("agg", lambda df: df.select(*_kept_keys(keys, parts), *results(df), TAG, CTL))
+    old = [*keys, *parts.plain]
+    return kept if old == kept.columns == names else _renamed(kept, old, names)
+
+
+def _kept_keys(keys: list[str], parts: Split) -> list[Column]:
+    return [F.col(quoted(k)).alias(name) for k, name in zip(keys, parts.keys, strict=False)]
+
+
+def _renamed(df: CkptDataFrame, old: list[str], names: list[str]) -> CkptDataFrame:
+    """Columns ``old`` as ``names``, where the rows are."""
+    parent, before, after = df._recipe, [*old, *CONTROL_COLUMNS], [*names, *CONTROL_COLUMNS]
+
+    def in_spark(frame: Any) -> Any:
+        return frame.select(*[F.col(quoted(o)).alias(n) for o, n in zip(before, after, strict=True)])
+
+    preview = in_spark(df._preview)
+
+    def make(ctx: Any) -> Chain:
+        return ctx.chain(parent).either(Project(before, after), in_spark, preview.schema)
+
+    return type(df)(df._session, Recipe(make, (parent,)), df._lineage, preview)

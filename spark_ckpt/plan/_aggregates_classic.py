@@ -1,0 +1,101 @@
+"""The aggregate expressions of classic Spark, as Spark analysed them. Driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import types as T
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.aggregates import Call
+
+SparkDF = Any
+JavaObject = Any
+
+_OF_DOUBLES = ("stddev", "stddev_samp", "std")
+"""Spark casts what these get; so do ours."""
+
+
+class ClassicExpressions:
+    """See :class:`spark_ckpt.plan.aggregates.Expressions`."""
+
+    def __init__(self, df: SparkDF, keys: list[Column], exprs: list[Column]) -> None:
+        aggregated = df.groupBy(*keys).agg(*exprs)
+        self.names: list[str] = aggregated.columns
+        self._columns = df.columns
+        self._jvm = df.sparkSession.sparkContext._jvm
+        self._utils = self._jvm.org.apache.spark.sql.classic.ExpressionUtils
+        plan = aggregated._jdf.queryExecution().analyzed()
+        if _class(plan) != "Aggregate" or not _items(plan.children())[0].sameResult(_plan(df)):
+            raise InvalidInputError(
+                f"agg({', '.join(map(str, exprs))}): expected aggregate functions of the rows of a group, found "
+                f"something that Spark plans as {plan.nodeName()}"
+            )
+        self._results = _items(plan.aggregateExpressions())[-len(exprs) :]
+        self._grouping = _items(plan.groupingExpressions())
+        self._ids = {a.exprId().id(): a.name() for a in _items(_plan(df).output())}
+
+    def results(self) -> list[JavaObject]:
+        return [_items(e.children())[0] if _class(e) == "Alias" else e for e in self._results]
+
+    def aggregate(self, tree: JavaObject) -> Call | None:
+        if _class(tree) != "AggregateExpression":
+            return None
+        function = tree.aggregateFunction()
+        name, arguments = function.prettyName(), _items(function.children())
+        options: dict[str, Any] = {}
+        if name == "approx_count_distinct":
+            options["rsd"] = function.relativeSD()
+        elif _class(function) in ("First", "Last", "AnyValue"):
+            options["ignore_nulls"] = function.ignoreNulls()
+        if name in _OF_DOUBLES:
+            arguments = [self._uncast(a) for a in arguments]
+        only = tree.filter().get() if tree.filter().isDefined() else None
+        return Call(name, arguments, options, tree.isDistinct(), only)
+
+    def key(self, tree: JavaObject) -> int | None:
+        return next((i for i, g in enumerate(self._grouping) if g.semanticEquals(tree)), None)
+
+    def column_name(self, tree: JavaObject) -> str | None:
+        return self._ids.get(tree.exprId().id()) if _class(tree) == "AttributeReference" else None
+
+    def is_constant(self, tree: JavaObject) -> bool:
+        return _class(tree) == "Literal" and tree.value() is not None
+
+    def column(self, tree: JavaObject) -> Column:
+        from pyspark.sql.classic.column import Column as ClassicColumn
+
+        return ClassicColumn(self._utils.column(tree))
+
+    def rebuilt(self, tree: JavaObject, part: Callable[[JavaObject], JavaObject]) -> JavaObject:
+        children = _items(tree.children())
+        parts = [part(c) for c in children]
+        if all(new is old for new, old in zip(parts, children, strict=True)):
+            return tree
+        return tree.withNewChildren(self._jvm.PythonUtils.toSeq(parts))
+
+    def reference(self, df: SparkDF, name: str) -> JavaObject:
+        return next(a for a in _items(_plan(df).output()) if a.name() == name)
+
+    def _uncast(self, tree: JavaObject) -> JavaObject:
+        inner = _items(tree.children())[0] if _class(tree) == "Cast" else tree
+        numbers = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType)
+        kind = T._parse_datatype_json_string(inner.dataType().json())
+        return inner if isinstance(kind, numbers) and self.column_name(inner) else tree
+
+
+def _plan(df: SparkDF) -> JavaObject:
+    return df._jdf.queryExecution().analyzed()
+
+
+def _class(value: JavaObject) -> str:
+    return str(value.getClass().getSimpleName())
+
+
+def _items(found: JavaObject) -> list[Any]:
+    iterator, items = found.iterator(), []
+    while iterator.hasNext():
+        items.append(iterator.next())
+    return items

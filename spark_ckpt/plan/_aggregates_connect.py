@@ -1,0 +1,105 @@
+"""The aggregate expressions of Spark Connect, as the user wrote them. Driver.
+
+The server analyses them, names them and refuses what is wrong; the client has their trees. What it knows by a SQL text
+only cannot be taken apart.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.aggregates import KINDS, Call
+from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.key_columns import column_named
+
+SparkDF = Any
+Tree = Any
+
+
+class ConnectExpressions:
+    """See :class:`spark_ckpt.plan.aggregates.Expressions`."""
+
+    def __init__(self, df: SparkDF, keys: list[Column], exprs: list[Column]) -> None:
+        from pyspark.sql.connect import expressions
+        from pyspark.sql.connect.column import Column as ConnectColumn
+
+        self._e, self._column_class = expressions, ConnectColumn
+        self.names: list[str] = df.groupBy(*keys).agg(*exprs).columns
+        self._columns = df.columns
+        self._sensitive = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+        self._keys = [self._bare(k) for k in keys]
+        self._results = [self._bare(c) for c in exprs]
+
+    def results(self) -> list[Tree]:
+        return self._results
+
+    def aggregate(self, tree: Tree) -> Call | None:
+        if not isinstance(tree, self._e.UnresolvedFunction | self._e.CallFunction):
+            return None
+        name, args = tree._name.lower(), list(tree._args)
+        if name not in KINDS:
+            return None
+        options: dict[str, Any] = {}
+        if name == "approx_count_distinct":
+            options["rsd"] = float(args.pop()._value) if len(args) > 1 else 0.05
+        elif KINDS[name] in ("first", "last"):
+            options["ignore_nulls"] = bool(args.pop()._value) if len(args) > 1 else False
+        return Call(name, args, options, getattr(tree, "_is_distinct", False))
+
+    def key(self, tree: Tree) -> int | None:
+        name = self.column_name(tree)
+        for i, key in enumerate(self._keys):
+            if repr(key) == repr(tree) or (name is not None and name == self.column_name(key)):
+                return i
+        return None
+
+    def column_name(self, tree: Tree) -> str | None:
+        if not isinstance(tree, self._e.ColumnReference):
+            return None
+        return column_named(self._columns, tree._unparsed_identifier, self._sensitive)
+
+    def is_constant(self, tree: Tree) -> bool:
+        literal = isinstance(tree, self._e.LiteralExpression) and tree._value is not None
+        return literal or isinstance(tree, self._e.UnresolvedStar)
+
+    def column(self, tree: Tree) -> Column:
+        made: Column = self._column_class(tree)
+        return made
+
+    def rebuilt(self, tree: Tree, part: Callable[[Tree], Tree]) -> Tree:
+        if isinstance(tree, self._e.SQLExpression):
+            raise InvalidInputError(
+                f"agg: on Spark Connect the text {tree._expr!r} cannot be taken apart into aggregates; write it with "
+                "pyspark.sql.functions, as in F.sum('a') / F.count('*')"
+            )
+        if isinstance(tree, self._e.ColumnReference):
+            raise InvalidInputError(
+                f"agg: the column {tree._unparsed_identifier!r} is neither a key nor inside one of the aggregates "
+                f"that can be kept for a checkpointed stream: {', '.join(sorted(KINDS))}"
+            )
+        made = copy.copy(tree)
+        vars(made).update({n: self._part(v, part) for n, v in vars(tree).items() if n != "_references"})
+        return made
+
+    def _part(self, value: Any, part: Callable[[Tree], Tree]) -> Any:
+        if isinstance(value, self._e.Expression):
+            return part(value)
+        if isinstance(value, list | tuple):
+            return type(value)(self._part(item, part) for item in value)
+        return value
+
+    def reference(self, df: SparkDF, name: str) -> Tree:
+        return self._expression(F.col(quoted(name)))
+
+    def _bare(self, column: Column) -> Tree:
+        tree = self._expression(column)
+        return tree._child if isinstance(tree, self._e.ColumnAlias) else tree
+
+    def _expression(self, column: Any) -> Tree:
+        return column._expr

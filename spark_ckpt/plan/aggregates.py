@@ -1,0 +1,242 @@
+"""From PySpark's aggregate expressions to aggregates of columns, and to what is computed of those. Driver.
+
+``F.sum(F.col("a") * F.col("b")) / F.count("*")`` is a sum of the column ``(a * b)``, which Spark computes in front of
+the operator; a count of rows; and their quotient, which Spark computes behind it. Names, types and errors are Spark's:
+it analyses the expressions over the preview first. Classic Spark gives its analysed tree
+(:mod:`spark_ckpt.plan._aggregates_classic`), Spark Connect the one that the user wrote
+(:mod:`spark_ckpt.plan._aggregates_connect`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_
+from typing import Any, Protocol
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from spark_ckpt.agg import AggSpec
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.key_columns import stored_name
+
+SparkDF = Any
+Tree = Any
+"""An expression: Spark's own object, or Spark Connect's."""
+
+KINDS = {
+    "any_value": "first",
+    "approx_count_distinct": "approx_count_distinct",
+    "avg": "mean",
+    "bool_and": "min",
+    "bool_or": "max",
+    "count": "count",
+    "count_if": "count",
+    "every": "min",
+    "first": "first",
+    "first_value": "first",
+    "last": "last",
+    "last_value": "last",
+    "max": "max",
+    "mean": "mean",
+    "min": "min",
+    "some": "max",
+    "std": "stddev",
+    "stddev": "stddev",
+    "stddev_samp": "stddev",
+    "sum": "sum",
+}
+"""Spark's name of a function -> the kind of :class:`spark_ckpt.agg.AggSpec`."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """An aggregate function in an expression. ``arguments`` are trees; ``only`` is the condition of its FILTER."""
+
+    function: str
+    arguments: Sequence[Tree]
+    options: dict[str, Any] = field(default_factory=dict)
+    distinct: bool = False
+    only: Tree | None = None
+
+
+class Expressions(Protocol):
+    """``agg(...)`` over one DataFrame. Its columns are good for that one."""
+
+    names: list[str]
+    """Of all result columns, the keys' in front."""
+
+    def results(self) -> list[Tree]:
+        """Of each expression that was given."""
+
+    def aggregate(self, tree: Tree) -> Call | None:
+        """The aggregate function that ``tree`` is."""
+
+    def key(self, tree: Tree) -> int | None:
+        """Which key ``tree`` is."""
+
+    def column_name(self, tree: Tree) -> str | None:
+        """The column of the DataFrame that ``tree`` is."""
+
+    def is_constant(self, tree: Tree) -> bool:
+        """Whether it is a literal other than null, or a star."""
+
+    def column(self, tree: Tree) -> Column:
+        """``tree`` for a ``select`` of the DataFrame."""
+
+    def rebuilt(self, tree: Tree, part: Any) -> Tree:
+        """``tree`` with ``part`` of each of its parts."""
+
+    def reference(self, df: SparkDF, name: str) -> Tree:
+        """The column ``name`` of ``df``."""
+
+
+@dataclass
+class Split:
+    """What ``agg(...)`` is made of.
+
+    ``computed`` columns are added to the DataFrame that was split, ``specs`` are the operator's aggregates by their
+    names in the state. ``plain`` are the specs' names if each result is one, in order, as it is; else ``results``
+    computes them of the operator's output. ``names`` are the results', ``keys`` those of the keys in front.
+    """
+
+    keys: list[str]
+    names: list[str]
+    computed: dict[str, Column] = field(default_factory=dict)
+    specs: dict[str, AggSpec] = field(default_factory=dict)
+    plain: list[str] = field(default_factory=list)
+    results: Callable[[SparkDF], list[Column]] | None = None
+
+
+def split_aggregates(df: SparkDF, keys: list[Column], key_columns: list[str], exprs: list[Column]) -> Split:
+    """``key_columns`` are the keys' names in the operator's output.
+
+    Raises ``InvalidInputError`` for functions that no operator here computes; what Spark refuses, it refuses.
+    """
+    found = _expressions(df, keys, exprs)
+    results = found.results()
+    cut = len(found.names) - len(results)
+    split = Split(found.names[:cut], found.names[cut:])
+    splitter = _Splitter(df, found, key_columns, split)
+    calls = [found.aggregate(tree) for tree in results]
+    if all(calls):
+        split.plain = [splitter.spec(call) for call in calls if call is not None]
+    for tree in results if not split.plain else ():
+        splitter.behind(tree, None)
+    # The state's columns do not depend on the order of results.
+    split.specs = dict(sorted(split.specs.items()))
+    if split.plain:
+        return split
+    split.results = lambda df: [
+        found.column(splitter.behind(tree, df)).alias(name) for tree, name in zip(results, split.names, strict=True)
+    ]
+    return split
+
+
+def _expressions(df: SparkDF, keys: list[Column], exprs: list[Column]) -> Expressions:
+    if type(df).__module__.startswith("pyspark.sql.classic"):
+        from spark_ckpt.plan._aggregates_classic import ClassicExpressions
+
+        return ClassicExpressions(df, keys, exprs)
+    from spark_ckpt.plan._aggregates_connect import ConnectExpressions
+
+    return ConnectExpressions(df, keys, exprs)
+
+
+class _Splitter:
+    def __init__(self, df: SparkDF, found: Expressions, key_columns: list[str], split: Split) -> None:
+        self._df, self._found, self._keys, self._split = df, found, key_columns, split
+
+    def behind(self, tree: Tree, df: SparkDF | None) -> Tree:
+        """What is computed of aggregates and keys, for the operator's output ``df``; None: only note the aggregates."""
+        found, call = self._found, self._found.aggregate(tree)
+        key = found.key(tree) if call is None else None
+        if call is None and key is None:
+            return found.rebuilt(tree, lambda part: self.behind(part, df))
+        name = self.spec(call) if call is not None else self._keys[key or 0]
+        return tree if df is None else found.reference(df, name)
+
+    def spec(self, call: Call) -> str:
+        """The name, in the state, of the aggregate that computes ``call``."""
+        kind, text = _kind(call), f"{call.function}({', '.join(str(a) for a in call.arguments)})"
+        column = self._argument(call, text)
+        return self._named(AggSpec(kind, column, call.options))
+
+    def _named(self, spec: AggSpec) -> str:
+        """By what it is, so that its state is found again wherever it stands and however its result is called."""
+        same = [n for n, s in self._split.specs.items() if s == spec and s.options == spec.options]
+        if same:
+            return same[0]
+        text = "_".join([spec.kind, *([spec.column] if spec.column else []), *map(str, spec.options.values())])
+        name = _free(stored_name(text), {*self._keys, *self._split.specs})
+        self._split.specs[name] = spec
+        return name
+
+    def _argument(self, call: Call, text: str) -> str | None:
+        """The column that the aggregate reads; None: whole rows."""
+        found, args = self._found, [a for a in call.arguments if not self._found.is_constant(a)]
+        if call.function == "count" and not args and call.only is None:
+            return None
+        if len(args) == 1 and call.only is None and call.function != "count_if":
+            name = found.column_name(args[0])
+            if name is not None and name not in self._keys_elsewhere():
+                return name
+        return self._compute(self._computed(call, args, text))
+
+    def _computed(self, call: Call, args: list[Tree], text: str) -> Column:
+        columns = [self._found.column(a) for a in (args or call.arguments)]
+        if call.function == "count_if":
+            value = F.when(columns[0], F.lit(1))
+        elif call.function == "count" and len(args) != 1:
+            value = F.when(reduce(and_, [c.isNotNull() for c in columns]), F.lit(1)) if args else F.lit(1)
+        elif len(columns) == 1:
+            value = columns[0]
+        else:
+            raise InvalidInputError(f"{text} has {len(columns)} arguments; there is no such aggregate on a stream here")
+        return value if call.only is None else F.when(self._found.column(call.only), value)
+
+    def _compute(self, column: Column) -> str:
+        """Named by Spark's text of it, by which a changed one is noticed."""
+        text = self._df.select(column).columns[0]
+        name = _free(text, {*self._df.columns, *self._keys})
+        self._split.computed[name] = column
+        return name
+
+    def _keys_elsewhere(self) -> set[str]:
+        """Names of keys that are not the column of that name."""
+        return set(self._keys) - set(self._df.columns)
+
+
+def _kind(call: Call) -> str:
+    kind = KINDS.get(call.function)
+    if kind is None or call.distinct:
+        what = f"{call.function}(DISTINCT ...)" if call.distinct else call.function
+        raise InvalidInputError(
+            f"the aggregate {what} cannot be kept for a checkpointed stream; there are {', '.join(sorted(KINDS))}. "
+            "For others, keep what you need with applyInArrowWithState or applyInPandasWithState."
+        )
+    if call.only is not None and kind in ("first", "last") and not call.options.get("ignore_nulls"):
+        raise InvalidInputError(f"{call.function} with FILTER cannot tell a null from a row left out; ignore nulls")
+    return kind
+
+
+def _free(name: str, taken: set[str]) -> str:
+    low, number, free = {t.lower() for t in taken}, 1, name
+    while free.lower() in low:
+        number += 1
+        free = f"{name}_{number}"
+    return free
+
+
+def by_names(df: SparkDF, functions: dict[str, str]) -> list[Column]:
+    """PySpark's ``agg({"price": "max", "*": "count"})``, in Spark's order: classic Spark has one of its own."""
+    columns = [
+        F.count(F.lit(1)) if (c, f) == ("*", "count") else F.call_function(f, F.col(quoted(c)))
+        for c, f in functions.items()
+    ]
+    places = df.agg(functions).columns
+    named = zip(df.agg(*columns).columns, columns, strict=True)
+    return [column for _, column in sorted(named, key=lambda pair: places.index(pair[0]))]

@@ -1,0 +1,95 @@
+"""Rows to their time windows, and windows to what users see of them, in Arrow. Executor.
+
+Windows begin where Spark's ``TimeWindow`` lets them: ``start`` microseconds past 1970, and every ``slide`` from there,
+before it too. A row is in each window that holds its time, its end excluded; one without a time is in none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_ckpt.types import CTL
+
+TIME = pa.timestamp("us", "UTC")
+WINDOW = pa.struct([pa.field("start", TIME, True), pa.field("end", TIME, True)])
+
+
+@dataclass(frozen=True)
+class WindowSize:
+    """In microseconds."""
+
+    size: int
+    slide: int
+    start: int = 0
+
+    @property
+    def most(self) -> int:
+        """Windows that a row can be in."""
+        return -(-self.size // self.slide)
+
+
+def struct_of(start: pa.Array, size: int) -> pa.Array:
+    """``start`` (long, microseconds) and the end behind it as Spark's ``window``; null where ``start`` is."""
+    end = pc.add(start, size)
+    missing = start.is_null() if start.null_count else None
+    return pa.StructArray.from_arrays([start.view(TIME), end.view(TIME)], fields=list(WINDOW), mask=missing)
+
+
+class AssignWindows:
+    """Each row once for each of its windows, with columns ``shown`` (a window) and ``key`` (its start) behind the rest.
+
+    Control rows pass as they are, once.
+    """
+
+    def __init__(self, time: str, shown: str, key: str, window: WindowSize) -> None:
+        self.time, self.shown, self.key, self.window = time, shown, key, window
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows, starts = self._assigned(batch)
+            kept = batch if rows is None else batch.take(pa.array(rows))
+            yield self._with_windows(kept, starts)
+
+    def _assigned(self, batch: pa.RecordBatch) -> tuple[np.ndarray | None, pa.Array]:
+        """The row behind each output row (None: all as they are), and the start of its window."""
+        w, micros = self.window, batch.column(self.time).cast(TIME).view(pa.int64())
+        times = pc.fill_null(micros, 0).to_numpy()
+        last = times - np.mod(times - w.start, w.slide)
+        timed = micros.is_valid().to_numpy(zero_copy_only=False)
+        control = batch.column(CTL).is_valid().to_numpy(zero_copy_only=False)
+        if w.most == 1 and w.size == w.slide:
+            kept = None if (timed | control).all() else np.flatnonzero(timed | control)
+            starts = pa.array(last, mask=~timed)
+            return kept, starts if kept is None else starts.take(pa.array(kept))
+        back = np.arange(w.most) * w.slide
+        starts = last[:, None] - back
+        inside = timed[:, None] & (starts + w.size > times[:, None])
+        inside[:, 0] |= control
+        rows, _ = np.nonzero(inside)  # row by row: their order stays
+        return rows, pa.array(starts[inside], mask=~timed[rows])
+
+    def _with_windows(self, batch: pa.RecordBatch, starts: pa.Array) -> pa.RecordBatch:
+        """In front of the control columns, which are the last two."""
+        names, columns = list(batch.schema.names), list(batch.columns)
+        for name, column in ((self.shown, struct_of(starts, self.window.size)), (self.key, starts.view(TIME))):
+            names.insert(-2, name)
+            columns.insert(-2, column)
+        return pa.RecordBatch.from_arrays(columns, names)
+
+
+class ShowWindows:
+    """Column ``key``, the start of a window, becomes the window, as ``shown``."""
+
+    def __init__(self, key: str, shown: str, size: int) -> None:
+        self.key, self.shown, self.size = key, shown, size
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            at = batch.schema.get_field_index(self.key)
+            window = struct_of(batch.column(at).cast(TIME).view(pa.int64()), self.size)
+            yield batch.set_column(at, pa.field(self.shown, WINDOW), window)

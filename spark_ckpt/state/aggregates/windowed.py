@@ -1,0 +1,47 @@
+"""Aggregates of time windows: a window's start is a key, and its state ends when the watermark passes its end."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_ckpt.state.aggregates.function import AggregateFunction
+from spark_ckpt.state.functions.base import CallContext, Changed, Touched
+
+
+class WindowedAggregate(AggregateFunction):
+    """``window`` is the key column with the windows' starts, ``size_us`` their length.
+
+    Spark's output modes: *update* puts out each window that a batch touched, *append* each one once, when the watermark
+    passes its end. Rows of windows that end at or before the watermark are late.
+    """
+
+    timeout = "EventTimeTimeout"
+    late_by_key = True
+    append = True
+
+    def __init__(self, *args: Any, window: str, size_us: int, **kwargs: Any) -> None:
+        self.window, self.size_us = window, size_us
+        super().__init__(*args, **kwargs)
+
+    def in_mode(self, mode: str) -> WindowedAggregate:
+        made = copy(self)
+        made.append = mode == "append"
+        return made
+
+    def event_times(self, rows: pa.Table) -> pa.ChunkedArray:
+        return pc.add(rows[self.window].cast(pa.timestamp("us", "UTC")).cast(pa.int64()), self.size_us)
+
+    def process(self, ctx: CallContext, touched: Touched) -> Changed:
+        changed = super().process(ctx, touched)
+        # Watermarks are whole milliseconds, and a time-out fires strictly before one: the first that reaches the end.
+        end_us = self.event_times(touched.keys).to_numpy()
+        timeouts = -(-end_us // 1000) - 1
+        return Changed(changed.output, changed.state, changed.write, touched.timed_out, timeouts)
+
+    def _emitted(self, touched: Touched, has_rows: np.ndarray) -> np.ndarray:
+        return touched.timed_out if self.append else has_rows

@@ -1,0 +1,149 @@
+"""Time windows as keys, beside Spark's own streams over the same files: which windows, which rows are late, when what
+comes out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_ckpt.runtime.windows import TIME, AssignWindows, ShowWindows, WindowSize
+from spark_ckpt.types import CTL, TAG
+from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
+
+NewInput = Callable[[str, str], Input]
+BASE = datetime(2024, 3, 10, 6, 59, tzinfo=timezone.utc)  # New York has a gap in it
+SCHEMA = "t timestamp, k string, v int"
+
+
+# --- without Spark --------------------------------------------------------------------------------------------------
+
+
+def _windows_of(time: int, w: WindowSize) -> list[int]:
+    """Their starts, by trying every one near."""
+    near = (time - w.start) // w.slide
+    starts = [w.start + n * w.slide for n in range(near - w.most - 1, near + 2)]
+    return sorted(s for s in starts if s <= time < s + w.size)
+
+
+SIZES = st.tuples(st.integers(1, 40), st.integers(1, 40), st.integers(-50, 50)).filter(lambda s: s[1] <= s[0])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.none() | st.integers(-100, 100), max_size=8), SIZES, st.data())
+def test_a_row_is_in_each_window_that_holds_its_time_and_a_control_row_passes_once(
+    times: list[int | None], size: tuple[int, int, int], data: st.DataObject
+) -> None:
+    window = WindowSize(*size)
+    control = [t is None and data.draw(st.booleans()) for t in times]
+    batch = pa.record_batch(
+        [
+            pa.array(times, pa.int64()).view(TIME),
+            pa.array(range(len(times)), pa.int64()),
+            pa.array([1] * len(times), pa.int64()),
+            pa.array([b"barrier" if c else None for c in control], pa.binary()),
+        ],
+        names=["t", "row", TAG, CTL],
+    )
+    (found,) = ShowWindows("start", "window", window.size)(AssignWindows("t", "w", "start", window)(iter([batch])))
+    assert found.schema.names == ["t", "row", "w", "window", TAG, CTL]
+    assert found.column("w").equals(found.column("window"))
+    starts = found.column("window").field("start").cast(pa.int64()).to_pylist()
+    missing = found.column("window").is_null().to_pylist()
+    rows = found.column("row").to_pylist()
+    seen = [(r, None if m else s) for r, s, m in zip(rows, starts, missing, strict=True)]
+    kept = [i for i, c in enumerate(control) if c or times[i] is not None]
+    assert rows == sorted(rows)
+    assert sorted(seen, key=repr) == sorted(
+        [(i, s) for i in kept for s in ([None] if control[i] else _windows_of(times[i], window))], key=repr
+    )
+
+
+# --- beside Spark ---------------------------------------------------------------------------------------------------
+
+
+def _batches(seed: int, batches: int = 6) -> list[list[tuple[Any, ...]]]:
+    """Time goes on, with rows far behind and ahead of it, without a time and without a key; some batches are empty."""
+    chance, made = random.Random(seed), []
+    for number in range(batches):
+        now = BASE + timedelta(minutes=7 * number)
+        rows: list[tuple[Any, ...]] = []
+        for _ in range(chance.choice([0, 1, 3, 6])):
+            away = chance.choice([0, 0, 0, -3, 4, -12, -40, 15]) * 60 + chance.randrange(60)
+            time = (
+                None if chance.random() < 0.1 else now + timedelta(seconds=away, microseconds=chance.choice([0, 500]))
+            )
+            rows.append((time, chance.choice(["a", "b", None]), chance.choice([1, 5, None])))
+        made.append(rows)
+    return made
+
+
+def _plain(df: Any, folder: Path, mode: str) -> list[tuple[Any, ...]]:
+    """All that Spark's own stream puts out."""
+    seen: list[tuple[Any, ...]] = []
+    writer = df.writeStream.outputMode(mode).option("checkpointLocation", str(folder)).trigger(availableNow=True)
+    query = writer.foreachBatch(lambda batch, _: seen.extend(map(tuple, batch.collect()))).start()
+    assert query.awaitTermination(DEADLINE_S)
+    return ordered(_flat(row) for row in seen)
+
+
+def _uid(df: Any) -> dict[str, str]:
+    """What only ours take."""
+    return {} if hasattr(df, "sparkSession") else {"uid": "windows"}
+
+
+def _flat(row: Any) -> tuple[Any, ...]:
+    """Windows as two times; ours come back as dicts, and with their zone."""
+    parts: list[Any] = []
+    for value in row:
+        inner = (
+            list(value.values()) if isinstance(value, dict) else list(value) if isinstance(value, tuple) else [value]
+        )
+        parts += [v.timestamp() if isinstance(v, datetime) else v for v in inner]
+    return tuple(parts)
+
+
+QUERIES: dict[str, Callable[[Any], Any]] = {
+    "tumbling": lambda df: df.groupBy(F.window("t", "10 minutes"), "k").agg(
+        F.count("*"), F.sum("v").alias("s"), **_uid(df)
+    ),
+    "sliding": lambda df: df.groupBy("k", F.window("t", "10 minutes", "4 minutes").alias("w")).agg(
+        F.max("v"), **_uid(df)
+    ),
+    "shifted": lambda df: df.groupBy(F.window("t", "1 hour 30 seconds", "20 minutes", "-90 seconds")).agg(
+        (F.sum(F.col("v") * 2) + F.count("v")).alias("x"), F.col("window").start.alias("begin"), **_uid(df)
+    ),
+    "sliding past its size": lambda df: df.groupBy(F.window("t", "7 minutes", "5 minutes"), "k").count(**_uid(df)),
+}
+
+
+CASES = [(query, mode) for query in QUERIES for mode in ("append", "update")]
+SHORT = [("tumbling", "append"), ("sliding", "update"), ("shifted", "append")]
+"""In the test command; the others with the soak tests."""
+
+
+@pytest.mark.parametrize(
+    ("query", "mode"), [c if c in SHORT else pytest.param(*c, marks=pytest.mark.soak) for c in CASES]
+)
+def test_windows_come_out_when_and_as_they_do_in_spark(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, query: str, mode: str
+) -> None:
+    made, delay = new_input("in", SCHEMA), "5 minutes"
+    for rows in _batches(CASES.index((query, mode))):
+        made.add(*rows)
+    theirs = QUERIES[query](made.spark_stream(spark).withWatermark("t", delay))
+    ours = QUERIES[query](made.stream(ckpt).withWatermark("t", delay))
+    assert [(f.name, f.dataType) for f in ours.schema] == [(f.name, f.dataType) for f in theirs.schema]
+    expected = _plain(theirs, tmp_path / "plain", mode)
+    assert expected, "nothing to compare"
+    job.run(ours, mode=mode)
+    assert ordered(map(_flat, job.rows())) == expected

@@ -17,9 +17,8 @@ _ORDER = (
     'rows inside a batch have no order here: aggregate(..., emit="rows", orderBy="t") computes in order; sort where '
     "the results are read"
 )
-_PLACES = 'place rows with transformSpark(lambda df: df.repartition(8, "k"))'
+_PLACES = 'place rows with repartition(8, "k")'
 _VIEW = "SQL over a view could lose barriers; use selectExpr(...) and where(...)"
-_FILL = 'transformSpark(lambda df: df.na.fill(0, subset=["v"])), with the columns named'
 _SEVERAL = "one groupBy(...).aggregate(uid=...) for each set of keys"
 _KEPT = "a stream is not kept; its checkpoints are the job's (query.checkpoint(), query.savepoint(path))"
 
@@ -28,20 +27,16 @@ WAYS: Mapping[str, str] = {
     **dict.fromkeys(("join", "exists", "scalar"), _JOIN),
     **dict.fromkeys(("collect", "count", "first", "head", "isEmpty", "show", "tail", "take"), _RESULT),
     **dict.fromkeys(("toArrow", "toLocalIterator", "toPandas"), _RESULT),
-    **dict.fromkeys(("limit", "offset", "sample", "sampleBy"), _FEWER),
+    **dict.fromkeys(("limit", "offset", "sampleBy"), _FEWER),
     **dict.fromkeys(("orderBy", "sort", "sortWithinPartitions"), _ORDER),
-    **dict.fromkeys(("coalesce", "hint", "repartition", "repartitionById", "repartitionByRange"), _PLACES),
+    **dict.fromkeys(("repartitionById", "repartitionByRange"), _PLACES),
     **dict.fromkeys(("createOrReplaceTempView", "createTempView", "registerTempTable"), _VIEW),
     **dict.fromkeys(("createGlobalTempView", "createOrReplaceGlobalTempView"), _VIEW),
-    **dict.fromkeys(("fillna", "na", "replace"), _FILL),
     **dict.fromkeys(("cube", "groupingSets", "rollup"), _SEVERAL),
     **dict.fromkeys(("cache", "checkpoint", "localCheckpoint", "persist", "storageLevel", "unpersist"), _KEPT),
     **dict.fromkeys(("foreach", "foreachPartition"), "write to a sink with writeStream, one of your own perhaps"),
     **dict.fromkeys(("mergeInto", "write", "writeTo"), "write with writeStream"),
     "dropDuplicatesWithinWatermark": "applyInPandasWithState or applyInArrowWithState with an event-time time-out",
-    "dropna": 'filter with where(F.col("v").isNotNull())',
-    "dtypes": "schema has the names and types of the columns, without the control columns",
-    "explain": "call explain() of the running query",
     "sparkSession": "the session is spark, of what spark_ckpt.enable(...) returned",
     "toJSON": 'select(F.to_json(F.struct("id", "v")))',
 }

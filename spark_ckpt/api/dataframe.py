@@ -17,11 +17,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampType
 
 from spark_ckpt.api._other_ways import WAYS
+from spark_ckpt.api._rows import RowMethods
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import missing
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import ordered, quoted, refuse_control, refuse_repeated, require_control, user_columns
 from spark_ckpt.plan.durations import delay_ms
+from spark_ckpt.plan.generators import for_control_rows
 from spark_ckpt.plan.key_columns import column_named
 from spark_ckpt.plan.lineage import Lineage, WatermarkNode
 from spark_ckpt.plan.plan_check import check_operation, plan_nodes
@@ -46,7 +48,7 @@ _NOT_HERE = (
 )
 
 
-class CkptDataFrame:
+class CkptDataFrame(RowMethods):
     """A stream with barriers in it. Immutable; every method returns a new one."""
 
     def __init__(self, session: Any, recipe: Recipe, lineage: Lineage, preview: SparkDF) -> None:
@@ -113,7 +115,7 @@ class CkptDataFrame:
 
     def _operation(self, what: str, operation: Callable[[SparkDF], SparkDF], check: bool = False) -> CkptDataFrame:
         """``check``: Spark may have put more into the plan than the method's name says."""
-        parent, result = self._recipe, for_data_rows(operation(self._preview), self._preview)
+        parent, result = self._recipe, _done(operation, self._preview)
         columns = result.columns
         require_control(columns)
         if check:
@@ -122,7 +124,7 @@ class CkptDataFrame:
 
         def make(ctx: Any) -> Chain:
             rows = ctx.frame(parent)
-            return Chain(ordered(for_data_rows(operation(rows), rows), columns), preview.schema)
+            return Chain(ordered(_done(operation, rows), columns), preview.schema)
 
         return CkptDataFrame(self._session, Recipe(make, (parent,)), self._lineage, preview)
 
@@ -139,7 +141,7 @@ class CkptDataFrame:
     def select(self, *cols: Any) -> CkptDataFrame:
         """As PySpark's: ``cols`` are names, ``"*"`` and expressions, one by one or as a list.
 
-        Raises ``InvalidInputError`` for what could lose or double a barrier, such as ``explode``.
+        Raises ``InvalidInputError`` for what could lose or double a barrier, such as a window function.
         """
         flat = list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list) else list(cols)
         wanted: list[Any] = []
@@ -233,7 +235,7 @@ class CkptDataFrame:
         once and both control columns; losing the columns raises ``ControlColumnsError`` here, and a plan in which rows
         may be lost or doubled ``InvalidInputError``. It is called twice, here and by ``start``::
 
-            orders.transformSpark(lambda df: df.fillna(0, ["amount"]))
+            orders.transformSpark(lambda df: df.selectExpr("*", "amount * 2 as twice"))
         """
         done = self._operation("transformSpark", func, check=True)
         code = getattr(func, "__code__", None)
@@ -348,6 +350,11 @@ class CkptDataFrame:
 
         refuse_repeated(self.columns, self._session.spark)
         return CkptDataStreamWriter(self)
+
+
+def _done(operation: Callable[[SparkDF], SparkDF], rows: SparkDF) -> SparkDF:
+    """``operation`` with ``rows``, control rows among them, which its generators and Python functions are told of."""
+    return for_data_rows(for_control_rows(operation(rows), rows), rows)
 
 
 def _schema_text(schema: Any) -> str:

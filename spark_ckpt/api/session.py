@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pyspark.sql.types import StructType
 
 from spark_ckpt.api._progress import CkptStreams
+from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, files_options, texts
 from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.config import JobConfig
 from spark_ckpt.config_values import count, option_text
@@ -82,17 +83,17 @@ class CkptSession(Hinting):
         return self.spark.createDataFrame(control_row(schema), schema)
 
 
-_OF_FILES = 'write format("files").option("fileFormat", "{}").schema(...).load(path)'
+_NO_FORMAT = "source files reads parquet, json and csv; for others write a Python streaming DataSource"
 
 
-class CkptDataStreamReader(Hinting):
+class CkptDataStreamReader(FileReaders, Hinting):
     """``spark.readStream``: sources ``files`` and ``rate``, or any class that is a Python streaming DataSource.
 
-    Every method but :meth:`load` returns the reader itself.
+    Every method but :meth:`load` and its short forms returns the reader itself.
     """
 
     _ways: ClassVar[Mapping[str, str]] = {
-        **{kind: _OF_FILES.format(kind) for kind in ("csv", "json", "parquet")},
+        **dict.fromkeys(("text", "orc", "xml"), _NO_FORMAT),
         "table": "tables are no source here; read a folder of files, or write a Python streaming DataSource",
     }
 
@@ -105,6 +106,7 @@ class CkptDataStreamReader(Hinting):
     def format(self, source: str | type[DataSource]) -> CkptDataStreamReader:
         """``source``: ``"files"``, ``"rate"``, or a class, a Python streaming ``DataSource``, registered or not.
 
+        ``"parquet"``, ``"json"`` and ``"csv"`` are ``"files"`` of that kind, with Spark's names of options.
         A class may be given by its import path, too, ``"module:Class"``. What it must keep to is tested by
         :class:`spark_ckpt.testing.source_conformance.SourceConformance`. :meth:`load` raises for an unknown one.
         """
@@ -134,9 +136,16 @@ class CkptDataStreamReader(Hinting):
             self.option(key, value)
         return self
 
-    def load(self, path: str | None = None) -> CkptDataFrame:
+    def load(
+        self,
+        path: str | None = None,
+        format: str | type[DataSource] | None = None,
+        schema: StructType | str | None = None,
+        **options: Any,
+    ) -> CkptDataFrame:
         """The stream; ``path`` is the option of that name. Checks the source's options now and reads nothing yet.
 
+        ``format``, ``schema`` and ``options`` are those of the methods of these names, as in Spark.
         Two options are for every source: ``uid`` names it in checkpoints (default: the format and its number),
         ``lanes`` is its parallelism, a number of tasks (default: the cluster's cores). Raises ``ConfigError`` for a
         missing format, an unknown source, bad options and a schema that is missing, ``ControlColumnsError`` for
@@ -144,12 +153,19 @@ class CkptDataStreamReader(Hinting):
 
             orders = ckpt.readStream.format("files").option("fileFormat", "json").schema(ddl).load("/data/orders")
         """
+        if format is not None:
+            self.format(format)
+        if schema is not None:
+            self.schema(schema)
         if self._format is None:
             raise ConfigError("readStream needs format(...): files, rate, or a Python DataSource class")
-        options = dict(self._options)
-        if path is not None:
-            options["path"] = path
+        self._options.update(texts({**options, "path": path}))
+        return self._loaded(dict(self._options))
+
+    def _loaded(self, options: dict[str, str]) -> CkptDataFrame:
         uid, lanes = options.pop("uid", None), lane_count(options.pop("lanes", None))
+        if isinstance(self._format, str) and self._format.lower() in FILE_FORMATS:
+            self._format, options = "files", files_options(self._format.lower(), options)
         config = self._session.config()
         storage = config.storage_options()
         opened = open_source(self._format, options, self._schema, f"{config.dir}/_none", storage)

@@ -28,8 +28,10 @@ def for_data_rows(after: SparkDF, before: SparkDF) -> SparkDF:
     return after if plan is after._plan else DataFrame(plan, after.sparkSession)
 
 
-class _Rewriter:
-    """``stop`` is the plan of what the operation began with: only what stands above it has control rows."""
+class PlanRewriter:
+    """Rewrites expressions. ``stop`` is the plan of what the operation began with: only what stands above it has
+    control rows.
+    """
 
     def __init__(self, session: Any, stop: Any) -> None:
         from pyspark.sql.connect import expressions, plan
@@ -38,14 +40,16 @@ class _Rewriter:
         self._session, self._stop = session, stop
         self._plan_class, self._project = plan.LogicalPlan, plan.Project
         self._expression_class, self._column = expressions.Expression, Column
-        self._function_class = expressions.CommonInlineUserDefinedFunction
-        self._python_class, self._alias = expressions.PythonUDF, expressions.ColumnAlias
-        self._named_class = expressions.NamedArgumentExpression
+        self._alias = expressions.ColumnAlias
+
+    def expression(self, e: Any, child: Any) -> Any:
+        """What is to stand for ``e``, of the rows of the plan ``child``: the very same, or another one."""
+        raise NotImplementedError
 
     def plan(self, node: Any) -> Any:
         if node is self._stop or not self._stands_above(node):
             return node
-        made = self._rebuilt(node, lambda e: self._expression(e, node._child))
+        made = self._rebuilt(node, lambda e: self.expression(e, node._child))
         is_project = isinstance(node, self._project) and made is not node and made._columns is not node._columns
         return self._with_old_names(made, node) if is_project else made
 
@@ -81,11 +85,6 @@ class _Rewriter:
         made._columns = columns
         return made
 
-    def _expression(self, e: Any, child: Any) -> Any:
-        if isinstance(e, self._function_class) and isinstance(e._function, self._python_class):
-            return self._function(e, child)
-        return self._rebuilt(e, lambda inner: self._expression(inner, child))
-
     def _rebuilt(self, node: Any, expression: Callable[[Any], Any]) -> Any:
         """A copy of a plan or an expression with rewritten parts, or the very same if none is."""
         parts = {n: (v, self._value(v, expression)) for n, v in vars(node).items() if n != "_references"}
@@ -96,8 +95,29 @@ class _Rewriter:
         vars(made).update(found)
         return made
 
+    def _type(self, expression: Any, child: Any) -> T.DataType:
+        """What ``expression`` makes of the rows of ``child``."""
+        from pyspark.sql.connect.dataframe import DataFrame
+
+        made = DataFrame(self._project(child, [self._column(expression)]), self._session)
+        return made.schema.fields[0].dataType
+
+
+class _Rewriter(PlanRewriter):
+    def __init__(self, session: Any, stop: Any) -> None:
+        from pyspark.sql.connect import expressions
+
+        super().__init__(session, stop)
+        self._function_class = expressions.CommonInlineUserDefinedFunction
+        self._python_class, self._named_class = expressions.PythonUDF, expressions.NamedArgumentExpression
+
+    def expression(self, e: Any, child: Any) -> Any:
+        if isinstance(e, self._function_class) and isinstance(e._function, self._python_class):
+            return self._function(e, child)
+        return self._rebuilt(e, lambda inner: self.expression(inner, child))
+
     def _function(self, e: Any, child: Any) -> Any:
-        udf, args = e._function, [self._expression(arg, child) for arg in e._arguments]
+        udf, args = e._function, [self.expression(arg, child) for arg in e._arguments]
         if udf._eval_type not in KINDS:
             return e
         flag = F.col(CTL).isNotNull()._expr
@@ -114,10 +134,7 @@ class _Rewriter:
         """pandas has no null among integers: one in a control row would make floats of the data rows."""
         if isinstance(arg, self._named_class):
             return self._named_class(arg._key, self._not_null(arg._value, child))
-        from pyspark.sql.connect.dataframe import DataFrame
-
-        kind = DataFrame(self._project(child, [self._column(arg)]), self._session).schema.fields[0].dataType
-        default = _default(kind)
+        default = _default(self._type(arg, child))
         if default is None:
             return arg
         return F.when(F.col(CTL).isNull(), self._column(arg)).otherwise(default)._expr

@@ -41,7 +41,7 @@ WINDOW_WAY = (
     '"1 hour").start), then groupBy("start").'
 )
 LEFT_JOIN = 'transformSpark(lambda df: df.join(static, (df["k"] == static["key"]) & df["__ckpt_ctl"].isNull(), "left"))'
-MATCHED, SAMPLE = 'where(F.col("key").isNotNull())', "where(F.rand() < 0.1)"
+MATCHED, SAMPLE = 'where(F.col("key").isNotNull())', "stream.sample(0.1)"
 FIRST_OF_KEY = 'groupBy("k").aggregate(uid="first", emit="rows", seen=agg.count()).where("seen = 1").drop("seen")'
 _JOIN_WAY = (
     "A left outer or left anti join with a static DataFrame keeps them, if its condition says that it is not for "
@@ -60,14 +60,14 @@ _WAYS = {
     "Offset": _LIMIT_WAY,
     "Sample": _LIMIT_WAY,
     "Generate": (
-        'Explode with explode_outer, and only data rows: F.explode_outer(F.when(F.col("__ckpt_ctl").isNull(), '
-        'F.col("items"))), then where(...) if rows without elements are not wanted; or use mapInArrow.'
+        "Write the generator as a function, and nothing around it: select(F.explode(...)), not expr(...) of a text; or "
+        "use mapInArrow."
     ),
     "Filter": (
-        'Filter with the stream\'s own where(...), which keeps them: where(F.col("a").isNotNull()) for na.drop; in '
-        'transformSpark, add | F.col("__ckpt_ctl").isNotNull() to the condition.'
+        "Filter with the stream's own where(...) or dropna(...), which keep them; in transformSpark, add "
+        '| F.col("__ckpt_ctl").isNotNull() to the condition.'
     ),
-    "Expand": WINDOW_WAY,
+    "Expand": "Use the stream's own unpivot(...).",
 }
 _ANY_WAY = (
     "Use select, where, withColumn, mapInArrow or mapInPandas for what works on each row, groupBy(...).aggregate / "
@@ -120,8 +120,8 @@ def _is_safe(what: str, node: Node) -> bool:
     computed = plan_text.computed_control_column(node)
     if computed is not None:
         raise ControlColumnsError(
-            f"{what} computes {computed} anew, which carries the barriers; name the columns that are to change, as in "
-            'na.fill(0, subset=["v"])'
+            f"{what} computes {computed} anew, which carries the barriers; name the columns that are to change, or use "
+            "the stream's own fillna(...) and replace(...)"
         )
     if node.name in _SAFE:
         return True

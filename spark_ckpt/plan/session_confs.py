@@ -52,6 +52,9 @@ class SessionConfs:
         self._wanted = {
             # Several applyInPandasWithState in one query run and recover correctly; Spark's check refuses them.
             "spark.sql.streaming.unsupportedOperationCheck": "false",
+            # Adaptive execution asks the source for the partitions of several stages at the same time, which Spark's
+            # runner of Python sources does not stand: two stages that begin with one source would end the query.
+            "spark.sql.adaptive.streaming.stateless.enabled": "false",
             # Few large batches into Python. Envelopes are large rows, so their bytes are bounded too.
             "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
             "spark.sql.execution.arrow.maxBytesPerBatch": "64m",

@@ -36,15 +36,22 @@ def for_data_rows(after: SparkDF, before: SparkDF) -> SparkDF:
     return after if new is plan else rewriter.frame(new)
 
 
-class _Rewriter:
-    """``stop`` is the plan of what the operation began with: below it, everything is as it should be."""
+class PlanRewriter:
+    """Rewrites the nodes of a plan with a ``pattern`` of Spark's.
 
-    def __init__(self, spark: Any, stop: JavaObject) -> None:
+    ``stop`` is the plan of what the operation began with: below it, everything is as it should be.
+    """
+
+    def __init__(self, spark: Any, stop: JavaObject, pattern: str) -> None:
         self._spark, self._stop = spark, stop
         self._gateway = spark.sparkContext._gateway
         self._jvm = spark.sparkContext._jvm
         self._catalyst = self._jvm.org.apache.spark.sql.catalyst
-        self._python_udf = self._catalyst.trees.TreePattern.PYTHON_UDF()
+        self._pattern = getattr(self._catalyst.trees.TreePattern, pattern)()
+
+    def node(self, node: JavaObject, flag: JavaObject) -> JavaObject:
+        """The node as it should be; ``flag`` is true for control rows."""
+        raise NotImplementedError
 
     def frame(self, plan: JavaObject) -> SparkDF:
         from pyspark.sql.classic.dataframe import DataFrame
@@ -53,17 +60,25 @@ class _Rewriter:
         return DataFrame(made, self._spark)
 
     def plan(self, node: JavaObject) -> JavaObject:
-        if not node.containsPattern(self._python_udf) or node.fastEquals(self._stop):
+        if not node.containsPattern(self._pattern) or node.fastEquals(self._stop):
             return node
-        children = _items(node.children())
+        children = items_of(node.children())
         done = [self.plan(child) for child in children]
         if any(new is not old for new, old in zip(done, children, strict=True)):
-            node = node.withNewChildren(self._seq(done))
-        flags = [self._flag(a) for child in done for a in _items(child.output()) if a.name() == CTL]
-        return node if len(flags) != 1 else self._with_expressions(node, flags[0])
+            node = node.withNewChildren(self.seq(done))
+        flags = [a for child in done for a in items_of(child.output()) if a.name() == CTL]
+        return node if len(flags) != 1 else self.node(node, self._catalyst.expressions.IsNotNull(flags[0]))
 
-    def _with_expressions(self, node: JavaObject, flag: JavaObject) -> JavaObject:
-        args = _items(node.productIterator())
+    def seq(self, items: Iterable[Any]) -> JavaObject:
+        return self._jvm.PythonUtils.toSeq(list(items))
+
+
+class _Rewriter(PlanRewriter):
+    def __init__(self, spark: Any, stop: JavaObject) -> None:
+        super().__init__(spark, stop, "PYTHON_UDF")
+
+    def node(self, node: JavaObject, flag: JavaObject) -> JavaObject:
+        args = items_of(node.productIterator())
         done = [self._arg(arg, flag) for arg in args]
         if all(new is old for new, old in zip(done, args, strict=True)):
             return node
@@ -78,22 +93,22 @@ class _Rewriter:
             return self._expression(arg, flag)
         if not self._is(arg, "scala.collection.immutable.Seq"):
             return arg
-        items = _items(arg)
+        items = items_of(arg)
         done = [self._arg(item, flag) for item in items]
-        return arg if all(new is old for new, old in zip(done, items, strict=True)) else self._seq(done)
+        return arg if all(new is old for new, old in zip(done, items, strict=True)) else self.seq(done)
 
     def _expression(self, e: JavaObject, flag: JavaObject) -> JavaObject:
-        if not e.containsPattern(self._python_udf):
+        if not e.containsPattern(self._pattern):
             return e
         if self._is(e, f"{_CATALYST}.expressions.PythonUDF"):
             return self._function(e, flag)
         return self._with_children(e, flag)
 
     def _with_children(self, e: JavaObject, flag: JavaObject) -> JavaObject:
-        children = _items(e.children())
+        children = items_of(e.children())
         done = [self._expression(child, flag) for child in children]
         same = all(new is old for new, old in zip(done, children, strict=True))
-        return e if same else e.withNewChildren(self._seq(done))
+        return e if same else e.withNewChildren(self.seq(done))
 
     def _function(self, udf: JavaObject, flag: JavaObject) -> JavaObject:
         """``udf`` with one argument more. One that Spark would chain to the function that feeds it still is."""
@@ -105,7 +120,7 @@ class _Rewriter:
         while kind in CHAINED_KINDS and (fed_by := self._only_function(inner)) and fed_by.evalType() == kind:
             inner = fed_by
             commands.insert(0, self._command(inner))
-        args = [self._expression(child, flag) for child in _items(inner.children())]
+        args = [self._expression(child, flag) for child in items_of(inner.children())]
         if kind in PANDAS_KINDS:
             args = [self._not_null(arg, flag) for arg in args]
         func = self._python_function(tuple(commands), udf, [inner.func(), udf.func()])
@@ -113,14 +128,14 @@ class _Rewriter:
             udf.name(),
             func,
             udf.dataType(),
-            self._seq([flag, *args]),
+            self.seq([flag, *args]),
             kind,
             udf.udfDeterministic(),
             udf.resultId(),
         )
 
     def _only_function(self, udf: JavaObject) -> JavaObject | None:
-        children = _items(udf.children())
+        children = items_of(udf.children())
         only = children[0] if len(children) == 1 else None
         return only if self._is(only, f"{_CATALYST}.expressions.PythonUDF") else None
 
@@ -129,7 +144,7 @@ class _Rewriter:
         if not isinstance(_data_type(arg), _NULL_CHANGES_TYPE):
             return arg
         if self._is(arg, f"{_CATALYST}.expressions.NamedArgumentExpression"):
-            return arg.withNewChildren(self._seq([self._not_null(_items(arg.children())[0], flag)]))
+            return arg.withNewChildren(self.seq([self._not_null(items_of(arg.children())[0], flag)]))
         default = self._catalyst.expressions.Literal.default(arg.dataType())
         return self._catalyst.expressions.If(flag, default, arg)
 
@@ -153,17 +168,11 @@ class _Rewriter:
     def _command(self, udf: JavaObject) -> bytes:
         return bytes(udf.func().command().toArray(self._jvm.scala.reflect.ClassTag.Byte()))
 
-    def _flag(self, attribute: JavaObject) -> JavaObject:
-        return self._catalyst.expressions.IsNotNull(attribute)
-
     def _is(self, value: Any, java_class: str) -> bool:
         return hasattr(value, "_target_id") and is_instance_of(self._gateway, value, java_class)
 
-    def _seq(self, items: Iterable[Any]) -> JavaObject:
-        return self._jvm.PythonUtils.toSeq(list(items))
 
-
-def _items(found: JavaObject) -> list[Any]:
+def items_of(found: JavaObject) -> list[Any]:
     """The elements of a Scala collection or iterator."""
     iterator, items = found.iterator(), []
     while iterator.hasNext():

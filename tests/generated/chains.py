@@ -19,6 +19,7 @@ from tests.generated.functions import keep_all, odd_ids_in_pandas, only_even_ids
 from tests.generated.keyed import KeyedMaker
 from tests.generated.operations import Call, Expr, Lit, Mapped, Named, Operation, Union, in_spark
 from tests.generated.refused import FORMS, Refused
+from tests.generated.rows import RowMaker
 from tests.generated.values import COLUMNS
 
 APPEND, MERGE = "append", "merge"
@@ -44,7 +45,7 @@ class Chain:
         return "df" + "".join(f"\n  {operation!r}" for operation in self.operations)
 
 
-class Maker(KeyedMaker):
+class Maker(KeyedMaker, RowMaker):
     """Grows one chain. ``names``: what new columns are called."""
 
     def __init__(self, seed: int, number: int, kind: str, names: Sequence[str] = ()) -> None:
@@ -79,11 +80,13 @@ class Maker(KeyedMaker):
             self._rename,
             self._drop,
         ]
-        makers += [self._where] * 2 + [self._alias, self._in_spark, self._to_df, self._transform]
+        makers += [self._where] * 2 + [self._alias, self._in_spark, self._to_df, self._transform, self._place]
         if self.kind == APPEND or not self.aggregated:
             # Behind an operator that puts out updates, rows have to keep their keys.
             makers += [self._map_arrow, self._map_pandas, self._watermark]
-        makers += [self._union, self._refused] if self.kind == APPEND else []
+            makers += [self._fill, self._drop_missing, self._replace, self._sample]
+        if self.kind == APPEND:
+            makers += [self._union, self._refused, self._explode, self._explode, self._unpivot]
         for _ in range(self.chosen.randint(0, most)):
             self.chosen.choice(makers)()
 
@@ -102,8 +105,7 @@ class Maker(KeyedMaker):
         free = [c for c in self.columns if c not in ("id", *self.protected)]
         if free and self.chosen.random() < 0.25:
             return self.chosen.choice(free)
-        taken = {c.lower() for c in self.columns}
-        new = [n for n in self.names if n.lower() not in taken]
+        new = self._new_names()
         return self.chosen.choice(new) if new else f"c{self.chosen.randint(0, 10**6)}"
 
     def _expr(self) -> tuple[str, str]:
@@ -155,8 +157,7 @@ class Maker(KeyedMaker):
 
     def _select_expr(self) -> None:
         sql, kind = self._expr()
-        taken = {c.lower() for c in self.columns}
-        new = [n for n in self.names if n.lower() not in taken]
+        new = self._new_names()
         if new:
             name = self.chosen.choice(new)
             self._add(Call("selectExpr", ("*", f"{sql} as {quoted(name)}")), {**self.columns, name: kind})
@@ -176,8 +177,7 @@ class Maker(KeyedMaker):
 
     def _rename(self) -> None:
         free = [c for c in self.columns if c not in ("id", *self.protected)]
-        taken = {c.lower() for c in self.columns}
-        new = [n for n in self.names if n.lower() not in taken]
+        new = self._new_names()
         if not (free and new):
             return
         old, name = self.chosen.choice(free), self.chosen.choice(new)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from pyspark.sql import functions as F
 
 from spark_ckpt.api.dataframe import CkptDataFrame
+from tests.generated.expressions import quoted
 from tests.generated.functions import behind_rename
 
 
@@ -44,6 +46,23 @@ class Lit:
         return F.lit(self.literal) if self.name is None else F.lit(self.literal).alias(self.name)
 
 
+@dataclass(frozen=True)
+class Func:
+    """A function of one column, by its name."""
+
+    name: str
+    column: str
+    names: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        alias = f".alias({', '.join(map(repr, self.names))})" if self.names else ""
+        return f"F.{self.name}({quoted(self.column)!r}){alias}"
+
+    def value(self) -> Any:
+        made = getattr(F, self.name)(quoted(self.column))
+        return made.alias(*self.names) if self.names else made
+
+
 class Operation:
     """One call of a chain."""
 
@@ -53,7 +72,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Call(Operation):
-    """A method that both sides have. ``args`` may hold ``Expr`` and ``Lit``, also within dicts."""
+    """A method that both sides have. ``args`` may hold ``Expr``, ``Lit`` and ``Func``, also within dicts."""
 
     method: str
     args: tuple[Any, ...] = ()
@@ -65,7 +84,7 @@ class Call(Operation):
 
     def apply(self, df: Any) -> Any:
         kwargs = {k: _value(v) for k, v in self.kwargs.items()}
-        return getattr(df, self.method)(*[_value(a) for a in self.args], **kwargs)
+        return attrgetter(self.method)(df)(*[_value(a) for a in self.args], **kwargs)
 
 
 @dataclass(frozen=True)
@@ -141,7 +160,7 @@ def applied(operations: tuple[Operation, ...], df: Any) -> Any:
 
 
 def _value(argument: Any) -> Any:
-    if isinstance(argument, Expr | Lit | Named):
+    if isinstance(argument, Expr | Lit | Func | Named):
         return argument.value()
     if isinstance(argument, dict):
         return {k: _value(v) for k, v in argument.items()}

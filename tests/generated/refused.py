@@ -80,10 +80,6 @@ def _join_data(df: Any) -> Any:
     return df.join(static, (df["k"] == static["key"]) & df[CTL].isNull(), "left")
 
 
-def _exploded(df: Any, items: Any, name: str) -> Any:
-    return df.select("*", F.explode_outer(F.when(F.col(CTL).isNull(), items)).alias(name))
-
-
 def _with_hour(df: Any) -> Any:
     hour = F.window(F.coalesce("at", F.timestamp_seconds(F.lit(0))), "1 hour").start
     return df.where(F.col("at").isNotNull()).withColumn("hour", hour)
@@ -116,29 +112,10 @@ _ID_AND_CONTROL = "id bigint, __ckpt_tag bigint, __ckpt_ctl binary"
 
 FORMS = (
     Refused(
-        "explode",
-        lambda df: df.select("*", F.explode("xs").alias("x_")),
-        "Generate explode.*drops.*explode_outer",
-        _as_told(lambda df: _exploded(df, F.col("xs"), "x_").where("size(xs) > 0")),
-        lambda df: df.select("*", F.explode("xs").alias("x_")),
-        ("id", "xs"),
-        {"x_": "int"},
-        repeats=True,
-    ),
-    Refused(
-        "stack",
-        lambda df: df.selectExpr("*", "stack(2, id, bigint(k)) as item"),
-        "Generate stack.*multiplies.*explode_outer",
-        _as_told(lambda df: _exploded(df, F.array(F.col("id"), F.col("k").cast("bigint")), "item")),
-        lambda df: df.selectExpr("*", "stack(2, id, bigint(k)) as item"),
-        gives={"item": "bigint"},
-        repeats=True,
-    ),
-    Refused(
         "limit", _inside(lambda df: df.limit(5)), "GlobalLimit.*row by row", _as_told(lambda df: df.where("id < 5"))
     ),
     Refused("offset", _inside(lambda df: df.offset(2)), "Offset.*row by row", _as_told(lambda df: df.where("id >= 2"))),
-    Refused("sample", _inside(lambda df: df.sample(0.5)), "Sample.*rand", _as_told(lambda df: df.where(F.rand() < 2))),
+    Refused("sample", _inside(lambda df: df.sample(0.5)), "Sample.*sample.0.1", _as_told(lambda df: df.sample(1.0))),
     Refused(
         "sort",
         _inside(lambda df: df.orderBy("k")),
@@ -166,16 +143,16 @@ FORMS = (
     Refused(
         "na.drop",
         _inside(lambda df: df.na.drop(subset=["s"])),
-        r"Filter atleastnnonnulls.*drops.*isNotNull\(\)",
-        _as_told(lambda df: df.where(F.col("s").isNotNull())),
+        r"Filter atleastnnonnulls.*drops.*dropna\(",
+        _as_told(lambda df: df.dropna(subset=["s"])),
         lambda df: df.na.drop(subset=["s"]),
         ("id", "s"),
     ),
     Refused(
         "na.fill",
         _inside(lambda df: df.na.fill(0, subset=["k", "__ckpt_tag"])),
-        "computes __ckpt_tag anew.*subset",
-        _as_told(_inside_both(lambda df: df.na.fill(0, subset=["k"]))),
+        "computes __ckpt_tag anew.*fillna",
+        _as_told(lambda df: df.na.fill(0, subset=["k"])),
     ),
     Refused(
         "where",

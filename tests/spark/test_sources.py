@@ -188,3 +188,17 @@ def test_progress_counts_the_rows_of_each_source_and_no_control_rows(
     assert query.lastProgress.numInputRows == recent[-1].numInputRows
     wait_until(lambda: heard.rows == counted)
     ckpt.streams.removeListener(heard)
+
+
+def test_files_by_sparks_short_forms_and_names_of_options(ckpt: Any, job: Job, tmp_path: Path) -> None:
+    (tmp_path / "in" / "below").mkdir(parents=True)
+    (tmp_path / "in" / "a.csv").write_text("k;v\na;1\nb;NA\n")
+    (tmp_path / "in" / "below" / "b.csv").write_text("k;v\nc;3\nd;four\n")
+    (tmp_path / "in" / "c.json").write_text('{"k": "e", "v": 5}\n')
+    stream = ckpt.readStream.option("pathGlobFilter", "*.csv").csv(
+        f"{tmp_path}/in", SCHEMA, header=True, sep=";", nullValue="NA", recursiveFileLookup=True, mode="DROPMALFORMED"
+    )
+    json = ckpt.readStream.options(uid="json", pathGlobFilter="*.json").json(f"{tmp_path}/in", schema=SCHEMA)
+    again = ckpt.readStream.format("JSON").schema(SCHEMA).options(uid="again").load(f"{tmp_path}/in/c.json")
+    job.run(stream.union(json).union(again))
+    assert job.rows() == [("a", 1), ("b", None), ("c", 3), ("e", 5), ("e", 5)]

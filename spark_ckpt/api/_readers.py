@@ -1,0 +1,88 @@
+"""Spark's short forms of readers, ``parquet(path)`` and such, and Spark's names of their options. Driver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import StructType
+
+from spark_ckpt.config_values import option_text
+from spark_ckpt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from spark_ckpt.api.dataframe import CkptDataFrame
+
+FILE_FORMATS = ("csv", "json", "parquet")
+"""Of Spark's formats, those that source ``files`` reads."""
+
+_OURS = {"recursivefilelookup": "recursive", "delimiter": "sep"}
+_BAD_RECORDS = {"failfast": "fail", "dropmalformed": "skip"}
+_AS_IT_IS = {
+    "encoding": ("utf-8", "utf8"),
+    "inferschema": ("false",),
+    "mergeschema": ("false",),
+    "ignorecorruptfiles": ("false",),
+    "linesep": ("\n",),
+}
+"""Options of Spark's that the source does not have -> the values that say what it does anyhow."""
+
+
+class FileReaders:
+    """What :class:`spark_ckpt.api.session.CkptDataStreamReader` has of them."""
+
+    def load(
+        self,
+        path: str | None = None,
+        format: str | None = None,
+        schema: StructType | str | None = None,
+        **options: Any,
+    ) -> CkptDataFrame:
+        raise NotImplementedError
+
+    def parquet(self, path: str, **options: Any) -> CkptDataFrame:
+        """As PySpark's: Parquet files below ``path``, by source ``files``; ``options`` by Spark's names or its own.
+
+        Raises as :meth:`load`.
+        """
+        return self.load(path, "parquet", **options)
+
+    def json(self, path: str, schema: StructType | str | None = None, **options: Any) -> CkptDataFrame:
+        """As PySpark's: one JSON object a line, in files below ``path``, by source ``files``; a ``schema`` is needed.
+
+        ``options`` by Spark's names or the source's own. Raises as :meth:`load`.
+        """
+        return self.load(path, "json", schema, **options)
+
+    def csv(self, path: str, schema: StructType | str | None = None, **options: Any) -> CkptDataFrame:
+        """As PySpark's: CSV files below ``path``, by source ``files``; a ``schema`` is needed.
+
+        ``options`` by Spark's names or the source's own: ``csv(path, "id long", header=True, sep=";")``. Raises as
+        :meth:`load`.
+        """
+        return self.load(path, "csv", schema, **options)
+
+
+def files_options(file_format: str, given: dict[str, str]) -> dict[str, str]:
+    """Options of source ``files`` for those that Spark has for ``file_format``. Raises ``ConfigError``."""
+    found = {"fileFormat": file_format}
+    for name, value in given.items():
+        key = name.lower()
+        if key == "mode":
+            found["badRecords"] = _bad_records(file_format, value)
+        elif value.lower() not in _AS_IT_IS.get(key, ()):
+            found[_OURS.get(key, name)] = value
+    return found
+
+
+def texts(options: dict[str, Any]) -> dict[str, str]:
+    """As options are kept; None is none, as in Spark's short forms."""
+    return {name: option_text(value) for name, value in options.items() if value is not None}
+
+
+def _bad_records(file_format: str, mode: str) -> str:
+    if mode.lower() not in _BAD_RECORDS:
+        raise ConfigError(
+            f"reader option mode of {file_format}: expected FAILFAST or DROPMALFORMED, found {mode!r}; source 'files' "
+            "makes no nulls of what it cannot read: leave it out, or keep it in a folder with option badRecords"
+        )
+    return _BAD_RECORDS[mode.lower()]

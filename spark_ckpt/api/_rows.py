@@ -1,0 +1,243 @@
+"""Methods of PySpark's DataFrame that look at each row alone, for a stream with control rows in it. Driver.
+
+Each is Spark's own, told that control rows are none of its business: it leaves the control columns alone, keeps control
+rows whatever its condition says, and makes one row of one. What is wrong with arguments Spark itself says, tried on the
+preview without the control columns.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, FloatType, StructType
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.hints import Hinting
+from spark_ckpt.plan.columns import quoted, refuse_control
+from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
+
+if TYPE_CHECKING:
+    from pyspark.sql._typing import ColumnOrName, LiteralType
+
+    from spark_ckpt.api.dataframe import CkptDataFrame
+
+SparkDF = Any
+
+_QUOTED_REGEX = re.compile(r"(?:(.+)\.)?`(.+)`", re.DOTALL)
+_NOT_GIVEN: Any = object()
+
+
+class RowMethods:
+    """What :class:`spark_ckpt.api.dataframe.CkptDataFrame` has of them."""
+
+    _preview: SparkDF
+
+    @property
+    def schema(self) -> StructType:
+        raise NotImplementedError
+
+    @property
+    def columns(self) -> list[str]:
+        raise NotImplementedError
+
+    def _operation(self, what: str, operation: Callable[[SparkDF], SparkDF], check: bool = False) -> CkptDataFrame:
+        raise NotImplementedError
+
+    def _in_spark(self) -> SparkDF:
+        """The preview as Spark would have it, without the control columns."""
+        return self._preview.drop(*CONTROL_COLUMNS)
+
+    # -- what it looks like ------------------------------------------------------------------------------------
+
+    @property
+    def dtypes(self) -> list[tuple[str, str]]:
+        """As PySpark's: names and types of the columns."""
+        return [(f.name, f.dataType.simpleString()) for f in self.schema.fields]
+
+    def explain(self, extended: bool | str | None = None, mode: str | None = None) -> None:
+        """As PySpark's: print Spark's plan, here over an empty table in place of the sources.
+
+        ``extended`` and ``mode`` choose how much of it. ``query.explain()`` has the plan of the running query.
+        """
+        print(  # noqa: T201
+            "Spark's plan of the operations, with an empty table for the sources and for what runs in Python; "
+            "query.explain() prints the plan of the running query."
+        )
+        self._preview.explain(extended, mode)
+
+    def colRegex(self, colName: str) -> Column:
+        """As PySpark's: the columns whose names match, for :meth:`select`: ``colName`` is a regex in backticks."""
+        found = _QUOTED_REGEX.fullmatch(colName)
+        if found is None:
+            return F.col(colName)
+        before = f"{found[1]}." if found[1] else ""
+        pattern = f"{before}`(?!(?:{TAG}|{CTL})$)(?:{found[2]})`"
+        if type(self._preview).__module__.startswith("pyspark.sql.classic"):
+            column: Column = self._preview.colRegex(pattern)
+            return column
+        from pyspark.sql.connect.column import Column as ConnectColumn
+        from pyspark.sql.connect.expressions import UnresolvedRegex
+
+        return ConnectColumn(UnresolvedRegex(pattern))
+
+    # -- values that are missing or to be replaced --------------------------------------------------------------
+
+    @property
+    def na(self) -> CkptNaFunctions:
+        """As PySpark's: ``na.fill``, ``na.drop`` and ``na.replace``."""
+        return CkptNaFunctions(self)
+
+    def fillna(
+        self, value: LiteralType | dict[str, LiteralType], subset: str | Sequence[str] | None = None
+    ) -> CkptDataFrame:
+        """As PySpark's: ``value`` instead of nulls (and NaN) in the columns of its type, or of ``subset``.
+
+        A dict is column -> value.
+        """
+        refuse_control(value if isinstance(value, dict) else _listed(subset))
+        names = subset if subset is not None or isinstance(value, dict) else self._quoted()
+        return self._operation("fillna", lambda df: df.fillna(value, names), check=True)
+
+    def dropna(
+        self, how: str = "any", thresh: int | None = None, subset: str | Sequence[str] | None = None
+    ) -> CkptDataFrame:
+        """As PySpark's: without rows that have a null (or NaN) in any column, or ``how="all"``.
+
+        ``thresh``: without those that have fewer values than that, whatever ``how`` says. ``subset``: the columns that
+        count.
+        """
+        refuse_control(_listed(subset))
+        _ = self._in_spark().dropna(how, thresh, subset).columns  # raises as Spark does
+        names = self._quoted() if subset is None else _listed(subset)
+        least = thresh if thresh is not None else 1 if how == "all" else len(names)
+        kinds = self._preview.select(*[F.col(name) for name in names]).schema.fields
+        there = [F.when(_is_there(F.col(name), f.dataType), 1).otherwise(0) for name, f in zip(names, kinds)]
+        enough = reduce(add, there, F.lit(0)) >= least
+        return self._operation("dropna", lambda df: df.where(F.col(CTL).isNotNull() | enough), check=True)
+
+    def replace(self, to_replace: Any, value: Any = _NOT_GIVEN, subset: Any = None) -> CkptDataFrame:
+        """As PySpark's: ``value`` instead of ``to_replace``, or by a dict of old -> new, in the columns of their type.
+
+        ``subset``: only in these columns.
+        """
+        refuse_control(_listed(subset))
+        names = self._quoted() if subset is None else subset
+        given = () if value is _NOT_GIVEN else (value,)
+        return self._operation("replace", lambda df: df.replace(to_replace, *given, subset=names), check=True)
+
+    # -- fewer rows, more rows ----------------------------------------------------------------------------------
+
+    def sample(
+        self,
+        withReplacement: float | bool | None = None,
+        fraction: int | float | None = None,
+        seed: int | None = None,
+    ) -> CkptDataFrame:
+        """As PySpark's: each row with a chance of ``fraction``; ``sample(False, 0.1)`` is the same as ``sample(0.1)``.
+
+        ``seed`` is taken, but rows are drawn anew with every batch, as all that is random is in Spark's streams. Raises
+        ``InvalidInputError`` for ``withReplacement=True``.
+        """
+        _ = self._in_spark().sample(withReplacement, fraction, seed).columns  # raises as Spark does
+        if isinstance(withReplacement, float):  # Spark takes sample(fraction, seed), too
+            return self.sample(False, withReplacement, seed if fraction is None else int(fraction))
+        if withReplacement:
+            raise InvalidInputError(
+                "sample(withReplacement=True) is not there on a checkpointed stream: it draws rows several times, "
+                "control rows among them; use sample(fraction)"
+            )
+        drawn = F.rand(random.getrandbits(62) if seed is None else seed) < F.lit(fraction)
+        return self._operation("sample", lambda df: df.where(F.col(CTL).isNotNull() | drawn), check=True)
+
+    def unpivot(
+        self,
+        ids: ColumnOrName | Sequence[ColumnOrName],
+        values: ColumnOrName | Sequence[ColumnOrName] | None,
+        variableColumnName: str,
+        valueColumnName: str,
+    ) -> CkptDataFrame:
+        """As PySpark's: a row for each of the columns ``values``, its name and its value, beside the columns ``ids``.
+
+        ``values=None``: all columns but ``ids``.
+        """
+        names = (values, variableColumnName, valueColumnName)
+        once = self._in_spark().unpivot(ids, *names)
+        _ = once.columns  # raises as Spark does
+        variable = F.col(quoted(variableColumnName))
+        first = F.lit(once.limit(1).collect()[0][variableColumnName])
+
+        def unpivoted(df: SparkDF) -> SparkDF:
+            # A row for each value of a control row, too: it goes on with the first of them.
+            several = df.unpivot([*_several(ids), TAG, CTL], *names)
+            return several.where(F.col(CTL).isNull() | (variable == first))
+
+        return self._operation("unpivot", unpivoted, check=True)
+
+    melt = unpivot
+
+    # -- what changes no row -------------------------------------------------------------------------------------
+
+    def withMetadata(self, columnName: str, metadata: dict[str, Any]) -> CkptDataFrame:
+        """As PySpark's: column ``columnName`` with ``metadata``."""
+        refuse_control([columnName])
+        return self._operation("withMetadata", lambda df: df.withMetadata(columnName, metadata))
+
+    def hint(self, name: str, *parameters: Any) -> CkptDataFrame:
+        """As PySpark's: tell Spark's planner ``name`` and ``parameters``."""
+        return self._operation("hint", lambda df: df.hint(name, *parameters), check=True)
+
+    def repartition(self, numPartitions: int | ColumnOrName, *cols: ColumnOrName) -> CkptDataFrame:
+        """As PySpark's: ``numPartitions`` tasks from here on, rows with the same ``cols`` in the same of them."""
+        return self._operation("repartition", lambda df: df.repartition(numPartitions, *cols), check=True)
+
+    def coalesce(self, numPartitions: int) -> CkptDataFrame:
+        """As PySpark's: at most ``numPartitions`` tasks from here on, without a shuffle."""
+        return self._operation("coalesce", lambda df: df.coalesce(numPartitions), check=True)
+
+    def _quoted(self) -> list[str]:
+        return [quoted(name) for name in self.columns]
+
+
+class CkptNaFunctions(Hinting):
+    """``df.na``: the same methods by other names."""
+
+    def __init__(self, df: RowMethods) -> None:
+        self._df = df
+
+    def fill(
+        self, value: LiteralType | dict[str, LiteralType], subset: str | Sequence[str] | None = None
+    ) -> CkptDataFrame:
+        """``df.fillna``."""
+        return self._df.fillna(value, subset)
+
+    def drop(
+        self, how: str = "any", thresh: int | None = None, subset: str | Sequence[str] | None = None
+    ) -> CkptDataFrame:
+        """``df.dropna``."""
+        return self._df.dropna(how, thresh, subset)
+
+    def replace(self, to_replace: Any, value: Any = _NOT_GIVEN, subset: Any = None) -> CkptDataFrame:
+        """``df.replace``."""
+        return self._df.replace(to_replace, value, subset)
+
+
+def _is_there(column: Column, kind: Any) -> Column:
+    there = column.isNotNull()
+    return there & ~F.isnan(column) if isinstance(kind, FloatType | DoubleType) else there
+
+
+def _listed(subset: Any) -> list[str]:
+    if subset is None:
+        return []
+    return [subset] if isinstance(subset, str) else [name for name in subset if isinstance(name, str)]
+
+
+def _several(columns: Any) -> list[Any]:
+    return list(columns) if isinstance(columns, list | tuple) else [columns]

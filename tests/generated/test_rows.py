@@ -1,0 +1,137 @@
+"""Each method that looks at each row alone gives what Spark's batch gives, in one query for all of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from spark_ckpt.errors import ControlColumnsError, InvalidInputError
+from tests.generated.bundles import check_chains, rows_of
+from tests.generated.chains import APPEND, Chain
+from tests.generated.lab import Lab
+from tests.generated.operations import Operation
+from tests.generated.values import SCHEMA, write_batches
+
+
+class Does(Operation):
+    """A function of a DataFrame, by its name."""
+
+    def __init__(self, func: Callable[[Any], Any]) -> None:
+        self.func = func
+
+    def __repr__(self) -> str:
+        return f".transform({self.func.__name__})"
+
+    def apply(self, df: Any) -> Any:
+        return self.func(df)
+
+
+ROWS: tuple[Callable[[Any], Any], ...] = (
+    lambda df: df.select("id", F.explode("xs")),
+    lambda df: df.select("id", F.explode_outer("xs").alias("x"), "k"),
+    lambda df: df.select(F.posexplode("xs").alias("nth", "x"), "*"),
+    lambda df: df.select("id", F.posexplode_outer("tags")),
+    lambda df: df.select("id", F.explode("tags")),
+    lambda df: df.select("id", F.explode_outer("tags").alias("tag", "weight")),
+    lambda df: df.withColumn("x", F.explode(F.array("k", "n", F.lit(7)))),
+    lambda df: df.select("id", F.inline(F.array("st", F.struct(F.col("n").alias("a"), F.col("t").alias("b"))))),
+    lambda df: df.select("id", F.inline_outer(F.when(F.col("k") > 0, F.array("st")))),
+    lambda df: df.select("id", F.stack(F.lit(3), "id", F.col("big"), F.lit(None), "id").alias("one", "two")),
+    lambda df: df.select("id", F.json_tuple(F.to_json("st"), "a", "b").alias("a", "b")),
+    lambda df: df.selectExpr("id", "explode(xs) as x"),
+    lambda df: df.selectExpr("id", "posexplode_outer(tags) as (at, tag, weight)"),
+    lambda df: df.selectExpr("id", "explode(split(coalesce(s, '(a'), 'a')) as part"),
+    lambda df: df.select("id", F.explode(F.array(F.array("k", "n"), "xs")).alias("ys")).select("id", F.explode("ys")),
+    lambda df: df.select("id", F.explode(F.transform("xs", lambda x: F.struct(x.alias("x")))).alias("s")).select("s.x"),
+    lambda df: df.select("id", F.explode(F.array(F.udf(lambda v: v + 1, "bigint")("id"), F.col("id"))).alias("x")),
+    lambda df: df.withColumn("id", F.explode(F.sequence(F.lit(0), F.col("id")))).where("id % 2 = 0").select("id", "k"),
+    lambda df: df.select("id", F.explode("xs").alias("x"), F.explode(F.array("k", "n")).alias("y")),
+    lambda df: df.fillna(0),
+    lambda df: df.fillna("?").fillna(True).fillna(0.5, subset=["d", "k", "s"]),
+    lambda df: df.na.fill({"k": 9, "s": "none", "flag": False, "D": 1.5}),
+    lambda df: df.dropna(),
+    lambda df: df.dropna("all", subset=["k", "d", "s"]),
+    lambda df: df.na.drop(thresh=2, subset=["k", "d", "f"]),
+    lambda df: df.dropna(thresh=19),
+    lambda df: df.na.drop(subset="K"),
+    lambda df: df.replace(0, 5),
+    lambda df: df.na.replace(["a", ""], ["b", "c"], ["s"]),
+    lambda df: df.replace({1: None, 2: 3}, subset="k").replace(True, False),
+    lambda df: df.sample(1.0),
+    lambda df: df.sample(False, 0.0, 3),
+    lambda df: df.sample(fraction=1.0, seed=1),
+    lambda df: df.unpivot("id", ["k", "n"], "which", "v"),
+    lambda df: df.select("id", "big", "k").melt(["id"], None, "name", "value"),
+    lambda df: df.unpivot([F.col("id"), "k"], [(F.col("n") % 7).alias("mod"), F.col("tiny")], "which", "v"),
+    lambda df: df.repartition(2, "k").coalesce(1).hint("rebalance").repartition("k"),
+    lambda df: df.select(df.colRegex("`(?i)(ID|t.*)`"), df.colRegex("`s|k`")),
+    lambda df: df.select(df.colRegex("`.*`")).withMetadata("k", {"unit": "none"}),
+)
+
+
+def chains_of(spark: Any, funcs: Any) -> list[Chain]:
+    empty = spark.createDataFrame([], SCHEMA)
+    return [Chain(n, APPEND, (Does(func),), dict(func(empty).dtypes), ()) for n, func in enumerate(funcs)]
+
+
+@pytest.mark.parametrize("chaining", [True, pytest.param(False, marks=pytest.mark.soak)])
+def test_row_methods_give_what_batch_gives(lab: Lab, chaining: bool) -> None:
+    check_chains(lab, "rows", chains_of(lab.spark, ROWS), rows_of(11, {}), chaining)
+
+
+@pytest.fixture(scope="module")
+def stream(lab: Lab) -> Any:
+    folder = lab.folder / "rows" / "in"
+    write_batches(folder, rows_of(1, {}), 1)
+    return lab.stream(folder)
+
+
+def test_what_spark_does_not_take_is_refused_as_spark_does(lab: Lab, stream: Any) -> None:
+    wrong: list[Callable[[Any], Any]] = [
+        lambda df: df.select(F.explode("k")),
+        lambda df: df.withColumn("x", F.explode("xs") + 1),
+        lambda df: df.fillna([1]),
+        lambda df: df.fillna(0, subset=["nope"]),
+        lambda df: df.dropna(subset=["nope"]),
+        lambda df: df.replace(1, "a"),
+        lambda df: df.replace("a"),
+        lambda df: df.sample("0.5"),
+        lambda df: df.sample(2.0),
+        lambda df: df.unpivot("id", ["k", "s", "xs"], "which", "v"),
+        lambda df: df.withMetadata("k", 5),
+    ]
+    for func in wrong:
+        with pytest.raises(PySparkException) as in_batch:
+            func(lab.spark.createDataFrame([], SCHEMA))
+        with pytest.raises(type(in_batch.value), match=re.escape(str(in_batch.value)[:70])):
+            func(stream)
+    with pytest.raises(InvalidInputError, match=r"withReplacement=True.*use sample\(fraction\)"):
+        stream.sample(True, 0.5)
+    for touched in (
+        lambda df: df.fillna({"__ckpt_tag": 0}),
+        lambda df: df.dropna(subset="__ckpt_ctl"),
+        lambda df: df.replace(1, 2, ["__ckpt_tag"]),
+        lambda df: df.withMetadata("__ckpt_tag", {}),
+    ):
+        with pytest.raises(ControlColumnsError, match="carry the barriers"):
+            touched(stream)
+
+
+def test_names_types_and_the_plan_are_shown_without_the_control_columns(
+    stream: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    df = stream.select("id", F.posexplode("xs").alias("at", "x")).fillna(0)
+    assert df.dtypes == [("id", "bigint"), ("at", "int"), ("x", "int")]
+    assert stream.withMetadata("k", {"unit": "m"}).schema["k"].metadata == {"unit": "m"}
+    df.explain()
+    df.explain(True)
+    df.explain(mode="formatted")
+    said = capsys.readouterr().out
+    assert said.count("query.explain() prints the plan of the running query") == 3
+    assert said.count("== Physical Plan ==") == 3
+    assert "== Analyzed Logical Plan ==" in said

@@ -68,6 +68,11 @@ def checked_name(what: str, name: str, error: type[CkptError] = ConfigError) -> 
     return name
 
 
+def family_table(uid: str, family: str) -> str:
+    """The name by which checkpoints know a family of operator ``uid``, and the folder of its state table."""
+    return f"{uid}.{family}"
+
+
 def is_plain_file(name: object) -> bool:
     """Whether a file name read from storage stays in its folder."""
     return isinstance(name, str) and name not in ("", ".", "..") and not {"/", "\\", "\0"} & set(name)

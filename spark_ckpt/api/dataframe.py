@@ -94,19 +94,20 @@ class CkptDataFrame(RowMethods):
         raise missing(self, name, WAYS, self.columns)
 
     def _operators(self) -> dict[str, dict[str, Any]]:
-        """uid -> what its state is, as checkpoints record it."""
+        """State table -> what is in it, as checkpoints record it."""
         return {
-            o.uid: {
-                "state": _schema_text(o.layout.value_schema),
-                "keys": _schema_text(o.layout.key_schema),
-                "timeout": o.timeout,
-                "made_of": dict(o.made_of),
+            table: {
+                "state": _schema_text(layout.value_schema),
+                "keys": _schema_text(layout.key_schema),
+                "timeout": o.timeout if layout.with_timeout else "NoTimeout",
+                "made_of": dict(o.made_of) if table == o.uid else {},
             }
             for o in self._lineage.operators
+            for table, layout in o.tables.items()
         }
 
     def _layouts(self) -> dict[str, Any]:
-        return {o.uid: o.layout for o in self._lineage.operators}
+        return {table: layout for o in self._lineage.operators for table, layout in o.tables.items()}
 
     def _arrow_schema(self) -> Any:
         return arrow_schema(self.schema)

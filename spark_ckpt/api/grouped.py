@@ -259,6 +259,7 @@ class CkptGroupedData(Aggregation, Hinting):
             function.made_of,
             output_mode,
             function.listens,
+            families=function.families,
         )
         lineage = parent._lineage.through(node)
         _check_event_time(parent, function)
@@ -334,7 +335,8 @@ def _arrow_columns(schema: T.StructType, columns: list[str]) -> pa.Schema:
 
 def _layout(function: StateFunction) -> StateLayout:
     layout = function.layout
-    to_delta_schema(layout.table_schema)  # raises for what no state table can store, before anything starts
+    for stored in (layout, *(family.stored for family in function.families.values())):
+        to_delta_schema(stored.table_schema)  # raises for what no state table can store, before anything starts
     return layout
 
 

@@ -55,7 +55,7 @@ class CheckpointHooks:
         """
 
     def on_snapshot(self, job: str, checkpoint: int, info: Mapping[str, Any]) -> None:
-        """Executor: a partition of an operator is durable. ``info``: uid, partition, keys, rows, size_bytes, ..."""
+        """Executor: a partition of a state table is durable. ``info``: uid, partition, keys, rows, size_bytes, ..."""
 
     def on_complete(self, job: str, checkpoint: int, info: Mapping[str, Any]) -> None:
         """Driver, commit process: every sink has committed. ``info``: kind, duration_ms, batch."""

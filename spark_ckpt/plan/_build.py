@@ -119,7 +119,7 @@ def source_specs(
     """The first source leads; each operator's state comes with the first source whose rows reach it."""
     restores: dict[SourceNode, list[str]] = {node: [] for node in named}
     for operator in lineage.operators:
-        restores[_carrier(operator, named)].append(operator.uid)
+        restores[_carrier(operator, named)].extend(operator.tables)
     return {
         node: SourceSpec(
             id=name,
@@ -128,7 +128,7 @@ def source_specs(
             schema=node.schema,
             leader=number == 0,
             restores=tuple(restores[node]),
-            reaches=tuple(o.uid for o in lineage.operators if node in o.upstream),
+            reaches=tuple(table for o in lineage.operators if node in o.upstream for table in o.tables),
             lanes=node.lanes or run.config.lanes or 1,
             event_time=any(o.timeout == "EventTimeTimeout" and node in o.upstream for o in lineage.operators),
             no_data_batches=no_data_batches,

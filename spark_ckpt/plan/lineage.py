@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spark_ckpt.errors import TopologyError
-from spark_ckpt.state.lsm.layout import StateLayout
+from spark_ckpt.names import checked_name, family_table
+from spark_ckpt.state.lsm.layout import FamilyLayout, StateLayout
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +24,8 @@ class SourceNode:
 
 @dataclass(frozen=True, eq=False)
 class OperatorNode:
-    """One keyed operator. ``upstream`` are the sources whose rows can reach it; ``timeout`` and ``made_of`` are its
-    function's (:class:`spark_ckpt.state.functions.base.StateFunction`).
+    """One keyed operator. ``upstream`` are the sources whose rows can reach it; ``timeout``, ``made_of`` and
+    ``families`` are its function's (:class:`spark_ckpt.state.functions.base.StateFunction`).
     """
 
     uid: str
@@ -36,6 +37,14 @@ class OperatorNode:
     """Of the rows it puts out, append or update; None: fits both."""
     listens: bool = False
     """Its function wants to know of completed checkpoints."""
+    families: Mapping[str, FamilyLayout] = field(default_factory=dict)
+
+    @property
+    def tables(self) -> dict[str, StateLayout]:
+        """Its state tables, by the names that checkpoints know them by. Raises ``TopologyError`` for names no folder
+        can have."""
+        tables = {family_table(self.uid, family): layout.stored for family, layout in self.families.items()}
+        return {self.uid: self.layout, **{checked_name("state table", t, TopologyError): s for t, s in tables.items()}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +72,7 @@ class Lineage:
     plain_operations: tuple[str, ...] = ()
 
     def union(self, other: Lineage) -> Lineage:
-        shared = {o.uid for o in self.operators} & {o.uid for o in other.operators}
+        shared = {t for o in self.operators for t in o.tables} & {t for o in other.operators for t in o.tables}
         if shared:
             raise TopologyError(
                 f"both sides of the union contain the keyed operator(s) {sorted(shared)}; Spark would run each of them "
@@ -85,9 +94,10 @@ class Lineage:
 
     def through(self, operator: OperatorNode) -> Lineage:
         """Behind a keyed operator: one input, and watermarks arrive in-band instead of on rows."""
-        if any(o.uid == operator.uid for o in self.operators):
+        shared = {t for o in self.operators for t in o.tables} & set(operator.tables)
+        if shared:
             raise TopologyError(
-                f"two keyed operators have the uid {operator.uid!r}; their state would be mixed up. "
+                f"two keyed operators have the uid {min(shared)!r}; their state would be mixed up. "
                 "Give each its own uid."
             )
         return replace(self, inputs=1, operators=(*self.operators, operator), open_watermarks=())

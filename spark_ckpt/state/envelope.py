@@ -8,7 +8,7 @@ which both sides know; the head's fingerprint of it guards against reading with 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -57,8 +57,8 @@ class Envelope:
     place: tuple[int, int] = (0, 0)
 
 
-def route(events: Sequence[Event], uid: str, subtasks: Subtasks) -> Controls:
-    """Address the events a task received for operator ``uid``.
+def route(events: Sequence[Event], tables: Collection[str], subtasks: Subtasks) -> Controls:
+    """Address the events a task received for the operator with these state tables.
 
     Barriers, cancels, finished shares, watermarks and notes of completed checkpoints concern every subtask. A
     ``Restore`` of this operator is split: every subtask gets one, with the manifests of its key groups that had state.
@@ -70,7 +70,7 @@ def route(events: Sequence[Event], uid: str, subtasks: Subtasks) -> Controls:
     for event in events:
         if isinstance(event, Barrier | Cancel | Finished | Watermark | Completed):
             broadcast.append(event)
-        elif isinstance(event, Restore) and event.uid == uid:
+        elif isinstance(event, Restore) and event.uid in tables:
             for subtask, part in _split_restore(event, subtasks):
                 routed.setdefault(subtask, []).append(part)
         else:

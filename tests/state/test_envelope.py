@@ -136,7 +136,7 @@ def test_rows_that_lack_a_column_are_refused_by_name() -> None:
 
 def test_restore_of_this_operator_gives_every_subtask_the_manifests_of_its_key_groups() -> None:
     manifests = {g: GroupManifest((Run("f", g, 5, 2),), 5, {"w": 3}) for g in (0, 1, 3)}
-    controls = route([Restore("totals", 9, manifests, adopt=True)], "totals", Subtasks(5, 2))
+    controls = route([Restore("totals", 9, manifests, adopt=True)], ["totals"], Subtasks(5, 2))
     assert controls.broadcast == ()
     parts = ({0: manifests[0], 1: manifests[1]}, {3: manifests[3]})
     assert dict(controls.routed) == {s: (Restore("totals", 9, part, adopt=True),) for s, part in enumerate(parts)}
@@ -149,7 +149,7 @@ def test_foreign_events_pass_through_one_subtask() -> None:
         Decline("other", 3, "full"),
         SourceAck("s", 3, {}),
     ]
-    controls = route([*BROADCAST, *foreign], "totals", Subtasks(3, 3))
+    controls = route([*BROADCAST, *foreign], ["totals"], Subtasks(3, 3))
     assert controls == Controls(tuple(BROADCAST), {}, tuple(foreign))
     for rows, carrier in ((table([]), PASSING_SLOT), (table([2**63 - 1]), 2)):
         arrived = unpacked(list(pack([(1, rows)], Subtasks(3, 3), Controls((), {}, tuple(foreign)), SCHEMA)))
@@ -158,4 +158,4 @@ def test_foreign_events_pass_through_one_subtask() -> None:
 
 def test_restore_of_key_groups_that_do_not_exist_is_refused() -> None:
     with pytest.raises(ProtocolBugError, match="0 to 2"):
-        route([Restore("totals", 9, {3: GroupManifest()})], "totals", Subtasks(3, 3))
+        route([Restore("totals", 9, {3: GroupManifest()})], ["totals"], Subtasks(3, 3))

@@ -16,7 +16,7 @@ from spark_ckpt.storage.run_files import encode_run_file, run_file_name, write_r
 
 
 class FlushFiles:
-    """Collects what a subtask flushes, one flush and one file an epoch. It is a ``RunAppender`` of ``state``.
+    """Collects what a subtask flushes into one table, one flush and one file an epoch. It is a ``RunAppender``.
 
     A file is named by where it comes from (epoch, subtask, generation, batch) and what is in it, so attempts at one
     call that do the same, one after another or at once, write the same file and say the same: Spark goes on behind a
@@ -27,9 +27,12 @@ class FlushFiles:
     whatever mentions them.
     """
 
-    def __init__(self, spec: OperatorSpec, subtask: int, batch: int) -> None:
+    def __init__(self, spec: OperatorSpec, subtask: int, batch: int, family: str = "") -> None:
         self._epoch = 0
         self._spec, self._subtask, self._batch = spec, subtask, batch
+        self._table = spec.family_tables[family]
+        # A number: what stands in JSON may not look like the name.
+        self._family = f"{list(spec.family_tables).index(family)}/" if family else ""
         self._tables: list[pa.Table] = []
         self._names: dict[bytes, bytes] = {}
         self.write_s = 0.0
@@ -38,19 +41,19 @@ class FlushFiles:
     def begin(self, epoch: int) -> str:
         """What follows is flushed in ``epoch``; returns the file's provisional name."""
         self._epoch, self._tables, self.write_s = epoch, [], 0.0
-        return _provisional(epoch)
+        return self._provisional(epoch)
 
     def append(self, rows: pa.Table) -> tuple[str, int]:
         start = sum(table.num_rows for table in self._tables)
         self._tables.append(rows)
-        return _provisional(self._epoch), start
+        return self._provisional(self._epoch), start
 
     def write(self) -> StateFile | None:
         """Write the file, if there is something to write: durable when this returns. Raises what storage raises."""
         if not self._tables:
             return None
         config = self._spec.run.config
-        folder = Folder(self._spec.table_url, config.storage_options(), Retry.of(config))
+        folder = Folder(self._spec.url_of(self._table), config.storage_options(), Retry.of(config))
         rows = pa.concat_tables(self._tables)
         data = encode_run_file(rows)
         name = run_file_name(self._epoch, self._subtask, self._identity(data))
@@ -58,8 +61,8 @@ class FlushFiles:
         written = write_run_file(folder, name, rows, data=data)
         self.write_s = time.perf_counter() - started
         # Stopped here: an orphan, unless the call is repeated with the same result and takes it as its own.
-        self._names[_provisional(self._epoch).encode()] = name.encode()
-        self._spec.cache().put(name, rows)
+        self._names[self._provisional(self._epoch).encode()] = name.encode()
+        self._spec.cache(self._table).put(name, rows)
         reach("after WriteStateFile")
         self._tables = []
         return written
@@ -75,7 +78,6 @@ class FlushFiles:
         # noticed. Generation and batch keep files of equal rows apart that are not attempts at the same.
         return f"{self._spec.run.generation:x}-{self._batch:x}-{zlib.crc32(data):08x}{data.size:x}"
 
-
-def _provisional(epoch: int) -> str:
-    """Looks the same in JSON; no column, stream or uid is called like this."""
-    return f"//not written yet//{epoch}//"
+    def _provisional(self, epoch: int) -> str:
+        """Looks the same in JSON; no column, stream or uid is called like this, and none is part of another."""
+        return f"//not written yet//{self._family}{epoch}//"

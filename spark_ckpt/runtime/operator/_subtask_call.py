@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,16 +14,16 @@ import pyarrow.compute as pc
 from spark_ckpt.protocol import aligner
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.weights import Arrivals
-from spark_ckpt.runtime.operator._flush_files import FlushFiles
+from spark_ckpt.runtime.operator._subtask_meta import OWN, SubtaskMeta, known_states
+from spark_ckpt.runtime.operator._subtask_state import SubtaskState
 from spark_ckpt.runtime.operator.spec import EVENT_TIME, OperatorSpec
 from spark_ckpt.state.envelope import MAX_BODY_BYTES, Envelope, unpack
 from spark_ckpt.state.functions.base import CallContext, Changed, Touched
 from spark_ckpt.state.ipc import compress, decompress, from_bytes, messages, one_batch, to_bytes
 from spark_ckpt.state.keys.grouping import group_rows
-from spark_ckpt.state.keys.spark_hash import normalised
-from spark_ckpt.state.lsm.compaction import CompactionPolicy
-from spark_ckpt.state.lsm.keyed_state import KeyedState, Lookup
-from spark_ckpt.storage.retry import describe, is_storage_failure
+from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
+from spark_ckpt.state.lsm.family import Family
+from spark_ckpt.state.lsm.keyed_state import Lookup
 from spark_ckpt.types import KEY_HASH
 
 DATA, EVENT = 0, 1
@@ -36,49 +34,6 @@ _log = logging.getLogger("spark_ckpt")
 END_OF_TIME_MS = 253_402_300_799_999
 """The event time behind a drain: the last millisecond that a timestamp of Spark's or Python's can say. Later time-outs
 mean never; and whatever is set behind it, as Spark has it later than the watermark, does not fire in the same drain."""
-
-_NO_FILE = ev.StateFile("", 0, 0)
-
-Adopted = tuple[int, Mapping[int, ev.GroupManifest]]
-"""A completed checkpoint that is replayed, and what it recorded of this subtask's key groups."""
-
-
-@dataclass
-class SubtaskMeta:
-    """What a subtask remembers besides its keyed state."""
-
-    aligner: aligner.AlignerState
-    watermarks: dict[str, int] = field(default_factory=dict)
-    late_us: int = 0
-    """Rows up to here are late in the next batch: the watermark of the last one."""
-    later_watermarks: dict[int, dict[str, int]] = field(default_factory=dict)
-    adopt: Adopted | None = None
-    restored: int | None = None
-    held: dict[int, int] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "aligner": self.aligner.to_json(),
-            "watermarks": self.watermarks,
-            "late_us": self.late_us,
-            "later_watermarks": {str(k): v for k, v in self.later_watermarks.items()},
-            "adopt": None if self.adopt is None else [self.adopt[0], ev.groups_to_json(self.adopt[1])],
-            "restored": self.restored,
-            "held": {str(k): v for k, v in self.held.items()},
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> SubtaskMeta:
-        adopt = value["adopt"]
-        return cls(
-            aligner.AlignerState.from_json(value["aligner"]),
-            dict(value["watermarks"]),
-            value.get("late_us", 0),
-            {int(k): dict(v) for k, v in value["later_watermarks"].items()},
-            None if adopt is None else (adopt[0], ev.groups_from_json(adopt[1])),
-            value["restored"],
-            {int(k): v for k, v in value["held"].items()},
-        )
 
 
 class SubtaskCall:
@@ -96,24 +51,20 @@ class SubtaskCall:
         self.now_ms = now_ms
         self.out: list[tuple[int, int, bytes]] = []
         self.groups = spec.run.subtasks.range_of(subtask)
-        config = spec.run.config
-        policy = CompactionPolicy(config.compaction_fanout, config.compaction_max_runs)
         meta, memtable, held = stored if stored is not None else (None, None, None)
         parsed = json.loads(meta) if meta is not None else None
         self.meta = SubtaskMeta.from_json(parsed) if parsed else SubtaskMeta(aligner.AlignerState(spec.run.start_epoch))
-        known = parsed and parsed["keyed"]
-        self.keyed = KeyedState.open(spec.layout, self.groups, known, memtable, spec.cache(), policy)
+        known = known_states(parsed, memtable, spec.family_tables)
+        self.states = {f: SubtaskState(spec, f, subtask, batch, *known[f]) for f in spec.family_tables}
+        self.keyed = self.states[OWN].keyed
         self.rows: dict[int, list[pa.RecordBatch]] = {}
         self._input_schema = spec.packed_schema
         if held:
             self._unhold(held)
+        self._family_of = {table: family for family, table in spec.family_tables.items()}
         self._events: list[ev.Event] = []
-        self._files = FlushFiles(spec, subtask, batch)
-        self._written: dict[int, ev.StateFile] = {}
-        self._flush_ms = self._write_ms = 0.0
         self._unwritten: str | None = None
         self._envelopes: list[Envelope] = []
-        self._acks: list[ev.OperatorAck] = []
         self._barriers: list[ev.Barrier] = []
         self._time_us: int | None = None
         self._epoch = self.meta.aligner.epoch
@@ -155,17 +106,30 @@ class SubtaskCall:
             self._do(action)
         self._call_timed_out()
         self.meta.late_us = self._time_us or 0
-        if self.keyed.memtable_bytes > config.memtable_max_bytes and self._unwritten is None:
+        unflushed = sum(state.keyed.memtable_bytes for state in self.states.values())
+        if unflushed > config.memtable_max_bytes and self._unwritten is None:
             # If storage fails, the memtable goes on growing in Spark's state store until the next checkpoint.
             self._flush(self.meta.aligner.epoch)
         self._acknowledge()
 
     def sealed(self) -> tuple[bytes, bytes | None, bytes | None]:
-        """(meta, memtable, held rows): what Spark's state store keeps until the next batch."""
-        keyed, memtable = self.keyed.seal()
+        """(meta, memtable, held rows): what Spark's state store keeps until the next batch.
+
+        Behind the operator's own memtable stand those of its families, whose sizes the meta tells.
+        """
+        sealed = {family: state.keyed.seal() for family, state in self.states.items()}
+        keyed, memtable = sealed.pop(OWN)
         held = self._hold()
         body = {**self.meta.to_json(), "keyed": keyed}
-        return self._files.named(_json(body)), memtable, held
+        if sealed:
+            body["families"] = {f: {"keyed": known, "bytes": len(data or b"")} for f, (known, data) in sealed.items()}
+            memtable = b"".join(data or b"" for data in (memtable, *(data for _, data in sealed.values()))) or None
+        return self._named(_json(body)), memtable, held
+
+    def next_due_ms(self) -> int | None:
+        """A lower bound of the time-outs of the operator's own state and its families."""
+        bounds = [state.keyed.next_due_ms() for state in self.states.values()]
+        return min((bound for bound in bounds if bound is not None), default=None)
 
     # -- gather ------------------------------------------------------------------------------------------------
 
@@ -180,25 +144,27 @@ class SubtaskCall:
                 later[e.stream] = max(later.get(e.stream, e.micros), e.micros)
             elif isinstance(e, ev.Completed):
                 self._completed = max(self._completed or 0, e.checkpoint)
-            elif isinstance(e, ev.Restore) and e.uid == self.spec.uid:
-                self._restore(e)
+            elif isinstance(e, ev.Restore) and e.uid in self._family_of:
+                self._restore(self._family_of[e.uid], e)
             else:
                 self._say(e)
         sizes = {label: sum(b.nbytes for b in batches) for label, batches in self.rows.items()}
         return aligner.BatchInput.of(self.now_ms, arrived, sizes)
 
-    def _restore(self, event: ev.Restore) -> None:
+    def _restore(self, family: str, event: ev.Restore) -> None:
         if not event.groups:
             return
         if event.adopt:
-            self.meta.adopt = (event.checkpoint, event.groups)
-        elif self.meta.restored != event.checkpoint:
+            self.meta.adopt[family] = (event.checkpoint, event.groups)
+        elif self.meta.restored.get(family) != event.checkpoint:
             # A source that reaches this operator along two branches brings its restore rows twice.
-            self._adopt(event.groups)
-            self.meta.restored = event.checkpoint
+            self._adopt(family, event.groups)
+            self.meta.restored[family] = event.checkpoint
 
-    def _adopt(self, manifests: Mapping[int, ev.GroupManifest]) -> None:
-        self.keyed.adopt(manifests)
+    def _adopt(self, family: str, manifests: Mapping[int, ev.GroupManifest]) -> None:
+        self.states[family].keyed.adopt(manifests)
+        if family != OWN:
+            return
         self.meta.watermarks = _common_watermarks(manifests)
         self.meta.late_us = self.meta.watermarks.pop(ev.NO_STREAM, 0)
 
@@ -248,9 +214,11 @@ class SubtaskCall:
         inputs = rows.drop_columns([KEY_HASH, *([EVENT_TIME] if EVENT_TIME in rows.column_names else [])])
         self._apply(lookup, inputs, seg.places(), np.zeros(len(lookup), bool), epoch)
 
-    def _apply(self, lookup: Lookup, rows: pa.Table, index: Any, timed_out: Any, epoch: int) -> None:
+    def _apply(
+        self, lookup: Lookup, rows: pa.Table, index: Any, timed_out: Any, epoch: int, now_ms: int | None = None
+    ) -> None:
         touched = Touched(lookup.keys, rows, index, lookup.state, lookup.exists, timed_out, lookup.timeout_ms)
-        changed: Changed = self.spec.function.process(self._context(epoch), touched)
+        changed: Changed = self.spec.function.process(self._context(epoch, lookup, now_ms), touched)
         timeouts = changed.timeout_ms if self.keyed.layout.with_timeout else None
         self.keyed.write(lookup, changed.state, changed.write, changed.remove, timeouts)
         if changed.output.num_rows:
@@ -258,57 +226,49 @@ class SubtaskCall:
             for message in messages(output, MAX_BODY_BYTES):
                 self._emit(DATA, epoch, message.to_pybytes())
 
-    def _context(self, epoch: int) -> CallContext:
+    def _context(self, epoch: int, lookup: Lookup, now_ms: int | None) -> CallContext:
         watermark_ms = None if self._time_us is None else self._time_us // 1000
-        return CallContext(self.spec.uid, self.subtask, epoch, self.now_ms, watermark_ms)
+        families = {
+            family: Family(self.states[family].keyed, layout, lookup.hashes, lookup.keys, now_ms)
+            for family, layout in self.spec.function.families.items()
+        }
+        return CallContext(self.spec.uid, self.subtask, epoch, self.now_ms, watermark_ms, families)
 
     def _snapshot(self, action: aligner.Snapshot) -> None:
-        adopt = self.meta.adopt
-        if adopt is not None and adopt[0] <= action.checkpoint:
-            # An older checkpoint of the same batch leaves it in wait.
-            self.meta.adopt = None
-        if adopt is not None and adopt[0] == action.checkpoint:
+        adopted = self.meta.adopted(action.checkpoint)
+        for family, groups in adopted.items():
             # The batch is replayed and its checkpoint had completed: the record is canonical, not this attempt, whose
             # state is not even written.
-            self._adopt(adopt[1])
-        elif not self._flush(action.checkpoint):
+            self._adopt(family, groups)
+        if not adopted and not self._flush(action.checkpoint):
             self._decline(action.checkpoint)
             return
-        seen = dict(self.meta.watermarks)
-        if self.spec.filters_late:
-            seen[ev.NO_STREAM] = self._time_us or 0
-        manifests = self.keyed.manifests(seen)
         stats = {
             "start_delay_ms": max(0, action.aligned_from_ms - action.triggered_ms),
             "alignment_ms": max(0, self.now_ms - action.aligned_from_ms),
             "held_bytes": action.held_bytes,
         }
-        self._acks.append(ev.OperatorAck(self.spec.uid, action.checkpoint, self.subtask, manifests, stats))
-        self._barriers.append(ev.Barrier(action.checkpoint, len(manifests), action.triggered_ms, action.drain))
+        for family, state in self.states.items():
+            # What the operator has seen and holds back is told once, with its own state.
+            seen, told = (self._seen(), stats) if family == OWN else ({}, {**stats, "held_bytes": 0})
+            state.acknowledge(action.checkpoint, self.subtask, seen, told)
+        self._barriers.append(ev.Barrier(action.checkpoint, len(self.groups), action.triggered_ms, action.drain))
+
+    def _seen(self) -> dict[str, int]:
+        seen = dict(self.meta.watermarks)
+        if self.spec.filters_late:
+            seen[ev.NO_STREAM] = self._time_us or 0
+        return seen
 
     def _flush(self, epoch: int) -> bool:
-        """Flush and write the state file, then say so. Nothing is announced that is not durable.
-
-        Whether it is: if storage fails, the state goes on as it was, unflushed.
-        """
-        before, file = self.keyed.before_flush(), self._files.begin(epoch)
-        started = time.perf_counter()
-        try:
-            dead = self.keyed.flush(self._files, epoch).dead
-            written = self._files.write()
-        except Exception as error:
-            if not is_storage_failure(error):
-                raise
-            self.keyed.take_back(before, file)
-            self._unwritten = describe(error)
-            return False
-        self._write_ms += 1000 * self._files.write_s
-        self._flush_ms += 1000 * (time.perf_counter() - started - self._files.write_s)
-        if dead:
-            self._emit_flushed(epoch, dead={name: rows.serialize() for name, rows in dead.items()})
-        if written is not None:
-            self._written[epoch] = written
-            self._emit_flushed(epoch, (written,))
+        """Whether all of it is durable. What is goes to the next checkpoint, if the rest is not."""
+        for state in self.states.values():
+            said = state.flush(epoch)
+            if isinstance(said, str):
+                self._unwritten = said
+                return False
+            for event in said:
+                self._say(event)
         return True
 
     def _decline(self, checkpoint: int) -> None:
@@ -318,22 +278,18 @@ class SubtaskCall:
         self._say(ev.Decline(self.spec.uid, checkpoint, reason, failed=True))
 
     def _acknowledge(self) -> None:
-        took = {"flush_ms": int(self._flush_ms), "write_ms": int(self._write_ms)}
-        for ack in self._acks:
-            file = self._written.get(ack.checkpoint, _NO_FILE)
-            stats = {**ack.stats, "rows": file.rows, "size_bytes": file.size_bytes, **took}
-            self._say(replace(ack, stats=stats))
+        for state in self.states.values():
+            for ack in state.acknowledgements():
+                self._say(ack)
         for barrier in self._barriers:
             self._say(barrier)
-        if self._written:
-            named = self._files.named
-            self.out = [(k, e, b if k == DATA else named(b)) for k, e, b in self.out]
+        if any(state.wrote for state in self.states.values()):
+            self.out = [(k, e, b if k == DATA else self._named(b)) for k, e, b in self.out]
 
-    def _emit_flushed(
-        self, epoch: int, files: tuple[ev.StateFile, ...] = (), dead: Mapping[str, bytes] | None = None
-    ) -> None:
-        """A part of what was flushed in ``epoch``; the snapshot stage puts the parts together."""
-        self._say(ev.Flushed(self.spec.uid, epoch, files, dead or {}))
+    def _named(self, text: bytes) -> bytes:
+        for state in self.states.values():
+            text = state.named(text)
+        return text
 
     # -- time --------------------------------------------------------------------------------------------------
 
@@ -390,10 +346,22 @@ class SubtaskCall:
         self._time_us = seen
 
     def _call_due(self, now_ms: int) -> None:
-        due = self.keyed.due(now_ms)
+        due = self._due(now_ms)
         if len(due):
             no_rows = self._rows_schema().empty_table()
-            self._apply(due, no_rows, np.empty(0, np.int64), np.ones(len(due), bool), self._epoch)
+            self._apply(due, no_rows, np.empty(0, np.int64), np.ones(len(due), bool), self._epoch, now_ms)
+
+    def _due(self, now_ms: int) -> Lookup:
+        """The keys whose time-out has passed, or some of whose rows in a family have expired."""
+        due, names = self.keyed.due(now_ms), self.keyed.layout.key_schema.names
+        families = [state.keyed for family, state in self.states.items() if family != OWN]
+        expired = [found for found in (keyed.due(now_ms) for keyed in families) if len(found)]
+        if not expired:
+            return due
+        keys = one_batch(pa.concat_tables([due.keys, *(found.keys.select(names) for found in expired)]))
+        hashes = xxhash64(keys.columns)
+        first = group_rows(hashes, keys).firsts()
+        return self.keyed.touch(hashes[first], pa.Table.from_batches([keys.take(pa.array(first))]))
 
     def _rows_schema(self) -> pa.Schema:
         return pa.schema([f for f in self._input_schema if f.name not in (KEY_HASH, EVENT_TIME)])

@@ -44,7 +44,7 @@ class KeyedOperator:
         call.run()
         state.update(call.sealed())
         if self.spec.function.timeout == "ProcessingTimeTimeout":
-            due_ms = call.keyed.next_due_ms()
+            due_ms = call.next_due_ms()
             if due_ms is not None:
                 # One past it, because a time-out fires strictly after its time.
                 state.setTimeoutDuration(max(1, due_ms + 1 - call.now_ms))

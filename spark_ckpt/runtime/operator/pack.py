@@ -158,7 +158,8 @@ class _Controls:
         broadcast = self._arrived.events()
         broadcast += [ev.Watermark(s, us, epoch) for (epoch, s), us in sorted(self._watermarks.items())]
         broadcast += [] if self._completed is None else [ev.Completed(self._completed)]
-        return route([*broadcast, *self._others, *ev.sum_rows(self._rows)], self.spec.uid, self.spec.run.subtasks)
+        events = [*broadcast, *self._others, *ev.sum_rows(self._rows)]
+        return route(events, self.spec.family_tables.values(), self.spec.run.subtasks)
 
 
 def _event_micros(rows: pa.RecordBatch, spec: WatermarkSpec | None) -> pa.Array:

@@ -66,9 +66,10 @@ class _Partition:
         self.spec = spec
         task = TaskContext.get()
         self.partition = task.partitionId() if task is not None else 0
-        self._files: dict[int, list[ev.StateFile]] = {}
-        self._dead: dict[int, dict[str, bytes]] = {}
-        self._acks: dict[int, list[ev.OperatorAck]] = {}
+        self._tables = frozenset(spec.family_tables.values())
+        self._files: dict[tuple[int, str], list[ev.StateFile]] = {}
+        self._dead: dict[tuple[int, str], dict[str, bytes]] = {}
+        self._acks: dict[tuple[int, str], list[ev.OperatorAck]] = {}
         self._arrived = Arrivals()
         self._declines: dict[int, ev.Decline] = {}
         self._watermarks: dict[tuple[int, str], int] = {}
@@ -79,8 +80,8 @@ class _Partition:
     def add(self, event: ev.Event) -> None:
         if self._arrived.add(event):
             return
-        if isinstance(event, ev.OperatorAck) and event.uid == self.spec.uid:
-            self._acks.setdefault(event.checkpoint, []).append(event)
+        if isinstance(event, ev.OperatorAck) and event.uid in self._tables:
+            self._acks.setdefault((event.checkpoint, event.uid), []).append(event)
         elif isinstance(event, ev.Decline) and event.uid == self.spec.uid:
             self._declines.setdefault(event.checkpoint, event)
         elif isinstance(event, ev.Watermark):
@@ -90,15 +91,15 @@ class _Partition:
             self._completed = max(self._completed or 0, event.checkpoint)
         elif isinstance(event, ev.RowsRead):
             self._rows.append(event)
-        elif isinstance(event, ev.Flushed) and event.uid == self.spec.uid:
-            self._files.setdefault(event.epoch, []).extend(event.files)
+        elif isinstance(event, ev.Flushed) and event.uid in self._tables:
+            self._files.setdefault((event.epoch, event.uid), []).extend(event.files)
             self._bury(event)
         else:
             self._others.append(event)
 
     def _bury(self, event: ev.Flushed) -> None:
         """Unite the subtasks' dead rows: a file's rows may belong to several of them."""
-        dead = self._dead.setdefault(event.epoch, {})
+        dead = self._dead.setdefault((event.epoch, event.uid), {})
         for file, bitmap in event.dead.items():
             old = dead.get(file)
             dead[file] = bitmap if old is None else (BitMap.deserialize(old) | BitMap.deserialize(bitmap)).serialize()
@@ -106,21 +107,21 @@ class _Partition:
     def events(self) -> list[ev.Event]:
         """What the partition says."""
         events: list[ev.Event] = []
-        for epoch, files in sorted(self._files.items()):
-            events.append(ev.Flushed(self.spec.uid, epoch, tuple(files), self._dead[epoch]))
+        for (epoch, table), files in sorted(self._files.items()):
+            events.append(ev.Flushed(table, epoch, tuple(files), self._dead[epoch, table]))
         events += [ev.Watermark(s, us, epoch) for (epoch, s), us in sorted(self._watermarks.items())]
-        for checkpoint, subtasks in sorted(self._acks.items()):
-            events.append(self._acknowledge(checkpoint, subtasks))
+        for (checkpoint, table), subtasks in sorted(self._acks.items()):
+            events.append(self._acknowledge(checkpoint, table, subtasks))
         events += self._arrived.events()
         events += [] if self._completed is None else [ev.Completed(self._completed)]
         return [*events, *self._declines.values(), *ev.sum_rows(self._rows), *self._others]
 
-    def _acknowledge(self, checkpoint: int, subtasks: list[ev.OperatorAck]) -> ev.OperatorAck:
-        """One word of the partition. Its subtasks run one after the other, so what they spend adds up."""
+    def _acknowledge(self, checkpoint: int, table: str, subtasks: list[ev.OperatorAck]) -> ev.OperatorAck:
+        """One word of the partition, for each table. Its subtasks run one after the other: what they spend adds up."""
         manifests = {g: m for a in subtasks for g, m in a.groups.items()}
         together = {name: sum(a.stats[name] for a in subtasks) for name in _SUMS}
         waited = {name: max(a.stats[name] for a in subtasks) for name in ("start_delay_ms", "alignment_ms")}
         stats = {**waited, **together, "keys": sum(m.keys for m in manifests.values())}
-        run, info = self.spec.run, {"uid": self.spec.uid, "partition": self.partition, **stats}
+        run, info = self.spec.run, {"uid": table, "partition": self.partition, **stats}
         call_hook(run.config, run.job, "on_snapshot", checkpoint, info)
-        return ev.OperatorAck(self.spec.uid, checkpoint, self.partition, manifests, stats)
+        return ev.OperatorAck(table, checkpoint, self.partition, manifests, stats)

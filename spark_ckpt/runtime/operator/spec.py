@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_ckpt.jobs.spec import RunSpec, cache_dir
+from spark_ckpt.names import family_table
 from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.state.ipc import nullable_schema
 from spark_ckpt.state.lsm.layout import StateLayout
@@ -73,21 +74,32 @@ class OperatorSpec:
 
     @property
     def table_url(self) -> str:
-        return self.run.paths.state(self.uid)
+        return self.url_of(self.uid)
+
+    def url_of(self, table: str) -> str:
+        return self.run.paths.state(table)
 
     @cached_property
     def layout(self) -> StateLayout:
         return self.function.layout
 
-    def cache(self) -> RunCache:
-        """This process's run cache for the operator's state table; kept, so that open memory maps are."""
-        config = self.run.config
+    @cached_property
+    def family_tables(self) -> dict[str, str]:
+        """The state table of each family: the operator's own state, which has no name, comes first."""
+        return {"": self.uid, **{family: family_table(self.uid, family) for family in self.function.families}}
+
+    def layout_of(self, family: str) -> StateLayout:
+        return self.function.families[family].stored if family else self.layout
+
+    def cache(self, table: str) -> RunCache:
+        """This process's run cache for one of the operator's state tables; kept, so that open memory maps are."""
+        config, url = self.run.config, self.url_of(table)
         folder = cache_dir(config)
         # Workers outlive queries: the next one may bring other settings, storage credentials among them.
         retry = Retry.of(config)
-        key = (self.table_url, folder, config.cache_max_bytes, tuple(sorted(config.storage.items())), retry)
+        key = (url, folder, config.cache_max_bytes, tuple(sorted(config.storage.items())), retry)
         if key not in _caches:
-            _caches[key] = RunCache(self.table_url, folder, config.cache_max_bytes, config.storage_options(), retry)
+            _caches[key] = RunCache(url, folder, config.cache_max_bytes, config.storage_options(), retry)
         return _caches[key]
 
 

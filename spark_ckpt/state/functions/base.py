@@ -5,12 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from spark_ckpt.state.lsm.layout import StateLayout
+from spark_ckpt.state.lsm.layout import FamilyLayout, StateLayout
+
+if TYPE_CHECKING:
+    from spark_ckpt.state.lsm.family import Family
 
 LISTENER = "on_checkpoint_complete"
 """What a user's function is called by, if it is an object that has it, when a checkpoint is complete."""
@@ -27,6 +30,8 @@ class CallContext:
     ``subtask`` numbers the operator's tasks; which keys are in it changes with the number of shuffle partitions.
 
     ``processing_time_ms`` is the batch's, so a replayed batch sees the same value.
+
+    ``families`` are those that the function declares, for the touched keys.
     """
 
     uid: str
@@ -34,6 +39,7 @@ class CallContext:
     checkpoint: int
     processing_time_ms: int
     watermark_ms: int | None
+    families: Mapping[str, Family] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -42,8 +48,8 @@ class Touched:
 
     ``rows`` are the input rows (columns as ``combine`` returned them, key columns included) in arrival order;
     ``key_index[i]`` (int64) is the row of ``keys`` that input row *i* belongs to. ``state`` has the value columns,
-    null where ``exists`` is False. ``timed_out`` marks keys that are called because their time-out passed: they
-    have state and no rows. ``timeout_ms`` is each key's current time-out or ``NO_TIMEOUT``.
+    null where ``exists`` is False. ``timed_out`` marks keys that are called because their time-out passed, or
+    a family's rows expired: they have state and no rows. ``timeout_ms`` is each key's time-out now or ``NO_TIMEOUT``.
     """
 
     keys: pa.Table
@@ -79,6 +85,9 @@ class StateFunction(ABC):
     output_schema: pa.Schema
     timeout: str = "NoTimeout"
     """``NoTimeout``, ``ProcessingTimeTimeout`` or ``EventTimeTimeout``."""
+    families: Mapping[str, FamilyLayout] = {}
+    """State with many rows a key, beside that of ``state_schema``; ``process`` finds it in ``ctx.families``. Where rows
+    of a family can expire, ``timeout`` says by which clock, and the keys of those that have are ``timed_out``."""
     late_by_key: bool = False
     """Whether :meth:`event_times` tells late rows, and not the event time of each."""
 

@@ -18,6 +18,7 @@ __all__ = [
     "avg",
     "collect_list",
     "count",
+    "count_distinct",
     "first",
     "last",
     "max",
@@ -93,6 +94,15 @@ def last(column: str, ignore_nulls: bool = False) -> AggSpec:
 def stddev(column: str) -> AggSpec:
     """Sample standard deviation of the non-null values of ``column``, null for fewer than two. Result: double."""
     return _spec("stddev", column)
+
+
+def count_distinct(column: str) -> AggSpec:
+    """Number of distinct non-null values of ``column``, exactly. Result: long.
+
+    NaN is one value, and 0.0 and -0.0 are one, as in Spark. State grows with the distinct values of each key: they are
+    a table of their own, ``<uid>.<name>``. A value is looked up wherever it comes, and costs storage where it is new.
+    """
+    return _spec("count_distinct", column)
 
 
 def approx_count_distinct(column: str, rsd: float = 0.05) -> AggSpec:

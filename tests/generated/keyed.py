@@ -160,6 +160,7 @@ def _specs(column: str, kind: str) -> list[Spec]:
         found += [plain("min", kind, "min"), plain("max", kind, "max")] * 2
     if kind in KEY_TYPES:
         found += [_collected(column, kind, most) for most in (2, 1000)]
+        found.append(Spec("count_distinct", column, "bigint", f"count(distinct {c})"))
     return found
 
 

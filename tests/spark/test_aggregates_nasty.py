@@ -40,7 +40,7 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "decimal(12,3)": (pa.decimal128(12, 3), [Decimal("999999999.999"), Decimal("-0.001"), Decimal(0), Decimal("2.5")]),
     "interval day to second": (pa.duration("us"), [0, 1, -1, 86_400_000_000, LONG, -LONG]),
 }
-CHOSEN = ("n", "known", "low", "high", "first", "last", "first_known", "last_known")
+CHOSEN = ("n", "known", "low", "high", "first", "last", "first_known", "last_known", "distinct")
 SPECS = {
     "n": agg.count(),
     "known": agg.count("v"),
@@ -53,6 +53,7 @@ SPECS = {
     "total": agg.sum("v"),
     "average": agg.mean("v"),
     "spread": agg.stddev("v"),
+    "distinct": agg.count_distinct("v"),
 }
 IN_SPARK = {
     "n": "count(1)",
@@ -66,6 +67,7 @@ IN_SPARK = {
     "total": "sum(v)",
     "average": "avg(v)",
     "spread": "stddev(v)",
+    "distinct": "count(distinct v)",
 }
 
 
@@ -110,10 +112,13 @@ def in_spark(
             }
         )
         grouped = spark.createDataFrame(table).coalesce(1).groupBy("k")
-        found = grouped.agg(*[F.expr(IN_SPARK[name]).alias(name) for name in names]).toArrow().to_pylist()
+        found = []
+        for some in ([n for n in names if n != "distinct"], ["distinct"]):  # with one, rows have another order in Spark
+            found.append(grouped.agg(*[F.expr(IN_SPARK[name]).alias(name) for name in some]).toArrow().to_pylist())
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
-    return sorted(found, key=lambda row: int(row["k"]))
+    ordered = [sorted(rows, key=lambda row: int(row["k"])) for rows in found]
+    return [{**a, **b} for a, b in zip(*ordered, strict=True)]
 
 
 def in_batches(function: AggregateFunction, rows: list[list[Any]], type_: pa.DataType) -> list[dict[str, Any]]:

@@ -120,6 +120,7 @@ def test_all_aggregates_equal_sparks_over_several_batches_and_key_columns(
         "l1": (agg.last("i"), F.max_by("i", "o")),
         "l2": (agg.last("i", ignore_nulls=True), F.expr("max_by(i, if(i is null, null, o))")),
         "dev": (agg.stddev("i"), F.round(F.stddev("i"), 9)),
+        "exd": (agg.count_distinct("d"), F.count_distinct("d")),
         "dis": (agg.approx_count_distinct("s"), F.count_distinct("s")),
         "all": (agg.collect_list("i", max_items=100), F.expr(IN_ORDER)),
         "own": (agg.last("b"), F.max_by("b", "o")),  # as a key -0.0 is 0.0, as a value it is not

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -81,6 +82,44 @@ def test_a_restore_reads_the_manifest_and_opens_state_only_when_a_key_is_touched
     assert job.rows() == FIRST
     for file in files:
         (hidden / file.name).rename(file)
+
+
+def test_distinct_values_are_a_table_of_their_own_and_go_where_the_counts_go(
+    spark: SparkSession, ckpt: Any, source: Input, job: Job, tmp_path: Path
+) -> None:
+    def distinct() -> Any:
+        return source.stream(ckpt).groupBy("k").aggregate(uid="seen", n=agg.count(), amounts=agg.count_distinct("v"))
+
+    job.run(distinct(), "k")
+    source.add(("a", 2), ("a", 3), ("c", None), (None, 3))
+    job.run(distinct(), "k")
+    assert job.rows() == [("a", 4, 3), ("b", 1, 1), ("c", 2, 1), (None, 1, 1)]
+    source.add(("a", 1), ("b", 11))
+    spark.conf.set("spark.sql.shuffle.partitions", "3")
+    try:
+        job.run(distinct(), "k", checkpointLocation=str(tmp_path / "elsewhere"))
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+    assert job.rows() == [("a", 5, 3), ("b", 2, 2), ("c", 2, 1), (None, 1, 1)]
+    done = folder(tmp_path)
+    url, version = done.state_table("seen.amounts")
+    rows = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(url, version=version))
+    found = pa.table(rows.execute("SELECT k, amounts FROM t ORDER BY k, amounts").read_all())
+    assert [tuple(row.values()) for row in found.to_pylist()] == [
+        ("a", 1), ("a", 2), ("a", 3), ("b", 10), ("b", 11), ("c", 100), (None, 3),
+    ]  # fmt: skip
+    done.gc()
+    assert done.verify() == []
+    source.add(("c", 100), ("d", 5))
+    query = job.start(distinct(), "k", now=False, checkpointLocation=str(tmp_path / "elsewhere"))
+    wait_until(lambda: query.lastProgress and query.lastProgress["numInputRows"], query)
+    query.savepoint(str(tmp_path / "savepoint"))
+    query.stop()
+    shutil.rmtree(tmp_path / "jobs")
+    source.add(("d", 5), ("d", 6))
+    forked = Job(tmp_path / "forked")
+    forked.run(distinct(), "k", restore=str(tmp_path / "savepoint"), job="forked")
+    assert forked.rows() == [("d", 3, 2)]
 
 
 def test_restore_by_id_goes_back_and_leaves_the_checkpoints_behind_it(

@@ -7,6 +7,7 @@ import hashlib
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 
@@ -17,6 +18,10 @@ from hypothesis import strategies as st
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, StateFunction, Touched
 from spark_ckpt.state.keys.keys import NULL_HASH
+from spark_ckpt.state.lsm.family import Family
+from spark_ckpt.state.lsm.keyed_state import KeyedState
+from spark_ckpt.state.lsm.ranges import KeyRange
+from spark_ckpt.testing.memory_runs import MemoryRuns
 from spark_ckpt.types import KEY_HASH
 
 CTX = CallContext(uid="totals", subtask=3, checkpoint=7, processing_time_ms=1_000, watermark_ms=None)
@@ -59,6 +64,10 @@ class Operator:
     def __init__(self, function: StateFunction, one_hash: bool = False) -> None:
         self.function, self.one_hash = function, one_hash
         self.state: dict[str, dict[str, Any]] = {}
+        self.families = {
+            name: KeyedState.open(layout.stored, KeyRange(0, 1, 1), None, None, MemoryRuns())
+            for name, layout in function.families.items()
+        }
 
     def batch(self, *tasks: pa.Table) -> list[dict[str, Any]]:
         """Each task's rows are combined by themselves, in two portions; returns the output rows."""
@@ -70,13 +79,20 @@ class Operator:
         none = np.zeros(len(names), bool)
         state = pa.Table.from_pylist(rows, schema=self.function.state_schema)
         timeouts = np.full(len(names), NO_TIMEOUT, np.int64)
-        changed = self.function.process(CTX, Touched(keys, combined, index, state, exists, none, timeouts))
+        changed = self.function.process(
+            self._context(keys), Touched(keys, combined, index, state, exists, none, timeouts)
+        )
         assert changed.state.schema.equals(self.function.state_schema)
         assert changed.output.schema.equals(self.function.output_schema)
         for name, row, write in zip(names, changed.state.to_pylist(), changed.write.tolist()):
             if write:
                 self.state[name] = row
         return changed.output.to_pylist()
+
+    def _context(self, keys: pa.Table) -> CallContext:
+        hashes = self.with_hash(keys).column(KEY_HASH).to_numpy()
+        layouts = self.function.families.items()
+        return replace(CTX, families={n: Family(self.families[n], layout, hashes, keys) for n, layout in layouts})
 
     def _combined(self, rows: pa.Table) -> pa.Table:
         half = rows.num_rows // 2
@@ -111,6 +127,8 @@ def expected(spec: AggSpec, rows: Sequence[dict[str, Any]], type_: pa.DataType |
         return None if not pool else pool[0 if spec.kind == "first" else -1]
     if spec.kind == "count":
         return len(known)
+    if spec.kind == "count_distinct":
+        return len({"NaN" if is_nan(v) else v for v in known})
     if spec.kind == "collect_list":
         return known[: spec.options["max_items"]]
     with localcontext() as exact:

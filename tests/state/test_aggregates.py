@@ -33,6 +33,7 @@ EVERY_TYPE = {
     "first_known": agg.first("v", ignore_nulls=True),
     "last_known": agg.last("v", ignore_nulls=True),
     "some": agg.collect_list("v", max_items=3),
+    "distinct": agg.count_distinct("v"),
 }
 NUMERIC = {"total": agg.sum("v"), "average": agg.mean("v"), "spread": agg.stddev("v")}
 
@@ -184,13 +185,14 @@ def test_result_types_are_spark_s() -> None:
             "lo": agg.min("f"),
             "dev": agg.stddev("d"),
             "u": agg.approx_count_distinct("k"),
+            "c": agg.count_distinct("f"),
             "l": agg.collect_list("i", 2),
         },
     )
     types = [str(f.type) for f in function.output_schema]
     assert types == [
         "string", "int64", "int64", "double", "decimal128(38, 4)", "double", "decimal128(38, 8)", "float", "double",
-        "int64", "list<element: int32>",
+        "int64", "int64", "list<element: int32>",
     ]  # fmt: skip
 
 

@@ -27,6 +27,7 @@ INPUT = pa.schema(
         (agg.stddev("s"), "string"),
         (agg.min("l"), "list"),
         (agg.approx_count_distinct("l"), "list"),
+        (agg.count_distinct("l"), "list"),
     ],
 )
 def test_unsupported_types_name_column_type_and_what_is_supported(spec: agg.AggSpec, type_: str) -> None:
@@ -47,6 +48,7 @@ def test_unsupported_types_name_column_type_and_what_is_supported(spec: agg.AggS
         ({"v": agg.sum("v")}, {"emit": "rows"}, r"output columns \['v'\]"),
         ({"x": agg.count()}, {"emit": "delta"}, "'update' or 'rows'.*'delta'"),
         ({"x": agg.first("v")}, {"emit": "rows"}, "first is not available with emit='rows'"),
+        ({"x": agg.count_distinct("v")}, {"emit": "rows"}, "count_distinct is not available with emit='rows'"),
         ({"x": agg.count()}, {"order_by": "v"}, "order_by needs emit='rows'"),
         ({"x": agg.count()}, {"emit": "rows", "order_by": "w"}, "'w'"),
         ({"x": agg.count()}, {"emit": "rows", "order_by": "l"}, "'l'.*list"),

@@ -41,6 +41,11 @@ class Accumulator(ABC):
         """The accumulator's columns, in the shuffle and in the state table."""
 
     @property
+    def packer(self) -> Accumulator:
+        """What makes the shuffle's columns, where they are not the state's; they have the same names."""
+        return self
+
+    @property
     @abstractmethod
     def output_type(self) -> pa.DataType: ...
 

@@ -10,11 +10,13 @@ import pyarrow as pa
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates._accumulators import Accumulator
+from spark_ckpt.state.aggregates._distinct import CountDistinct
 from spark_ckpt.state.aggregates._ordinals import ascending_order
 from spark_ckpt.state.aggregates.kinds import FLAT, RUNNING_KINDS, Rules, is_ordered, make_accumulator
 from spark_ckpt.state.aggregates.segments import places_of_keys, plain_array, segments_behind
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
 from spark_ckpt.state.keys.grouping import Segments, group_rows, rows_per_key
+from spark_ckpt.state.lsm.layout import FamilyLayout
 from spark_ckpt.types import CONTROL_COLUMNS, KEY_GROUP, KEY_HASH, TIMEOUT_MS
 
 MIN_REDUCTION = 1.25
@@ -48,9 +50,13 @@ class AggregateFunction(StateFunction):
         self.specs = dict(aggregates)
         self._check_options()
         self.accumulators = [make_accumulator(name, spec, input_schema, rules) for name, spec in self.specs.items()]
+        self.packers = [a.packer for a in self.accumulators]
         self.state_schema = pa.schema([f for a in self.accumulators for f in a.fields])
+        self.packed_schema = pa.schema([f for a in self.packers for f in a.fields])
         self.output_schema = self._make_output_schema()
         self._check_names()
+        self.counters = [a for a in self.accumulators if isinstance(a, CountDistinct)]
+        self.families = {a.name: FamilyLayout(key_schema, a.sub_schema, pa.schema([])) for a in self.counters}
 
     @property
     def made_of(self) -> Mapping[str, str]:
@@ -73,7 +79,7 @@ class AggregateFunction(StateFunction):
         if seg is None:
             return self._partial_table(rows, self._lift(rows))
         columns = self._columns(rows)
-        folded = [a.fold(columns.get(a.column), seg) for a in self.accumulators]
+        folded = [a.fold(columns.get(a.column), seg) for a in self.packers]
         return self._partial_table(self._firsts(rows, seg), folded)
 
     def recombine(self, parts: list[pa.Table]) -> pa.Table:
@@ -81,7 +87,8 @@ class AggregateFunction(StateFunction):
         seg = None if self.emit == "rows" or len(parts) == 1 else self._by_key(rows)
         if seg is None:
             return rows
-        merged = self._each(self._partials(rows), lambda a, p: a.merge([seg.arrange(c) for c in p], seg))
+        packed = self._partials(rows, self.packed_schema)
+        merged = [a.merge([seg.arrange(c) for c in p], seg) for a, p in zip(self.packers, packed)]
         return self._partial_table(self._firsts(rows, seg), merged)
 
     def _by_key(self, rows: pa.Table) -> Segments | None:
@@ -97,14 +104,14 @@ class AggregateFunction(StateFunction):
         return rows.select([*self.key_schema.names, KEY_HASH]).take(pa.array(seg.firsts()))
 
     def process(self, ctx: CallContext, touched: Touched) -> Changed:
-        return self._process_rows(touched) if self.emit == "rows" else self._process_update(touched)
+        return self._process_rows(touched) if self.emit == "rows" else self._process_update(ctx, touched)
 
-    def _process_update(self, touched: Touched) -> Changed:
+    def _process_update(self, ctx: CallContext, touched: Touched) -> Changed:
         """The stored state is just the first partial of its key."""
         n = touched.keys.num_rows
         if n == 0:
             return self._unchanged(touched)
-        state, found = self._merged(touched, self._partials(touched.rows))
+        state, found = self._merged(touched, self._partials(self._counted(ctx, touched), self.state_schema))
         if len(found) == 0:
             return self._unchanged(touched)
         results = [a.result(p) for a, p in zip(self.accumulators, state)]
@@ -132,13 +139,21 @@ class AggregateFunction(StateFunction):
         n, index = touched.keys.num_rows, touched.key_index
         place = places_of_keys(index, n) if touched.exists.all() else None
         if place is not None:
-            stored = self._partials(touched.state)
+            stored = self._partials(touched.state, self.state_schema)
             rows = pa.array(place)
             joined = [a.join(s, [c.take(rows) for c in p]) for a, s, p in zip(self.accumulators, stored, parts)]
             return joined, np.arange(n)
         parts, known = self._after_state(touched, parts)
         seg, found = segments_behind(known, index, n)
         return self._each(parts, lambda a, p: a.merge([seg.arrange(c) for c in p], seg)), found
+
+    def _counted(self, ctx: CallContext, touched: Touched) -> pa.Table:
+        """The rows, with the number of values that are new to their key in place of the values."""
+        rows = touched.rows
+        for a in self.counters:
+            counted = a.counted(ctx.families[a.name], touched.key_index, plain_array(rows[a.name]))
+            rows = rows.set_column(rows.column_names.index(a.name), a.name, counted)
+        return rows
 
     def _process_rows(self, touched: Touched) -> Changed:
         rows, index = touched.rows, touched.key_index
@@ -180,7 +195,7 @@ class AggregateFunction(StateFunction):
 
     def _lift(self, rows: pa.Table) -> list[list[pa.Array]]:
         columns = self._columns(rows)
-        return [a.lift(columns.get(a.column), rows.num_rows) for a in self.accumulators]
+        return [a.lift(columns.get(a.column), rows.num_rows) for a in self.packers]
 
     def _each(
         self, parts: list[list[pa.Array]], step: Callable[[Accumulator, list[pa.Array]], list[pa.Array]]
@@ -198,15 +213,15 @@ class AggregateFunction(StateFunction):
         if not len(known):
             return parts, known
         stored = touched.state if len(known) == touched.state.num_rows else touched.state.take(pa.array(known))
-        states = self._partials(stored)
+        states = self._partials(stored, self.state_schema)
         return [[pa.concat_arrays([s, p]) for s, p in zip(ss, ps)] for ss, ps in zip(states, parts)], known
 
-    def _partials(self, rows: pa.Table) -> list[list[pa.Array]]:
+    def _partials(self, rows: pa.Table, schema: pa.Schema) -> list[list[pa.Array]]:
         """The accumulators' columns of combined rows or of state."""
-        return self._split([plain_array(rows[f.name]).cast(f.type) for f in self.state_schema])
+        return self._split([plain_array(rows[f.name]).cast(f.type) for f in schema])
 
     def _partial_table(self, rows: pa.Table, parts: list[list[pa.Array]]) -> pa.Table:
-        schema = pa.schema([*self.key_schema, pa.field(KEY_HASH, pa.int64()), *self.state_schema])
+        schema = pa.schema([*self.key_schema, pa.field(KEY_HASH, pa.int64()), *self.packed_schema])
         keys = [rows[name] for name in [*self.key_schema.names, KEY_HASH]]
         return pa.table([*keys, *(c for p in parts for c in p)], schema=schema)
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates._accumulators import Accumulator, Collect, Count, Edge, Extreme, Mean, Sum
+from spark_ckpt.state.aggregates._distinct import CountDistinct
 from spark_ckpt.state.aggregates._hll import ApproxDistinct
 from spark_ckpt.state.aggregates._lenient import NullableMean, NullableSum, WrappingSum
 from spark_ckpt.state.aggregates._moments import Stddev
@@ -55,6 +56,7 @@ _SUPPORTED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "stddev": (_numeric, NUMBERS),
     "min": (is_ordered, FLAT),
     "max": (is_ordered, FLAT),
+    "count_distinct": (is_ordered, FLAT),
     "approx_count_distinct": (is_ordered, FLAT),
     "first": (_any, "every type but void"),
     "last": (_any, "every type but void"),
@@ -72,6 +74,8 @@ def make_accumulator(name: str, spec: AggSpec, input_schema: pa.Schema, rules: R
         return Edge(name, column, type_, spec.kind == "last", options.get("ignore_nulls", False))
     if spec.kind == "collect_list":
         return Collect(name, column, type_, options["max_items"])
+    if spec.kind == "count_distinct":
+        return CountDistinct(name, column, type_)
     if spec.kind == "approx_count_distinct":
         return ApproxDistinct(name, column, type_, options["rsd"])
     if spec.kind == "stddev":

@@ -37,16 +37,16 @@ class CountDistinct(Count):
     def counted(self, family: Family, key_index: Rows, lists: pa.ListArray) -> pa.Array:
         """Of the values in each of ``lists``, which are those of keys ``key_index``, how many are new to the key.
 
-        A value that several have counts in the first. They are stored: they are not new a second time.
+        A value that several have counts in one of them. They are stored: they are not new a second time.
         """
         row = np.repeat(np.arange(len(lists)), lists.value_lengths().to_numpy())
         found = family.get(key_index[row], pa.table([lists.flatten()], schema=self.sub_schema))
         new = ~found.exists
         if new.any():
             family.write(found, write=new)
-        first = np.empty(len(found), np.int64)
-        first[found.place[::-1]] = row[::-1]
-        return pa.array(np.bincount(first[new], minlength=len(lists)))
+        counts_in = np.empty(len(found), np.int64)
+        counts_in[found.place] = row
+        return pa.array(np.bincount(counts_in[new], minlength=len(lists)))
 
 
 class _Distinct(Accumulator):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark import TaskContext
@@ -39,7 +40,8 @@ TABLES = {"": "visits", "seen": "visits.seen", "log": "visits.log"}
 
 
 class Visits(StateFunction):
-    """Counts the rows of each value (family ``seen``, which forgets), of each key, and keeps them all (``log``)."""
+    """Counts the rows of each value (family ``seen``, which forgets), of each key, and keeps them all (``log``). The
+    value ``end`` ends its key."""
 
     key_schema = KEY
     state_schema = pa.schema([("rows", pa.int64())])
@@ -71,7 +73,8 @@ class Visits(StateFunction):
         output = pa.table([touched.keys["k"].take(pa.array(key)), v["v"], pa.array(n[found.place]),
                            pa.array([False] * len(key))], schema=OUTPUT)  # fmt: skip
         state = pa.table({"rows": rows + np.bincount(key, minlength=keys)})
-        return Changed(output, state, ~none, none, np.full(keys, NO_TIMEOUT))
+        ends = np.bincount(key[pc.equal(v["v"], "end").to_numpy()], minlength=keys) > 0
+        return Changed(output, state, ~ends, ends, np.full(keys, NO_TIMEOUT))
 
     def _expired(self, ctx: CallContext, touched: Touched) -> pa.Table:
         assert len(touched.rows) == 0
@@ -167,12 +170,16 @@ class Operator:
     def expect(self, rows: list[tuple[int, str]]) -> list[tuple[Any, ...]]:
         """What :meth:`send` must give, by the plain Python of :class:`Visits`."""
         own, seen, log = (self.model[family] for family in TABLES)
-        out = []
         for k, v in rows:
             seen[k, v] = seen.get((k, v), (0, 0))[0] + 1, self.now_ms + KEEP_MS
             log[k, own.get(k, 0)] = v
             own[k] = own.get(k, 0) + 1
         out = [(k, v, seen[k, v][0], False) for k, v in rows]
+        for k in {k for k, v in rows if v == "end"}:
+            del own[k]
+            for family in (seen, log):
+                for row in [row for row in family if row[0] == k]:
+                    del family[row]
         late = [row for row, (_, due_ms) in seen.items() if due_ms < self.now_ms]
         return sorted(out + [(k, v, seen.pop((k, v))[0], True) for k, v in late])
 
@@ -224,7 +231,7 @@ def _task() -> Iterator[None]:
 
 
 def some_rows(rng: random.Random) -> list[tuple[int, str]]:
-    return [(rng.randrange(6), rng.choice("abcde")) for _ in range(rng.randrange(8))]
+    return [(rng.randrange(6), rng.choice([*"abcde", "end"])) for _ in range(rng.randrange(8))]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -218,9 +218,13 @@ class SubtaskCall:
         self, lookup: Lookup, rows: pa.Table, index: Any, timed_out: Any, epoch: int, now_ms: int | None = None
     ) -> None:
         touched = Touched(lookup.keys, rows, index, lookup.state, lookup.exists, timed_out, lookup.timeout_ms)
-        changed: Changed = self.spec.function.process(self._context(epoch, lookup, now_ms), touched)
+        context = self._context(epoch, lookup, now_ms)
+        changed: Changed = self.spec.function.process(context, touched)
         timeouts = changed.timeout_ms if self.keyed.layout.with_timeout else None
         self.keyed.write(lookup, changed.state, changed.write, changed.remove, timeouts)
+        if context.families and changed.remove.any():
+            for family in context.families.values():
+                family.remove(family.scan(np.flatnonzero(changed.remove)))
         if changed.output.num_rows:
             output = one_batch(changed.output.cast(self.spec.function.output_schema))
             for message in messages(output, MAX_BODY_BYTES):

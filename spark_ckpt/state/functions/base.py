@@ -65,8 +65,8 @@ class Touched:
 class Changed:
     """What a call did: ``output`` rows, and the new state, aligned with ``Touched.keys``.
 
-    ``write`` marks the keys whose state row is stored anew, ``remove`` those whose state ends; a key in neither
-    keeps what it had. ``timeout_ms`` counts where ``write`` is set.
+    ``write`` marks the keys whose state row is stored anew, ``remove`` those whose state ends, with all their rows in
+    families; a key in neither keeps what it had. ``timeout_ms`` counts where ``write`` is set.
     """
 
     output: pa.Table

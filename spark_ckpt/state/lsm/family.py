@@ -62,9 +62,7 @@ class Found:
         """The rows by key, and within a key by sub-key: nulls first, NaN last, as Spark orders."""
         columns = [pa.array(self.key_index)]
         for column in one_batch(self.sub_keys).columns:
-            columns += [column.is_valid()] if column.null_count else []
-            columns += [pc.is_nan(column)] if pa.types.is_floating(column.type) else []
-            columns.append(column)
+            columns += [column.is_valid(), column] if column.null_count else [column]
         table = pa.table(columns, [str(i) for i in range(len(columns))])
         order: Rows = pc.sort_indices(table, [(name, "ascending") for name in table.column_names]).to_numpy()
         return order.astype(np.int64)

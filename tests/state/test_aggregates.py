@@ -205,6 +205,28 @@ def test_state_columns_are_named_after_the_aggregate_and_typed() -> None:
     }  # fmt: skip
 
 
+def test_distinct_values_are_kept_under_a_name_that_a_folder_can_have() -> None:
+    function = AggregateFunction(KEYS, schema_of(pa.int64()), {"count(a*b)": agg.count_distinct("v")})
+    assert list(function.families) == ["count(a-b)"]
+    operator = Operator(function)
+    operator.batch(table([("a", 1), ("a", 2), ("b", 1)], pa.int64()))
+    assert operator.batch(table([("a", 2), ("a", 3)], pa.int64())) == [{"k": "a", "count(a*b)": 3}]
+
+
+def test_a_call_without_rows_counts_nothing() -> None:
+    """As the one for windows that end."""
+    function = AggregateFunction(KEYS, schema_of(pa.int64()), {"d": agg.count_distinct("v")})
+    operator = Operator(function)
+    operator.batch(table([("a", 1), ("b", 1)], pa.int64()))
+    keys = pa.table({"k": ["a", "b"]})
+    none, rows = np.zeros(2, bool), function.packed_schema.empty_table()
+    state = pa.table({"d": [1, 1]})
+    touched = Touched(keys, rows, np.empty(0, np.int64), state, ~none, ~none, np.full(2, 5))
+    changed = function.process(operator._context(keys), touched)
+    assert changed.state.to_pylist() == state.to_pylist()
+    assert len(changed.output) == 0
+
+
 def test_nested_values_can_be_kept_and_collected() -> None:
     type_ = pa.struct([("x", pa.int64()), ("y", pa.list_(pa.string()))])
     function = AggregateFunction(KEYS, schema_of(type_), {"f": agg.first("v"), "all": agg.collect_list("v", 2)})

@@ -49,6 +49,7 @@ def test_unsupported_types_name_column_type_and_what_is_supported(spec: agg.AggS
         ({"x": agg.count()}, {"emit": "delta"}, "'update' or 'rows'.*'delta'"),
         ({"x": agg.first("v")}, {"emit": "rows"}, "first is not available with emit='rows'"),
         ({"x": agg.count_distinct("v")}, {"emit": "rows"}, "count_distinct is not available with emit='rows'"),
+        ({"a/b": agg.count_distinct("v"), "a-b": agg.count_distinct("s")}, {}, r"would meet in tables .*\['a-b'\]"),
         ({"x": agg.count()}, {"order_by": "v"}, "order_by needs emit='rows'"),
         ({"x": agg.count()}, {"emit": "rows", "order_by": "w"}, "'w'"),
         ({"x": agg.count()}, {"emit": "rows", "order_by": "l"}, "'l'.*list"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from spark_ckpt.names import similar_name
 from spark_ckpt.state.aggregates._accumulators import Accumulator, Count
 from spark_ckpt.state.aggregates.segments import plain_array
 from spark_ckpt.state.ipc import Rows
@@ -24,6 +25,11 @@ class CountDistinct(Count):
     @property
     def stored_type(self) -> pa.DataType:
         return pa.int64() if pa.types.is_duration(self.type) else self.type
+
+    @property
+    def family(self) -> str:
+        """The aggregate's name, as far as a folder can have it."""
+        return similar_name(self.name)
 
     @property
     def sub_schema(self) -> pa.Schema:

@@ -56,7 +56,8 @@ class AggregateFunction(StateFunction):
         self.output_schema = self._make_output_schema()
         self._check_names()
         self.counters = [a for a in self.accumulators if isinstance(a, CountDistinct)]
-        self.families = {a.name: FamilyLayout(key_schema, a.sub_schema, pa.schema([])) for a in self.counters}
+        self.families = {a.family: FamilyLayout(key_schema, a.sub_schema, pa.schema([])) for a in self.counters}
+        self._check_families()
 
     @property
     def made_of(self) -> Mapping[str, str]:
@@ -151,7 +152,7 @@ class AggregateFunction(StateFunction):
         """The rows, with the number of values that are new to their key in place of the values."""
         rows = touched.rows
         for a in self.counters:
-            counted = a.counted(ctx.families[a.name], touched.key_index, plain_array(rows[a.name]))
+            counted = a.counted(ctx.families[a.family], touched.key_index, plain_array(rows[a.name]))
             rows = rows.set_column(rows.column_names.index(a.name), a.name, counted)
         return rows
 
@@ -268,6 +269,14 @@ class AggregateFunction(StateFunction):
         type_ = self.input_schema.field(column).type
         if not is_ordered(type_):
             raise InvalidInputError(f"aggregate: cannot order by column {column!r} of type {type_}. Supported: {FLAT}.")
+
+    def _check_families(self) -> None:
+        if len(self.families) < len(self.counters):
+            names = [a.name for a in self.counters]
+            raise InvalidInputError(
+                f"aggregate: the distinct values of {names} would meet in tables of one name, out of "
+                f"{sorted(self.families)}. Choose other output names."
+            )
 
     def _check_names(self) -> None:
         reserved = [*self.key_schema.names, *CONTROL_COLUMNS, KEY_HASH, KEY_GROUP, TIMEOUT_MS]

@@ -133,6 +133,9 @@ class JobConfig:
     allow_non_restored_state: bool = _key(
         "allowNonRestoredState", FLAG, "false", "Restore even if the checkpoint has state of uids the query lacks."
     )
+    require_uid: bool = _key(
+        "requireUid", FLAG, "false", "Refuse keyed operators without `uid=`, instead of deriving it."
+    )
     max_parallelism: int = _key(
         "maxParallelism", count(1, 32768), "128", "Number of key groups: the most partitions keyed state can use."
     )

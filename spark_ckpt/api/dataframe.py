@@ -93,22 +93,6 @@ class CkptDataFrame(RowMethods):
             raise AttributeError(f"DataFrame.{name} {_NOT_HERE}")
         raise missing(self, name, WAYS, self.columns)
 
-    def _operators(self) -> dict[str, dict[str, Any]]:
-        """State table -> what is in it, as checkpoints record it."""
-        return {
-            table: {
-                "state": _schema_text(layout.value_schema),
-                "keys": _schema_text(layout.key_schema),
-                "timeout": o.timeout if layout.with_timeout else "NoTimeout",
-                "made_of": dict(o.made_of) if table == o.uid else {},
-            }
-            for o in self._lineage.operators
-            for table, layout in o.tables.items()
-        }
-
-    def _layouts(self) -> dict[str, Any]:
-        return {table: layout for o in self._lineage.operators for table, layout in o.tables.items()}
-
     def _arrow_schema(self) -> Any:
         return arrow_schema(self.schema)
 
@@ -356,10 +340,6 @@ class CkptDataFrame(RowMethods):
 def _done(operation: Callable[[SparkDF], SparkDF], rows: SparkDF) -> SparkDF:
     """``operation`` with ``rows``, control rows among them, which its generators and Python functions are told of."""
     return for_data_rows(for_control_rows(operation(rows), rows), rows)
-
-
-def _schema_text(schema: Any) -> str:
-    return ", ".join(f"{f.name} {f.type}" for f in schema)
 
 
 def _mark_stream(df: SparkDF, number: int) -> SparkDF:

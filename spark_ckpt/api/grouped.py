@@ -20,7 +20,7 @@ from spark_ckpt.hints import Hinting
 from spark_ckpt.names import checked_name
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.key_columns import Keys, resolve_keys, stored_name
-from spark_ckpt.plan.lineage import OperatorNode
+from spark_ckpt.plan.lineage import NEEDS_UID, OperatorNode
 from spark_ckpt.plan.session_confs import pandas_options
 from spark_ckpt.plan.wiring import wire_operator
 from spark_ckpt.runtime.stateless import arrow_schema, spark_schema, with_control
@@ -60,7 +60,11 @@ _WITH_STATE = "write applyInPandasWithState or applyInArrowWithState: state is k
 
 
 class CkptGroupedData(Aggregation, Hinting):
-    """What ``groupBy`` returns. Every operator needs a ``uid``: its state is found again by it."""
+    """What ``groupBy`` returns. An operator's state is found again by its ``uid``.
+
+    Without one it is derived from the operator's kind and place in the query, and told in the log at start: enough to
+    start the same query again. ``spark.ckpt.requireUid`` refuses that.
+    """
 
     _ways: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("apply", "applyInArrow", "applyInPandas", "transformWithState"), _WITH_STATE),
@@ -86,7 +90,7 @@ class CkptGroupedData(Aggregation, Hinting):
         key appended, in ``orderBy`` order within a batch (Flink's rolling aggregation).
 
         Raises ``InvalidInputError`` for none, for columns that are not there and types an aggregate cannot take,
-        ``TopologyError`` without a ``uid``, or if it is taken::
+        ``TopologyError`` if the ``uid`` is taken::
 
             totals = orders.groupBy("customer").aggregate(uid="totals", n=agg.count(), total=agg.sum("amount"))
             totals.writeStream.format("sql").option("mergeKeys", "customer")
@@ -148,8 +152,8 @@ class CkptGroupedData(Aggregation, Hinting):
         ``outputStructType`` and ``stateStructType`` are the columns of what it yields and keeps, ``outputMode`` is
         append or update, ``timeoutConf`` is ``NoTimeout``, ``ProcessingTimeTimeout`` or ``EventTimeTimeout``, which
         needs ``withWatermark`` ahead of ``groupBy``. ``uid`` is the operator's name in checkpoints: its state is found
-        again by it. Raises ``InvalidInputError`` for other values and for types no state can hold, ``TopologyError``
-        without a ``uid``. What ``func`` raises ends the query with a ``UserFunctionError``::
+        again by it. Raises ``InvalidInputError`` for other values and for types no state can hold. What ``func`` raises
+        ends the query with a ``UserFunctionError``::
 
             def counted(key: tuple[str], batches: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
                 n = sum(map(len, batches)) + (state.get[0] if state.exists else 0)
@@ -250,25 +254,37 @@ class CkptGroupedData(Aggregation, Hinting):
             raise InvalidInputError("groupBy needs at least one key column")
         if self._window is not None and not by_agg:
             raise InvalidInputError("F.window is a key for agg(...), count() and the like, and not of this operator")
-        parent, keys = self._parent, named or self._keys
-        node = OperatorNode(
-            _checked_uid(uid),
-            _layout(function),
-            parent._lineage.sources,
-            function.timeout,
-            function.made_of,
-            output_mode,
-            function.listens,
-            families=function.families,
-        )
-        lineage = parent._lineage.through(node)
-        _check_event_time(parent, function)
+        return keyed(self._parent, uid, function, columns, named or self._keys, output_mode)
 
-        def make(ctx: Any) -> Chain:
-            return wire_operator(ctx, ctx.chain(parent._recipe), parent._lineage, node, keys, function, columns)
 
-        preview = parent._session.preview(with_control(spark_schema(function.output_schema)))
-        return CkptDataFrame(parent._session, Recipe(make, (parent._recipe,)), lineage, preview)
+def keyed(
+    parent: CkptDataFrame,
+    uid: str | None,
+    function: StateFunction,
+    columns: list[str],
+    keys: Keys,
+    output_mode: str | None = None,
+) -> CkptDataFrame:
+    """A keyed operator behind ``parent``: ``function`` gets the keys and these ``columns``."""
+    node = OperatorNode(
+        _checked_uid(parent, uid),
+        _layout(function),
+        parent._lineage.sources,
+        function.timeout,
+        function.made_of,
+        output_mode,
+        function.listens,
+        function.families,
+        function.kind,
+    )
+    lineage = parent._lineage.through(node)
+    _check_event_time(parent, function)
+
+    def make(ctx: Any) -> Chain:
+        return wire_operator(ctx, ctx.chain(parent._recipe), parent._lineage, node, keys, function, columns)
+
+    preview = parent._session.preview(with_control(spark_schema(function.output_schema)))
+    return CkptDataFrame(parent._session, Recipe(make, (parent._recipe,)), lineage, preview)
 
 
 def _resolve_keys(parent: CkptDataFrame, cols: list[Any]) -> Keys:
@@ -300,12 +316,13 @@ def _only(key: Column) -> Callable[[Any], Any]:
     return lambda df: df.select(key, TAG, CTL)
 
 
-def _checked_uid(uid: str | None) -> str:
-    if not uid:
-        raise TopologyError(
-            'a keyed operator needs a uid, the stable name its state is found again by; add uid="..." to the call'
-        )
-    return checked_name("operator uid", uid, TopologyError)
+def _checked_uid(parent: CkptDataFrame, uid: str | None) -> str | None:
+    """None: the start derives one."""
+    if uid is not None:
+        return checked_name("operator uid", uid, TopologyError)
+    if parent._session.config().require_uid:
+        raise TopologyError(NEEDS_UID)
+    return None
 
 
 def _check_event_time(parent: CkptDataFrame, function: StateFunction) -> None:

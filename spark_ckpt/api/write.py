@@ -89,7 +89,7 @@ class CkptDataStreamWriter(Hinting):
         for operator in self._df._lineage.operators:
             if operator.output_mode not in (None, mode.lower()):
                 raise InvalidInputError(
-                    f"outputMode is {mode.lower()!r}, but operator {operator.uid!r} puts out rows of mode "
+                    f"outputMode is {mode.lower()!r}, but operator {operator.shown!r} puts out rows of mode "
                     f"{operator.output_mode!r}: use outputMode({operator.output_mode!r}). For rows that are never "
                     'updated, aggregate(..., emit="rows") or a function with outputMode "append".'
                 )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
+
+import pyarrow as pa
 
 from spark_ckpt.errors import TopologyError
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, SourceSpec
 from spark_ckpt.names import checked_name
 from spark_ckpt.plan.chain import Chain, Recipe, in_python
-from spark_ckpt.plan.lineage import Lineage, OperatorNode, SourceNode, WatermarkNode
+from spark_ckpt.plan.lineage import NEEDS_UID, Lineage, OperatorNode, SourceNode, WatermarkNode
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.runtime.datasource import source_class_of
 from spark_ckpt.runtime.operations import ENCLOSED, Disclose, Enclose, Operation
@@ -29,14 +32,30 @@ def name_sources(lineage: Lineage) -> dict[SourceNode, str]:
     return named
 
 
+def name_operators(lineage: Lineage, sources: dict[SourceNode, str], required: bool = False) -> dict[OperatorNode, str]:
+    """Every keyed operator's uid: the given one, else its kind and number in the query, from 0, as the operators stand
+    in the program. A number whose name is taken is passed over. Raises ``TopologyError`` if uids are ``required``.
+    """
+    taken = {*sources.values(), *(table for o in lineage.operators for table in o.given)}
+    named: dict[OperatorNode, str] = {}
+    for place, node in enumerate(lineage.operators):
+        if node.uid is None and required:
+            raise TopologyError(f"{node.kind}: {NEEDS_UID}")
+        derived = (f"{node.kind}-{number}" for number in count(place))
+        named[node] = node.uid or next(uid for uid in derived if not taken & set(node.tables(uid)))
+        taken.update(node.tables(named[node]))
+    return named
+
+
 def query_topology(
     lineage: Lineage,
     sources: dict[SourceNode, str],
     sinks: tuple[SinkSpec, ...],
     key_groups: int,
-    operators: dict[str, dict[str, Any]],
+    uids: dict[OperatorNode, str],
 ) -> Topology:
     """What takes part in the query's checkpoints. Raises ``TopologyError`` if a uid is used twice."""
+    operators = {t: facts for node, uid in uids.items() for t, facts in _recorded(node, uid, sources).items()}
     both = sorted(set(sources.values()) & set(operators))
     if both:
         raise TopologyError(f"{both} are uids of a source and of an operator; give each its own")
@@ -45,8 +64,28 @@ def query_topology(
     )
 
 
+def _recorded(node: OperatorNode, uid: str, sources: dict[SourceNode, str]) -> dict[str, dict[str, Any]]:
+    """State table -> what is in it, as checkpoints record it; of a derived uid also where the operator stands."""
+    tables: dict[str, dict[str, Any]] = {
+        table: {
+            "state": _schema_text(layout.value_schema),
+            "keys": _schema_text(layout.key_schema),
+            "timeout": node.timeout if layout.with_timeout else "NoTimeout",
+            "made_of": dict(node.made_of) if table == uid else {},
+        }
+        for table, layout in node.tables(uid).items()
+    }
+    if node.uid is None:
+        tables[uid]["derived"] = sorted(sources[s] for s in node.upstream)
+    return tables
+
+
+def _schema_text(schema: pa.Schema) -> str:
+    return ", ".join(f"{f.name} {f.type}" for f in schema)
+
+
 class BuildContext:
-    """One build: every recipe is built once, however many branches lead to it."""
+    """One build: every recipe is built once, however many branches lead to it. ``uids``: the operators' names."""
 
     def __init__(
         self,
@@ -56,11 +95,13 @@ class BuildContext:
         sources: dict[SourceNode, SourceSpec],
         root: Recipe,
         output_mode: str,
+        uids: dict[OperatorNode, str],
     ) -> None:
         self.spark = spark
         self.output_mode = output_mode
         self.format_name = format_name
         self.run = run
+        self.uids = uids
         self._specs = sources
         self._consumers = root.consumers()
         self._built: dict[Recipe, Chain] = {}
@@ -114,12 +155,16 @@ def sink_input(ctx: BuildContext, root: Recipe) -> tuple[Any, tuple[Operation, .
 
 
 def source_specs(
-    run: RunSpec, lineage: Lineage, named: dict[SourceNode, str], no_data_batches: bool = True
+    run: RunSpec,
+    lineage: Lineage,
+    named: dict[SourceNode, str],
+    uids: dict[OperatorNode, str],
+    no_data_batches: bool = True,
 ) -> dict[SourceNode, SourceSpec]:
     """The first source leads; each operator's state comes with the first source whose rows reach it."""
     restores: dict[SourceNode, list[str]] = {node: [] for node in named}
-    for operator in lineage.operators:
-        restores[_carrier(operator, named)].extend(operator.tables)
+    for operator, uid in uids.items():
+        restores[_carrier(operator, named)].extend(operator.tables(uid))
     return {
         node: SourceSpec(
             id=name,
@@ -128,7 +173,7 @@ def source_specs(
             schema=node.schema,
             leader=number == 0,
             restores=tuple(restores[node]),
-            reaches=tuple(table for o in lineage.operators if node in o.upstream for table in o.tables),
+            reaches=tuple(table for o, uid in uids.items() if node in o.upstream for table in o.tables(uid)),
             lanes=node.lanes or run.config.lanes or 1,
             event_time=any(o.timeout == "EventTimeTimeout" and node in o.upstream for o in lineage.operators),
             no_data_batches=no_data_batches,

@@ -10,6 +10,8 @@ from spark_ckpt.errors import TopologyError
 from spark_ckpt.names import checked_name, family_table
 from spark_ckpt.state.lsm.layout import FamilyLayout, StateLayout
 
+NEEDS_UID = 'a keyed operator needs a uid, the stable name its state is found again by; add uid="..." to the call'
+
 
 @dataclass(frozen=True, eq=False)
 class SourceNode:
@@ -24,11 +26,12 @@ class SourceNode:
 
 @dataclass(frozen=True, eq=False)
 class OperatorNode:
-    """One keyed operator. ``upstream`` are the sources whose rows can reach it; ``timeout``, ``made_of`` and
-    ``families`` are its function's (:class:`spark_ckpt.state.functions.base.StateFunction`).
+    """One keyed operator. ``upstream`` are the sources whose rows can reach it; ``timeout``, ``made_of``, ``families``
+    and ``kind`` are its function's (:class:`spark_ckpt.state.functions.base.StateFunction`). ``uid``: None if none
+    was given; a start derives one then, see :func:`spark_ckpt.plan._build.name_operators`.
     """
 
-    uid: str
+    uid: str | None
     layout: StateLayout
     upstream: tuple[SourceNode, ...]
     timeout: str
@@ -38,13 +41,23 @@ class OperatorNode:
     listens: bool = False
     """Its function wants to know of completed checkpoints."""
     families: Mapping[str, FamilyLayout] = field(default_factory=dict)
+    kind: str = "operator"
 
     @property
-    def tables(self) -> dict[str, StateLayout]:
-        """Its state tables, by the names that checkpoints know them by. Raises ``TopologyError`` for names no folder
-        can have."""
-        tables = {family_table(self.uid, family): layout.stored for family, layout in self.families.items()}
-        return {self.uid: self.layout, **{checked_name("state table", t, TopologyError): s for t, s in tables.items()}}
+    def shown(self) -> str:
+        """As messages name it before the start."""
+        return self.kind if self.uid is None else self.uid
+
+    def tables(self, uid: str) -> dict[str, StateLayout]:
+        """Its state tables under this uid, by the names that checkpoints know them by. Raises ``TopologyError`` for
+        names no folder can have."""
+        tables = {family_table(uid, family): layout.stored for family, layout in self.families.items()}
+        return {uid: self.layout, **{checked_name("state table", t, TopologyError): s for t, s in tables.items()}}
+
+    @property
+    def given(self) -> set[str]:
+        """The names of its state tables, if its uid was given."""
+        return set() if self.uid is None else set(self.tables(self.uid))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +85,8 @@ class Lineage:
     plain_operations: tuple[str, ...] = ()
 
     def union(self, other: Lineage) -> Lineage:
-        shared = {t for o in self.operators for t in o.tables} & {t for o in other.operators for t in o.tables}
+        given = {t for o in other.operators for t in o.given}
+        shared = {o.shown for o in self.operators if o in other.operators or o.given & given}
         if shared:
             raise TopologyError(
                 f"both sides of the union contain the keyed operator(s) {sorted(shared)}; Spark would run each of them "
@@ -94,7 +108,7 @@ class Lineage:
 
     def through(self, operator: OperatorNode) -> Lineage:
         """Behind a keyed operator: one input, and watermarks arrive in-band instead of on rows."""
-        shared = {t for o in self.operators for t in o.tables} & set(operator.tables)
+        shared = {t for o in self.operators for t in o.given} & operator.given
         if shared:
             raise TopologyError(
                 f"two keyed operators have the uid {min(shared)!r}; their state would be mixed up. "

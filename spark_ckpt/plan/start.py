@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,11 +14,21 @@ from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.rows_read import remember_run
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, with_absolute_dir
 from spark_ckpt.jobs.start import JobPlan, begin, checked_sinks
-from spark_ckpt.plan._build import BuildContext, name_sources, query_topology, sink_input, source_specs
+from spark_ckpt.plan._build import (
+    BuildContext,
+    name_operators,
+    name_sources,
+    query_topology,
+    sink_input,
+    source_specs,
+)
+from spark_ckpt.plan.lineage import OperatorNode
 from spark_ckpt.plan.session_confs import SessionConfs, no_data_batches, session_location, spark_path
 from spark_ckpt.runtime.datasource import sink_class_of
 from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.job_paths import JobPaths
+
+_log = logging.getLogger("spark_ckpt")
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,8 @@ def start_query(request: StartRequest) -> tuple[Any, RunSpec, tuple[SinkSpec, ..
     location = request.location or session_location(spark.conf, job) or JobPaths(job_url(config, job)).spark
     sources = name_sources(lineage)
     sinks = checked_sinks(request.sinks)
-    topology = query_topology(lineage, sources, sinks, config.max_parallelism, request.df._operators())
+    uids = name_operators(lineage, sources, config.require_uid)
+    topology = query_topology(lineage, sources, sinks, config.max_parallelism, uids)
     plan = JobPlan(
         job,
         config,
@@ -53,14 +65,15 @@ def start_query(request: StartRequest) -> tuple[Any, RunSpec, tuple[SinkSpec, ..
         topology,
         sinks,
         request.df._arrow_schema(),
-        {uid: layout.table_schema for uid, layout in request.df._layouts().items()},
+        {table: layout.table_schema for node, uid in uids.items() for table, layout in node.tables(uid).items()},
         int(spark.conf.get("spark.sql.shuffle.partitions")),
     )
+    _tell_uids(job, uids)
     with FirstBeats() as beats, SessionConfs(spark, plan.location):
         run = begin(plan, beats.on_claim)
         format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in job)}_{run.generation}"
-        specs = source_specs(run, lineage, sources, no_data_batches(spark.conf))
-        ctx = BuildContext(spark, format_name, run, specs, request.df._recipe, request.output_mode)
+        specs = source_specs(run, lineage, sources, uids, no_data_batches(spark.conf))
+        ctx = BuildContext(spark, format_name, run, specs, request.df._recipe, request.output_mode, uids)
         df, operations = sink_input(ctx, request.df._recipe)
         spark.dataSource.register(sink_class_of(format_name, run, sinks, request.df._arrow_schema(), operations))
         writer = df.writeStream.format(format_name).outputMode("append")
@@ -73,6 +86,18 @@ def start_query(request: StartRequest) -> tuple[Any, RunSpec, tuple[SinkSpec, ..
     end_when_drained(query, JobRecords(run.url, config), run.drained)
     remember_run(request.query_name or job, run, str(query.runId))
     return query, run, sinks
+
+
+def _tell_uids(job: str, uids: dict[OperatorNode, str]) -> None:
+    """A line of all keyed operators; a warning if a uid is derived, as then the program's text is what keeps it."""
+    names = ", ".join(uid if node.uid else f"{uid} (derived)" for node, uid in uids.items())
+    if any(node.uid is None for node in uids):
+        _log.warning(
+            "Job %s: the keyed operators are %s. A derived uid is the operator's kind and place in the query; give "
+            'uid="..." where state is to survive changes of the query.', job, names,
+        )  # fmt: skip
+    elif uids:
+        _log.info("Job %s: the keyed operators are %s.", job, names)
 
 
 def _default_lanes(spark: Any) -> int:

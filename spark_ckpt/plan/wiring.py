@@ -41,7 +41,7 @@ def wire_operator(
     function = function.in_mode(ctx.output_mode)
     spec = OperatorSpec(
         run=ctx.run,
-        uid=node.uid,
+        uid=ctx.uids[node],
         inputs=lineage.inputs,
         function=function,
         rows_schema=rows_schema(chain.schema, keys, columns, function, lineage),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,15 +40,52 @@ def fit_topology(old: Topology, new: Topology, allow_non_restored: bool) -> Fit 
             f"{_keep_key_groups(old)}",
             True,
         )
+    moved = _derived_moved(old, new)
+    if moved is not None:
+        return moved
     dropped = tuple(u for u in (*old.operators, *old.sources) if u not in new.operators and u not in new.sources)
     if dropped and not allow_non_restored:
         return Refuse(
             f"the checkpoint holds state of {list(dropped)}: expected these uids in the query, found "
-            f"{[*new.operators, *new.sources]}; add them, or set spark.ckpt.allowNonRestoredState to drop their state",
+            f"{[*new.operators, *new.sources]}; add them, or set spark.ckpt.allowNonRestoredState to drop their state"
+            f"{_were_derived(old, dropped)}",
             True,
         )
     fresh = tuple(u for u in (*new.operators, *new.sources) if u not in old.operators and u not in old.sources)
     return _state_differs(old, new) or Fit(fresh, dropped, uncompared(old, new))
+
+
+def _derived_moved(old: Topology, new: Topology) -> Refuse | None:
+    """A derived uid is a place in the query. If operators came, went or moved, the one at a place may be another."""
+    now = _derived(new)
+    then = {uid: sources for uid, sources in _derived(old).items() if uid in now or uid not in new.operators}
+    if not then or not now or then == now:
+        return None
+    return Refuse(
+        f"the uids derived from keyed operators' kinds and places in the query changed: expected {_places(then)}, "
+        f"found {_places(now)}, so which state is whose is not known; give each operator whose state is to go on the "
+        f"uid that it had, such as uid={next(iter(then))!r}, and start at an empty Spark location",
+        True,
+    )
+
+
+def _derived(topology: Topology) -> dict[str, list[str]]:
+    """The derived uids, and the sources whose rows reach their operators."""
+    return {uid: facts["derived"] for uid, facts in topology.operators.items() if "derived" in facts}
+
+
+def _places(derived: Mapping[str, list[str]]) -> str:
+    return ", ".join(f"{uid!r} behind {' and '.join(sources)}" for uid, sources in derived.items())
+
+
+def _were_derived(old: Topology, gone: Iterable[str]) -> str:
+    derived = [uid for uid in gone if uid in _derived(old)]
+    if not derived:
+        return ""
+    return (
+        f"; {derived} were derived from operators' kinds and places in the query: an operator that is still there gets "
+        f"its state back with uid={derived[0]!r}"
+    )
 
 
 def _keep_key_groups(old: Topology) -> str:
@@ -105,6 +142,9 @@ def _origin_differs(was: Mapping[str, Any], now: Mapping[str, Any]) -> str | Non
 
 def same_topology(old: Topology, new: Topology) -> Refuse | None:
     """A running location keeps its plan: Spark's own state belongs to it."""
+    moved = _derived_moved(old, new)
+    if moved is not None:
+        return moved
     move = "stop with a savepoint, or restore the newest checkpoint by starting at an empty location"
     for name, a, b, advice in (
         ("sources", sorted(old.sources), sorted(new.sources), move),

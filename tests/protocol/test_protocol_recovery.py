@@ -316,6 +316,54 @@ def test_a_start_says_which_state_it_could_not_compare():
     assert restored.uncompared == gone_on.uncompared == ("x",)
 
 
+def derived(**uids):
+    """A topology of operators whose uids were derived: uid -> the sources that reach it."""
+    named = {uid.replace("_", "-"): {**X, "derived": sources} for uid, sources in uids.items()}
+    return replace(TOPOLOGY, operators=named)
+
+
+def given(topology, *uids):
+    """The same, with these uids given."""
+    plain = {
+        uid: {k: v for k, v in o.items() if k != "derived"} for uid, o in topology.operators.items() if uid in uids
+    }
+    return replace(topology, operators={**topology.operators, **plain, **{u: X for u in uids if u not in plain}})
+
+
+ONE = derived(count_0=["a"])
+MOVED = [
+    (derived(count_0=["a"], count_1=["a"]), ("'count-0' behind a", "'count-1' behind a")),
+    (derived(distinct_0=["a"], count_1=["a"]), ("'count-1'", "'distinct-0'")),
+    (derived(count_0=["a", "b"]), ("'count-0' behind a and b",)),
+    (given(derived(count_1=["a"]), "first"), ("'count-1'",)),
+]
+
+
+@pytest.mark.parametrize(("new", "texts"), MOVED)
+def test_derived_uids_that_moved_are_refused_at_every_entrance(new, texts):
+    texts = ("expected 'count-0' behind a,", *texts, "uid='count-0'", "empty Spark location")
+    for allowed in (False, True):
+        assert refused(fit_topology(ONE, new, allowed), *texts).topology
+    here = generation(1, topology=ONE)
+    assert refused(decide_start(facts(location=HERE, generations=(here,), topology=new)), *texts).topology
+    back = fit_topology(derived(count_0=["a"], count_1=["a"]), ONE, True)
+    assert refused(back, "'count-1'").topology, "which of the two is left is not known"
+
+
+def test_an_operator_gets_the_state_of_its_derived_uid_when_that_is_given():
+    inserted = given(derived(distinct_0=["a"], count_0=["a"]), "count-0")
+    assert fit_topology(ONE, inserted, False).fresh_uids == ("distinct-0",)
+    here = facts(location=HERE, generations=(generation(1, topology=ONE),), topology=given(ONE, "count-0"))
+    assert isinstance(decide_start(here), GoOn)
+    assert isinstance(decide_start(replace(here, topology=ONE)), GoOn)
+
+
+def test_state_of_a_derived_uid_that_nobody_takes_is_dropped_only_when_allowed():
+    new = replace(TOPOLOGY, operators={"totals": X})
+    refused(fit_topology(ONE, new, False), "holds state of ['count-0']", "derived from", "uid='count-0'", "NonRestored")
+    assert fit_topology(ONE, new, True).dropped_uids == ("count-0",)
+
+
 def test_a_changed_number_of_key_groups_is_refused():
     refused(fit_topology(TOPOLOGY, replace(TOPOLOGY, key_groups=8), True), "expected 4", "found 8")
 

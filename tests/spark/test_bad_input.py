@@ -77,8 +77,16 @@ def test_unknown_and_malformed_settings_are_refused_at_start(
 
 def test_operators_need_uids_of_their_own(ckpt: Any, data: Input, job: Job) -> None:
     stream = data.stream(ckpt)
-    with pytest.raises(TopologyError, match=r'needs a uid.*add uid="..."'):
-        _totals(stream, uid=None)
+    with pytest.raises(TopologyError, match=r'aggregate: .* needs a uid.*add uid="..."'):
+        job.start(_totals(stream, uid=None), requireUid="true")
+    ckpt.spark.conf.set("spark.ckpt.requireUid", "true")
+    try:
+        with pytest.raises(TopologyError, match=r'needs a uid.*add uid="..."'):
+            _totals(stream, uid=None)
+    finally:
+        ckpt.spark.conf.unset("spark.ckpt.requireUid")
+    with pytest.raises(TopologyError, match="'' is empty"):
+        _totals(stream, uid="")
     with pytest.raises(TopologyError, match=r"'../x' has the character /.*'-x' would work"):
         _totals(stream, uid="../x")
     with pytest.raises(TopologyError, match="two keyed operators have the uid 'totals'"):

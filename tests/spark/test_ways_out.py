@@ -81,6 +81,34 @@ def test_other_keys_begin_empty_under_a_new_uid(ckpt: Any, source: Input, tmp_pa
     assert fresh.rows() == [(1, 1, 4)]
 
 
+def test_an_operator_without_uid_keeps_its_state_until_the_query_changes(
+    ckpt: Any, new_input: NewInput, job: Job, empty: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = new_input("some", SCHEMA)
+    source.add(("a", 1), ("b", 10), ("a", 2))
+
+    def counted(df: Any, uid: str | None = None) -> Any:
+        return df.groupBy("k").aggregate(uid=uid, n=agg.count(), total=agg.sum("v"))
+
+    def inserted(uid: str | None = None) -> Any:
+        rows = source.stream(ckpt).groupBy("k", "v").aggregate(emit="rows", seen=agg.count())
+        return counted(rows.where("seen = 1"), uid)
+
+    job.run(counted(source.stream(ckpt)), "k")
+    assert "Job job: the keyed operators are aggregate-0 (derived)" in caplog.text
+    source.add(("a", 4))
+    query = job.run(counted(source.stream(ckpt)), "k")
+    assert job.rows() == [("a", 3, 7), ("b", 1, 10)]
+    assert list(query.job.show(query.checkpoints()[-1]["id"]).topology.operators) == ["aggregate-0"]
+    for place in ({}, {"checkpointLocation": empty}):
+        with pytest.raises(TopologyError, match=r"expected 'aggregate-0' behind files-0, found .*uid='aggregate-0'"):
+            job.start(inserted(), "k", **place)
+    source.add(("a", 4), ("a", 4))
+    query = job.run(inserted("aggregate-0"), "k", checkpointLocation=empty)
+    assert job.rows() == [("a", 4, 11), ("b", 1, 10)]
+    assert "the keyed operators are aggregate-1 (derived), aggregate-0. A derived" in caplog.text
+
+
 def test_the_number_of_key_groups_is_set_back_or_begins_without_state(
     ckpt: Any, source: Input, job: Job, tmp_path: Path, empty: str
 ) -> None:

@@ -34,6 +34,8 @@ class AggregateFunction(StateFunction):
     Raises ``InvalidInputError`` for unknown columns, types an aggregate does not support, or clashing names.
     """
 
+    kind = "aggregate"
+
     def __init__(
         self,
         key_schema: pa.Schema,

@@ -37,6 +37,8 @@ class ArrowStateFunction(UserStateFunction):
     Raises ``UserFunctionError`` when the function raises or its tables do not fit.
     """
 
+    kind = "applyInArrowWithState"
+
     def __init__(
         self,
         func: UserFunction,

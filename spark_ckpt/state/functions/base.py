@@ -82,6 +82,8 @@ class StateFunction(ABC):
     key_schema: pa.Schema
     state_schema: pa.Schema
     """Value columns only; typed as they are stored."""
+    kind: str = "operator"
+    """What a uid that nobody gave begins with: the method that users call."""
     output_schema: pa.Schema
     timeout: str = "NoTimeout"
     """``NoTimeout``, ``ProcessingTimeTimeout`` or ``EventTimeTimeout``."""

@@ -53,6 +53,8 @@ class PandasStateFunction(UserStateFunction):
     ``int_to_decimal_coercion_enabled``) and ``prefer_int_ext_dtype``.
     """
 
+    kind = "applyInPandasWithState"
+
     def __init__(
         self,
         func: Callable[..., Iterable[pd.DataFrame]],

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spark_ckpt.plan.plan_check import FIRST_OF_KEY, LEFT_JOIN, MATCHED, SAMPLE
+from spark_ckpt.plan.plan_check import LEFT_JOIN, MATCHED, SAMPLE
 
-_FIRST = f"for the first row of each key, {FIRST_OF_KEY}"
 _JOIN = (
     f"with a static DataFrame, {LEFT_JOIN}, and {MATCHED} behind it for an inner join; for two streams, union them and "
     "use a keyed function"
@@ -23,7 +22,6 @@ _SEVERAL = "one groupBy(...).aggregate(uid=...) for each set of keys"
 _KEPT = "a stream is not kept; its checkpoints are the job's (query.checkpoint(), query.savepoint(path))"
 
 WAYS: Mapping[str, str] = {
-    **dict.fromkeys(("dropDuplicates", "drop_duplicates", "distinct"), _FIRST),
     **dict.fromkeys(("join", "exists", "scalar"), _JOIN),
     **dict.fromkeys(("collect", "count", "first", "head", "isEmpty", "show", "tail", "take"), _RESULT),
     **dict.fromkeys(("toArrow", "toLocalIterator", "toPandas"), _RESULT),
@@ -36,7 +34,6 @@ WAYS: Mapping[str, str] = {
     **dict.fromkeys(("cache", "checkpoint", "localCheckpoint", "persist", "storageLevel", "unpersist"), _KEPT),
     **dict.fromkeys(("foreach", "foreachPartition"), "write to a sink with writeStream, one of your own perhaps"),
     **dict.fromkeys(("mergeInto", "write", "writeTo"), "write with writeStream"),
-    "dropDuplicatesWithinWatermark": "applyInPandasWithState or applyInArrowWithState with an event-time time-out",
     "sparkSession": "the session is spark, of what spark_ckpt.enable(...) returned",
     "toJSON": 'select(F.to_json(F.struct("id", "v")))',
 }

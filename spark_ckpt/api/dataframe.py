@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampType
 
+from spark_ckpt.api._distinct import Distinct
 from spark_ckpt.api._other_ways import WAYS
 from spark_ckpt.api._rows import RowMethods
 from spark_ckpt.errors import InvalidInputError
@@ -48,7 +49,7 @@ _NOT_HERE = (
 )
 
 
-class CkptDataFrame(RowMethods):
+class CkptDataFrame(RowMethods, Distinct):
     """A stream with barriers in it. Immutable; every method returns a new one."""
 
     def __init__(self, session: Any, recipe: Recipe, lineage: Lineage, preview: SparkDF) -> None:

@@ -276,6 +276,7 @@ def keyed(
         function.listens,
         function.families,
         function.kind,
+        function.passes_rows,
     )
     lineage = parent._lineage.through(node)
     _check_event_time(parent, function)
@@ -293,8 +294,7 @@ def _resolve_keys(parent: CkptDataFrame, cols: list[Any]) -> Keys:
         if not plain:
             # Raises if its plan could lose control rows; F.window is such an expression, and no matter of types.
             parent._operation("groupBy", _only(expression), check=True)
-        collated = isinstance(field.dataType, T.StringType) and not field.dataType.isUTF8BinaryCollation()
-        if collated or not isinstance(field.dataType, _KEY_TYPES):
+        if not is_key(field.dataType):
             known = ", ".join(t().simpleString() if t is not T.DecimalType else "decimal" for t in _KEY_TYPES)
             raise InvalidInputError(
                 f"key {field.name!r} has type {field.dataType.simpleString()}, which cannot be a key here; "
@@ -306,6 +306,12 @@ def _resolve_keys(parent: CkptDataFrame, cols: list[Any]) -> Keys:
         raise InvalidInputError(f"groupBy has two keys of the same name: {[f.name for f in fields]}")
     expressions = {field.name: expression for expression, field, _ in found}
     return Keys(expressions, T.StructType(fields), frozenset(field.name for _, field, plain in found if plain))
+
+
+def is_key(kind: T.DataType) -> bool:
+    """Whether state is found by columns of this type."""
+    collated = isinstance(kind, T.StringType) and not kind.isUTF8BinaryCollation()
+    return isinstance(kind, _KEY_TYPES) and not collated
 
 
 def _is_set(spark: Any, conf: str) -> bool:

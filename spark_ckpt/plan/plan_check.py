@@ -42,14 +42,13 @@ WINDOW_WAY = (
 )
 LEFT_JOIN = 'transformSpark(lambda df: df.join(static, (df["k"] == static["key"]) & df["__ckpt_ctl"].isNull(), "left"))'
 MATCHED, SAMPLE = 'where(F.col("key").isNotNull())', "stream.sample(0.1)"
-FIRST_OF_KEY = 'groupBy("k").aggregate(uid="first", emit="rows", seen=agg.count()).where("seen = 1").drop("seen")'
 _JOIN_WAY = (
     "A left outer or left anti join with a static DataFrame keeps them, if its condition says that it is not for "
     f"them: {LEFT_JOIN}. For an inner join, follow it with {MATCHED}."
 )
 _LIMIT_WAY = f"Filter row by row instead; for a sample: {SAMPLE}."
 _WAYS = {
-    "Deduplicate": f"For the first row of each key: {FIRST_OF_KEY}.",
+    "Deduplicate": 'Call dropDuplicates(["k"]) or distinct() of the stream itself.',
     "Aggregate": 'Aggregate with groupBy("k").aggregate(uid="...", n=agg.count(), ...).',
     "Window": 'For running values of a key: groupBy("k").aggregate(uid="...", emit="rows", orderBy="t", ...).',
     "Sort": "Rows inside a batch have no order here; sort where the results are read.",

@@ -16,10 +16,10 @@ from spark_ckpt.plan.udf_plan import for_data_rows
 from spark_ckpt.runtime.operator.operator import KeyedOperator
 from spark_ckpt.runtime.operator.pack import PACKED, PackStage
 from spark_ckpt.runtime.operator.snapshot import SnapshotStage
-from spark_ckpt.runtime.operator.spec import EVENT_TIME, EventTime, OperatorSpec, WatermarkSpec
+from spark_ckpt.runtime.operator.spec import EventTime, OperatorSpec, WatermarkSpec
 from spark_ckpt.runtime.stateless import arrow_schema, spark_schema, with_control
 from spark_ckpt.state.functions.base import StateFunction
-from spark_ckpt.types import CTL, KEY_HASH, TAG
+from spark_ckpt.types import CTL, EVENT_TIME, KEY_HASH, TAG
 
 PRODUCED = "kind int, epoch long, body binary"
 STATE = "meta binary, memtable binary, held binary"

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from tests.generated.expressions import DAY_TIME, KEY_TYPES, ORDERED, PANDAS_SAFE, YEAR_MONTH, quoted
-from tests.generated.keyed_operations import Aggregate, SparkAggregate, Spec, Stateful
+from tests.generated.keyed_operations import Aggregate, Distinct, SparkAggregate, Spec, Stateful
 from tests.generated.operations import Call, Operation
 
 _IN_NO_STATE = re.compile(r"[ ,;{}()\n\t=]")
@@ -46,7 +46,9 @@ class KeyedMaker:
         if not keys or any(self.columns.get(c) != "timestamp" for c in self.timed):
             return
         self.aggregated = True
-        if self.kind == "merge" and self.chosen.random() < 0.5:
+        if self.kind != "merge" and not self.timed and self.chosen.random() < 0.3:
+            self._distinct()
+        elif self.kind == "merge" and self.chosen.random() < 0.5:
             self._spark_aggregate(keys)
         elif self.kind == "merge":
             self._aggregate(keys, "update")
@@ -55,6 +57,16 @@ class KeyedMaker:
                 self._aggregate(keys, "rows")
             else:
                 self._stateful(keys)
+
+    def _distinct(self) -> None:
+        """Of some columns, or of all: which of several rows stays is Spark's to choose."""
+        fit = [c for c, kind in self.columns.items() if "map" not in kind]
+        names = self.chosen.sample(fit, min(len(fit), self.chosen.choice([1, 2, 3, 20])))
+        if not names:
+            return
+        floats = {n: self.columns[n] for n in names if self.columns[n] in ("float", "double")}
+        methods = ["dropDuplicates", "drop_duplicates", "distinct"]
+        self._add(Distinct(self.chosen.choice(methods), tuple(names), floats), self._of(names))
 
     def _keys(self) -> tuple[str, ...]:
         fit = [c for c, kind in self.columns.items() if kind in KEY_TYPES and c != "id"]

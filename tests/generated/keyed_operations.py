@@ -138,5 +138,33 @@ class Stateful(Operation):
         )
 
 
+@dataclass(frozen=True)
+class Distinct(Operation):
+    """Rows without duplicates, and the columns that they are compared by: which row of several stays is Spark's choice.
+
+    ``floats``: a batch has the grouping's zero in them, a stream the row's.
+    """
+
+    method: str
+    names: tuple[str, ...]
+    floats: dict[str, str]
+
+    def __repr__(self) -> str:
+        select, zeros = f".select({_shown(self.names)})", self._zeros()
+        call = f"{select}.distinct()" if self.method == "distinct" else f".{self.method}({list(self.names)}){select}"
+        return call + "".join(f".withColumn({n!r}, F.expr({sql!r}))" for n, sql in zeros.items())
+
+    def _zeros(self) -> dict[str, str]:
+        return {n: f"{quoted(n)} + cast(0 as {kind})" for n, kind in self.floats.items()}
+
+    def apply(self, df: Any) -> Any:
+        names, zeros = [quoted(n) for n in self.names], {n: F.expr(sql) for n, sql in self._zeros().items()}
+        if self.method == "distinct":
+            made = df.select(*names).distinct()
+        else:
+            made = getattr(df, self.method)(list(self.names)).select(*names)
+        return made.withColumns(zeros) if zeros else made
+
+
 def _shown(keys: tuple[str, ...]) -> str:
     return ", ".join(repr(quoted(k)) for k in keys)

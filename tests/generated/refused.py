@@ -126,9 +126,11 @@ FORMS = (
     Refused(
         "dropDuplicates",
         _inside(lambda df: df.dropDuplicates(["k"])),
-        "Deduplicate.*emit=.rows.*seen = 1",
-        lambda df, uid: _numbered(df, "k", uid, "seen_").where("seen_ = 1").drop("seen_"),
-        lambda df: _batch_numbered(df, "k", "seen_").where("seen_ = 1").drop("seen_"),
+        r"Deduplicate.*dropDuplicates\(\[.k.\]\)",
+        lambda df, uid: df.dropDuplicates(["k"], uid=uid).select("k"),
+        lambda df: df.dropDuplicates(["k"]).select("k"),
+        gives={"k": "int"},
+        alone=True,
         keyed=True,
     ),
     Refused(

@@ -121,8 +121,8 @@ def test_lost_barriers_and_steps_that_could_lose_them_are_refused(ckpt: Any, dat
         stream.writeStream.outputMode("complete")
     with pytest.raises(AttributeError, match="crossJoin is not there on a checkpointed stream"):
         stream.crossJoin(stream)
-    with pytest.raises(AttributeError, match="has no 'dropDuplicates': for the first row of each key, groupBy"):
-        stream.dropDuplicates(["k"])
+    with pytest.raises(AttributeError, match="has no 'limit': filter row by row"):
+        stream.limit(5)
 
 
 # --- the place ------------------------------------------------------------------------------------------------------

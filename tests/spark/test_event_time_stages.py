@@ -20,11 +20,11 @@ from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.runtime.operator._subtask_call import DATA, EVENT, SubtaskCall
 from spark_ckpt.runtime.operator.pack import PackStage
-from spark_ckpt.runtime.operator.spec import EVENT_TIME, EventTime, OperatorSpec, WatermarkSpec
+from spark_ckpt.runtime.operator.spec import EventTime, OperatorSpec, WatermarkSpec
 from spark_ckpt.runtime.source.reader import CkptStreamReader
 from spark_ckpt.state.functions.pandas_function import PandasStateFunction
 from spark_ckpt.state.ipc import from_bytes, nullable_schema
-from spark_ckpt.types import CTL, KEY_HASH, TAG, make_tag
+from spark_ckpt.types import CTL, EVENT_TIME, KEY_HASH, TAG, make_tag
 
 KEY = pa.schema([("k", pa.int64())])
 INPUT = pa.schema([("k", pa.int64()), ("t", pa.timestamp("us", "UTC"))])

@@ -44,7 +44,7 @@ def test_plans_that_drop_multiply_or_mix_control_rows_are_refused(spark: SparkSe
         (lambda df: df.limit(5), "GlobalLimit"),
         (lambda df: df.offset(1), "Offset"),
         (lambda df: df.sample(0.5), r"Sample.*sample\(0.1\)"),
-        (lambda df: df.dropDuplicates(["k"]), "Deduplicate.*emit"),
+        (lambda df: df.dropDuplicates(["k"]), r"Deduplicate.*dropDuplicates\(\["),
         (lambda df: df.distinct(), "Deduplicate"),
         (lambda df: df.na.drop(), r"Filter atleastnnonnulls.*drops.*dropna"),
         (lambda df: df.where("v > 1"), "Filter.*drops"),

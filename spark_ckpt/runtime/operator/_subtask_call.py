@@ -16,7 +16,7 @@ from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.weights import Arrivals
 from spark_ckpt.runtime.operator._subtask_meta import OWN, SubtaskMeta, known_states
 from spark_ckpt.runtime.operator._subtask_state import SubtaskState
-from spark_ckpt.runtime.operator.spec import EVENT_TIME, OperatorSpec
+from spark_ckpt.runtime.operator.spec import OperatorSpec
 from spark_ckpt.state.envelope import MAX_BODY_BYTES, Envelope, unpack
 from spark_ckpt.state.functions.base import CallContext, Changed, Touched
 from spark_ckpt.state.ipc import compress, decompress, from_bytes, messages, one_batch, to_bytes
@@ -24,7 +24,7 @@ from spark_ckpt.state.keys.grouping import group_rows
 from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
 from spark_ckpt.state.lsm.family import Family
 from spark_ckpt.state.lsm.keyed_state import Lookup
-from spark_ckpt.types import KEY_HASH
+from spark_ckpt.types import EVENT_TIME, KEY_HASH
 
 DATA, EVENT = 0, 1
 """Kinds of the rows an operator hands to its snapshot stage."""

@@ -16,12 +16,12 @@ from pyspark import TaskContext
 
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.weights import Arrivals
-from spark_ckpt.runtime.operator.spec import EVENT_TIME, OperatorSpec, WatermarkSpec
+from spark_ckpt.runtime.operator.spec import OperatorSpec, WatermarkSpec
 from spark_ckpt.runtime.stateless import runs_of_tag, split_control
 from spark_ckpt.state.envelope import Controls, pack, route
 from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
-from spark_ckpt.types import CTL, KEY_HASH, epoch_of_tag
+from spark_ckpt.types import CTL, EVENT_TIME, KEY_HASH, epoch_of_tag
 
 _COMBINE_BYTES = 16 << 20
 """Rows combined at once: few enough to stay in the processor's cache, and to bound what is kept."""

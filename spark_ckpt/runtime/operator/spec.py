@@ -17,9 +17,6 @@ from spark_ckpt.storage.retry import Retry
 from spark_ckpt.storage.run_cache import RunCache
 from spark_ckpt.types import stream_of_tag
 
-EVENT_TIME = "__ckpt_event_us"
-"""Event time of a row in microseconds, for dropping late rows; null where the row's stream has no watermark."""
-
 
 @dataclass(frozen=True)
 class WatermarkSpec:

@@ -84,6 +84,8 @@ class StateFunction(ABC):
     """Value columns only; typed as they are stored."""
     kind: str = "operator"
     """What a uid that nobody gave begins with: the method that users call."""
+    passes_rows: bool = False
+    """What comes out are input rows with all their columns, so an event-time column stays one behind it."""
     output_schema: pa.Schema
     timeout: str = "NoTimeout"
     """``NoTimeout``, ``ProcessingTimeTimeout`` or ``EventTimeTimeout``."""
@@ -118,8 +120,9 @@ class StateFunction(ABC):
     def combine(self, rows: pa.Table) -> pa.Table:
         """Pack stage, before the shuffle: pre-aggregate rows of one epoch and any number of keys.
 
-        ``rows`` has the key columns, ``KEY_HASH`` (int64) and the input columns. The result has the key columns,
-        ``KEY_HASH`` and whatever ``process`` wants to see. The default keeps every row.
+        ``rows`` has the key columns, ``KEY_HASH`` (int64), the input columns and, where late rows are dropped behind
+        the shuffle, ``EVENT_TIME`` (int64). The result has the key columns, ``KEY_HASH``, ``EVENT_TIME`` if it was
+        there, and whatever ``process`` wants to see. The default keeps every row.
         """
         return rows
 

@@ -1,0 +1,142 @@
+"""``dropDuplicates``, ``dropDuplicatesWithinWatermark`` and ``distinct`` of a checkpointed stream. Driver only."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.columns import quoted, refuse_repeated
+from spark_ckpt.plan.distinct_keys import as_text
+from spark_ckpt.plan.key_columns import Keys, column_named
+from spark_ckpt.runtime.stateless import arrow_schema
+from spark_ckpt.state.functions.distinct_rows import SEEN, DistinctRows, Expiry
+
+if TYPE_CHECKING:
+    from spark_ckpt.api.dataframe import CkptDataFrame
+
+_log = logging.getLogger("spark_ckpt")
+
+_WITHIN = "dropDuplicatesWithinWatermark"
+
+
+class Distinct:
+    """The methods of a DataFrame that let one row of each key pass."""
+
+    def dropDuplicates(self: Any, subset: list[str] | None = None, *, uid: str | None = None) -> CkptDataFrame:
+        """As PySpark's: the first row of each key, of all rows that ever came; ``subset`` names the key's columns, all
+        if it is not given. Of several rows in one batch the first to arrive passes.
+
+        With ``withWatermark`` ahead, late rows are dropped; and if the event-time column is in ``subset``, a key is
+        forgotten when the watermark passes it. Else keys are kept for ever: state grows with each new one, and a line
+        in the log says so. ``uid`` is the operator's name in checkpoints. Raises ``InvalidInputError`` for columns that
+        are not there and for maps, which cannot be compared::
+
+            orders.withWatermark("at", "1 hour").dropDuplicates(["id", "at"], uid="once")
+        """
+        return _dropped(self, "dropDuplicates", subset, uid)
+
+    drop_duplicates = dropDuplicates
+
+    def dropDuplicatesWithinWatermark(
+        self: Any, subset: list[str] | None = None, *, uid: str | None = None
+    ) -> CkptDataFrame:
+        """As PySpark's: :meth:`dropDuplicates` by the columns of ``subset``, where duplicates' event times may differ.
+
+        A key is kept until the watermark passes the event time of the row that came out, and the watermark's delay:
+        duplicates that are no further apart than that delay are dropped. ``uid`` is the operator's name in checkpoints.
+        Raises ``InvalidInputError`` without ``withWatermark`` ahead, and as :meth:`dropDuplicates`::
+
+            orders.withWatermark("at", "1 hour").dropDuplicatesWithinWatermark(["id"], uid="once")
+        """
+        return _dropped(self, _WITHIN, subset, uid)
+
+    def distinct(self: Any, *, uid: str | None = None) -> CkptDataFrame:
+        """As PySpark's: each row once, which is :meth:`dropDuplicates` of all columns.
+
+        ``uid`` is the operator's name in checkpoints. Raises ``InvalidInputError`` for maps, which cannot be compared.
+        """
+        return _dropped(self, "distinct", None, uid)
+
+
+def _dropped(df: CkptDataFrame, kind: str, subset: Any, uid: str | None) -> CkptDataFrame:
+    from spark_ckpt.api.grouped import _arrow_columns, keyed
+
+    refuse_repeated(df.columns, df._session.spark)
+    wanted = df.columns if subset is None else _named(df, kind, subset)
+    keys, expiry, watermark = _keys(df, kind, wanted), _expiry(df, kind, wanted), bool(_event_times(df))
+    function = DistinctRows(kind, arrow_schema(keys.schema), _arrow_columns(df.schema, df.columns), watermark, expiry)
+    made = keyed(df, uid, function, df.columns, keys)
+    if expiry is None:
+        _log.warning(
+            "%s keeps every key for ever, so its state grows with each new one. %s", kind, _way(kind, watermark)
+        )
+    return made
+
+
+def _named(df: CkptDataFrame, kind: str, subset: Any) -> list[str]:
+    """The columns of ``subset``, as Spark finds them: by name in any case, and no fields of structs."""
+    names: list[Any] = list(subset) if isinstance(subset, Iterable) and not isinstance(subset, str) else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidInputError(
+            f"{kind}: argument `subset` should be a list or tuple of column names, found {subset!r}"
+        )
+    sensitive = df._session.spark.conf.get("spark.sql.caseSensitive") == "true"
+    found = {name: column_named(df.columns, name, sensitive) for name in names}
+    missing = [name for name, column in found.items() if column is None]
+    if missing:
+        raise InvalidInputError(
+            f'{kind}: cannot resolve column name "{missing[0]}" among ({", ".join(df.columns)}); a field of a struct '
+            'needs a column of its own first: withColumn("x", F.col("s.x"))'
+        )
+    return list(dict.fromkeys(column for column in found.values() if column is not None))
+
+
+def _event_times(df: CkptDataFrame) -> list[Any]:
+    """The watermarks whose column is the rows' event time here."""
+    lineage = df._lineage
+    passed = [w for w in lineage.passed_watermarks if _is_time(df, w.column)]
+    return [*lineage.open_watermarks, *passed]
+
+
+def _is_time(df: CkptDataFrame, column: str) -> bool:
+    return column in df.columns and isinstance(df.schema[column].dataType, T.TimestampType)
+
+
+def _expiry(df: CkptDataFrame, kind: str, wanted: list[str]) -> Expiry | None:
+    times = _event_times(df)
+    if kind == _WITHIN:
+        if not times:
+            raise InvalidInputError(
+                f"{kind} is not supported on streaming DataFrames/Datasets without watermark: call "
+                'withWatermark("at", "1 hour") in front of it'
+            )
+        return Expiry(times[0].column, times[0].delay_us)
+    return next((Expiry(w.column) for w in times if w.column in wanted), None)
+
+
+def _way(kind: str, watermark: bool) -> str:
+    if watermark:
+        return f"Have the event-time column among its columns, or use {_WITHIN}, to forget those of long ago."
+    return (
+        'To forget those of long ago, call withWatermark("at", "1 hour") in front of it and have "at" among the '
+        f"columns of {kind}, or use {_WITHIN}."
+    )
+
+
+def _keys(df: CkptDataFrame, kind: str, wanted: list[str]) -> Keys:
+    """Columns that cannot be keys go by what is written of them; without any column, all rows have one key."""
+    from spark_ckpt.api.grouped import is_key
+
+    if not wanted:
+        return Keys({"all": F.lit(True)}, T.StructType().add("all", "boolean"), frozenset()).named_for(df.columns, [])
+    types = {f.name: f.dataType for f in df.schema.fields}
+    plain = frozenset(name for name in wanted if is_key(types[name]))
+    columns = {name: F.col(quoted(name)) for name in wanted}
+    expressions = {n: c if n in plain else as_text(kind, n, c, types[n]) for n, c in columns.items()}
+    fields = [T.StructField(name, types[name] if name in plain else T.StringType(), True) for name in wanted]
+    return Keys(expressions, T.StructType(fields), plain).named_for(df.columns, [SEEN])

@@ -1,0 +1,133 @@
+"""Without duplicates, batch for batch, as in plain Spark on the same files; and what is kept of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta, timezone
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_ckpt import agg
+from spark_ckpt.errors import InvalidInputError
+from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
+
+NewInput = Callable[[str, str], Input]
+ROWS = "id long, k string, n int, at timestamp, xs array<double>, s struct<a:int,b:string>"
+BASE = datetime(2023, 11, 5, tzinfo=timezone.utc)
+
+
+def _batches(chance: random.Random, batches: int, first: int) -> list[list[tuple[Any, ...]]]:
+    """The newest event time goes on by a second a batch; rows are up to five seconds older, and some are late."""
+    found, number = [], 1000 * first
+    for batch in range(first, first + batches):
+        rows: list[tuple[Any, ...]] = []
+        for _ in range(0 if chance.random() < 0.15 else 14):
+            number += 1
+            back = timedelta(microseconds=chance.choice([0, 1, 1_000_000, 1_500_000, chance.randrange(5_000_000)]))
+            at = None if chance.random() < 0.1 else BASE + timedelta(seconds=batch) - back
+            xs = chance.choice([None, [], [None], [1.5], [float("nan"), 2.0], [1.0, None]])
+            s = chance.choice([None, {"a": None, "b": None}, {"a": 1, "b": "n"}, {"a": 1, "b": None}])
+            rows.append((number, chance.choice(["a", "b", "c", None]), chance.randrange(3), at, xs, s))
+        found.append(rows)
+    return found
+
+
+def _timed(df: Any) -> Any:
+    return df.withWatermark("at", "1 second")
+
+
+KINDS: dict[str, Callable[..., Any]] = {
+    "once": lambda df: df.dropDuplicates(["K", "n"]),
+    "timed": lambda df: _timed(df).drop_duplicates(("at", "k")),
+    "late": lambda df: _timed(df).dropDuplicates(["k", "n"]),
+    "within": lambda df: _timed(df).dropDuplicatesWithinWatermark(["k"]),
+    "nested": lambda df: df.dropDuplicates(["xs", "s"]),
+    "twice": lambda df: _timed(df).dropDuplicates(["k", "at"]).dropDuplicates(["n", "at"]),
+}
+SOME = ("timed", "within", "nested")
+
+
+def _all(df: Any, kinds: Iterable[str]) -> Any:
+    """All kinds beside each other, in one query."""
+    made = [KINDS[name](df).select(F.lit(name).alias("kind"), "id") for name in kinds]
+    return reduce(lambda one, two: one.union(two), made)
+
+
+def _plain(df: Any, folder: Path) -> list[tuple[Any, ...]]:
+    seen: list[tuple[Any, ...]] = []
+    writer = df.writeStream.foreachBatch(lambda batch, _: seen.extend(map(tuple, batch.collect())))
+    query = writer.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
+    assert query.awaitTermination(DEADLINE_S)
+    return seen
+
+
+RUNS = [(1, SOME, 2), *(pytest.param(seed, tuple(KINDS), 3, marks=pytest.mark.soak) for seed in range(2, 8))]
+
+
+@pytest.mark.parametrize(("seed", "kinds", "lives"), RUNS)
+def test_what_comes_out_is_what_comes_out_of_spark(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, seed: int, kinds: Any, lives: int
+) -> None:
+    """The last life goes on at an empty location with more partitions, others where it stood."""
+    chance, data, expected = random.Random(seed), new_input("in", ROWS), list[tuple[Any, ...]]()
+    untimed = set[int]()
+    for life in range(lives):
+        last = life == lives - 1
+        for rows in _batches(chance, 3, 3 * life):
+            data.add(*rows)
+            untimed.update(row[0] for row in rows if row[3] is None)
+        if last:
+            data.add((-1, "z", 9, BASE + timedelta(hours=1), None, None))
+        spark.conf.set("spark.sql.shuffle.partitions", 1)
+        expected += _plain(_all(data.spark_stream(spark), kinds), tmp_path / "plain")
+        spark.conf.set("spark.sql.shuffle.partitions", 2 if last else 1)
+        options = {"checkpointLocation": str(tmp_path / str(last)), "chaining": str(not life).lower()}
+        query = job.run(_all(data.stream(ckpt), kinds), **options)
+    assert job.rows() == ordered(expected)
+    assert {kind for kind, _ in expected} == set(kinds)
+    state = {int(uid.rpartition("-")[2]): size.keys for uid, size in query.checkpoints()[-1]["state"].items()}
+    for name, (_, keys) in zip(kinds, sorted(state.items()), strict=False):
+        came = [i for kind, i in expected if kind == name]
+        left = {"timed": [i for i in came if i == -1 or i in untimed], "within": [-1]}.get(name, came)
+        assert name == "twice" or (name, keys) == (name, len(left)), "those that the watermark passed are forgotten"
+
+
+def test_what_cannot_work_is_refused_and_what_grows_is_told(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = new_input("in", "k string, at timestamp, m map<string,int>, s struct<x:int>, c string collate UNICODE_CI")
+    df = data.stream(ckpt)
+    timed = df.withWatermark("at", "1 hour")
+    for call, said in [
+        (lambda: df.dropDuplicatesWithinWatermark(["k"]), "not supported on streaming .* without watermark.*withWater"),
+        (df.distinct, r"column 'm', which is or holds a map<string,int>.*map_entries\(\"m\"\)"),
+        (lambda: df.dropDuplicates(["c"]), r"column 'c'.*cast\(\"string collate UTF8_BINARY\"\)"),
+        (
+            lambda: df.dropDuplicates(["s.x"]),
+            r'cannot resolve column name "s.x" among \(k, at, m, s, c\).*F.col\("s.x"\)',
+        ),
+        (lambda: df.dropDuplicates("k"), "should be a list or tuple of column names, found 'k'"),
+        (lambda: df.dropDuplicates([F.col("k")]), "should be a list or tuple"),
+    ]:
+        with pytest.raises(InvalidInputError, match=f"(?s){said}"):
+            call()
+    assert not caplog.records
+    timed.dropDuplicates(["k", "at"])
+    timed.dropDuplicatesWithinWatermark(["k"])
+    assert not caplog.records
+    df.dropDuplicates(["k"])
+    assert "dropDuplicates keeps every key for ever, so its state grows with each new one. To forget" in caplog.text
+    timed.drop("m", "c").distinct()
+    timed.dropDuplicates(["k"])
+    assert caplog.text.count("for ever") == 2
+    assert "Have the event-time column among its columns, or use dropDuplicatesWithinWatermark" in caplog.text
+    # Behind a de-duplication the event time still is one.
+    timed.dropDuplicates(["k", "at"]).dropDuplicatesWithinWatermark(["k"])
+    with pytest.raises(InvalidInputError, match="without watermark"):
+        timed.groupBy("k").aggregate(n=agg.count()).dropDuplicatesWithinWatermark(["k"])

@@ -22,6 +22,7 @@ from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
 
 NewInput = Callable[[str, str], Input]
 BASE = datetime(2024, 3, 10, 6, 59, tzinfo=timezone.utc)  # New York has a gap in it
+DELAY = timedelta(minutes=5)
 SCHEMA = "t timestamp, k string, v int"
 
 
@@ -72,7 +73,9 @@ def test_a_row_is_in_each_window_that_holds_its_time_and_a_control_row_passes_on
 
 
 def _batches(seed: int, batches: int = 6) -> list[list[tuple[Any, ...]]]:
-    """Time goes on, with rows far behind and ahead of it, without a time and without a key; some batches are empty."""
+    """Time goes on, with rows far behind and ahead of it, without a time and without a key; some batches are empty. At
+    last the watermark reaches the end of a window, or all but reaches it.
+    """
     chance, made = random.Random(seed), []
     for number in range(batches):
         now = BASE + timedelta(minutes=7 * number)
@@ -84,7 +87,8 @@ def _batches(seed: int, batches: int = 6) -> list[list[tuple[Any, ...]]]:
             )
             rows.append((time, chance.choice(["a", "b", None]), chance.choice([1, 5, None])))
         made.append(rows)
-    return made
+    last = BASE.replace(hour=8, minute=0) + DELAY - timedelta(milliseconds=seed % 2)
+    return [*made, [(last, "a", 1)]]
 
 
 def _plain(df: Any, folder: Path, mode: str) -> list[tuple[Any, ...]]:
@@ -137,7 +141,7 @@ SHORT = [("tumbling", "append"), ("sliding", "update"), ("shifted", "append")]
 def test_windows_come_out_when_and_as_they_do_in_spark(
     spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, query: str, mode: str
 ) -> None:
-    made, delay = new_input("in", SCHEMA), "5 minutes"
+    made, delay = new_input("in", SCHEMA), f"{DELAY.seconds} seconds"
     for rows in _batches(CASES.index((query, mode))):
         made.add(*rows)
     theirs = QUERIES[query](made.spark_stream(spark).withWatermark("t", delay))

@@ -101,7 +101,7 @@ def test_every_entrance_refuses_the_name_of_a_job(name: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("uid", ["../x", "a/b", ".."])
 def test_every_entrance_refuses_a_uid(uid: str) -> None:
     with pytest.raises(TopologyError):
-        _checked_uid(uid)
+        _checked_uid(None, uid)
     with pytest.raises(ConfigError):
         checked_sinks([("memory", {"uid": uid})])
     plain = PlainDataSource({"dir": "/jobs", "job": "a", "source": "rate", "uid": uid})

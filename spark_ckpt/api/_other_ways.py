@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spark_ckpt.plan.plan_check import LEFT_JOIN, MATCHED, SAMPLE
+from spark_ckpt.plan.plan_check import SAMPLE
 
-_JOIN = (
-    f"with a static DataFrame, {LEFT_JOIN}, and {MATCHED} behind it for an inner join; for two streams, union them and "
-    "use a keyed function"
-)
+_JOIN = 'join with the static DataFrame: join(static, "k", "left_semi"), or "left" for values'
 _RESULT = "a stream is no table: write it to a sink and read that (in a notebook, the sink memory)"
 _FEWER = f'filter row by row, as with {SAMPLE} or where("id < 100")'
 _ORDER = (
@@ -22,7 +19,7 @@ _SEVERAL = "one groupBy(...).aggregate(uid=...) for each set of keys"
 _KEPT = "a stream is not kept; its checkpoints are the job's (query.checkpoint(), query.savepoint(path))"
 
 WAYS: Mapping[str, str] = {
-    **dict.fromkeys(("join", "exists", "scalar"), _JOIN),
+    **dict.fromkeys(("exists", "scalar"), _JOIN),
     **dict.fromkeys(("collect", "count", "first", "head", "isEmpty", "show", "tail", "take"), _RESULT),
     **dict.fromkeys(("toArrow", "toLocalIterator", "toPandas"), _RESULT),
     **dict.fromkeys(("limit", "offset", "sampleBy"), _FEWER),

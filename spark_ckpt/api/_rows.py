@@ -47,7 +47,13 @@ class RowMethods:
     def columns(self) -> list[str]:
         raise NotImplementedError
 
-    def _operation(self, what: str, operation: Callable[[SparkDF], SparkDF], check: bool = False) -> CkptDataFrame:
+    def _operation(
+        self,
+        what: str,
+        operation: Callable[[SparkDF], SparkDF],
+        check: bool = False,
+        tried: Callable[[SparkDF], SparkDF] | None = None,
+    ) -> CkptDataFrame:
         raise NotImplementedError
 
     def _in_spark(self) -> SparkDF:

@@ -17,12 +17,22 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampType
 
 from spark_ckpt.api._distinct import Distinct
+from spark_ckpt.api._joins import JoinMethods
 from spark_ckpt.api._other_ways import WAYS
 from spark_ckpt.api._rows import RowMethods
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import missing
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.columns import ordered, quoted, refuse_control, refuse_repeated, require_control, user_columns
+from spark_ckpt.plan.columns import (
+    everything,
+    ordered,
+    quoted,
+    refuse_control,
+    refuse_repeated,
+    require_control,
+    user_columns,
+)
+from spark_ckpt.plan.condition import stream_column
 from spark_ckpt.plan.durations import delay_ms
 from spark_ckpt.plan.generators import for_control_rows
 from spark_ckpt.plan.key_columns import column_named
@@ -49,7 +59,7 @@ _NOT_HERE = (
 )
 
 
-class CkptDataFrame(RowMethods, Distinct):
+class CkptDataFrame(RowMethods, JoinMethods, Distinct):
     """A stream with barriers in it. Immutable; every method returns a new one."""
 
     def __init__(self, session: Any, recipe: Recipe, lineage: Lineage, preview: SparkDF) -> None:
@@ -83,7 +93,7 @@ class CkptDataFrame(RowMethods, Distinct):
     def __getitem__(self, name: str) -> Column:
         if name not in self.columns:
             raise InvalidInputError(f"there is no column {name!r}; the columns are {self.columns}")
-        return F.col(quoted(name))
+        return stream_column(name)
 
     def __getattr__(self, name: str) -> Column:  # so that a type checker objects where what is misspelt is called
         if name.startswith("_"):
@@ -99,9 +109,18 @@ class CkptDataFrame(RowMethods, Distinct):
 
     # -- stateless operations ----------------------------------------------------------------------------------
 
-    def _operation(self, what: str, operation: Callable[[SparkDF], SparkDF], check: bool = False) -> CkptDataFrame:
-        """``check``: Spark may have put more into the plan than the method's name says."""
-        parent, result = self._recipe, _done(operation, self._preview)
+    def _operation(
+        self,
+        what: str,
+        operation: Callable[[SparkDF], SparkDF],
+        check: bool = False,
+        tried: Callable[[SparkDF], SparkDF] | None = None,
+    ) -> CkptDataFrame:
+        """``check``: Spark may have put more into the plan than the method's name says.
+
+        ``tried`` is the same for the preview, if the operation would read something there.
+        """
+        parent, result = self._recipe, _done(tried or operation, self._preview)
         columns = result.columns
         require_control(columns)
         if check:
@@ -132,11 +151,16 @@ class CkptDataFrame(RowMethods, Distinct):
         flat = list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list) else list(cols)
         wanted: list[Any] = []
         for c in flat:
-            wanted.extend([F.col(quoted(n)) for n in self.columns] if isinstance(c, str) and c == "*" else [c])
+            wanted.extend(self._all_columns() if isinstance(c, str) and c == "*" else [c])
         if all(isinstance(c, str) and c in self.columns and not {".", "`"} & set(c) for c in wanted):
             return self._columns(wanted)
         control = [] if self._has_star(wanted) else [TAG, CTL]
         return self._operation("select", lambda df: df.select(*wanted, *control), check=True)
+
+    def _all_columns(self) -> list[Column]:
+        names = self.columns
+        # Behind a join, a name may come twice.
+        return [F.col(quoted(n)) for n in names] if len(set(names)) == len(names) else [everything()]
 
     def _has_star(self, wanted: list[Any]) -> bool:
         """Whether some ``col("*")`` of Spark's stands for the control columns too."""

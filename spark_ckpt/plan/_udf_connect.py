@@ -10,6 +10,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -41,6 +42,7 @@ class PlanRewriter:
         self._plan_class, self._project = plan.LogicalPlan, plan.Project
         self._expression_class, self._column = expressions.Expression, Column
         self._alias = expressions.ColumnAlias
+        self._beside: Any = None
 
     def expression(self, e: Any, child: Any) -> Any:
         """What is to stand for ``e``, of the rows of the plan ``child``: the very same, or another one."""
@@ -49,6 +51,7 @@ class PlanRewriter:
     def plan(self, node: Any) -> Any:
         if node is self._stop or not self._stands_above(node):
             return node
+        self._beside = getattr(node, "right", None) if type(node).__name__ == "Join" else None
         made = self._rebuilt(node, lambda e: self.expression(e, node._child))
         is_project = isinstance(node, self._project) and made is not node and made._columns is not node._columns
         return self._with_old_names(made, node) if is_project else made
@@ -116,7 +119,18 @@ class _Rewriter(PlanRewriter):
             return self._function(e, child)
         return self._rebuilt(e, lambda inner: self.expression(inner, child))
 
+    def _is_beside(self, e: Any) -> bool:
+        """Whether a function in a join's condition gets values of the other side only, where no control rows are."""
+        if self._beside is None:
+            return False
+        try:
+            return all(self._type(arg, self._beside) is not None for arg in e._arguments)
+        except PySparkException:
+            return False
+
     def _function(self, e: Any, child: Any) -> Any:
+        if self._is_beside(e):
+            return e
         udf, args = e._function, [self.expression(arg, child) for arg in e._arguments]
         if udf._eval_type not in KINDS:
             return e

@@ -6,6 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
 from spark_ckpt.errors import ControlColumnsError, InvalidInputError
 from spark_ckpt.types import CONTROL_COLUMNS
 
@@ -34,6 +37,16 @@ def ordered(df: SparkDF, columns: Sequence[str]) -> SparkDF:
         return df
     refuse_repeated(user_columns(columns), df.sparkSession)
     return df.select(*[quoted(c) for c in (*user_columns(columns), *CONTROL_COLUMNS)])
+
+
+def control_last(df: SparkDF) -> SparkDF:
+    """``df`` with the control columns last; names may come twice, and keep what they are qualified by."""
+    return df.select(everything(), *CONTROL_COLUMNS)
+
+
+def everything() -> Column:
+    """All columns but the control columns, whatever they are called."""
+    return F.expr(f"* EXCEPT ({', '.join(CONTROL_COLUMNS)})")
 
 
 def require_control(columns: Sequence[str]) -> None:

@@ -40,11 +40,10 @@ WINDOW_WAY = (
     'df.where(F.col("t").isNotNull()).withColumn("start", F.window(F.coalesce("t", F.timestamp_seconds(F.lit(0))), '
     '"1 hour").start), then groupBy("start").'
 )
-LEFT_JOIN = 'transformSpark(lambda df: df.join(static, (df["k"] == static["key"]) & df["__ckpt_ctl"].isNull(), "left"))'
-MATCHED, SAMPLE = 'where(F.col("key").isNotNull())', "stream.sample(0.1)"
+SAMPLE = "stream.sample(0.1)"
 _JOIN_WAY = (
-    "A left outer or left anti join with a static DataFrame keeps them, if its condition says that it is not for "
-    f"them: {LEFT_JOIN}. For an inner join, follow it with {MATCHED}."
+    "Join with a static DataFrame by the stream's own join(static, on, how), which keeps them: inner, left, left_semi, "
+    "left_anti and cross."
 )
 _LIMIT_WAY = f"Filter row by row instead; for a sample: {SAMPLE}."
 _WAYS = {

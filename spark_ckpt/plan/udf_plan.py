@@ -74,10 +74,14 @@ class PlanRewriter:
 
 
 class _Rewriter(PlanRewriter):
+    _beside: JavaObject = None
+    """What the other side of a join puts out, where no control rows come from."""
+
     def __init__(self, spark: Any, stop: JavaObject) -> None:
         super().__init__(spark, stop, "PYTHON_UDF")
 
     def node(self, node: JavaObject, flag: JavaObject) -> JavaObject:
+        self._beside = items_of(node.children())[1].outputSet() if node.nodeName() == "Join" else None
         args = items_of(node.productIterator())
         done = [self._arg(arg, flag) for arg in args]
         if all(new is old for new, old in zip(done, args, strict=True)):
@@ -101,7 +105,8 @@ class _Rewriter(PlanRewriter):
         if not e.containsPattern(self._pattern):
             return e
         if self._is(e, f"{_CATALYST}.expressions.PythonUDF"):
-            return self._function(e, flag)
+            only_beside = self._beside is not None and e.references().subsetOf(self._beside)
+            return e if only_beside else self._function(e, flag)
         return self._with_children(e, flag)
 
     def _with_children(self, e: JavaObject, flag: JavaObject) -> JavaObject:

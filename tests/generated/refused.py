@@ -67,17 +67,13 @@ def _as_told(func: Callable[[Any], Any]) -> Callable[[Any, str], Any]:
 
 def _static(df: Any) -> Any:
     rows = [(0, "zero"), (2, "two"), (2, "two again"), (9, "nine")]
-    return df.sparkSession.createDataFrame(rows, "key int, word string")
+    spark = df._session.spark if isinstance(df, CkptDataFrame) else df.sparkSession
+    return spark.createDataFrame(rows, "key int, word string")
 
 
 def _join(df: Any, how: str) -> Any:
     static = _static(df)
     return df.join(static, df["k"] == static["key"], how)
-
-
-def _join_data(df: Any) -> Any:
-    static = _static(df)
-    return df.join(static, (df["k"] == static["key"]) & df[CTL].isNull(), "left")
 
 
 def _with_hour(df: Any) -> Any:
@@ -165,8 +161,8 @@ FORMS = (
     Refused(
         "inner join",
         _inside(lambda df: _join(df, "inner")),
-        "Join Inner.*left outer",
-        _as_told(lambda df: df.transformSpark(_join_data).where(F.col("key").isNotNull())),
+        r"Join Inner.*join\(static",
+        _as_told(lambda df: df.join(_static(df), F.col("k") == F.col("key"))),
         lambda df: _join(df, "inner"),
         gives=_WORD,
         repeats=True,
@@ -174,8 +170,8 @@ FORMS = (
     Refused(
         "left join",
         _inside(lambda df: _join(df, "left")),
-        "Join LeftOuter.*isNull",
-        _as_told(_inside(_join_data)),
+        r"Join LeftOuter.*join\(static",
+        _as_told(lambda df: df.join(_static(df), F.col("k") == F.col("key"), "left")),
         lambda df: _join(df, "left"),
         gives=_WORD,
         repeats=True,
@@ -183,8 +179,8 @@ FORMS = (
     Refused(
         "cross join",
         _inside(lambda df: df.crossJoin(_static(df))),
-        "Join Cross.*isNull",
-        _as_told(_inside(lambda df: df.join(_static(df), df[CTL].isNull(), "left"))),
+        r"Join Cross.*join\(static",
+        _as_told(lambda df: df.crossJoin(_static(df))),
         lambda df: df.crossJoin(_static(df)),
         gives=_WORD,
         repeats=True,

@@ -1,4 +1,4 @@
-"""Each method that looks at each row alone gives what Spark's batch gives, in one query for all of them."""
+"""Methods that look at each row alone, and joins with static DataFrames: many in a query, each as Spark's batch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import ControlColumnsError, InvalidInputError
@@ -15,6 +15,7 @@ from tests.generated.bundles import check_chains, rows_of
 from tests.generated.chains import APPEND, Chain
 from tests.generated.lab import Lab
 from tests.generated.operations import Operation
+from tests.generated.static_joins import JOINS, pairs, words
 from tests.generated.values import SCHEMA, write_batches
 
 
@@ -84,6 +85,14 @@ def test_row_methods_give_what_batch_gives(lab: Lab, chaining: bool) -> None:
     check_chains(lab, "rows", chains_of(lab.spark, ROWS), rows_of(11, {}), chaining)
 
 
+ALL_JOINS = [pytest.param(slice(None), chaining, marks=pytest.mark.soak) for chaining in (True, False)]
+
+
+@pytest.mark.parametrize(("some", "chaining"), [(slice(4, None, 8), True), *ALL_JOINS])
+def test_static_joins_give_what_batch_gives(lab: Lab, some: slice, chaining: bool) -> None:
+    check_chains(lab, "joins", chains_of(lab.spark, JOINS[some]), rows_of(12, {}), chaining)
+
+
 @pytest.fixture(scope="module")
 def stream(lab: Lab) -> Any:
     folder = lab.folder / "rows" / "in"
@@ -135,3 +144,56 @@ def test_names_types_and_the_plan_are_shown_without_the_control_columns(
     assert said.count("query.explain() prints the plan of the running query") == 3
     assert said.count("== Physical Plan ==") == 3
     assert "== Analyzed Logical Plan ==" in said
+
+
+def test_columns_stand_as_in_sparks_join_and_are_found_as_there(lab: Lab, stream: Any) -> None:
+    batch, static = lab.spark.createDataFrame([], "id bigint, k int, d double"), pairs(stream)
+    some = stream.select("id", "k", "d")
+    for on, how in (("k", "inner"), (["d", "k"], "left"), ("d", "left_semi"), (["k"], "left_anti"), (None, "cross")):
+        assert some.join(static, on, how).columns == batch.join(static, on, how).columns
+    both = some.join(static, some["k"] == static["k"])
+    assert both.columns == ["id", "k", "d", "k", "d", "found"]
+    assert both.select("*").columns == both.columns
+    assert both.drop(static["k"]).columns == ["id", "k", "d", "d", "found"]
+    assert both.toDF("a", "b", "c", "d", "e", "f").columns == ["a", "b", "c", "d", "e", "f"]
+    for ambiguous in (
+        lambda: both.select("k"),
+        lambda: some.join(static, F.col("k") == F.col("k")),
+        lambda: some.join(static, F.col("k") > 0, "left_semi"),
+        lambda: some.join(static, F.col("k") == static["k"], "left"),
+    ):
+        with pytest.raises(AnalysisException, match="AMBIGUOUS_REFERENCE"):
+            ambiguous()
+
+
+def test_joins_that_are_not_there_are_refused_as_in_spark(lab: Lab, stream: Any) -> None:
+    static = words(stream)
+    for how, said in (
+        (
+            "right",
+            "RightOuter join with a streaming DataFrame/Dataset on the left and a static .* not supported.*left_s",
+        ),
+        ("right_outer", "RightOuter join"),
+        ("full", "FullOuter joins with streaming DataFrames/Datasets on the left and a static .* not supported.*inner"),
+        ("outer", "FullOuter joins"),
+    ):
+        with pytest.raises(InvalidInputError, match=said):
+            stream.join(static, "k", how)
+    with pytest.raises(AnalysisException, match="UNSUPPORTED_JOIN_TYPE"):
+        stream.join(static, "k", "sideways")
+    with pytest.raises(AnalysisException, match="nope"):
+        stream.join(static, "nope")
+    with pytest.raises(AnalysisException, match="nope"):
+        stream.join(static, stream["k"] == F.col("nope"), "left_semi")
+    with pytest.raises(InvalidInputError, match=r"a join of two streams is not there yet.*union them"):
+        stream.join(stream, "k")
+    with pytest.raises(InvalidInputError, match=r"a stream of Spark's own.*ckpt.readStream"):
+        stream.join(lab.spark.readStream.format("rate").load(), F.lit(True))
+    with pytest.raises(InvalidInputError, match="expects a static DataFrame, found str"):
+        stream.join("words", "k")
+    with pytest.raises(InvalidInputError, match="names or conditions"):
+        stream.join(static, 5)
+    with pytest.raises(InvalidInputError, match="reserved for the barriers"):
+        stream.join(static.withColumn("__ckpt_tag", F.lit(1)), "k")
+    with pytest.raises(ControlColumnsError, match="carry the barriers"):
+        stream.join(static, "__ckpt_tag")

@@ -1,0 +1,87 @@
+"""Joins of a stream with a static DataFrame. Driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.columns import refuse_control
+from spark_ckpt.plan.static_join import StaticJoin, join_kind, refuse_right_side
+
+if TYPE_CHECKING:
+    from spark_ckpt.api.dataframe import CkptDataFrame
+
+SparkDF = Any
+
+_TWO_STREAMS = (
+    "a join of two streams is not there yet: expected a static DataFrame on the right, found a checkpointed stream. "
+    'union them, with a column that tells them apart, and groupBy("key").applyInPandasWithState(...) keeps what waits '
+    "for its match; or write one of them to a table and join with that"
+)
+
+
+class JoinMethods:
+    """What :class:`spark_ckpt.api.dataframe.CkptDataFrame` has of them."""
+
+    _preview: SparkDF
+
+    def _operation(
+        self,
+        what: str,
+        operation: Callable[[SparkDF], SparkDF],
+        check: bool = False,
+        tried: Callable[[SparkDF], SparkDF] | None = None,
+    ) -> CkptDataFrame:
+        raise NotImplementedError
+
+    def join(
+        self,
+        other: SparkDF,
+        on: str | list[str] | Column | list[Column] | None = None,
+        how: str | None = None,
+    ) -> CkptDataFrame:
+        """As PySpark's, with a static DataFrame ``other``: each batch is joined with what it holds at that time.
+
+        ``on``: names of columns that both have, or conditions; none: every row with every row. ``how``: inner (the
+        default), left, left_semi, left_anti or cross. Raises ``InvalidInputError`` for right and full, which no stream
+        of Spark's has, and for two streams::
+
+            orders.join(customers, "customer_id", "left")
+            orders.join(F.broadcast(rates), (orders["day"] == rates["day"]) & (rates["from"] <= orders["at"]))
+        """
+        kind = join_kind(how)
+        if isinstance(other, JoinMethods):
+            raise InvalidInputError(_TWO_STREAMS)
+        refuse_right_side(other)
+        names = _names(on)
+        refuse_control(names or [])
+        nothing = other.where(F.lit(False))
+        if kind is None or names:
+            _ = self._preview.join(nothing, on, how).columns  # raises as Spark does
+        condition = names if names else _condition(on)
+        join = StaticJoin(kind or "inner", condition)
+        # What is tried meanwhile, the preview, is not to read the static side.
+        return self._operation("join", lambda df: join(df, other), tried=lambda df: join(df, nothing))
+
+    def crossJoin(self, other: SparkDF) -> CkptDataFrame:
+        """As PySpark's: every row with every row of the static DataFrame ``other``."""
+        return self.join(other, how="cross")
+
+
+def _names(on: Any) -> list[str] | None:
+    if isinstance(on, str):
+        return [on]
+    return list(on) if isinstance(on, list | tuple) and on and all(isinstance(c, str) for c in on) else None
+
+
+def _condition(on: Any) -> Column | None:
+    if on is None or isinstance(on, Column):
+        return on
+    if isinstance(on, list | tuple) and all(isinstance(c, Column) for c in on):
+        return reduce(lambda one, two: one & two, on) if on else None
+    raise InvalidInputError(f"join expects on= names or conditions, found {on!r}")

@@ -1,0 +1,164 @@
+"""A user's condition over two DataFrames, before Spark knows what its names mean. Driver; classic and Connect.
+
+A column that was taken from a stream, ``stream["k"]``, is a name, as the stream's plan is built later. Spark's own
+would be bound to its DataFrame: so in a join, where the other side may have a ``k`` too, it is bound then.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.java_gateway import is_instance_of
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.udf_plan import items_of
+
+JavaObject = Any
+
+_SEQ, _PAIR = "scala.collection.immutable.Seq", "scala.Tuple2"
+_SEVERAL = (_SEQ, _PAIR, "scala.Option")
+_OF_STREAM = re.compile(r"`(?:[^`]|``)+`")
+
+
+@dataclass(frozen=True)
+class Name:
+    """``text``: as Spark's parser reads it. ``of_stream``: it was taken from a stream."""
+
+    text: str
+    of_stream: bool
+
+
+Replace = Callable[[Name], Column | None]
+
+
+def stream_column(name: str) -> Column:
+    """``stream[name]``: a text where ``F.col`` is none, by which it is known again."""
+    return F.expr(quoted(name))
+
+
+def replaced(condition: Column, replace: Replace) -> Column:
+    """``condition`` with other columns for names, where ``replace`` gives one."""
+    if type(condition).__module__.startswith("pyspark.sql.classic"):
+        return _Classic(replace).column(condition)
+    from pyspark.sql.connect.column import Column as ConnectColumn
+
+    return ConnectColumn(_Connect(replace).expression(condition._expr))
+
+
+class _Classic:
+    """A column is a tree of Spark's column nodes, which are turned into expressions when they meet a plan."""
+
+    def __init__(self, replace: Replace) -> None:
+        from pyspark import SparkContext
+
+        context = SparkContext._active_spark_context
+        assert context is not None
+        self._replace, self._jvm, self._gateway = replace, context._jvm, context._gateway
+        self._convert = self._jvm.org.apache.spark.sql.classic.ExpressionUtils
+
+    def column(self, condition: Any) -> Any:
+        old = condition._jc.node()
+        new = self._node(old)
+        return condition if new is old else type(condition)(self._jvm.org.apache.spark.sql.Column(new))
+
+    def _node(self, node: JavaObject) -> JavaObject:
+        kind = node.getClass().getSimpleName()
+        if kind == "SqlExpression":
+            found = Name(node.expression(), True)
+            return self._named(node, found) if _OF_STREAM.fullmatch(found.text) else self._text(node)
+        if kind == "UnresolvedAttribute":
+            return self._named(node, _name(node))
+        if kind == "ExpressionColumnNode":
+            return self._of_expression(node, node.expression())
+        args = items_of(node.productIterator())
+        done = [self._value(arg) for arg in args]
+        same = all(new is old for new, old in zip(done, args, strict=True))
+        return node if same else node.copy(*done)
+
+    def _text(self, node: JavaObject) -> JavaObject:
+        session = self._jvm.org.apache.spark.sql.classic.SparkSession.active()
+        return self._of_expression(node, session.sessionState().sqlParser().parseExpression(node.expression()))
+
+    def _of_expression(self, node: JavaObject, old: JavaObject) -> JavaObject:
+        """Python functions are expressions, with nodes within."""
+        new = self._expression(old)
+        return node if new is old else self._convert.column(new).node()
+
+    def _expression(self, e: JavaObject) -> JavaObject:
+        kind = e.getClass().getSimpleName()
+        if kind == "ColumnNodeExpression":
+            node = e.node()
+            new = self._node(node)
+            return e if new is node else self._convert.expression(self._jvm.org.apache.spark.sql.Column(new))
+        if kind == "UnresolvedAttribute":
+            column: Any = self._replace(_name(e))
+            return e if column is None else self._convert.expression(column._jc)
+        children = items_of(e.children())
+        done = [self._expression(child) for child in children]
+        same = all(new is old for new, old in zip(done, children, strict=True))
+        return e if same else e.withNewChildren(self._jvm.PythonUtils.toSeq(done))
+
+    def _value(self, value: Any) -> Any:
+        if self._is(value, "org.apache.spark.sql.internal.ColumnNode"):
+            return self._node(value)
+        several = next((kind for kind in _SEVERAL if self._is(value, kind)), None)
+        if several is None:
+            return value
+        items = items_of(value.productIterator() if several == _PAIR else value.iterator())
+        done = [self._value(item) for item in items]
+        if all(new is old for new, old in zip(done, items, strict=True)):
+            return value
+        if several == _PAIR:
+            return self._jvm.scala.Tuple2(*done)
+        return self._jvm.PythonUtils.toSeq(done) if several == _SEQ else self._jvm.scala.Option.apply(done[0])
+
+    def _named(self, node: JavaObject, name: Name) -> JavaObject:
+        column: Any = self._replace(name)
+        return node if column is None else column._jc.node()
+
+    def _is(self, value: Any, java_class: str) -> bool:
+        return hasattr(value, "_target_id") and is_instance_of(self._gateway, value, java_class)
+
+
+def _name(unresolved: JavaObject) -> Name:
+    return Name(".".join(quoted(part) for part in items_of(unresolved.nameParts())), False)
+
+
+class _Connect:
+    def __init__(self, replace: Replace) -> None:
+        from pyspark.sql.connect import expressions
+
+        self._replace = replace
+        self._reference, self._text = expressions.ColumnReference, expressions.SQLExpression
+        self._expression_class = expressions.Expression
+
+    def expression(self, e: Any) -> Any:
+        if isinstance(e, self._text):
+            return self._named(e, Name(e._expr, True)) if _OF_STREAM.fullmatch(e._expr) else e
+        if isinstance(e, self._reference):
+            return e if e._plan_id is not None else self._named(e, Name(e._unparsed_identifier, False))
+        parts = {n: (v, self._value(v)) for n, v in vars(e).items()}
+        found = {name: new for name, (old, new) in parts.items() if new is not old}
+        if not found:
+            return e
+        made = copy.copy(e)
+        vars(made).update(found)
+        return made
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, self._expression_class):
+            return self.expression(value)
+        if isinstance(value, list | tuple):
+            done = [self._value(item) for item in value]
+            return value if all(n is o for n, o in zip(done, value, strict=True)) else type(value)(done)
+        return value
+
+    def _named(self, e: Any, name: Name) -> Any:
+        column: Any = self._replace(name)
+        return e if column is None else column._expr

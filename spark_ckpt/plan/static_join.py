@@ -1,0 +1,145 @@
+"""A stream joined with a static DataFrame, so that each control row comes out exactly once. Driver.
+
+A control row matches nothing: the condition says that it is not for them, or their key is null. So a left outer and a
+left anti join keep each of them once. An inner join is a left outer join with a column that tells which rows found
+something, and a filter behind it; a semi join asks row by row whether there is something, with the static side in a
+subquery. Rows may be shuffled in between: order and place mean nothing to a barrier.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.columns import control_last, quoted, user_columns
+from spark_ckpt.plan.condition import Name, replaced
+from spark_ckpt.plan.key_columns import column_named
+from spark_ckpt.types import CONTROL_COLUMNS, CTL
+
+SparkDF = Any
+
+INNER, LEFT, SEMI, ANTI = "inner", "left", "left_semi", "left_anti"
+_MATCH, _OUTER = "__ckpt_match", "__ckpt_left_"
+_KINDS = {
+    **dict.fromkeys(("inner", "cross"), INNER),
+    **dict.fromkeys(("left", "leftouter"), LEFT),
+    **dict.fromkeys(("semi", "leftsemi"), SEMI),
+    **dict.fromkeys(("anti", "leftanti"), ANTI),
+}
+_IN_SPARKS_WORDS = {
+    **dict.fromkeys(
+        ("right", "rightouter"),
+        "RightOuter join with a streaming DataFrame/Dataset on the left and a static DataFrame/DataSet on the right "
+        "not supported",
+    ),
+    **dict.fromkeys(
+        ("outer", "full", "fullouter"),
+        "FullOuter joins with streaming DataFrames/Datasets on the left and a static DataFrame/Dataset on the right is "
+        "not supported",
+    ),
+}
+
+
+def join_kind(how: str | None) -> str | None:
+    """Which join ``how`` is, by any of Spark's names; None if it is none. Raises ``InvalidInputError``."""
+    plain = "inner" if how is None else str(how).lower().replace("_", "")
+    if plain in _IN_SPARKS_WORDS:
+        raise InvalidInputError(
+            f"{_IN_SPARKS_WORDS[plain]}: that none of a stream's rows matches is known when it has ended. inner, left, "
+            "left_semi, left_anti and cross work"
+        )
+    return _KINDS.get(plain)
+
+
+@dataclass(frozen=True)
+class StaticJoin:
+    """``on``: names that both sides have, a condition, or None for every row with every row."""
+
+    kind: str
+    on: list[str] | Column | None
+
+    def __call__(self, left: SparkDF, right: SparkDF) -> SparkDF:
+        """``left`` has control rows, ``right`` has none."""
+        if self.kind == SEMI:
+            return self._semi(left, right)
+        if self.kind == ANTI:
+            return control_last(self._outer(left, right, "left_anti"))
+        if self.kind == LEFT:
+            return control_last(self._outer(left, right, "left"))
+        return _matched(self._outer(left, right.withColumn(_MATCH, F.lit(True)), "left"))
+
+    def _outer(self, left: SparkDF, right: SparkDF, how: str) -> SparkDF:
+        if isinstance(self.on, list):
+            return _for_data_rows(left, self.on).join(right, self.on, how)
+        is_data = F.col(CTL).isNull()
+        return left.join(right, is_data if self.on is None else _bound(self.on, left) & is_data, how)
+
+    def _semi(self, left: SparkDF, right: SparkDF) -> SparkDF:
+        if isinstance(self.on, list):
+            keys = right.select(*[F.col(quoted(name)) for name in self.on]).distinct()
+            return StaticJoin(INNER, self.on)(left, keys)
+        if self.on is None:
+            return left.where(F.col(CTL).isNotNull() | right.exists())
+        _ = left.join(right, _bound(self.on, left), "left_semi").columns  # raises as Spark does
+        return _existing(left, right, self.on)
+
+
+def _for_data_rows(left: SparkDF, names: list[str]) -> SparkDF:
+    """``left`` with no key in control rows: a null equals nothing."""
+    sensitive = left.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    columns = user_columns(left.columns)
+    spelt = [column_named(columns, quoted(name), sensitive) for name in names]
+    keys = {name: F.when(F.col(CTL).isNull(), F.col(quoted(name))) for name in spelt if name is not None}
+    return left.withColumns(keys) if keys else left
+
+
+def _matched(joined: SparkDF) -> SparkDF:
+    kept = joined.where(F.col(CTL).isNotNull() | F.col(_MATCH).isNotNull())
+    return control_last(kept.drop(_MATCH))
+
+
+def _bound(condition: Column, left: SparkDF) -> Column:
+    """``stream["k"]`` is a column of the stream, whether the static side has a ``k`` or not."""
+    return replaced(condition, lambda name: left[name.text] if name.of_stream else None)
+
+
+def _existing(left: SparkDF, right: SparkDF, condition: Column) -> SparkDF:
+    """In the subquery, names are those of ``right``: what is meant to be of ``left`` gets a name of its own there."""
+    outer: dict[str, Column] = {}
+
+    def of_left(name: Name) -> Column | None:
+        if not name.of_stream and _is_in(right, name.text):
+            return None
+        alias = f"{_OUTER}{len(outer)}"
+        outer[alias] = F.col(name.text)
+        return F.col(alias).outer()
+
+    found = right.where(replaced(condition, of_left)).exists()
+    wide = left.withColumns(outer) if outer else left
+    return control_last(wide.where(F.col(CTL).isNotNull() | found).drop(*outer))
+
+
+def _is_in(df: SparkDF, name: str) -> bool:
+    try:
+        return bool(df.select(F.col(name)).columns)
+    except PySparkException:
+        return False
+
+
+def refuse_right_side(right: SparkDF) -> None:
+    """Raises ``InvalidInputError`` for what is no static DataFrame."""
+    if not hasattr(right, "sparkSession") or not hasattr(right, "isStreaming"):
+        raise InvalidInputError(f"join expects a static DataFrame, found {type(right).__name__}")
+    if right.isStreaming:
+        raise InvalidInputError(
+            "join expects a static DataFrame, found a stream of Spark's own, whose rows have no barriers; read it with "
+            "ckpt.readStream"
+        )
+    taken = [c for c in right.columns if c in (*CONTROL_COLUMNS, _MATCH)]
+    if taken:
+        raise InvalidInputError(f"the static side has columns {taken}, reserved for the barriers; rename them")

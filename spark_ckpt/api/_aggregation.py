@@ -42,8 +42,8 @@ class Aggregation:
         then a column each expression. Write them to a merging sink. What an aggregate reads may be any expression.
         With ``F.window`` among the keys and a watermark of its time column, a window comes out once, when the watermark
         passes its end (output mode append, the default), or with every change until then (update).
-        Aggregates: count, count_if, sum, avg, min, max, first, last, any_value, stddev, bool_and, bool_or and
-        approx_count_distinct. ``uid`` is the operator's name in checkpoints.
+        Aggregates: count, count_if, sum, avg, min, max, first, last, any_value, stddev, bool_and, bool_or,
+        count_distinct of one column and approx_count_distinct. ``uid`` is the operator's name in checkpoints.
 
         An aggregate's state is named by what it computes: results may be renamed and moved. Raises
         ``InvalidInputError`` for functions that are not in the list, Spark's ``AnalysisException`` for what Spark

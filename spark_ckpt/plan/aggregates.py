@@ -161,9 +161,26 @@ class _Splitter:
 
     def spec(self, call: Call) -> str:
         """The name, in the state, of the aggregate that computes ``call``."""
-        kind, text = _kind(call), f"{call.function}({', '.join(str(a) for a in call.arguments)})"
+        kind = self._kind(call)
+        text = f"{call.function}({', '.join(str(a) for a in call.arguments)})"
         column = self._argument(call, text)
         return self._named(AggSpec(kind, column, call.options))
+
+    def _kind(self, call: Call) -> str:
+        kind = KINDS.get(call.function)
+        if call.distinct and kind not in ("min", "max"):  # where it makes no difference
+            alone = call.function == "count" and [self._found.is_constant(a) for a in call.arguments] == [False]
+            kind = "count_distinct" if alone else None
+        if kind is None:
+            what = f"{call.function}(DISTINCT ...)" if call.distinct else call.function
+            raise InvalidInputError(
+                f"the aggregate {what} cannot be kept for a checkpointed stream; there are {', '.join(sorted(KINDS))}, "
+                "and count(DISTINCT) of one column. For others, keep what you need with applyInArrowWithState or "
+                "applyInPandasWithState."
+            )
+        if call.only is not None and kind in ("first", "last") and not call.options.get("ignore_nulls"):
+            raise InvalidInputError(f"{call.function} with FILTER cannot tell a null from a row left out; ignore nulls")
+        return kind
 
     def _named(self, spec: AggSpec) -> str:
         """By what it is, so that its state is found again wherever it stands and however its result is called."""
@@ -208,19 +225,6 @@ class _Splitter:
     def _keys_elsewhere(self) -> set[str]:
         """Names of keys that are not the column of that name."""
         return set(self._keys) - set(self._df.columns)
-
-
-def _kind(call: Call) -> str:
-    kind = KINDS.get(call.function)
-    if kind is None or call.distinct:
-        what = f"{call.function}(DISTINCT ...)" if call.distinct else call.function
-        raise InvalidInputError(
-            f"the aggregate {what} cannot be kept for a checkpointed stream; there are {', '.join(sorted(KINDS))}. "
-            "For others, keep what you need with applyInArrowWithState or applyInPandasWithState."
-        )
-    if call.only is not None and kind in ("first", "last") and not call.options.get("ignore_nulls"):
-        raise InvalidInputError(f"{call.function} with FILTER cannot tell a null from a row left out; ignore nulls")
-    return kind
 
 
 def _free(name: str, taken: set[str]) -> str:

@@ -136,7 +136,12 @@ def _expressions(column: str, kind: str) -> list[tuple[str, str]]:
     if kind == "boolean":
         found += [(f"F.bool_and({c})", kind), (f"F.bool_or({c})", kind), (f"F.min(~F.col({c}))", kind)]
     if kind in ORDERED and "interval" not in kind:
-        found += [(f"F.min({c})", kind), (f"F.max({c})", kind), (f"F.max({c}) == F.min({c})", "boolean")]
+        found += [
+            (f"F.count_distinct({c})", "bigint"),
+            (f"F.min({c})", kind),
+            (f"F.max({c})", kind),
+            (f"F.max({c}) == F.min({c})", "boolean"),
+        ]
     return found
 
 

@@ -55,6 +55,8 @@ def _expressions() -> list[Any]:
         F.stddev("a"),
         F.stddev("b").alias("deviation"),
         F.approx_count_distinct("a"),
+        F.count_distinct("s"),
+        F.count_distinct(F.col("a") % 2).alias("parities"),
         F.first("s", ignorenulls=True).isNull().alias("empty"),
     ]
 

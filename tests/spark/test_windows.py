@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, QueryBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -151,3 +152,16 @@ def test_windows_come_out_when_and_as_they_do_in_spark(
     assert expected, "nothing to compare"
     job.run(ours, mode=mode)
     assert ordered(map(_flat, job.rows())) == expected
+
+
+def test_distinct_values_of_a_window_end_with_it(ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path) -> None:
+    """Spark's own streams refuse distinct aggregates."""
+    made = new_input("in", SCHEMA)
+    made.add((BASE, "a", 1), (BASE, "a", 2), (BASE, "a", 1), (BASE, "b", None))
+    made.add((BASE, "a", 2), (BASE, "a", 3), (BASE + timedelta(hours=1), "a", 9))
+    rows = made.stream(ckpt).withWatermark("t", "5 minutes").groupBy(F.window("t", "10 minutes"), "k")
+    job.run(rows.agg(F.count_distinct("v").alias("n"), uid="w"))
+    assert [row[1:] for row in job.rows()] == [("a", 3), ("b", 0)]
+    tables = [path.parent for path in (tmp_path / "jobs" / "job" / "state").glob("w.*/_delta_log")]
+    values = [QueryBuilder().register("t", DeltaTable(str(t))).execute("SELECT k FROM t").read_all() for t in tables]
+    assert [v.num_rows for v in values] == [1], "what is left is of the open window"

@@ -10,6 +10,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.aggregates import Call
+from spark_ckpt.plan.udf_plan import items_of
 
 SparkDF = Any
 JavaObject = Any
@@ -24,27 +25,26 @@ class ClassicExpressions:
     def __init__(self, df: SparkDF, keys: list[Column], exprs: list[Column]) -> None:
         aggregated = df.groupBy(*keys).agg(*exprs)
         self.names: list[str] = aggregated.columns
-        self._columns = df.columns
         self._jvm = df.sparkSession.sparkContext._jvm
         self._utils = self._jvm.org.apache.spark.sql.classic.ExpressionUtils
         plan = aggregated._jdf.queryExecution().analyzed()
-        if _class(plan) != "Aggregate" or not _items(plan.children())[0].sameResult(_plan(df)):
+        if _class(plan) != "Aggregate" or not items_of(plan.children())[0].sameResult(_plan(df)):
             raise InvalidInputError(
                 f"agg({', '.join(map(str, exprs))}): expected aggregate functions of the rows of a group, found "
                 f"something that Spark plans as {plan.nodeName()}"
             )
-        self._results = _items(plan.aggregateExpressions())[-len(exprs) :]
-        self._grouping = _items(plan.groupingExpressions())
-        self._ids = {a.exprId().id(): a.name() for a in _items(_plan(df).output())}
+        self._results = items_of(plan.aggregateExpressions())[-len(exprs) :]
+        self._grouping = items_of(plan.groupingExpressions())
+        self._ids = {a.exprId().id(): a.name() for a in items_of(_plan(df).output())}
 
     def results(self) -> list[JavaObject]:
-        return [_items(e.children())[0] if _class(e) == "Alias" else e for e in self._results]
+        return [items_of(e.children())[0] if _class(e) == "Alias" else e for e in self._results]
 
     def aggregate(self, tree: JavaObject) -> Call | None:
         if _class(tree) != "AggregateExpression":
             return None
         function = tree.aggregateFunction()
-        name, arguments = function.prettyName(), _items(function.children())
+        name, arguments = function.prettyName(), items_of(function.children())
         options: dict[str, Any] = {}
         if name == "approx_count_distinct":
             options["rsd"] = function.relativeSD()
@@ -64,23 +64,26 @@ class ClassicExpressions:
     def is_constant(self, tree: JavaObject) -> bool:
         return _class(tree) == "Literal" and tree.value() is not None
 
+    def same(self, one: JavaObject, other: JavaObject) -> bool:
+        return bool(one.semanticEquals(other))
+
     def column(self, tree: JavaObject) -> Column:
         from pyspark.sql.classic.column import Column as ClassicColumn
 
         return ClassicColumn(self._utils.column(tree))
 
     def rebuilt(self, tree: JavaObject, part: Callable[[JavaObject], JavaObject]) -> JavaObject:
-        children = _items(tree.children())
+        children = items_of(tree.children())
         parts = [part(c) for c in children]
         if all(new is old for new, old in zip(parts, children, strict=True)):
             return tree
         return tree.withNewChildren(self._jvm.PythonUtils.toSeq(parts))
 
     def reference(self, df: SparkDF, name: str) -> JavaObject:
-        return next(a for a in _items(_plan(df).output()) if a.name() == name)
+        return next(a for a in items_of(_plan(df).output()) if a.name() == name)
 
     def _uncast(self, tree: JavaObject) -> JavaObject:
-        inner = _items(tree.children())[0] if _class(tree) == "Cast" else tree
+        inner = items_of(tree.children())[0] if _class(tree) == "Cast" else tree
         numbers = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType)
         kind = T._parse_datatype_json_string(inner.dataType().json())
         return inner if isinstance(kind, numbers) and self.column_name(inner) else tree
@@ -92,10 +95,3 @@ def _plan(df: SparkDF) -> JavaObject:
 
 def _class(value: JavaObject) -> str:
     return str(value.getClass().getSimpleName())
-
-
-def _items(found: JavaObject) -> list[Any]:
-    iterator, items = found.iterator(), []
-    while iterator.hasNext():
-        items.append(iterator.next())
-    return items

@@ -31,7 +31,7 @@ class ConnectExpressions:
 
         self._e, self._column_class = expressions, ConnectColumn
         self.names: list[str] = df.groupBy(*keys).agg(*exprs).columns
-        self._columns = df.columns
+        self._columns, self._client = df.columns, df.sparkSession.client
         self._sensitive = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
         self._keys = [self._bare(k) for k in keys]
         self._results = [self._bare(c) for c in exprs]
@@ -67,6 +67,9 @@ class ConnectExpressions:
     def is_constant(self, tree: Tree) -> bool:
         literal = isinstance(tree, self._e.LiteralExpression) and tree._value is not None
         return literal or isinstance(tree, self._e.UnresolvedStar)
+
+    def same(self, one: Tree, other: Tree) -> bool:
+        return bool(one.to_plan(self._client) == other.to_plan(self._client))
 
     def column(self, tree: Tree) -> Column:
         made: Column = self._column_class(tree)

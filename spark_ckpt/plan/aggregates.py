@@ -9,7 +9,7 @@ it analyses the expressions over the preview first. Classic Spark gives its anal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
@@ -84,6 +84,9 @@ class Expressions(Protocol):
     def is_constant(self, tree: Tree) -> bool:
         """Whether it is a literal other than null, or a star."""
 
+    def same(self, one: Tree, other: Tree) -> bool:
+        """Whether both surely give the same values."""
+
     def column(self, tree: Tree) -> Column:
         """``tree`` for a ``select`` of the DataFrame."""
 
@@ -121,18 +124,19 @@ def split_aggregates(df: SparkDF, keys: list[Column], key_columns: list[str], ex
     cut = len(found.names) - len(results)
     split = Split(found.names[:cut], found.names[cut:])
     splitter = _Splitter(df, found, key_columns, split)
-    calls = [found.aggregate(tree) for tree in results]
-    if all(calls):
-        split.plain = [splitter.spec(call) for call in calls if call is not None]
-    for tree in results if not split.plain else ():
-        splitter.behind(tree, None)
+    in_order = [name for tree in results for name in splitter.specs_in(tree)]
     # The state's columns do not depend on the order of results.
     split.specs = dict(sorted(split.specs.items()))
-    if split.plain:
+    if all(found.aggregate(tree) for tree in results):
+        split.plain = in_order
         return split
-    split.results = lambda df: [
-        found.column(splitter.behind(tree, df)).alias(name) for tree, name in zip(results, split.names, strict=True)
-    ]
+
+    def computed_of(df: SparkDF) -> list[Column]:
+        known = iter(in_order)
+        trees = [splitter.behind(tree, df, known) for tree in results]
+        return [found.column(tree).alias(name) for tree, name in zip(trees, split.names, strict=True)]
+
+    split.results = computed_of
     return split
 
 
@@ -149,15 +153,30 @@ def _expressions(df: SparkDF, keys: list[Column], exprs: list[Column]) -> Expres
 class _Splitter:
     def __init__(self, df: SparkDF, found: Expressions, key_columns: list[str], split: Split) -> None:
         self._df, self._found, self._keys, self._split = df, found, key_columns, split
+        self._read: list[tuple[str, tuple[str, bool, int], list[Tree]]] = []
 
-    def behind(self, tree: Tree, df: SparkDF | None) -> Tree:
-        """What is computed of aggregates and keys, for the operator's output ``df``; None: only note the aggregates."""
-        found, call = self._found, self._found.aggregate(tree)
-        key = found.key(tree) if call is None else None
-        if call is None and key is None:
-            return found.rebuilt(tree, lambda part: self.behind(part, df))
-        name = self.spec(call) if call is not None else self._keys[key or 0]
-        return tree if df is None else found.reference(df, name)
+    def specs_in(self, tree: Tree) -> list[str]:
+        """The names of the aggregates in ``tree``, as often as they are there, in the order of :meth:`behind`."""
+        names: list[str] = []
+
+        def note(part: Tree) -> Tree:
+            call = self._found.aggregate(part)
+            if call is not None:
+                names.append(self.spec(call))
+            return part if call is not None or self._found.key(part) is not None else self._found.rebuilt(part, note)
+
+        note(tree)
+        return names
+
+    def behind(self, tree: Tree, df: SparkDF, known: Iterator[str]) -> Tree:
+        """What is computed of aggregates, ``known`` by name in their order, and keys: columns of ``df``."""
+        found = self._found
+        if found.aggregate(tree) is not None:
+            return found.reference(df, next(known))
+        key = found.key(tree)
+        if key is not None:
+            return found.reference(df, self._keys[key])
+        return found.rebuilt(tree, lambda part: self.behind(part, df, known))
 
     def spec(self, call: Call) -> str:
         """The name, in the state, of the aggregate that computes ``call``."""
@@ -201,7 +220,20 @@ class _Splitter:
             name = found.column_name(args[0])
             if name is not None and name not in self._keys_elsewhere():
                 return name
-        return self._compute(self._computed(call, args, text))
+        return self._once(call, args, text)
+
+    def _once(self, call: Call, args: list[Tree], text: str) -> str:
+        """The column that is computed for ``call``: one for all that read the same. Texts may be alike by chance, as
+        those of two functions without a name are."""
+        kind = call.function if call.function in ("count", "count_if") else "value"
+        shape = (kind, call.only is not None, len(args))
+        read = [*args, *([] if call.only is None else [call.only])]
+        for name, before, trees in self._read:
+            if before == shape and all(map(self._found.same, trees, read)):
+                return name
+        name = self._compute(self._computed(call, args, text))
+        self._read.append((name, shape, read))
+        return name
 
     def _computed(self, call: Call, args: list[Tree], text: str) -> Column:
         columns = [self._found.column(a) for a in (args or call.arguments)]
@@ -218,7 +250,7 @@ class _Splitter:
     def _compute(self, column: Column) -> str:
         """Named by Spark's text of it, by which a changed one is noticed."""
         text = self._df.select(column).columns[0]
-        name = _free(text, {*self._df.columns, *self._keys})
+        name = _free(text, {*self._df.columns, *self._keys, *self._split.computed})
         self._split.computed[name] = column
         return name
 

@@ -36,7 +36,7 @@ _once = settings(
 @_once
 @given(drawn=pools())
 def test_many_chains_in_one_query_give_what_batch_gives(lab: Lab, number: int, drawn: Pools) -> None:
-    check_bundle(lab, number, drawn, size=12)
+    check_bundle(lab, number, drawn, size=9)
 
 
 @pytest.mark.parametrize("number", [6, 5], ids=["append, unchained", "merge, chained"])

@@ -130,6 +130,17 @@ def test_every_form_is_sparks(spark, ckpt, job, new_input, form) -> None:  # typ
     assert _newest(job, ours, keys if form != "over everything" else "n") == ordered(map(tuple, theirs.collect()))
 
 
+def test_functions_that_print_alike_are_told_apart(ckpt, job, new_input) -> None:  # type: ignore[no-untyped-def]
+    rows = new_input("in", "k string, a int")
+    rows.add(("x", 1), ("x", 5))
+    once, twice = F.udf(lambda a: a, "int"), F.udf(lambda a: 2 * a, "int")
+    stream = rows.stream(ckpt)
+    assert stream.select(once("a")).columns == stream.select(twice("a")).columns
+    both = (F.sum(once("a")).alias("one"), F.sum(twice("a")).alias("two"), F.max(twice("a")) + F.min(once("a")))
+    job.run(stream.groupBy("k").agg(*both), "k")
+    assert job.rows() == [("x", 6, 12, 11)]
+
+
 def test_its_state_is_found_again_when_results_are_renamed_and_moved(ckpt, job, new_input) -> None:  # type: ignore[no-untyped-def]
     rows = new_input("in", "k string, a int")
     rows.add(("x", 1), ("x", 2))

@@ -51,7 +51,7 @@ def chain(stream: Any) -> Any:
     return held(keys.selectExpr("'all' as k", "n", "at_ms"), "all", "k")
 
 
-@pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("mode", ["exactly_once", pytest.param("at_least_once", marks=pytest.mark.soak)])
 def test_what_waits_for_the_event_time_comes_out_through_all_operators_and_the_job_ends(
     ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, mode: str
 ) -> None:

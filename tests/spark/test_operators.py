@@ -197,7 +197,7 @@ def test_a_key_type_that_cannot_be_supported_is_refused_before_anything_starts(
 # --- several operators ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("provider", ["hdfs", "rocksdb"])
+@pytest.mark.parametrize("provider", ["hdfs", pytest.param("rocksdb", marks=pytest.mark.soak)])
 def test_three_operators_behind_a_union_of_two_sources_share_one_checkpoint(
     spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, provider: str
 ) -> None:

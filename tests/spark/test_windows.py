@@ -132,7 +132,7 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
 
 
 CASES = [(query, mode) for query in QUERIES for mode in ("append", "update")]
-SHORT = [("tumbling", "append"), ("sliding", "update"), ("shifted", "append")]
+SHORT = [("tumbling", "append"), ("sliding", "update")]
 """In the test command; the others with the soak tests."""
 
 

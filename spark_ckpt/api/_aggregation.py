@@ -10,10 +10,9 @@ from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.aggregates import Split, by_names, split_aggregates
-from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import quoted, refuse_repeated
-from spark_ckpt.runtime.stateless import Project
-from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
+from spark_ckpt.plan.key_columns import written
+from spark_ckpt.types import CTL, TAG
 
 if TYPE_CHECKING:
     from spark_ckpt.api._windows import WindowKey
@@ -75,8 +74,8 @@ class Aggregation:
 
     def _spelt(self, key: str) -> Column:
         """A key as the user wrote it: Spark names the result so."""
-        written = next((t for t in map(_text, self._given) if t.lower() == key.lower()), key)
-        return F.col(quoted(written)) if key in self._keys.columns else self._keys.expressions[key]
+        name = next((t for t in map(written, self._given) if t.lower() == key.lower()), key)
+        return F.col(quoted(name)) if key in self._keys.columns else self._keys.expressions[key]
 
     def count(self, *, uid: str | None = None) -> CkptDataFrame:
         """As PySpark's: the rows of each key so far, in the column ``count``. ``uid`` as in :meth:`agg`."""
@@ -116,10 +115,6 @@ class Aggregation:
         raise NotImplementedError
 
 
-def _text(col: Any) -> str:
-    return str(col)[len("Column<'") : -len("'>")] if isinstance(col, Column) else str(col)
-
-
 def _columns(df: Any, exprs: tuple[Any, ...]) -> list[Column]:
     if len(exprs) == 1 and isinstance(exprs[0], dict):
         exprs = tuple(by_names(df, exprs[0]))
@@ -138,23 +133,8 @@ def _named(kept: CkptDataFrame, parts: Split, keys: list[str]) -> CkptDataFrame:
     if results is not None:
         return kept._operation("agg", lambda df: df.select(*_kept_keys(keys, parts), *results(df), TAG, CTL))
     old = [*keys, *parts.plain]
-    return kept if old == kept.columns == names else _renamed(kept, old, names)
+    return kept if old == kept.columns == names else kept._columns(old, names)
 
 
 def _kept_keys(keys: list[str], parts: Split) -> list[Column]:
     return [F.col(quoted(k)).alias(name) for k, name in zip(keys, parts.keys, strict=False)]
-
-
-def _renamed(df: CkptDataFrame, old: list[str], names: list[str]) -> CkptDataFrame:
-    """Columns ``old`` as ``names``, where the rows are."""
-    parent, before, after = df._recipe, [*old, *CONTROL_COLUMNS], [*names, *CONTROL_COLUMNS]
-
-    def in_spark(frame: Any) -> Any:
-        return frame.select(*[F.col(quoted(o)).alias(n) for o, n in zip(before, after, strict=True)])
-
-    preview = in_spark(df._preview)
-
-    def make(ctx: Any) -> Chain:
-        return ctx.chain(parent).either(Project(before, after), in_spark, preview.schema)
-
-    return type(df)(df._session, Recipe(make, (parent,)), df._lineage, preview)

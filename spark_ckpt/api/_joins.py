@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from spark_ckpt.api._operation import HasOperation
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import refuse_control
 from spark_ckpt.plan.static_join import StaticJoin, join_kind, refuse_right_side
@@ -25,19 +25,8 @@ _TWO_STREAMS = (
 )
 
 
-class JoinMethods:
+class JoinMethods(HasOperation):
     """What :class:`spark_ckpt.api.dataframe.CkptDataFrame` has of them."""
-
-    _preview: SparkDF
-
-    def _operation(
-        self,
-        what: str,
-        operation: Callable[[SparkDF], SparkDF],
-        check: bool = False,
-        tried: Callable[[SparkDF], SparkDF] | None = None,
-    ) -> CkptDataFrame:
-        raise NotImplementedError
 
     def join(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType, StructType
 
+from spark_ckpt.api._operation import HasOperation
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.plan.columns import quoted, refuse_control
@@ -34,10 +35,8 @@ _QUOTED_REGEX = re.compile(r"(?:(.+)\.)?`(.+)`", re.DOTALL)
 _NOT_GIVEN: Any = object()
 
 
-class RowMethods:
+class RowMethods(HasOperation):
     """What :class:`spark_ckpt.api.dataframe.CkptDataFrame` has of them."""
-
-    _preview: SparkDF
 
     @property
     def schema(self) -> StructType:
@@ -45,15 +44,6 @@ class RowMethods:
 
     @property
     def columns(self) -> list[str]:
-        raise NotImplementedError
-
-    def _operation(
-        self,
-        what: str,
-        operation: Callable[[SparkDF], SparkDF],
-        check: bool = False,
-        tried: Callable[[SparkDF], SparkDF] | None = None,
-    ) -> CkptDataFrame:
         raise NotImplementedError
 
     def _in_spark(self) -> SparkDF:

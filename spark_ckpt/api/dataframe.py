@@ -166,18 +166,19 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         """Whether some ``col("*")`` of Spark's stands for the control columns too."""
         return any("*" in str(c) or "star" in str(c) for c in wanted) and TAG in self._preview.select(*wanted).columns
 
-    def _columns(self, names: list[str]) -> CkptDataFrame:
-        """Some of the columns."""
+    def _columns(self, names: list[str], renamed: list[str] | None = None) -> CkptDataFrame:
+        """Some of the columns, where the rows are; under other names if there are any."""
         parent = self._recipe
-        wanted = [*names, TAG, CTL]
+        wanted, called = [*names, TAG, CTL], [*(renamed or names), TAG, CTL]
 
         def in_spark(df: SparkDF) -> SparkDF:
-            return df.select(*[quoted(n) for n in wanted])
+            pairs = zip(wanted, called, strict=True)
+            return df.select(*[F.col(quoted(n)) if n == new else F.col(quoted(n)).alias(new) for n, new in pairs])
 
         preview = in_spark(self._preview)
 
         def make(ctx: Any) -> Chain:
-            return ctx.chain(parent).either(Project(wanted), in_spark, preview.schema)
+            return ctx.chain(parent).either(Project(wanted, renamed and called), in_spark, preview.schema)
 
         return CkptDataFrame(self._session, Recipe(make, (parent,)), self._lineage, preview)
 

@@ -71,7 +71,7 @@ def resolve_keys(preview: Any, columns: Sequence[str], cols: Sequence[Any]) -> l
 def _resolved(preview: Any, columns: Sequence[str], col: Any, sensitive: bool) -> tuple[Column, T.StructField, bool]:
     if isinstance(col, int) and not isinstance(col, bool):
         col = F.col(quoted(_at(columns, col)))
-    text = col if isinstance(col, str) else str(col)[len("Column<'") : -len("'>")]
+    text = written(col)
     name = column_named(columns, text, sensitive)
     if isinstance(col, str) and _means_field(columns, text, sensitive):
         name = None
@@ -80,6 +80,11 @@ def _resolved(preview: Any, columns: Sequence[str], col: Any, sensitive: bool) -
     if name is not None and (isinstance(col, str) or _is_column(preview, expression, found, name)):
         return F.col(quoted(name)), T.StructField(name, found.dataType, True), True
     return expression, T.StructField(found.name, found.dataType, True), False
+
+
+def written(col: Any) -> str:
+    """A column as the user wrote it."""
+    return str(col)[len("Column<'") : -len("'>")] if isinstance(col, Column) else str(col)
 
 
 def _means_field(columns: Sequence[str], text: str, sensitive: bool) -> bool:

@@ -1,0 +1,26 @@
+"""What the classes that give a DataFrame its methods build on. Driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spark_ckpt.api.dataframe import CkptDataFrame
+
+SparkDF = Any
+
+
+class HasOperation:
+    """:class:`spark_ckpt.api.dataframe.CkptDataFrame` has the real ones."""
+
+    _preview: SparkDF
+
+    def _operation(
+        self,
+        what: str,
+        operation: Callable[[SparkDF], SparkDF],
+        check: bool = False,
+        tried: Callable[[SparkDF], SparkDF] | None = None,
+    ) -> CkptDataFrame:
+        raise NotImplementedError

@@ -14,6 +14,8 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 # The driver binds to the host's name, which containers often cannot resolve.
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+# What all of them begin with, those in processes of their own included.
+os.environ["SPARK_CONF_DIR"] = str(Path(__file__).with_name("spark_conf"))
 
 # Deadlines measure the machine and not the code. Examples are the same in every run; `make simulate` explores.
 hypothesis.settings.register_profile("project", deadline=None, derandomize=True, print_blob=True)

@@ -27,9 +27,7 @@ from spark_ckpt import agg
 
 spark = (
     SparkSession.builder.master("local[2]")
-    .config("spark.ui.enabled", "false")
     .config("spark.sql.shuffle.partitions", "2")
-    .config("spark.python.authenticate.socketTimeout", "120s")  # a busy machine starts Python slowly
     .config("spark.ckpt.dir", "checkpoints")
     .config("spark.ckpt.interval", "1h")  # checkpoints are those that are asked for, and final ones
     .config("spark.ckpt.initialDelay", "1h")

@@ -46,10 +46,7 @@ def run(commands: str, folder: Path) -> str:
     for name, command in (("python", ""), ("spark-ckpt", " -m spark_ckpt")):
         (Path(tools) / name).write_text(f'#!/bin/sh\nexec {sys.executable}{command} "$@"\n')
         (Path(tools) / name).chmod(0o755)
-    # A busy machine starts Python slowly.
-    (Path(tools) / "spark-defaults.conf").write_text("spark.python.authenticate.socketTimeout 120s\n")
     env = {**os.environ, "PYTHONPATH": path, "PATH": f"{tools}:{os.environ['PATH']}", "COLUMNS": "140"}
-    env["SPARK_CONF_DIR"] = tools
     done = subprocess.Popen(
         ["bash", "-ec", commands],
         cwd=folder,

@@ -19,8 +19,6 @@ def test_the_job_killed_behind_its_commit_counts_twice_before_and_once_after(tmp
     environment = {
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "python_datasource")]),
         "TMPDIR": str(tmp_path),
-        # A busy machine starts Python slowly.
-        "PYSPARK_SUBMIT_ARGS": "--conf spark.python.authenticate.socketTimeout=120s pyspark-shell",
     }
     done = subprocess.run(
         [sys.executable, "-m", "examples.foreach_batch"],

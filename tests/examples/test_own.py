@@ -76,8 +76,7 @@ class TestMeasurements(SourceConformance):
 def one_jvm() -> Iterator[None]:
     """The examples make their sessions by ``getOrCreate``: they share this one, and nobody else gets its settings."""
     SparkContext._ensure_initialized()
-    patient = {"spark.python.authenticate.socketTimeout": "120s"}  # a busy machine starts Python slowly
-    session = SparkSession.builder.master("local[2]").config(map=patient).getOrCreate()
+    session = SparkSession.builder.master("local[2]").getOrCreate()
     yield
     session.stop()
 

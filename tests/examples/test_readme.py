@@ -21,7 +21,6 @@ PREAMBLE = """
 from pyspark.sql import SparkSession
 spark = (
     SparkSession.builder.master("local[2]")
-    .config("spark.ui.enabled", "false")
     .config("spark.sql.shuffle.partitions", "2")
     .config("spark.ckpt.dir", {ckpt!r})
     .config("spark.ckpt.interval", "1s")

@@ -11,13 +11,7 @@ from pyspark.sql import SparkSession
 
 def made_session(folder: Path, remote: str | None = None) -> Any:
     confs = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        "spark.python.authenticate.socketTimeout": "120s",  # a busy machine starts Python slowly
-        # Each chain is new code for a handful of rows: compiling it would be most of the work.
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "America/New_York",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

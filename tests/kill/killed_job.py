@@ -39,12 +39,6 @@ def session(plan: dict[str, Any]) -> SparkSession:
     scratch = plan.get("tmp", plan["dir"] + "/tmp")
     conf = {
         "spark.sql.shuffle.partitions": "2",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.python.authenticate.socketTimeout": "120s",  # a busy machine starts Python slowly
-        # As with JAVA_OPTIONS: few rows, so compiling costs more than it saves.
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.warehouse.dir": plan["dir"] + "/warehouse",
         # The dead do not tidy up; the test does.
         "spark.local.dir": scratch,

@@ -27,9 +27,6 @@ ROWS_PER_BATCH = 500
 def session(folder: Path) -> SparkSession:
     conf = {
         "spark.sql.shuffle.partitions": "2",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.python.authenticate.socketTimeout": "120s",  # a busy machine starts Python slowly
         "spark.driver.memory": "1g",
         "spark.local.dir": f"{folder}/tmp",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",

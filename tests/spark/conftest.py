@@ -43,9 +43,6 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
 def _made_session(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
     """Checkpoints only when a test asks for them, or at the end of the input; a time zone that is not UTC."""
     confs = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.python.authenticate.socketTimeout": "120s",  # a busy machine starts Python slowly
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "America/New_York",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),

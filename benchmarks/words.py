@@ -8,6 +8,7 @@ TITLES = {
     "peers": "The same, against Flink and Bytewax",
     "filtered": "Keyed count and sum behind a filter and a computed column",
     "windowed": "Count and sum in tumbling windows",
+    "queries": "PySpark's own operators, the same lines on both",
     "sessions": "A per-key session function through applyInPandasWithState",
     "stateless": "No state: a filter into a Delta table, exactly once",
     "small": "Small batches: 1 K rows, 1 K keys",
@@ -42,6 +43,10 @@ NOTES = {
     "windowed": (
         "Ours groups by the key and an expression for the window's start; the JVM by `window(ts, '10 seconds')`. State "
         "is not dropped on either side."
+    ),
+    "queries": (
+        "1 M rows a batch over 10 K or 1 M keys. Event time moves on by 10 s every 2 M rows, with a watermark of 10 s, "
+        "so windows close and state ends on both sides."
     ),
     "sessions": "Plain Spark is sampled at 8 K keys a batch, of the same 100 K.",
     "stateless": (

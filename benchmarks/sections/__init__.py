@@ -16,6 +16,7 @@ SECTIONS: dict[str, Section] = {
     "pandas": keyed.pandas,
     "filtered": keyed.filtered,
     "windowed": keyed.windowed,
+    "queries": keyed.queries,
     "sessions": keyed.sessions,
     "stateless": stateless.stateless,
     "small": small.small,

@@ -8,6 +8,7 @@ from typing import Any
 from benchmarks.loads import HOT, ZIPF, Load, Phase
 from benchmarks.measuring import Run
 from benchmarks.sections.running import Side, compare
+from benchmarks.workers.queries import QUERIES
 
 M = 1_000_000
 FEW, MANY = 10_000, M
@@ -59,6 +60,18 @@ def windowed(quick: bool) -> dict[str, Any]:
     """Tumbling windows of 2 M rows (10 s of event time) and 100 K keys; state is kept on both sides."""
     run = Run("windowed", endless(100_000, window_rows=2 * M), seconds=15)
     return compare([Side("ours", "ours", run), Side("jvm", "jvm", run)], 1, quick)
+
+
+def queries(quick: bool) -> dict[str, Any]:
+    """PySpark's own operators, the same lines on both; event time moves on by a window every 2 M rows."""
+    sides = []
+    for keys in (FEW, MANY):
+        for name in QUERIES:
+            load = endless(keys, window_rows=0 if name == "agg" else 2 * M)
+            run = Run(name, load, seconds=10, warm_up=8 if keys == FEW else 4, min_batches=2)
+            jvm = run if keys == FEW else replace(run, warm_up=2)
+            sides += [Side(f"ours, {name}, {keys} keys", "ours", run), Side(f"jvm, {name}, {keys} keys", "jvm", jvm)]
+    return compare(sides, 1, quick)
 
 
 def sessions(quick: bool) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from benchmarks.loads import Load
 from benchmarks.workers import functions
 from benchmarks.workers.discard import DiscardSink
 from benchmarks.workers.plain import filtered
+from benchmarks.workers.queries import QUERIES
 from benchmarks.workers.source import LoadSource
 from spark_ckpt import agg
 
@@ -36,10 +37,13 @@ def start(
     _configure(spark, settings)
     options = {"load": json.dumps(load.to_json())}
     stream = spark_ckpt.enable(spark).readStream.format(LoadSource).options(**options).load()
-    out = _keyed(stream, workload)
-    writer = out.writeStream.format(DiscardSink)
     if workload == "stateless":
         writer = filtered(stream).writeStream.format("delta").option("path", f"{folder}/out")
+    elif workload in QUERIES:
+        query = QUERIES[workload]
+        writer = query.make(stream).writeStream.format(DiscardSink).outputMode(query.mode)
+    else:
+        writer = _keyed(stream, workload).writeStream.format(DiscardSink)
     writer = writer.option("checkpointLocation", f"{folder}/spark-{attempt}").queryName(_JOB)
     return writer.trigger(processingTime="0 seconds").start()
 

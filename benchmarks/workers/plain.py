@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from benchmarks.loads import Load
 from benchmarks.workers import functions
 from benchmarks.workers.parquet_sink import ParquetSink
+from benchmarks.workers.queries import QUERIES
 from benchmarks.workers.source import LoadSource
 
 
@@ -23,6 +24,9 @@ def start(spark: SparkSession, role: str, workload: str, load: Load, folder: str
         stream = filtered(stream)
     if workload == "stateless":
         writer = filtered(stream).writeStream.format("benchmark_parquet").option("path", f"{folder}/out")
+    elif workload in QUERIES:
+        query = QUERIES[workload]
+        writer = query.make(stream).writeStream.format("noop").outputMode(query.mode)
     else:
         out = _pandas(stream, workload) if role == "pandas" else _jvm(stream, workload)
         writer = out.writeStream.format("noop").outputMode("append" if role == "pandas" else "update")

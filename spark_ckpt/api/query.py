@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import StreamingQueryException
 
 from spark_ckpt.api._progress import with_rows
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
 from spark_ckpt.hints import missing
 from spark_ckpt.jobs.job import Job, ask
 from spark_ckpt.jobs.rows_read import rows_read
-from spark_ckpt.jobs.spec import RunSpec, SinkSpec
+from spark_ckpt.plan.batch_functions import delivery_error
 from spark_ckpt.protocol.records import CHECKPOINT, FINAL, SAVEPOINT
 
 if TYPE_CHECKING:
-    from pyspark.errors import StreamingQueryException
     from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+    from spark_ckpt.plan.start import Running
 
 _SAVEPOINT_TIMEOUT_S = 600.0
 
@@ -22,10 +26,11 @@ _SAVEPOINT_TIMEOUT_S = 600.0
 class CkptQuery:
     """A started query: all of Spark's ``StreamingQuery``, and checkpoints, savepoints and the job's folder."""
 
-    def __init__(self, query: Any, run: RunSpec, sinks: tuple[SinkSpec, ...]) -> None:
-        self._query = query
-        self._run = run
-        self._sinks = sinks
+    def __init__(self, running: Running) -> None:
+        self._query = running.query
+        self._run = running.run
+        self._sinks = running.sinks
+        self._deliverer = running.deliverer
         self._counted: dict[tuple[int, str], Any] = {}
 
     if not TYPE_CHECKING:  # a type checker and an editor are to know the methods that there are
@@ -57,8 +62,11 @@ class CkptQuery:
 
     @property
     def isActive(self) -> bool:
-        """As PySpark's: false once the query has ended, by itself, by :meth:`stop` or with an error."""
-        return bool(self._query.isActive)
+        """As PySpark's: false once the query has ended, by itself, by :meth:`stop` or with an error.
+
+        That is when functions of ``foreachBatch`` and ``foreach`` have what was committed.
+        """
+        return bool(self._query.isActive) or (self._deliverer is not None and self._deliverer.is_active)
 
     @property
     def status(self) -> dict[str, Any]:
@@ -69,13 +77,26 @@ class CkptQuery:
         """Wait for the end of the query, at most ``timeout`` seconds; as PySpark's.
 
         Returns None without ``timeout``, and with it whether the query has ended. Raises Spark's
-        ``StreamingQueryException`` if it ended with an error: its message has ours, with what to do.
+        ``StreamingQueryException`` if it ended with an error: its message has ours, with what to do. Waits until
+        functions of ``foreachBatch`` and ``foreach`` have what was committed; what they raise ends the query, too.
         """
-        return self._query.awaitTermination() if timeout is None else bool(self._query.awaitTermination(timeout))
+        if self._deliverer is None:
+            return self._query.awaitTermination() if timeout is None else bool(self._query.awaitTermination(timeout))
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            ended = timeout is None or bool(self._query.awaitTermination(timeout))
+            if timeout is None:
+                self._query.awaitTermination()
+        finally:  # what was committed before an error is delivered all the same
+            done = self._deliverer.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0))
+        failed = delivery_error(self._deliverer)
+        if failed is not None:
+            raise failed from self._deliverer.error
+        return None if timeout is None else ended and done
 
     def exception(self) -> StreamingQueryException | None:
         """As PySpark's: the error that the query ended with, None if there was none."""
-        return self._query.exception()
+        return self._query.exception() or (self._deliverer and delivery_error(self._deliverer))
 
     def processAllAvailable(self) -> None:
         """As PySpark's, for tests. What it waits for is processed but not committed yet: call :meth:`checkpoint`.
@@ -129,7 +150,7 @@ class CkptQuery:
         return self.job.statistics()
 
     def checkpoint(self, timeout_s: float = _SAVEPOINT_TIMEOUT_S) -> int:
-        """Take a checkpoint now; returns its id once every sink has committed it.
+        """Take a checkpoint now; returns its id once every sink has committed it, and functions have its rows.
 
         Raises ``CheckpointFailedError`` if it fails, or is not complete within ``timeout_s`` seconds: then it is
         withdrawn.
@@ -156,7 +177,7 @@ class CkptQuery:
         If the savepoint fails, is not complete within ``timeout_s`` seconds or cannot be written, the query goes on and
         the error is raised, as :meth:`savepoint` does. Returns the id of the savepoint, or of the final checkpoint if
         ``drain`` is given without one, else None. Without either, what came since the last checkpoint is not committed
-        yet: the next start does that.
+        yet: the next start does that. Functions of ``foreachBatch`` and ``foreach`` get what is committed first.
 
         ``drain``: for a job that is to end for good, as ``flink stop --drain``. Nothing more is read, the event time
         goes to its end (the last millisecond of the year 9999), every event-time time-out before that fires, one keyed
@@ -172,7 +193,9 @@ class CkptQuery:
         if drain or savepoint is not None:
             done = self._ask(FINAL if savepoint is None else SAVEPOINT, savepoint, True, timeout_s, drain)
         self._query.stop()
-        if self._run.config.retention == "delete" and self._query.exception() is None:
+        if self._deliverer is not None:
+            self._deliverer.wait()
+        if self._run.config.retention == "delete" and self.exception() is None:
             self.job.delete_checkpoints(besides=self._run.generation)
         return done
 
@@ -182,8 +205,10 @@ class CkptQuery:
 
         def alive() -> None:
             if not self._query.isActive:
-                raise CheckpointFailedError(
-                    f"the query ended before the {kind} was complete: {self._query.exception()}"
-                )
+                raise CheckpointFailedError(f"the query ended before the {kind} was complete: {self.exception()}")
 
-        return ask(self.job.records, kind, target, terminal, timeout_s, alive, drain)
+        deadline = time.monotonic() + timeout_s
+        done = ask(self.job.records, kind, target, terminal, timeout_s, alive, drain)
+        if self._deliverer is not None:
+            self._deliverer.settle(deadline - time.monotonic())
+        return done

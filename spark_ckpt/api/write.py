@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from spark_ckpt.api._functions import as_sink, batch_function, each_row, sink_named
 from spark_ckpt.api.query import CkptQuery
 from spark_ckpt.config import is_job_option
 from spark_ckpt.config_values import option_text
@@ -13,8 +14,12 @@ from spark_ckpt.hints import Hinting
 from spark_ckpt.plan.start import StartRequest, start_query
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
+
     from spark_ckpt.api.dataframe import CkptDataFrame
     from spark_ckpt.sinks.base import TwoPhaseSink
+
+    Sink = str | type[TwoPhaseSink] | Callable[[DataFrame, int], None]
 
 
 class CkptDataStreamWriter(Hinting):
@@ -25,7 +30,6 @@ class CkptDataStreamWriter(Hinting):
 
     _ways: ClassVar[Mapping[str, str]] = {
         "toTable": 'write format("delta").option("path", ...).start(); a Delta table is found by its path',
-        "foreach": "write a TwoPhaseSink and register it with spark_ckpt.register_sink: its rows are committed once",
         "partitionBy": "no sink partitions by columns yet",
         "clusterBy": "no sink clusters by columns yet",
     }
@@ -44,7 +48,7 @@ class CkptDataStreamWriter(Hinting):
 
         A class of yours derives from :class:`spark_ckpt.TwoPhaseSink`. :meth:`start` raises for an unknown one.
         """
-        self._format = sink
+        self._format = sink_named(sink)
         return self
 
     def option(self, key: str, value: Any) -> CkptDataStreamWriter:
@@ -65,17 +69,18 @@ class CkptDataStreamWriter(Hinting):
             self.option(key, value)
         return self
 
-    def alsoTo(self, sink: str | type[TwoPhaseSink], **options: Any) -> CkptDataStreamWriter:
+    def alsoTo(self, sink: Sink, **options: Any) -> CkptDataStreamWriter:
         """A further ``sink`` with its own ``options`` for the same rows, under the same checkpoints: all sinks or none.
 
-        Two are for every sink: ``columns="a,b"`` gives it some of the columns, ``uid`` names it (default: the format
-        and its number). :meth:`start` raises for unknown ones::
+        A function is called as that of :meth:`foreachBatch`. Two options are for every sink: ``columns="a,b"`` gives
+        it some of the columns, ``uid`` names it (default: the format and its number). :meth:`start` raises for unknown
+        ones::
 
             rows.writeStream.format("delta").option("path", "/lake/orders").alsoTo(
                 "sql", url="sqlite:////data/totals.db", table="totals", mergeKeys="customer", columns="customer,total"
             )
         """
-        self._more.append((sink, {k: option_text(v) for k, v in options.items()}))
+        self._more.append((as_sink(sink), {k: option_text(v) for k, v in options.items()}))
         return self
 
     def outputMode(self, mode: str) -> CkptDataStreamWriter:
@@ -132,15 +137,30 @@ class CkptDataStreamWriter(Hinting):
         self._trigger = found if processingTime is not None else {"availableNow": True}
         return self
 
-    def foreachBatch(self, func: Any) -> CkptDataStreamWriter:
-        """Raises ``InvalidInputError`` for every ``func``: what a batch writes cannot be committed with a checkpoint.
+    def foreachBatch(self, func: Callable[[DataFrame, int], None]) -> CkptDataStreamWriter:
+        """As PySpark's: ``func`` gets each committed checkpoint's rows as a DataFrame of the session, and its id.
 
-        Name a sink by :meth:`format`. ``examples/foreach_batch`` has a job before and after that change.
+        In order, in this process, when all other sinks have committed the checkpoint; one without rows is passed over.
+        After a crash ``func`` is called again for checkpoints it was not done with, with the same id and the same
+        rows. What it raises ends the query, and the next start calls it again. Beside other sinks: ``alsoTo``::
+
+            def write(rows: Any, checkpoint: int) -> None:
+                rows.write.mode("overwrite").parquet(f"/lake/orders/{checkpoint}")  # the same, if it is done again
+
+            query = orders.writeStream.foreachBatch(write).queryName("orders").start()
         """
-        raise InvalidInputError(
-            "foreachBatch is at-least-once and sees every batch, not every checkpoint; write a TwoPhaseSink and "
-            "register it with spark_ckpt.register_sink"
-        )
+        self._format = batch_function("foreachBatch", func)
+        return self
+
+    def foreach(self, f: Callable[[Row], None] | object) -> CkptDataStreamWriter:
+        """As PySpark's: ``f`` is called with each row of each committed checkpoint, on executors.
+
+        Or ``f`` is an object with ``process(row)``, and perhaps ``open(partition_id, epoch_id)`` and ``close(error)``.
+        ``epoch_id`` is the checkpoint's id. Rows may come again, after a failure, in the same partition and epoch:
+        who remembers those in ``open`` processes each row once.
+        """
+        self._format = each_row(f)
+        return self
 
     def start(self, path: str | None = None) -> CkptQuery:
         """Validate everything, decide where to go on from, and start the query; ``path`` is the sink's option.
@@ -158,9 +178,9 @@ class CkptDataStreamWriter(Hinting):
         if path is not None:
             options["path"] = path
         if self._format is None:
-            raise ConfigError("writeStream needs format(...): the name of a two-phase sink")
+            raise ConfigError("writeStream needs format(...), the name of a two-phase sink, or foreachBatch(func)")
         location = options.pop("checkpointLocation", None)
         job_options = {k: options.pop(k) for k in list(options) if is_job_option(k)}
         sinks = [(self._format, options), *self._more]
         request = StartRequest(self._df, sinks, job_options, self._query_name, location, self._trigger, self._mode)
-        return CkptQuery(*start_query(request))
+        return CkptQuery(start_query(request))

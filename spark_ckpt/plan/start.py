@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.jobs.delivering import Deliverer
 from spark_ckpt.jobs.drained import end_when_drained
 from spark_ckpt.jobs.heartbeat import FirstBeats
 from spark_ckpt.jobs.records import JobRecords
@@ -22,6 +23,7 @@ from spark_ckpt.plan._build import (
     sink_input,
     source_specs,
 )
+from spark_ckpt.plan.batch_functions import as_sinks, deliverer_of, thread_of, with_functions_last
 from spark_ckpt.plan.lineage import OperatorNode
 from spark_ckpt.plan.session_confs import SessionConfs, no_data_batches, session_location, spark_path
 from spark_ckpt.runtime.datasource import sink_class_of
@@ -44,8 +46,18 @@ class StartRequest:
     output_mode: str = "append"
 
 
-def start_query(request: StartRequest) -> tuple[Any, RunSpec, tuple[SinkSpec, ...]]:
-    """Start the streaming query of a wrapped DataFrame; returns Spark's query, and what runs and is written to."""
+@dataclass(frozen=True)
+class Running:
+    """Spark's query, what runs, what it writes to, and what calls functions of this process."""
+
+    query: Any
+    run: RunSpec
+    sinks: tuple[SinkSpec, ...]
+    deliverer: Deliverer | None
+
+
+def start_query(request: StartRequest) -> Running:
+    """Start the streaming query of a wrapped DataFrame."""
     session = request.df._session
     spark, lineage = session.spark, request.df._lineage
     config = session.config(request.job_options)
@@ -55,7 +67,8 @@ def start_query(request: StartRequest) -> tuple[Any, RunSpec, tuple[SinkSpec, ..
     config = replace(with_absolute_dir(config), job=job, lanes=config.lanes or _default_lanes(spark))
     location = request.location or session_location(spark.conf, job) or JobPaths(job_url(config, job)).spark
     sources = name_sources(lineage)
-    sinks = checked_sinks(request.sinks)
+    requests = with_functions_last(request.sinks)
+    sinks = checked_sinks(as_sinks(requests, config, job, request.df.schema))
     uids = name_operators(lineage, sources, config.require_uid)
     topology = query_topology(lineage, sources, sinks, config.max_parallelism, uids)
     plan = JobPlan(
@@ -81,11 +94,14 @@ def start_query(request: StartRequest) -> tuple[Any, RunSpec, tuple[SinkSpec, ..
         if request.trigger:
             writer = writer.trigger(**request.trigger)
         remember_run(request.query_name or job, run)
+        deliverer = deliverer_of(spark, format_name, run, requests, sinks)
         query = writer.start()
         beats.hand_over(lambda: bool(query.isActive))
     end_when_drained(query, JobRecords(run.url, config), run.drained)
     remember_run(request.query_name or job, run, str(query.runId))
-    return query, run, sinks
+    if deliverer is not None:
+        deliverer.start(query, thread_of(spark))
+    return Running(query, run, sinks, deliverer)
 
 
 def _tell_uids(job: str, uids: dict[OperatorNode, str]) -> None:

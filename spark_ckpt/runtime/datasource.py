@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, SourceSpec
 from spark_ckpt.runtime._worker_gc import freeze
+from spark_ckpt.runtime.delivered import DeliveredRows
 from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.runtime.sink.writer import CkptStreamWriter
 from spark_ckpt.runtime.source.reader import CkptStreamReader
@@ -56,6 +57,11 @@ def sink_class_of(
 ) -> type[DataSource]:
     """A class for ``spark.dataSource.register`` under ``name``, which does the operations and writes to the sinks."""
     return _made(name, RunSink, {"run": run, "sinks": sinks, "rows": rows, "operations": operations})
+
+
+def delivered_class_of(name: str, url: str, storage: dict[str, Any], job: str, sink: str) -> type[DataSource]:
+    """A class for ``spark.dataSource.register`` under ``name``, which reads what is delivered to one function."""
+    return _made(name, DeliveredRows, {"url": url, "storage": storage, "job": job, "sink": sink})
 
 
 def _made(name: str, base: type[DataSource], facts: dict[str, Any]) -> type[DataSource]:

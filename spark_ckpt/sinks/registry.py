@@ -17,10 +17,14 @@ from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 # Imported on first use: nobody should need SQLAlchemy to write files.
 _BUILT_IN = {
     "delta": "spark_ckpt.sinks.delta.sink:DeltaSink",
+    "foreachbatch": "spark_ckpt.sinks.deliveries:DeliverySink",
+    "foreach": "spark_ckpt.sinks.deliveries:DeliverySink",
     "files": "spark_ckpt.sinks.files:FilesSink",
     "memory": "spark_ckpt.sinks.memory:MemorySink",
     "sql": "spark_ckpt.sinks.sql.sink:SqlSink",
 }
+_OF_FUNCTIONS = ("foreachbatch", "foreach")
+"""What no user names: a function stands behind it."""
 _REGISTERED: dict[str, type[TwoPhaseSink]] = {}
 
 
@@ -44,7 +48,7 @@ def register_sink(name: str, cls: type[TwoPhaseSink]) -> None:
 
 def sink_names() -> list[str]:
     """The names :func:`sink_class` knows, sorted."""
-    return sorted({*_BUILT_IN, *_REGISTERED})
+    return sorted({*_BUILT_IN, *_REGISTERED} - {*_OF_FUNCTIONS})
 
 
 def sink_class(name: str) -> type[TwoPhaseSink]:

@@ -65,6 +65,11 @@ class JobPaths:
         return f"{self.url}/{self.source_file(uid)}"
 
     @property
+    def deliveries(self) -> str:
+        """Rows that wait for functions of the user's process."""
+        return f"{self.url}/deliveries"
+
+    @property
     def manifests(self) -> str:
         return f"{self.url}/manifests"
 

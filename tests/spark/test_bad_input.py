@@ -115,8 +115,6 @@ def test_lost_barriers_and_steps_that_could_lose_them_are_refused(ckpt: Any, dat
             change()
     with pytest.raises(InvalidInputError, match=r"Filter.*drops control rows.*where"):
         stream.transformSpark(lambda df: df.where("v > 1"))
-    with pytest.raises(InvalidInputError, match=r"foreachBatch is at-least-once.*TwoPhaseSink"):
-        stream.writeStream.foreachBatch(lambda df, n: None)
     with pytest.raises(InvalidInputError, match="complete is not supported"):
         stream.writeStream.outputMode("complete")
     with pytest.raises(InvalidInputError, match="a join of two streams is not there yet"):

@@ -13,6 +13,7 @@ from typing import Any
 
 import deltalake
 import pyarrow as pa
+import pyspark.sql.functions
 import typer.main
 from pyspark.sql.types import DayTimeIntervalType, StructField, StructType
 from sqlalchemy.dialects import mysql, postgresql, sqlite
@@ -139,7 +140,44 @@ def _command(program: str, name: str, command: Any) -> str:
     return f"## {name}\n\n```text\n{usage}\n```\n\n{about}\n\n{_table(['', ''], rows)}\n"
 
 
-PARTS: dict[str, Callable[..., str]] = {"options": _options, "types": _types, "file": _file, "commands": _commands}
+def _functions(_in: str, where: str) -> str:
+    """Spark's functions by where they run; of PySpark's names for them."""
+    if where == "python":
+        return _table(
+            ["what", "functions"], [[what, ", ".join(f"`{n}`" for n in names)] for what, names in HERE.items()]
+        )
+    here = {name for names in HERE.values() for name in names}
+    others = sorted(name for name in pyspark.sql.functions.__all__ if name[0].islower() and name not in here)
+    return "\n" + ", ".join(f"`{name}`" for name in others) + ".\n\n"
+
+
+HERE = {
+    "arithmetic": [
+        "+", "-", "*", "/", "%", "div", "&", "|", "^", "~", "abs", "bitwise_not", "ceil", "ceiling", "floor", "negate",
+        "negative", "positive", "sqrt",
+    ],
+    "comparison": [
+        "=", "<>", "<", "<=", ">", ">=", "<=>", "between", "in", "equal_null", "isnan", "isnotnull", "isnull", "and",
+        "or", "not",
+    ],
+    "choice": ["case when", "when", "coalesce", "if", "ifnull", "nullif", "nvl", "nvl2"],
+    "casts": ["between numbers", "boolean to number and back", "integer or boolean to string"],
+    "text": [
+        "char_length", "character_length", "concat", "contains", "endswith", "length", "like", "ltrim", "rtrim",
+        "startswith", "substr", "substring", "trim",
+    ],
+    "time": [
+        "date_add", "date_diff", "date_sub", "datediff", "day", "dayofmonth", "dayofweek", "dayofyear", "hour",
+        "minute", "month", "quarter", "second", "timestamp_micros", "timestamp_millis", "timestamp_seconds",
+        "unix_micros", "unix_millis", "unix_seconds", "unix_timestamp", "weekday", "year",
+    ],
+    "structs": ["a field of one", "named_struct", "struct"],
+}  # fmt: skip
+"""What of Spark's runs in Python, by PySpark's names where it has one. A test asks for each of them."""
+
+PARTS: dict[str, Callable[..., str]] = {
+    "options": _options, "types": _types, "file": _file, "commands": _commands, "functions": _functions,
+}  # fmt: skip
 
 if __name__ == "__main__":
     main()

@@ -57,6 +57,10 @@ class UserFunctionError(InvalidInputError):
     """A user's function raised or returned the wrong schema; the message names uid, key group and checkpoint."""
 
 
+class ExpressionError(InvalidInputError):
+    """A filter or a computed column met a value for which it fails in Spark, too, such as a sum out of range."""
+
+
 class StorageNotWritableError(InvalidInputError):
     """The job's folder cannot be written, or it belongs to another job."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
+    from spark_ckpt.plan.lineage import Lineage
 
 SparkDF = Any
 
@@ -15,6 +16,7 @@ class HasOperation:
     """:class:`spark_ckpt.api.dataframe.CkptDataFrame` has the real ones."""
 
     _preview: SparkDF
+    _lineage: Lineage
 
     def _operation(
         self,
@@ -22,5 +24,6 @@ class HasOperation:
         operation: Callable[[SparkDF], SparkDF],
         check: bool = False,
         tried: Callable[[SparkDF], SparkDF] | None = None,
+        stays: str = "",
     ) -> CkptDataFrame:
         raise NotImplementedError

@@ -60,13 +60,17 @@ class RowMethods(HasOperation):
     def explain(self, extended: bool | str | None = None, mode: str | None = None) -> None:
         """As PySpark's: print Spark's plan, here over an empty table in place of the sources.
 
-        ``extended`` and ``mode`` choose how much of it. ``query.explain()`` has the plan of the running query.
+        ``extended`` and ``mode`` choose how much of it. ``query.explain()`` has the plan of the running query. Then
+        come the filters and computed columns that can run in Python, beside their source or operator, and why others
+        cannot.
         """
         print(  # noqa: T201
             "Spark's plan of the operations, with an empty table for the sources and for what runs in Python; "
             "query.explain() prints the plan of the running query."
         )
         self._preview.explain(extended, mode)
+        if self._lineage.places:
+            print("Where operations on single rows run:", *self._lineage.places, sep="\n  ")  # noqa: T201
 
     def colRegex(self, colName: str) -> Column:
         """As PySpark's: the columns whose names match, for :meth:`select`: ``colName`` is a regex in backticks."""

@@ -35,13 +35,14 @@ from spark_ckpt.plan.columns import (
 from spark_ckpt.plan.condition import stream_column
 from spark_ckpt.plan.durations import delay_ms
 from spark_ckpt.plan.generators import for_control_rows
+from spark_ckpt.plan.in_arrow import Stays, in_arrow
 from spark_ckpt.plan.key_columns import column_named
 from spark_ckpt.plan.lineage import Lineage, WatermarkNode
 from spark_ckpt.plan.plan_check import check_operation, plan_nodes
 from spark_ckpt.plan.plan_text import Node
 from spark_ckpt.plan.session_confs import pandas_options
 from spark_ckpt.plan.udf_plan import for_data_rows
-from spark_ckpt.runtime.operations import Operation
+from spark_ckpt.runtime.operations import Operation, Operations
 from spark_ckpt.runtime.stateless import MapArrow, MapPandas, MarkStream, Project, arrow_schema, with_control
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG
 
@@ -115,10 +116,12 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         operation: Callable[[SparkDF], SparkDF],
         check: bool = False,
         tried: Callable[[SparkDF], SparkDF] | None = None,
+        stays: str = "",
     ) -> CkptDataFrame:
         """``check``: Spark may have put more into the plan than the method's name says.
 
-        ``tried`` is the same for the preview, if the operation would read something there.
+        ``tried`` is the same for the preview, if the operation would read something there. ``stays``: why it runs in
+        Spark whatever is in it.
         """
         parent, result = self._recipe, _done(tried or operation, self._preview)
         columns = result.columns
@@ -126,12 +129,19 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         if check:
             check_operation(what, self._preview, self._nodes, result)
         preview = ordered(result, columns)
+        here = Stays(stays or "it reads something else") if stays or tried else in_arrow(self._preview, preview)
+
+        def in_spark(rows: SparkDF) -> SparkDF:
+            return ordered(_done(operation, rows), columns)
 
         def make(ctx: Any) -> Chain:
-            rows = ctx.frame(parent)
-            return Chain(ordered(_done(operation, rows), columns), preview.schema)
+            if isinstance(here, Stays):
+                return Chain(in_spark(ctx.frame(parent)), preview.schema)
+            return ctx.chain(parent).either(Operations(here), in_spark, preview.schema)
 
-        return CkptDataFrame(self._session, Recipe(make, (parent,)), self._lineage, preview)
+        place = f"in Spark: {here.why}" if isinstance(here, Stays) else "in Python, if its rows are there"
+        lineage = replace(self._lineage, places=(*self._lineage.places, f"{what}: {place}"))
+        return CkptDataFrame(self._session, Recipe(make, (parent,)), lineage, preview)
 
     @cached_property
     def _nodes(self) -> list[Node]:
@@ -248,7 +258,7 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
 
             orders.transformSpark(lambda df: df.selectExpr("*", "amount * 2 as twice"))
         """
-        done = self._operation("transformSpark", func, check=True)
+        done = self._operation("transformSpark", func, check=True, stays="it is asked to")
         code = getattr(func, "__code__", None)
         place = f", {code.co_filename}:{code.co_firstlineno}" if code else ""
         named = f"transformSpark({getattr(func, '__name__', func)}{place})"

@@ -76,7 +76,8 @@ class Lineage:
     A source or operator that reaches a place along two branches counts twice, because its barriers come twice.
     ``open_watermarks`` are computed from rows at the next keyed operator; ``watermarks`` are all that apply.
     ``plain_operations`` are the user's own Spark operations, as messages name them. ``passed_watermarks``: those whose
-    columns came through keyed operators that pass rows on as they are.
+    columns came through keyed operators that pass rows on as they are. ``places`` says for people which
+    filters and computed columns can run in Python.
     """
 
     inputs: int = 1
@@ -86,6 +87,7 @@ class Lineage:
     open_watermarks: tuple[WatermarkNode, ...] = field(default=())
     plain_operations: tuple[str, ...] = ()
     passed_watermarks: tuple[WatermarkNode, ...] = ()
+    places: tuple[str, ...] = ()
 
     def union(self, other: Lineage) -> Lineage:
         given = {t for o in other.operators for t in o.given}
@@ -103,6 +105,7 @@ class Lineage:
             _merge(self.open_watermarks, other.open_watermarks),
             _merge(self.plain_operations, other.plain_operations),
             _merge(self.passed_watermarks, other.passed_watermarks),
+            _merge(self.places, other.places),
         )
 
     def with_watermark(self, node: WatermarkNode) -> Lineage:

@@ -42,10 +42,11 @@ INNER = {
     "storage": {*BASE, "arrow_types", "clock", "config", "faults", "protocol", "redaction", "state"},
     "sources": {*BASE, "arrow_types", "config", "config_values", "protocol", "redaction", "storage"},
     "sinks": {*BASE, "arrow_types", "clock", "config", "config_values", "protocol", "redaction", "storage"},
+    "expressions": {"errors"},
     "hints": set(),
     "jobs": {*BASE, *_LOWER, "hints"},
-    "runtime": {*BASE, *_LOWER, "jobs"},
-    "plan": {*BASE, "agg", *_LOWER, "jobs", "runtime"},
+    "runtime": {*BASE, *_LOWER, "expressions", "jobs"},
+    "plan": {*BASE, "agg", *_LOWER, "expressions", "jobs", "runtime"},
     "api": {*BASE, *_LOWER, "agg", "hints", "jobs", "runtime", "plan"},
 }
 """What each room may import. ``cli``, ``testing`` and the package itself are outermost."""
@@ -54,6 +55,7 @@ WITHOUT = {
     "storage": {"pyspark", "delta", "py4j"},
     "sinks": {"pyspark", "delta", "py4j"},
     "jobs": {"pyspark", "delta", "py4j"},
+    "expressions": {"pyspark", "delta", "py4j"},
 }
 """What a room must do without. Sources are PySpark's own interface, and ``state`` runs users' pandas functions."""
 

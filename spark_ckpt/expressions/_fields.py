@@ -1,0 +1,25 @@
+"""Fields of structs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_ckpt.expressions._values import Function, as_array, sized
+from spark_ckpt.expressions.tree import Call
+
+
+def _field(call: Call, count: int, struct: Any) -> Any:
+    """``option`` is its number. Null where the struct is."""
+    return pc.struct_field(as_array(struct, count), [call.option])
+
+
+def _struct(call: Call, count: int, *parts: Any) -> Any:
+    """Of values; names are the type's."""
+    arrays = [as_array(part, count) for part in parts]
+    return pa.StructArray.from_arrays(arrays, fields=list(call.type))
+
+
+FUNCTIONS: dict[str, Function] = {"CreateNamedStruct": sized(_struct), "GetStructField": sized(_field)}

@@ -1,0 +1,89 @@
+"""Arithmetic of integers and floating point numbers. ``ansi``: overflow and division by zero raise; else integers wrap
+and a division by zero is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_ckpt.expressions._values import Function, as_array, overflowing, plain, refuse, sized, typed
+from spark_ckpt.expressions.tree import Call
+
+_BY_ZERO = {"Remainder": "REMAINDER_BY_ZERO"}
+
+
+def _checked(name: str) -> Function:
+    wrapping: Callable[..., Any] = getattr(pc, name)
+    checking: Callable[..., Any] = getattr(pc, f"{name}_checked")
+
+    def compute(call: Call, *parts: Any) -> Any:
+        if not (call.ansi and pa.types.is_integer(call.type)):
+            return wrapping(*parts)
+        with overflowing(f"{name} of {call.type}"):
+            return checking(*parts)
+
+    return typed(compute)
+
+
+def _divisor(call: Call, a: Any, b: Any) -> Any:
+    """What is divided by, null where it is zero. Raises in ANSI mode if a number is divided by it."""
+    zero = pc.equal(b, pa.scalar(0, b.type))
+    if call.ansi:
+        condition = _BY_ZERO.get(call.function, "DIVIDE_BY_ZERO")
+        refuse(pc.and_kleene(zero, pc.is_valid(a)), condition, f"{call.function} of {b.type}")
+    return pc.if_else(zero, pa.scalar(None, b.type), b)
+
+
+def _divide(call: Call, a: Any, b: Any) -> Any:
+    return pc.divide(a, _divisor(call, a, b))
+
+
+def _without_minus_one(b: Any) -> tuple[Any, Any]:
+    """The smallest integer divided by -1 is out of range, which stops the machine."""
+    minus = pc.equal(b, pa.scalar(-1, b.type))
+    return minus, pc.if_else(minus, pa.scalar(1, b.type), b)
+
+
+def _integral_divide(call: Call, a: Any, b: Any) -> Any:
+    b = _divisor(call, a, b)
+    minus, safe = _without_minus_one(b)
+    negative = pc.negate(a)
+    if call.ansi:
+        smallest = pc.and_(pc.equal(a, negative), pc.not_equal(a, pa.scalar(0, a.type)))
+        refuse(pc.and_kleene(minus, smallest), "ARITHMETIC_OVERFLOW", "div of bigint")
+    return pc.if_else(minus, negative, pc.divide(a, safe))
+
+
+def _remainder(call: Call, count: int, a: Any, b: Any) -> Any:
+    """Its sign is the dividend's."""
+    b = _divisor(call, a, b)
+    if pa.types.is_floating(call.type):
+        a, b = as_array(a, count), as_array(b, count)
+        with np.errstate(invalid="ignore"):
+            found = np.fmod(a.to_numpy(zero_copy_only=False), b.to_numpy(zero_copy_only=False))
+        there = pc.and_(pc.is_valid(a), pc.is_valid(b)).to_numpy(zero_copy_only=False)
+        return pa.array(found.astype(call.type.to_pandas_dtype(), copy=False), call.type, mask=~there)
+    minus, safe = _without_minus_one(b)
+    return pc.subtract(a, pc.if_else(minus, a, pc.multiply(pc.divide(a, safe), safe)))
+
+
+FUNCTIONS: dict[str, Function] = {
+    "Abs": _checked("abs"),
+    "Add": _checked("add"),
+    "BitwiseAnd": plain(pc.bit_wise_and),
+    "BitwiseNot": plain(pc.bit_wise_not),
+    "BitwiseOr": plain(pc.bit_wise_or),
+    "BitwiseXor": plain(pc.bit_wise_xor),
+    "Divide": typed(_divide),
+    "IntegralDivide": typed(_integral_divide),
+    "Multiply": _checked("multiply"),
+    "Remainder": sized(_remainder),
+    "Sqrt": plain(pc.sqrt),
+    "Subtract": _checked("subtract"),
+    "UnaryMinus": _checked("negate"),
+}

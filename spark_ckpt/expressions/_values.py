@@ -1,0 +1,106 @@
+"""Rows of a batch and values of expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_ckpt.errors import ExpressionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from spark_ckpt.expressions.tree import Call
+
+Value = Any
+"""An array, or one scalar for all rows."""
+Function = Callable[["Call", Sequence[Any], int], Any]
+"""Of the call, its parts' values and the number of rows."""
+
+
+def plain(compute: Callable[..., Value]) -> Function:
+    """Of the parts alone."""
+    return lambda _call, parts, _count: compute(*parts)
+
+
+def typed(compute: Callable[..., Value]) -> Function:
+    """Of the call and the parts."""
+    return lambda call, parts, _count: compute(call, *parts)
+
+
+def sized(compute: Callable[..., Value]) -> Function:
+    """Of the call, the number of rows and the parts."""
+    return lambda call, parts, count: compute(call, count, *parts)
+
+
+class Rows:
+    """The columns that expressions read, all or those of some rows."""
+
+    def __init__(self, columns: Sequence[pa.Array], count: int) -> None:
+        self._columns, self.count = columns, count
+        self._mask: pa.Array | None = None
+        self._kept: dict[int, pa.Array] = {}
+
+    def column(self, at: int) -> pa.Array:
+        if self._mask is None:
+            return self._columns[at]
+        if at not in self._kept:
+            self._kept[at] = self._columns[at].filter(self._mask)
+        return self._kept[at]
+
+    def only(self, mask: pa.Array) -> Rows:
+        """Those where ``mask``, which has no nulls, is true."""
+        some = Rows(_Columns(self), pc.sum(mask).as_py() or 0)
+        some._mask = mask
+        return some
+
+
+class _Columns(Sequence[pa.Array]):
+    """The columns of rows, filtered when they are asked for."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._rows.column(at)
+
+    def __len__(self) -> int:
+        return len(self._rows._columns)
+
+
+def as_array(value: Value, count: int) -> pa.Array:
+    return pa.repeat(value, count) if isinstance(value, pa.Scalar) else value
+
+
+def is_true(value: Value, count: int) -> pa.Array:
+    """Without nulls: false where it is null."""
+    found = as_array(value, count)
+    return pc.fill_null(found, False) if found.null_count else found
+
+
+def refuse(where: Value, condition: str, what: str) -> None:
+    """Raises ``ExpressionError`` with Spark's name of the condition if ``where`` is true for any row."""
+    true = where.as_py() if isinstance(where, pa.Scalar) else pc.any(where).as_py()
+    if true:
+        raise failed(condition, what)
+
+
+def failed(condition: str, what: str) -> ExpressionError:
+    """``condition`` is Spark's name of it."""
+    return ExpressionError(
+        f"[{condition}] in {what}: a value of the query has no result in ANSI mode. Change the expression (try_add, "
+        "try_divide, try_cast and the like give null instead), or set spark.sql.ansi.enabled=false"
+    )
+
+
+@contextmanager
+def overflowing(what: str) -> Iterator[None]:
+    """Arrow's checked arithmetic raises where Spark's ANSI mode does."""
+    try:
+        yield
+    except pa.ArrowInvalid as e:
+        raise failed("ARITHMETIC_OVERFLOW", what) from e

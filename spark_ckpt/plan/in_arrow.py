@@ -1,0 +1,167 @@
+"""Which of a query's filters and computed columns run in Python, on Arrow batches, with Spark's results. Driver.
+
+Spark's analysed plan of an operation has every column resolved and every cast and evaluation mode written out. A tree
+all of whose functions :mod:`spark_ckpt.expressions` has, for these types, is sent to the executors; else the operation
+stays in Spark. On Spark Connect there is no analysed plan to be had, so all of them stay there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from py4j.java_gateway import is_instance_of
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_type
+
+from spark_ckpt.expressions import rules
+from spark_ckpt.expressions.tree import Call, Input, Literal, Tree
+from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.runtime.expressions import Compute, Keep
+from spark_ckpt.runtime.operations import Operation
+
+SparkDF = Any
+JavaObject = Any
+
+_REPLACED = "org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable"
+_WRAPPINGS = ("Alias", "KnownNotNull", "KnownNullable")
+_ZONED = ("Hour", "Minute", "Second")
+_FAILS_ON_ERROR = ("Abs", "UnaryMinus")
+
+
+@dataclass(frozen=True)
+class Stays:
+    """Why an operation stays in Spark."""
+
+    why: str
+
+
+class _StaysError(Exception):
+    pass
+
+
+def in_arrow(before: SparkDF, after: SparkDF) -> tuple[Operation, ...] | Stays:
+    """What makes the rows of ``after`` of those of ``before``, which an operation was applied to."""
+    if not type(after).__module__.startswith("pyspark.sql.classic"):
+        return Stays("Spark Connect does not tell how Spark analysed it")
+    stop, node = before._jdf.queryExecution().analyzed(), after._jdf.queryExecution().analyzed()
+    nodes: list[JavaObject] = []
+    while not node.fastEquals(stop):
+        if node.nodeName() not in ("Project", "Filter", "SubqueryAlias"):
+            return Stays(f"in Spark's plan of it is a {node.nodeName()}")
+        nodes.append(node)
+        node = node.child()
+    columns = _Columns([a.exprId().id() for a in items_of(stop.output())], [f.dataType for f in before.schema.fields])
+    try:
+        return tuple(_operations(reversed(nodes), columns, before.sparkSession.sparkContext._gateway))
+    except _StaysError as e:
+        return Stays(str(e))
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Of the rows that an expression reads: Spark's ids, and types."""
+
+    ids: list[int]
+    types: list[T.DataType | pa.DataType]
+
+
+def _operations(nodes: Iterable[JavaObject], columns: _Columns, gateway: Any) -> list[Operation]:
+    made: list[Operation] = []
+    for node in nodes:
+        trees = _Trees(columns, gateway)
+        if node.nodeName() == "Filter":
+            made.append(Keep(trees.tree(node.condition())))
+        elif node.nodeName() == "Project":
+            found = items_of(node.projectList())
+            computed = [trees.tree(e) for e in found]
+            made.append(Compute([(str(e.name()), tree) for e, tree in zip(found, computed, strict=True)]))
+            columns = _Columns([e.exprId().id() for e in found], [tree.type for tree in computed])
+    return made
+
+
+class _Trees:
+    """Translates expressions over rows of these columns."""
+
+    def __init__(self, columns: _Columns, gateway: Any) -> None:
+        self._places = {column: i for i, column in enumerate(columns.ids)}
+        self._types = columns.types
+        self._gateway = gateway
+        self._common: dict[str, Tree] = {}
+        """What Spark computes once for several places, by its id."""
+
+    def tree(self, e: JavaObject) -> Tree:
+        name = str(e.nodeName())
+        if name in _WRAPPINGS:
+            return self.tree(e.child())
+        if name == "AttributeReference":
+            return self._input(e)
+        if name == "Literal":
+            return _literal(e)
+        if name == "CommonExpressionRef":
+            return self._common[str(e.id().toString())]
+        if name == "With":
+            self._common |= {str(d.id().toString()): self.tree(d.child()) for d in items_of(e.defs())}
+            return self.tree(e.child())
+        if is_instance_of(self._gateway, e, _REPLACED):
+            return self.tree(e.replacement())
+        if not rules.known(name):
+            raise _StaysError(f"{e.prettyName()} runs in Spark only")
+        return self._call(name, e)
+
+    def _input(self, e: JavaObject) -> Tree:
+        place = self._places.get(e.exprId().id())
+        if place is None:
+            raise _StaysError(f"{e.name()} is not a column of these rows")
+        kind = self._types[place]
+        return Input(place, kind if isinstance(kind, pa.DataType) else _in_arrow(kind))
+
+    def _call(self, name: str, e: JavaObject) -> Call:
+        children = items_of(e.valExprs()) if name == "CreateNamedStruct" else items_of(e.children())
+        option: Any = None
+        if name in _ZONED:
+            option = str(e.timeZoneId().get())
+        elif name == "GetStructField":
+            option = int(e.ordinal())
+        elif name == "UnixTimestamp":  # the format of texts
+            children = children[:1]
+        elif name == "Like" and str(e.escapeChar()) != "\\":
+            raise _StaysError("like with ESCAPE runs in Spark only")
+        call = rules.shortened(Call(name, tuple(map(self.tree, children)), _arrow_type(e), False, option))
+        refused = rules.refused(call)
+        if refused:
+            raise _StaysError(refused)
+        return rules.checking(call, _mode(name, e))
+
+
+def _mode(name: str, e: JavaObject) -> str:
+    """``ANSI``, ``LEGACY`` or ``TRY``."""
+    if name in _FAILS_ON_ERROR:
+        return "ANSI" if e.failOnError() else "LEGACY"
+    return str(e.evalMode().toString()) if name in rules.MODES else "LEGACY"
+
+
+def _arrow_type(e: JavaObject) -> pa.DataType:
+    return _in_arrow(T._parse_datatype_json_string(e.dataType().json()))
+
+
+def _in_arrow(kind: T.DataType) -> pa.DataType:
+    if isinstance(kind, T.StringType) and kind.simpleString() != "string":
+        raise _StaysError(f"{kind.simpleString()} is compared in Spark only")
+    try:
+        return to_arrow_type(kind, timezone="UTC")
+    except Exception as e:
+        raise _StaysError(f"Arrow has no {kind.simpleString()}") from e
+
+
+def _literal(e: JavaObject) -> Literal:
+    kind, value = _arrow_type(e), e.value()
+    if value is None or isinstance(value, bool | int | float | str):
+        return Literal(value, kind)
+    if pa.types.is_string(kind):
+        return Literal(str(value.toString()), kind)
+    if pa.types.is_decimal(kind):
+        return Literal(value.toJavaBigDecimal(), kind)
+    raise _StaysError(f"a literal of type {kind}")

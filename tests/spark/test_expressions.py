@@ -1,0 +1,172 @@
+"""Filters and computed columns that run in Python give what Spark gives, cell by cell and error by error."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import functions as F
+
+from spark_ckpt.errors import ExpressionError
+from spark_ckpt.expressions.evaluate import CHOOSING, FUNCTIONS
+from spark_ckpt.expressions.tree import calls
+from spark_ckpt.plan.in_arrow import Stays, in_arrow
+from tests.generated.typed_expressions import Writer, rows, shown
+
+SEED = int(os.environ.get("SEED", "1"))
+AT_ONCE = 40
+CONDITION = re.compile(r"\[[A-Z_]+")
+"""Spark's name of it, without its kind."""
+
+
+class Oracle:
+    """Spark's results of expressions over one table, and ours."""
+
+    def __init__(self, spark: Any, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+        self._df = spark.createDataFrame(pa.Table.from_batches([batch])).coalesce(1)
+
+    def spark(self, *texts: str) -> pa.Table:
+        return self._df.selectExpr(*[f"{text} AS c{i}" for i, text in enumerate(texts)]).toArrow()
+
+    def translated(self, text: str) -> Any:
+        return in_arrow(self._df, self._df.selectExpr(f"{text} AS c0"))
+
+    def ours(self, operations: Any) -> pa.Array:
+        batches: Iterator[pa.RecordBatch] = iter([self._batch])
+        for operation in operations:
+            batches = operation(batches)
+        [batch] = batches
+        return batch.column(0)
+
+
+def check(spark: Any, random: Random, count: int, ansi: bool) -> set[str]:
+    """``count`` expressions; returns the functions in those that were translated."""
+    spark.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
+    oracle, writer = Oracle(spark, rows(random, 8 if ansi else 200, mild=ansi)), Writer(random)
+    texts: dict[str, Any] = {}
+    stayed: Counter[str] = Counter()
+    while len(texts) < count:
+        text = writer.any(random.choice([1, 2, 3]))
+        try:
+            found = oracle.translated(text)
+        except AnalysisException:  # two types that Spark does not compare
+            continue
+        if isinstance(found, Stays):
+            stayed[found.why] += 1
+        else:
+            texts[text] = found
+    assert stayed.total() <= count // 4, stayed.most_common(10)
+    names = list(texts)
+    for start in range(0, count, 1 if ansi else AT_ONCE):
+        compare(oracle, {name: texts[name] for name in names[start : start + (1 if ansi else AT_ONCE)]})
+    return {call.function for found in texts.values() for op in found for _, tree in op.columns for call in calls(tree)}
+
+
+def compare(oracle: Oracle, texts: dict[str, Any]) -> None:
+    try:
+        expected = oracle.spark(*texts)
+    except Exception as e:
+        [(text, operations)] = texts.items()
+        condition = CONDITION.match(str(e))
+        if condition is None:
+            raise
+        with pytest.raises(ExpressionError, match=re.escape(condition[0])):
+            oracle.ours(operations)
+        return
+    for column, (text, operations) in zip(expected.columns, texts.items(), strict=True):
+        found = oracle.ours(operations)
+        assert found.type == column.type or pa.types.is_timestamp(found.type), text
+        wrong = [pair for pair in zip(shown(found), shown(column.combine_chunks()), strict=True) if pair[0] != pair[1]]
+        assert not wrong, f"{text}: ours and Spark's differ in {len(wrong)} rows, first {wrong[0]}"
+
+
+def test_random_expressions_have_sparks_values(spark: Any) -> None:
+    seen = check(spark, Random(SEED), 360, ansi=False)
+    assert seen >= (FUNCTIONS.keys() | CHOOSING.keys()), sorted((FUNCTIONS.keys() | CHOOSING.keys()) - seen)
+
+
+def test_random_expressions_fail_where_spark_fails(spark: Any) -> None:
+    check(spark, Random(SEED), 60, ansi=True)
+
+
+@pytest.mark.soak
+def test_many_random_expressions_are_sparks(spark: Any) -> None:
+    for seed in range(SEED, SEED + int(os.environ.get("SEEDS", "10"))):
+        check(spark, Random(f"many {seed}"), 400, ansi=False)
+        check(spark, Random(f"many ansi {seed}"), 200, ansi=True)
+
+
+ARGUMENTS = {
+    **dict.fromkeys(("+", "-", "*", "/", "%", "div", "&", "|", "^", "=", "<>", "<", "<=", ">", ">=", "<=>"), "l {} i"),
+    **dict.fromkeys(("and", "or"), "b {} (d > 1)"),
+    "not": "not (l > 1)", "~": "~ l", "between": "l between 1 and i", "in": "i in (1, l)",
+    "case when": "case when b then i when d > 1 then l end", "when": "case when b then i end", "bitwise_not": "~l",
+    "between numbers": "cast(d as int)", "boolean to number and back": "cast(cast(b as int) as boolean)",
+    "integer or boolean to string": "concat(cast(b as string), cast(i as string))", "like": "s like 'a%'",
+    "a field of one": "st.x", "named_struct": "named_struct('x', i)", "struct": "struct(i, s)", "if": "if(b, i, l)",
+    **dict.fromkeys(("coalesce", "ifnull", "nullif", "nvl", "equal_null"), "{}(l, i)"), "nvl2": "nvl2(s, i, l)",
+    **dict.fromkeys(("abs", "ceil", "ceiling", "floor", "negative", "positive", "sqrt", "isnan"), "{}(d)"),
+    "negate": "negative(d)", **dict.fromkeys(("isnull", "isnotnull"), "{}(st)"), "concat": "concat(s, t, 'x')",
+    **dict.fromkeys(("contains", "startswith", "endswith"), "{}(s, 'a')"),
+    **dict.fromkeys(("substr", "substring"), "{}(s, 2, 3)"),
+    **dict.fromkeys(("char_length", "character_length", "length", "trim", "ltrim", "rtrim"), "{}(s)"),
+    **dict.fromkeys(("date_add", "date_sub"), "{}(day, i16)"),
+    **dict.fromkeys(("date_diff", "datediff"), "{}(day, day)"),
+    **dict.fromkeys(("timestamp_micros", "timestamp_millis", "timestamp_seconds"), "{}(i)"),
+    **dict.fromkeys(("hour", "minute", "second", "unix_timestamp"), "{}(at)"),
+    **dict.fromkeys(("unix_micros", "unix_millis", "unix_seconds"), "{}(at)"),
+}  # fmt: skip
+"""Of functions of the docs' table; those of a date are left out."""
+
+
+def test_every_function_of_the_docs_runs_in_python(spark: Any) -> None:
+    """The page is made of the same list."""
+    named = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "site_docs.py"))["HERE"]
+    oracle = Oracle(spark, rows(Random(0), 20))
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    texts = [ARGUMENTS.get(name, "{}(day)").format(name) for names in named.values() for name in names]
+    found = {text: oracle.translated(text) for text in texts}
+    assert {text: why for text, why in found.items() if isinstance(why, Stays)} == {}
+    compare(oracle, found)
+
+
+def test_a_stream_computes_in_python_what_it_can(
+    ckpt: Any, new_input: Any, job: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = new_input("input", "k string, v long")
+    source.add(*[(f"k{i % 5}", i) for i in range(60)], (None, None))
+    source.add(("k1", 100), ("K1", -7))
+    stream = source.stream(ckpt).where("v % 16 <> 3").withColumn("v", F.col("v") * 2 + 1)
+    stream = stream.select(F.upper("k").alias("k"), "v").where(F.col("k").isNotNull())
+    stream.explain()
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.strip() for line in shown[shown.index("Where operations on single rows run:") + 1 :]] == [
+        "where: in Python, if its rows are there",
+        "withColumn: in Python, if its rows are there",
+        "select: in Spark: upper runs in Spark only",
+        "where: in Python, if its rows are there",
+    ]
+    job.run(stream)
+    expected = source.table(ckpt.spark).where("v % 16 <> 3").selectExpr("upper(k) AS k", "v * 2 + 1 AS v")
+    assert sorted(job.rows()) == sorted(tuple(row) for row in expected.where("k IS NOT NULL").collect())
+
+
+def test_a_value_without_a_result_fails_the_query_as_in_spark(ckpt: Any, new_input: Any, job: Any) -> None:
+    source = new_input("input", "k string, v long")
+    ckpt.spark.conf.set("spark.sql.ansi.enabled", "true")
+    source.add(("a", 1), ("b", 2**62))
+    job.run(source.stream(ckpt).where("v < 5").withColumn("v", F.col("v") * 2))
+    assert job.rows() == [("a", 2)]
+    source.add(("c", 2**62))
+    with pytest.raises(StreamingQueryException, match=r"\[ARITHMETIC_OVERFLOW\] in multiply of int64: a value"):
+        job.run(source.stream(ckpt).withColumn("v", F.col("v") * 2))

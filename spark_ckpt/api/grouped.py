@@ -277,6 +277,7 @@ def keyed(
         function.families,
         function.kind,
         function.passes_rows,
+        frozenset(function.begins),
     )
     lineage = parent._lineage.through(node)
     _check_event_time(parent, function)

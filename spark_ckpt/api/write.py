@@ -90,7 +90,10 @@ class CkptDataStreamWriter(Hinting):
         Raises ``InvalidInputError`` if it is not what the query's operators put out, as Spark does, or is ``complete``.
         """
         if mode.lower() not in ("append", "update"):
-            raise InvalidInputError(f"outputMode must be append or update, found {mode!r}; complete is not supported")
+            raise InvalidInputError(
+                f"outputMode must be append or update, found {mode!r}; complete is not supported: mode update "
+                "into a sink that merges by the keys (mergeKeys) has all groups, too, at the cost of what changed"
+            )
         for operator in self._df._lineage.operators:
             if operator.output_mode not in (None, mode.lower()):
                 raise InvalidInputError(

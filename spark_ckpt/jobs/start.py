@@ -28,6 +28,7 @@ from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.sink_records import record_sinks
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url
 from spark_ckpt.names import checked_name
+from spark_ckpt.protocol.evolution import changes
 from spark_ckpt.protocol.records import GenerationRecord, Topology
 from spark_ckpt.protocol.recovery import AUTO, NONE, GoOn, RestoreFrom, StartFacts, StartFresh
 from spark_ckpt.protocol.startup import Started, start_job
@@ -122,7 +123,8 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
         record_sinks(records, plan.sinks)
     tell_changes(plan.job, before, started.generation)
     _say_uncompared(plan, started.decision)
-    _ensure_tables(plan, records, started.decision)
+    _say_changes(plan, started.decision)
+    _ensure_tables(plan, records, started)
     _restore_hook(plan, started.decision)
     return replace(_run_spec(plan, started), drained=drained_before(plan.job, started))
 
@@ -148,6 +150,16 @@ def _say_uncompared(plan: JobPlan, decision: Any) -> None:
         )
 
 
+def _say_changes(plan: JobPlan, decision: Any) -> None:
+    old = decision.checkpoint.topology if isinstance(decision, RestoreFrom) else getattr(decision, "was", None)
+    for change in () if old is None else changes(old, plan.topology):
+        begins = f" New, and empty so far: {', '.join(change.added)}." if change.added else ""
+        ends = f" No longer kept: {', '.join(change.removed)}; added again, it begins empty." if change.removed else ""
+        _log.warning(
+            "Job %s: operator %r goes on from its state with other aggregates.%s%s", plan.job, change.uid, begins, ends
+        )
+
+
 def _next_generation(records: JobRecords) -> int:
     """The first of a life is numbered by the clock: a driver of an earlier life in a folder that was removed, if it
     still runs, must not find its own number in there and take the job for its own."""
@@ -165,7 +177,7 @@ def _run_spec(plan: JobPlan, started: Started) -> RunSpec:
         start_epoch=(record.restored_from or 0) + 1,
         restored_from=record.restored_from,
         adopt=decision.adopt.checkpoint if isinstance(decision, GoOn) and decision.adopt else None,
-        topology=plan.topology,
+        topology=record.topology,
         partitions=plan.spark_folder.partitions() or plan.partitions,
         life=record.life,
         inherited=started.inherited,
@@ -205,8 +217,11 @@ def read_facts(records: JobRecords, plan: JobPlan, generation: int, restore: str
     )
 
 
-def _ensure_tables(plan: JobPlan, records: JobRecords, decision: Any) -> None:
-    """Every operator's state table exists, with its schema, before the first checkpoint."""
+def _ensure_tables(plan: JobPlan, records: JobRecords, started: Started) -> None:
+    """Every operator's state table exists, with its schema, before the first checkpoint.
+
+    Stopped in here: a table may have the columns of a query that never ran; the next start gives it its own."""
+    decision, operators = started.decision, started.generation.topology.operators
     recorded = records.table_versions() if plan.tables else {}
     fresh = set(plan.tables) if isinstance(decision, StartFresh) else set()
     if isinstance(decision, RestoreFrom):
@@ -214,4 +229,7 @@ def _ensure_tables(plan: JobPlan, records: JobRecords, decision: Any) -> None:
     for uid, schema in plan.tables.items():
         table = StateTable(records.paths.state(uid), uid, plan.config.storage_options())
         about = f"keyed state of {uid}, job {plan.job}"
-        table.create_if_absent(schema, about, reset=uid in fresh, recorded=recorded.get(uid, -1))
+        stored, may_change = operators[uid].get("stored", {}), "types" in operators[uid]
+        schema = pa.schema([f.with_name(stored.get(f.name, f.name)) for f in schema])
+        version = recorded.get(uid, -1)
+        table.create_if_absent(schema, about, reset=uid in fresh, recorded=version, keep=may_change)

@@ -9,14 +9,12 @@ from pyspark.sql import Column
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._aggregate_kinds import KINDS, OF_DOUBLES
 from spark_ckpt.plan.aggregates import Call
 from spark_ckpt.plan.udf_plan import items_of
 
 SparkDF = Any
 JavaObject = Any
-
-_OF_DOUBLES = ("stddev", "stddev_samp", "std")
-"""Spark casts what these get; so do ours."""
 
 
 class ClassicExpressions:
@@ -45,12 +43,11 @@ class ClassicExpressions:
             return None
         function = tree.aggregateFunction()
         name, arguments = function.prettyName(), items_of(function.children())
-        options: dict[str, Any] = {}
-        if name == "approx_count_distinct":
-            options["rsd"] = function.relativeSD()
-        elif _class(function) in ("First", "Last", "AnyValue"):
-            options["ignore_nulls"] = function.ignoreNulls()
-        if name in _OF_DOUBLES:
+        options = _options(function)
+        if "percentage" in options or _class(function) == "Mode":
+            arguments = [function.child()]
+        kind = KINDS.get(name)
+        if kind in OF_DOUBLES:
             arguments = [self._uncast(a) for a in arguments]
         only = tree.filter().get() if tree.filter().isDefined() else None
         return Call(name, arguments, options, tree.isDistinct(), only)
@@ -87,6 +84,35 @@ class ClassicExpressions:
         numbers = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType)
         kind = T._parse_datatype_json_string(inner.dataType().json())
         return inner if isinstance(kind, numbers) and self.column_name(inner) else tree
+
+
+def _options(function: JavaObject) -> dict[str, Any]:
+    """What a function is told beside its columns. Raises ``InvalidInputError`` for what is not there on a stream."""
+    kind = _class(function)
+    if kind == "HyperLogLogPlusPlus":
+        return {"rsd": function.relativeSD()}
+    if kind in ("First", "Last", "AnyValue"):
+        return {"ignore_nulls": function.ignoreNulls()}
+    if kind == "Median":
+        return {"percentage": 0.5}
+    if kind == "ApproximatePercentile":
+        accuracy = int(function.accuracyExpression().eval(None))
+        return {"percentage": _shares(function.percentageExpression()), "accuracy": accuracy}
+    if kind == "Percentile":
+        frequency = function.frequencyExpression()
+        if _class(frequency) != "Literal" or int(frequency.value()) != 1:
+            raise InvalidInputError("percentile with a frequency is not there on a checkpointed stream")
+        return {"percentage": _shares(function.percentageExpression())}
+    if kind == "Mode" and function.reverseOpt().isDefined() and not function.reverseOpt().get():
+        raise InvalidInputError("mode is the least of several there on a checkpointed stream, not the largest")
+    return {}
+
+
+def _shares(expression: JavaObject) -> float | list[float]:
+    value = expression.eval(None)
+    if not hasattr(value, "numElements"):
+        return float(value)
+    return [float(value.getDouble(i)) for i in range(value.numElements())]
 
 
 def _plan(df: SparkDF) -> JavaObject:

@@ -14,7 +14,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.aggregates import KINDS, Call
+from spark_ckpt.plan._aggregate_kinds import KINDS
+from spark_ckpt.plan.aggregates import Call
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.key_columns import column_named
 
@@ -45,12 +46,27 @@ class ConnectExpressions:
         name, args = tree._name.lower(), list(tree._args)
         if name not in KINDS:
             return None
-        options: dict[str, Any] = {}
-        if name == "approx_count_distinct":
-            options["rsd"] = float(args.pop()._value) if len(args) > 1 else 0.05
-        elif KINDS[name] in ("first", "last"):
-            options["ignore_nulls"] = bool(args.pop()._value) if len(args) > 1 else False
+        options = self._options(name, args)
         return Call(name, args, options, getattr(tree, "_is_distinct", False))
+
+    def _options(self, name: str, args: list[Tree]) -> dict[str, Any]:
+        """What the function is told beside its columns, which is taken out of ``args``."""
+        kind, told = KINDS[name], args[1:]
+        if kind in ("approx_count_distinct", "first", "last", "percentile", "percentile_approx", "mode"):
+            del args[1:]
+        if kind == "approx_count_distinct":
+            return {"rsd": float(told[0]._value) if told else 0.05}
+        if kind in ("first", "last"):
+            return {"ignore_nulls": bool(told[0]._value) if told else False}
+        if name == "median":
+            return {"percentage": 0.5}
+        if kind == "percentile":
+            if len(told) > 1 and getattr(told[1], "_value", None) != 1:
+                raise InvalidInputError("percentile with a frequency is not there on a checkpointed stream")
+            return {"percentage": _shares(told[0])}
+        if kind == "percentile_approx":
+            return {"percentage": _shares(told[0]), "accuracy": int(told[1]._value) if len(told) > 1 else 10000}
+        return {}
 
     def key(self, tree: Tree) -> int | None:
         name = self.column_name(tree)
@@ -106,3 +122,11 @@ class ConnectExpressions:
 
     def _expression(self, column: Any) -> Tree:
         return column._expr
+
+
+def _shares(tree: Tree) -> float | list[float]:
+    """Literals: a number, an array of numbers, or ``array`` of literals."""
+    if hasattr(tree, "_args"):
+        return [float(a._value) for a in tree._args]
+    value = tree._value
+    return [float(v) for v in value] if isinstance(value, list | tuple) else float(value)

@@ -12,6 +12,7 @@ from spark_ckpt.jobs.spec import RunSpec, SinkSpec, SourceSpec
 from spark_ckpt.names import checked_name
 from spark_ckpt.plan.chain import Chain, Recipe, in_python
 from spark_ckpt.plan.lineage import NEEDS_UID, Lineage, OperatorNode, SourceNode, WatermarkNode
+from spark_ckpt.protocol.evolution import FAMILY_OF
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.runtime.datasource import source_class_of
 from spark_ckpt.runtime.operations import ENCLOSED, Disclose, Enclose, Operation
@@ -75,6 +76,13 @@ def _recorded(node: OperatorNode, uid: str, sources: dict[SourceNode, str]) -> d
         }
         for table, layout in node.tables(uid).items()
     }
+    for table in tables:
+        if table != uid:
+            tables[table][FAMILY_OF] = uid
+    if node.begins:
+        columns = {f.name: str(f.type) for f in node.layout.value_schema}
+        from_start = sorted(set(columns) - set(node.begins))
+        tables[uid] |= {"types": columns, **({"from_start": from_start} if from_start else {})}
     if node.uid is None:
         tables[uid]["derived"] = sorted(sources[s] for s in node.upstream)
     return tables

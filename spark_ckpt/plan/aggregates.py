@@ -20,36 +20,13 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._aggregate_kinds import DISTINCT, KINDS, OF_ONE_OF_TWO, PAIRED
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.key_columns import stored_name
 
 SparkDF = Any
 Tree = Any
 """An expression: Spark's own object, or Spark Connect's."""
-
-KINDS = {
-    "any_value": "first",
-    "approx_count_distinct": "approx_count_distinct",
-    "avg": "mean",
-    "bool_and": "min",
-    "bool_or": "max",
-    "count": "count",
-    "count_if": "count",
-    "every": "min",
-    "first": "first",
-    "first_value": "first",
-    "last": "last",
-    "last_value": "last",
-    "max": "max",
-    "mean": "mean",
-    "min": "min",
-    "some": "max",
-    "std": "stddev",
-    "stddev": "stddev",
-    "stddev_samp": "stddev",
-    "sum": "sum",
-}
-"""Spark's name of a function -> the kind of :class:`spark_ckpt.agg.AggSpec`."""
 
 
 @dataclass(frozen=True)
@@ -187,15 +164,16 @@ class _Splitter:
 
     def _kind(self, call: Call) -> str:
         kind = KINDS.get(call.function)
-        if call.distinct and kind not in ("min", "max"):  # where it makes no difference
-            alone = call.function == "count" and [self._found.is_constant(a) for a in call.arguments] == [False]
-            kind = "count_distinct" if alone else None
-        if kind is None:
+        if call.distinct and kind is not None:
+            kind = DISTINCT.get(kind, "") or (kind if kind in DISTINCT else None)
+            constant = kind == "count_distinct" and any(map(self._found.is_constant, call.arguments))
+            kind = None if constant or call.function == "count_if" else kind
+        if kind is None or len(call.arguments) != _expected(call, kind):
             what = f"{call.function}(DISTINCT ...)" if call.distinct else call.function
             raise InvalidInputError(
-                f"the aggregate {what} cannot be kept for a checkpointed stream; there are {', '.join(sorted(KINDS))}, "
-                "and count(DISTINCT) of one column. For others, keep what you need with applyInArrowWithState or "
-                "applyInPandasWithState."
+                f"the aggregate {what}{_asked(call, kind)} cannot be kept for a checkpointed stream; there are "
+                f"{', '.join(sorted(KINDS))}, and with DISTINCT those of numbers and collect_list. For others, keep "
+                "what you need with applyInArrowWithState or applyInPandasWithState."
             )
         if call.only is not None and kind in ("first", "last") and not call.options.get("ignore_nulls"):
             raise InvalidInputError(f"{call.function} with FILTER cannot tell a null from a row left out; ignore nulls")
@@ -214,6 +192,8 @@ class _Splitter:
     def _argument(self, call: Call, text: str) -> str | None:
         """The column that the aggregate reads; None: whole rows."""
         found, args = self._found, [a for a in call.arguments if not self._found.is_constant(a)]
+        if KINDS[call.function] in PAIRED or call.function in OF_ONE_OF_TWO:
+            args = list(call.arguments)
         if call.function == "count" and not args and call.only is None:
             return None
         if len(args) == 1 and call.only is None and call.function != "count_if":
@@ -225,13 +205,16 @@ class _Splitter:
     def _once(self, call: Call, args: list[Tree], text: str) -> str:
         """The column that is computed for ``call``: one for all that read the same. Texts may be alike by chance, as
         those of two functions without a name are."""
-        kind = call.function if call.function in ("count", "count_if") else "value"
-        shape = (kind, call.only is not None, len(args))
+        kind = KINDS[call.function]
+        own = kind == "count" or call.function in OF_ONE_OF_TWO
+        of = call.function if own else "pair" if kind in PAIRED else "value"
+        shape = (f"{of} distinct" if call.distinct else of, call.only is not None, len(args))
+        args = args[::-1] if kind.startswith("regr_") else args  # Spark has (y, x) there
         read = [*args, *([] if call.only is None else [call.only])]
         for name, before, trees in self._read:
             if before == shape and all(map(self._found.same, trees, read)):
                 return name
-        name = self._compute(self._computed(call, args, text))
+        name = self._compute(self._computed(call, args, text), self._label(call, args))
         self._read.append((name, shape, read))
         return name
 
@@ -239,17 +222,26 @@ class _Splitter:
         columns = [self._found.column(a) for a in (args or call.arguments)]
         if call.function == "count_if":
             value = F.when(columns[0], F.lit(1))
-        elif call.function == "count" and len(args) != 1:
-            value = F.when(reduce(and_, [c.isNotNull() for c in columns]), F.lit(1)) if args else F.lit(1)
+        elif call.function in ("count", "regr_count", *OF_ONE_OF_TWO) and len(args) != 1:
+            one = columns[OF_ONE_OF_TWO[call.function]] if call.function in OF_ONE_OF_TWO else F.lit(1)
+            one = _struct(columns) if call.distinct else one
+            value = F.when(reduce(and_, [c.isNotNull() for c in columns]), one) if args else one
+        elif KINDS[call.function] in PAIRED:
+            value = F.struct(columns[0].alias("x"), columns[1].alias("y"))
         elif len(columns) == 1:
             value = columns[0]
         else:
             raise InvalidInputError(f"{text} has {len(columns)} arguments; there is no such aggregate on a stream here")
         return value if call.only is None else F.when(self._found.column(call.only), value)
 
-    def _compute(self, column: Column) -> str:
+    def _label(self, call: Call, args: list[Tree]) -> Column | None:
+        """What names the column of several distinct values; None: the column itself."""
+        several = call.distinct and call.only is None and len(args) > 1
+        return _struct([self._found.column(a) for a in args]) if several else None
+
+    def _compute(self, column: Column, label: Column | None) -> str:
         """Named by Spark's text of it, by which a changed one is noticed."""
-        text = self._df.select(column).columns[0]
+        text = self._df.select(column if label is None else label).columns[0]
         name = _free(text, {*self._df.columns, *self._keys, *self._split.computed})
         self._split.computed[name] = column
         return name
@@ -257,6 +249,21 @@ class _Splitter:
     def _keys_elsewhere(self) -> set[str]:
         """Names of keys that are not the column of that name."""
         return set(self._keys) - set(self._df.columns)
+
+
+def _expected(call: Call, kind: str) -> int:
+    """How many arguments there have to be."""
+    if kind in PAIRED or call.function in OF_ONE_OF_TWO:
+        return 2
+    return len(call.arguments) if KINDS[call.function] == "count" else 1
+
+
+def _asked(call: Call, kind: str | None) -> str:
+    return "" if kind is None else f" of {len(call.arguments)} arguments"
+
+
+def _struct(columns: list[Column]) -> Column:
+    return F.struct(*[c.alias(f"_{i + 1}") for i, c in enumerate(columns)])
 
 
 def _free(name: str, taken: set[str]) -> str:

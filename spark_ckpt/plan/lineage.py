@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -43,6 +43,8 @@ class OperatorNode:
     families: Mapping[str, FamilyLayout] = field(default_factory=dict)
     kind: str = "operator"
     passes_rows: bool = False
+    begins: Collection[str] = ()
+    """Columns of its state that a query may add; see :attr:`spark_ckpt.state.functions.base.StateFunction.begins`."""
 
     @property
     def shown(self) -> str:

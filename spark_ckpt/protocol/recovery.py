@@ -86,7 +86,7 @@ class GoOn:
     ``restored``: what the origin began from (``initialOffset`` and the restore rows of batch 0 come from it).
     ``adopt``: Spark replays the batch that completed this one. ``commit``: complete, not confirmed as committed.
     ``uncompared``: operators of which no record says what their state is made of. ``newest``: the last checkpoint of
-    the origin, or what it began from.
+    the origin, or what it began from. ``was``: the query that ran here last.
     """
 
     origin: int
@@ -95,6 +95,7 @@ class GoOn:
     commit: tuple[CompletionRecord, ...]
     uncompared: tuple[str, ...] = ()
     newest: CompletionRecord | None = None
+    was: Topology | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -181,6 +182,7 @@ def _go_on(facts: StartFacts) -> GoOn | Refuse:
             commit=uncommitted(facts.completions, facts.committed),
             uncompared=uncompared(latest.topology, facts.topology),
             newest=newest or _find(facts, first.restored_from),
+            was=latest.topology,
         )
     )
 

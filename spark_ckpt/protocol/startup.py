@@ -17,9 +17,18 @@ from spark_ckpt.errors import FencedError
 from spark_ckpt.protocol._view import JobView
 from spark_ckpt.protocol.commit import commit_completions
 from spark_ckpt.protocol.damage import to_put_back
+from spark_ckpt.protocol.evolution import carried_over
 from spark_ckpt.protocol.life import life_to_live
 from spark_ckpt.protocol.publish import by_sink
-from spark_ckpt.protocol.records import LOST, REFUSED, AbortedRecord, CompletionRecord, GenerationRecord, VoidRecord
+from spark_ckpt.protocol.records import (
+    LOST,
+    REFUSED,
+    AbortedRecord,
+    CompletionRecord,
+    GenerationRecord,
+    Topology,
+    VoidRecord,
+)
 from spark_ckpt.protocol.recovery import GoOn, Refuse, RestoreFrom, StartFacts, StartFresh, decide_start
 from spark_ckpt.protocol.steps import (
     AbortSink,
@@ -142,12 +151,21 @@ def _alive(facts: StartFacts, claim: GenerationRecord) -> GenerationRecord:
 
 
 def _decided(facts: StartFacts, claim: GenerationRecord, decision: GoOn | RestoreFrom | StartFresh) -> GenerationRecord:
+    if not isinstance(decision, StartFresh):
+        claim = replace(claim, topology=_topology(claim, decision))
     if isinstance(decision, GoOn):
         first = next(g for g in facts.generations if g.origin == decision.origin)
         return replace(claim, origin=decision.origin, restored_from=first.restored_from)
     if isinstance(decision, StartFresh):
         return replace(claim, origin=claim.generation)
     return replace(claim, origin=claim.generation, restored_from=decision.checkpoint.checkpoint)
+
+
+def _topology(claim: GenerationRecord, decision: GoOn | RestoreFrom) -> Topology:
+    """The query's, with how the state that goes on is written."""
+    if isinstance(decision, RestoreFrom):
+        return carried_over(decision.checkpoint.topology, claim.topology, None)
+    return claim.topology if decision.was is None else carried_over(decision.was, claim.topology, claim.generation)
 
 
 def _leave_behind(facts: StartFacts, decision: RestoreFrom | StartFresh, now_ms: int) -> Generator[Step, Any, None]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError, TopologyError
+from spark_ckpt.protocol.evolution import can_change, columns_differ, families_of_changed
 from spark_ckpt.protocol.records import Topology
 
 
@@ -44,11 +45,12 @@ def fit_topology(old: Topology, new: Topology, allow_non_restored: bool) -> Fit 
     if moved is not None:
         return moved
     dropped = tuple(u for u in (*old.operators, *old.sources) if u not in new.operators and u not in new.sources)
-    if dropped and not allow_non_restored:
+    missing = [u for u in dropped if u not in families_of_changed(old, new)]
+    if missing and not allow_non_restored:
         return Refuse(
-            f"the checkpoint holds state of {list(dropped)}: expected these uids in the query, found "
+            f"the checkpoint holds state of {missing}: expected these uids in the query, found "
             f"{[*new.operators, *new.sources]}; add them, or set spark.ckpt.allowNonRestoredState to drop their state"
-            f"{_were_derived(old, dropped)}",
+            f"{_were_derived(old, missing)}",
             True,
         )
     fresh = tuple(u for u in (*new.operators, *new.sources) if u not in old.operators and u not in old.sources)
@@ -103,7 +105,9 @@ def uncompared(old: Topology, new: Topology) -> tuple[str, ...]:
 def _state_differs(old: Topology, new: Topology) -> Refuse | None:
     for uid, now in new.operators.items():
         was = old.operators.get(uid, now)
-        found = _part_differs(was, now) or _origin_differs(was, now)
+        found = _part_differs(was, now)
+        if found is None:
+            found = columns_differ(was, now) if can_change(was, now) else _origin_differs(was, now)
         if found is not None:
             advice = (
                 "change it back; or let it begin empty: give the operator a new uid and start at an empty Spark "
@@ -115,6 +119,8 @@ def _state_differs(old: Topology, new: Topology) -> Refuse | None:
 
 def _part_differs(was: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     for part, name in (("keys", "key schema"), ("state", "state schema"), ("timeout", "kind of time-out")):
+        if part == "state" and can_change(was, now):
+            continue
         if part in was and was[part] != now.get(part, was[part]):
             only_named = _renamed(was, now) if part == "state" else ""
             return f"the {name} changed: expected {was[part]}, found {now[part]}{only_named}"
@@ -145,10 +151,11 @@ def same_topology(old: Topology, new: Topology) -> Refuse | None:
     moved = _derived_moved(old, new)
     if moved is not None:
         return moved
+    loose = families_of_changed(old, new)
     move = "stop with a savepoint, or restore the newest checkpoint by starting at an empty location"
     for name, a, b, advice in (
         ("sources", sorted(old.sources), sorted(new.sources), move),
-        ("operators (uids)", sorted(old.operators), sorted(new.operators), move),
+        ("operators (uids)", sorted(set(old.operators) - loose), sorted(set(new.operators) - loose), move),
         ("sinks", sorted(old.sinks), sorted(new.sinks), move),
         ("maxParallelism", old.key_groups, new.key_groups, _keep_key_groups(old)),
         ("streams at the sink", old.weight_total, new.weight_total, move),

@@ -7,6 +7,7 @@ The price is that a reader with another schema would misread them, so whoever st
 
 from __future__ import annotations
 
+import base64
 import zlib
 from collections.abc import Iterator
 from functools import lru_cache
@@ -50,6 +51,18 @@ def fingerprint(schema: pa.Schema) -> str:
     """A short text that differs between schemas that cannot read each other's bytes."""
     text = ";".join(f"{f.name}:{f.type}" for f in nullable_schema(schema))
     return f"{zlib.crc32(text.encode()):08x}"
+
+
+def schema_to_text(schema: pa.Schema) -> str:
+    return base64.b64encode(schema.serialize().to_pybytes()).decode()
+
+
+def schema_from_text(text: str) -> pa.Schema:
+    """Inverse of :func:`schema_to_text`. Raises ``CorruptStorageError``."""
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+    except (pa.ArrowInvalid, OSError, ValueError) as e:
+        raise CorruptStorageError(f"expected an Arrow schema, found {text[:40]!r}: {e}") from e
 
 
 def conform(table: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:

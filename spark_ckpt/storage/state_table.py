@@ -71,12 +71,15 @@ class StateTable:
     def url(self) -> str:
         return self.folder.url
 
-    def create_if_absent(self, schema: pa.Schema, description: str, reset: bool = False, recorded: int = -1) -> None:
+    def create_if_absent(
+        self, schema: pa.Schema, description: str, reset: bool = False, recorded: int = -1, keep: bool = False
+    ) -> None:
         """Make the table with version 0, empty. Driver, at start; again at each restart.
 
         ``reset`` is for an explicit fresh start only: a table with another schema gets a new, empty version with this
-        one. ``recorded`` is the newest version that a checkpoint names. Raises ``InvalidInputError`` for a schema that
-        cannot be stored, and ``TopologyError`` if the table has another schema.
+        one. ``keep`` is for columns that came or went: the new version has other columns and the same files, where a
+        missing column is null to readers. ``recorded`` is the newest version that a checkpoint names. Raises
+        ``InvalidInputError`` for a schema that cannot be stored, ``TopologyError`` if the table has another schema.
         """
         wanted = to_delta_schema(schema)
         now_ms = clock.now_ms()
@@ -92,14 +95,15 @@ class StateTable:
             _logger.warning("The log of state table %s begins anew with the next checkpoint: %s", self.uid, damage)
             head = self._heads.begin_again(wanted, Writer(self.uid, 0, 0), definition, recorded)
         while head is None or head.schema != wanted:
-            if head is not None and not reset:
+            if head is not None and not (reset or keep):
                 raise TopologyError(
                     f"The columns of the state of {self.uid!r} changed: expected {describe_columns(head.schema)}, as"
                     f" stored, found {describe_columns(wanted)}. Give the changed operator a new uid, or start fresh"
                     f" (spark.ckpt.restore=none)."
                 )
             writer = head.writer if head else Writer(self.uid, 0, 0)
-            head = self._heads.put(head, {}, wanted, writer, definition) or self._heads.read()
+            content = head.content if head is not None and keep and not reset else {}
+            head = self._heads.put(head, content, wanted, writer, definition) or self._heads.read()
 
     def commit(
         self,

@@ -30,7 +30,7 @@ class FlushFiles:
     def __init__(self, spec: OperatorSpec, subtask: int, batch: int, family: str = "") -> None:
         self._epoch = 0
         self._spec, self._subtask, self._batch = spec, subtask, batch
-        self._table = spec.family_tables[family]
+        self._table, self._form = spec.family_tables[family], spec.form_of(family)
         # A number: what stands in JSON may not look like the name.
         self._family = f"{list(spec.family_tables).index(family)}/" if family else ""
         self._tables: list[pa.Table] = []
@@ -54,7 +54,7 @@ class FlushFiles:
             return None
         config = self._spec.run.config
         folder = Folder(self._spec.url_of(self._table), config.storage_options(), Retry.of(config))
-        rows = pa.concat_tables(self._tables)
+        rows = self._form.written(pa.concat_tables(self._tables))
         data = encode_run_file(rows)
         name = run_file_name(self._epoch, self._subtask, self._identity(data))
         started = time.perf_counter()

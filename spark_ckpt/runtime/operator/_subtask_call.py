@@ -19,11 +19,21 @@ from spark_ckpt.runtime.operator._subtask_state import SubtaskState
 from spark_ckpt.runtime.operator.spec import OperatorSpec
 from spark_ckpt.state.envelope import MAX_BODY_BYTES, Envelope, unpack
 from spark_ckpt.state.functions.base import CallContext, Changed, Touched
-from spark_ckpt.state.ipc import compress, decompress, from_bytes, messages, one_batch, to_bytes
+from spark_ckpt.state.ipc import (
+    compress,
+    decompress,
+    from_bytes,
+    messages,
+    one_batch,
+    schema_from_text,
+    schema_to_text,
+    to_bytes,
+)
 from spark_ckpt.state.keys.grouping import group_rows
 from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
 from spark_ckpt.state.lsm.family import Family
 from spark_ckpt.state.lsm.keyed_state import Lookup
+from spark_ckpt.state.lsm.stored_form import completed
 from spark_ckpt.types import EVENT_TIME, KEY_HASH
 
 DATA, EVENT = 0, 1
@@ -55,12 +65,13 @@ class SubtaskCall:
         parsed = json.loads(meta) if meta is not None else None
         self.meta = SubtaskMeta.from_json(parsed) if parsed else SubtaskMeta(aligner.AlignerState(spec.run.start_epoch))
         known = known_states(parsed, memtable, spec.family_tables)
-        self.states = {f: SubtaskState(spec, f, subtask, batch, *known[f]) for f in spec.family_tables}
+        sealed_in = 0 if parsed is None else parsed.get("generation", 0)
+        self.states = {f: SubtaskState(spec, f, subtask, batch, *known[f], sealed_in) for f in spec.family_tables}
         self.keyed = self.states[OWN].keyed
         self.rows: dict[int, list[pa.RecordBatch]] = {}
         self._input_schema = spec.packed_schema
         if held:
-            self._unhold(held)
+            self._unhold(held, (parsed or {}).get("held_schema"))
         self._family_of = {table: family for family, table in spec.family_tables.items()}
         self._events: list[ev.Event] = []
         self._unwritten: str | None = None
@@ -120,7 +131,9 @@ class SubtaskCall:
         sealed = {family: state.keyed.seal() for family, state in self.states.items()}
         keyed, memtable = sealed.pop(OWN)
         held = self._hold()
-        body = {**self.meta.to_json(), "keyed": keyed}
+        body = {**self.meta.to_json(), "keyed": keyed, "generation": self.spec.run.generation}
+        if held:
+            body["held_schema"] = schema_to_text(self._input_schema)
         if sealed:
             body["families"] = {f: {"keyed": known, "bytes": len(data or b"")} for f, (known, data) in sealed.items()}
             memtable = b"".join(data or b"" for data in (memtable, *(data for _, data in sealed.values()))) or None
@@ -240,10 +253,10 @@ class SubtaskCall:
 
     def _snapshot(self, action: aligner.Snapshot) -> None:
         adopted = self.meta.adopted(action.checkpoint)
-        for family, groups in adopted.items():
+        for family in self.states if adopted else ():
             # The batch is replayed and its checkpoint had completed: the record is canonical, not this attempt, whose
-            # state is not even written.
-            self._adopt(family, groups)
+            # state is not even written. A family that the query had not yet begins empty behind it.
+            self._adopt(family, adopted.get(family, {}))
         if not adopted and not self._flush(action.checkpoint):
             self._decline(action.checkpoint)
             return
@@ -380,8 +393,12 @@ class SubtaskCall:
         batches = [b for label in sorted(self.rows) for b in self.rows[label]]
         return compress(to_bytes(one_batch(pa.Table.from_batches(batches))))
 
-    def _unhold(self, held: bytes) -> None:
-        batch, start = from_bytes(decompress(held), self._input_schema), 0
+    def _unhold(self, held: bytes, schema: str | None) -> None:
+        """Rows that another query packed have nothing for aggregates that it did not have."""
+        kept = self._input_schema if schema is None else schema_from_text(schema)
+        batch, start = from_bytes(decompress(held), kept), 0
+        if batch.schema.names != self._input_schema.names:
+            batch = completed(batch, self._input_schema, self.spec.function.packed_begins)
         for label, count in sorted(self.meta.held.items()):
             self.rows[label] = [batch.slice(start, count)]
             start += count

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from spark_ckpt.protocol import events as ev
@@ -12,22 +13,37 @@ from spark_ckpt.runtime.operator._flush_files import FlushFiles
 from spark_ckpt.runtime.operator.spec import OperatorSpec
 from spark_ckpt.state.lsm.compaction import CompactionPolicy
 from spark_ckpt.state.lsm.keyed_state import KeyedState
+from spark_ckpt.state.lsm.stored_form import FormReader
 from spark_ckpt.storage.retry import describe, is_storage_failure
 
 _NO_FILE = ev.StateFile("", 0, 0)
 
 
 class SubtaskState:
-    """``family``: which one of the operator's; the state that has no name is its own."""
+    """``family``: which one of the operator's; the state that has no name is its own. ``known`` and ``memtable`` are
+    what was sealed, in ``generation``."""
 
     def __init__(
-        self, spec: OperatorSpec, family: str, subtask: int, batch: int, known: Any, memtable: bytes | None
+        self,
+        spec: OperatorSpec,
+        family: str,
+        subtask: int,
+        batch: int,
+        known: Any,
+        memtable: bytes | None,
+        generation: int = 0,
     ) -> None:
         config = spec.run.config
         policy = CompactionPolicy(config.compaction_fanout, config.compaction_max_runs)
         self.table = spec.family_tables[family]
         groups, layout = spec.run.subtasks.range_of(subtask), spec.layout_of(family)
-        self.keyed = KeyedState.open(layout, groups, known, memtable, spec.cache(self.table), policy)
+        form = spec.form_of(family)
+        fresh = frozenset(name for name, begun in spec.since(family).items() if generation < begun)
+        if family in fresh:  # it was another query's, and has been gone in between
+            known = memtable = None
+        reader = FormReader(spec.cache(self.table), form)
+        carried = None if family else partial(form.carried, fresh=fresh)
+        self.keyed = KeyedState.open(layout, groups, known, memtable, reader, policy, carried)
         self._files = FlushFiles(spec, subtask, batch, family)
         self._written: dict[int, ev.StateFile] = {}
         self._acks: list[ev.OperatorAck] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +14,7 @@ from spark_ckpt.names import family_table
 from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.state.ipc import nullable_schema
 from spark_ckpt.state.lsm.layout import StateLayout
+from spark_ckpt.state.lsm.stored_form import StoredForm
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.storage.run_cache import RunCache
 from spark_ckpt.types import stream_of_tag
@@ -87,6 +89,23 @@ class OperatorSpec:
 
     def layout_of(self, family: str) -> StateLayout:
         return self.function.families[family].stored if family else self.layout
+
+    def form_of(self, family: str) -> StoredForm:
+        """How a state is written in its files: those of families never change."""
+        if family:
+            return StoredForm(self.layout_of(family))
+        return StoredForm(self.layout, self._recorded.get("stored", {}), lambda: self.function.begins)
+
+    def since(self, family: str) -> dict[str, int]:
+        """Columns of a state, or the family, that began at this Spark location -> in which generation."""
+        if not family:
+            return dict(self._recorded.get("since", {}))
+        begun = self.run.topology.operators.get(self.family_tables[family], {}).get("since")
+        return {} if begun is None else {family: begun}
+
+    @property
+    def _recorded(self) -> Mapping[str, Any]:
+        return self.run.topology.operators.get(self.uid, {})
 
     def cache(self, table: str) -> RunCache:
         """This process's run cache for one of the operator's state tables; kept, so that open memory maps are."""

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates._decimal import divide_half_up, sum_limbs
-from spark_ckpt.state.aggregates._ordinals import ordinals
+from spark_ckpt.state.aggregates._ordinals import ordinals, ranks
 from spark_ckpt.state.aggregates.segments import accumulate, any_valid, array_of, first_of, pairs, values_and_valid
 from spark_ckpt.state.keys.grouping import Segments
 
@@ -31,6 +31,8 @@ class Accumulator(ABC):
 
     can_run = True
     """Whether ``running`` is available."""
+    can_begin = True
+    """Whether keys that are there already can have no partial of it yet: whether ``nothing`` is true."""
 
     def __init__(self, name: str, column: str | None, type_: pa.DataType) -> None:
         self.name, self.column, self.type = name, column, type_
@@ -60,6 +62,10 @@ class Accumulator(ABC):
     @abstractmethod
     def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
         """One partial for each row."""
+
+    def nothing(self) -> list[pa.Array]:
+        """The partial of no rows: what an aggregate begins with that comes to keys which are there already."""
+        return self.lift(pa.nulls(1, self.type), 1)
 
     def fold(self, column: pa.Array, seg: Segments) -> list[pa.Array]:
         """``lift``, then ``merge``: one partial for each segment of rows."""
@@ -95,6 +101,9 @@ class Count(Accumulator):
         if column is None or column.null_count == 0:
             return [pa.array(np.ones(rows, np.int64))]
         return [column.is_valid().cast(pa.int64())]
+
+    def nothing(self) -> list[pa.Array]:
+        return [pa.array([0], pa.int64())]
 
     def fold(self, column: pa.Array, seg: Segments) -> list[pa.Array]:
         if column is None or column.null_count == 0:
@@ -263,6 +272,8 @@ class Extreme(Chosen):
         self.largest = largest
 
     def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
+        if pa.types.is_struct(self.type):
+            return self._rows(parts[0], lambda codes: np.maximum.reduceat(codes, seg.starts))
         ords = ordinals(parts[0], self.largest)
         picked = ords.ufunc.reduceat(ords.values, seg.starts)
         if ords.zeros is not None:
@@ -270,6 +281,8 @@ class Extreme(Chosen):
         return [ords.decode(picked, any_valid(ords.valid, seg))]
 
     def running(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
+        if pa.types.is_struct(self.type):
+            return self._rows(parts[0], lambda codes: accumulate(np.maximum, codes, seg))
         ords = ordinals(parts[0], self.largest)
         seen = None if ords.valid is None else accumulate(np.logical_or, ords.valid, seg)
         picked = accumulate(ords.ufunc, ords.values, seg)
@@ -277,6 +290,13 @@ class Extreme(Chosen):
             first = ords.zeros[np.repeat(first_of(ords.values == 0, seg), seg.counts)]
             picked = np.where(picked == 0, first, picked)
         return [ords.decode(picked, seen)]
+
+    def _rows(self, column: pa.Array, best: Add) -> list[pa.Array]:
+        """Of structs that compare as equal, which may differ in the sign of a zero, the first row itself."""
+        rank, rows = ranks(column), len(column)
+        level = np.where(rank < 0, 0, rank + 1 if self.largest else rank.max(initial=0) - rank + 1)
+        codes = best(level * rows + (rows - 1 - np.arange(rows)))
+        return [column.take(pa.array(rows - 1 - codes % rows))]
 
 
 class Edge(Chosen):
@@ -287,6 +307,7 @@ class Edge(Chosen):
     def __init__(self, name: str, column: str | None, type_: pa.DataType, last: bool, skip: bool) -> None:
         super().__init__(name, column, type_)
         self.last, self.ignore_nulls = last, skip
+        self.can_begin = last or skip  # a first value that may be null looks like none
 
     def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
         at = seg.ends - 1 if self.last else seg.starts

@@ -1,4 +1,4 @@
-"""Standard deviation from count, mean and the sum of squared distances from the mean (``m2``).
+"""Deviation, variance, skewness and kurtosis. The first two: count, mean, and squared distances from it (``m2``).
 
 Means are taken of distances from each segment's first mean, and squares of distances from the mean so found, corrected
 by what is left of their sum. So values far from zero keep their digits, and equal values have no deviation at all.
@@ -104,6 +104,82 @@ def _merged(
         spread = np.where(np.isfinite(spread), corrected, spread)
         spread[~np.isfinite(center)] = np.nan
     return [pa.array(total), pa.array(np.where(total > 0, center, 0.0)), pa.array(np.where(total > 0, spread, 0.0))]
+
+
+class Deviation(Stddev):
+    """Variances, and the standard deviation of a whole population, which need what :class:`Stddev` keeps."""
+
+    can_run = False
+
+    def __init__(self, name: str, column: str | None, type_: pa.DataType, kind: str, nan_for_one: bool = False) -> None:
+        super().__init__(name, column, type_, nan_for_one)
+        self.kind = kind
+
+    def result(self, parts: list[pa.Array]) -> pa.Array:
+        count, m2 = parts[0].to_numpy(), parts[2].to_numpy()
+        with np.errstate(invalid="ignore"):
+            if self.kind == "variance":
+                values = np.where(count == 1, np.nan, m2 / np.maximum(count - 1, 1))
+                return pa.array(values, mask=count < (1 if self.nan_for_one else 2))
+            variance = m2 / np.maximum(count, 1)
+            return pa.array(variance if self.kind == "var_pop" else np.sqrt(variance), mask=count < 1)
+
+
+class Shape(Accumulator):
+    """Skewness and kurtosis: the sums of the second, third and fourth powers of distances from the mean."""
+
+    can_run = False
+
+    def __init__(self, name: str, column: str | None, type_: pa.DataType, kind: str, nan_for_one: bool = False) -> None:
+        super().__init__(name, column, type_)
+        self.kind, self.nan_for_one = kind, nan_for_one
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        powers = [pa.field(f"{self.name}_{suffix}", pa.float64()) for suffix in ("mean", "m2", "m3", "m4")]
+        return [pa.field(f"{self.name}_count", pa.int64()), *powers]
+
+    @property
+    def output_type(self) -> pa.DataType:
+        return pa.float64()
+
+    def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:
+        values, nothing = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0), pa.array(np.zeros(rows))
+        return [column.is_valid().cast(pa.int64()), values, nothing, nothing, nothing]
+
+    def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
+        count, mean, m2, m3, m4 = (p.to_numpy() for p in parts)
+        with np.errstate(invalid="ignore", over="ignore"):
+            center, away = distances(count, mean, seg)
+            square = away * away
+            sums = (
+                m2 + count * square,
+                m3 + 3 * away * m2 + count * square * away,
+                m4 + 4 * away * m3 + 6 * square * m2 + count * square * square,
+            )
+            merged = [np.add.reduceat(s, seg.starts) for s in sums]
+        return [pa.array(v) for v in (np.add.reduceat(count, seg.starts), center, *merged)]
+
+    def result(self, parts: list[pa.Array]) -> pa.Array:
+        n, _, m2, m3, m4 = (p.to_numpy() for p in parts)
+        flat = m2 == 0  # one value, however often
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            values = np.sqrt(n) * m3 / np.sqrt(m2 * m2 * m2) if self.kind == "skewness" else n * m4 / (m2 * m2) - 3.0
+        return pa.array(np.where(flat, np.nan, values), mask=(n < 1) | (flat & (not self.nan_for_one)))
+
+
+def distances(count: np.ndarray, mean: np.ndarray, seg: Segments) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of each segment, 0 without values, and the distance of each partial's mean from it.
+
+    Of distances from the first mean, and corrected once: equal values have no distance at all.
+    """
+    total = np.maximum(np.add.reduceat(count, seg.starts), 1)
+    center = _first_mean(count, mean, seg)
+    for _ in range(2):
+        away = np.where(count > 0, mean - np.repeat(center, seg.counts), 0.0)
+        center = center + np.add.reduceat(count * away, seg.starts) / total
+    center = np.where(np.add.reduceat(count, seg.starts) > 0, center, 0.0)
+    return center, np.where(count > 0, mean - np.repeat(center, seg.counts), 0.0)
 
 
 def _weighted(count: np.ndarray, away: np.ndarray) -> np.ndarray:

@@ -52,6 +52,29 @@ def ascending_order(column: pa.Array) -> np.ndarray:
     return np.lexsort((ords.values, ords.valid))
 
 
+def ranks(column: pa.Array) -> np.ndarray:
+    """Numbers from 0 that compare as Spark compares the values, -1 for null. Structs are compared field by field."""
+    if pa.types.is_struct(column.type):
+        return _struct_ranks(column)
+    if pa.types.is_floating(column.type):
+        values, valid = values_and_valid(column, 0.0)
+    else:
+        ords = ordinals(column, largest=True)
+        values, valid = ords.values, ords.valid
+    rank = np.unique(values, return_inverse=True)[1]  # NaN is last, and one; -0.0 is 0.0
+    return rank if valid is None else np.where(valid, rank, -1)
+
+
+def _struct_ranks(column: pa.Array) -> np.ndarray:
+    rank = np.zeros(len(column), np.int64)
+    for part in column.flatten():
+        fields = ranks(part)
+        rank = np.unique(rank * (int(fields.max(initial=0)) + 2) + fields + 1, return_inverse=True)[1]
+    if not column.null_count:
+        return rank
+    return np.where(column.is_valid().to_numpy(zero_copy_only=False), rank, -1)
+
+
 def _integer_view(column: pa.Array) -> pa.Array | None:
     t = column.type
     if pa.types.is_boolean(t):

@@ -10,7 +10,7 @@ import pyarrow as pa
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates._accumulators import Accumulator
-from spark_ckpt.state.aggregates._distinct import CountDistinct
+from spark_ckpt.state.aggregates._in_families import FamilyAccumulator
 from spark_ckpt.state.aggregates._ordinals import ascending_order
 from spark_ckpt.state.aggregates.kinds import FLAT, RUNNING_KINDS, Rules, is_ordered, make_accumulator
 from spark_ckpt.state.aggregates.segments import places_of_keys, plain_array, segments_behind
@@ -57,8 +57,8 @@ class AggregateFunction(StateFunction):
         self.packed_schema = pa.schema([f for a in self.packers for f in a.fields])
         self.output_schema = self._make_output_schema()
         self._check_names()
-        self.counters = [a for a in self.accumulators if isinstance(a, CountDistinct)]
-        self.families = {a.family: FamilyLayout(key_schema, a.sub_schema, pa.schema([])) for a in self.counters}
+        self.keepers = [a for a in self.accumulators if isinstance(a, FamilyAccumulator)]
+        self.families = {a.family: FamilyLayout(key_schema, a.sub_schema, a.values) for a in self.keepers}
         self._check_families()
 
     @property
@@ -66,6 +66,14 @@ class AggregateFunction(StateFunction):
         """Column by column, so that one aggregate can be compared without the others."""
         texts = zip(self.accumulators, self.specs.values(), strict=True)
         return {field.name: a.made_of(spec) for a, spec in texts for field in a.fields}
+
+    @property
+    def begins(self) -> Mapping[str, pa.Scalar]:
+        return _of_one_row(self.accumulators)
+
+    @property
+    def packed_begins(self) -> Mapping[str, pa.Scalar]:
+        return _of_one_row(self.packers)
 
     @property
     def input_columns(self) -> list[str]:
@@ -90,7 +98,7 @@ class AggregateFunction(StateFunction):
         seg = None if self.emit == "rows" or len(parts) == 1 else self._by_key(rows)
         if seg is None:
             return rows
-        packed = self._partials(rows, self.packed_schema)
+        packed = self._partials(rows, self.packed_schema, self.packers)
         merged = [a.merge([seg.arrange(c) for c in p], seg) for a, p in zip(self.packers, packed)]
         return self._partial_table(self._firsts(rows, seg), merged)
 
@@ -114,19 +122,14 @@ class AggregateFunction(StateFunction):
         n = touched.keys.num_rows
         if n == 0:
             return self._unchanged(touched)
-        state, found = self._merged(touched, self._partials(self._counted(ctx, touched), self.state_schema))
+        state, found = self._merged(touched, self._arrived(ctx, touched))
         if len(found) == 0:
             return self._unchanged(touched)
-        results = [a.result(p) for a, p in zip(self.accumulators, state)]
         has_rows = np.zeros(n, bool)
         has_rows[touched.key_index] = True
-        emitted = self._emitted(touched, has_rows)[found]
-        output = pa.table(
-            [*(_taken(touched.keys[k], found) for k in self.key_schema.names), *results],
-            schema=self.output_schema,
-        )
+        emitted = np.flatnonzero(self._emitted(touched, has_rows)[found])
         return Changed(
-            output if emitted.all() else output.filter(pa.array(emitted)),
+            self._output(ctx, touched, state, found, emitted),
             self._align(state, found, n),
             has_rows,
             np.zeros(n, bool),
@@ -142,7 +145,7 @@ class AggregateFunction(StateFunction):
         n, index = touched.keys.num_rows, touched.key_index
         place = places_of_keys(index, n) if touched.exists.all() else None
         if place is not None:
-            stored = self._partials(touched.state, self.state_schema)
+            stored = self._partials(touched.state, self.state_schema, self.accumulators)
             rows = pa.array(place)
             joined = [a.join(s, [c.take(rows) for c in p]) for a, s, p in zip(self.accumulators, stored, parts)]
             return joined, np.arange(n)
@@ -150,13 +153,30 @@ class AggregateFunction(StateFunction):
         seg, found = segments_behind(known, index, n)
         return self._each(parts, lambda a, p: a.merge([seg.arrange(c) for c in p], seg)), found
 
-    def _counted(self, ctx: CallContext, touched: Touched) -> pa.Table:
-        """The rows, with the number of values that are new to their key in place of the values."""
-        rows = touched.rows
-        for a in self.counters:
-            counted = a.counted(ctx.families[a.family], touched.key_index, plain_array(rows[a.name]))
-            rows = rows.set_column(rows.column_names.index(a.name), a.name, counted)
-        return rows
+    def _output(
+        self, ctx: CallContext, touched: Touched, state: list[list[pa.Array]], found: np.ndarray, emitted: np.ndarray
+    ) -> pa.Table:
+        """The rows of the keys ``found[emitted]``; ``state`` is that of the keys ``found``."""
+        if len(emitted) < len(found):
+            found, at = found[emitted], pa.array(emitted)
+            state = [[c.take(at) for c in p] for p in state]
+        results = [
+            a.gathered(ctx.families[a.family], found) if isinstance(a, FamilyAccumulator) and a.gathers else a.result(p)
+            for a, p in zip(self.accumulators, state)
+        ]
+        keys = [_taken(touched.keys[k], found) for k in self.key_schema.names]
+        return pa.table([*keys, *results], schema=self.output_schema)
+
+    def _arrived(self, ctx: CallContext, touched: Touched) -> list[list[pa.Array]]:
+        """The partials of the rows, as the state has them. Values that are kept in families are there now."""
+        packed = self._partials(touched.rows, self.packed_schema, self.packers)
+        if not self.keepers:
+            return packed
+        before = self._partials(touched.state, self.state_schema, self.accumulators)
+        return [
+            a.absorbed(ctx.families[a.family], touched.key_index, p, b) if isinstance(a, FamilyAccumulator) else p
+            for a, p, b in zip(self.accumulators, packed, before)
+        ]
 
     def _process_rows(self, touched: Touched) -> Changed:
         rows, index = touched.rows, touched.key_index
@@ -205,23 +225,19 @@ class AggregateFunction(StateFunction):
     ) -> list[list[pa.Array]]:
         return [step(a, p) for a, p in zip(self.accumulators, parts)]
 
-    def _split(self, columns: list[pa.Array]) -> list[list[pa.Array]]:
-        """Columns of the state schema, by accumulator."""
-        rest = iter(columns)
-        return [[next(rest) for _ in a.fields] for a in self.accumulators]
-
     def _after_state(self, touched: Touched, parts: list[list[pa.Array]]) -> tuple[list[list[pa.Array]], np.ndarray]:
         """``parts`` behind the stored partials, and the keys that have those."""
         known = np.flatnonzero(touched.exists)
         if not len(known):
             return parts, known
         stored = touched.state if len(known) == touched.state.num_rows else touched.state.take(pa.array(known))
-        states = self._partials(stored, self.state_schema)
+        states = self._partials(stored, self.state_schema, self.accumulators)
         return [[pa.concat_arrays([s, p]) for s, p in zip(ss, ps)] for ss, ps in zip(states, parts)], known
 
-    def _partials(self, rows: pa.Table, schema: pa.Schema) -> list[list[pa.Array]]:
-        """The accumulators' columns of combined rows or of state."""
-        return self._split([plain_array(rows[f.name]).cast(f.type) for f in schema])
+    def _partials(self, rows: pa.Table, schema: pa.Schema, of: list[Accumulator]) -> list[list[pa.Array]]:
+        """The columns of combined rows (``of`` the packers) or of state (``of`` the accumulators), by accumulator."""
+        rest = iter([plain_array(rows[f.name]).cast(f.type) for f in schema])
+        return [[next(rest) for _ in a.fields] for a in of]
 
     def _partial_table(self, rows: pa.Table, parts: list[list[pa.Array]]) -> pa.Table:
         schema = pa.schema([*self.key_schema, pa.field(KEY_HASH, pa.int64()), *self.packed_schema])
@@ -273,10 +289,10 @@ class AggregateFunction(StateFunction):
             raise InvalidInputError(f"aggregate: cannot order by column {column!r} of type {type_}. Supported: {FLAT}.")
 
     def _check_families(self) -> None:
-        if len(self.families) < len(self.counters):
-            names = [a.name for a in self.counters]
+        if len(self.families) < len(self.keepers):
+            names = [a.name for a in self.keepers]
             raise InvalidInputError(
-                f"aggregate: the distinct values of {names} would meet in tables of one name, out of "
+                f"aggregate: the values of {names} would meet in tables of one name, out of "
                 f"{sorted(self.families)}. Choose other output names."
             )
 
@@ -289,6 +305,13 @@ class AggregateFunction(StateFunction):
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise InvalidInputError(f"aggregate: {what} {twice} would occur twice. Choose other output names.")
+
+
+def _of_one_row(accumulators: list[Accumulator]) -> Mapping[str, pa.Scalar]:
+    each = (
+        (f.name, part[0]) for a in accumulators if a.can_begin for f, part in zip(a.fields, a.nothing(), strict=True)
+    )
+    return dict(each)
 
 
 def _taken(column: pa.ChunkedArray, rows: np.ndarray) -> pa.ChunkedArray:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates._accumulators import Accumulator, Collect, Count, Edge, Extreme, Mean, Sum
-from spark_ckpt.state.aggregates._distinct import CountDistinct
+from spark_ckpt.state.aggregates._collected import CollectAll, CollectSet
+from spark_ckpt.state.aggregates._distinct import Distinct
+from spark_ckpt.state.aggregates._folds import BITWISE, Bitwise, Product
+from spark_ckpt.state.aggregates._frequencies import ApproxPercentile, Mode, Percentile
 from spark_ckpt.state.aggregates._hll import ApproxDistinct
 from spark_ckpt.state.aggregates._lenient import NullableMean, NullableSum, WrappingSum
-from spark_ckpt.state.aggregates._moments import Stddev
+from spark_ckpt.state.aggregates._moments import Deviation, Shape, Stddev
+from spark_ckpt.state.aggregates._paired import COMOMENTS as COMOMENTS
+from spark_ckpt.state.aggregates._paired import Comoments, ExtremeBy
+from spark_ckpt.state.ipc import nullable_schema
 
 
 @dataclass(frozen=True)
@@ -46,41 +53,114 @@ def _any(t: pa.DataType) -> bool:
     return not pa.types.is_null(t)
 
 
+def _compared(t: pa.DataType) -> bool:
+    return all(_compared(f.type) for f in t) if pa.types.is_struct(t) else is_ordered(t)
+
+
+def _told_apart(t: pa.DataType) -> bool:
+    """Whether values can be rows of a family."""
+    if pa.types.is_struct(t):
+        return t.num_fields > 0 and all(is_ordered(f.type) and not pa.types.is_duration(f.type) for f in t)
+    return is_ordered(t)
+
+
+def _pair(t: pa.DataType) -> bool:
+    return pa.types.is_struct(t) and t.num_fields == 2
+
+
 NUMBERS = "integers, float, double and decimals up to 38 digits"
 FLAT = NUMBERS + ", string, binary, boolean, date, timestamps and day-time intervals"
+
+_STRUCTS = FLAT + ", and structs of those"
+_DISTINCT = "_distinct"
+_DEVIATIONS = ("variance", "var_pop", "stddev_pop")
+_SHAPES = ("skewness", "kurtosis")
 
 _SUPPORTED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "count": (lambda _: True, "every type"),
     "sum": (_numeric, NUMBERS),
     "mean": (_numeric, NUMBERS),
     "stddev": (_numeric, NUMBERS),
-    "min": (is_ordered, FLAT),
-    "max": (is_ordered, FLAT),
-    "count_distinct": (is_ordered, FLAT),
+    "min": (_compared, _STRUCTS),
+    "max": (_compared, _STRUCTS),
+    "count_distinct": (_told_apart, _STRUCTS),
     "approx_count_distinct": (is_ordered, FLAT),
     "first": (_any, "every type but void"),
     "last": (_any, "every type but void"),
     "collect_list": (_any, "every type but void"),
+    "collect_set": (_told_apart, _STRUCTS),
+    "mode": (_told_apart, _STRUCTS),
+    "product": (_numeric, NUMBERS),
+    "min_by": (lambda t: _pair(t) and _compared(t.field(1).type), f"pairs of any type and one of {_STRUCTS}"),
+    "max_by": (lambda t: _pair(t) and _compared(t.field(1).type), f"pairs of any type and one of {_STRUCTS}"),
+    **dict.fromkeys(BITWISE, (pa.types.is_integer, "integers")),
+    **dict.fromkeys(COMOMENTS, (lambda t: _pair(t) and all(_numeric(f.type) for f in t), f"pairs of {NUMBERS}")),
+    **dict.fromkeys((*_DEVIATIONS, *_SHAPES, "percentile", "percentile_approx"), (_numeric, NUMBERS)),
+}
+
+
+_Make = Callable[[str, AggSpec, pa.DataType, Rules], Accumulator]
+
+
+def _made_by(cls: Callable[..., Accumulator], *options: Callable[[AggSpec, Rules], Any]) -> _Make:
+    """Name, column and type, then what ``options`` read off the spec and the rules."""
+    return lambda name, spec, type_, rules: cls(name, spec.column, type_, *(option(spec, rules) for option in options))
+
+
+def _kind(spec: AggSpec, _rules: Rules) -> Any:
+    return spec.kind
+
+
+def _nan_for_one(_spec: AggSpec, rules: Rules) -> Any:
+    return rules.nan_for_one
+
+
+def _option(name: str, default: Any = None) -> Callable[[AggSpec, Rules], Any]:
+    return lambda spec, _rules: spec.options.get(name, default)
+
+
+def _options_of(spec: AggSpec, _rules: Rules) -> Any:
+    return spec.options
+
+
+def _is(kind: str) -> Callable[[AggSpec, Rules], Any]:
+    return lambda spec, _rules: spec.kind == kind
+
+
+def _collect(spec: AggSpec) -> _Make:
+    """With a bound they are part of the key's row."""
+    return _made_by(Collect, _option("max_items")) if "max_items" in spec.options else _made_by(CollectAll)
+
+
+_MAKE: dict[str, _Make] = {
+    **dict.fromkeys(("min", "max"), _made_by(Extreme, _is("max"))),
+    **dict.fromkeys(("first", "last"), _made_by(Edge, _is("last"), _option("ignore_nulls", False))),
+    **dict.fromkeys(("min_by", "max_by"), _made_by(ExtremeBy, _is("max_by"))),
+    **dict.fromkeys(BITWISE, _made_by(Bitwise, _kind)),
+    **dict.fromkeys(COMOMENTS, _made_by(Comoments, _kind, _nan_for_one)),
+    **dict.fromkeys(_DEVIATIONS, _made_by(Deviation, _kind, _nan_for_one)),
+    **dict.fromkeys(_SHAPES, _made_by(Shape, _kind, _nan_for_one)),
+    "stddev": _made_by(Stddev, _nan_for_one),
+    "product": _made_by(Product),
+    "approx_count_distinct": _made_by(ApproxDistinct, _option("rsd")),
+    "collect_list": lambda name, spec, type_, rules: _collect(spec)(name, spec, type_, rules),
+    "collect_set": _made_by(CollectSet),
+    "mode": _made_by(Mode, _options_of),
+    "percentile": _made_by(Percentile, _options_of),
+    "percentile_approx": _made_by(ApproxPercentile, _options_of),
 }
 
 
 def make_accumulator(name: str, spec: AggSpec, input_schema: pa.Schema, rules: Rules = Rules()) -> Accumulator:
     """Raises ``InvalidInputError`` naming column, type and what is supported."""
+    if spec.kind.endswith(_DISTINCT) and spec.kind != "approx_count_distinct":
+        _checked_type(name, replace(spec, kind="count_distinct"), input_schema)
+        kind = spec.kind.removesuffix(_DISTINCT)
+        return Distinct(make_accumulator(name, replace(spec, kind=kind), input_schema, rules))
     type_ = _checked_type(name, spec, input_schema)
-    column, options = spec.column, spec.options
-    if spec.kind in ("min", "max"):
-        return Extreme(name, column, type_, spec.kind == "max")
-    if spec.kind in ("first", "last"):
-        return Edge(name, column, type_, spec.kind == "last", options.get("ignore_nulls", False))
-    if spec.kind == "collect_list":
-        return Collect(name, column, type_, options["max_items"])
-    if spec.kind == "count_distinct":
-        return CountDistinct(name, column, type_)
-    if spec.kind == "approx_count_distinct":
-        return ApproxDistinct(name, column, type_, options["rsd"])
-    if spec.kind == "stddev":
-        return Stddev(name, column, type_, rules.nan_for_one)
-    return _plain(spec.kind, type_, rules)(name, column, type_)
+    if spec.kind in _MAKE:
+        return _MAKE[spec.kind](name, spec, type_, rules)
+    return _plain(spec.kind, type_, rules)(name, spec.column, type_)
 
 
 def _plain(kind: str, type_: pa.DataType | None, rules: Rules) -> type[Accumulator]:
@@ -103,6 +183,7 @@ def _checked_type(name: str, spec: AggSpec, input_schema: pa.Schema) -> pa.DataT
             f"aggregate {name!r}: no column {spec.column!r}; the DataFrame has {input_schema.names}."
         )
     type_ = input_schema.field(spec.column).type
+    type_ = nullable_schema(pa.schema([pa.field("v", type_)])).field(0).type if pa.types.is_struct(type_) else type_
     supports, what = _SUPPORTED[spec.kind]
     if not supports(type_):
         raise InvalidInputError(

@@ -117,6 +117,18 @@ class StateFunction(ABC):
         """
         return {}
 
+    @property
+    def begins(self) -> Mapping[str, pa.Scalar]:
+        """What columns of ``state_schema`` begin with in keys that are there already, so that a query may add and
+        remove them. What is not named cannot be added; with nothing named, the columns are what they were at first.
+        """
+        return {}
+
+    @property
+    def packed_begins(self) -> Mapping[str, pa.Scalar]:
+        """The same of columns that ``combine`` makes, in rows that were packed before them."""
+        return {}
+
     def combine(self, rows: pa.Table) -> pa.Table:
         """Pack stage, before the shuffle: pre-aggregate rows of one epoch and any number of keys.
 

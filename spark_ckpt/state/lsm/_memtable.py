@@ -70,7 +70,8 @@ class Memtable:
         return compress(to_bytes(self.rows.append_column(REMOVED, pa.array(self.removed))))
 
     @staticmethod
-    def from_bytes(data: bytes, layout: StateLayout) -> Memtable:
-        batch = from_bytes(decompress(data), layout.stored_schema.append(pa.field(REMOVED, pa.bool_())))
+    def from_bytes(data: bytes, schema: pa.Schema) -> Memtable:
+        """``schema``: of the rows, as they were kept."""
+        batch = from_bytes(decompress(data), schema.append(pa.field(REMOVED, pa.bool_())))
         removed = batch.column(REMOVED).to_numpy(zero_copy_only=False)
-        return Memtable(batch.select(layout.stored_schema.names), removed)
+        return Memtable(batch.select(schema.names), removed)

@@ -13,7 +13,7 @@ The idea is that of O'Neil et al., "The Log-Structured Merge-Tree" (1996), as in
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,7 @@ from pyroaring import BitMap
 from spark_ckpt.errors import CorruptStorageError, ProtocolBugError, TopologyError, UserFunctionError
 from spark_ckpt.protocol.events import GroupManifest
 from spark_ckpt.state.functions.base import NO_TIMEOUT
-from spark_ckpt.state.ipc import Rows, conform, int64_view, no_columns, one_batch
+from spark_ckpt.state.ipc import Rows, conform, int64_view, no_columns, one_batch, schema_from_text
 from spark_ckpt.state.keys.keys import Hashes, Mask
 from spark_ckpt.state.lsm._dead_rows import DeadRows
 from spark_ckpt.state.lsm._flush import Flush
@@ -105,17 +105,20 @@ class KeyedState:
         memtable: bytes | None,
         reader: RunReader,
         policy: CompactionPolicy | None = None,
+        carried: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
     ) -> KeyedState:
         """State as :meth:`seal` left it; empty if ``meta`` is None. Reads no run.
 
-        Raises ``TopologyError`` if it was sealed with another layout or other key groups, ``CorruptStorageError`` if
-        it is damaged.
+        ``carried`` makes rows of this layout from those of another, if the query may have been another one. Raises
+        ``TopologyError`` if it was sealed with another layout or other key groups, ``CorruptStorageError`` if it is
+        damaged.
         """
         state = cls(layout, groups, reader, policy)
         if meta is None:
             return state
         meta = json.loads(meta) if isinstance(meta, bytes | str) else meta
-        if meta["layout"] != layout.fingerprint:
+        known = meta["layout"] == layout.fingerprint
+        if not known and (carried is None or (meta["rows"] and "schema" not in meta)):
             raise TopologyError(
                 f"state was written with other key or state columns than {layout.stored_schema.names}: "
                 "restore it into a new Spark checkpoint location, or go back to the old columns"
@@ -130,7 +133,9 @@ class KeyedState:
         state._levels.changed()
         state._dead = DeadRows.from_json(meta["dead"])
         if memtable is not None:
-            state._levels.memtable = Memtable.from_bytes(memtable, layout)
+            schema = layout.stored_schema if known else schema_from_text(meta["schema"])
+            kept = Memtable.from_bytes(memtable, schema)
+            state._levels.memtable = kept if carried is None else Memtable(carried(kept.rows), kept.removed)
         elif meta["rows"]:
             raise CorruptStorageError(f"expected a memtable of {meta['rows']} rows, found none")
         return state
@@ -147,7 +152,9 @@ class KeyedState:
             "runs": _levels_to_json(self._levels.levels),
             "dead": self._dead.to_json(),
         }
-        return meta, memtable.to_bytes() if len(memtable) else None
+        if not len(memtable):
+            return meta, None
+        return {**meta, "schema": self.layout.sealed_schema}, memtable.to_bytes()
 
     @property
     def keys(self) -> int:

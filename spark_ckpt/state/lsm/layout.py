@@ -8,7 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.state.ipc import fingerprint, int64_view, nullable_schema
+from spark_ckpt.state.ipc import fingerprint, int64_view, nullable_schema, schema_to_text
 from spark_ckpt.state.keys.keys import Hashes, check_key_schema, injective
 from spark_ckpt.types import KEY_GROUP, KEY_HASH, TIMEOUT_MS
 
@@ -59,6 +59,11 @@ class StateLayout:
     @cached_property
     def fingerprint(self) -> str:
         return fingerprint(self.stored_schema)
+
+    @cached_property
+    def sealed_schema(self) -> str:
+        """``stored_schema``, for a query with other columns that finds rows of this one."""
+        return schema_to_text(self.stored_schema)
 
     @cached_property
     def joined_rows(self) -> int:

@@ -1,0 +1,76 @@
+"""Which of Spark's aggregate functions there are, and what computes them here."""
+
+from __future__ import annotations
+
+from spark_ckpt.state.aggregates.kinds import COMOMENTS
+
+KINDS = {
+    "any": "max",
+    "any_value": "first",
+    "approx_count_distinct": "approx_count_distinct",
+    "approx_percentile": "percentile_approx",
+    "array_agg": "collect_list",
+    "avg": "mean",
+    "bit_and": "bit_and",
+    "bit_or": "bit_or",
+    "bit_xor": "bit_xor",
+    "bool_and": "min",
+    "bool_or": "max",
+    "collect_list": "collect_list",
+    "collect_set": "collect_set",
+    "corr": "corr",
+    "count": "count",
+    "count_if": "count",
+    "covar_pop": "covar_pop",
+    "covar_samp": "covar_samp",
+    "every": "min",
+    "first": "first",
+    "first_value": "first",
+    "kurtosis": "kurtosis",
+    "last": "last",
+    "last_value": "last",
+    "max": "max",
+    "max_by": "max_by",
+    "mean": "mean",
+    "median": "percentile",
+    "min": "min",
+    "min_by": "min_by",
+    "mode": "mode",
+    "percentile": "percentile",
+    "percentile_approx": "percentile_approx",
+    "product": "product",
+    **{name: name for name in COMOMENTS if name.startswith("regr_")},
+    "regr_avgx": "mean",
+    "regr_avgy": "mean",
+    "regr_count": "count",
+    "skewness": "skewness",
+    "some": "max",
+    "std": "stddev",
+    "stddev": "stddev",
+    "stddev_pop": "stddev_pop",
+    "stddev_samp": "stddev",
+    "sum": "sum",
+    "var_pop": "var_pop",
+    "var_samp": "variance",
+    "variance": "variance",
+}
+"""Spark's name of a function -> the kind of :class:`spark_ckpt.agg.AggSpec`."""
+
+OF_ONE_OF_TWO = {"regr_avgx": 1, "regr_avgy": 0}
+"""Functions of one of their two arguments, where neither is null."""
+
+PAIRED = ("min_by", "max_by", *COMOMENTS)
+"""Kinds of two arguments."""
+
+OF_DOUBLES = ("product", "kurtosis", "skewness", "stddev", "stddev_pop", "var_pop", "variance", *COMOMENTS)
+"""Kinds whose arguments Spark casts to double, and so do ours."""
+
+DISTINCT = {
+    **dict.fromkeys(("min", "max", "bit_and", "bit_or", "collect_set")),  # where it makes no difference
+    "collect_list": "collect_set",
+    **{
+        kind: f"{kind}_distinct"
+        for kind in ("count", "sum", "mean", "bit_xor", *(k for k in OF_DOUBLES if k not in COMOMENTS))
+    },
+}
+"""Kind -> the kind of the same function with DISTINCT; None: the same."""

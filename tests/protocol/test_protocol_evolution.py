@@ -1,0 +1,117 @@
+"""Aggregates that come and go: which state goes on, under which names it is written, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spark_ckpt.protocol.evolution import FAMILY_OF, StateChange, carried_over, changes
+from spark_ckpt.protocol.records import Topology
+from spark_ckpt.protocol.topology import Fit, Refuse, fit_topology, same_topology
+
+TYPES = {"count": "int64", "sum_a": "int64", "sum_b": "double", "first_a": "int64"}
+
+
+def facts(*columns: str, **more: Any) -> dict[str, Any]:
+    types = {c: TYPES[c] for c in columns}
+    start = [c for c in columns if c.startswith("first")]
+    return {
+        "state": ", ".join(f"{c} {t}" for c, t in types.items()),
+        "keys": "k string",
+        "timeout": "NoTimeout",
+        "made_of": {c: f"{c}()" for c in columns},
+        "types": types,
+        **({"from_start": start} if start else {}),
+        **more,
+    }
+
+
+def topology(*columns: str, families: tuple[str, ...] = (), **more: Any) -> Topology:
+    tables = {f"u.{f}": {"state": "", "keys": "k string, v long", FAMILY_OF: "u"} for f in families}
+    return Topology(8, 8, ("in",), {"u": facts(*columns, **more), **tables}, ("out",))
+
+
+def test_added_removed_and_moved_aggregates_go_on_wherever_the_query_starts() -> None:
+    old = topology("count", "sum_a")
+    for new in (topology("count", "sum_b", "sum_a"), topology("sum_a"), topology("sum_a", "count")):
+        assert isinstance(fit_topology(old, new, False), Fit)
+        assert same_topology(old, new) is None
+    assert changes(old, topology("sum_b", "count")) == (StateChange("u", ("sum_b()",), ("sum_a()",)),)
+    assert changes(old, topology("sum_a", "count")) == ()
+
+
+def test_families_come_and_go_with_their_aggregates_and_not_by_themselves() -> None:
+    old, new = topology("count", "sum_a", families=("set",)), topology("count", families=("list",))
+    fit = fit_topology(old, new, False)
+    assert isinstance(fit, Fit)
+    assert (fit.fresh_uids, fit.dropped_uids) == (("u.list",), ("u.set",))
+    assert same_topology(old, new) is None
+    gone = Topology(8, 8, ("in",), {}, ("out",))
+    refused = fit_topology(old, gone, False)
+    assert isinstance(refused, Refuse)
+    assert "['u', 'u.set']" in refused.reason
+    operators = {"u": {"state": "", "keys": "k string"}, "u.set": {"state": ""}}
+    unlike = Topology(8, 8, ("in",), operators, ("out",))
+    assert isinstance(same_topology(unlike, topology("count")), Refuse)
+
+
+@pytest.mark.parametrize(
+    ("new", "why"),
+    [
+        (facts("sum_b"), "nothing of its state would go on: expected some of count int64, sum_a int64, found sum_b"),
+        (facts("count", "sum_a", "first_a"), r"first_a\(\) cannot begin in keys that are there"),
+        (
+            facts("count", "sum_a") | {"types": {"count": "int64", "sum_a": "double"}},
+            "'sum_a' .* was int64.*now double",
+        ),
+        (
+            facts("count", "sum_a") | {"made_of": {"count": "count()", "sum_a": "max(a)"}},
+            r"was int64, made by sum_a\(\), and is now int64, made by max\(a\)",
+        ),
+        (
+            facts("count", "sum_b") | {"made_of": {"count": "count()", "sum_b": "sum_a()"}},
+            r"sum_a\(\) has another name in it: keep its name",
+        ),
+    ],
+)
+def test_what_needs_more_is_refused_with_all_differences(new: dict[str, Any], why: str) -> None:
+    old, made = topology("count", "sum_a"), Topology(8, 8, ("in",), {"u": new}, ("out",))
+    for found in (fit_topology(old, made, False), same_topology(old, made)):
+        assert isinstance(found, Refuse)
+        with pytest.raises(Exception, match=why):
+            raise found.error()
+
+
+def test_a_state_of_which_columns_are_not_known_one_by_one_stays_as_it_is() -> None:
+    old = Topology(8, 8, ("in",), {"u": {k: v for k, v in facts("count").items() if k != "types"}}, ("out",))
+    assert isinstance(same_topology(old, topology("count", "sum_a")), Refuse)
+    assert same_topology(old, topology("count")) is None
+
+
+def _u(made: Topology) -> dict[str, Any]:
+    return {k: v for k, v in made.operators["u"].items() if k in ("stored", "gone", "since")}
+
+
+def test_a_column_that_comes_back_has_a_name_that_no_file_has() -> None:
+    first = topology("count", "sum_a")
+    without = carried_over(first, topology("count"), None)
+    assert _u(without) == {"gone": ["sum_a"]}
+    back = carried_over(without, topology("count", "sum_a"), None)
+    assert _u(back) == {"gone": ["sum_a"], "stored": {"sum_a": "sum_a_2"}}
+    again = carried_over(carried_over(back, topology("count"), None), topology("count", "sum_a"), None)
+    assert _u(again) == {"gone": ["sum_a", "sum_a_2"], "stored": {"sum_a": "sum_a_3"}}
+    assert _u(carried_over(again, topology("count", "sum_a"), None)) == _u(again)
+    assert _u(carried_over(first, topology("count", "sum_a"), None)) == {}
+
+
+def test_what_begins_at_a_location_is_known_by_its_generation_there() -> None:
+    first = topology("count", "sum_a", families=("set",))
+    second = carried_over(first, topology("count"), 7)
+    third = carried_over(second, topology("count", "sum_a", families=("set",)), 8)
+    assert _u(third)["since"] == {"sum_a": 8}
+    assert third.operators["u.set"]["since"] == 8
+    fourth = carried_over(third, topology("count", "sum_a", families=("set",)), 9)
+    assert (_u(fourth)["since"], fourth.operators["u.set"]["since"]) == ({"sum_a": 8}, 8)
+    elsewhere = carried_over(third, topology("count", "sum_a", families=("set",)), None)
+    assert ("since" in _u(elsewhere), "since" in elsewhere.operators["u.set"]) == (False, False)

@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.api._aggregation import ALL_ROWS, Aggregation
+from spark_ckpt.api._processors import Processors
 from spark_ckpt.api._windows import window_key
 from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.errors import InvalidInputError, TopologyError
@@ -59,7 +60,7 @@ _TIMEOUTS = ("NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout")
 _WITH_STATE = "write applyInPandasWithState or applyInArrowWithState: state is kept in checkpoints"
 
 
-class CkptGroupedData(Aggregation, Hinting):
+class CkptGroupedData(Aggregation, Processors, Hinting):
     """What ``groupBy`` returns. An operator's state is found again by its ``uid``.
 
     Without one it is derived from the operator's kind and place in the query, and told in the log at start: enough to
@@ -67,8 +68,7 @@ class CkptGroupedData(Aggregation, Hinting):
     """
 
     _ways: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("apply", "applyInArrow", "applyInPandas", "transformWithState"), _WITH_STATE),
-        "transformWithStateInPandas": _WITH_STATE,
+        **dict.fromkeys(("apply", "applyInArrow", "applyInPandas"), _WITH_STATE),
     }
 
     def __init__(self, parent: CkptDataFrame, cols: list[Any]) -> None:

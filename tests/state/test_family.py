@@ -373,4 +373,4 @@ def test_names_and_types_that_no_table_could_have_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="expected a boolean, number"):
         FamilyLayout(KEY, pa.schema([("s", pa.list_(pa.int64()))]), pa.schema([]))
     with pytest.raises(InvalidInputError, match="at least one key column"):
-        FamilyLayout(KEY, pa.schema([]), VALUES)
+        FamilyLayout(pa.schema([]), pa.schema([]), VALUES)

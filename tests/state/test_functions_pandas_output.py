@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.runtime.stateless import arrow_schema
-from spark_ckpt.state.functions._pandas_output import KeyOutput, OutputConversion
+from spark_ckpt.state.functions.pandas_output import KeyOutput, OutputConversion
 from tests.state.functions_harness import call, function
 
 ZONE = "America/New_York"

@@ -19,6 +19,7 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +27,11 @@ import numpy as np
 import pyarrow as pa
 
 from spark_ckpt.errors import UserFunctionError
-from spark_ckpt.state.functions._pandas_output import KeyOutput, OutputConversion
-from spark_ckpt.state.functions._user_error import raised
 from spark_ckpt.state.functions.arrow_function import nullable
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched, UserStateFunction
 from spark_ckpt.state.functions.pandas_input import DEFINED, CallInput, spark_struct
+from spark_ckpt.state.functions.pandas_output import KeyOutput, OutputConversion, checked_frame
+from spark_ckpt.state.functions.user_error import raised
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,8 +115,9 @@ class PandasStateFunction(UserStateFunction):
         except Exception as e:
             raise self._raised(ctx, key, e) from e
         frames: list[pd.DataFrame] = []
+        by_name = self.options.get("assign_cols_by_name", True)
         for frame in self._iterate(ctx, key, result):
-            checked = self._checked_frame(ctx, key, frame)
+            checked = checked_frame(partial(_where, ctx, key), frame, self.output_schema.names, by_name)
             if checked is not None:
                 frames.append(checked)
         return frames
@@ -135,26 +137,6 @@ class PandasStateFunction(UserStateFunction):
 
     def _raised(self, ctx: CallContext, key: tuple[Any, ...], e: Exception) -> UserFunctionError:
         return UserFunctionError(raised(_where(ctx, key), e))
-
-    def _checked_frame(self, ctx: CallContext, key: tuple[Any, ...], frame: object) -> pd.DataFrame | None:
-        """With the names of ``outputStructType``; None if it is empty. As Spark, which takes columns without text for
-        names by position, but a wrong name is an error here and null there."""
-        import pandas as pd
-
-        if not isinstance(frame, pd.DataFrame):
-            raise UserFunctionError(f"{_where(ctx, key)}: expected pandas.DataFrame, found {type(frame).__name__}.")
-        names, found = self.output_schema.names, list(frame.columns)
-        if not len(frame) and len(found) in (0, len(names)):
-            return None
-        if frame.empty and not found:
-            return frame.reindex(columns=names)
-        by_name = self.options.get("assign_cols_by_name", True) and any(isinstance(c, str) for c in found)
-        if len(found) != len(names) or (by_name and set(names) != set(found)):
-            raise UserFunctionError(
-                f"{_where(ctx, key)}: expected output columns {names}, found {found}. "
-                "Return the columns of outputStructType, by name."
-            )
-        return frame if by_name else frame.set_axis(names, axis=1)
 
     def _output_table(self, ctx: CallContext, outputs: list[KeyOutput]) -> pa.Table:
         struct = spark_struct(self.output_struct, self.output_schema)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -26,12 +26,19 @@ DEFINED = "_defined"
 """Extra state column where time-outs are used: a key may have a time-out and no value."""
 
 
+class Converts(Protocol):
+    """What conversions to pandas need of a function."""
+
+    session_timezone: str
+    options: dict[str, bool]
+
+
 class CallInput:
     """The input of one call, converted once."""
 
     def __init__(self, function: PandasStateFunction, ctx: CallContext, touched: Touched) -> None:
         self.function, self.ctx, self.touched = function, ctx, touched
-        self.keys = _key_tuples(touched.keys.select(function.key_schema.names), function)
+        self.keys = key_tuples(touched.keys.select(function.key_schema.names), function)
         self.struct = spark_struct(function.state_struct, function.value_schema)
         self.values = self._stored_values()
 
@@ -92,7 +99,7 @@ class Frames:
     values, and such a column is converted slice by slice.
     """
 
-    def __init__(self, rows: pa.Table, starts: np.ndarray, function: PandasStateFunction) -> None:
+    def __init__(self, rows: pa.Table, starts: np.ndarray, function: Converts) -> None:
         import pandas as pd
 
         self.nullable: dict[int, pd.Series] = {}
@@ -115,11 +122,8 @@ class Frames:
         self.frame = pd.concat(_series(rows, function), axis=1)
 
     def slice(self, at: int, start: int, end: int) -> pd.DataFrame:
-        import pandas as pd
 
-        # A new DataFrame around the slice: the user may write to it without a SettingWithCopyWarning.
-        part = pd.DataFrame(self.frame.iloc[start:end])
-        part.index = pd.RangeIndex(end - start)
+        part = _rows_of(self.frame, start, end)
         for column, has_nulls in self.has_nulls.items():
             if has_nulls[at]:
                 values = self.nullable[column].iloc[start:end].set_axis(part.index)
@@ -132,6 +136,25 @@ class Frames:
         import pandas as pd
 
         return pd.DataFrame(columns=self.frame.columns)
+
+
+def _rows_of(frame: pd.DataFrame, start: int, end: int) -> pd.DataFrame:
+    """Rows under an index from 0, in a DataFrame of its own: the user may write to it without a SettingWithCopyWarning.
+
+    What ``DataFrame(frame.iloc[start:end])`` and a new index do, without the checks that take four times as long; a
+    key has few rows. By pandas' own parts where it has them.
+    """
+    import pandas as pd
+
+    index = pd.RangeIndex(end - start)
+    manager: Any = getattr(frame, "_mgr", None)
+    if not hasattr(manager, "get_slice") or not hasattr(pd.DataFrame, "_from_mgr"):
+        part = pd.DataFrame(frame.iloc[start:end])
+        part.index = index
+        return part
+    manager = manager.get_slice(slice(start, end), axis=1)
+    manager.axes = [manager.axes[0], index]
+    return pd.DataFrame._from_mgr(manager, manager.axes)
 
 
 def _nulls_inside(column: pa.ChunkedArray) -> bool:
@@ -148,7 +171,7 @@ def _nulls_inside(column: pa.ChunkedArray) -> bool:
     return any(child.null_count or _nulls_inside(child) for child in children)
 
 
-def _series(rows: pa.Table, function: PandasStateFunction) -> list[pd.Series]:
+def _series(rows: pa.Table, function: Converts) -> list[pd.Series]:
     from pyspark.sql.conversion import ArrowBatchTransformer
 
     # PySpark goes by the columns' own time zone, which is the session's in what the JVM sends and UTC in ours.
@@ -173,7 +196,7 @@ def in_timezone(kind: pa.DataType, timezone: str) -> pa.DataType:
     return kind
 
 
-def _key_tuples(keys: pa.Table, function: PandasStateFunction) -> list[tuple[Any, ...]]:
+def key_tuples(keys: pa.Table, function: Converts) -> list[tuple[Any, ...]]:
     """Key values of the types ``series[0]`` has when Spark converts each key by itself."""
     columns = []
     for at in range(keys.num_columns):

@@ -54,6 +54,27 @@ def scan(levels: Levels, hashes: Hashes, keys: pa.RecordBatch) -> Scanned:
     return Scanned(found[first], picked(identity, first), list(_hits(pieces, first)), key)
 
 
+def sizes(levels: Levels, hashes: Hashes) -> Rows:
+    """How many rows the keys have at most: all versions, tombstones, and rows of keys with a similar hash."""
+    counts, cuts, begin = np.zeros(len(hashes), np.int64), levels.groups.cuts(hashes), hashes & UPPER
+    if len(levels.memtable):
+        starts, ends = _bounds(levels.memtable.rows, begin)
+        counts += ends - starts
+    for run in levels.runs:
+        low, high = int(cuts[run.first - levels.groups.first]), int(cuts[run.end - levels.groups.first])
+        if low < high:
+            starts, ends = _bounds(levels.rows_of(run), begin[low:high])
+            counts[low:high] += ends - starts
+    return counts
+
+
+def sample(levels: Levels, hashes: Hashes, keys: pa.RecordBatch, limit: int) -> pa.RecordBatch:
+    """Identities of at most ``limit`` rows of each run, of any version, for a key with many."""
+    names = levels.layout.key_schema.names
+    found = [picked(p.table.select(names), p.rows[:limit]) for p in _pieces(levels, hashes, keys) if len(p.rows)]
+    return concat(found) if found else levels.memtable.rows.slice(0, 0).select(names)
+
+
 def _newest(hashes: Hashes, identity: pa.RecordBatch, pieces: int) -> Rows:
     """The first of equal rows, in hash order: newer pieces come first, and the rows of one are distinct."""
     if pieces == 1 and not (hashes[1:] < hashes[:-1]).any():
@@ -90,9 +111,7 @@ def _pieces(levels: Levels, hashes: Hashes, keys: pa.RecordBatch) -> Iterator[_P
 
 def _slices(table: pa.RecordBatch, hashes: Hashes, keys: pa.RecordBatch) -> tuple[Rows, Rows]:
     """The rows of ``keys`` in a sorted table, and the key of each."""
-    stored, begin = int64_view(table.column(KEY_HASH)), hashes & UPPER
-    starts, ends = search(stored, begin), search(stored, begin + _SPAN)
-    ends[begin + _SPAN < begin] = len(stored)  # behind the last upper half there is no hash
+    starts, ends = _bounds(table, hashes & UPPER)
     counts = ends - starts
     key = np.repeat(np.arange(len(hashes)), counts)
     rows = np.arange(len(key)) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
@@ -101,3 +120,11 @@ def _slices(table: pa.RecordBatch, hashes: Hashes, keys: pa.RecordBatch) -> tupl
     # Two keys in four billion share the upper half.
     same = equal_keys(picked(keys, key), picked(table.select(keys.schema.names), rows))
     return (key, rows) if same.all() else (key[same], rows[same])
+
+
+def _bounds(table: pa.RecordBatch, begin: Hashes) -> tuple[Rows, Rows]:
+    """Where the rows of each upper half lie in a sorted table."""
+    stored = int64_view(table.column(KEY_HASH))
+    starts, ends = search(stored, begin), search(stored, begin + _SPAN)
+    ends[begin + _SPAN < begin] = len(stored)  # behind the last upper half there is no hash
+    return starts, ends

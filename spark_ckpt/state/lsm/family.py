@@ -104,6 +104,16 @@ class Family:
             key = key_index[key]
         return Found(lookup, key, np.arange(len(lookup)), self._layout)
 
+    def sizes(self) -> Rows:
+        """How many rows each key has at most: versions and tombstones count. Reads hashes only."""
+        return self._state.sizes(self._hashes)
+
+    def sample(self, key_index: int, limit: int) -> Found:
+        """Some rows of a key that has many; if none exists, that says nothing of the others."""
+        at = np.array([key_index])
+        tried = self._state.sample(self._hashes[at], self._keys.take(pa.array(at)), limit)
+        return self.get(np.full(len(tried), key_index), tried.select(self._layout.sub_schema.names))
+
     def due(self) -> Found:
         """The rows that have expired; none in a call for rows that arrived. They stay due until they are written with
         another expiry or removed."""

@@ -33,7 +33,7 @@ from spark_ckpt.state.lsm._interfaces import RunAppender, RunReader
 from spark_ckpt.state.lsm._levels import MEMTABLE, Hit, Level, Levels
 from spark_ckpt.state.lsm._manifests import joined, layered, sliced
 from spark_ckpt.state.lsm._memtable import Memtable
-from spark_ckpt.state.lsm._scan import scan
+from spark_ckpt.state.lsm._scan import sample, scan, sizes
 from spark_ckpt.state.lsm._timers import Searched, find_due, next_due_ms
 from spark_ckpt.state.lsm.compaction import CompactionPolicy
 from spark_ckpt.state.lsm.layout import StateLayout
@@ -190,6 +190,14 @@ class KeyedState:
         """
         found = scan(self._levels, hashes, keys)
         return self._lookup(found.hashes, pa.Table.from_batches([found.identity]), found.hits), found.key_index
+
+    def sizes(self, hashes: Hashes) -> Rows:
+        """How many rows of a family each key has at most, all versions and tombstones counted."""
+        return sizes(self._levels, hashes)
+
+    def sample(self, hashes: Hashes, keys: pa.RecordBatch, limit: int) -> pa.RecordBatch:
+        """Identities of rows of a family's keys, ``limit`` of each run at most; some may be gone."""
+        return sample(self._levels, hashes, keys, limit)
 
     def due(self, now_ms: int) -> Lookup:
         """The live keys whose time-out is before ``now_ms``, in hash order.

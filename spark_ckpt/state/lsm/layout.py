@@ -82,7 +82,8 @@ class StateLayout:
 
 @dataclass(frozen=True)
 class FamilyLayout:
-    """Typed columns of a family. ``value_schema`` may be empty: a set of sub-keys. ``with_timeout``: rows can expire.
+    """Typed columns of a family. ``value_schema`` may be empty: a set of sub-keys; or ``sub_schema``: a row a key.
+    ``with_timeout``: rows can expire.
 
     Raises as :class:`StateLayout`, for key and sub-key columns alike.
     """
@@ -93,7 +94,8 @@ class FamilyLayout:
     with_timeout: bool = False
 
     def __post_init__(self) -> None:
-        check_key_schema(self.sub_schema)
+        if len(self.sub_schema):
+            check_key_schema(self.sub_schema)
         object.__setattr__(self, "sub_schema", nullable_schema(self.sub_schema))
         _ = self.stored
 

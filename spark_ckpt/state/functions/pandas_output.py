@@ -12,7 +12,7 @@ type there; else key by key. The conversion is PySpark's own each time.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,28 @@ class KeyOutput:
 
     key: tuple[Any, ...]
     frames: list[pd.DataFrame]
+
+
+def checked_frame(where: Callable[[], str], frame: object, names: list[str], by_name: bool) -> pd.DataFrame | None:
+    """With the ``names`` of ``outputStructType``; None if it is empty. As Spark, which takes columns without text for
+    names by position, but a wrong name is an error here and null there. ``by_name``: Spark's ``assign_cols_by_name``.
+    """
+    import pandas as pd
+
+    if not isinstance(frame, pd.DataFrame):
+        raise UserFunctionError(f"{where()}: expected pandas.DataFrame, found {type(frame).__name__}.")
+    found = list(frame.columns)
+    if not len(frame) and len(found) in (0, len(names)):
+        return None
+    if frame.empty and not found:
+        return frame.reindex(columns=names)
+    by_name = by_name and any(isinstance(c, str) for c in found)
+    if len(found) != len(names) or (by_name and set(names) != set(found)):
+        raise UserFunctionError(
+            f"{where()}: expected output columns {names}, found {found}. Return the columns of outputStructType, by "
+            "name."
+        )
+    return frame if by_name else frame.set_axis(names, axis=1)
 
 
 class OutputConversion:

@@ -1,0 +1,198 @@
+"""One call of a processor: for rows that arrived, or for timers whose time has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_ckpt.errors import UserFunctionError
+from spark_ckpt.state.functions.base import CallContext, Touched
+from spark_ckpt.state.functions.pandas_function import PORTION_KEYS, collector_paused
+from spark_ckpt.state.functions.user_error import raised
+from spark_ckpt.state.ipc import Rows
+from spark_ckpt.state.processors._lists import Lists, NextIndexes
+from spark_ckpt.state.processors._maps import Maps
+from spark_ckpt.state.processors._rows import Key, by_key, iterated
+from spark_ckpt.state.processors._stored import Progress, end_expired
+from spark_ckpt.state.processors._timers import Timers
+from spark_ckpt.state.processors._values import Values
+from spark_ckpt.state.processors.declared import INITIAL, LIST, LISTS, TIMERS, VALUE, Variable
+from spark_ckpt.state.processors.handle import CLOSED, CREATED, DATA_PROCESSED, INITIALIZED, Handle
+
+if TYPE_CHECKING:
+    from spark_ckpt.state.processors.function import ProcessorFunction
+
+One = tuple[int, Callable[[], Any]]
+"""A key, by its place among the touched ones, and the call for it."""
+
+
+class ProcessorCall:
+    """The state variables of one call, and the processor's calls by key."""
+
+    def __init__(self, function: ProcessorFunction, ctx: CallContext, touched: Touched) -> None:
+        self._function, self._ctx, self._touched = function, ctx, touched
+        self._processor = function.processor
+        self._due = Timers.due(ctx.families[TIMERS]) if TIMERS in ctx.families else []
+        self._progress = Progress(np.empty(0, np.int64))
+        self._variables: dict[str, Values | Lists | Maps] = {}
+        self._lists: NextIndexes | None = None
+        self._timers: Timers | None = None
+
+    def run(self) -> pa.Table:
+        """What it puts out. Its changes of state are written when this returns."""
+        outputs = [self._function.output_schema.empty_table()]
+        if not self._due and not self._touched.rows.num_rows:
+            for family in self._ctx.families.values():
+                end_expired(family)
+            return outputs[0]
+        self._keys = self._function.form.keys(self._touched)
+        rows, timers = self._row_calls(), self._timer_calls()
+        self._order += [key for _, key in self._due]
+        self._open()
+        handle = Handle(self._function.time_mode, CREATED, self._stored, self._timers)
+        self._user("init", self._processor.init, handle)
+        self._check(handle.declared)
+        handle.phase = INITIALIZED
+        outputs += self._outputs(rows)
+        handle.phase = DATA_PROCESSED
+        outputs += self._outputs(timers)
+        handle.phase = CLOSED
+        self._user("close", self._processor.close)
+        self._write()
+        return pa.concat_tables(outputs)
+
+    # -- calls -------------------------------------------------------------------------------------------------
+
+    def _row_calls(self) -> Iterator[One]:
+        """Those for the initial state, which only the first batch has, and those for rows."""
+        function, rows, index = self._function, self._touched.rows, self._touched.key_index
+        self._order: list[int] = []
+        initial: Iterator[One] = iter(())
+        if function.initial:
+            states = rows.column(INITIAL).combine_chunks()
+            is_state = states.is_valid().to_numpy(zero_copy_only=False)
+            if is_state.any():
+                table = pa.table(states.drop_null().flatten(), [f.name for f in states.type])
+                initial = self._calls(table, index[is_state], self._begin)
+            rows, index = rows.filter(pa.array(~is_state)), index[~is_state]
+        return chain(initial, self._calls(rows.select(function.input_schema.names), index, self._handle))
+
+    def _calls(self, rows: pa.Table, key_index: Rows, call: Callable[[Key, Iterator[Any]], Any]) -> Iterator[One]:
+        keys, rows, starts, ends = by_key(rows, key_index, self._touched.keys.num_rows)
+        self._order += keys.tolist()
+        made = self._function.form.rows(rows, starts, ends)
+        return ((key, partial(call, self._keys[key], own)) for key, own in zip(keys.tolist(), made))
+
+    def _handle(self, key: Key, rows: Iterator[Any]) -> Any:
+        return self._processor.handleInputRows(key, rows, self._times)
+
+    def _begin(self, key: Key, states: Iterator[Any]) -> Any:
+        for state in states:
+            self._processor.handleInitialState(key, state, self._times)
+        return ()
+
+    def _timer_calls(self) -> Iterator[One]:
+        from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo
+
+        times, handle = self._times, self._processor.handleExpiredTimer
+        for time, key in self._due:
+            info = ExpiredTimerInfo(time)
+            yield key, partial(handle, key=self._keys[key], timerValues=times, expiredTimerInfo=info)
+            assert self._timers is not None
+            self._timers.fired(key, time)
+
+    @cached_property
+    def _times(self) -> Any:
+        from pyspark.sql.streaming.stateful_processor import TimerValues
+
+        if self._function.time_mode == "None":
+            return TimerValues(-1, -1)
+        watermark_ms = self._ctx.watermark_ms
+        return TimerValues(self._ctx.processing_time_ms, 0 if watermark_ms is None else watermark_ms)
+
+    def _outputs(self, calls: Iterator[One]) -> Iterator[pa.Table]:
+        """A table for so many keys; what waits for its conversion is let go of then."""
+        for first in calls:
+            with collector_paused():
+                outputs = [(key, found) for key, found in self._portion(chain([first], calls)) if found]
+                table = self._function.form.table(outputs, self._where()) if outputs else None
+            if table is not None:
+                yield table
+
+    def _portion(self, calls: Iterator[One]) -> Iterator[tuple[Key, list[Any]]]:
+        for key, call in islice(calls, PORTION_KEYS):
+            yield self._keys[key], self._called(key, call)
+            self._progress.at += 1
+
+    def _called(self, key: int, call: Callable[[], Any]) -> list[Any]:
+        where, form = partial(self._where, self._keys[key]), self._function.form
+        checked = (form.checked(where, output) for output in self._iterate(where, call))
+        return [output for output in checked if output is not None]
+
+    def _iterate(self, where: Callable[[], str], call: Callable[[], Any]) -> Iterator[Any]:
+        """What the user's generator yields; run to its end."""
+        try:
+            yield from iterated(call(), self._function.form.takes, where)
+        except UserFunctionError:
+            raise
+        except Exception as e:
+            raise UserFunctionError(raised(where(), e)) from e
+
+    def _user(self, name: str, method: Any, *args: Any) -> None:
+        try:
+            method(*args)
+        except Exception as e:
+            raise UserFunctionError(raised(f"{self._where()}, {name}", e)) from e
+
+    def _where(self, key: Key | None = None) -> str:
+        at = f"operator {self._ctx.uid!r}, subtask {self._ctx.subtask}, checkpoint {self._ctx.checkpoint}"
+        return at if key is None else f"{at}, key {key!r}"
+
+    # -- state -------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        self._progress = Progress(np.array(self._order, np.int64))
+        families, keys, now_ms = self._ctx.families, self._touched.keys.num_rows, self._ctx.processing_time_ms
+        if TIMERS in families:
+            self._timers = Timers(families[TIMERS], self._progress)
+        lists = [v.name for v in self._function.variables if v.kind == LIST]
+        if lists:
+            self._lists = NextIndexes(families[LISTS], lists, keys, now_ms)
+        self._variables = {v.name: self._variable(v, keys, now_ms) for v in self._function.variables}
+
+    def _variable(self, variable: Variable, keys: int, now_ms: int) -> Values | Lists | Maps:
+        family = self._ctx.families[variable.name]
+        if variable.kind == VALUE:
+            return Values(family, variable, keys, self._progress, now_ms)
+        if variable.kind == LIST:
+            assert self._lists is not None
+            return Lists(family, variable, self._lists, self._progress, now_ms)
+        assert variable.user_key is not None
+        return Maps(family, variable, variable.user_key, self._progress, now_ms)
+
+    def _stored(self, kind: str, name: str, schema: Any, user_key: Any, ttl_ms: int) -> Any:
+        """None: it was declared and deleted, or is not known."""
+        stored = self._variables.get(name)
+        return stored if stored is not None and stored.variable.kind == kind else None
+
+    def _check(self, declared: list[str]) -> None:
+        """Families are made when the query starts."""
+        known = sorted(self._variables)
+        if sorted(declared) != known:
+            raise UserFunctionError(
+                f"{self._where()}: init declared the state variables {sorted(declared)}, expected {known} as when the "
+                "query was built; declare what does not depend on where init runs"
+            )
+
+    def _write(self) -> None:
+        for variable in self._variables.values():
+            variable.write(self._where())
+        if self._lists is not None:
+            self._lists.write()
+        if self._timers is not None:
+            self._timers.write()

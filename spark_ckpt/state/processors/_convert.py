@@ -1,0 +1,121 @@
+"""Tuples of the user's become columns of a state table and come back as PySpark gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_ckpt.errors import UserFunctionError
+from spark_ckpt.state.functions.pandas_input import spark_struct
+from spark_ckpt.state.processors.declared import Columns
+
+Value = tuple[Any, ...]
+
+_PLAIN = (int, float, str, bool, type(None))
+
+
+def cleaned(value: Sequence[Any]) -> Value:
+    """As the user sees it again in the same batch: Python's own types, nothing that the user may still change."""
+    return tuple([v if type(v) in _PLAIN else _clean(v) for v in value])
+
+
+def _clean(v: Any) -> Any:
+    from pyspark.sql.types import Row
+
+    if isinstance(v, np.generic):
+        return v.item()
+    if isinstance(v, np.ndarray):
+        return [_clean(e) for e in v.tolist()]
+    if isinstance(v, Row) and hasattr(v, "__fields__"):
+        return Row(*v.__fields__)(*[_clean(e) for e in v])
+    if isinstance(v, tuple) and hasattr(v, "_fields"):
+        return type(v)(*[_clean(e) for e in v])
+    if isinstance(v, list | tuple):
+        return type(v)([_clean(e) for e in v])
+    if isinstance(v, dict):
+        return {_clean(k): _clean(e) for k, e in v.items()}
+    if isinstance(v, bytearray):
+        return bytes(v)
+    for name in ("to_pytimedelta", "to_pydatetime"):
+        if hasattr(v, name):
+            return getattr(v, name)()
+    return v
+
+
+class Codec:
+    """Of one struct. Values of numbers, booleans and texts go by column, others by PySpark's own conversions."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.schema = columns.stored
+        self._text = columns.struct
+        self._from_arrow = all(_is_plain(f.type, pa.types.is_date, pa.types.is_decimal) for f in self.schema)
+        self._to_arrow = all(_is_plain(f.type) for f in self.schema)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether equal values of the user's are equal in Python, too."""
+        return self._to_arrow
+
+    def tuples(self, table: pa.Table | pa.RecordBatch) -> list[Value]:
+        if self._from_arrow:
+            columns = [column.to_pylist() for column in table.select(self.schema.names).columns]
+            return list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
+        from pyspark.sql.conversion import ArrowTableToRowsConversion
+
+        table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
+        rows = ArrowTableToRowsConversion.convert(table.select(self.schema.names), self._struct)
+        return [tuple(row) for row in rows]
+
+    def table(self, values: Sequence[Value], where: str) -> pa.Table:
+        """Raises ``UserFunctionError`` with the first value that does not fit. ``where`` says what they are for."""
+        try:
+            return self._table(values)
+        except Exception as e:
+            bad, error = self._misfit(values, e)
+            fields = ", ".join(f"{f.name} {f.type}" for f in self.schema)
+            raise UserFunctionError(
+                f"{where}: expected a tuple of ({fields}), found {bad!r}: {type(error).__name__}: {error}. Pass one "
+                "value for each field of the schema."
+            ) from e
+
+    def _table(self, values: Sequence[Value]) -> pa.Table:
+        if not values:
+            return self.schema.empty_table()
+        if set(map(len, values)) != {len(self.schema)}:
+            raise ValueError(f"expected {len(self.schema)} values")
+        if self._to_arrow:
+            try:
+                columns = [pa.array(column, f.type) for column, f in zip(zip(*values), self.schema)]
+                return pa.Table.from_arrays(columns, schema=self.schema)
+            except (pa.ArrowException, TypeError, OverflowError):
+                pass  # what PySpark makes of it, a text of a number for one
+        from pyspark.sql.conversion import LocalDataToArrowConversion
+
+        made = LocalDataToArrowConversion.convert(list(values), self._struct, False)
+        return made.rename_columns(self.schema.names).cast(self.schema)
+
+    def _misfit(self, values: Sequence[Value], error: Exception) -> tuple[Value | None, Exception]:
+        for value in values:
+            try:
+                self._table([value])
+            except Exception as e:  # noqa: BLE001 - whatever it is, it is told with the value
+                return value, e
+        return None, error
+
+    def row_of(self) -> Any:
+        """Makes a ``Row`` of the fields' values."""
+        from pyspark.sql.types import Row
+
+        return Row(*self._struct.names)
+
+    @property
+    def _struct(self) -> Any:
+        return spark_struct(self._text, self.schema)
+
+
+def _is_plain(kind: pa.DataType, *more: Any) -> bool:
+    tests = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_string, *more)
+    return any(test(kind) for test in tests)

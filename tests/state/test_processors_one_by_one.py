@@ -1,0 +1,266 @@
+"""What a processor is given, what it may do when, and what its tables hold, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import types as T
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.types import Row
+
+from spark_ckpt.errors import InvalidInputError, UserFunctionError
+from spark_ckpt.state.lsm.family import Family
+from spark_ckpt.state.processors import _maps as maps
+from tests.state.processors_harness import Operator, function, struct
+
+N = struct({"n": T.LongType()})
+OUT = struct({"k": T.LongType(), "n": T.LongType()})
+
+
+class Processor(StatefulProcessor):
+    """``rows(self, key, rows)`` for each key; ``variables`` are (kind, name, TTL)."""
+
+    def __init__(self, rows: Callable[..., Any], *variables: tuple[Any, ...], init: Any = None) -> None:
+        self.rows, self.variables, self.init_more = rows, variables, init
+
+    def init(self, handle: Any) -> None:
+        self.handle = handle
+        for kind, name, *ttl in self.variables:
+            schemas = (N, N) if kind == "Map" else (N,)
+            setattr(self, name, getattr(handle, f"get{kind}State")(name, *schemas, *ttl))
+        if self.init_more is not None:
+            self.init_more(handle)
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        return self.rows(self, key, rows)
+
+
+def row_operator(rows: Callable[..., Any], *variables: tuple[Any, ...], time_mode: str = "None") -> Operator:
+    return Operator(function(Processor(rows, *variables), OUT, time_mode, pandas=False))
+
+
+def test_a_dataframe_has_the_types_that_rows_of_python_values_have() -> None:
+    seen: dict[Any, Any] = {}
+
+    def rows(self: Any, key: Any, frames: Any) -> Iterator[pd.DataFrame]:
+        for frame in frames:
+            seen[key] = {c: str(t) for c, t in frame.dtypes.items()}
+            assert frame.index.equals(pd.RangeIndex(len(frame)))
+        yield pd.DataFrame({"n": [1], "k": [key[0]]})
+
+    more = pa.schema([("i", pa.int32()), ("f", pa.float32()), ("b", pa.bool_())])
+    operator = Operator(function(Processor(rows), OUT, more=more))
+    out = operator.batch([(1, 5, 1.5, True), (2, None, None, None), (2, 3, 2.5, False)])
+    assert sorted(out) == [(1, 1), (2, 1)]
+    assert seen[1,] == {"k": "int64", "i": "int64", "f": "float64", "b": "bool"}
+    assert seen[2,] == {"k": "int64", "i": "float64", "f": "float64", "b": "object"}
+    assert all(type(key[0]) is int for key in seen)
+
+
+def test_an_append_reads_no_element_of_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows(self: Any, key: Any, rows: Any) -> Iterator[Row]:
+        self.items.appendList([(row.v,) for row in rows])
+        assert self.items.exists()
+        yield Row(k=key[0], n=0)
+
+    operator = row_operator(rows, ("List", "items"))
+    operator.batch([(1, v) for v in range(100)])
+    operator.flush()
+    monkeypatch.setattr(Family, "scan", None)
+    operator.batch([(1, 100)])
+    assert [r["n"] for r in sorted(operator.table("items"), key=lambda r: r["_index"])] == list(range(101))
+
+
+def test_of_a_large_map_only_the_entries_asked_for_are_read_and_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    scan = maps.Maps._scan
+
+    def counted(self: Any, keys: Any) -> Any:
+        found = scan(self, keys)
+        asked.extend(len(entries) for entries in found.values())
+        return found
+
+    monkeypatch.setattr(maps.Maps, "_scan", counted)
+
+    def rows(self: Any, key: Any, rows: Any) -> Iterator[Row]:
+        for row in rows:
+            old = self.counts.getValue((row.v,))
+            assert self.counts.exists() == (key[0] == 1 or old is not None)
+            self.counts.updateValue((row.v,), ((old.n if old else 0) + 1,))
+            yield Row(k=row.v, n=self.counts.getValue((row.v,))[0])
+
+    operator = row_operator(lambda self, key, rows: fill(self, rows), ("Map", "counts"))
+    operator.batch([(1, v) for v in range(maps.SMALL + 1)])
+    operator.flush()
+    operator.function.processor.rows = rows
+    assert sorted(operator.batch([(1, 7), (1, 9999), (2, 5)])) == [(5, 1), (7, 2), (9999, 1)]
+    assert asked == []
+    assert operator.stored("counts") == maps.SMALL + 3
+    assert sum(r["n_value"] for r in operator.table("counts")) == maps.SMALL + 4
+
+
+def fill(self: Any, rows: Any) -> Iterator[Row]:
+    for row in rows:
+        self.counts.updateValue((row.v,), (1,))
+    return iter([])
+
+
+def test_columns_that_share_names_are_told_apart_in_the_table() -> None:
+    class Named(Processor):
+        def init(self, handle: Any) -> None:
+            pair = struct({"K": T.LongType(), "a b": T.LongType()})
+            self.m = handle.getMapState("m", struct({"k": T.LongType()}), pair)
+
+    def rows(self: Any, key: Any, rows: Any) -> Iterator[Row]:
+        self.m.updateValue((7,), (8, 9))
+        yield Row(k=key[0], n=self.m.getValue((7,))["a b"])
+
+    operator = Operator(function(Named(rows), OUT, pandas=False))
+    assert operator.batch([(1, 0)]) == [(1, 9)]
+    assert operator.table("m") == [{"k": 1, "k_key": 7, "K_value": 8, "a_b": 9}]
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (lambda self: self.handle.registerTimer(5), "operation=register_timer with invalid timeMode=NoTime"),
+        (lambda self: self.handle.getValueState("x", N), "operation=get_value_state with invalid handle state="),
+        (lambda self: self.handle.deleteIfExists("v"), "operation=delete_if_exists with invalid handle state="),
+        (lambda self: self.l.put([]), "Cannot write empty list values to State Store for StateName l"),
+        (lambda self: self.gone.exists(), "Error checking value state exists: Value state gone is not initialized"),
+    ],
+)
+def test_what_spark_refuses_is_refused_in_its_words(step: Any, message: str) -> None:
+    def rows(self: Any, key: Any, rows: Any) -> Iterator[Row]:
+        with pytest.raises(PySparkRuntimeError, match=message):
+            step(self)
+        yield Row(k=key[0], n=1)
+
+    def init(handle: Any) -> None:
+        handle.deleteIfExists("gone")
+        handle.deleteIfExists("never there")
+
+    processor = Processor(rows, ("Value", "v"), ("List", "l"), ("Value", "gone"), init=init)
+    operator = Operator(function(processor, OUT, pandas=False))
+    assert operator.batch([(1, 0)]) == [(1, 1)]
+    assert list(operator.function.families) == ["v", "l", "_lists"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ([("Value", "v", 10)], "Cannot use TTL for state=v in timeMode=NoTime, use TimeMode.ProcessingTime"),
+        ([("Value", "v"), ("Value", "v")], "Value state v already exists"),
+        ([("Value", "v"), ("List", "v")], "State variable with name v has already been defined"),
+        ([("Value", "_v")], "unsupported starting character and name=_v"),
+    ],
+)
+def test_what_init_may_not_declare(variables: Any, message: str) -> None:
+    with pytest.raises(UserFunctionError, match=message):
+        row_operator(lambda *_: iter([]), *variables)
+
+
+def test_a_key_of_a_map_that_no_table_can_find_by_is_refused() -> None:
+    class Nested(Processor):
+        def init(self, handle: Any) -> None:
+            handle.getMapState("m", struct({"xs": T.ArrayType(T.LongType())}), N)
+
+    with pytest.raises(InvalidInputError, match="key column 'xs'"):
+        function(Nested(lambda *_: iter([])), OUT, pandas=False)
+
+
+@pytest.mark.parametrize("bad", [(1, 2), ("x",), (2**70,), (None, None)])
+def test_a_value_that_does_not_fit_names_variable_and_value(bad: Any) -> None:
+    def rows(self: Any, key: Any, rows: Any) -> Iterator[Row]:
+        self.v.update(bad if key[0] == 2 else (1,))
+        yield Row(k=key[0], n=1)
+
+    with pytest.raises(
+        UserFunctionError, match=r"operator 'tws'.*state 'v': expected a tuple of \(n int64\), found "
+    ) as e:
+        row_operator(rows, ("Value", "v")).batch([(1, 0), (2, 0), (3, 0)])
+    assert repr(bad) in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("pandas", "result", "message"),
+    [
+        (False, lambda key: [(1, 2)], "expected pyspark.sql.Row with the names of outputStructType"),
+        (False, lambda key: [Row(k="x", n=1)], r"key \(1,\): the processor's output does not fit outputStructType"),
+        (False, lambda key: None, "expected an iterator of pyspark.sql.Row, found NoneType"),
+        (
+            True,
+            lambda key: pd.DataFrame({"k": [1], "n": [1]}),
+            "expected an iterator of pandas.DataFrame, found DataFr",
+        ),
+        (True, lambda key: [pd.DataFrame({"k": [1]})], r"expected output columns \['k', 'n'\], found \['k'\]"),
+        (False, lambda key: 1 / 0, "ZeroDivisionError"),
+    ],
+)
+def test_wrong_output_names_the_key(pandas: bool, result: Any, message: str) -> None:
+    made = function(Processor(lambda self, key, rows: result(key)), OUT, pandas=pandas)
+    with pytest.raises(UserFunctionError, match=message) as e:
+        Operator(made).batch([(1, 0)])
+    assert "operator 'tws', subtask 3, checkpoint 7, key (1,)" in str(e.value)
+
+
+def test_a_row_without_a_field_has_null_there_and_one_that_is_too_much_is_left_out() -> None:
+    def rows(self: Any, key: Any, rows: Any) -> Iterator[Row]:
+        yield Row(n=5)
+        yield Row(n=6, k=1, other=2)
+
+    assert row_operator(rows).batch([(1, 0)]) == [(None, 5), (1, 6)]
+
+
+def test_lists_keep_their_order_over_many_keys_read_ahead() -> None:
+    def rows(self: Any, key: Any, rows: Any) -> Iterator[Row]:
+        values = [row.v for row in rows]
+        seen = [x for (x,) in self.items.get()] if key[0] % 3 else []
+        assert seen == (list(range(key[0] % 4)) if key[0] % 3 and values[0] >= 0 else [])
+        self.items.put([(x,) for x in range(key[0] % 4)] or [(-1,)])
+        if not key[0] % 4:
+            self.items.clear()
+        yield Row(k=key[0], n=len(seen))
+
+    operator = row_operator(rows, ("List", "items"))
+    operator.batch([(k, -1) for k in range(3000)])
+    operator.flush()
+    out = operator.batch([(k, 0) for k in range(3000)])
+    assert sorted(out) == [(k, k % 4 if k % 3 else 0) for k in range(3000)]
+    assert operator.stored("items") == sum(k % 4 for k in range(3000))
+    assert operator.stored("_lists") == sum(1 for k in range(3000) if k % 4)
+
+
+@pytest.mark.parametrize("pandas", [True, False])
+def test_the_initial_state_of_a_key_comes_before_its_rows(pandas: bool) -> None:
+    class Begun(Processor):
+        def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
+            assert timerValues.getCurrentProcessingTimeInMs() == 1_000
+            values = initialState["x"].tolist() if pandas else [initialState.x]
+            before = self.v.get() or (0,)
+            self.v.update((before[0] + sum(values),))
+            self.handle.registerTimer(2_000)
+
+        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
+            yield self._out(key[0], -self.v.get()[0])
+
+        def _out(self, k: int, n: int) -> Any:
+            return pd.DataFrame({"k": [k], "n": [n]}) if pandas else Row(k=k, n=n)
+
+    def rows(self: Any, key: Any, rows: Any) -> Iterator[Any]:
+        n = sum(row["v"].sum() if pandas else row.v for row in rows)
+        self.v.update(((self.v.get() or (0,))[0] + int(n),))
+        yield self._out(key[0], self.v.get()[0])
+
+    kept = pa.struct([("k", pa.int64()), ("x", pa.int64())])
+    made = function(Begun(rows, ("Value", "v")), OUT, "ProcessingTime", pandas, initial=kept)
+    operator = Operator(made, tasks=2)
+    first = [(1, None, {"k": 1, "x": 10}), (1, 5, None), (2, None, {"k": 2, "x": 20}), (3, 7, None),
+             (1, None, {"k": 1, "x": 100})]  # fmt: skip
+    assert sorted(operator.batch(first)) == [(1, 115), (3, 7)]
+    assert sorted(operator.batch([(2, 1, None)], 2_000)) == [(1, -115), (2, -21), (2, 21)]

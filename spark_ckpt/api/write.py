@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spark_ckpt.api._functions import as_sink, batch_function, each_row, sink_named
+from spark_ckpt.api._writers import WHERE, in_our_terms, with_conditions
 from spark_ckpt.api.query import CkptQuery
 from spark_ckpt.config import is_job_option
 from spark_ckpt.config_values import option_text
@@ -30,21 +31,23 @@ class CkptDataStreamWriter(Hinting):
 
     _ways: ClassVar[Mapping[str, str]] = {
         "toTable": 'write format("delta").option("path", ...).start(); a Delta table is found by its path',
-        "partitionBy": "no sink partitions by columns yet",
-        "clusterBy": "no sink clusters by columns yet",
+        "clusterBy": "no sink clusters by columns; partitionBy(...) is there",
     }
 
     def __init__(self, df: CkptDataFrame) -> None:
         self._df = df
         self._format: Any = None
         self._options: dict[str, str] = {}
-        self._more: list[tuple[Any, dict[str, str]]] = []
+        self._more: list[tuple[Any, dict[str, Any]]] = []
         self._query_name: str | None = None
         self._trigger: dict[str, Any] = {}
         self._mode = "append"
 
     def format(self, sink: str | type[TwoPhaseSink]) -> CkptDataStreamWriter:
         """``sink``: ``"delta"``, ``"files"``, ``"sql"``, ``"memory"``, or one of yours, by registered name or class.
+
+        ``"parquet"``, ``"json"`` and ``"csv"`` are ``"files"`` of that kind, with Spark's names of options, and
+        ``"console"`` shows the rows of each checkpoint (``numRows``, ``truncate``).
 
         A class of yours derives from :class:`spark_ckpt.TwoPhaseSink`. :meth:`start` raises for an unknown one.
         """
@@ -72,15 +75,28 @@ class CkptDataStreamWriter(Hinting):
     def alsoTo(self, sink: Sink, **options: Any) -> CkptDataStreamWriter:
         """A further ``sink`` with its own ``options`` for the same rows, under the same checkpoints: all sinks or none.
 
-        A function is called as that of :meth:`foreachBatch`. Two options are for every sink: ``columns="a,b"`` gives
-        it some of the columns, ``uid`` names it (default: the format and its number). :meth:`start` raises for unknown
-        ones::
+        A function is called as that of :meth:`foreachBatch`. Three options are for every sink: ``columns="a,b"`` gives
+        it some of the columns, ``where`` (SQL text or an expression) some of the rows, ``uid`` names it (default: the
+        format and its number). :meth:`start` raises for unknown ones::
 
             rows.writeStream.format("delta").option("path", "/lake/orders").alsoTo(
                 "sql", url="sqlite:////data/totals.db", table="totals", mergeKeys="customer", columns="customer,total"
             )
         """
-        self._more.append((as_sink(sink), {k: option_text(v) for k, v in options.items()}))
+        given = {k: v if k == WHERE else option_text(v) for k, v in options.items()}
+        self._more.append((as_sink(sink), given))
+        return self
+
+    def partitionBy(self, *cols: str | list[str]) -> CkptDataStreamWriter:
+        """As PySpark's, for files and Delta tables: ``cols`` are strings, whole numbers, decimals, booleans or dates.
+
+        The sink's option ``partitionBy``: ``alsoTo("delta", path=..., partitionBy="day")``. :meth:`start` raises for
+        others, and for a sink that has no partitions; ``InvalidInputError`` here for a name with a comma.
+        """
+        names = [name for c in cols for name in ([c] if isinstance(c, str) else c)]
+        if any("," in name for name in names):
+            raise InvalidInputError(f"partitionBy: a column's name must not have a comma, found {names}")
+        self._options["partitionBy"] = ",".join(names)
         return self
 
     def outputMode(self, mode: str) -> CkptDataStreamWriter:
@@ -184,6 +200,7 @@ class CkptDataStreamWriter(Hinting):
             raise ConfigError("writeStream needs format(...), the name of a two-phase sink, or foreachBatch(func)")
         location = options.pop("checkpointLocation", None)
         job_options = {k: options.pop(k) for k in list(options) if is_job_option(k)}
-        sinks = [(self._format, options), *self._more]
-        request = StartRequest(self._df, sinks, job_options, self._query_name, location, self._trigger, self._mode)
+        named = [in_our_terms(sink, own) for sink, own in [(self._format, options), *self._more]]
+        df, sinks = with_conditions(self._df, named)
+        request = StartRequest(df, sinks, job_options, self._query_name, location, self._trigger, self._mode)
         return CkptQuery(start_query(request))

@@ -147,7 +147,7 @@ def _resolved(entry: SinkEntry, given: Mapping[str, str], environ: Mapping[str, 
         ways = " and ".join(f"{variable(sink, n)} (or --option {sink}.{n}=...)" for n in missing)
         raise ConfigError(f"its option(s) {', '.join(missing)} hold a secret and are not recorded; set {ways}")
     if not confirmed:
-        plain = {n.lower() for n in (*cls.OPTIONS, "columns")} - {"url", "path"}
+        plain = {n.lower() for n in (*cls.OPTIONS, "columns", "where")} - {"url", "path"}
         _check_where(sink, plain, options, {*named, *given})
     create_sink(cls, options)  # what is wrong with them is said before anything is removed
     return SinkSpec(sink, cls, options)

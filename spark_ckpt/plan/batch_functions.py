@@ -26,7 +26,7 @@ from spark_ckpt.runtime.datasource import delivered_class_of
 from spark_ckpt.sinks.deliveries import SPARK_SCHEMA, Deliveries
 from spark_ckpt.storage.job_paths import JobPaths
 
-_FOR_EVERY_SINK = ("columns", "uid")
+_FOR_EVERY_SINK = ("columns", "where", "uid")
 Request = tuple[Any, dict[str, str]]
 
 

@@ -90,7 +90,7 @@ class SinkOptions:
         self._sink = sink
         declared = [SinkOption(o) if isinstance(o, str) else o for o in valid]
         self._declared = {o.name.lower(): o for o in declared}
-        self._valid = [*(o.name for o in declared), "columns"]
+        self._valid = [*(o.name for o in declared), "columns", "where"]
         known = {name.lower() for name in option_names(declared)}
         prefixes = [o.name[:-1].lower() for o in declared if o.is_family]
         self._values = {k.lower(): v for k, v in raw.items() if k.lower() in known}
@@ -108,6 +108,10 @@ class SinkOptions:
         """The value, or its default if the option is absent or blank."""
         value = self._values.get(name.lower(), "").strip()
         return value or default or self._declared[name.lower()].default
+
+    def raw(self, name: str) -> str:
+        """The value with its blanks, which may mean something, or its default."""
+        return self._values.get(name.lower()) or self._declared[name.lower()].default or ""
 
     def required(self, name: str) -> str:
         value = self.text(name)

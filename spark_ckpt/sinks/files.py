@@ -15,6 +15,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import fsspec
@@ -25,8 +26,9 @@ from spark_ckpt.redaction import redact, secret_values
 from spark_ckpt.sinks import _durable as durable
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks._options import SinkOption, SinkOptions, check_path, option_names, with_absolute_path
+from spark_ckpt.sinks._partitions import PartitionedWriter, check_partitions, folder_of, without
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
-from spark_ckpt.sinks.files_formats import EXTENSIONS, check_schema, open_writer
+from spark_ckpt.sinks.files_formats import EXTENSIONS, FileOptions, check_schema, open_writer
 from spark_ckpt.types import CommitPermit, Committable
 
 _KIND = "files"
@@ -36,8 +38,9 @@ _STAGING, _MANIFESTS = ".staging", "_manifests"
 class FilesSink(TwoPhaseSink):
     """Options: ``path`` (any fsspec URL), ``fileFormat`` (parquet, json, csv), ``header`` (of CSV files, true).
 
-    ``storage.*`` goes to the fsspec file system, JSON objects, lists and booleans as such. Rows are appended, one file
-    a task and epoch. JSON and CSV files have timestamps with a zone in UTC. See the module for what readers see when.
+    ``partitionBy``, ``sep``, ``compression``. ``storage.*`` goes to the fsspec file system, JSON objects, lists and
+    booleans as such. Rows are appended, one file a task and epoch, and with ``partitionBy`` one for each combination of
+    values. JSON and CSV files have timestamps with a zone in UTC. See the module for what readers see when.
     """
 
     DECLARED: ClassVar[tuple[SinkOption, ...]] = (
@@ -46,6 +49,17 @@ class FilesSink(TwoPhaseSink):
             "fileFormat", "parquet, json or csv", "json is one object a line.", "parquet", tuple(sorted(EXTENSIONS))
         ),
         SinkOption("header", "true or false", "csv only. The first line names the columns.", "true"),
+        SinkOption("sep", "one character", "csv only. What stands between two values.", ","),
+        SinkOption(
+            "compression",
+            "none, snappy, gzip, zstd or lz4",
+            "parquet only.",
+            "snappy",
+            ("none", "uncompressed", "snappy", "gzip", "zstd", "lz4"),
+        ),
+        SinkOption(
+            "partitionBy", "columns, comma separated", "Folders `column=value`, as Spark's `partitionBy` makes them."
+        ),
         SinkOption(
             "storage.*", "text", "Options of the fsspec file system, as `spark.ckpt.storage.*` are for the job."
         ),
@@ -57,7 +71,8 @@ class FilesSink(TwoPhaseSink):
         parsed = SinkOptions(_KIND, options, self.DECLARED)
         self._url = parsed.required("path").rstrip("/") or "/"
         self._format = parsed.choice("fileFormat")
-        self._header = parsed.flag("header")
+        self._how = FileOptions(parsed.flag("header"), _separator(parsed), parsed.choice("compression"))
+        self._partitions = parsed.names("partitionBy")
         self._storage = parsed.fsspec()
 
     @classmethod
@@ -69,7 +84,8 @@ class FilesSink(TwoPhaseSink):
 
     def validate(self, schema: pa.Schema) -> None:
         """Also proves that the folder can be written."""
-        check_schema(self._format, schema)
+        check_partitions(self._partitions, schema)
+        check_schema(self._format, without(self._partitions, schema))
         check_path(_KIND, self._url)
         try:
             files, root = self._open()
@@ -86,7 +102,16 @@ class FilesSink(TwoPhaseSink):
 
     def writer(self, ctx: WriterContext) -> SinkWriter:
         files, root = self._open()
-        return _FilesWriter(files, f"{root}/{_STAGING}", ctx, self._format, self._header)
+        folder = f"{root}/{_STAGING}"
+        if not self._partitions:
+            return _FilesWriter(files, folder, ctx, self._format, self._how)
+        inner = replace(ctx, schema=without(self._partitions, ctx.schema))
+        return PartitionedWriter(
+            self._partitions,
+            lambda values, number: _FilesWriter(
+                files, folder, inner, self._format, self._how, (folder_of(self._partitions, values), number)
+            ),
+        )
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         with staging.disk_errors(f"{self!r}: committing checkpoint {permit.checkpoint}", secret_values(self._storage)):
@@ -104,14 +129,17 @@ class FilesSink(TwoPhaseSink):
             staging.check_same_life(manifest, permit, sink, recorded, found)
             self._sync(files, f"{root}/{_MANIFESTS}")  # who wrote it may have been killed right then
             return
-        names = [f"part-{place.replace('-', f'-{i:05d}-', 1)}.{s['ext']}" for i, s in enumerate(staged)]
+        files_of = (f"part-{place.replace('-', f'-{i:05d}-', 1)}.{s['ext']}" for i, s in enumerate(staged))
+        names = [f"{s['folder']}/{n}" if s.get("folder") else n for n, s in zip(files_of, staged, strict=True)]
         self._check_present(files, root, staged, names)
+        folders = sorted({f"{root}/{n.rpartition('/')[0]}" for n in names if "/" in n})
+        self._make(files, folders)
         for i, (s, name) in enumerate(zip(staged, names, strict=True)):
             # A crash between two of these: the next commit moves the rest. One that copies and then deletes, as on
             # object stores, may have left both names: moving again overwrites the same bytes.
             self._step(f"before move {i}")
             self._move(files, f"{root}/{_STAGING}/{s['file']}", f"{root}/{name}")
-        self._sync(files, root, f"{root}/{_STAGING}")
+        self._sync(files, root, f"{root}/{_STAGING}", *folders)
         self._step("before manifest")  # a crash here: everything is in place, the next commit writes the manifest
         listed = [{"file": n, "rows": s["rows"], "epoch": c.epoch}
                   for n, s, c in zip(names, staged, committables, strict=True)]  # fmt: skip
@@ -160,6 +188,15 @@ class FilesSink(TwoPhaseSink):
                 raise
 
     @staticmethod
+    def _make(files: Any, folders: Sequence[str]) -> None:
+        """Of partitions. A crash behind it leaves empty ones, which nobody sees in the data."""
+        for folder in folders:
+            if durable.is_local(files):
+                durable.make_folders(folder)
+            else:
+                files.makedirs(folder, exist_ok=True)
+
+    @staticmethod
     def _sync(files: Any, *folders: str) -> None:
         if durable.is_local(files):
             durable.sync_folders(*folders)
@@ -197,17 +234,28 @@ class FilesSink(TwoPhaseSink):
 
 
 class _FilesWriter(staging.FileWriter):
-    def __init__(self, files: Any, folder: str, ctx: WriterContext, file_format: str, header: bool) -> None:
+    """``partition``: the folder that the file goes to, and which file of its task it is."""
+
+    def __init__(
+        self,
+        files: Any,
+        folder: str,
+        ctx: WriterContext,
+        file_format: str,
+        how: FileOptions,
+        partition: tuple[str, int] | None = None,
+    ) -> None:
         super().__init__(f"staging rows in {folder}")
         self._files, self._folder, self._schema = files, folder, ctx.schema
-        self._format, self._header = file_format, header
-        self._name = f"{staging.staged_name(ctx)}.{EXTENSIONS[file_format]}"
+        self._format, self._how, self._place = file_format, how, partition and partition[0]
+        number = "" if partition is None else f"-{partition[1]:05d}"
+        self._name = f"{staging.staged_name(ctx)}{number}.{EXTENSIONS[file_format]}"
         self._rows = 0
 
     def _open(self, rows: pa.Table) -> tuple[Any, Any]:
         self._files.makedirs(self._folder, exist_ok=True)
         stream = self._files.open(f"{self._folder}/{self._name}", "wb")
-        return stream, open_writer(self._format, stream, self._schema, header=self._header)
+        return stream, open_writer(self._format, stream, self._schema, self._how)
 
     def _put(self, rows: pa.Table) -> None:
         self._writer.write(rows.cast(self._schema))
@@ -217,7 +265,15 @@ class _FilesWriter(staging.FileWriter):
         self._stream.close()
         if durable.is_local(self._files):
             durable.sync([f"{self._folder}/{self._name}"])
-        return staging.encode(_KIND, file=self._name, rows=self._rows, ext=EXTENSIONS[self._format])
+        place = {} if self._place is None else {"folder": self._place}
+        return staging.encode(_KIND, file=self._name, rows=self._rows, ext=EXTENSIONS[self._format], **place)
+
+
+def _separator(options: SinkOptions) -> str:
+    found = options.raw("sep")
+    if len(found) != 1 or found in '"\n\r' or not found.isascii():
+        raise options.malformed("sep", found, "one character, and no quote")
+    return found
 
 
 def _remove(files: Any, path: str) -> None:

@@ -6,6 +6,7 @@ import base64
 import datetime
 import json
 import math
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -41,15 +42,25 @@ def check_schema(file_format: str, schema: pa.Schema) -> None:
             raise InvalidInputError(f"column '{field.name}' has type {field.type}, which files cannot hold; cast it")
 
 
-def open_writer(file_format: str, stream: Any, schema: pa.Schema, *, header: bool) -> FileWriter:
+@dataclass(frozen=True)
+class FileOptions:
+    """How files are written, where their format has a choice."""
+
+    header: bool = True
+    sep: str = ","
+    compression: str = "snappy"
+
+
+def open_writer(file_format: str, stream: Any, schema: pa.Schema, options: FileOptions) -> FileWriter:
     if file_format == "parquet":
-        return _Parquet(stream, schema)
-    return _Csv(stream, schema, header) if file_format == "csv" else _Json(stream)
+        return _Parquet(stream, schema, options.compression)
+    return _Csv(stream, schema, options) if file_format == "csv" else _Json(stream)
 
 
 class _Parquet:
-    def __init__(self, stream: Any, schema: pa.Schema) -> None:
+    def __init__(self, stream: Any, schema: pa.Schema, compression: str) -> None:
         self._stream, self._schema = stream, schema
+        self._compression = "none" if compression == "uncompressed" else compression
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, table: pa.Table) -> None:
@@ -60,18 +71,19 @@ class _Parquet:
 
     def _opened(self, first: pa.Table) -> pq.ParquetWriter:
         if self._writer is None:
-            self._writer = open_parquet(self._stream, self._schema, first)
+            self._writer = open_parquet(self._stream, self._schema, first, compression=self._compression)
         return self._writer
 
 
 class _Csv:
     """Null is an empty field, an empty text is ``""``; timestamps with a zone are in UTC; NaN as Spark reads it."""
 
-    def __init__(self, stream: Any, schema: pa.Schema, header: bool) -> None:
+    def __init__(self, stream: Any, schema: pa.Schema, options: FileOptions) -> None:
         self._schema = _without_dictionaries(schema)
         texts = zoned_as_text(self._schema.empty_table()).schema
-        self._stream = stream
-        self._writer = pacsv.CSVWriter(stream, texts, write_options=pacsv.WriteOptions(include_header=header))
+        self._stream, self._sep = stream, options.sep
+        written = pacsv.WriteOptions(include_header=options.header, delimiter=options.sep)
+        self._writer = pacsv.CSVWriter(stream, texts, write_options=written)
 
     def write(self, table: pa.Table) -> None:
         plain = zoned_as_text(table.cast(self._schema))
@@ -80,7 +92,8 @@ class _Csv:
             self._writer.write_table(plain)
             return
         # Text where the file's other rows have numbers, so a writer of its own, behind what is there.
-        with pacsv.CSVWriter(self._stream, spelt.schema, write_options=pacsv.WriteOptions(include_header=False)) as own:
+        written = pacsv.WriteOptions(include_header=False, delimiter=self._sep)
+        with pacsv.CSVWriter(self._stream, spelt.schema, write_options=written) as own:
             own.write_table(spelt)
 
     def close(self) -> None:

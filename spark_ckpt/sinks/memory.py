@@ -66,6 +66,7 @@ class MemorySink(TwoPhaseSink):
 
     def validate(self, schema: pa.Schema) -> None:
         staging.require_columns("mergeKeys", self._keys, schema)
+        staging.refuse_unhashed("mergeKeys", self._keys, schema)
         found = _read_schema(self._root)
         if found is not None and not found.equals(schema):
             raise InvalidInputError(f"memory sink at {self._root} holds\n{found}\nbut the query writes\n{schema}")

@@ -1,4 +1,4 @@
-"""Finding sinks by name, and the option every sink has: ``columns``."""
+"""Finding sinks by name, and the options every sink has: ``columns`` and ``where``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ _BUILT_IN = {
     "delta": "spark_ckpt.sinks.delta.sink:DeltaSink",
     "foreachbatch": "spark_ckpt.sinks.deliveries:DeliverySink",
     "foreach": "spark_ckpt.sinks.deliveries:DeliverySink",
+    "console": "spark_ckpt.sinks.deliveries:DeliverySink",
     "files": "spark_ckpt.sinks.files:FilesSink",
     "memory": "spark_ckpt.sinks.memory:MemorySink",
     "sql": "spark_ckpt.sinks.sql.sink:SqlSink",
 }
-_OF_FUNCTIONS = ("foreachbatch", "foreach")
+_OF_FUNCTIONS = ("foreachbatch", "foreach", "console")
 """What no user names: a function stands behind it."""
 _REGISTERED: dict[str, type[TwoPhaseSink]] = {}
 
@@ -78,7 +79,8 @@ def sink_format(cls: type[TwoPhaseSink]) -> str | None:
 
 
 def create_sink(name: str | type[TwoPhaseSink], options: Mapping[str, str]) -> TwoPhaseSink:
-    """The sink ``name`` made from its options, taking only the columns of option ``columns`` if that is given.
+    """The sink ``name`` made from its options, taking only the columns of option ``columns`` if that is given, and rows
+    for which the boolean column of option ``where`` is true.
 
     Called on the driver and on executors, with the same options. ``options`` are the sink's own (none of the
     reader's, Spark's or ``spark.ckpt.*``).
@@ -88,18 +90,20 @@ def create_sink(name: str | type[TwoPhaseSink], options: Mapping[str, str]) -> T
     """
     label = name if isinstance(name, str) else name.__name__
     cls = sink_class(name) if isinstance(name, str) else name
-    own = {k: v for k, v in options.items() if k.lower() != "columns"}
+    own = {k: v for k, v in options.items() if k.lower() not in ("columns", "where")}
     chosen = [v for k, v in options.items() if k.lower() == "columns" and v.strip()]
+    where = next((v for k, v in options.items() if k.lower() == "where"), None)
     sink = cls(own)
-    return ProjectedSink(sink, parse_names(label, "columns", chosen[0])) if chosen else sink
+    return ProjectedSink(sink, parse_names(label, "columns", chosen[0]), where) if chosen else sink
 
 
 class ProjectedSink(TwoPhaseSink):
-    """``inner`` sees only ``columns``, in that order. Everything else is the inner sink's."""
+    """``inner`` sees only ``columns``, in that order, of rows whose column ``where`` is true. Everything else is the
+    inner sink's."""
 
-    def __init__(self, inner: TwoPhaseSink, columns: Sequence[str]) -> None:
+    def __init__(self, inner: TwoPhaseSink, columns: Sequence[str], where: str | None = None) -> None:
         super().__init__(inner.options)
-        self.inner = inner
+        self.inner, self.where = inner, where
         self.columns = tuple(columns)
 
     def __repr__(self) -> str:
@@ -115,7 +119,7 @@ class ProjectedSink(TwoPhaseSink):
 
     def writer(self, ctx: WriterContext) -> SinkWriter:
         schema = self._project(ctx.schema)
-        return _ProjectedWriter(self.inner.writer(dataclasses.replace(ctx, schema=schema)), self.columns)
+        return _ProjectedWriter(self.inner.writer(dataclasses.replace(ctx, schema=schema)), self.columns, self.where)
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         self.inner.commit(permit, committables)
@@ -145,12 +149,14 @@ class ProjectedSink(TwoPhaseSink):
 
 
 class _ProjectedWriter(SinkWriter):
-    def __init__(self, inner: SinkWriter, columns: Sequence[str]) -> None:
-        self._inner = inner
+    def __init__(self, inner: SinkWriter, columns: Sequence[str], where: str | None) -> None:
+        self._inner, self._where = inner, where
         self._columns = list(columns)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._inner.write(batch.select(self._columns))
+        # A filter takes null for false, as SQL does.
+        rows = batch if self._where is None else batch.filter(batch.column(self._where))
+        self._inner.write(rows.select(self._columns))
 
     def prepare_commit(self) -> Sequence[bytes]:
         return self._inner.prepare_commit()

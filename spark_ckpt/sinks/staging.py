@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
 from spark_ckpt.redaction import redact
@@ -143,10 +144,34 @@ def require_columns(option: str, names: Iterable[str], schema: pa.Schema) -> Non
 def last_by_key(table: pa.Table, keys: Sequence[str]) -> pa.Table:
     """Only the last row of each key, in their order; null keys are equal to each other."""
     # By names of our own: one that begins with a dot or a bracket is a path to Arrow.
-    names = [f"k{i}" for i in range(len(keys))]
-    columns = [*(table.column(key) for key in keys), pa.array(range(len(table)), pa.int64())]
+    flat = [column for key in keys for column in _flat(table.column(key))]
+    names = [f"k{i}" for i in range(len(flat))]
+    columns = [*flat, pa.array(range(len(table)), pa.int64())]
     last = pa.table(columns, [*names, "row"]).group_by(names).aggregate([("row", "max")])["row_max"]
     return table.take(last.sort())
+
+
+def refuse_unhashed(option: str, names: Iterable[str], schema: pa.Schema) -> None:
+    """Raises ``InvalidInputError`` for keys that Arrow cannot group by, however deep in a struct."""
+    for name in names:
+        if not _is_flat(schema.field(name).type):
+            raise InvalidInputError(
+                f"option '{option}' names {name}, whose type {schema.field(name).type} has a list or a map in it; keys "
+                "are plain values, or structs of such"
+            )
+
+
+def _is_flat(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return all(_is_flat(f.type) for f in kind)
+    return not pa.types.is_nested(kind)
+
+
+def _flat(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
+    """What is equal where ``column`` is: a struct is whether it is null, and its members."""
+    if not pa.types.is_struct(column.type):
+        return [column]
+    return [pc.is_valid(column), *(flat for member in column.flatten() for flat in _flat(member))]
 
 
 class Chunks:

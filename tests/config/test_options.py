@@ -12,6 +12,7 @@ from spark_ckpt.api.session import lane_count
 from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.config import JobConfig, is_job_option
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.plan.start import Running
 from spark_ckpt.redaction import secret_values
 from spark_ckpt.sinks._options import SinkOptions
 from spark_ckpt.sinks.files import FilesSink
@@ -137,7 +138,8 @@ def test_whose_option_it_is(option: str, job: bool) -> None:
 
 def test_storage_of_the_first_sink_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr("spark_ckpt.api.write.start_query", lambda request: asked.append(request) or (None, None, ()))
+    nothing = Running(None, None, (), None)  # type: ignore[arg-type]
+    monkeypatch.setattr("spark_ckpt.api.write.start_query", lambda request: asked.append(request) or nothing)
     writer = CkptDataStreamWriter(None).format("files").option("storage.key", "sink")
     writer.option("spark.ckpt.storage.key", "job").alsoTo("delta", **{"storage.key": "second"}).start("/out")
     assert asked[0].job_options == {"spark.ckpt.storage.key": "job"}

@@ -145,7 +145,7 @@ def test_every_name_that_is_exported_is_there_and_no_other() -> None:
         (spark_ckpt.CkptDataStreamReader, "orc", "source files reads parquet, json and csv"),
         (spark_ckpt.CkptGroupedData, "averge", "there are agg, aggregate, applyIn"),
         (spark_ckpt.CkptGroupedData, "applyinPandasWithState", "did you mean applyInPandasWithState"),
-        (spark_ckpt.CkptDataStreamWriter, "toTable", 'format("delta")'),
+        (spark_ckpt.CkptDataStreamWriter, "clusterBy", "partitionBy(...) is there"),
         (spark_ckpt.CkptDataStreamWriter, "outputmode", "did you mean outputMode?"),
         (spark_ckpt.CkptDataStreamWriter, "tigger", "did you mean trigger?"),
         (spark_ckpt.Job, "checkpoint_", "did you mean checkpoints?"),

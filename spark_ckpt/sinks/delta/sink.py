@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ from spark_ckpt.sinks import _durable as durable
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks._options import SinkOption, SinkOptions, check_path, misfit, option_names, with_absolute_path
 from spark_ckpt.sinks._parquet import open_parquet
+from spark_ckpt.sinks._partitions import PartitionedWriter, Values, check_partitions, without
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.delta._log import logged_names
 from spark_ckpt.sinks.delta._stats import file_stats
@@ -54,6 +56,9 @@ class DeltaSink(TwoPhaseSink):
             "mode", "append or merge", "With `mergeKeys` it is `merge`, without `append`.", choices=("append", "merge")
         ),
         SinkOption("mergeKeys", "columns, comma separated", "The last row of each key replaces the one in the table."),
+        SinkOption(
+            "partitionBy", "columns, comma separated", "The table's partition columns, as Spark's `partitionBy`."
+        ),
         SinkOption("storage.*", "text", "Storage options as delta-rs names them, passed as they are."),
     )
     OPTIONS = option_names(DECLARED)
@@ -64,7 +69,7 @@ class DeltaSink(TwoPhaseSink):
         path = parsed.required("path")
         self._path = "/" + path[5:].lstrip("/") if path.startswith("file:") else path
         self._local = "://" not in self._path
-        self._keys = parsed.merge_keys()
+        self._keys, self._partitions = parsed.merge_keys(), parsed.names("partitionBy")
         self._storage = parsed.prefixed("storage.")
 
     @classmethod
@@ -81,6 +86,7 @@ class DeltaSink(TwoPhaseSink):
         check_path(_KIND, self._path, PATH_SPECIAL if self._keys else f"{quoted}\\")
         wanted = delta_schema(schema)
         staging.require_columns("mergeKeys", self._keys, wanted)
+        check_partitions(self._partitions, wanted)
         nested = [k for k in self._keys if pa.types.is_nested(wanted.field(k).type)]
         if nested:
             raise InvalidInputError(f"option 'mergeKeys' names {', '.join(nested)}, which are nested; keys are flat")
@@ -89,17 +95,33 @@ class DeltaSink(TwoPhaseSink):
         try:
             if self._local:
                 durable.make_folders(self._path)
-            DeltaTable.create(self._path, schema=wanted, mode="ignore", storage_options=self._storage)
+            DeltaTable.create(
+                self._path,
+                schema=wanted,
+                mode="ignore",
+                partition_by=list(self._partitions),
+                storage_options=self._storage,
+            )
             table = self._open()
             if self._local:
                 durable.sync_new_delta(self._path)
         except (DeltaError, OSError, ValueError) as error:
             raise InvalidInputError(f"Delta table {self._path} cannot be made or opened: {self._told(error)}") from None
         _check_features(self._path, table)
+        _check_partitions(self._path, table, self._partitions)
         _check_columns(self._path, pa.schema(table.schema()), wanted, schema)
 
     def writer(self, ctx: WriterContext) -> SinkWriter:
-        return _DeltaWriter(self._files(), ctx, self._keys, self._path if self._local else None, redact_url(self._path))
+        files, folder = self._files(), self._path if self._local else None
+        if self._keys or not self._partitions:  # a merge writes the table's files itself
+            return _DeltaWriter(files, ctx, self._keys, folder, redact_url(self._path))
+        inner = replace(ctx, schema=without(self._partitions, ctx.schema))
+
+        def opened(values: Values, number: int) -> SinkWriter:
+            place = number, dict(zip(self._partitions, values, strict=True))
+            return _DeltaWriter(files, inner, (), folder, redact_url(self._path), place)
+
+        return PartitionedWriter(self._partitions, opened)
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         sink = staging.sink_of(committables)
@@ -234,10 +256,17 @@ class _DeltaWriter(staging.FileWriter):
     """One Parquet file, row groups of some 128 K rows."""
 
     def __init__(
-        self, files: pafs.FileSystem, ctx: WriterContext, keys: Sequence[str], folder: str | None, shown: str
+        self,
+        files: pafs.FileSystem,
+        ctx: WriterContext,
+        keys: Sequence[str],
+        folder: str | None,
+        shown: str,
+        partition: tuple[int, dict[str, str | None]] | None = None,
     ) -> None:
         super().__init__(f"staging rows in {shown}")
-        self._name = f"{staging.staged_name(ctx)}.parquet"
+        number, self._partition = ("", {}) if partition is None else (f"-{partition[0]:05d}", partition[1])
+        self._name = f"{staging.staged_name(ctx)}{number}.parquet"
         self._folder = folder
         self._files, self._keys = files, list(keys)
         self._schema = delta_schema(ctx.schema)
@@ -263,14 +292,19 @@ class _DeltaWriter(staging.FileWriter):
         if self._folder is not None:
             durable.sync([f"{self._folder}/{self._name}"])
         stats = file_stats(self._footers[0], self._schema)
+        place = {"partition": self._partition} if self._partition else {}
         return staging.encode(
-            _KIND, file=self._name, size=size, stats=stats, written_ms=clock.now_ms(), keys=self._keys
+            _KIND, file=self._name, size=size, stats=stats, written_ms=clock.now_ms(), keys=self._keys, **place
         )
 
 
 def _append(table: DeltaTable, staged: Sequence[Mapping[str, Any]], properties: CommitProperties) -> None:
-    adds = [AddAction(s["file"], s["size"], {}, s["written_ms"], True, json.dumps(s["stats"])) for s in staged]
-    table.create_write_transaction(list(adds), "append", table.schema(), commit_properties=properties)
+    adds = [
+        AddAction(s["file"], s["size"], s.get("partition", {}), s["written_ms"], True, json.dumps(s["stats"]))
+        for s in staged
+    ]
+    partitions = table.metadata().partition_columns
+    table.create_write_transaction(adds, "append", table.schema(), partitions, commit_properties=properties)
 
 
 def _quoted(name: str) -> str:
@@ -284,9 +318,18 @@ def _check_features(path: str, table: DeltaTable) -> None:
     if metadata.configuration.get("delta.columnMapping.mode", "none") != "none":
         rules.append("delta.columnMapping.mode")
     rules += [f"{k} of column {f.name}" for f in table.schema().fields for k in f.metadata if k in _COLUMN_RULES]
-    rules += [f"partition column {c}" for c in metadata.partition_columns]
     if rules:
         raise InvalidInputError(f"Delta table {path} has {', '.join(rules)}, which the delta sink does not support")
+
+
+def _check_partitions(path: str, table: DeltaTable, wanted: Sequence[str]) -> None:
+    there = list(table.metadata().partition_columns)
+    if there != list(wanted):
+        way = f"partitionBy({', '.join(map(repr, there))})" if there else "no partitionBy"
+        raise InvalidInputError(
+            f"Delta table {path} is partitioned by {there or 'nothing'}, the query asks for "
+            f"{list(wanted) or 'nothing'}; write with {way}, or to another table"
+        )
 
 
 _COLUMN_RULES = ("delta.generationExpression", "delta.invariants", "delta.identity.start")

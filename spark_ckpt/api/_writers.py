@@ -1,0 +1,117 @@
+"""Formats of Spark's writers, and conditions of single sinks, in our terms. Driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType
+
+from spark_ckpt.config_values import FLAG, count
+from spark_ckpt.errors import ConfigError, InvalidInputError
+from spark_ckpt.plan.batch_functions import BatchFunction
+from spark_ckpt.types import CTL
+
+if TYPE_CHECKING:
+    from spark_ckpt.api.dataframe import CkptDataFrame
+
+Request = tuple[Any, dict[str, Any]]
+WHERE = "where"
+_HIDDEN = "__ckpt_where_"
+_FILES = ("parquet", "json", "csv")
+_AS_IT_IS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "parquet": {},
+    "json": {"encoding": ("utf-8", "utf8"), "linesep": ("\n",), "ignorenullfields": ("false",)},
+    "csv": {
+        "encoding": ("utf-8", "utf8"), "linesep": ("\n",), "quote": ('"',), "escape": ('"',), "nullvalue": ("",),
+        "emptyvalue": ('""',), "quoteall": ("false",),
+    },
+}  # fmt: skip
+"""Options of Spark's that sink ``files`` does not have -> the values that say what it does anyhow."""
+
+
+def in_our_terms(sink: Any, options: dict[str, Any]) -> Request:
+    """Spark's formats of files are sink ``files``, and ``console`` is a function. Raises ``ConfigError``."""
+    name = sink.strip().lower() if isinstance(sink, str) else None
+    if name == "console":
+        return _console(options)
+    return ("files", _files(name, options)) if name in _FILES else (sink, options)
+
+
+def _files(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {"fileFormat": name}
+    if name == "csv":
+        found["header"] = "false"  # Spark's default
+    for option, value in given.items():
+        key = option.lower()
+        if key == "delimiter":
+            found["sep"] = value
+        elif key == "header":
+            found["header"] = value
+        elif key == "compression" and name != "parquet":
+            if value.lower() not in ("none", "uncompressed"):
+                raise ConfigError(f"option compression of {name}: files are written as they are, found {value!r}")
+        elif str(value).lower() not in _AS_IT_IS[name].get(key, ()):
+            found[option] = value
+    return found
+
+
+def _console(options: dict[str, Any]) -> Request:
+    """As Spark's: shows the rows of each checkpoint."""
+    own = {k.lower(): v for k, v in options.items()}
+    try:
+        rows, truncate = int(count(0).parse(own.pop("numrows", "20"))), bool(FLAG.parse(own.pop("truncate", "true")))
+    except ValueError as error:
+        raise ConfigError(f"console takes numRows, a number, and truncate, true or false: expected {error}") from None
+    rest = {k: v for k, v in options.items() if k.lower() in own}
+    return BatchFunction(partial(_show, rows, truncate), "console"), rest
+
+
+def _show(count_of_rows: int, truncate: bool, rows: Any, checkpoint: int) -> None:
+    line = "-" * 43
+    print(f"{line}\nCheckpoint: {checkpoint}\n{line}")  # noqa: T201 - it is what it is for
+    rows.show(count_of_rows, truncate=truncate)
+
+
+def with_conditions(df: CkptDataFrame, sinks: Sequence[Request]) -> tuple[CkptDataFrame, list[Request]]:
+    """``df`` with a hidden column for each sink's ``where``, which Spark computes, and sinks that know theirs.
+
+    Raises ``InvalidInputError`` for what is no condition.
+    """
+    wanted = [_condition(options) for _, options in sinks]
+    if not any(w is not None for w in wanted):
+        return df, list(sinks)
+    columns = {f"{_HIDDEN}{i}": w for i, w in enumerate(wanted) if w is not None}
+    if any("," in name for name in df.columns):
+        raise InvalidInputError(f"where of a sink: no column's name may have a comma; the columns are {df.columns}")
+    # A control row is none of the rows that a condition speaks of.
+    wider = df._operation(
+        "where of a sink",
+        lambda rows: rows.withColumns({n: F.when(F.col(CTL).isNull(), c) for n, c in columns.items()}),
+        check=True,
+    )
+    for name in columns:
+        kind = wider.schema[name].dataType
+        if not isinstance(kind, BooleanType):
+            raise InvalidInputError(
+                f"where of a sink needs a condition, found an expression of type {kind.simpleString()}"
+            )
+    # The others are not to see the hidden columns either.
+    user = {"columns": ",".join(df.columns)}
+    found = []
+    for i, ((sink, options), condition) in enumerate(zip(sinks, wanted, strict=True)):
+        own = {k: v for k, v in options.items() if k.lower() != WHERE}
+        chosen = {} if any(k.lower() == "columns" for k in own) else user
+        where = {} if condition is None else {WHERE: f"{_HIDDEN}{i}"}
+        found.append((sink, {**own, **chosen, **where}))
+    return wider, found
+
+
+def _condition(options: Mapping[str, Any]) -> Column | None:
+    found = next((v for k, v in options.items() if k.lower() == WHERE), None)
+    if found is None or isinstance(found, str):
+        return None if found is None else F.expr(found)
+    return found

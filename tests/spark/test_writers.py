@@ -1,0 +1,84 @@
+"""Spark's writers by their names: files, partitions, the console, and a condition for each sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_ckpt.errors import ConfigError, InvalidInputError
+from spark_ckpt.sinks import memory
+from tests.spark.conftest import DEADLINE_S, Input, ordered
+
+NewInput = Callable[[str, str], Input]
+
+
+@pytest.fixture
+def data(new_input: NewInput) -> Input:
+    found = new_input("in", "k string, v long")
+    found.add(("a/b", 1), (None, 2), ("c", 3), ("c", 4))
+    return found
+
+
+def rows_of(path: Path) -> list[Any]:
+    return sorted(memory.read(str(path)).column("v").to_pylist())
+
+
+def test_each_sink_gets_the_rows_of_its_condition_in_sparks_formats_and_folders(
+    ckpt: Any, spark: SparkSession, data: Input, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stream, out = data.stream(ckpt), tmp_path / "out"
+    picked = F.udf(lambda v: v % 2 == 1, "boolean")
+    query = (
+        stream.writeStream.format("parquet")
+        .partitionBy("k")
+        .alsoTo("csv", path=f"{out}/csv", sep=";", header=True, where="v > 1")
+        .alsoTo("json", path=f"{out}/json", where=F.col("k").isNull(), columns="v")
+        .alsoTo("memory", path=f"{out}/m", where=picked("v"))
+        .alsoTo("memory", path=f"{out}/none", where="v < 0", columns="v")
+        .alsoTo("console", where="v = 3")
+        .alsoTo(lambda rows, k: seen.extend(map(tuple, rows.collect())), where=stream.v < 3)
+        .queryName("job")
+        .trigger(availableNow=True)
+    )
+    seen: list[Any] = []
+    with pytest.raises(InvalidInputError, match=r"needs a condition, found .*bigint"):
+        stream.writeStream.format("memory").option("where", "v").queryName("job").start(f"{out}/x")
+    started = query.start(f"{out}/parquet")
+    assert started.awaitTermination(DEADLINE_S)
+    expected = data.table(spark)
+    expected.write.partitionBy("k").parquet(f"{out}/spark")
+    folders = [sorted(p.name for p in (out / n).iterdir() if "=" in p.name) for n in ("parquet", "spark")]
+    assert folders[0] == folders[1] == ["k=__HIVE_DEFAULT_PARTITION__", "k=a%2Fb", "k=c"]
+    ours, sparks = (ordered(spark.read.parquet(f"{out}/{n}").collect()) for n in ("parquet", "spark"))
+    assert ours == sparks
+    csv = spark.read.options(sep=";", header=True).schema("k string, v long").csv(f"{out}/csv")
+    assert ordered(csv.collect()) == ordered([(None, 2), ("c", 3), ("c", 4)])
+    assert spark.read.json(f"{out}/json").collect() == [(2,)]
+    assert rows_of(out / "m") == [1, 3]
+    assert rows_of(out / "none") == []
+    assert ordered(seen) == ordered([("a/b", 1), (None, 2)])
+    printed = capfd.readouterr().out
+    assert "Checkpoint: 1" in printed
+    assert "|  c|  3|" in printed
+    assert "|  c|  4|" not in printed
+
+
+def test_options_of_sparks_writers_that_mean_something_else_here_are_refused(ckpt: Any, data: Input) -> None:
+    for kind, options, match in (
+        ("csv", {"quoteAll": True}, "unknown option.*quoteAll"),
+        ("json", {"compression": "gzip"}, "files are written as they are"),
+        ("parquet", {"compression": "brotli"}, "one of none"),
+        ("console", {"numRows": "many"}, "console takes numRows"),
+        ("console", {"path": "x"}, "console: unknown option.* path"),
+        ("sql", {"partitionBy": "k", "url": "sqlite://", "table": "t"}, "unknown option.*partitionBy"),
+    ):
+        options = {"path": "x", **options} if kind in ("csv", "json", "parquet") else options
+        with pytest.raises(ConfigError, match=match):
+            data.stream(ckpt).writeStream.format(kind).options(**options).queryName("job").start()
+    with pytest.raises(InvalidInputError, match="must not have a comma"):
+        data.stream(ckpt).writeStream.partitionBy("a,b")

@@ -1,4 +1,4 @@
-"""Joins of a stream with a static DataFrame. Driver."""
+"""Joins of a stream, with a static DataFrame or another stream. Driver."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.api._operation import HasOperation
+from spark_ckpt.api._stream_joins import stream_join
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import refuse_control
 from spark_ckpt.plan.static_join import StaticJoin, join_kind, refuse_right_side
@@ -17,12 +18,6 @@ if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
 
 SparkDF = Any
-
-_TWO_STREAMS = (
-    "a join of two streams is not there yet: expected a static DataFrame on the right, found a checkpointed stream. "
-    'union them, with a column that tells them apart, and groupBy("key").applyInPandasWithState(...) keeps what waits '
-    "for its match; or write one of them to a table and join with that"
-)
 
 
 class JoinMethods(HasOperation):
@@ -33,22 +28,37 @@ class JoinMethods(HasOperation):
         other: SparkDF,
         on: str | list[str] | Column | list[Column] | None = None,
         how: str | None = None,
+        *,
+        uid: str | None = None,
     ) -> CkptDataFrame:
-        """As PySpark's, with a static DataFrame ``other``: each batch is joined with what it holds at that time.
+        """As PySpark's. With a static DataFrame ``other``, each batch is joined with what it holds at that time.
 
         ``on``: names of columns that both have, or conditions; none: every row with every row. ``how``: inner (the
         default), left, left_semi, left_anti or cross. Raises ``InvalidInputError`` for right and full, which no stream
-        of Spark's has, and for two streams::
+        of Spark's has::
 
             orders.join(customers, "customer_id", "left")
             orders.join(F.broadcast(rates), (orders["day"] == rates["day"]) & (rates["from"] <= orders["at"]))
+
+        With another stream, each side's rows wait for those of the other: inner, left, right, full or left_semi, with
+        at least one equality. With ``withWatermark`` on both sides, and a range of time in the condition or the event
+        time among the columns that are equal, rows are forgotten when they can match no more, and those of an outer
+        side that matched nothing come out then; else they are kept for ever, and a line in the log says so. ``uid`` is
+        the operator's name in checkpoints. Raises ``InvalidInputError`` for what no stream of Spark's has::
+
+            ads = impressions.withWatermark("shown", "10 minutes")
+            hits = clicks.withWatermark("at", "20 minutes")
+            soon = (hits["at"] >= ads["shown"]) & (hits["at"] <= ads["shown"] + F.expr("interval 1 hour"))
+            ads.join(hits, (ads["ad"] == hits["clicked"]) & soon, "left", uid="clicked")
         """
-        kind = join_kind(how)
-        if isinstance(other, JoinMethods):
-            raise InvalidInputError(_TWO_STREAMS)
-        refuse_right_side(other)
         names = _names(on)
         refuse_control(names or [])
+        if isinstance(other, JoinMethods):
+            return stream_join(self, other, names, None if names else _condition(on), how, uid)  # type: ignore[arg-type]
+        if uid is not None:
+            raise InvalidInputError("a join with a static DataFrame keeps no state, so it has no uid")
+        kind = join_kind(how)
+        refuse_right_side(other)
         nothing = other.where(F.lit(False))
         if kind is None or names:
             _ = self._preview.join(nothing, on, how).columns  # raises as Spark does

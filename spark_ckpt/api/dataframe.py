@@ -47,6 +47,7 @@ from spark_ckpt.runtime.stateless import MapArrow, MapPandas, MarkStream, Projec
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG
 
 if TYPE_CHECKING:
+    from spark_ckpt.api._joined_names import JoinedNames
     from spark_ckpt.api.grouped import CkptGroupedData
     from spark_ckpt.api.write import CkptDataStreamWriter
 
@@ -62,6 +63,9 @@ _NOT_HERE = (
 
 class CkptDataFrame(RowMethods, JoinMethods, Distinct):
     """A stream with barriers in it. Immutable; every method returns a new one."""
+
+    _joined: JoinedNames | None = None
+    """Right behind a join, where a name alone does not say which column is meant."""
 
     def __init__(self, session: Any, recipe: Recipe, lineage: Lineage, preview: SparkDF) -> None:
         self._session = session
@@ -94,7 +98,7 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
     def __getitem__(self, name: str) -> Column:
         if name not in self.columns:
             raise InvalidInputError(f"there is no column {name!r}; the columns are {self.columns}")
-        return stream_column(name)
+        return stream_column(name, self._recipe.number)
 
     def __getattr__(self, name: str) -> Column:  # so that a type checker objects where what is misspelt is called
         if name.startswith("_"):
@@ -159,6 +163,8 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         Raises ``InvalidInputError`` for what could lose or double a barrier, such as a window function.
         """
         flat = list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list) else list(cols)
+        if self._joined is not None:
+            return self._joined.select(flat)
         wanted: list[Any] = []
         for c in flat:
             wanted.extend(self._all_columns() if isinstance(c, str) and c == "*" else [c])
@@ -202,6 +208,8 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         ``filter`` is the same. Raises as :meth:`select`.
         """
         wanted = F.expr(condition) if isinstance(condition, str) else condition
+        if self._joined is not None:
+            return self._joined.where(wanted)
         # In this order: what fails on nulls is not even looked at for control rows.
         return self._operation("where", lambda df: df.where(F.col(CTL).isNotNull() | wanted), check=True)
 
@@ -228,6 +236,8 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
     def drop(self, *cols: Any) -> CkptDataFrame:
         """As PySpark's: without ``cols``; nothing happens for those that are not there."""
         refuse_control([c for c in cols if isinstance(c, str)])
+        if self._joined is not None:
+            return self._joined.drop(list(cols))
         return self._operation("drop", lambda df: df.drop(*cols))
 
     def toDF(self, *names: str) -> CkptDataFrame:

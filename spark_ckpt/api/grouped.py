@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.api._aggregation import ALL_ROWS, Aggregation
+from spark_ckpt.api._distinct import _event_times
 from spark_ckpt.api._processors import Processors
 from spark_ckpt.api._windows import window_key
 from spark_ckpt.api.dataframe import CkptDataFrame
@@ -124,7 +125,7 @@ class CkptGroupedData(Aggregation, Processors, Hinting):
         inputs, rules, window = _arrow_columns(parent.schema, columns), self._rules(), self._window
         by = arrow_schema(keys.schema)
         over = self._over(parent)
-        if window is None or window.time not in [w.column for w in parent._lineage.open_watermarks]:
+        if window is None or window.time not in [w.column for w in _event_times(parent)]:
             function = AggregateFunction(by, inputs, specs, rules=rules)
             return over._operator(uid, function, columns, keys, "update", by_agg=True)
         size_us = window.window.size.size

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 from pyspark.sql.types import StructType
@@ -45,10 +46,14 @@ class Chain:
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """How to build a stream, when job, generation and restore point are known. ``make`` gets the build context."""
+    """How to build a stream, when job, generation and restore point are known. ``make`` gets the build context.
+
+    Columns that were taken from a stream are known by its recipe's ``number``.
+    """
 
     make: Callable[[Any], Chain]
     parents: tuple[Recipe, ...] = field(default=())
+    number: int = field(default_factory=count().__next__)
 
     def consumers(self) -> dict[Recipe, int]:
         """How many times each recipe that this one needs is used."""

@@ -16,6 +16,7 @@ from py4j.java_gateway import is_instance_of
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from spark_ckpt.plan._condition_text import taken_apart
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.udf_plan import items_of
 
@@ -23,23 +24,37 @@ JavaObject = Any
 
 _SEQ, _PAIR = "scala.collection.immutable.Seq", "scala.Tuple2"
 _SEVERAL = (_SEQ, _PAIR, "scala.Option")
-_OF_STREAM = re.compile(r"`(?:[^`]|``)+`")
+_OF_STREAM = re.compile(r"(`(?:[^`]|``)+`) --(\d+)")
 
 
 @dataclass(frozen=True)
 class Name:
-    """``text``: as Spark's parser reads it. ``of_stream``: it was taken from a stream."""
+    """``text``: as Spark's parser reads it. ``stream``: the number of the stream it was taken from, if it was."""
 
     text: str
-    of_stream: bool
+    stream: int | None = None
+
+    @property
+    def of_stream(self) -> bool:
+        return self.stream is not None
 
 
 Replace = Callable[[Name], Column | None]
 
 
-def stream_column(name: str) -> Column:
-    """``stream[name]``: a text where ``F.col`` is none, by which it is known again."""
-    return F.expr(quoted(name))
+def stream_column(name: str, stream: int) -> Column:
+    """``stream[name]``: a text where ``F.col`` is none, to know it again. To Spark the number is a comment."""
+    return F.expr(f"{quoted(name)} --{stream}")
+
+
+def without_stream(text: str) -> str:
+    """How a column is printed, without the number of its stream."""
+    return _OF_STREAM.sub(r"\1", text)
+
+
+def _of_stream(text: str) -> Name | None:
+    found = _OF_STREAM.fullmatch(text)
+    return None if found is None else Name(found[1], int(found[2]))
 
 
 def replaced(condition: Column, replace: Replace) -> Column:
@@ -49,6 +64,78 @@ def replaced(condition: Column, replace: Replace) -> Column:
     from pyspark.sql.connect.column import Column as ConnectColumn
 
     return ConnectColumn(_Connect(replace).expression(condition._expr))
+
+
+def shape(condition: Column) -> tuple[str, list[Column]] | None:
+    """The operator at the top, ``and``, ``or``, ``not``, ``between``, ``+``, ``-`` or a comparison, and its arguments;
+    None if it is something else."""
+    if type(condition).__module__.startswith("pyspark.sql.classic"):
+        return _Classic(lambda _: None).shape(condition)
+    from pyspark.sql.connect import expressions
+    from pyspark.sql.connect.column import Column as ConnectColumn
+
+    tree = condition._expr
+    if isinstance(tree, expressions.SQLExpression):
+        op, texts = taken_apart(tree._expr) or ("", [])
+        return _shaped(op, [F.expr(text) for text in texts]) if op else None
+    if not isinstance(tree, expressions.UnresolvedFunction) or tree._name.lower() not in _OPERATORS:
+        return None
+    return _shaped(_OPERATORS[tree._name.lower()], [ConnectColumn(arg) for arg in tree._args])
+
+
+def names_in(condition: Column) -> list[Name] | None:
+    """All names in it; None if there may be others, in a SQL text on Spark Connect."""
+    names: list[Name] = []
+    if type(condition).__module__.startswith("pyspark.sql.classic"):
+        _Classic(names.append).column(condition)
+        return names
+    walker = _Connect(names.append)
+    walker.expression(condition._expr)
+    return None if walker.texts else names
+
+
+def bare_name(condition: Column) -> bool:
+    """Whether it is a name and nothing else."""
+    if type(condition).__module__.startswith("pyspark.sql.classic"):
+        node = condition._jc.node()
+        kind = node.getClass().getSimpleName()
+        if kind == "ExpressionColumnNode":
+            return bool(node.expression().getClass().getSimpleName() == "UnresolvedAttribute")
+        return kind == "UnresolvedAttribute" or (kind == "SqlExpression" and _of_stream(node.expression()) is not None)
+    from pyspark.sql.connect import expressions
+
+    tree = condition._expr
+    text = isinstance(tree, expressions.SQLExpression) and _of_stream(tree._expr) is not None
+    return text or isinstance(tree, expressions.ColumnReference)
+
+
+def _shaped(op: str, args: list[Column]) -> tuple[str, list[Column]] | None:
+    """What is written ``!=`` is not equal."""
+    return ("not", [args[0] == args[1]]) if op == "!=" else ("=" if op == "==" else op, args)
+
+
+_OPERATORS = {
+    **{op: op for op in ("and", "or", "not", "between", "+", "-", "=", "<=>", "<", "<=", ">", ">=", "!=")},
+    "&&": "and",
+    "||": "or",
+    "!": "not",
+    "==": "=",
+}
+_EXPRESSIONS = {
+    "And": "and",
+    "Or": "or",
+    "Not": "not",
+    "Between": "between",
+    "Add": "+",
+    "Subtract": "-",
+    "EqualTo": "=",
+    "EqualNullSafe": "<=>",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+}
+"""Spark's classes."""
 
 
 class _Classic:
@@ -67,11 +154,27 @@ class _Classic:
         new = self._node(old)
         return condition if new is old else type(condition)(self._jvm.org.apache.spark.sql.Column(new))
 
+    def shape(self, condition: Any) -> tuple[str, list[Column]] | None:
+        node = condition._jc.node()
+        kind, made = node.getClass().getSimpleName(), type(condition)
+        if kind == "UnresolvedFunction":
+            op = _OPERATORS.get(node.functionName().lower())
+            args = [self._jvm.org.apache.spark.sql.Column(arg) for arg in items_of(node.arguments())]
+            return None if op is None else _shaped(op, [made(arg) for arg in args])
+        if kind not in ("SqlExpression", "ExpressionColumnNode"):
+            return None
+        tree = self._parsed(node) if kind == "SqlExpression" else node.expression()
+        name = tree.getClass().getSimpleName()
+        op = _EXPRESSIONS.get(name)
+        if name == "UnresolvedFunction":
+            op = _OPERATORS.get(".".join(items_of(tree.nameParts())).lower())
+        return None if op is None else _shaped(op, [made(self._convert.column(c)) for c in items_of(tree.children())])
+
     def _node(self, node: JavaObject) -> JavaObject:
         kind = node.getClass().getSimpleName()
         if kind == "SqlExpression":
-            found = Name(node.expression(), True)
-            return self._named(node, found) if _OF_STREAM.fullmatch(found.text) else self._text(node)
+            found = _of_stream(node.expression())
+            return self._text(node) if found is None else self._named(node, found)
         if kind == "UnresolvedAttribute":
             return self._named(node, _name(node))
         if kind == "ExpressionColumnNode":
@@ -82,8 +185,11 @@ class _Classic:
         return node if same else node.copy(*done)
 
     def _text(self, node: JavaObject) -> JavaObject:
+        return self._of_expression(node, self._parsed(node))
+
+    def _parsed(self, text: JavaObject) -> JavaObject:
         session = self._jvm.org.apache.spark.sql.classic.SparkSession.active()
-        return self._of_expression(node, session.sessionState().sqlParser().parseExpression(node.expression()))
+        return session.sessionState().sqlParser().parseExpression(text.expression())
 
     def _of_expression(self, node: JavaObject, old: JavaObject) -> JavaObject:
         """Python functions are expressions, with nodes within."""
@@ -127,22 +233,24 @@ class _Classic:
 
 
 def _name(unresolved: JavaObject) -> Name:
-    return Name(".".join(quoted(part) for part in items_of(unresolved.nameParts())), False)
+    return Name(".".join(quoted(part) for part in items_of(unresolved.nameParts())))
 
 
 class _Connect:
     def __init__(self, replace: Replace) -> None:
         from pyspark.sql.connect import expressions
 
-        self._replace = replace
+        self._replace, self.texts = replace, False
         self._reference, self._text = expressions.ColumnReference, expressions.SQLExpression
         self._expression_class = expressions.Expression
 
     def expression(self, e: Any) -> Any:
         if isinstance(e, self._text):
-            return self._named(e, Name(e._expr, True)) if _OF_STREAM.fullmatch(e._expr) else e
+            name = _of_stream(e._expr)
+            self.texts |= name is None
+            return e if name is None else self._named(e, name)
         if isinstance(e, self._reference):
-            return e if e._plan_id is not None else self._named(e, Name(e._unparsed_identifier, False))
+            return e if e._plan_id is not None else self._named(e, Name(e._unparsed_identifier))
         parts = {n: (v, self._value(v)) for n, v in vars(e).items()}
         found = {name: new for name, (old, new) in parts.items() if new is not old}
         if not found:

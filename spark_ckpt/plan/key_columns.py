@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.condition import without_stream
 
 _NOT_IN_DELTA = re.compile(r"[ ,;{}()\n\t=]")
 
@@ -84,7 +85,7 @@ def _resolved(preview: Any, columns: Sequence[str], col: Any, sensitive: bool) -
 
 def written(col: Any) -> str:
     """A column as the user wrote it."""
-    return str(col)[len("Column<'") : -len("'>")] if isinstance(col, Column) else str(col)
+    return without_stream(str(col)[len("Column<'") : -len("'>")]) if isinstance(col, Column) else str(col)
 
 
 def _means_field(columns: Sequence[str], text: str, sensitive: bool) -> bool:

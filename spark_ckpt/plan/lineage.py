@@ -91,13 +91,14 @@ class Lineage:
     passed_watermarks: tuple[WatermarkNode, ...] = ()
     places: tuple[str, ...] = ()
 
-    def union(self, other: Lineage) -> Lineage:
+    def union(self, other: Lineage, what: str = "union") -> Lineage:
         given = {t for o in other.operators for t in o.given}
         shared = {o.shown for o in self.operators if o in other.operators or o.given & given}
         if shared:
             raise TopologyError(
-                f"both sides of the union contain the keyed operator(s) {sorted(shared)}; Spark would run each of them "
-                "twice. Union before the operator, or give two different operators two different uids."
+                f"both sides of the {what} contain the keyed operator(s) {sorted(shared)}; Spark would run each of "
+                f"them twice. {what.capitalize()} before the operator, or give two different operators two different "
+                "uids."
             )
         return Lineage(
             self.inputs + other.inputs,

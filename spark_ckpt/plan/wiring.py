@@ -57,9 +57,14 @@ def wire_operator(
         packed = ctx.place(chain.then(PackStage(spec, hashes=True), schema))
     else:
         packed = in_python(hashed(ctx.place(chain), lineage, keys, columns), (PackStage(spec),), schema)
-    timeout = "ProcessingTimeTimeout" if function.timeout == "ProcessingTimeTimeout" else "NoTimeout"
+    return produced_by(packed, spec)
+
+
+def produced_by(packed: Any, spec: OperatorSpec) -> Chain:
+    """The operator behind its packed rows."""
+    timeout = "ProcessingTimeTimeout" if spec.function.timeout == "ProcessingTimeTimeout" else "NoTimeout"
     produced = packed.groupBy("route").applyInPandasWithState(KeyedOperator(spec), PRODUCED, STATE, "append", timeout)
-    return Chain(produced, with_control(spark_schema(function.output_schema)), (SnapshotStage(spec),))
+    return Chain(produced, with_control(spark_schema(spec.function.output_schema)), (SnapshotStage(spec),))
 
 
 def event_time(conf: Any) -> EventTime:

@@ -185,8 +185,6 @@ def test_joins_that_are_not_there_are_refused_as_in_spark(lab: Lab, stream: Any)
         stream.join(static, "nope")
     with pytest.raises(AnalysisException, match="nope"):
         stream.join(static, stream["k"] == F.col("nope"), "left_semi")
-    with pytest.raises(InvalidInputError, match=r"a join of two streams is not there yet.*union them"):
-        stream.join(stream, "k")
     with pytest.raises(InvalidInputError, match=r"a stream of Spark's own.*ckpt.readStream"):
         stream.join(lab.spark.readStream.format("rate").load(), F.lit(True))
     with pytest.raises(InvalidInputError, match="expects a static DataFrame, found str"):

@@ -336,7 +336,8 @@ class SubtaskCall:
                     self._say(ev.Watermark(stream, 0, label))
                     continue
                 self.meta.watermarks[stream] = max(self.meta.watermarks.get(stream, micros), micros)
-                self._say(ev.Watermark(stream, self.meta.watermarks[stream], label))
+                delay_us = 1000 * self.spec.function.output_delay_ms
+                self._say(ev.Watermark(stream, self.meta.watermarks[stream] - delay_us, label))
 
     def _call_timed_out(self) -> None:
         """Call the function for keys whose time-out has passed: once, behind the batch's rows and in their epoch."""

@@ -92,6 +92,8 @@ class StateFunction(ABC):
     families: Mapping[str, FamilyLayout] = {}
     """State with many rows a key, beside that of ``state_schema``; ``process`` finds it in ``ctx.families``. Where rows
     of a family can expire, ``timeout`` says by which clock, and the keys of those that have are ``timed_out``."""
+    output_delay_ms: int = 0
+    """By how much the event times of what comes out may be older than those of the rows that arrive."""
     late_by_key: bool = False
     """Whether :meth:`event_times` tells late rows, and not the event time of each."""
 

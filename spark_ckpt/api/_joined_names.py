@@ -1,0 +1,96 @@
+"""Behind a join a name may come twice: which column is meant is told by its stream, ``a["k"]``, or an alias. Driver.
+
+What comes out of the operator has names of its own for such columns. Methods that take columns are done there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.condition import Name, bare_name, names_in, replaced
+from spark_ckpt.types import CTL, TAG
+
+if TYPE_CHECKING:
+    from spark_ckpt.api.dataframe import CkptDataFrame
+
+
+@dataclass(frozen=True)
+class JoinedNames:
+    """``unique`` are the rows, each column with a name of its own; ``shown`` is what the first of them are called, the
+    others are seen only by who asks for them. ``place`` finds a column by its stream or alias; None: by its name.
+    """
+
+    unique: CkptDataFrame
+    shown: tuple[str, ...]
+    place: Callable[[Name], int | None]
+
+    def frame(self) -> CkptDataFrame:
+        """The rows as Spark has them, with names that come twice."""
+        columns, shown = self.unique.columns[: len(self.shown)], list(self.shown)
+        if len({name.lower() for name in shown}) == len(shown):
+            made = self.unique._columns(columns, shown)
+        else:
+            wanted = [F.col(quoted(c)).alias(name) for c, name in zip(columns, shown, strict=True)]
+            made = self.unique._operation("join", lambda df: df.select(*wanted, TAG, CTL))
+        made._joined = self
+        return made
+
+    def select(self, cols: list[Any]) -> CkptDataFrame:
+        wanted: list[Any] = []
+        for col in cols:
+            wanted += self._everything() if isinstance(col, str) and col == "*" else [self._column(col)]
+        return self.unique.select(*wanted)
+
+    def where(self, condition: Column) -> CkptDataFrame:
+        filtered = self.unique.where(replaced(condition, self._meant))
+        return JoinedNames(filtered, self.shown, self.place).frame()
+
+    def drop(self, cols: list[Any]) -> CkptDataFrame:
+        """By name: all that are called so, as Spark does."""
+        low = [c.lower() for c in cols if isinstance(c, str)]
+        gone: set[int | None] = {i for i, name in enumerate(self.shown) if name.lower() in low}
+        for col in cols:
+            if isinstance(col, Column):
+                gone |= {self._place(name) for name in names_in(col) or []}
+        return self.unique.select(*[c for i, c in enumerate(self._everything()) if i not in gone])
+
+    def _everything(self) -> list[Column]:
+        return [F.col(quoted(c)).alias(name) for c, name in zip(self.unique.columns, self.shown)]
+
+    def _column(self, col: Any) -> Column:
+        column = F.col(col) if isinstance(col, str) else col
+        found = replaced(column, self._meant)
+        if not bare_name(column):
+            return found
+        shown = self._shown((names_in(column) or [Name("")])[0])
+        return found.alias(shown) if shown else found
+
+    def _shown(self, name: Name) -> str:
+        at = self._place(name)
+        if at is not None and at >= len(self.shown):
+            return name.text.rpartition(".")[2].strip("`")
+        return "" if at is None else self.shown[at]
+
+    def _meant(self, name: Name) -> Column | None:
+        at = self._place(name)
+        return None if at is None else F.col(quoted(self.unique.columns[at]))
+
+    def _place(self, name: Name) -> int | None:
+        at = self.place(name)
+        if at is not None:
+            return at
+        called = [i for i, shown in enumerate(self.shown) if quoted(shown).lower() == name.text.lower()]
+        called = called or [i for i, shown in enumerate(self.shown) if shown.lower() == name.text.lower()]
+        if len(called) > 1:
+            raise InvalidInputError(
+                f"[AMBIGUOUS_REFERENCE] Reference {name.text} is ambiguous: both sides of the join have such a column. "
+                f"Take it from its stream, a[{self.shown[called[0]]!r}], or rename it in front of the join"
+            )
+        return called[0] if called else None

@@ -1,0 +1,197 @@
+"""The join of two checkpointed streams: both sides in front of one keyed operator. Driver."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_ckpt.api._distinct import _event_times
+from spark_ckpt.api._joined_names import JoinedNames
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.chain import Recipe
+from spark_ckpt.plan.columns import quoted, refuse_repeated
+from spark_ckpt.plan.condition import Name, names_in, replaced
+from spark_ckpt.plan.distinct_keys import as_text
+from spark_ckpt.plan.join_columns import JoinColumns, JoinPlan
+from spark_ckpt.plan.join_condition import LEFT, RIGHT, Key, Parts, Sides, split_condition, using
+from spark_ckpt.plan.join_rules import INNER, grows, join_kind, until
+from spark_ckpt.plan.join_wiring import JoinWiring
+from spark_ckpt.plan.key_columns import column_named, written
+from spark_ckpt.plan.lineage import OperatorNode
+from spark_ckpt.runtime.stateless import spark_schema, with_control
+from spark_ckpt.state.joins.function import StreamJoin
+from spark_ckpt.types import CONTROL_COLUMNS
+
+if TYPE_CHECKING:
+    from spark_ckpt.api.dataframe import CkptDataFrame
+
+_log = logging.getLogger("spark_ckpt")
+
+
+def stream_join(
+    left: CkptDataFrame, right: CkptDataFrame, names: list[str] | None, on: Column | None, how: str | None, uid: Any
+) -> CkptDataFrame:
+    """``names`` of columns that both have, or the condition ``on``."""
+    join = _Join(left, right, names, on, join_kind(how))
+    return join.made(uid)
+
+
+class _Join:
+    def __init__(
+        self, left: CkptDataFrame, right: CkptDataFrame, names: list[str] | None, on: Column | None, how: str
+    ) -> None:
+        self.sides, self.names, self.how = (left, right), names, how
+        self.spark = left._session.spark
+        for side in self.sides:
+            refuse_repeated(side.columns, self.spark)
+        self.sensitive = self.spark.conf.get("spark.sql.caseSensitive") == "true"
+        self.times = (_event_time(left), _event_time(right))
+        self._streams = [{r.number for r in (s._recipe, *s._recipe.consumers())} for s in self.sides]
+        self.meaning = Sides((left._preview, right._preview), self._side_of)
+        self.on = on
+        self.result = self._analysed()
+        self.parts = self._parts()
+        self.ends = until(how, self.parts, self.times)
+        if self.parts.behind and how != "inner":
+            raise InvalidInputError(_not_apart(how, self.parts.behind[0]))
+
+    def _side_of(self, name: Name) -> int | None:
+        """Of a column that was taken from a stream. The first, if both sides come from it."""
+        return next((side for side in (LEFT, RIGHT) if name.stream in self._streams[side]), None)
+
+    def _analysed(self) -> list[T.StructField]:
+        """What comes out. Spark raises where it would for batches: names that are not there, or of both sides."""
+
+        def bound(name: Name) -> Column | None:
+            side = self._side_of(name) if name.of_stream else None
+            return None if side is None else self.meaning.frames[side][name.text]
+
+        one, other = self.meaning.frames
+        on: Any = self.names if self.on is None else replaced(self.on, bound)
+        found = one.crossJoin(other) if on is None else one.join(other, on, self.how)
+        return [f for f in found.schema.fields if f.name not in CONTROL_COLUMNS]
+
+    def _parts(self) -> Parts:
+        if self.on is None:
+            parts = using(self.meaning.frames, self.names or [])
+        else:
+            parts = split_condition(self.meaning, self.on)
+        parts.keys = [_as_key(key) for key in parts.keys]
+        return parts
+
+    def made(self, uid: str | None) -> CkptDataFrame:
+        own = (self.sides[LEFT].columns, self.sides[RIGHT].columns)
+        columns = JoinColumns(self.how, self.parts, own, self._touches_time)
+        prepared = tuple(_with(side, found.computed) for side, found in zip(self.sides, columns.sides, strict=True))
+        plan = JoinPlan(columns, (prepared[LEFT].schema, prepared[RIGHT].schema), self.ends, self.sensitive)
+        both = prepared[LEFT]._lineage.union(prepared[RIGHT]._lineage, "join")
+        function = plan.function(self.result, self.names, bool(both.watermarks), f"a {self.how} join")
+        grown = grows(self.ends)
+        if grown is not None:
+            _log.warning("%s", grown)
+        times = tuple(time if side._lineage.open_watermarks else None for side, time in zip(self.sides, self.times))
+        recipes = (prepared[LEFT]._recipe, prepared[RIGHT]._recipe)
+        wiring = JoinWiring(recipes, times, both, plan, function)  # type: ignore[arg-type]
+        return self._shown(self._behind(_operator(self.sides[LEFT], uid, wiring), function, plan), plan)
+
+    def _touches_time(self, condition: Column, side: int) -> bool:
+        names = names_in(condition) or []
+        touched = [column_named(self.sides[side].columns, name.text, self.sensitive) for name in names]
+        return self.times[side] is not None and self.times[side] in touched
+
+    # -- behind the operator -----------------------------------------------------------------------------------
+
+    def _behind(self, df: CkptDataFrame, function: StreamJoin, plan: JoinPlan) -> CkptDataFrame:
+        """What of an inner join's condition only Spark can tell."""
+
+        def put_out(name: Name) -> Column | None:
+            at = self._place(name, plan, True)
+            return None if at is None else F.col(quoted(function.output[at].field.name))
+
+        for conjunct in self.parts.behind:
+            df = df.where(replaced(conjunct, put_out))
+        return df
+
+    def _place(self, name: Name, plan: JoinPlan, bare: bool = False) -> int | None:
+        """Where it comes out, if it says which side's column it is; ``bare``: names that do not, too."""
+        column = F.col(name.text)
+        if name.of_stream:
+            side = self._side_of(name)
+        elif bare or "." in name.text:
+            side = None if self.meaning.constant(column) else self.meaning.side(column)
+        else:
+            side = None
+        found = None if side is None else self.meaning.name(column, side)
+        return None if side is None or found is None else plan.place(side, found)
+
+    def _shown(self, df: CkptDataFrame, plan: JoinPlan) -> CkptDataFrame:
+        """With Spark's names, which may come twice."""
+        names = tuple(f.name for f in self.result)
+        if list(names) == df.columns:
+            return df
+        return JoinedNames(df, names, lambda name: self._place(name, plan)).frame()
+
+
+def _operator(left: CkptDataFrame, uid: str | None, wiring: JoinWiring) -> CkptDataFrame:
+    from spark_ckpt.api.dataframe import CkptDataFrame
+    from spark_ckpt.api.grouped import _checked_uid, _layout
+
+    function, lineage = wiring.function, wiring.lineage
+    node = OperatorNode(
+        _checked_uid(left, uid),
+        _layout(function),
+        lineage.sources,
+        function.timeout,
+        function.made_of,
+        None if function.how == INNER else "append",
+        families=function.families,
+        kind=function.kind,
+        passes_rows=True,
+    )
+    recipe = Recipe(lambda ctx: wiring(ctx, node), wiring.recipes)
+    preview = left._session.preview(with_control(spark_schema(function.output_schema)))
+    return CkptDataFrame(left._session, recipe, lineage.through(node), preview)
+
+
+def _with(df: CkptDataFrame, computed: dict[str, Column]) -> CkptDataFrame:
+    return df._operation("join", lambda rows: rows.withColumns(computed), check=True) if computed else df
+
+
+def _event_time(df: CkptDataFrame) -> str | None:
+    times = list(dict.fromkeys(w.column for w in _event_times(df)))
+    if len(times) > 1:
+        raise InvalidInputError(
+            f"More than one event time columns are available in one side of a join: {times}. Select one of them in "
+            "front of it, or cast the others, as in withColumn(..., F.col(...) + F.expr('interval 0 seconds'))"
+        )
+    types = {f.name: f.dataType for f in df.schema.fields}
+    for name in times:
+        if not isinstance(types.get(name), T.TimestampType):
+            raise InvalidInputError(
+                f"expected the event-time column {name!r} of withWatermark among the columns of join, found "
+                f"{df.columns}; keep it as it is up to join, or call withWatermark behind the operation that changes it"
+            )
+    return times[0] if times else None
+
+
+def _as_key(key: Key) -> Key:
+    """State is found by flat columns; what is none goes by what is written of it."""
+    from spark_ckpt.api.grouped import is_key
+
+    if is_key(key.kind):
+        return key
+    columns = tuple(F.when(c.isNotNull(), as_text("join", str(c), c, key.kind)) for c in key.columns)
+    return replace(key, columns=columns, kind=T.StringType(), names=(None, None))
+
+
+def _not_apart(how: str, condition: Column) -> str:
+    return (
+        f"join: {written(condition)} mixes columns of both streams, so only Spark can compute it, and a "
+        f"{how} join has to know it earlier. Have one stream on each side of a comparison, as in "
+        'a["at"] <= b["at"] + F.expr("interval 1 hour"); what an inner join gives can be filtered by anything'
+    )

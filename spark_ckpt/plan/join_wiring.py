@@ -1,0 +1,60 @@
+"""Turns a join of two streams into stages: each side is packed where its rows are, then one operator has them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.join_columns import JoinPlan
+from spark_ckpt.plan.join_condition import LEFT, RIGHT
+from spark_ckpt.plan.lineage import Lineage, OperatorNode
+from spark_ckpt.plan.wiring import event_time, produced_by
+from spark_ckpt.runtime.join_side import TIME
+from spark_ckpt.runtime.operator.pack import PACKED, PackStage
+from spark_ckpt.runtime.operator.spec import OperatorSpec, WatermarkSpec
+from spark_ckpt.runtime.stateless import spark_schema
+from spark_ckpt.state.joins.function import StreamJoin
+from spark_ckpt.types import EVENT_TIME, KEY_HASH
+
+
+@dataclass(frozen=True)
+class JoinWiring:
+    """``recipes`` and ``times`` are those of the sides; ``lineage`` is that of both together."""
+
+    recipes: tuple[Recipe, Recipe]
+    times: tuple[str | None, str | None]
+    lineage: Lineage
+    plan: JoinPlan
+    function: StreamJoin
+
+    def __call__(self, ctx: Any, node: OperatorNode) -> Chain:
+        """``ctx`` is the build context of a start."""
+        spec = self._spec(ctx, node)
+        sides = [self._packed(ctx, spec, side) for side in (LEFT, RIGHT)]
+        return produced_by(sides[LEFT].union(sides[RIGHT]), spec)
+
+    def _packed(self, ctx: Any, spec: OperatorSpec, side: int) -> Any:
+        rows = self.plan.side(side, self.times[side])
+        chain = ctx.chain(self.recipes[side]).then(rows, spark_schema(rows.schema))
+        return ctx.place(chain.then(PackStage(spec, hashes=True), spark_schema(PACKED)))
+
+    def _spec(self, ctx: Any, node: OperatorNode) -> OperatorSpec:
+        fields = [*self.plan.rows_schema, pa.field(KEY_HASH, pa.int64())]
+        if self.function.timeout == "EventTimeTimeout" and self.lineage.open_watermarks:
+            fields.append(pa.field(EVENT_TIME, pa.int64()))
+        return OperatorSpec(
+            run=ctx.run,
+            uid=ctx.uids[node],
+            inputs=self.lineage.inputs,
+            function=self.function,
+            rows_schema=pa.schema(fields),
+            watermarks=tuple(ctx.stream_name(w) for w in self.lineage.watermarks),
+            open_watermarks=tuple(
+                WatermarkSpec(ctx.stream_number(w), ctx.stream_name(w), TIME, w.delay_us)
+                for w in self.lineage.open_watermarks
+            ),
+            time=event_time(ctx.spark.conf),
+        )

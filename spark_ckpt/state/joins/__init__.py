@@ -1,0 +1,3 @@
+"""Joins of two streams, vectorised."""
+
+from __future__ import annotations

@@ -1,0 +1,202 @@
+"""Joins of two streams, batch for batch, as in plain Spark on the same files; what is kept, refused and told."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta, timezone
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_ckpt.errors import InvalidInputError, TopologyError
+from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
+
+pytestmark = pytest.mark.soak
+NewInput = Callable[[str, str], Input]
+LEFT, RIGHT = "id long, k string, n int, at timestamp, d double", "rid long, k string, m long, seen timestamp, d double"
+BASE = datetime(2023, 11, 5, tzinfo=timezone.utc)
+
+
+def _batches(chance: random.Random, batches: int, first: int) -> list[list[tuple[Any, ...]]]:
+    """The newest event time goes on by a second a batch; rows are up to five seconds older, and some are late."""
+    found, number = [], 1000 * first
+    for batch in range(first, first + batches):
+        rows: list[tuple[Any, ...]] = []
+        for _ in range(0 if chance.random() < 0.15 else 12):
+            number += 1
+            back = timedelta(microseconds=chance.choice([0, 1, 1_000_000, 1_500_000, chance.randrange(5_000_000)]))
+            at = None if chance.random() < 0.1 else BASE + timedelta(seconds=batch) - back
+            d = chance.choice([None, 0.0, -0.0, float("nan"), 1.5])
+            rows.append((number, chance.choice(["a", "b", "c", None]), chance.randrange(4), at, d))
+        found.append(rows)
+    return found
+
+
+def _timed(a: Any, b: Any) -> tuple[Any, Any]:
+    return a.withWatermark("at", "1 second"), b.withWatermark("seen", "2 seconds")
+
+
+def _soon(a: Any, b: Any) -> Any:
+    return (b["seen"] >= a["at"] - F.expr("interval 1 second")) & (
+        b["seen"] < a["at"] + F.expr("interval 1500 milliseconds")
+    )
+
+
+def _known(a: Any, how: str) -> Any:
+    """In full joins of Spark's streams, and in those by a double, null equals null as a key."""
+    return a.where("k is not null") if how in ("full", "outer") else a
+
+
+def _ranged(how: str, *more: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def join(a: Any, b: Any) -> Any:
+        a, b = _timed(_known(a, how), b)
+        conditions = [a["k"] == b["k"], _soon(a, b), *(condition(a, b) for condition in more)]
+        return a.join(b, reduce(lambda one, two: one & two, conditions), how)
+
+    return join
+
+
+def _by_time(how: str) -> Callable[[Any, Any], Any]:
+    def join(a: Any, b: Any) -> Any:
+        a, b = _known(a, how), b.withColumnRenamed("seen", "at").drop("d")
+        return a.withWatermark("at", "1 second").join(b.withWatermark("at", "2 seconds"), ["k", "at"], how)
+
+    return join
+
+
+def _windowed(a: Any, b: Any) -> Any:
+    """Windows end later than the watermark, by as much as a row may wait."""
+    windows = _ranged("inner")(a, b).select("at").groupBy(F.window("at", "2 seconds")).agg(F.count("*").alias("rid"))
+    return windows.select(F.unix_seconds(F.col("window.start")).alias("id"), "rid")
+
+
+def _chained(a: Any, b: Any) -> Any:
+    again = a.select("k", "at", F.col("n").alias("again")).withWatermark("at", "1 second")
+    return _by_time("left")(a, b).select("k", "at", "id", "rid").join(again, ["k", "at"], "left")
+
+
+def _unmatched(a: Any, b: Any) -> Any:
+    """``b["k"]`` is null where ``b`` has no row, though ``k`` is not."""
+    b = b.withColumnRenamed("seen", "at").drop("d").withWatermark("at", "2 seconds")
+    return a.withWatermark("at", "1 second").join(b, ["k", "at"], "left").where(b["k"].isNull())
+
+
+KINDS: dict[str, Callable[[Any, Any], Any]] = {
+    "inner": lambda a, b: a.join(b, "k"),
+    "range inner": _ranged("inner"),
+    "range left": _ranged("left_outer", lambda a, b: a["n"] <= b["m"]),
+    "range right": _ranged("right", lambda a, b: (a["d"] < b["d"]) | (b["m"] == 1) | a["d"].isNull()),
+    "range full": _ranged("outer", lambda a, b: ~((a["n"] == b["m"]) & (a["n"] > 1))),
+    "range semi": _ranged("semi", lambda a, b: a["d"].eqNullSafe(b["d"]) | (a["n"] > 2)),
+    "time inner": _by_time("inner"),
+    "time left": _by_time("left"),
+    "time right": _by_time("rightouter"),
+    "time full": _by_time("full"),
+    "time semi": _by_time("leftsemi"),
+    "own left": _ranged("left", lambda a, b: (a["n"] != 0) & (b["m"] != 0)),
+    "own full": _ranged("full", lambda a, b: (a["n"] != 0) & (b["m"] != 0)),
+    "mixed": _ranged("inner", lambda a, b: (a["n"] + b["m"]) % 2 == 0),
+    "zeros": lambda a, b: a.where("d is not null").join(b, a["d"] == b["d"]),
+    "windows behind": _windowed,
+    "chained": _chained,
+    "unmatched": _unmatched,
+    "null safe": _ranged("full", lambda a, b: a["n"].eqNullSafe(b["m"])),
+}
+SOME = ("range inner", "range full", "range semi", "time left")
+
+
+def _all(a: Any, b: Any, kinds: Iterable[str]) -> Any:
+    """All kinds beside each other, in one query."""
+    made = []
+    for name in kinds:
+        df = KINDS[name](a, b)
+        rid = F.col("rid") if "rid" in df.columns else F.lit(None).cast("long")
+        made.append(df.select(F.lit(name).alias("kind"), "id", rid.alias("rid")))
+    return reduce(lambda one, two: one.union(two), made)
+
+
+def _plain(df: Any, folder: Path) -> list[tuple[Any, ...]]:
+    seen: list[tuple[Any, ...]] = []
+    writer = df.writeStream.foreachBatch(lambda batch, _: seen.extend(map(tuple, batch.collect())))
+    query = writer.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
+    assert query.awaitTermination(DEADLINE_S)
+    return seen
+
+
+RUNS = [(1, SOME, 2), *(pytest.param(seed, tuple(KINDS), 3, marks=pytest.mark.soak) for seed in range(2, 6))]
+
+
+@pytest.mark.parametrize(("seed", "kinds", "lives"), RUNS)
+def test_what_comes_out_is_what_comes_out_of_spark(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, seed: int, kinds: Any, lives: int
+) -> None:
+    """The last life goes on at an empty location with more partitions, others where it stood."""
+    chance, left, right, expected = random.Random(seed), new_input("l", LEFT), new_input("r", RIGHT), []
+    for life in range(lives):
+        last = life == lives - 1
+        for one, other in zip(_batches(chance, 3, 3 * life), _batches(chance, 3, 3 * life), strict=True):
+            left.add(*one)
+            right.add(*other)
+        if last:
+            for data in (left, right):
+                data.add((-1, "z", 9, BASE + timedelta(hours=1), None))
+        spark.conf.set("spark.sql.shuffle.partitions", 1)
+        expected += _plain(_all(left.spark_stream(spark), right.spark_stream(spark), kinds), tmp_path / "plain")
+        spark.conf.set("spark.sql.shuffle.partitions", 2 if last else 1)
+        options = {"checkpointLocation": str(tmp_path / str(last)), "chaining": str(not life).lower()}
+        job.run(_all(left.stream(ckpt), right.stream(ckpt), kinds), **options)
+    found = job.rows()
+    for name in kinds:
+        mine, theirs = ([row for row in ordered(rows) if row[0] == name] for rows in (found, expected))
+        assert (name, mine) == (name, theirs)
+    assert {kind for kind, *_ in expected} == set(kinds)
+
+
+def test_what_cannot_work_is_refused_and_what_grows_is_told(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, caplog: pytest.LogCaptureFixture
+) -> None:
+    a, b = new_input("l", LEFT).stream(ckpt), new_input("r", RIGHT).stream(ckpt)
+    timed, late = _timed(a, b)
+    soon = (timed["k"] == late["k"]) & _soon(timed, late)
+    for call, said in [
+        (lambda: a.join(b, "k", "left"), "LeftOuter join between two streaming .* not supported without a watermark"),
+        (lambda: timed.join(late, "k", "right"), "RightOuter join .* an appropriate range condition.*withWatermark on"),
+        (lambda: timed.join(late, "k", "full"), "FullOuter join .* not supported without"),
+        (lambda: timed.join(late, "k", "semi"), "LeftSemi join .* not supported without"),
+        (lambda: timed.join(late, soon, "left_anti"), "LeftAnti joins with a streaming .* isNull"),
+        (lambda: timed.join(late, soon, "sideways"), "expects how= inner, left, right"),
+        (lambda: timed.join(late, _soon(timed, late)), "join without equality predicate is not supported"),
+        (lambda: a.crossJoin(b), "join without equality predicate is not supported"),
+        (lambda: timed.join(late, soon & (timed["n"] + late["m"] > 1), "left"), "mixes columns of both"),
+        (lambda: a.join(b, a["k"] == b["m"]), r"string with bigint: make them one type.*cast\('long'\)"),
+        (
+            lambda: timed.join(late, soon, "left").drop(late["k"], late["d"]).writeStream.outputMode("update"),
+            "use outputMode\\('append'\\)",
+        ),
+        (lambda: a.join(b, a["k"] == b["k"]).groupBy("k"), "occur more than once"),
+        (lambda: a.join(b, a["k"] == b["k"]).select("k"), "Reference k is ambiguous"),
+    ]:
+        with pytest.raises(InvalidInputError, match=f"(?s){said}"):
+            call()
+    with pytest.raises(AnalysisException, match="AMBIGUOUS"):
+        a.join(b, F.col("k") == "x")
+    with pytest.raises(AnalysisException, match="nope"):
+        a.join(b, "nope")
+    one = a.join(b, "k", uid="one")
+    assert one.columns == ["k", "id", "n", "at", "d", "rid", "m", "seen", "d"]
+    one = one.drop("d")
+    with pytest.raises(TopologyError, match="both sides of the join contain the keyed operator"):
+        one.join(one.toDF(*"stuvwxy"), F.expr("k = s"))
+    caplog.clear()
+    timed.join(late, soon, "left")
+    assert not caplog.records
+    timed.join(late, (timed["k"] == late["k"]) & (late["seen"] >= timed["at"]))
+    assert "join keeps every row of its left side for ever, so its state grows" in caplog.text
+    a.join(b, "k")
+    assert "of its left and its right side for ever" in caplog.text

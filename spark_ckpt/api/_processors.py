@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from spark_ckpt.errors import InvalidInputError, UserFunctionError
+from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.key_columns import stored_name
 from spark_ckpt.plan.session_confs import pandas_options
 from spark_ckpt.runtime.stateless import arrow_schema
+from spark_ckpt.sources.initial_rows import initial_rows
 from spark_ckpt.state.functions.user_error import raised
-from spark_ckpt.state.processors.declared import Columns, Variable
+from spark_ckpt.state.processors.declared import INITIAL, Columns, Variable
 from spark_ckpt.state.processors.function import TIME_MODES, ProcessorFunction
 from spark_ckpt.state.processors.handle import PRE_INIT, Handle
 from spark_ckpt.types import KEY_GROUP, KEY_HASH, TIMEOUT_MS
@@ -45,7 +48,8 @@ class Processors:
         unchanged, with value, list and map state, timers and TTL.
 
         ``timeMode`` is none, processingTime or eventTime, which needs ``withWatermark`` ahead of ``groupBy``;
-        ``outputMode`` is append or update. ``uid`` is the operator's name
+        ``outputMode`` is append or update. ``initialState`` is a DataFrame of Spark's behind ``groupBy``; it is
+        collected here and read once in the job's life, together with the first batch. ``uid`` is the operator's name
         in checkpoints; each state variable is a state table of its own, ``uid.variable``. ``init`` is also called
         once here, on a copy of the processor, to hear
         what it declares. Raises ``InvalidInputError`` for other values and for types no state can hold; what the
@@ -101,11 +105,12 @@ def _transformed(
     mode = _time_mode(time_mode)
     if output_mode.lower() not in ("append", "update"):
         raise InvalidInputError(f"outputMode must be append or update, found {output_mode!r}")
-    for what, value in (("initialState", initial is not None), ("eventTimeColumnName", event_time)):
-        if value:
-            raise InvalidInputError(f"{name}: {what} is not supported on a checkpointed stream; leave it out")
+    if event_time:
+        raise InvalidInputError(f"{name}: eventTimeColumnName is not supported on a checkpointed stream; leave it out")
     columns, conf, struct = parent.columns, parent._session.spark.conf, _struct(output)
     keys = grouped._keys.named_for(columns, [])
+    if initial is not None:
+        grouped = grouped._over(_with_initial(name, parent, keys, initial, uid))
     function = ProcessorFunction(
         processor,
         _variables(processor, mode, keys.schema.names),
@@ -117,9 +122,41 @@ def _transformed(
         pandas=pandas,
         session_timezone=conf.get("spark.sql.session.timeZone"),
         options=pandas_options(conf),
+        initial=initial is not None,
     )
-    made: CkptDataFrame = grouped._operator(uid, function, columns, keys, output_mode.lower())
+    needed = [*columns, INITIAL] if function.initial else columns
+    made: CkptDataFrame = grouped._operator(uid, function, needed, keys, output_mode.lower())
     return made
+
+
+def _with_initial(name: str, rows: CkptDataFrame, keys: Keys, initial: Any, uid: str | None) -> CkptDataFrame:
+    """``rows`` together with those of the initial state, which a source of their own has: it is read once."""
+    from spark_ckpt.api.session import CkptDataStreamReader
+
+    names = keys.schema.names
+    try:
+        counted, state = initial.count(), initial._df
+    except AttributeError:
+        raise InvalidInputError(
+            f"{name}: expected initialState to be a DataFrame of Spark's behind groupBy, such as "
+            f"spark.read.parquet(path).groupBy({', '.join(map(repr, names))}), found {type(initial).__name__}"
+        ) from None
+    found = counted.schema.fields[:-1]
+    if not keys.plain or not {f.name for f in found} <= set(state.columns) or _types(found) != _types(keys.schema):
+        raise InvalidInputError(
+            f"{name}: expected initialState to be grouped by columns of the types {_types(keys.schema)}, as the stream "
+            f"is, found {[f.name for f in found]} of types {_types(found)}; on both sides, give an expression a column "
+            "of its own first"
+        )
+    columns = [F.col(quoted(f.name)).alias(key) for f, key in zip(found, names, strict=True)]
+    table = state.select(*columns, F.struct(*[F.col(quoted(c)) for c in state.columns]).alias(INITIAL))
+    reader = CkptDataStreamReader(rows._session).format(initial_rows(table.toArrow())).schema(table.schema)
+    read = reader.load() if uid is None else reader.option("uid", f"{uid}-initial").load()
+    return rows.unionByName(read, allowMissingColumns=True)
+
+
+def _types(fields: Any) -> list[str]:
+    return [f.dataType.simpleString() for f in fields]
 
 
 def _time_mode(given: str) -> str:

@@ -263,6 +263,46 @@ def test_all_state_goes_on_at_the_same_location_and_is_restored_with_other_parti
     assert ("b", 2, json.dumps([[2, 5], [[2, 1], [5, 1]], [1, 2]])) in job.rows()
 
 
+# --- initial state ---------------------------------------------------------------------------------------------------
+
+
+class Balance(StatefulProcessor):
+    """What a key began with, and all its rows."""
+
+    def init(self, handle: Any) -> None:
+        self.total = handle.getValueState("total", "n long")
+
+    def handleInitialState(self, key: Any, initialState: pd.DataFrame, timerValues: Any) -> None:
+        assert list(initialState.columns) == ["name", "start"]
+        self.total.update((int(initialState["start"].sum()) + (self.total.get() or (0,))[0],))
+
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+        self.total.update((sum(int(frame["v"].sum()) for frame in rows) + (self.total.get() or (0,))[0],))
+        yield pd.DataFrame({"k": [key[0]], "total": [self.total.get()[0]]})
+
+
+def test_initial_state_is_that_of_spark_and_is_read_once(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
+) -> None:
+    data = new_input("in", "k string, v long")
+    data.add(("a", 1), ("b", 2), ("a", 3))
+    data.add(("c", 1), ("a", 4))
+
+    def query(df: Any, begin: int, **uid: str) -> Any:
+        initial = spark.createDataFrame([("a", begin), ("c", 5), (None, 7), ("a", 100)], "name string, start long")
+        return df.groupBy("k").transformWithStateInPandas(
+            Balance(), "k string, total long", "update", "none", initial.groupBy("name"), **uid
+        )
+
+    expected = through_spark(spark, query(data.spark_stream(spark), 10), tmp_path / "plain")
+    assert expected == [("a", 114), ("a", 118), ("b", 2), ("c", 6)]
+    job.run(query(data.stream(ckpt), 10, uid="tws"))
+    assert job.rows() == expected
+    data.add((None, 1), ("a", 5))
+    job.run(query(data.stream(ckpt), 99_999, uid="tws"), checkpointLocation=str(tmp_path / "elsewhere"))
+    assert job.rows() == ordered([*expected, (None, 8), ("a", 123)])
+
+
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 
@@ -272,7 +312,10 @@ def test_all_state_goes_on_at_the_same_location_and_is_restored_with_other_parti
         (("update", "Foo"), "Unknown time mode Foo. Accepted timeMode modes are 'none', 'processingTime', 'eventTime'"),
         (("complete", "none"), "outputMode must be append or update, found 'complete'"),
         (("update", "eventTime"), r"EventTimeTimeout needs withWatermark\(...\) before groupBy"),
-        (("update", "none", object()), "initialState is not supported on a checkpointed stream"),
+        (
+            ("update", "none", object()),
+            r"expected initialState to be .* spark.read.parquet\(path\).groupBy\('k'\), found obj",
+        ),
         (("update", "none", None, "t"), "eventTimeColumnName is not supported on a checkpointed stream"),
     ],
 )

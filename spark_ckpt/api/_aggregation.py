@@ -15,7 +15,7 @@ from spark_ckpt.plan.key_columns import written
 from spark_ckpt.types import CTL, TAG
 
 if TYPE_CHECKING:
-    from spark_ckpt.api._windows import WindowKey
+    from spark_ckpt.api._windows import WindowColumn
     from spark_ckpt.api.dataframe import CkptDataFrame
     from spark_ckpt.plan.key_columns import Keys
 
@@ -32,7 +32,7 @@ class Aggregation:
     """The parent with the operator's keys."""
     _keys: Keys
     _given: list[Any]
-    _window: WindowKey | None
+    _window: WindowColumn | None
 
     def agg(self, *exprs: Any, uid: str | None = None) -> CkptDataFrame:
         """As PySpark's: ``exprs`` are aggregate functions and expressions of them, or one dict of column to function.
@@ -40,7 +40,8 @@ class Aggregation:
         Gives, for each batch, the new values of the keys it touched, as Spark's output mode update does: the keys,
         then a column each expression. Write them to a merging sink. What an aggregate reads may be any expression.
         With ``F.window`` among the keys and a watermark of its time column, a window comes out once, when the watermark
-        passes its end (output mode append, the default), or with every change until then (update).
+        passes its end (output mode append, the default), or with every change until then (update). A session of
+        ``F.session_window``, whose gap may be an expression, comes out once (append).
         Aggregates: count, count_if, sum, avg, min, max, first, last, any_value, stddev, bool_and, bool_or,
         count_distinct of one column and approx_count_distinct. ``uid`` is the operator's name in checkpoints.
 
@@ -55,8 +56,11 @@ class Aggregation:
         window, parent = self._window, self._parent
         columns = _columns(parent._preview, exprs)
         keys = self._keys.named_for(self._keyed.columns, [])
-        shown = [window.window.name if window and n == window.key else n for n in keys.expressions]
-        given = [window.shown if window and n == window.key else self._spelt(n) for n in self._keys.expressions]
+        shown, given = list(keys.expressions), [self._spelt(n) for n in self._keys.expressions]
+        if window and len(self._given) == 1 and not window.takes_key:
+            shown, given = [], []  # the operator's one key is nobody's
+        if window:
+            shown, given = window.among(shown, window.name), window.among(given, window.shown)
 
         def split(df: Any) -> Split:
             return split_aggregates(window.analysed(df) if window else df, given, shown, columns)

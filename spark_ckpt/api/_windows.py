@@ -1,11 +1,12 @@
-"""A time window among the keys of ``groupBy``: where its columns come from. Driver only."""
+"""A time window or session among the keys of ``groupBy``: where its columns come from. Driver only."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -13,45 +14,65 @@ from pyspark.sql import types as T
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.key_columns import resolve_keys
-from spark_ckpt.plan.windows import TimeWindow, time_window
+from spark_ckpt.plan.windows import DELAY_KEY, WINDOW_KEYS, SessionWindow, TimeWindow, time_window
 from spark_ckpt.runtime.stateless import with_control
-from spark_ckpt.runtime.windows import AssignWindows, ShowWindows
+from spark_ckpt.runtime.windows import AssignSessions, AssignWindows, ShowSessions, ShowWindows
+from spark_ckpt.state.aggregates.function import AggregateFunction
+from spark_ckpt.state.aggregates.sessions import SessionAggregate
+from spark_ckpt.state.aggregates.windowed import WindowedAggregate
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
 
 _WINDOW = T.StructType([T.StructField("start", T.TimestampType()), T.StructField("end", T.TimestampType())])
+_Item = TypeVar("_Item")
 
 
-class WindowKey:
-    """The one window among a grouping's keys.
+class WindowColumn:
+    """The one window among a grouping's keys, in place ``place`` of them. Users see it as the column ``name``.
 
-    Its start is the operator's key, in the column ``key``; users see the window, as ``window.name``. ``time`` is the
-    column that it is a window of.
+    ``time`` is the column that it is a window of; ``event_time``: rows are late, and windows end, by it.
     """
 
-    def __init__(self, parent: CkptDataFrame, window: TimeWindow) -> None:
-        self.window = window
-        self.key = f"{window.name}_start"
-        taken = [n for n in (window.name, self.key) if n.lower() in {c.lower() for c in parent.columns}]
+    kind: str
+    takes_key: bool
+    """Whether one of the operator's keys stands in its place."""
+    mode: str | None = None
+    """The one output mode that it has; None: append and update."""
+    inputs: tuple[str, ...] = ()
+    """Columns that the operator reads besides what is aggregated."""
+
+    def __init__(self, parent: CkptDataFrame, name: str, time: Column, place: int, own: Iterable[str]) -> None:
+        self.name, self.place = name, place
+        taken = [n for n in (name, *own) if n.lower() in {c.lower() for c in parent.columns}]
         if taken:
             raise InvalidInputError(
                 f"the window needs the column name(s) {taken}, which the DataFrame has: rename those, or give the "
-                'window a name of its own, F.window(...).alias("w")'
+                f'window a name of its own, F.{self.kind}(...).alias("w")'
             )
-        (time, field, plain), *_ = resolve_keys(parent._preview, parent.columns, [window.time])
+        time = _of_window(parent, time)
+        (computed, field, plain), *_ = resolve_keys(parent._preview, parent.columns, [time])
         if isinstance(field.dataType, T.TimestampNTZType):
             raise InvalidInputError(
                 f"the window's time {field.name!r} has no time zone (timestamp_ntz), and watermarks have one; cast it "
                 'first: F.col("t").cast("timestamp")'
             )
         self.is_column = plain and isinstance(field.dataType, T.TimestampType)
-        self.time = field.name if self.is_column else f"{window.name}_time"
-        self._computed = time.cast("timestamp")
+        self.time = field.name if self.is_column else _free(f"{name}_time", parent.columns)
+        self._computed = computed.cast("timestamp")
+        self.delay_us = _delay_us(parent, time, self.time if self.is_column else None)
+
+    @property
+    def event_time(self) -> bool:
+        return self.delay_us is not None
 
     @property
     def shown(self) -> Column:
-        return F.col(quoted(self.window.name))
+        return F.col(quoted(self.name))
+
+    def among(self, keys: list[_Item], shown: _Item) -> list[_Item]:
+        """What is said of the operator's ``keys``, with the window's in its place."""
+        return [*keys[: self.place], shown, *keys[self.place + self.takes_key :]]
 
     def in_front(self, df: CkptDataFrame) -> CkptDataFrame:
         """With the time in a column."""
@@ -59,39 +80,133 @@ class WindowKey:
 
     def analysed(self, frame: Any) -> Any:
         """A plain DataFrame with a window in it, by which Spark may analyse what is said of it."""
-        return frame.withColumn(self.window.name, F.lit(None).cast(_WINDOW))
+        return frame.withColumn(self.name, F.lit(None).cast(_WINDOW))
 
     def refuse_inside(self, computed: Iterable[str]) -> None:
         """``computed`` are texts of what is computed before there is a window."""
         for text in computed:
-            if re.search(rf"(?<!\w){re.escape(self.window.name)}(?!\w)", text):
+            if re.search(rf"(?<!\w){re.escape(self.name)}(?!\w)", text):
                 raise InvalidInputError(
                     f"agg: {text} is an aggregate of the window itself; compute it behind agg(...), of the key"
                 )
 
+    def _field(self) -> T.StructField:
+        """Its column, with what Spark notes of one: ``window_time`` and windows of windows look for it."""
+        delay = {} if self.delay_us is None else {DELAY_KEY: self.delay_us // 1000}
+        return T.StructField(self.name, _WINDOW, True, {WINDOW_KEYS[self.kind]: True, **delay})
+
     def assigned(self, df: CkptDataFrame) -> CkptDataFrame:
         """Each row once for each of its windows."""
-        fields = [
-            T.StructField(self.window.name, _WINDOW),
-            T.StructField(self.key, T.TimestampType()),
-        ]
-        made = AssignWindows(self.time, self.window.name, self.key, self.window.size)
-        return df._python_operation(made, with_control(T.StructType([*df.schema.fields, *fields])))
+        raise NotImplementedError
+
+    def function(self, by: pa.Schema, inputs: pa.Schema, *args: Any, **kwargs: Any) -> AggregateFunction:
+        """What aggregates the windows' rows."""
+        raise NotImplementedError
 
     def shown_in(self, df: CkptDataFrame) -> CkptDataFrame:
-        """The operator's output, with the window in place of its start."""
-        fields = [T.StructField(self.window.name, _WINDOW) if f.name == self.key else f for f in df.schema.fields]
-        operation = ShowWindows(self.key, self.window.name, self.window.size.size)
+        """The operator's output, with the window as users see it."""
+        raise NotImplementedError
+
+
+class WindowKey(WindowColumn):
+    """``F.window``: its start is the operator's key, in the column ``key``."""
+
+    kind = "window"
+    takes_key = True
+
+    def __init__(self, parent: CkptDataFrame, window: TimeWindow, place: int) -> None:
+        self.key, self.size = f"{window.name}_start", window.size
+        super().__init__(parent, window.name, window.time, place, [self.key])
+
+    def assigned(self, df: CkptDataFrame) -> CkptDataFrame:
+        fields = [T.StructField(self.name, _WINDOW), T.StructField(self.key, T.TimestampType())]
+        made = AssignWindows(self.time, self.name, self.key, self.size)
+        return df._python_operation(made, with_control(T.StructType([*df.schema.fields, *fields])))
+
+    def function(self, by: pa.Schema, inputs: pa.Schema, *args: Any, **kwargs: Any) -> AggregateFunction:
+        return WindowedAggregate(by, inputs, *args, window=self.key, size_us=self.size.size, **kwargs)
+
+    def shown_in(self, df: CkptDataFrame) -> CkptDataFrame:
+        fields = [self._field() if f.name == self.key else f for f in df.schema.fields]
+        operation = ShowWindows(self.key, self.name, self.size.size)
         return df._python_operation(operation, with_control(T.StructType(fields)))
 
 
-def window_key(parent: CkptDataFrame, cols: list[Any]) -> tuple[WindowKey | None, list[Any]]:
-    """The window among ``cols``, and ``cols`` with the operator's key in its place."""
+class SessionKey(WindowColumn):
+    """``F.session_window``: no key. Rows come with the session that each makes by itself, and the operator merges."""
+
+    kind = "session_window"
+    takes_key = False
+    mode = "append"
+
+    def __init__(self, parent: CkptDataFrame, session: SessionWindow, place: int) -> None:
+        self.inputs = (f"{session.name}_start", f"{session.name}_end")
+        self._gap, self._gap_us = session.gap, session.gap_us
+        super().__init__(parent, session.name, session.time, place, self.inputs)
+        if not self.event_time:
+            raise InvalidInputError(
+                "session windows come out when the watermark passes their end: call withWatermark("
+                f'"{self.time}", "10 minutes") in front of groupBy, on the column they are sessions of, as in Spark'
+            )
+
+    def in_front(self, df: CkptDataFrame) -> CkptDataFrame:
+        """With the end in a column, too, where it takes Spark to know it."""
+        df = super().in_front(df)
+        if self._gap_us is not None:
+            return df
+        return df.withColumn(self.inputs[1], F.col(quoted(self.time)) + self._gap.cast("interval"))
+
+    def assigned(self, df: CkptDataFrame) -> CkptDataFrame:
+        fields = [f for f in df.schema.fields if f.name not in self.inputs]
+        fields += [T.StructField(name, T.TimestampType()) for name in self.inputs]
+        made = AssignSessions(self.time, *self.inputs, self._gap_us)
+        return df._python_operation(made, with_control(T.StructType(fields)))
+
+    def function(self, by: pa.Schema, inputs: pa.Schema, *args: Any, **kwargs: Any) -> AggregateFunction:
+        start, end = self.inputs
+        return SessionAggregate(by, inputs, *args, start=start, end=end, **kwargs)
+
+    def shown_in(self, df: CkptDataFrame) -> CkptDataFrame:
+        fields = [f for f in df.schema.fields if f.name not in self.inputs]
+        fields.insert(self.place, self._field())
+        operation = ShowSessions(*self.inputs, self.name, self.place)
+        return df._python_operation(operation, with_control(T.StructType(fields)))
+
+
+def window_key(parent: CkptDataFrame, cols: list[Any]) -> tuple[WindowColumn | None, list[Any]]:
+    """The window among ``cols``, and the operator's keys."""
     found = [time_window(parent._preview, c) for c in cols]
-    windows = [w for w in found if w is not None]
+    windows = [(place, w) for place, w in enumerate(found) if w is not None]
     if len(windows) > 1:
         raise InvalidInputError("groupBy takes one window, as in Spark; several would be a cartesian product of them")
     if not windows:
         return None, cols
-    key = WindowKey(parent, windows[0])
-    return key, [c if w is None else F.col(quoted(key.key)) for c, w in zip(cols, found, strict=True)]
+    place, window = windows[0]
+    if isinstance(window, TimeWindow):
+        key = WindowKey(parent, window, place)
+        return key, key.among(cols, F.col(quoted(key.key)))
+    return SessionKey(parent, window, place), [c for c, w in zip(cols, found, strict=True) if w is None]
+
+
+def _free(name: str, taken: list[str]) -> str:
+    while name.lower() in {c.lower() for c in taken}:
+        name += "_"
+    return name
+
+
+def _of_window(parent: CkptDataFrame, time: Column) -> Column:
+    """Spark takes a window for a time, too: it is that of ``window_time``."""
+    found = parent._preview.select(time).schema.fields[0]
+    return F.window_time(time) if isinstance(found.dataType, T.StructType) else time
+
+
+def _delay_us(parent: CkptDataFrame, time: Column, column: str | None) -> int | None:
+    """The delay of the watermark that ``time`` is an event time of: ``column`` is, or Spark notes so of an earlier
+    window's. None: it is no event time."""
+    lineage = parent._lineage
+    marks = [*lineage.open_watermarks, *lineage.passed_watermarks]
+    known = [w.delay_us for w in marks if w.column == column]
+    if known:
+        return known[0]
+    noted = parent._preview.select(time).schema.fields[0].metadata.get(DELAY_KEY)
+    return None if noted is None or not lineage.watermarks else int(noted) * 1000

@@ -28,7 +28,6 @@ from spark_ckpt.plan.wiring import wire_operator
 from spark_ckpt.runtime.stateless import arrow_schema, spark_schema, with_control
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.aggregates.kinds import Rules
-from spark_ckpt.state.aggregates.windowed import WindowedAggregate
 from spark_ckpt.state.functions.arrow_function import ArrowStateFunction
 from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.state.functions.pandas_function import PandasStateFunction
@@ -125,12 +124,11 @@ class CkptGroupedData(Aggregation, Processors, Hinting):
         inputs, rules, window = _arrow_columns(parent.schema, columns), self._rules(), self._window
         by = arrow_schema(keys.schema)
         over = self._over(parent)
-        if window is None or window.time not in [w.column for w in _event_times(parent)]:
+        if window is None or not window.event_time:
             function = AggregateFunction(by, inputs, specs, rules=rules)
             return over._operator(uid, function, columns, keys, "update", by_agg=True)
-        size_us = window.window.size.size
-        windowed = WindowedAggregate(by, inputs, specs, rules=rules, window=window.key, size_us=size_us)
-        return over._operator(uid, windowed, columns, keys, None, by_agg=True)  # either output mode
+        windowed = window.function(by, inputs, specs, rules=rules)
+        return over._operator(uid, windowed, [*columns, *window.inputs], keys, window.mode, by_agg=True)
 
     def _over(self, parent: CkptDataFrame) -> CkptGroupedData:
         """The same keys of a DataFrame with more columns."""
@@ -254,7 +252,9 @@ class CkptGroupedData(Aggregation, Processors, Hinting):
         if not (self._given or by_agg):
             raise InvalidInputError("groupBy needs at least one key column")
         if self._window is not None and not by_agg:
-            raise InvalidInputError("F.window is a key for agg(...), count() and the like, and not of this operator")
+            raise InvalidInputError(
+                f"F.{self._window.kind} is a key for agg(...), count() and the like, and not of this operator"
+            )
         return keyed(self._parent, uid, function, columns, named or self._keys, output_mode)
 
 
@@ -279,6 +279,7 @@ def keyed(
         function.kind,
         function.passes_rows,
         frozenset(function.begins),
+        parent._lineage.operators,
     )
     lineage = parent._lineage.through(node)
     _check_event_time(parent, function)

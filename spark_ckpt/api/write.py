@@ -12,6 +12,7 @@ from spark_ckpt.config import is_job_option
 from spark_ckpt.config_values import option_text
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.hints import Hinting
+from spark_ckpt.plan.lineage import OperatorNode
 from spark_ckpt.plan.start import StartRequest, start_query
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ class CkptDataStreamWriter(Hinting):
                     f"{operator.output_mode!r}: use outputMode({operator.output_mode!r}). For rows that are never "
                     'updated, aggregate(..., emit="rows") or a function with outputMode "append".'
                 )
+            _check_fed(operator, mode.lower())
         self._mode = mode.lower()
         return self
 
@@ -204,3 +206,13 @@ class CkptDataStreamWriter(Hinting):
         df, sinks = with_conditions(self._df, named)
         request = StartRequest(df, sinks, job_options, self._query_name, location, self._trigger, self._mode)
         return CkptQuery(start_query(request))
+
+
+def _check_fed(operator: OperatorNode, mode: str) -> None:
+    """Windows in mode update say each change: further on, a change would count as another row."""
+    fed_by = [o for o in operator.behind if o.kind == "aggregate" and o.output_mode is None]
+    if fed_by and mode == "update":
+        raise InvalidInputError(
+            f"outputMode 'update' is not supported where the windows of operator {fed_by[0].shown!r} are aggregated "
+            "further, as in Spark: use outputMode('append')"
+        )

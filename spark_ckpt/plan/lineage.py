@@ -45,6 +45,8 @@ class OperatorNode:
     passes_rows: bool = False
     begins: Collection[str] = ()
     """Columns of its state that a query may add; see :attr:`spark_ckpt.state.functions.base.StateFunction.begins`."""
+    behind: tuple[OperatorNode, ...] = ()
+    """The operators whose rows can reach it."""
 
     @property
     def shown(self) -> str:
@@ -65,10 +67,11 @@ class OperatorNode:
 
 @dataclass(frozen=True, eq=False)
 class WatermarkNode:
-    """One ``withWatermark``: an event-time column and how late its rows may be."""
+    """One ``withWatermark``: an event-time column, how late its rows may be, and the sources that they come from."""
 
     column: str
     delay_us: int
+    sources: tuple[SourceNode, ...] = ()
 
 
 @dataclass(frozen=True)

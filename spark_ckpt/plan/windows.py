@@ -1,4 +1,6 @@
-"""``F.window(...)`` as a key of ``groupBy``: what it says, read from the expression. Driver; classic and Connect."""
+"""``F.window(...)`` and ``F.session_window(...)`` as keys of ``groupBy``: what they say, read from the expression.
+Driver; classic and Connect.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,15 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.durations import simple_ms
 from spark_ckpt.runtime.windows import WindowSize
 
 SparkDF = Any
-OTHERS = ("session_window",)
-"""Windows of Spark's that there are not."""
+WINDOWS = ("window", "session_window")
+DELAY_KEY = "spark.watermarkDelayMs"
+"""What Spark notes of a column that is an event time (``EventTimeWatermark.delayKey``)."""
+WINDOW_KEYS = {"window": "spark.timeWindow", "session_window": "spark.sessionWindow"}
+"""What Spark notes of a column that is a window (``TimeWindow.marker``): ``window_time`` asks for it."""
 
 
 @dataclass(frozen=True)
@@ -27,20 +31,33 @@ class TimeWindow:
     size: WindowSize
 
 
-def time_window(df: SparkDF, column: Any) -> TimeWindow | None:
-    """What ``column`` says, if it is ``F.window(...)``. Raises as Spark does for windows that it refuses."""
+@dataclass(frozen=True)
+class SessionWindow:
+    """As :class:`TimeWindow`. ``gap`` is what a session ends after, an interval or its text; ``gap_us`` if it is the
+    same for all rows and of one length.
+    """
+
+    time: Column
+    name: str
+    gap: Column
+    gap_us: int | None
+
+
+def time_window(df: SparkDF, column: Any) -> TimeWindow | SessionWindow | None:
+    """What ``column`` says, if it is a window. Raises as Spark does for windows that it refuses."""
     if not isinstance(column, Column):
         return None
     name, call = _call(column)
-    if call in OTHERS:
-        raise InvalidInputError(
-            f"groupBy({call}(...)) is not there on a checkpointed stream; F.window(...) is, and for sessions "
-            "applyInPandasWithState with an event-time time-out"
-        )
-    if call != "window":
+    if call not in WINDOWS:
         return None
     df.select(column).schema  # noqa: B018 - Spark says what is wrong with it; Connect when it is asked
-    time, texts = _arguments(column)
+    time, others = _arguments(column)
+    if call == "session_window":
+        (gap,) = others
+        text = _text(gap)
+        known = None if text is None else simple_ms(text)
+        return SessionWindow(time, name or call, _column(gap), None if known is None else known * 1000)
+    texts = [str(_text(node)) for node in others]
     size = _micros(df, texts[0])
     slide = _micros(df, texts[1]) if len(texts) > 1 else size
     start = _micros_of_start(df, texts[1], texts[2]) if len(texts) > 2 else 0
@@ -78,20 +95,35 @@ def _call(column: Any) -> tuple[str | None, str]:
     return name, str(getattr(tree, "_name", "")).lower() if type(tree).__name__ == "UnresolvedFunction" else ""
 
 
-def _arguments(column: Any) -> tuple[Column, list[str]]:
-    """(the time, the durations as texts)."""
+def _arguments(column: Any) -> tuple[Column, list[Any]]:
+    """(the time, the trees of what else it is given)."""
     if hasattr(column, "_jc"):
-        from pyspark.sql.classic.column import Column as ClassicColumn
-
         node = column._jc.node()
         node = node.child() if _class(node) == "Alias" else node
         found = [node.arguments().apply(i) for i in range(node.arguments().size())]
-        java = _jvm().org.apache.spark.sql.Column
-        return ClassicColumn(java(found[0])), [str(a.value()) for a in found[1:]]
+    else:
+        tree, _ = _bare(column)
+        found = list(tree._args)
+    return _column(found[0]), found[1:]
+
+
+def _column(tree: Any) -> Column:
+    if hasattr(tree, "getClass"):
+        from pyspark.sql.classic.column import Column as ClassicColumn
+
+        return ClassicColumn(_jvm().org.apache.spark.sql.Column(tree))
     from pyspark.sql.connect.column import Column as ConnectColumn
 
-    tree, _ = _bare(column)
-    return ConnectColumn(tree._args[0]), [str(a._value) for a in tree._args[1:]]
+    return ConnectColumn(tree)
+
+
+def _text(tree: Any) -> str | None:
+    """The text that ``tree`` is; None if it is no literal text."""
+    if hasattr(tree, "getClass"):
+        value = tree.value() if _class(tree) == "Literal" else None
+    else:
+        value = getattr(tree, "_value", None)
+    return value if isinstance(value, str) else None
 
 
 def _bare(column: Any) -> tuple[Any, str | None]:

@@ -1,4 +1,4 @@
-"""Rows to their time windows, and windows to what users see of them, in Arrow. Executor.
+"""Rows to their time windows and sessions, and those to what users see of them, in Arrow. Executor.
 
 Windows begin where Spark's ``TimeWindow`` lets them: ``start`` microseconds past 1970, and every ``slide`` from there,
 before it too. A row is in each window that holds its time, its end excluded; one without a time is in none.
@@ -35,9 +35,13 @@ class WindowSize:
 
 def struct_of(start: pa.Array, size: int) -> pa.Array:
     """``start`` (long, microseconds) and the end behind it as Spark's ``window``; null where ``start`` is."""
-    end = pc.add(start, size)
+    return window_of(start.view(TIME), pc.add(start, size).view(TIME))
+
+
+def window_of(start: pa.Array, end: pa.Array) -> pa.Array:
+    """Spark's ``window``; null where ``start`` is."""
     missing = start.is_null() if start.null_count else None
-    return pa.StructArray.from_arrays([start.view(TIME), end.view(TIME)], fields=list(WINDOW), mask=missing)
+    return pa.StructArray.from_arrays([start, end], fields=list(WINDOW), mask=missing)
 
 
 class AssignWindows:
@@ -93,3 +97,44 @@ class ShowWindows:
             at = batch.schema.get_field_index(self.key)
             window = struct_of(batch.column(at).cast(TIME).view(pa.int64()), self.size)
             yield batch.set_column(at, pa.field(self.shown, WINDOW), window)
+
+
+class AssignSessions:
+    """Columns ``start`` and ``end`` behind the rest: the session that each row makes by itself.
+
+    It ends ``gap_us`` after the row's time, or if that is None where column ``end`` says, which is there already. Rows
+    without a time, or whose session would end where it begins or before, are in none and left out, as in Spark.
+    """
+
+    def __init__(self, time: str, start: str, end: str, gap_us: int | None) -> None:
+        self.time, self.start, self.end, self.gap_us = time, start, end, gap_us
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            start = batch.column(self.time).cast(TIME)
+            if self.gap_us is None:
+                end = batch.column(self.end).cast(TIME)
+                batch = batch.drop_columns([self.end])
+            else:
+                end = pc.add(start.view(pa.int64()), self.gap_us).view(TIME)
+            names, columns = list(batch.schema.names), list(batch.columns)
+            for name, column in ((self.start, start), (self.end, end)):
+                names.insert(-2, name)
+                columns.insert(-2, column)
+            made = pa.RecordBatch.from_arrays(columns, names)
+            lasting = pc.fill_null(pc.greater(end, start), False)
+            kept = pc.or_(lasting, batch.column(CTL).is_valid())
+            yield made if pc.all(kept).as_py() else made.filter(kept)
+
+
+class ShowSessions:
+    """Columns ``start`` and ``end`` become the session, as ``shown``, in column ``place``."""
+
+    def __init__(self, start: str, end: str, shown: str, place: int) -> None:
+        self.start, self.end, self.shown, self.place = start, end, shown, place
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            session = window_of(batch.column(self.start).cast(TIME), batch.column(self.end).cast(TIME))
+            rest = batch.drop_columns([self.start, self.end])
+            yield rest.add_column(self.place, pa.field(self.shown, WINDOW), session)

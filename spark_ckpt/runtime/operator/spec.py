@@ -42,7 +42,8 @@ class EventTime:
 
 @dataclass(frozen=True)
 class OperatorSpec:
-    """One keyed operator of a run. ``inputs`` streams reach it, each of weight ``key_groups``.
+    """One keyed operator of a run. ``inputs`` streams reach it, each of weight ``key_groups``, from ``sources``;
+    ``watermark_sources`` are those of each of ``watermarks``.
 
     ``rows_schema``: key columns, inputs, ``KEY_HASH`` and, where late rows are dropped, ``EVENT_TIME``.
     """
@@ -55,11 +56,15 @@ class OperatorSpec:
     watermarks: tuple[str, ...]
     open_watermarks: tuple[WatermarkSpec, ...]
     time: EventTime = EventTime()
+    sources: tuple[str, ...] = ()
+    watermark_sources: tuple[tuple[str, ...], ...] = ()
 
     @property
     def filters_late(self) -> bool:
-        """As Spark: late rows are dropped only before an operator with event-time time-outs."""
-        return self.function.timeout == "EventTimeTimeout" and bool(self.open_watermarks)
+        """As Spark: late rows are dropped only before an operator with event-time time-outs. Behind another operator
+        rows have no event time of their own, but windows have an end."""
+        timed = bool(self.open_watermarks) or (self.function.late_by_key and bool(self.watermarks))
+        return self.function.timeout == "EventTimeTimeout" and timed
 
     def watermark_of(self, tag: int) -> WatermarkSpec | None:
         """The watermark that rows with this tag passed and that is computed here; None if there is none."""

@@ -1,0 +1,200 @@
+"""Aggregates of session windows: a key's open sessions are rows of a family, merged as rows come in between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.state.aggregates.function import MIN_REDUCTION, AggregateFunction
+from spark_ckpt.state.aggregates.segments import plain_array
+from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched
+from spark_ckpt.state.ipc import Rows
+from spark_ckpt.state.keys.grouping import Segments, group_rows, rows_per_key
+from spark_ckpt.state.keys.spark_hash import xxhash64
+from spark_ckpt.state.lsm.family import Family
+from spark_ckpt.state.lsm.layout import FamilyLayout
+from spark_ckpt.types import KEY_HASH
+
+SESSIONS = "sessions"
+"""The family: (key, start of a session) -> its end and its partial aggregates."""
+
+TIME = pa.timestamp("us", "UTC")
+Micros = npt.NDArray[np.int64]
+
+
+class SessionAggregate(AggregateFunction):
+    """``start`` and ``end`` are columns of the rows: the session that a row makes by itself, ``[time, time + gap)``.
+
+    Sessions of a key that overlap or touch are one. As in Spark there is output mode append only: a session comes out
+    once, when the watermark passes its end. A row is late if the session it makes by itself ended before, even where
+    it would have joined one that is still open.
+    """
+
+    timeout = "EventTimeTimeout"
+    late_by_key = True
+
+    def __init__(self, *args: Any, start: str, end: str, **kwargs: Any) -> None:
+        self.start, self.end = start, end
+        super().__init__(*args, **kwargs)
+        if self.families:
+            raise InvalidInputError(
+                f"session windows merge, and the values that {sorted(self.families)} keep cannot be merged; Spark's "
+                "streams have no distinct aggregates either. For the number of distinct values, approx_count_distinct."
+            )
+        self.partial_schema = self.state_schema
+        values = pa.schema([pa.field(end, TIME), *self.partial_schema])
+        self.families = {SESSIONS: FamilyLayout(self.key_schema, pa.schema([pa.field(start, TIME)]), values, True)}
+        # Nothing is kept of a key but its sessions: its own table stays empty.
+        self.state_schema = pa.schema([pa.field("_sessions", pa.bool_())])
+        times, keys = [pa.field(start, TIME), pa.field(end, TIME)], len(self.key_schema)
+        self.output_schema = pa.schema([*self.key_schema, *times, *list(self.output_schema)[keys:]])
+
+    @property
+    def made_of(self) -> Mapping[str, str]:
+        return {**super().made_of, "_sessions": f"the sessions of {self.start}"}
+
+    def event_times(self, rows: pa.Table) -> pa.ChunkedArray:
+        return rows[self.end].cast(TIME).cast(pa.int64())
+
+    # -- in front of the shuffle -----------------------------------------------------------------------------------
+    # Rows of the very same session are combined, others are not: which of them are late is known behind it only.
+
+    def _by_key(self, rows: pa.Table) -> Segments | None:
+        if rows.num_rows < 2:
+            return None
+        hashes = xxhash64([plain_array(rows[name]) for name in (KEY_HASH, self.start, self.end)])
+        ratio = rows_per_key(hashes)
+        return None if ratio < MIN_REDUCTION else group_rows(hashes, rows.select(self._identity), ratio)
+
+    @property
+    def _identity(self) -> list[str]:
+        return [*self.key_schema.names, self.start, self.end]
+
+    def _firsts(self, rows: pa.Table, seg: Segments) -> pa.Table:
+        return rows.select([*self._identity, KEY_HASH]).take(pa.array(seg.firsts()))
+
+    def _partial_table(self, rows: pa.Table, parts: list[list[pa.Array]]) -> pa.Table:
+        made = super()._partial_table(rows, parts)
+        for name in (self.start, self.end):
+            made = made.append_column(pa.field(name, TIME), rows[name].cast(TIME))
+        return made
+
+    # -- behind it -------------------------------------------------------------------------------------------------
+
+    def process(self, ctx: CallContext, touched: Touched) -> Changed:
+        family, n = ctx.families[SESSIONS], touched.keys.num_rows
+        if touched.rows.num_rows:
+            self._merge_into(family, touched)
+        none = np.zeros(n, bool)
+        output = self._ended(family, touched) if touched.timed_out.any() else self.output_schema.empty_table()
+        return Changed(output, touched.state, none, none, np.full(n, NO_TIMEOUT, np.int64))
+
+    def _merge_into(self, family: Family, touched: Touched) -> None:
+        """All open sessions of the touched keys and the rows' own ones, by key and start: whatever begins before the
+        end of what came before it belongs to that."""
+        scanned, rows = family.scan(), touched.rows
+        stored = _Sessions(scanned.key_index, _micros(scanned.sub_keys[self.start]), _micros(scanned.state[self.end]))
+        new = _Sessions(touched.key_index, _micros(rows[self.start]), _micros(rows[self.end]))
+        merged = merge_sessions(stored, new)
+        known = self._partials(scanned.state, self.partial_schema)
+        parts = [
+            a.merge([merged.seg.arrange(pa.concat_arrays(pair)) for pair in zip(old, more, strict=True)], merged.seg)
+            for a, old, more in zip(self.accumulators, known, self._partials(rows, self.partial_schema), strict=True)
+        ]
+        self._write(family, stored, merged, [column for part in parts for column in part])
+
+    def _write(self, family: Family, stored: _Sessions, merged: Merged, partials: list[pa.Array]) -> None:
+        """What changed, under its start; what it began with, if that was later, ends."""
+        changed, absorbed = np.flatnonzero(merged.changed), stored.take(merged.absorbed)
+        own = merged.sessions.take(changed)
+        asked = absorbed.followed_by(own)
+        found = family.get(asked.owner, pa.table({self.start: _times(asked.start)}))
+        of = np.full(len(found), -1)
+        of[found.place[len(absorbed.owner) :]] = np.arange(len(changed))
+        rows, write = pa.array(of, mask=of < 0), of >= 0
+        columns = [_times(own.end), *(column.take(pa.array(changed)) for column in partials)]
+        state = pa.table(columns, schema=found.layout.value_schema).take(rows)
+        family.write(found, state, write, ~write, np.where(write, _timeouts_ms(own.end)[of], NO_TIMEOUT))
+
+    def _ended(self, family: Family, touched: Touched) -> pa.Table:
+        due = family.due()
+        keys = touched.keys.take(pa.array(due.key_index))
+        partials = self._partials(due.state, self.partial_schema)
+        results = [a.result(p) for a, p in zip(self.accumulators, partials, strict=True)]
+        times = [due.sub_keys[self.start], due.state[self.end]]
+        output = pa.table([*keys.select(self.key_schema.names).columns, *times, *results], schema=self.output_schema)
+        family.remove(due)
+        return output
+
+
+@dataclass(frozen=True)
+class _Sessions:
+    """Sessions of the keys ``owner``, in microseconds."""
+
+    owner: Rows
+    start: Micros
+    end: Micros
+
+    def take(self, which: npt.NDArray[Any]) -> _Sessions:
+        return _Sessions(self.owner[which], self.start[which], self.end[which])
+
+    def followed_by(self, other: _Sessions) -> _Sessions:
+        pairs = ((self.owner, other.owner), (self.start, other.start), (self.end, other.end))
+        return _Sessions(*(np.concatenate(pair) for pair in pairs))
+
+
+@dataclass(frozen=True)
+class Merged:
+    """``seg`` puts each session's parts side by side, stored ones first. ``sessions`` are what they make,
+    ``changed`` those with anything new in them, ``absorbed`` the stored ones that began later than what they are in.
+    """
+
+    seg: Segments
+    sessions: _Sessions
+    changed: npt.NDArray[np.bool_]
+    absorbed: npt.NDArray[np.bool_]
+
+
+def merge_sessions(stored: _Sessions, new: _Sessions) -> Merged:
+    """Those of one key that overlap or touch become one. The stored ones of a key do neither."""
+    both, known = stored.followed_by(new), len(stored.owner)
+    order = np.lexsort((both.start, both.owner))
+    owner, start, end = both.owner[order], both.start[order], both.end[order]
+    reach = _reach(owner, end)
+    begins = np.ones(len(order), bool)
+    begins[1:] = (owner[1:] != owner[:-1]) | (start[1:] > reach[:-1])
+    seg = Segments(order, np.flatnonzero(begins), len(order))
+    sessions = _Sessions(owner[seg.starts], start[seg.starts], reach[seg.ends - 1])
+    changed = np.logical_or.reduceat(order >= known, seg.starts)
+    into = seg.places()[:known]
+    return Merged(seg, sessions, changed, stored.start != sessions.start[into])
+
+
+def _reach(owner: Rows, end: Micros) -> Micros:
+    """The latest end so far, within each owner's rows, which lie side by side."""
+    ends, rank = np.unique(end, return_inverse=True)
+    owners = np.cumsum(np.concatenate(([0], owner[1:] != owner[:-1])))
+    highest = np.maximum.accumulate(owners * len(ends) + rank.ravel())
+    found: Micros = ends[highest - owners * len(ends)]
+    return found
+
+
+def _timeouts_ms(end_us: Micros) -> Micros:
+    """Watermarks are whole milliseconds, and a time-out fires strictly before one: the first that reaches the end."""
+    found: Micros = -(-end_us // 1000) - 1
+    return found
+
+
+def _micros(times: pa.ChunkedArray) -> Micros:
+    found: Micros = plain_array(times).cast(TIME).view(pa.int64()).to_numpy()
+    return found
+
+
+def _times(micros: Micros) -> pa.Array:
+    return pa.array(micros, pa.int64()).view(TIME)

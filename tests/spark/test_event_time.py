@@ -1,0 +1,224 @@
+"""Sessions, windows of windows and other chains by event time, beside Spark's own streams over the same files: stopped
+in the middle, and gone on elsewhere with other partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_ckpt.errors import InvalidInputError
+from tests.spark.conftest import Input, Job, ordered, wait_until
+from tests.spark.test_windows import BASE, DELAY, SCHEMA, _batches, _flat, _plain
+
+NewInput = Callable[[str, str], Input]
+HOUR = timedelta(hours=1)
+
+
+def _uid(df: Any, uid: str) -> dict[str, str]:
+    """What only ours take."""
+    return {} if hasattr(df, "sparkSession") else {"uid": uid}
+
+
+def _windows(df: Any, *keys: Any, of: Any = "t", length: str = "10 minutes") -> Any:
+    return df.groupBy(F.window(of, length), *keys).agg(F.count("*").alias("n"), **_uid(df, "windows"))
+
+
+def _sessions(df: Any, gap: Any = "5 minutes", of: Any = "t") -> Any:
+    counted = [F.count("*").alias("n"), F.max("v").alias("v"), F.avg("v").alias("mean")]
+    return df.groupBy("k", F.session_window(of, gap)).agg(*counted, **_uid(df, "sessions"))
+
+
+def _gap_of_row() -> Any:
+    """Some gaps are nothing, or less than nothing."""
+    text = F.when(F.col("v") == 1, "4 minutes 30 seconds").when(F.col("k") == "a", "-1 minute")
+    return text.when(F.col("v") == 5, F.concat(F.col("v") * 2, F.lit(" minutes")))
+
+
+def _again(df: Any, *keys: Any, of: Any, length: str = "30 minutes") -> Any:
+    return df.groupBy(*keys, F.window(of, length)).agg(
+        F.sum("n").alias("n"), F.count("*").alias("c"), **_uid(df, "again")
+    )
+
+
+QUERIES: dict[str, Callable[[Any], Any]] = {
+    "windows of sessions": lambda df: _again(_sessions(df), "k", of=F.window_time("session_window")),
+    "sessions": _sessions,
+    "sessions with a name and expressions": lambda df: df.groupBy(
+        F.session_window("t", "3 minutes").alias("s"), F.upper("k").alias("u")
+    ).agg((F.sum("v") / F.count("*")).alias("x"), F.col("s").start.alias("begin"), **_uid(df, "sessions")),
+    "sessions with a gap a row": lambda df: _sessions(df, _gap_of_row()),
+    "sessions of all rows": lambda df: df.groupBy(F.session_window("t", "1 minute")).agg(
+        F.sum("v"), F.count("*"), **_uid(df, "sessions")
+    ),
+    "sessions of no length": lambda df: _sessions(df, "0 seconds"),
+    "sessions of a month": lambda df: _sessions(df, "1 month"),
+    "windows of windows": lambda df: _again(_windows(df, "k"), of=F.window_time("window")),
+    "windows of windows by the window": lambda df: _again(_windows(df, "k"), "k", of="window", length="20 minutes"),
+    "windows of a column of window_time": lambda df: _again(
+        _windows(df, "k").withColumn("at", F.window_time("window")).where("n > 0").select("at", "k", "n"), of="at"
+    ),
+    "sessions of windows": lambda df: (
+        _windows(df, "k").groupBy(F.session_window("window", "10 minutes"), "k").agg(F.sum("n"), **_uid(df, "again"))
+    ),
+    "windows behind distinct rows": lambda df: _windows(
+        df.dropDuplicates(["k", "t"], **_uid(df, "once")), "k", length="7 minutes"
+    ),
+    "three in a row": lambda df: _again(
+        _windows(df.dropDuplicates(["t", "k", "v"], **_uid(df, "once")), "k", length="3 minutes"), of="window"
+    ),
+}
+SHORT = ["windows of sessions"]
+"""In the test command; the others with the soak tests."""
+
+
+@pytest.mark.parametrize("query", [q if q in SHORT else pytest.param(q, marks=pytest.mark.soak) for q in QUERIES])
+def test_what_comes_out_by_event_time_is_what_spark_puts_out(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, query: str
+) -> None:
+    made, delay = new_input("in", SCHEMA), f"{DELAY.seconds} seconds"
+    batches = _batches(list(QUERIES).index(query), 9)
+    theirs: list[tuple[Any, ...]] = []
+    for part, partitions in ((batches[:5], "2"), (batches[5:], "3")):
+        for rows in part:
+            made.add(*rows)
+        rows_of_spark = QUERIES[query](made.spark_stream(spark).withWatermark("t", delay))
+        ours = QUERIES[query](made.stream(ckpt).withWatermark("t", delay))
+        assert [(f.name, f.dataType) for f in ours.schema] == [(f.name, f.dataType) for f in rows_of_spark.schema]
+        theirs += _plain(rows_of_spark, tmp_path / "plain", "append")
+        spark.conf.set("spark.sql.shuffle.partitions", partitions)
+        job.run(ours, checkpointLocation=str(tmp_path / partitions))
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+        assert ordered(map(_flat, job.rows())) == ordered(theirs)
+    assert theirs or query == "sessions of no length", "nothing to compare"
+
+
+def test_a_session_that_came_out_leaves_no_state(ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path) -> None:
+    made = new_input("in", SCHEMA)
+    for rows in _batches(3):
+        made.add(*rows)
+    job.run(_sessions(made.stream(ckpt).withWatermark("t", "5 minutes")))
+    ended = job.rows()
+    assert ended
+    left = DeltaTable(str(tmp_path / "jobs" / "job" / "state" / "sessions.sessions"))
+    rows = QueryBuilder().register("t", left).execute("SELECT k, session_window_end FROM t").read_all().to_pylist()
+    assert {r["k"] for r in rows} <= {"a", "b", None}
+    assert max(row[1]["end"] for row in ended) < min(r["session_window_end"] for r in rows)
+
+
+def test_what_spark_refuses_of_sessions_is_refused_with_a_way_that_works(ckpt: Any, new_input: NewInput) -> None:
+    df = new_input("in", SCHEMA).stream(ckpt)
+    marked = df.withWatermark("t", "5 minutes")
+    with pytest.raises(InvalidInputError, match="call withWatermark"):
+        df.groupBy(F.session_window("t", "5 minutes"), "k")
+    with pytest.raises(InvalidInputError, match="takes one window"):
+        marked.groupBy(F.session_window("t", "5 minutes"), F.window("t", "5 minutes"), "k")
+    with pytest.raises(InvalidInputError, match="puts out rows of mode 'append'"):
+        _sessions(marked).writeStream.outputMode("update")
+    with pytest.raises(InvalidInputError, match="windows of operator 'windows' are aggregated"):
+        _again(_windows(marked), of="window").writeStream.outputMode("update")
+    with pytest.raises(AnalysisException):
+        marked.groupBy(F.session_window("v", "5 minutes"), "k")
+    with pytest.raises(InvalidInputError, match="approx_count_distinct"):
+        marked.groupBy(F.session_window("t", "5 minutes"), "k").agg(F.count_distinct("v"))
+
+
+# --- several streams ------------------------------------------------------------------------------------------------
+
+
+def _both(one: Any, two: Any, marked: str) -> Any:
+    """Windows over the rows of two sources, of which the first or both have a watermark."""
+    delay = f"{DELAY.seconds} seconds"
+    left = one.withWatermark("t", delay)
+    right = two.withWatermark("t", "1 minute") if marked == "both" else two
+    return _windows(left.union(right), "k")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("policy", "marked"), [("min", "both"), ("max", "both"), ("min", "one")])
+def test_the_watermark_of_several_streams_is_that_of_spark(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, policy: str, marked: str
+) -> None:
+    inputs = new_input("one", SCHEMA), new_input("two", SCHEMA)
+    for number, made in enumerate(inputs):
+        for rows in _batches(20 + number, 6 + number):
+            made.add(*rows)
+    spark.conf.set("spark.sql.streaming.multipleWatermarkPolicy", policy)
+    theirs = _plain(_both(*(i.spark_stream(spark) for i in inputs), marked), tmp_path / "plain", "append")
+    job.run(_both(*(i.stream(ckpt, uid=i.folder.name) for i in inputs), marked))
+    spark.conf.unset("spark.sql.streaming.multipleWatermarkPolicy")
+    assert theirs, "nothing to compare"
+    assert ordered(map(_flat, job.rows())) == theirs
+
+
+@pytest.mark.soak
+def test_an_idle_source_holds_back_no_window_and_what_comes_late_from_it_is_late(
+    ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path
+) -> None:
+    busy, silent = new_input("busy", SCHEMA), new_input("silent", SCHEMA)
+    busy.add((BASE, "a", 1), (BASE + 2 * HOUR, "a", 1))
+    silent.add((BASE - HOUR, "s", 1))
+    options = {"spark__ckpt__source__idleTimeout": "2s"}
+    marked = [i.stream(ckpt, uid=i.folder.name).withWatermark("t", "1 minute") for i in (busy, silent)]
+    query = job.start(_windows(marked[0].union(marked[1]), "k", length="1 hour"), now=False, **options)
+
+    def out() -> list[Any]:
+        query.checkpoint()
+        return sorted((row[1], row[2]) for row in job.rows())
+
+    wait_until(lambda: out() == [("a", 1), ("s", 1)], query)
+    silent.add((BASE, "late", 1), (BASE + 2 * HOUR, "s", 1))
+    query.processAllAvailable()
+    busy.add((BASE + 4 * HOUR, "a", 1))
+    wait_until(lambda: out() == [("a", 1), ("a", 1), ("s", 1), ("s", 1)], query)
+    query.stop(drain=True)
+    assert "late" not in {row[1] for row in job.rows()}
+
+
+# --- the end of bounded input ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("query", ["windows of windows by the window", "windows of sessions", "sessions"])
+def test_at_the_end_of_bounded_input_open_windows_come_out_once_and_rows_for_them_are_late(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, query: str
+) -> None:
+    made, options = new_input("in", SCHEMA), {"spark__ckpt__endOfInput__closeWindows": "true"}
+    made.add(*((BASE + timedelta(minutes=3 * n), "ab"[n % 2], n) for n in range(20)))
+
+    def run(location: str, partitions: str) -> list[Any]:
+        spark.conf.set("spark.sql.shuffle.partitions", partitions)
+        df = QUERIES[query](made.stream(ckpt).withWatermark("t", "5 minutes"))
+        job.run(df, checkpointLocation=str(tmp_path / location), **options)
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+        return ordered(map(_flat, job.rows()))
+
+    expected = ordered(_flat(r) for r in QUERIES[query](made.table(spark)).collect())
+    assert run("here", "2") == expected
+    assert run("here", "2") == expected, "a start without news"
+    made.add((BASE + timedelta(minutes=40), "a", 1), (BASE + timedelta(minutes=57), "b", 1))
+    assert run("elsewhere", "3") == expected, "rows for windows that came out are late"
+    made.add((BASE + 24 * HOUR, "a", 1))
+    later = run("elsewhere", "3")
+    assert len(later) == len(expected) + 1
+    assert set(later) > set(expected)
+
+
+def test_the_current_time_is_the_same_in_all_rows_of_a_batch(ckpt: Any, job: Job, new_input: NewInput) -> None:
+    made = new_input("in", SCHEMA)
+    for _ in range(2):
+        made.add(*((BASE, str(n), n) for n in range(50)))
+    timed = made.stream(ckpt).withColumn("now", F.current_timestamp()).repartition(2)
+    job.run(
+        timed.groupBy("t").agg(F.min("now"), F.max("now"), F.approx_count_distinct("now").alias("n"), uid="times"), "t"
+    )
+    ((_, least, most, number),) = job.rows()
+    assert least < most
+    assert number == 2, "one for each of two batches"

@@ -130,7 +130,20 @@ MUTATIONS = (
         _SOURCE, "an end is only asked for when nothing came", "(still and read.finished)", "read.finished and False"
     ),
     Mutation(_OFFSET, "a restored source that has ended stays ended", "ended=position.ended", "ended=False"),
-    Mutation(_OFFSET, "a location remembers what it restores", ", restore=restored)", ")"),
+    Mutation(_OFFSET, "a location remembers what it restores", " restore=restored,", ""),
+    Mutation(_OFFSET, "an idle source is idle where it is restored", "turns=position.turns", "turns=None"),
+    Mutation(
+        _EVENTS,
+        "an idle source says so again where it is restored",
+        "end.turns != start.turns or start.restore is not None",
+        "end.turns != start.turns",
+    ),
+    Mutation(
+        _SOURCE,
+        "windows close at the end of the input only",
+        "(at.drained or at.ended) and not injected.drain",
+        "not injected.drain",
+    ),
     Mutation(_OFFSET, "a new source begins at its own beginning", "offset.inner is not None", "True"),
     # --- leading
     Mutation(

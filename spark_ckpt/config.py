@@ -136,6 +136,22 @@ class JobConfig:
     require_uid: bool = _key(
         "requireUid", FLAG, "false", "Refuse keyed operators without `uid=`, instead of deriving it."
     )
+    idle_timeout_ms: int | None = _key(
+        "source.idleTimeout",
+        POSITIVE_DURATION,
+        None,
+        "A source that nothing comes from for so long is idle: until something comes, it does not hold back the "
+        "watermark of several `withWatermark` (Flink's `withIdleness`). The watermark never goes back; what comes late "
+        "from it then is late.",
+        "never",
+    )
+    close_windows: bool = _key(
+        "endOfInput.closeWindows",
+        FLAG,
+        "false",
+        "At the end of bounded input (`availableNow`, or every source has ended) windows and sessions that are open "
+        "come out with the final checkpoint. Rows for them that a later start brings are late.",
+    )
     max_parallelism: int = _key(
         "maxParallelism", count(1, 32768), "128", "Number of key groups: the most partitions keyed state can use."
     )

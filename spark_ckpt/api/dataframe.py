@@ -337,20 +337,22 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         """Spark's watermark: the largest ``eventTime`` seen minus ``delayThreshold``, the smallest over all streams.
 
         ``eventTime`` names a timestamp column, ``delayThreshold`` is a duration, ``"10 minutes"``. The watermark is
-        computed from the rows that reach the next keyed operator and travels in-band from there. Raises
-        ``InvalidInputError`` if either is something else.
+        that of the rows that come by here, and travels in-band; behind an expression of Spark, of those that reach the
+        next keyed operator. Raises ``InvalidInputError`` if either is something else.
         """
         sensitive = self._session.spark.conf.get("spark.sql.caseSensitive") == "true"
         column = column_named(self.columns, eventTime, sensitive)
         found = {f.name: f.dataType for f in self.schema.fields}.get(column or eventTime)
         if column is None or not isinstance(found, TimestampType):
             raise InvalidInputError(f"withWatermark needs a timestamp column; {eventTime!r} is {found}")
-        node = WatermarkNode(column, delay_ms(self._session.spark, delayThreshold) * 1000)
+        delay_us = delay_ms(self._session.spark, delayThreshold) * 1000
+        node = WatermarkNode(column, delay_us, self._lineage.sources)
         lineage, parent = self._lineage.with_watermark(node), self._recipe
 
         def make(ctx: Any) -> Chain:
             chain, number = ctx.chain(parent), ctx.stream_number(node)
-            return chain.either(MarkStream(number), lambda df: _mark_stream(df, number), chain.schema)
+            marked = MarkStream(number, ctx.stream_name(node), node.column, node.delay_us)
+            return chain.either(marked, lambda df: _mark_stream(df, number), chain.schema)
 
         return CkptDataFrame(self._session, Recipe(make, (parent,)), lineage, self._preview)
 

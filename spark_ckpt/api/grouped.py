@@ -13,7 +13,6 @@ from pyspark.sql import types as T
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.api._aggregation import ALL_ROWS, Aggregation
-from spark_ckpt.api._distinct import _event_times
 from spark_ckpt.api._processors import Processors
 from spark_ckpt.api._windows import window_key
 from spark_ckpt.api.dataframe import CkptDataFrame

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import count
 from typing import Any
 
@@ -139,6 +140,9 @@ class BuildContext:
         name = f"{self.format_name}_{list(self._specs).index(chain.head)}"
         self.spark.dataSource.register(source_class_of(name, self.run, spec, chain.operations, chain.schema))
         return self.spark.readStream.format(name).load()
+
+    def source_ids(self, nodes: Iterable[SourceNode]) -> tuple[str, ...]:
+        return tuple(self._specs[node].id for node in nodes)
 
     def stream_number(self, node: WatermarkNode) -> int:
         """Numbers from 1; 0 marks rows without a watermark."""

@@ -51,6 +51,8 @@ def wire_operator(
             for w in lineage.open_watermarks
         ),
         time=event_time(ctx.spark.conf),
+        sources=ctx.source_ids(node.upstream),
+        watermark_sources=tuple(ctx.source_ids(w.sources) for w in lineage.watermarks),
     )
     schema = spark_schema(PACKED)
     if chain.open and keys.plain:

@@ -26,6 +26,7 @@ from spark_ckpt.protocol.source_steps import (
     SourceStart,
     SourceStep,
 )
+from spark_ckpt.protocol.source_time import turns
 from spark_ckpt.protocol.source_view import (
     Injection,
     Position,
@@ -54,7 +55,8 @@ def next_offset(role: SourceRole, view: SourceView | None, start: SourceOffset, 
     at = yield from _position(role, view, start)
     decide = lead if role.leader else _follow
     view, injection = yield from decide(role, view, start, at, now_ms)
-    return view, _assemble(role, view, start, at, injection)
+    view, now_turns = _turns(role, view, start, at, now_ms)
+    return view, _assemble(role, view, start, at, injection, now_turns)
 
 
 # --- reading ---------------------------------------------------------------------------------------------------
@@ -69,6 +71,19 @@ def _position(role: SourceRole, view: SourceView, start: SourceOffset) -> Genera
     still = read.inner == start.inner
     drained = role.available_now and still and not frozen
     return Position(read.inner, start.ended or (still and read.finished), frozen, drained)
+
+
+def _turns(
+    role: SourceRole, view: SourceView, start: SourceOffset, at: Position, now_ms: int
+) -> tuple[SourceView, int | None]:
+    """After a start the time begins anew: what came meanwhile is not known."""
+    if role.idle_ms is None or at.frozen:
+        return view, start.turns
+    moved, before = at.inner != start.inner, start.turns or 0
+    if moved or view.moved_ms is None:
+        view = replace(view, moved_ms=now_ms)
+    quiet_ms = None if moved or view.moved_ms is None else now_ms - view.moved_ms
+    return view, turns(before, quiet_ms, role.idle_ms) or None
 
 
 # --- follower --------------------------------------------------------------------------------------------------
@@ -112,7 +127,12 @@ def take_up(triggers: Iterable[TriggerRecord], generation: int, drained: bool) -
 
 
 def _assemble(
-    role: SourceRole, view: SourceView, start: SourceOffset, at: Position, injection: Injection
+    role: SourceRole,
+    view: SourceView,
+    start: SourceOffset,
+    at: Position,
+    injection: Injection,
+    now_turns: int | None,
 ) -> SourceOffset:
     """The next offset, or ``start`` if nothing is new: then Spark plans no batch for this source's sake."""
     injected, drained = injection.barrier, start.drained
@@ -120,7 +140,7 @@ def _assemble(
         # One batch more: the leader, which is asked before its followers, hears of it.
         drained = role.generation
     moved = at.inner != start.inner or at.ended != start.ended or drained != start.drained
-    moved = moved or (start.rows is not None and not at.frozen)
+    moved = moved or (start.rows is not None and not at.frozen) or now_turns != start.turns
     if not (moved or injected is not None or injection.cancel or start.restore is not None):
         return start
     waiting, _ = sort_out(view, start)
@@ -132,13 +152,18 @@ def _assemble(
         cancel=injection.cancel,
         ended=at.ended,
         drained=drained,
-        rows=True if role.batch_behind_rows and at.inner != start.inner else None,
+        rows=True if role.batch_behind_rows and (at.inner, now_turns) != (start.inner, start.turns) else None,
         terminal=start.terminal if at.frozen else None,
         request=start.request if at.frozen else None,
         drain=start.drain,
         completed=_to_tell(view, start) if role.tells else None,
+        turns=now_turns,
     )
-    return end if injected is None else _with_barrier(end, injected, role.generation)
+    if injected is None:
+        return end
+    if role.closes_windows and (at.drained or at.ended) and not injected.drain:
+        end = replace(end, closes=True)
+    return _with_barrier(end, injected, role.generation)
 
 
 def _to_tell(view: SourceView, start: SourceOffset) -> int | None:

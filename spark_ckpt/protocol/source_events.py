@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from spark_ckpt.protocol.events import NO_STREAM, Barrier, Cancel, Completed, Event, Finished, SourceAck, Watermark
 from spark_ckpt.protocol.source_offset import SourceOffset
+from spark_ckpt.protocol.source_time import end_stream, idle_stream
 from spark_ckpt.protocol.weights import split
 
 
@@ -42,6 +43,11 @@ def _spoken(source: str, start: SourceOffset, end: SourceOffset, key_groups: int
         found.append(Finished(key_groups - 1, start.epoch))
     if end.completed is not None:
         found.append(Completed(end.completed))
+    if end.turns is not None and (end.turns != start.turns or start.restore is not None):
+        # A location that was restored may have operators that the checkpoint had not: said again.
+        found.append(Watermark(idle_stream(source), end.turns, start.epoch))
+    if end.closes and end.barrier is not None:
+        found.append(Watermark(end_stream(source), end.barrier, start.epoch))
     if end.barrier is not None:
         found.append(SourceAck(source, end.barrier, end.position().to_json()))
     return tuple(found)

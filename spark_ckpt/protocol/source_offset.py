@@ -64,7 +64,8 @@ class SourceOffset:
     the source announced that it is at the end of what was there when the query started. ``rows``: rows came, and a
     batch is to follow although nothing new may come. ``drain``: the newest checkpoint that drains the job; from the
     first one's barrier on nothing is read at this location, whatever becomes of it and whoever starts the job.
-    ``completed``: what user functions are told of in the batch up to here.
+    ``completed``: what user functions are told of in the batch up to here. ``turns``: how often the source fell idle
+    and came back, odd if it is idle. ``closes``: the barrier stands at the end of the input, and windows close.
     """
 
     origin: int
@@ -82,6 +83,8 @@ class SourceOffset:
     rows: bool | None = optional()
     drain: int | None = optional()
     completed: int | None = optional()
+    turns: int | None = optional()
+    closes: bool | None = optional()
 
     def to_json(self) -> dict[str, Any]:
         return codec.write(self)
@@ -92,7 +95,7 @@ class SourceOffset:
 
     def position(self) -> SourcePosition:
         """What a checkpoint remembers of it: enough for :func:`initial_offset` of a later location."""
-        return SourcePosition(self.inner, self.ended)
+        return SourcePosition(self.inner, self.ended, self.turns)
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,7 @@ class SourcePosition:
 
     inner: Any = later(None)
     ended: bool = later(False)
+    turns: int | None = optional()
 
     def to_json(self) -> dict[str, Any]:
         return codec.write(self)
@@ -116,7 +120,9 @@ def initial_offset(origin: int, start_epoch: int, restored: int | None, position
     ``position`` is what checkpoint ``restored`` remembers of the source. ``inner`` None in the answer: the inner source
     is to say where a fresh job begins.
     """
-    return SourceOffset(origin, position.inner, start_epoch, ended=position.ended, restore=restored)
+    return SourceOffset(
+        origin, position.inner, start_epoch, ended=position.ended, restore=restored, turns=position.turns
+    )
 
 
 def with_inner(offset: SourceOffset, inner: Any) -> SourceOffset:

@@ -24,6 +24,8 @@ class SourceRole:
     for requests and triggers. ``batch_behind_rows``: as in Spark, where rows may have moved the watermark, a
     batch follows that lets time-outs see it. ``tells``: user functions want to know of completed checkpoints.
     ``inherited``: the triggers of earlier generations that were open when this one started (None: not known).
+    ``idle_ms``: a source that nothing comes from for so long is idle (None: none is). ``closes_windows``: windows end
+    at the end of the input.
     """
 
     source: str
@@ -39,6 +41,8 @@ class SourceRole:
     tells: bool = False
     policy: TriggerPolicy = field(default_factory=TriggerPolicy)
     inherited: frozenset[int] | None = None
+    idle_ms: int | None = None
+    closes_windows: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,8 @@ class SourceView:
     asked_ms: int | None = None
     followed_ms: int | None = None
     waiting: Wait | None = None
+    moved_ms: int | None = None
+    """When something came last, or the counting began. Kept only where sources fall idle."""
 
     def state(self, checkpoint: int) -> CheckpointState:
         """Of a checkpoint that was triggered, as far as the source knows: of complete ones it knows the newest."""

@@ -15,7 +15,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.state.functions.pandas_input import in_timezone
-from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG, make_tag
+from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG, epoch_of_tag, make_tag
 
 
 def with_control(schema: StructType) -> StructType:
@@ -73,16 +73,39 @@ class Project:
 
 
 class MarkStream:
-    """Give the rows the number of the ``withWatermark`` they pass."""
+    """``withWatermark``: gives the rows the number of the stream, and says its watermark behind them.
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    Here, as in Spark, because a filter behind it may leave out the latest rows.
+    """
+
+    def __init__(self, number: int, stream: str, column: str, delay_us: int) -> None:
+        self.number, self.stream, self.column, self.delay_us = number, stream, column, delay_us
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        latest: dict[int, int] = {}
+        schema = None
         for batch in batches:
-            at = batch.schema.get_field_index(TAG)
+            at, schema = batch.schema.get_field_index(TAG), batch.schema
+            for tag, rows in runs_of_tag(batch):
+                micros = latest_micros(rows.column(self.column))
+                if micros is not None:
+                    epoch = epoch_of_tag(tag)
+                    latest[epoch] = max(latest.get(epoch, micros), micros)
             cleared = pc.bit_wise_and(batch.column(at), ~STREAM_MASK)
             yield batch.set_column(at, batch.schema.field(at), pc.bit_wise_or(cleared, self.number))
+        if schema is not None and latest:
+            yield self._said(latest, schema)
+
+    def _said(self, latest: dict[int, int], schema: pa.Schema) -> pa.RecordBatch:
+        said = [ev.Watermark(self.stream, micros - self.delay_us, epoch) for epoch, micros in sorted(latest.items())]
+        nulls = [pa.nulls(len(said), f.type) for f in list(schema)[:-1]]
+        return pa.RecordBatch.from_arrays([*nulls, pa.array(map(ev.encode, said), pa.binary())], schema=schema)
+
+
+def latest_micros(times: pa.Array) -> int | None:
+    """In whole milliseconds, as Spark counts event time, rounded down; None without any."""
+    latest = pc.max(times.cast(pa.timestamp("us", "UTC")).view(pa.int64())).as_py()
+    return None if latest is None else latest // 1000 * 1000
 
 
 class MapArrow:

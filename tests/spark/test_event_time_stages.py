@@ -18,10 +18,12 @@ from spark_ckpt.config import JobConfig
 from spark_ckpt.jobs.spec import RunSpec, SourceSpec
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.records import Topology
+from spark_ckpt.protocol.source_time import idle_stream
 from spark_ckpt.runtime.operator._subtask_call import DATA, EVENT, SubtaskCall
 from spark_ckpt.runtime.operator.pack import PackStage
 from spark_ckpt.runtime.operator.spec import EventTime, OperatorSpec, WatermarkSpec
 from spark_ckpt.runtime.source.reader import CkptStreamReader
+from spark_ckpt.runtime.stateless import MarkStream
 from spark_ckpt.state.functions.pandas_function import PandasStateFunction
 from spark_ckpt.state.ipc import from_bytes, nullable_schema
 from spark_ckpt.types import CTL, EVENT_TIME, KEY_HASH, TAG, make_tag
@@ -104,10 +106,15 @@ class Subtask:
         self.spec, self.stored = spec, None
 
     def batch(
-        self, *rows: tuple[int, int], stream: int = 1, barrier: int | None = None, restore: ev.Restore | None = None
+        self,
+        *rows: tuple[int, int],
+        stream: int = 1,
+        barrier: int | None = None,
+        restore: ev.Restore | None = None,
+        says: tuple[ev.Event, ...] = (),
     ) -> list[str]:
         """``rows``: key, event time in microseconds. What the function saw, in order."""
-        events: list[ev.Event] = [ev.Watermark(ev.NO_STREAM, 0, 1)]
+        events: list[ev.Event] = [ev.Watermark(ev.NO_STREAM, 0, 1), *says]
         if barrier is not None:
             events.append(ev.Barrier(barrier, 1, 0))
         if restore is not None:
@@ -162,6 +169,60 @@ def test_one_watermark_of_several_streams(run: RunSpec, policy: str, expected: s
     subtask = Subtask(_spec(run, EventTime(policy), streams=2))
     subtask.batch((1, 9_000))
     assert all(saw.endswith(expected) for saw in subtask.batch((2, 9_500), stream=2))
+
+
+def _idle(source: str, turns: int) -> tuple[ev.Event, ...]:
+    return (ev.Watermark(idle_stream(source), turns, 1),)
+
+
+def _of_two_sources(run: RunSpec, idle: str | None = "1s") -> OperatorSpec:
+    config = JobConfig.from_options({"dir": run.config.dir, **({"source.idleTimeout": idle} if idle else {})})
+    spec = _spec(replace(run, config=config), streams=2)
+    return replace(spec, sources=("a", "b"), watermark_sources=(("a",), ("b",)))
+
+
+def test_an_idle_source_does_not_hold_the_watermark_and_it_does_not_go_back_when_it_wakes(run: RunSpec) -> None:
+    subtask = Subtask(_of_two_sources(run))
+    subtask.batch((1, 9_000))
+    assert subtask.batch((2, 9_500), says=_idle("b", 1)) == ["2: 1 rows at 0"]
+    assert sorted(subtask.batch()) == ["1: timed out at 9", "2: timed out at 9"]
+    awake = subtask.batch((3, 1_000), (4, 20_000), stream=2, says=_idle("b", 2))
+    assert awake == ["4: 1 rows at 9"], "what is older than the watermark is late"
+    assert subtask.batch(stream=2) == []
+    assert subtask.batch((5, 30_000)) == ["5: 1 rows at 9"], "the other one holds it now, where it was"
+    assert sorted(subtask.batch()) == ["4: timed out at 20", "5: timed out at 20"]
+
+
+def test_where_all_sources_are_idle_the_watermark_stays_and_without_the_setting_none_is(run: RunSpec) -> None:
+    subtask = Subtask(_of_two_sources(run))
+    subtask.batch((1, 9_000), says=_idle("b", 1))
+    subtask.batch(says=_idle("a", 1))
+    assert subtask.batch((2, 9_500)) == ["2: 1 rows at 9"]
+    off = Subtask(_of_two_sources(run, None))
+    off.batch((1, 9_000), says=_idle("b", 1))
+    assert off.batch((2, 9_500)) == ["2: 1 rows at 0"]
+
+
+def test_a_restored_subtask_knows_which_source_was_idle_and_how_far_the_watermark_was(run: RunSpec) -> None:
+    spec = _of_two_sources(run)
+    subtask = Subtask(spec)
+    subtask.batch((1, 9_000), says=_idle("b", 1))
+    subtask.batch(barrier=1)
+    restore = ev.Restore("op", 1, {0: subtask.acknowledged()})
+    later = Subtask(replace(spec, run=replace(spec.run, generation=2, start_epoch=2, restored_from=1)))
+    assert later.batch((2, 9_000), (3, 9_001), restore=restore, says=_idle("b", 2)) == ["3: 1 rows at 9"]
+
+
+def test_a_watermark_is_that_of_the_rows_that_pass_it_and_not_of_those_a_filter_leaves() -> None:
+    batch = pa.record_batch(
+        [pa.array([5_001, None, 900], pa.int64()).view(INPUT.field("t").type), pa.array([make_tag(3)] * 3, pa.int64()),
+         pa.nulls(3, pa.binary())],
+        names=["t", TAG, CTL],
+    )  # fmt: skip
+    rows, said = MarkStream(2, "t#2", "t", 1_000)(iter([batch]))
+    assert rows.num_rows == 3
+    assert [ev.decode(c) for c in said.column(CTL).to_pylist()] == [ev.Watermark("t#2", 4_000, 3)]
+    assert list(MarkStream(2, "t#2", "t", 0)(iter([batch.slice(1, 1)])))[1:] == []
 
 
 def test_one_watermark_where_spark_is_asked_for_one(run: RunSpec) -> None:

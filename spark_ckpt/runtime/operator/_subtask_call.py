@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from spark_ckpt.protocol import aligner
 from spark_ckpt.protocol import events as ev
+from spark_ckpt.protocol.source_time import all_at_end, is_idle, windows_stream
 from spark_ckpt.protocol.weights import Arrivals
 from spark_ckpt.runtime.operator._subtask_meta import OWN, SubtaskMeta, known_states
 from spark_ckpt.runtime.operator._subtask_state import SubtaskState
@@ -114,6 +115,8 @@ class SubtaskCall:
                 self._call_timed_out()
                 if action.drain:
                     self._end_time()
+                elif self._input_ends(action.checkpoint):
+                    self._close_windows()
             self._do(action)
         self._call_timed_out()
         self.meta.late_us = self._time_us or 0
@@ -273,7 +276,7 @@ class SubtaskCall:
 
     def _seen(self) -> dict[str, int]:
         seen = dict(self.meta.watermarks)
-        if self.spec.filters_late:
+        if self.spec.filters_late or self.spec.run.config.idle_timeout_ms is not None:
             seen[ev.NO_STREAM] = self._time_us or 0
         return seen
 
@@ -317,8 +320,17 @@ class SubtaskCall:
         if not self.spec.watermarks:
             return None
         choose = max if self.spec.time.policy == "max" else min
-        found = choose(self.meta.watermarks.get(name, 0) for name in self.spec.watermarks)
-        return max(0, found // 1000 * 1000)
+        found = choose((self.meta.watermarks.get(name, 0) for name in self._counted()), default=0)
+        # It never goes back, whoever comes back or is new.
+        return max(0, found // 1000 * 1000, self.meta.late_us)
+
+    def _counted(self) -> Sequence[str]:
+        """The streams with a watermark but those all of whose sources are idle."""
+        spec, seen = self.spec, self.meta.watermarks
+        if spec.run.config.idle_timeout_ms is None:
+            return spec.watermarks
+        streams = zip(spec.watermarks, spec.watermark_sources, strict=True)
+        return [name for name, sources in streams if not is_idle(seen, sources)]
 
     def _without_late(self, rows: pa.Table) -> pa.Table:
         function = self.spec.function
@@ -362,6 +374,20 @@ class SubtaskCall:
         seen, self._time_us = self._time_us, END_OF_TIME_MS * 1000
         self._call_due(END_OF_TIME_MS)
         self._time_us = seen
+
+    def _input_ends(self, checkpoint: int) -> bool:
+        spec = self.spec
+        closes = spec.run.config.close_windows and spec.function.late_by_key
+        return closes and all_at_end(self.meta.watermarks, spec.sources, checkpoint)
+
+    def _close_windows(self) -> None:
+        """The input is bounded and at its end: what windows are open come out, with this checkpoint.
+
+        A later start may bring more rows. So that no window comes out twice, the watermark goes on, and stays, at the
+        end of the last window that any row was in: in all tasks the same, whichever keys they have.
+        """
+        self._call_due(END_OF_TIME_MS)
+        self._time_us = max(self._time_us or 0, self.meta.watermarks.get(windows_stream(self.spec.uid), 0))
 
     def _call_due(self, now_ms: int) -> None:
         due = self._due(now_ms)

@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from spark_ckpt.protocol import events as ev
+from spark_ckpt.protocol.source_time import windows_stream
 from spark_ckpt.protocol.weights import Arrivals
 from spark_ckpt.runtime.operator.spec import OperatorSpec, WatermarkSpec
-from spark_ckpt.runtime.stateless import runs_of_tag, split_control
+from spark_ckpt.runtime.stateless import latest_micros, runs_of_tag, split_control
 from spark_ckpt.state.envelope import Controls, pack, route
 from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
@@ -52,9 +53,21 @@ class PackStage:
                 controls.note_event_times(tag, piece)
                 rows.add(epoch_of_tag(tag), self._needed(tag, piece))
             if rows.combined_bytes > _FLUSH_BYTES:
-                yield from self._pack(rows.take(), Controls(), portion)
+                taken = rows.take()
+                self._note_windows(taken, controls)
+                yield from self._pack(taken, Controls(), portion)
                 portion += 1
-        yield from self._pack(rows.take(), controls.resolved(), portion)
+        taken = rows.take()
+        self._note_windows(taken, controls)
+        yield from self._pack(taken, controls.resolved(), portion)
+
+    def _note_windows(self, combined: list[tuple[int, pa.Table]], controls: _Controls) -> None:
+        """Every task of the operator hears of the last window, so that all of them may close their windows there."""
+        function = self.spec.function
+        for epoch, rows in combined if function.late_by_key else ():
+            largest = pc.max(function.event_times(rows)).as_py()
+            if largest is not None:
+                controls.note(epoch, windows_stream(self.spec.uid), largest)
 
     def _needed(self, tag: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Drop control columns, add the event time of the row's stream, give every column its canonical type."""
@@ -131,7 +144,7 @@ class _Controls:
         if self._arrived.add(event):
             return
         if isinstance(event, ev.Watermark):
-            self._note(event.epoch, event.stream, event.micros)
+            self.note(event.epoch, event.stream, event.micros)
         elif isinstance(event, ev.Completed):
             self._completed = max(self._completed or 0, event.checkpoint)
         elif isinstance(event, ev.RowsRead):
@@ -145,12 +158,11 @@ class _Controls:
 
     def note_event_times(self, tag: int, rows: pa.RecordBatch) -> None:
         spec = self.spec.watermark_of(tag)
-        largest = None if spec is None else pc.max(_event_micros(rows, spec)).as_py()
+        largest = None if spec is None else latest_micros(rows.column(spec.column))
         if spec is not None and largest is not None:
-            # Spark counts event time in whole milliseconds, rounded down.
-            self._note(epoch_of_tag(tag), spec.name, largest // 1000 * 1000 - spec.delay_us)
+            self.note(epoch_of_tag(tag), spec.name, largest - spec.delay_us)
 
-    def _note(self, epoch: int, stream: str, micros: int) -> None:
+    def note(self, epoch: int, stream: str, micros: int) -> None:
         key = (epoch, stream)
         self._watermarks[key] = max(self._watermarks.get(key, micros), micros)
 

@@ -82,5 +82,7 @@ def _role(run: RunSpec, source: SourceSpec, now_ms: int) -> SourceRole:
         tolerable_failures=c.tolerable_failures,
         inherited=None if run.inherited is None else frozenset(run.inherited),
         tells=source.tells,
+        idle_ms=c.idle_timeout_ms if source.event_time else None,
+        closes_windows=c.close_windows and source.event_time,
         policy=TriggerPolicy(c.interval_ms, c.min_pause_ms, c.timeout_ms, c.max_concurrent),
     )

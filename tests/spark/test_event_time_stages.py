@@ -14,16 +14,19 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import LongType, StructType, TimestampType
 
+from spark_ckpt.agg import AggSpec
 from spark_ckpt.config import JobConfig
 from spark_ckpt.jobs.spec import RunSpec, SourceSpec
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.records import Topology
-from spark_ckpt.protocol.source_time import idle_stream
+from spark_ckpt.protocol.source_time import end_stream, idle_stream
 from spark_ckpt.runtime.operator._subtask_call import DATA, EVENT, SubtaskCall
 from spark_ckpt.runtime.operator.pack import PackStage
 from spark_ckpt.runtime.operator.spec import EventTime, OperatorSpec, WatermarkSpec
 from spark_ckpt.runtime.source.reader import CkptStreamReader
 from spark_ckpt.runtime.stateless import MarkStream
+from spark_ckpt.runtime.windows import TIME
+from spark_ckpt.state.aggregates.windowed import WindowedAggregate
 from spark_ckpt.state.functions.pandas_function import PandasStateFunction
 from spark_ckpt.state.ipc import from_bytes, nullable_schema
 from spark_ckpt.types import CTL, EVENT_TIME, KEY_HASH, TAG, make_tag
@@ -251,3 +254,81 @@ def test_a_subtask_restored_from_a_checkpoint_between_two_batches_goes_on_as_if_
     later = Subtask(_spec(replace(run, generation=2, start_epoch=2, restored_from=1)))
     assert sorted(later.batch(*rows, restore=restore)) == sorted(expected)
     assert later.stored is not None
+
+
+# --- the end of bounded input ---------------------------------------------------------------------------------------
+
+WINDOW_MS = 10
+
+
+class Windows:
+    """The tasks of an operator that counts rows in windows of 10 ms, of a source that knows its end."""
+
+    def __init__(self, run: RunSpec, tasks: int, close: str = "true", **changes: Any) -> None:
+        config = JobConfig.from_options({"dir": run.config.dir, "endOfInput.closeWindows": close})
+        topology = replace(run.topology, key_groups=4, weight_total=4)
+        run = replace(run, config=config, topology=topology, partitions=tasks, **changes)
+        key = pa.schema([("w", TIME), ("k", pa.int64())])
+        function = WindowedAggregate(key, pa.schema([]), {"n": AggSpec("count")}, window="w", size_us=WINDOW_MS * 1000)
+        rows, mark = pa.schema([*key, pa.field(KEY_HASH, pa.int64())]), WatermarkSpec(1, "w#1", "w", 0)
+        self.spec = OperatorSpec(run, "op", 1, function, rows, ("w#1",), (mark,), sources=("a",))
+        self.stored: dict[int, Any] = {}
+        self.tasks = tasks
+
+    def batch(self, *rows: tuple[int, int], says: tuple[ev.Event, ...] = ()) -> list[tuple[int, int, int]]:
+        """``rows``: start of the window in milliseconds, key. What came out: start, key, rows."""
+        said = [ev.encode(e) for e in (ev.Watermark(ev.NO_STREAM, 0, 1), *says)]
+        data: list[dict[str, Any]] = [{"w": w * 1000, "k": k, TAG: make_tag(1) | 1, CTL: None} for w, k in rows]
+        data += [{"w": None, "k": None, TAG: None, CTL: c} for c in said]
+        columns = {name: [row[name] for row in data] for name in ("w", "k", TAG, CTL)}
+        w = pa.array(columns["w"], pa.int64()).view(TIME)
+        kinds = {"k": pa.int64(), TAG: pa.int64(), CTL: pa.binary()}
+        batch = pa.record_batch([w, *(pa.array(columns[n], kind) for n, kind in kinds.items())], ["w", *kinds])
+        packed = [row for part in PackStage(self.spec, hashes=True)(iter([batch])) for row in part.to_pylist()]
+        out, self.manifests = [], {}
+        for task in range(self.tasks):
+            call = SubtaskCall(self.spec, task, self.stored.get(task), 0)
+            for row in packed:
+                if self.spec.run.subtasks.subtask_of_route[row["route"]] == task:
+                    call.take(row["head"], row["body"])
+            call.run()
+            self.stored[task] = call.sealed()
+            for kind, _, body in call.out:
+                if kind == DATA:
+                    schema = nullable_schema(self.spec.function.output_schema)
+                    table = from_bytes(pa.py_buffer(body), schema)
+                    starts = table.column("w").cast(pa.int64()).to_pylist()
+                    out += [(s // 1000, k, n) for s, k, n in zip(starts, *(table.column(c).to_pylist() for c in "kn"))]
+                else:
+                    event = ev.decode(body)
+                    if isinstance(event, ev.OperatorAck):
+                        self.manifests.update(event.groups)
+        return sorted(out)
+
+
+def _at_end(checkpoint: int, source: str = "a") -> tuple[ev.Event, ...]:
+    return (ev.Watermark(end_stream(source), checkpoint, 1), ev.Barrier(checkpoint, 4, 0))
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_windows_close_at_the_end_of_input_and_rows_for_them_are_late_whatever_the_tasks(
+    run: RunSpec, tasks: int
+) -> None:
+    windows = Windows(run, 2)
+    rows = [(10, k) for k in range(20)]
+    assert windows.batch(*rows, (40, 1), (40, 1)) == []
+    closed = windows.batch(says=_at_end(1))
+    assert closed == [*((10, k, 1) for k in range(20)), (40, 1, 2)]
+    assert all(m.keys == 0 for m in windows.manifests.values())
+    restore = (ev.Restore("op", 1, windows.manifests),)
+    later = Windows(run, tasks, generation=2, start_epoch=2, restored_from=1)
+    assert later.batch((40, 5), (30, 2), (10, 3), (50, 1), says=restore) == []
+    assert later.batch(says=_at_end(2)) == [(50, 1, 1)], "each key hears of the last window of all keys"
+    assert windows.batch((40, 5)) == windows.batch(says=_at_end(2)) == [], "where it goes on itself, too"
+
+
+def test_windows_stay_open_without_the_setting_and_at_another_barrier(run: RunSpec) -> None:
+    assert Windows(run, 1, "false").batch((10, 1), says=_at_end(1)) == []
+    other = Windows(run, 1)
+    assert other.batch((10, 1), says=(*_at_end(1, "b"), ev.Watermark(end_stream("a"), 7, 1))) == []
+    assert other.manifests[0].watermarks_us[ev.NO_STREAM] == 0

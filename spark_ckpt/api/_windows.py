@@ -140,7 +140,8 @@ class SessionKey(WindowColumn):
     mode = "append"
 
     def __init__(self, parent: CkptDataFrame, session: SessionWindow, place: int) -> None:
-        self.inputs = (f"{session.name}_start", f"{session.name}_end")
+        self.start, self.end = f"{session.name}_start", f"{session.name}_end"
+        self.inputs = (self.start, self.end)
         self._gap, self._gap_us = session.gap, session.gap_us
         super().__init__(parent, session.name, session.time, place, self.inputs)
         if not self.event_time:
@@ -154,22 +155,21 @@ class SessionKey(WindowColumn):
         df = super().in_front(df)
         if self._gap_us is not None:
             return df
-        return df.withColumn(self.inputs[1], F.col(quoted(self.time)) + self._gap.cast("interval"))
+        return df.withColumn(self.end, F.col(quoted(self.time)) + self._gap.cast("interval"))
 
     def assigned(self, df: CkptDataFrame) -> CkptDataFrame:
         fields = [f for f in df.schema.fields if f.name not in self.inputs]
         fields += [T.StructField(name, T.TimestampType()) for name in self.inputs]
-        made = AssignSessions(self.time, *self.inputs, self._gap_us)
+        made = AssignSessions(self.time, self.start, self.end, self._gap_us)
         return df._python_operation(made, with_control(T.StructType(fields)))
 
     def function(self, by: pa.Schema, inputs: pa.Schema, *args: Any, **kwargs: Any) -> AggregateFunction:
-        start, end = self.inputs
-        return SessionAggregate(by, inputs, *args, start=start, end=end, **kwargs)
+        return SessionAggregate(by, inputs, *args, start=self.start, end=self.end, **kwargs)
 
     def shown_in(self, df: CkptDataFrame) -> CkptDataFrame:
         fields = [f for f in df.schema.fields if f.name not in self.inputs]
         fields.insert(self.place, self._field())
-        operation = ShowSessions(*self.inputs, self.name, self.place)
+        operation = ShowSessions(self.start, self.end, self.name, self.place)
         return df._python_operation(operation, with_control(T.StructType(fields)))
 
 

@@ -15,7 +15,7 @@ from spark_ckpt.state.aggregates.function import MIN_REDUCTION, AggregateFunctio
 from spark_ckpt.state.aggregates.segments import plain_array
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched
 from spark_ckpt.state.ipc import Rows
-from spark_ckpt.state.keys.grouping import Segments, group_rows, rows_per_key
+from spark_ckpt.state.keys.grouping import Segments, group_rows, rows_per_key, stable_order
 from spark_ckpt.state.keys.spark_hash import xxhash64
 from spark_ckpt.state.lsm.family import Family
 from spark_ckpt.state.lsm.layout import FamilyLayout
@@ -164,7 +164,9 @@ class Merged:
 def merge_sessions(stored: _Sessions, new: _Sessions) -> Merged:
     """Those of one key that overlap or touch become one. The stored ones of a key do neither."""
     both, known = stored.followed_by(new), len(stored.owner)
-    order = np.lexsort((both.start, both.owner))
+    order = np.argsort(both.start, kind="stable")
+    by_owner = stable_order(both.owner[order], int(both.owner.max(initial=0)) + 1)
+    order = order if by_owner is None else order[by_owner]
     owner, start, end = both.owner[order], both.start[order], both.end[order]
     reach = _reach(owner, end)
     begins = np.ones(len(order), bool)

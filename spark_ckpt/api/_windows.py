@@ -44,7 +44,9 @@ class WindowColumn:
 
     def __init__(self, parent: CkptDataFrame, name: str, time: Column, place: int, own: Iterable[str]) -> None:
         self.name, self.place = name, place
-        taken = [n for n in (name, *own) if n.lower() in {c.lower() for c in parent.columns}]
+        self._hides = any(f.name == name and _is_window(f) for f in parent.schema.fields)
+        names = {c.lower() for c in parent.columns if c != name or not self._hides}
+        taken = [n for n in (name, *own) if n.lower() in names]
         if taken:
             raise InvalidInputError(
                 f"the window needs the column name(s) {taken}, which the DataFrame has: rename those, or give the "
@@ -75,8 +77,9 @@ class WindowColumn:
         return [*keys[: self.place], shown, *keys[self.place + self.takes_key :]]
 
     def in_front(self, df: CkptDataFrame) -> CkptDataFrame:
-        """With the time in a column."""
-        return df if self.is_column else df.withColumn(self.time, self._computed)
+        """With the time in a column, and without an earlier window that the new one takes the name of."""
+        timed = df if self.is_column else df.withColumn(self.time, self._computed)
+        return timed._columns([c for c in timed.columns if c != self.name]) if self._hides else timed
 
     def analysed(self, frame: Any) -> Any:
         """A plain DataFrame with a window in it, by which Spark may analyse what is said of it."""
@@ -192,6 +195,10 @@ def _free(name: str, taken: list[str]) -> str:
     while name.lower() in {c.lower() for c in taken}:
         name += "_"
     return name
+
+
+def _is_window(field: T.StructField) -> bool:
+    return not set(WINDOW_KEYS.values()).isdisjoint(field.metadata)
 
 
 def _of_window(parent: CkptDataFrame, time: Column) -> Column:

@@ -99,7 +99,7 @@ def test_what_comes_out_by_event_time_is_what_spark_puts_out(
         job.run(ours, checkpointLocation=str(tmp_path / partitions))
         spark.conf.set("spark.sql.shuffle.partitions", "2")
         assert ordered(map(_flat, job.rows())) == ordered(theirs)
-    assert theirs or query == "sessions of no length", "nothing to compare"
+    assert theirs or query in ("sessions of no length", "sessions of a month"), "nothing to compare"
 
 
 def test_a_session_that_came_out_leaves_no_state(ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ def test_what_comes_out_by_event_time_is_what_spark_puts_out(
     assert theirs or query in ("sessions of no length", "sessions of a month"), "nothing to compare"
 
 
+@pytest.mark.soak
 def test_a_session_that_came_out_leaves_no_state(ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path) -> None:
     made = new_input("in", SCHEMA)
     for rows in _batches(3):
@@ -215,6 +216,7 @@ def test_at_the_end_of_bounded_input_open_windows_come_out_once_and_rows_for_the
     assert set(later) > set(expected)
 
 
+@pytest.mark.soak
 def test_the_current_time_is_the_same_in_all_rows_of_a_batch(ckpt: Any, job: Job, new_input: NewInput) -> None:
     made = new_input("in", SCHEMA)
     for _ in range(2):

@@ -196,11 +196,14 @@ def test_an_idle_source_does_not_hold_the_watermark_and_it_does_not_go_back_when
     assert sorted(subtask.batch()) == ["4: timed out at 20", "5: timed out at 20"]
 
 
-def test_where_all_sources_are_idle_the_watermark_stays_and_without_the_setting_none_is(run: RunSpec) -> None:
+def test_where_all_sources_are_idle_the_latest_watermark_counts_and_without_the_setting_none_is(run: RunSpec) -> None:
     subtask = Subtask(_of_two_sources(run))
     subtask.batch((1, 9_000), says=_idle("b", 1))
     subtask.batch(says=_idle("a", 1))
     assert subtask.batch((2, 9_500)) == ["2: 1 rows at 9"]
+    at_once = Subtask(_of_two_sources(run))
+    at_once.batch((1, 9_000), says=(*_idle("a", 1), *_idle("b", 1)))
+    assert sorted(at_once.batch((2, 9_500))) == ["1: timed out at 9", "2: 1 rows at 9"]
     off = Subtask(_of_two_sources(run, None))
     off.batch((1, 9_000), says=_idle("b", 1))
     assert off.batch((2, 9_500)) == ["2: 1 rows at 0"]

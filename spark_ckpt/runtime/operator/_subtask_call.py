@@ -319,8 +319,10 @@ class SubtaskCall:
         """
         if not self.spec.watermarks:
             return None
-        choose = max if self.spec.time.policy == "max" else min
-        found = choose((self.meta.watermarks.get(name, 0) for name in self._counted()), default=0)
+        counted = self._counted()
+        # Flink: where all are idle, none will bring its watermark on, and the latest of them counts.
+        choose = max if self.spec.time.policy == "max" or not counted else min
+        found = choose(self.meta.watermarks.get(name, 0) for name in counted or self.spec.watermarks)
         # It never goes back, whoever comes back or is new.
         return max(0, found // 1000 * 1000, self.meta.late_us)
 

@@ -59,6 +59,11 @@ class SessionAggregate(AggregateFunction):
     def made_of(self) -> Mapping[str, str]:
         return {**super().made_of, "_sessions": f"the sessions of {self.start}"}
 
+    @property
+    def begins(self) -> Mapping[str, pa.Scalar]:
+        """Other aggregates are refused: open sessions have columns of their own in the family."""
+        return {}
+
     def event_times(self, rows: pa.Table) -> pa.ChunkedArray:
         return rows[self.end].cast(TIME).cast(pa.int64())
 
@@ -102,10 +107,12 @@ class SessionAggregate(AggregateFunction):
         stored = _Sessions(scanned.key_index, _micros(scanned.sub_keys[self.start]), _micros(scanned.state[self.end]))
         new = _Sessions(touched.key_index, _micros(rows[self.start]), _micros(rows[self.end]))
         merged = merge_sessions(stored, new)
-        known = self._partials(scanned.state, self.partial_schema)
+        known = self._partials(scanned.state, self.partial_schema, self.accumulators)
         parts = [
             a.merge([merged.seg.arrange(pa.concat_arrays(pair)) for pair in zip(old, more, strict=True)], merged.seg)
-            for a, old, more in zip(self.accumulators, known, self._partials(rows, self.partial_schema), strict=True)
+            for a, old, more in zip(
+                self.accumulators, known, self._partials(rows, self.packed_schema, self.packers), strict=True
+            )
         ]
         self._write(family, stored, merged, [column for part in parts for column in part])
 
@@ -125,7 +132,7 @@ class SessionAggregate(AggregateFunction):
     def _ended(self, family: Family, touched: Touched) -> pa.Table:
         due = family.due()
         keys = touched.keys.take(pa.array(due.key_index))
-        partials = self._partials(due.state, self.partial_schema)
+        partials = self._partials(due.state, self.partial_schema, self.accumulators)
         results = [a.result(p) for a, p in zip(self.accumulators, partials, strict=True)]
         times = [due.sub_keys[self.start], due.state[self.end]]
         output = pa.table([*keys.select(self.key_schema.names).columns, *times, *results], schema=self.output_schema)

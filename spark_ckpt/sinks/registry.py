@@ -93,6 +93,11 @@ def create_sink(name: str | type[TwoPhaseSink], options: Mapping[str, str]) -> T
     own = {k: v for k, v in options.items() if k.lower() not in ("columns", "where")}
     chosen = [v for k, v in options.items() if k.lower() == "columns" and v.strip()]
     where = next((v for k, v in options.items() if k.lower() == "where"), None)
+    if where is not None and not chosen:
+        raise ConfigError(
+            f"sink {label}: option where ({where!r}) names a column that says which rows are written; give the columns "
+            "that are written, too, by option columns"
+        )
     sink = cls(own)
     return ProjectedSink(sink, parse_names(label, "columns", chosen[0]), where) if chosen else sink
 

@@ -169,3 +169,8 @@ def test_a_delta_table_partitioned_otherwise_is_refused_with_the_call_that_fits(
     create_sink("delta", {"path": f"{path}2"}).validate(SCHEMA)
     with pytest.raises(InvalidInputError, match="write with no partitionBy"):
         create_sink("delta", {"path": f"{path}2", "partitionBy": "p"}).validate(SCHEMA)
+
+
+def test_where_without_columns_is_refused_and_not_passed_over(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"option where \('wanted'\) names a column"):
+        create_sink("files", {"path": str(tmp_path), "fileFormat": "json", "where": "wanted"})

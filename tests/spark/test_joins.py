@@ -169,7 +169,7 @@ def test_what_cannot_work_is_refused_and_what_grows_is_told(
         (lambda: timed.join(late, "k", "right"), "RightOuter join .* an appropriate range condition.*withWatermark on"),
         (lambda: timed.join(late, "k", "full"), "FullOuter join .* not supported without"),
         (lambda: timed.join(late, "k", "semi"), "LeftSemi join .* not supported without"),
-        (lambda: timed.join(late, soon, "left_anti"), "LeftAnti joins with a streaming .* isNull"),
+        (lambda: timed.join(late, soon, "left_anti"), "LeftAnti joins with a streaming .*isNull"),
         (lambda: timed.join(late, soon, "sideways"), "expects how= inner, left, right"),
         (lambda: timed.join(late, _soon(timed, late)), "join without equality predicate is not supported"),
         (lambda: a.crossJoin(b), "join without equality predicate is not supported"),
@@ -180,7 +180,7 @@ def test_what_cannot_work_is_refused_and_what_grows_is_told(
             "use outputMode\\('append'\\)",
         ),
         (lambda: a.join(b, a["k"] == b["k"]).groupBy("k"), "occur more than once"),
-        (lambda: a.join(b, a["k"] == b["k"]).select("k"), "Reference k is ambiguous"),
+        (lambda: a.join(b, a["k"] == b["k"]).select("k"), "Reference `k` is ambiguous"),
     ]:
         with pytest.raises(InvalidInputError, match=f"(?s){said}"):
             call()

@@ -43,7 +43,15 @@ from spark_ckpt.plan.plan_text import Node
 from spark_ckpt.plan.session_confs import pandas_options
 from spark_ckpt.plan.udf_plan import for_data_rows
 from spark_ckpt.runtime.operations import Operation, Operations
-from spark_ckpt.runtime.stateless import MapArrow, MapPandas, MarkStream, Project, arrow_schema, with_control
+from spark_ckpt.runtime.stateless import (
+    MapArrow,
+    MapPandas,
+    MarkStream,
+    Project,
+    arrow_schema,
+    nullable,
+    with_control,
+)
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG
 
 if TYPE_CHECKING:
@@ -141,7 +149,7 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         def make(ctx: Any) -> Chain:
             if isinstance(here, Stays):
                 return Chain(in_spark(ctx.frame(parent)), preview.schema)
-            return ctx.chain(parent).either(Operations(here), in_spark, preview.schema)
+            return ctx.chain(parent).either(Operations(here), in_spark, nullable(preview.schema))
 
         place = f"in Spark: {here.why}" if isinstance(here, Stays) else "in Python, if its rows are there"
         lineage = replace(self._lineage, places=(*self._lineage.places, f"{what}: {place}"))

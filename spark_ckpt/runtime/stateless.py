@@ -20,8 +20,12 @@ from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG, epoch_of_ta
 
 def with_control(schema: StructType) -> StructType:
     """``schema``, all nullable (control rows hold no data), plus the control columns."""
-    fields = [StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields]
-    return StructType([*fields, StructField(TAG, LongType()), StructField(CTL, BinaryType())])
+    return StructType([*nullable(schema), StructField(TAG, LongType()), StructField(CTL, BinaryType())])
+
+
+def nullable(schema: StructType) -> StructType:
+    """As what Python hands to Spark is declared: Arrow batches do not say that a column has no nulls."""
+    return StructType([StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields])
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -161,6 +161,15 @@ def test_a_stream_computes_in_python_what_it_can(
     assert sorted(job.rows()) == sorted(tuple(row) for row in expected.where("k IS NOT NULL").collect())
 
 
+def test_what_python_computed_may_be_read_by_spark(ckpt: Any, new_input: Any, job: Any) -> None:
+    """A literal is never null, which Spark notes of a column and Arrow batches do not."""
+    source = new_input("input", "k string, v long")
+    source.add(("a", 1), ("b", 2))
+    one, two = (source.stream(ckpt).withColumn("of", F.lit(n)).where("v > 1") for n in ("one", "two"))
+    job.run(one.union(two))
+    assert job.rows() == [("b", 2, "one"), ("b", 2, "two")]
+
+
 def test_a_value_without_a_result_fails_the_query_as_in_spark(ckpt: Any, new_input: Any, job: Any) -> None:
     source = new_input("input", "k string, v long")
     ckpt.spark.conf.set("spark.sql.ansi.enabled", "true")

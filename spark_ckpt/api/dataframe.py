@@ -49,7 +49,6 @@ from spark_ckpt.runtime.stateless import (
     MarkStream,
     Project,
     arrow_schema,
-    nullable,
     with_control,
 )
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG
@@ -149,7 +148,7 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         def make(ctx: Any) -> Chain:
             if isinstance(here, Stays):
                 return Chain(in_spark(ctx.frame(parent)), preview.schema)
-            return ctx.chain(parent).either(Operations(here), in_spark, nullable(preview.schema))
+            return ctx.chain(parent).either(Operations(here), in_spark, preview.schema)
 
         place = f"in Spark: {here.why}" if isinstance(here, Stays) else "in Python, if its rows are there"
         lineage = replace(self._lineage, places=(*self._lineage.places, f"{what}: {place}"))

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.plan.lineage import SourceNode
 from spark_ckpt.runtime.operations import Operation, Operations, Renamed
+from spark_ckpt.runtime.stateless import nullable
 
 _PLAIN = re.compile(r"[^.`*]+", re.DOTALL)
 """Names that ``df[name]`` takes for what they are."""
@@ -37,7 +38,7 @@ class Chain:
         return bool(self.operations) or isinstance(self.head, SourceNode)
 
     def then(self, operation: Operation, schema: StructType) -> Chain:
-        return replace(self, schema=schema, operations=(*self.operations, operation))
+        return replace(self, schema=nullable(schema), operations=(*self.operations, operation))
 
     def either(self, operation: Operation, in_spark: Callable[[Any], Any], schema: StructType) -> Chain:
         """What both can do, where the rows are: it is no reason to leave Python, nor to go there."""

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from spark_ckpt.expressions import _choosing, _comparing, _fields, _numbers, _numbers_cast, _text, _times
+from spark_ckpt.expressions import _choosing, _fields, _numbers, _numbers_cast, _text, _times, comparing
 from spark_ckpt.expressions._values import Function, Rows, Value
 from spark_ckpt.expressions.tree import Input, Literal, Tree
 
 FUNCTIONS: dict[str, Function] = {
-    **_comparing.FUNCTIONS,
+    **comparing.FUNCTIONS,
     **_numbers.FUNCTIONS,
     **_numbers_cast.FUNCTIONS,
     **_text.FUNCTIONS,

@@ -38,7 +38,7 @@ INNER = {
     "agg": BASE,
     "faults": BASE,
     "protocol": BASE,
-    "state": {*BASE, "agg", "protocol"},
+    "state": {*BASE, "agg", "expressions", "protocol"},
     "storage": {*BASE, "arrow_types", "clock", "config", "faults", "protocol", "redaction", "state"},
     "sources": {*BASE, "arrow_types", "config", "config_values", "protocol", "redaction", "storage"},
     "sinks": {*BASE, "arrow_types", "clock", "config", "config_values", "protocol", "redaction", "storage"},

@@ -15,8 +15,8 @@ from spark_ckpt.state.aggregates._in_families import (
     owners,
     stored_type,
     sub_fields,
-    sub_keys_of,
     values_of,
+    write_new,
 )
 from spark_ckpt.state.aggregates.segments import plain_array
 from spark_ckpt.state.ipc import Rows
@@ -95,14 +95,8 @@ class CollectSet(_Collected):
     def absorbed(
         self, family: Family, key_index: Rows, packed: list[pa.Array], stored: list[pa.Array]
     ) -> list[pa.Array]:
-        row = owners(packed[0])
-        found = family.get(key_index[row], sub_keys_of(packed[0].flatten(), self.sub_schema))
-        new = ~found.exists
-        if new.any():
-            family.write(found, write=new)
-        counts_in = np.empty(len(found), np.int64)
-        counts_in[found.place] = row
-        return [pa.array(np.bincount(counts_in[new], minlength=len(key_index)))]
+        _, new, belongs = write_new(family, key_index, packed[0], self.sub_schema)
+        return [pa.array(np.bincount(belongs[new], minlength=len(key_index)))]
 
     def gathered(self, family: Family, keys: Rows) -> pa.Array:
         found = family.scan(keys)

@@ -9,10 +9,9 @@ from spark_ckpt.state.aggregates._accumulators import Accumulator
 from spark_ckpt.state.aggregates._in_families import (
     DistinctLists,
     FamilyAccumulator,
-    owners,
     sub_fields,
-    sub_keys_of,
     values_of,
+    write_new,
 )
 from spark_ckpt.state.ipc import Rows
 from spark_ckpt.state.keys.grouping import Segments, segments_by_index
@@ -49,17 +48,11 @@ class Distinct(FamilyAccumulator):
         self, family: Family, key_index: Rows, packed: list[pa.Array], stored: list[pa.Array]
     ) -> list[pa.Array]:
         """A value that several rows have counts in one of them. They are stored: they are not new a second time."""
-        row, values = owners(packed[0]), packed[0].flatten()
-        found = family.get(key_index[row], sub_keys_of(values, self.sub_schema))
-        new = ~found.exists
-        if new.any():
-            family.write(found, write=new)
-        counts_in = np.empty(len(found), np.int64)
-        counts_in[found.place] = row
+        found, new, belongs = write_new(family, key_index, packed[0], self.sub_schema)
         fresh = values_of(found.sub_keys.filter(pa.array(new)), self.type)
         # A null in front gives each row a partial, values or not.
         nothing = pa.nulls(len(key_index), self.type)
-        seg, _ = segments_by_index(np.concatenate([np.arange(len(key_index)), counts_in[new]]), len(key_index))
+        seg, _ = segments_by_index(np.concatenate([np.arange(len(key_index)), belongs[new]]), len(key_index))
         return self.inner.fold(pa.concat_arrays([nothing, fresh]), seg)
 
     def lift(self, column: pa.Array, rows: int) -> list[pa.Array]:

@@ -145,6 +145,21 @@ def owners(lists: pa.Array) -> Rows:
     return np.repeat(np.arange(len(lists)), lists.value_lengths().to_numpy())
 
 
+def write_new(family: Family, key_index: Rows, lists: pa.Array, schema: pa.Schema) -> tuple[Found, np.ndarray, Rows]:
+    """Write the values in ``lists``, one of each key of ``key_index``, that are new to their key.
+
+    Returns the family's rows of all of them, a mask of the new ones, and the place in ``key_index`` of each one's key.
+    """
+    row = owners(lists)
+    found = family.get(key_index[row], sub_keys_of(lists.flatten(), schema))
+    new = ~found.exists
+    if new.any():
+        family.write(found, write=new)
+    belongs = np.empty(len(found), np.int64)
+    belongs[found.place] = row
+    return found, new, belongs
+
+
 def by_value(owner: Rows, values: pa.Array) -> Segments:
     """Groups values that are one value to Spark's groupBy, owner by owner."""
     columns = [pa.array(owner), *columns_of(values)]

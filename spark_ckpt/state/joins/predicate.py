@@ -13,6 +13,8 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_ckpt.expressions.comparing import equal, equal_null_safe, less, not_less
+
 Columns = Callable[[str], pa.Array]
 """The column of a side, by name, a value a pair."""
 
@@ -82,31 +84,11 @@ class Not:
         return pc.invert(self.part.evaluate(left, right))
 
 
-def _equal(x: pa.Array, y: pa.Array) -> pa.Array:
-    same = pc.equal(x, y)
-    return pc.or_kleene(same, pc.and_kleene(pc.is_nan(x), pc.is_nan(y))) if pa.types.is_floating(x.type) else same
-
-
-def _null_safe(x: pa.Array, y: pa.Array) -> pa.Array:
-    return pc.or_(pc.fill_null(_equal(x, y), False), pc.and_(pc.is_null(x), pc.is_null(y)))
-
-
-def _less(x: pa.Array, y: pa.Array) -> pa.Array:
-    below = pc.less(x, y)
-    if not pa.types.is_floating(x.type):
-        return below
-    return pc.or_kleene(below, pc.and_kleene(pc.invert(pc.is_nan(x)), pc.is_nan(y)))
-
-
-def _at_most(x: pa.Array, y: pa.Array) -> pa.Array:
-    return pc.or_kleene(_less(x, y), _equal(x, y)) if pa.types.is_floating(x.type) else pc.less_equal(x, y)
-
-
 _OPERATORS: Mapping[str, Callable[[pa.Array, pa.Array], pa.Array]] = {
-    "=": _equal,
-    "<=>": _null_safe,
-    "<": _less,
-    "<=": _at_most,
-    ">": lambda x, y: _less(y, x),
-    ">=": lambda x, y: _at_most(y, x),
+    "=": equal,
+    "<=>": equal_null_safe,
+    "<": less,
+    "<=": lambda x, y: not_less(y, x),
+    ">": lambda x, y: less(y, x),
+    ">=": not_less,
 }

@@ -15,28 +15,28 @@ def _is_float(value: Any) -> bool:
     return bool(pa.types.is_floating(value.type))
 
 
-def _equal(a: Any, b: Any) -> Any:
+def equal(a: Any, b: Any) -> Any:
     found = pc.equal(a, b)
     return pc.or_(found, pc.and_(pc.is_nan(a), pc.is_nan(b))) if _is_float(a) else found
 
 
-def _less(a: Any, b: Any) -> Any:
+def less(a: Any, b: Any) -> Any:
     found = pc.less(a, b)
     return pc.or_(found, pc.and_(pc.invert(pc.is_nan(a)), pc.is_nan(b))) if _is_float(a) else found
 
 
-def _not_less(a: Any, b: Any) -> Any:
-    return pc.invert(_less(a, b)) if _is_float(a) else pc.greater_equal(a, b)
+def not_less(a: Any, b: Any) -> Any:
+    return pc.invert(less(a, b)) if _is_float(a) else pc.greater_equal(a, b)
 
 
-def _equal_null_safe(a: Any, b: Any) -> Any:
+def equal_null_safe(a: Any, b: Any) -> Any:
     both_null = pc.and_(pc.is_null(a), pc.is_null(b))
-    return pc.or_(pc.fill_null(_equal(a, b), False), both_null)
+    return pc.or_(pc.fill_null(equal(a, b), False), both_null)
 
 
 def _in(wanted: Any, *others: Any) -> Any:
     """Null if the value is, or if it is not found among others of which one is null."""
-    return reduce(pc.or_kleene, [_equal(wanted, other) for other in others])
+    return reduce(pc.or_kleene, [equal(wanted, other) for other in others])
 
 
 def _is_nan(value: Any) -> Any:
@@ -44,15 +44,15 @@ def _is_nan(value: Any) -> Any:
 
 
 FUNCTIONS: dict[str, Function] = {
-    "EqualNullSafe": plain(_equal_null_safe),
-    "EqualTo": plain(_equal),
-    "GreaterThan": plain(lambda a, b: _less(b, a)),
-    "GreaterThanOrEqual": plain(_not_less),
+    "EqualNullSafe": plain(equal_null_safe),
+    "EqualTo": plain(equal),
+    "GreaterThan": plain(lambda a, b: less(b, a)),
+    "GreaterThanOrEqual": plain(not_less),
     "In": plain(_in),
     "IsNaN": plain(_is_nan),
     "IsNotNull": plain(pc.is_valid),
     "IsNull": plain(pc.is_null),
-    "LessThan": plain(_less),
-    "LessThanOrEqual": plain(lambda a, b: _not_less(b, a)),
+    "LessThan": plain(less),
+    "LessThanOrEqual": plain(lambda a, b: not_less(b, a)),
     "Not": plain(pc.invert),
 }

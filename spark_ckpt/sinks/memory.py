@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_ckpt.errors import ConfigError, CorruptStorageError, InvalidInputError
+from spark_ckpt.sinks import _changes as changes
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks._options import SinkOption, SinkOptions, option_names, with_absolute_path
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
@@ -34,7 +36,8 @@ def _folder(name_or_path: str) -> Path:
 
 
 class MemorySink(TwoPhaseSink):
-    """Options: ``name`` (in the machine's temporary folder) or ``path`` (any local folder), ``mode``, ``mergeKeys``.
+    """Options: ``name`` (in the machine's temporary folder) or ``path`` (any local folder), ``mode``, ``mergeKeys``,
+    ``changeColumn``.
 
     Read what is committed with :func:`read`.
     """
@@ -46,6 +49,7 @@ class MemorySink(TwoPhaseSink):
             "mode", "append or merge", "With `mergeKeys` it is `merge`, without `append`.", choices=("append", "merge")
         ),
         SinkOption("mergeKeys", "columns, comma separated", "A reader sees the last row of each key."),
+        changes.CHANGE_OPTION,
     )
     OPTIONS = option_names(DECLARED)
 
@@ -59,6 +63,7 @@ class MemorySink(TwoPhaseSink):
             raise parsed.malformed("name", name, "a name without separators (use 'path' for a folder)")
         self._root = _folder(name) if name is not None else Path(path or "").absolute()
         self._keys = parsed.merge_keys()
+        self._change = changes.change_column("memory", parsed, self._keys)
 
     @classmethod
     def absolute(cls, options: Mapping[str, str]) -> dict[str, str]:
@@ -67,6 +72,7 @@ class MemorySink(TwoPhaseSink):
     def validate(self, schema: pa.Schema) -> None:
         staging.require_columns("mergeKeys", self._keys, schema)
         staging.refuse_unhashed("mergeKeys", self._keys, schema)
+        changes.check_column(self._change, schema)
         found = _read_schema(self._root)
         if found is not None and not found.equals(schema):
             raise InvalidInputError(f"memory sink at {self._root} holds\n{found}\nbut the query writes\n{schema}")
@@ -75,7 +81,7 @@ class MemorySink(TwoPhaseSink):
         _replace(self._root / "schema.arrow", schema.serialize().to_pybytes())
 
     def writer(self, ctx: WriterContext) -> SinkWriter:
-        return _MemoryWriter(self._root / _STAGED, ctx)
+        return _MemoryWriter(self._root / _STAGED, ctx, self._change)
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         sink = staging.sink_of(committables)
@@ -86,7 +92,7 @@ class MemorySink(TwoPhaseSink):
         if missing:
             raise CorruptStorageError(f"staged file(s) {', '.join(missing)} are missing from {self._root / _STAGED}")
         self._step("before record")  # a crash here: nothing is visible, the next commit starts over
-        body = {"files": files, "merge_keys": list(self._keys), "digest": found}
+        body = {"files": files, "merge_keys": list(self._keys), "change_column": self._change, "digest": found}
         if not _create(record, json.dumps(body).encode()):
             staging.check_same_life(str(record), permit, sink, json.loads(record.read_text())["digest"], found)
         self._step("after record")  # a crash here: the record says all, the next commit finds it
@@ -121,14 +127,15 @@ class MemorySink(TwoPhaseSink):
 
 
 class _MemoryWriter(SinkWriter):
-    def __init__(self, folder: Path, ctx: WriterContext) -> None:
+    def __init__(self, folder: Path, ctx: WriterContext, change: str | None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / f"{staging.staged_name(ctx)}.arrow"
-        self._rows = 0
+        self._rows, self._change = 0, change
         self._writer = pa.ipc.new_file(str(self._path), ctx.schema)
         self._schema = ctx.schema
 
     def write(self, batch: pa.RecordBatch) -> None:
+        changes.check_rows(self._change, batch)
         self._writer.write_batch(batch.cast(self._schema))
         self._rows += batch.num_rows
 
@@ -145,18 +152,22 @@ class _MemoryWriter(SinkWriter):
 
 
 def read(name_or_path: str) -> pa.Table:
-    """Everything committed to the sink of that name or path, by checkpoint; the last row per merge key only."""
+    """Everything committed to the sink of that name or path, by checkpoint; the last row per merge key only, and of
+    change rows those that are there."""
     root = _folder(name_or_path)
-    schema, tables, keys = _read_schema(root), [], []
+    schema, tables, keys, change = _read_schema(root), [], [], None
     for record in _records(root):
-        keys = record["merge_keys"]
+        keys, change = record["merge_keys"], record.get("change_column")
         for file in record["files"]:
             with pa.memory_map(str(root / _STAGED / file)) as source:
                 tables.append(pa.ipc.open_file(source).read_all())
     if not tables:
         return pa.schema([]).empty_table() if schema is None else schema.empty_table()
     table = pa.concat_tables(tables).combine_chunks()
-    return staging.last_by_key(table, keys) if keys else table
+    table = staging.last_by_key(table, keys) if keys else table
+    if change is None:
+        return table
+    return table.filter(pc.invert(changes.is_removal(table[change]))).drop_columns([change])
 
 
 def _read_schema(root: Path) -> pa.Schema | None:

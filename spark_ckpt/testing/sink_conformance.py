@@ -11,7 +11,8 @@
         def target(self, tmp_path):
             return MyTarget(MySink, {"path": str(tmp_path)})
 
-A sink that merges by key inherits :class:`MergeConformance` as well. After zarr's store suite.
+A sink that merges by key inherits :class:`MergeConformance` as well, one that takes change rows
+:class:`ChangeConformance`. After zarr's store suite.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from spark_ckpt.errors import CkptError, ConfigError
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.testing.sink_harness import (
+    CHANGES,
     JOB,
     KILLED,
     SCHEMA,
@@ -36,6 +38,7 @@ from spark_ckpt.testing.sink_harness import (
     crash_in_commit,
     permit,
     stage,
+    stage_changes,
     stage_table,
     table_of,
     typed_rows,
@@ -351,4 +354,72 @@ class MergeConformance:
             merge_target.make().validate(pa.schema([pa.field("other", pa.int64())]))
 
 
-__all__ = ["MergeConformance", "SinkConformance", "SinkTarget", "typed_rows"]
+class ChangeConformance:
+    """Contracts of a sink that makes changes by key. ``change_target`` merges by ``k``, and its option
+    ``changeColumn`` is ``op``."""
+
+    @pytest.fixture
+    def change_target(self) -> SinkTarget:
+        raise NotImplementedError("a conformance test gives the target it is for")
+
+    def test_the_last_change_of_a_key_is_what_counts(self, change_target: SinkTarget) -> None:
+        sink = change_target.validated(CHANGES)
+        rows = [("+I", 1, "a"), ("+I", 2, "b"), ("+I", 3, "c"), ("-U", 1, "a"), ("+U", 1, "a2"), ("-D", 2, "b")]
+        sink.commit(permit(1), stage_changes(sink, rows))
+        assert sorted(change_target.rows()) == [(1, "a2"), (3, "c")]
+        staged = stage_changes(sink, [("-D", 1, "a2"), ("-D", 3, "c"), ("+I", 2, "new")], 2, 2)
+        staged += stage_changes(sink, [("+I", 3, "again"), ("-U", 2, "new")], 2, 3)
+        staged += stage_changes(sink, [("-D", 9, "never there"), ("+U", 4, None)], 3, 4)
+        sink.commit(permit(3), staged)
+        assert sorted(change_target.rows()) == [(3, "again"), (4, None)]
+        assert change_target.leftovers() == []
+
+    def test_a_checkpoint_of_removals_only(self, change_target: SinkTarget) -> None:
+        sink = change_target.validated(CHANGES)
+        sink.commit(permit(1), stage_changes(sink, [("+I", 1, "a"), ("+I", 2, None)]))
+        for checkpoint, rows in ((2, [("-D", 2, None)]), (3, [("-D", 2, None)]), (4, [("-D", 1, "a")])):
+            staged = stage_changes(sink, rows, checkpoint, checkpoint)
+            for _ in range(2):
+                change_target.make().commit(permit(checkpoint), staged)
+            assert change_target.rows() == ([(1, "a")] if checkpoint < 4 else [])
+            assert change_target.leftovers() == []
+
+    def test_an_older_removal_does_not_take_a_newer_row_away(self, change_target: SinkTarget) -> None:
+        sink = change_target.validated(CHANGES)
+        gone = stage_changes(sink, [("-D", 1, "a")])
+        sink.commit(permit(1), gone)
+        sink.commit(permit(2), stage_changes(sink, [("+I", 1, "new")], 2, 2))
+        change_target.make().commit(permit(1), gone)
+        assert change_target.rows() == [(1, "new")]
+
+    def test_a_crash_between_any_two_steps_of_changes_is_recovered(self, change_target: SinkTarget) -> None:
+        change_target.validated(CHANGES)
+        for checkpoint in range(1, 30):
+            sink = change_target.make()
+            rows = [("-D", checkpoint - 1, "old"), ("-U", 0, "v"), ("+U", 0, f"v{checkpoint}"), ("+I", checkpoint, "x")]
+            staged = stage_changes(sink, rows, checkpoint, checkpoint)
+            crashed = crash_in_commit(change_target, permit(checkpoint), staged, checkpoint)
+            change_target.make().commit(permit(checkpoint), staged)
+            assert sorted(change_target.rows()) == [(0, f"v{checkpoint}"), (checkpoint, "x")]
+            assert change_target.leftovers() == []
+            if not crashed:
+                return
+        pytest.fail("a commit has more than 30 steps")
+
+    def test_a_value_that_is_no_change_fails_where_it_is_written(self, change_target: SinkTarget) -> None:
+        sink = change_target.validated(CHANGES)
+        for value in ("insert", None, "+i", ""):
+            with pytest.raises(CkptError, match=r"'op'.*\+I, -U, -D, \+U"):
+                stage_changes(sink, [("+I", 1, "a"), (value, 2, "b")])
+        assert change_target.rows() == []
+
+    def test_the_column_of_changes_is_a_string_and_no_key(self, change_target: SinkTarget) -> None:
+        for schema in (CHANGES.set(0, pa.field("op", pa.int32())), SCHEMA):
+            with pytest.raises(CkptError, match="changeColumn"):
+                change_target.make().validate(schema)
+        for options in ({"mergeKeys": "k,op"}, {"mergeKeys": "", "mode": "append"}):
+            with pytest.raises(ConfigError, match=r"changeColumn.*mergeKeys"):
+                create_sink(change_target.sink, {**change_target.options, **options})
+
+
+__all__ = ["ChangeConformance", "MergeConformance", "SinkConformance", "SinkTarget", "typed_rows"]

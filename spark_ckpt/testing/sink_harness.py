@@ -23,6 +23,8 @@ from spark_ckpt.types import CheckpointId, CommitPermit, Committable, Epoch
 
 JOB, SINK = "a job/1", "totals"
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("v", pa.string())])
+CHANGES = pa.schema([pa.field("op", pa.string()), *SCHEMA])
+"""Change rows: ``op`` says what is done to the row."""
 Rows = Sequence[tuple[int, Any]]
 KILLED = 9
 
@@ -91,6 +93,13 @@ def stage_table(sink: TwoPhaseSink, ctx: WriterContext, *tables: pa.Table) -> li
 
 def stage(sink: TwoPhaseSink, rows: Rows, epoch: int = 1, batch: int = 1, partition: int = 0) -> list[Committable]:
     return stage_table(sink, context(epoch, batch, partition), table_of(rows))
+
+
+def stage_changes(
+    sink: TwoPhaseSink, rows: Sequence[tuple[str | None, int, Any]], epoch: int = 1, batch: int = 1
+) -> list[Committable]:
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    return stage_table(sink, context(epoch, batch, schema=CHANGES), pa.table(columns, schema=CHANGES))
 
 
 def table_of(rows: Rows) -> pa.Table:

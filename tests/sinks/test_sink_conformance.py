@@ -19,7 +19,13 @@ import sqlalchemy as sa
 from deltalake import DeltaTable, QueryBuilder
 
 from spark_ckpt.sinks import memory
-from spark_ckpt.testing.sink_conformance import MergeConformance, SinkConformance, SinkTarget, typed_rows
+from spark_ckpt.testing.sink_conformance import (
+    ChangeConformance,
+    MergeConformance,
+    SinkConformance,
+    SinkTarget,
+    typed_rows,
+)
 from tests.mariadb_server import shared_mariadb
 from tests.postgres_server import PASSWORD, shared_server
 
@@ -34,7 +40,7 @@ class MemoryTarget(SinkTarget):
         return [p.name for p in (root / "staged").iterdir() if p.name not in committed]
 
 
-class TestMemorySink(SinkConformance, MergeConformance):
+class TestMemorySink(SinkConformance, MergeConformance, ChangeConformance):
     @pytest.fixture
     def target(self, tmp_path: Path) -> SinkTarget:
         return MemoryTarget("memory", {"path": f"{tmp_path}/m"})
@@ -42,6 +48,10 @@ class TestMemorySink(SinkConformance, MergeConformance):
     @pytest.fixture
     def merge_target(self, tmp_path: Path) -> SinkTarget:
         return MemoryTarget("memory", {"path": f"{tmp_path}/m", "mergeKeys": "k"})
+
+    @pytest.fixture
+    def change_target(self, tmp_path: Path) -> SinkTarget:
+        return MemoryTarget("memory", {"path": f"{tmp_path}/m", "mergeKeys": "k", "changeColumn": "op"})
 
 
 class DeltaTarget(SinkTarget):
@@ -61,7 +71,7 @@ class DeltaTarget(SinkTarget):
         return [str(p) for p in staged if p.name not in active]
 
 
-class TestDeltaSink(SinkConformance, MergeConformance):
+class TestDeltaSink(SinkConformance, MergeConformance, ChangeConformance):
     @pytest.fixture
     def target(self, tmp_path: Path) -> SinkTarget:
         return DeltaTarget("delta", {"path": f"{tmp_path}/a table", "storage.aws_secret_access_key": "s3cret"})
@@ -69,6 +79,10 @@ class TestDeltaSink(SinkConformance, MergeConformance):
     @pytest.fixture
     def merge_target(self, tmp_path: Path) -> SinkTarget:
         return DeltaTarget("delta", {"path": f"{tmp_path}/t", "mode": "merge", "mergeKeys": "k"})
+
+    @pytest.fixture
+    def change_target(self, tmp_path: Path) -> SinkTarget:
+        return DeltaTarget("delta", {"path": f"{tmp_path}/t", "mode": "merge", "mergeKeys": "k", "changeColumn": "op"})
 
 
 class SqlTarget(SinkTarget):
@@ -116,7 +130,7 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
-class _SqlConformance(SinkConformance, MergeConformance):
+class _SqlConformance(SinkConformance, MergeConformance, ChangeConformance):
     def typed_rows(self) -> pa.Table:
         return typed_rows(nested=False)
 
@@ -130,6 +144,12 @@ class TestSqlSinkOnSqlite(_SqlConformance):
     def merge_target(self, tmp_path: Path) -> SinkTarget:
         return SqlTarget("sql", {"url": f"sqlite:///{tmp_path}/x.db", "table": "Totals", "mergeKeys": "k"})
 
+    @pytest.fixture
+    def change_target(self, tmp_path: Path) -> SinkTarget:
+        return SqlTarget(
+            "sql", {"url": f"sqlite:///{tmp_path}/x.db", "table": "Totals", "mergeKeys": "k", "changeColumn": "op"}
+        )
+
 
 class TestSqlSinkOnPostgres(_SqlConformance):
     @pytest.fixture
@@ -140,6 +160,12 @@ class TestSqlSinkOnPostgres(_SqlConformance):
     def merge_target(self) -> SinkTarget:
         return SqlTarget("sql", {"url": shared_server().new_database(), "table": "Totals", "mergeKeys": "k"})
 
+    @pytest.fixture
+    def change_target(self) -> SinkTarget:
+        return SqlTarget(
+            "sql", {"url": shared_server().new_database(), "table": "Totals", "mergeKeys": "k", "changeColumn": "op"}
+        )
+
 
 class TestSqlSinkOnMariaDb(_SqlConformance):
     @pytest.fixture
@@ -149,6 +175,12 @@ class TestSqlSinkOnMariaDb(_SqlConformance):
     @pytest.fixture
     def merge_target(self) -> SinkTarget:
         return SqlTarget("sql", {"url": shared_mariadb().new_database(), "table": "Totals", "mergeKeys": "k"})
+
+    @pytest.fixture
+    def change_target(self) -> SinkTarget:
+        return SqlTarget(
+            "sql", {"url": shared_mariadb().new_database(), "table": "Totals", "mergeKeys": "k", "changeColumn": "op"}
+        )
 
 
 class FilesTarget(SinkTarget):

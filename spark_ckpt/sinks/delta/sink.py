@@ -7,7 +7,6 @@ refuses a concurrent one, so a checkpoint lands once however often and by howeve
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,17 +14,16 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
-from deltalake.transaction import AddAction
 
 from spark_ckpt import clock
 from spark_ckpt.arrow_types import delta_schema
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
 from spark_ckpt.names import PATH_SPECIAL
 from spark_ckpt.redaction import redact, redact_url, secret_values
+from spark_ckpt.sinks import _changes as changes
 from spark_ckpt.sinks import _durable as durable
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks._options import SinkOption, SinkOptions, check_path, misfit, option_names, with_absolute_path
@@ -34,6 +32,7 @@ from spark_ckpt.sinks._partitions import PartitionedWriter, Values, check_partit
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.delta._log import logged_names
 from spark_ckpt.sinks.delta._stats import file_stats
+from spark_ckpt.sinks.delta._versions import append, merge
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.types import CommitPermit, Committable
 
@@ -43,7 +42,8 @@ _KIND = "delta"
 
 
 class DeltaSink(TwoPhaseSink):
-    """Options: ``path``; ``mode`` (append, merge) and ``mergeKeys``; ``storage.*`` as delta-rs names them.
+    """Options: ``path``; ``mode`` (append, merge), ``mergeKeys`` and ``changeColumn``; ``storage.*`` as delta-rs
+    names them.
 
     Merging, the last row a key wins, and keys that are null are equal to each other. A merge reads what the
     checkpoint staged into the driver's memory. Someone else's commits to the table are met by trying again. A process
@@ -56,6 +56,7 @@ class DeltaSink(TwoPhaseSink):
             "mode", "append or merge", "With `mergeKeys` it is `merge`, without `append`.", choices=("append", "merge")
         ),
         SinkOption("mergeKeys", "columns, comma separated", "The last row of each key replaces the one in the table."),
+        changes.CHANGE_OPTION,
         SinkOption(
             "partitionBy", "columns, comma separated", "The table's partition columns, as Spark's `partitionBy`."
         ),
@@ -70,6 +71,7 @@ class DeltaSink(TwoPhaseSink):
         self._path = "/" + path[5:].lstrip("/") if path.startswith("file:") else path
         self._local = "://" not in self._path
         self._keys, self._partitions = parsed.merge_keys(), parsed.names("partitionBy")
+        self._change = changes.change_column(_KIND, parsed, self._keys)
         self._storage = parsed.prefixed("storage.")
 
     @classmethod
@@ -84,6 +86,8 @@ class DeltaSink(TwoPhaseSink):
         # delta-rs merges through URLs, in which more is special; what it takes for quoted, no mode can have.
         quoted = "%" if re.search("%[0-9A-Fa-f]{2}", self._path) else ""
         check_path(_KIND, self._path, PATH_SPECIAL if self._keys else f"{quoted}\\")
+        changes.check_column(self._change, schema)
+        schema = changes.without(self._change, schema)
         wanted = delta_schema(schema)
         staging.require_columns("mergeKeys", self._keys, wanted)
         check_partitions(self._partitions, wanted)
@@ -114,7 +118,7 @@ class DeltaSink(TwoPhaseSink):
     def writer(self, ctx: WriterContext) -> SinkWriter:
         files, folder = self._files(), self._path if self._local else None
         if self._keys or not self._partitions:  # a merge writes the table's files itself
-            return _DeltaWriter(files, ctx, self._keys, folder, redact_url(self._path))
+            return _DeltaWriter(files, ctx, self._keys, folder, redact_url(self._path), change=self._change)
         inner = replace(ctx, schema=without(self._partitions, ctx.schema))
 
         def opened(values: Values, number: int) -> SinkWriter:
@@ -128,6 +132,7 @@ class DeltaSink(TwoPhaseSink):
         staged = [staging.decode(_KIND, c) for c in committables]
         app, found = f"{permit.job}/{sink}", staging.digest(committables)
         keys: list[str] = next((s["keys"] for s in reversed(staged) if s["keys"]), [])
+        change = next((s["change"] for s in reversed(staged) if s.get("change")), None)
         properties = CommitProperties(
             app_transactions=[Transaction(app, permit.checkpoint)],
             custom_metadata={"ckpt": {"app": app, "checkpoint": permit.checkpoint, "digest": found}},
@@ -139,9 +144,9 @@ class DeltaSink(TwoPhaseSink):
             self._check_staged(staged)
             self._step("before version")  # a crash here: the files are staged as before, the next commit starts over
             if keys:
-                self._merge(table, staged, keys, properties)
+                merge(table, self._files(), staged, keys, change, properties)
             else:
-                _append(table, staged, properties)
+                append(table, staged, properties)
             self._step("after version")  # a crash here: the application transaction tells the next commit it is done
 
         self._until_no_conflict(apply)
@@ -204,20 +209,6 @@ class DeltaSink(TwoPhaseSink):
                 "retention shorter than a checkpoint takes? Nothing was committed; put them back"
             )
 
-    def _merge(
-        self, table: DeltaTable, staged: Sequence[Mapping[str, Any]], keys: Sequence[str], properties: CommitProperties
-    ) -> None:
-        files = self._files()
-        rows = pa.concat_tables(
-            [pq.read_table(s["file"], filesystem=files, partitioning=None) for s in staged], promote_options="default"
-        )
-        extra = [f.name for f in table.schema().fields if f.name not in rows.column_names]
-        same = " AND ".join(f"(t.{_quoted(k)} IS NOT DISTINCT FROM s.{_quoted(k)})" for k in keys)
-        merger = table.merge(
-            staging.last_by_key(rows, keys), same, source_alias="s", target_alias="t", commit_properties=properties
-        )
-        merger.when_matched_update_all(except_cols=extra).when_not_matched_insert_all(except_cols=extra).execute()
-
     def _told(self, error: Exception) -> str:
         return redact(str(error), secret_values(self._storage))
 
@@ -263,12 +254,13 @@ class _DeltaWriter(staging.FileWriter):
         folder: str | None,
         shown: str,
         partition: tuple[int, dict[str, str | None]] | None = None,
+        change: str | None = None,
     ) -> None:
         super().__init__(f"staging rows in {shown}")
         number, self._partition = ("", {}) if partition is None else (f"-{partition[0]:05d}", partition[1])
         self._name = f"{staging.staged_name(ctx)}{number}.parquet"
         self._folder = folder
-        self._files, self._keys = files, list(keys)
+        self._files, self._keys, self._change = files, list(keys), change
         self._schema = delta_schema(ctx.schema)
         self._not_null = [f.name for f in ctx.schema if not f.nullable]
         self._footers: list[Any] = []
@@ -277,6 +269,7 @@ class _DeltaWriter(staging.FileWriter):
         for name in self._not_null:
             if batch.column(name).null_count:
                 raise InvalidInputError(f"column '{name}' is declared not null, but a row has null in it")
+        changes.check_rows(self._change, batch)
         super().write(batch)
 
     def _open(self, rows: pa.Table) -> tuple[Any, Any]:
@@ -292,23 +285,11 @@ class _DeltaWriter(staging.FileWriter):
         if self._folder is not None:
             durable.sync([f"{self._folder}/{self._name}"])
         stats = file_stats(self._footers[0], self._schema)
-        place = {"partition": self._partition} if self._partition else {}
+        place: dict[str, Any] = {"partition": self._partition} if self._partition else {}
+        place |= {"change": self._change} if self._change else {}
         return staging.encode(
             _KIND, file=self._name, size=size, stats=stats, written_ms=clock.now_ms(), keys=self._keys, **place
         )
-
-
-def _append(table: DeltaTable, staged: Sequence[Mapping[str, Any]], properties: CommitProperties) -> None:
-    adds = [
-        AddAction(s["file"], s["size"], s.get("partition", {}), s["written_ms"], True, json.dumps(s["stats"]))
-        for s in staged
-    ]
-    partitions = table.metadata().partition_columns
-    table.create_write_transaction(adds, "append", table.schema(), partitions, commit_properties=properties)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _check_features(path: str, table: DeltaTable) -> None:

@@ -136,6 +136,11 @@ def _is_generated(column: Any) -> bool:
     )
 
 
+def with_change(target: dict[str, Any], change: str | None) -> dict[str, Any]:
+    """The columns of a staging table: the target's, and what says of a row what it changes."""
+    return target if change is None else {**target, change: {"type": sa.String(2), "nullable": False}}
+
+
 def create_staging(
     connection: sa.Connection, name: str, schema: str | None, rows: pa.Schema, target: dict[str, Any]
 ) -> None:

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from spark_ckpt.arrow_types import database_schema
 from spark_ckpt.errors import InvalidInputError, RetryableError
+from spark_ckpt.sinks import _changes as changes
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks.base import SinkWriter, WriterContext
 from spark_ckpt.sinks.sql import _dialects as dialects
@@ -36,8 +37,8 @@ class StagingPlace:
 class SqlWriter(SinkWriter):
     """Inserts some 64 K rows a transaction: tasks that write to SQLite at the same time wait for each other."""
 
-    def __init__(self, place: StagingPlace, ctx: WriterContext, keys: Sequence[str]) -> None:
-        self._place, self._ctx, self._keys = place, ctx, list(keys)
+    def __init__(self, place: StagingPlace, ctx: WriterContext, keys: Sequence[str], change: str | None = None) -> None:
+        self._place, self._ctx, self._keys, self._change = place, ctx, list(keys), change
         self._schema = database_schema(ctx.schema)
         self._chunks = staging.Chunks(_CHUNK_ROWS, _CHUNK_BYTES)
         self._stage = secrets.randbits(62)  # also tells a retried attempt's rows from the first one's
@@ -53,6 +54,7 @@ class SqlWriter(SinkWriter):
                 raise InvalidInputError(
                     f"mergeKeys column '{key}' has {found}, which a database key cannot be; filter or replace it"
                 )
+        changes.check_rows(self._change, batch)
         self._put(self._chunks.add(batch))
 
     def _nan_in(self, column: pa.Array) -> bool:
@@ -63,12 +65,9 @@ class SqlWriter(SinkWriter):
         self._put(self._chunks.rest())
         if not self._rows:
             return []
-        names = self._schema.names
-        return [
-            staging.encode(
-                "sql", stage=self._stage, staging=self._staging, rows=self._rows, columns=names, keys=self._keys
-            )
-        ]
+        names = changes.without(self._change, self._schema).names
+        what = {"columns": names, "keys": self._keys, **({"change": self._change} if self._change else {})}
+        return [staging.encode("sql", stage=self._stage, staging=self._staging, rows=self._rows, **what)]
 
     def close(self) -> None:
         """Nothing to release: a connection lives only while a chunk is written."""

@@ -15,25 +15,25 @@ import sqlalchemy as sa
 
 from spark_ckpt.arrow_types import database_schema
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
+from spark_ckpt.sinks import _changes as changes
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks._options import SinkOption, SinkOptions, option_names
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.sql import _dialects as dialects
-from spark_ckpt.sinks.sql import _mariadb as mariadb
 from spark_ckpt.sinks.sql import _tables as tables
 from spark_ckpt.sinks.sql._database import Database
 from spark_ckpt.sinks.sql._dialects import SEQ, STAGE
+from spark_ckpt.sinks.sql._moves import Staged, into
 from spark_ckpt.sinks.sql._writer import SqlWriter, StagingPlace
 from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 
 _KIND = "sql"
-_RANK = "_ckpt_rank"
 _IDS_AT_ONCE = 5_000
 
 
 class SqlSink(TwoPhaseSink):
     """Options: ``url``, ``user``, ``password``, ``table``, ``schema``, ``createTable``, ``mode``, ``mergeKeys``,
-    ``lockTimeout``.
+    ``changeColumn``, ``lockTimeout``.
 
     ``mode`` is append or upsert; upserting, the last row a key wins, keys must not be null, and a target that takes
     different keys for the same (by its collation, say) is refused. ``createTable`` (true) makes a missing target.
@@ -62,6 +62,7 @@ class SqlSink(TwoPhaseSink):
             choices=("append", "upsert"),
         ),
         SinkOption("mergeKeys", "columns, comma separated", "The last row of each key replaces the one in the table."),
+        changes.CHANGE_OPTION,
         SinkOption("lockTimeout", "a duration", "How long to wait, in all, for locks of other sessions.", "5min"),
     )
     OPTIONS = option_names(DECLARED)
@@ -75,6 +76,7 @@ class SqlSink(TwoPhaseSink):
         self._schema = parsed.text("schema")
         self._create = parsed.flag("createTable")
         self._keys = parsed.merge_keys()
+        self._change = changes.change_column(_KIND, parsed, self._keys)
         self._stages = tables.stages_table(self._schema)
         self._ledger = tables.ledger_table(self._schema)
 
@@ -95,7 +97,9 @@ class SqlSink(TwoPhaseSink):
 
     def validate(self, schema: pa.Schema) -> None:
         """Connects, creates what is missing, and checks an existing target column by column."""
-        rows = database_schema(schema)
+        changes.check_column(self._change, schema)
+        staged = database_schema(schema)
+        rows = changes.without(self._change, staged)
         staging.require_columns("mergeKeys", self._keys, rows)
 
         def prepare(connection: sa.Connection) -> None:
@@ -106,8 +110,8 @@ class SqlSink(TwoPhaseSink):
                 tables.create_target(connection, self._table, self._schema, rows, self._keys)
             found = tables.check_target(connection, self._table, self._schema, rows, self._keys)
             tables.create_bookkeeping(connection, self._schema)
-            name = tables.staging_name(self._table, rows)
-            tables.create_staging(connection, name, self._schema, rows, found)
+            name = tables.staging_name(self._table, staged)
+            tables.create_staging(connection, name, self._schema, staged, tables.with_change(found, self._change))
 
         with self._database.errors(f"{self._place}: preparing it", outage=InvalidInputError):
             self._database.check()
@@ -117,7 +121,7 @@ class SqlSink(TwoPhaseSink):
 
     def writer(self, ctx: WriterContext) -> SinkWriter:
         place = StagingPlace(self._database, self._stages, self._schema, self._table, self._target_name)
-        return SqlWriter(place, ctx, self._keys)
+        return SqlWriter(place, ctx, self._keys, self._change)
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         sink = staging.sink_of(committables)
@@ -231,25 +235,16 @@ class SqlSink(TwoPhaseSink):
         mine: Sequence[sa.ColumnElement[bool]],
     ) -> None:
         """Move neighbours in commit order that were staged in table ``name``."""
-        columns, keys = staged[-1][1]["columns"], staged[-1][1]["keys"]
-        source = sa.table(name, *(sa.column(c) for c in (STAGE, SEQ, *columns)), schema=self._schema)
+        said = staged[-1][1]
+        columns, change = said["columns"], said.get("change")
+        more = () if change is None else (change,)
+        source = sa.table(name, *(sa.column(c) for c in (STAGE, SEQ, *columns, *more)), schema=self._schema)
         target = sa.table(self._table, *(sa.column(c) for c in columns), schema=self._schema)
         stages = self._stages.c
         ours = sa.and_(stages.position.between(staged[0][0], staged[-1][0]), *mine)
-        rows = sa.select(*(source.c[c] for c in columns))
-        rows = rows.select_from(source.join(self._stages, stages.id == source.c[STAGE])).where(ours)
-        in_order = (stages.position, source.c[SEQ])
-        if keys and connection.dialect.name in mariadb.DIALECTS:
-            connection.execute(mariadb.upsert(target, columns, keys, rows.order_by(*in_order)))
-        elif keys:
-            newest = sa.func.row_number().over(
-                partition_by=[source.c[k] for k in keys], order_by=[c.desc() for c in in_order]
-            )
-            ranked = rows.add_columns(newest.label(_RANK)).subquery()
-            last = sa.select(*(ranked.c[c] for c in columns)).where(ranked.c[_RANK] == 1)
-            connection.execute(dialects.upsert(connection.dialect.name, target, columns, keys, last))
-        else:
-            connection.execute(sa.insert(target).from_select(columns, rows))
+        joined = source.join(self._stages, stages.id == source.c[STAGE])
+        rows = Staged(source, joined, ours, (stages.position, source.c[SEQ]))
+        into(connection, target, rows, columns, said["keys"], change)
         self._empty(connection, name, [s["stage"] for _, s in staged])
 
     def _discard(self, connection: sa.Connection, ids: Sequence[int]) -> None:

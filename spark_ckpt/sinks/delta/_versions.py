@@ -1,0 +1,60 @@
+"""The version of a Delta table that a checkpoint makes of its staged files: they are appended, or merged by key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable
+from deltalake.transaction import AddAction
+
+from spark_ckpt.sinks import _changes as changes
+from spark_ckpt.sinks import staging
+
+
+def append(table: DeltaTable, staged: Sequence[Mapping[str, Any]], properties: CommitProperties) -> None:
+    adds = [
+        AddAction(s["file"], s["size"], s.get("partition", {}), s["written_ms"], True, json.dumps(s["stats"]))
+        for s in staged
+    ]
+    partitions = table.metadata().partition_columns
+    table.create_write_transaction(adds, "append", table.schema(), partitions, commit_properties=properties)
+
+
+def merge(
+    table: DeltaTable,
+    files: pafs.FileSystem,
+    staged: Sequence[Mapping[str, Any]],
+    keys: Sequence[str],
+    change: str | None,
+    properties: CommitProperties,
+) -> None:
+    """The last row of each key replaces the one in the table, or removes it if its column ``change`` says so."""
+    rows = pa.concat_tables(
+        [pq.read_table(s["file"], filesystem=files, partitioning=None) for s in staged], promote_options="default"
+    )
+    extra = [f.name for f in table.schema().fields if f.name not in rows.column_names]
+    same = " AND ".join(f"(t.{_quoted(k)} IS NOT DISTINCT FROM s.{_quoted(k)})" for k in keys)
+    merger = table.merge(
+        staging.last_by_key(rows, keys), same, source_alias="s", target_alias="t", commit_properties=properties
+    )
+    there, before = None, table.version()
+    if change is not None:
+        # Null where rows were staged by a query that had no such column: they are there.
+        gone = f"COALESCE(s.{_quoted(change)}, '') IN ({', '.join(map(repr, changes.REMOVALS))})"
+        there, extra = f"NOT ({gone})", [*extra, change]
+        merger = merger.when_matched_delete(gone)
+    merger = merger.when_matched_update_all(there, except_cols=extra)
+    merger.when_not_matched_insert_all(there, except_cols=extra).execute()
+    if table.version() == before:
+        # Only removals, of what is not there: delta-rs writes no version, and so nothing that says it is done.
+        # A crash here: the files are staged as before, the next commit starts over.
+        append(table, [], properties)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

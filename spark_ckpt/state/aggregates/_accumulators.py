@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates._decimal import divide_half_up, sum_limbs
-from spark_ckpt.state.aggregates._ordinals import ordinals, ranks
+from spark_ckpt.state.aggregates.ordinals import ordinals, ranks
 from spark_ckpt.state.aggregates.segments import accumulate, any_valid, array_of, first_of, pairs, values_and_valid
 from spark_ckpt.state.keys.grouping import Segments
 

@@ -11,8 +11,8 @@ from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates._accumulators import Accumulator
 from spark_ckpt.state.aggregates._in_families import FamilyAccumulator
-from spark_ckpt.state.aggregates._ordinals import ascending_order
 from spark_ckpt.state.aggregates.kinds import FLAT, RUNNING_KINDS, Rules, is_ordered, make_accumulator
+from spark_ckpt.state.aggregates.ordinals import ascending_order
 from spark_ckpt.state.aggregates.segments import places_of_keys, plain_array, segments_behind
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
 from spark_ckpt.state.keys.grouping import Segments, group_rows, rows_per_key

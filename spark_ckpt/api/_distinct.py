@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import quoted, refuse_repeated
 from spark_ckpt.plan.distinct_keys import as_text
+from spark_ckpt.plan.event_time import event_time, event_times
 from spark_ckpt.plan.key_columns import Keys, column_named
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.functions.distinct_rows import SEEN, DistinctRows, Expiry
@@ -68,7 +69,7 @@ def _dropped(df: CkptDataFrame, kind: str, subset: Any, uid: str | None) -> Ckpt
 
     refuse_repeated(df.columns, df._session.spark)
     wanted = df.columns if subset is None else _named(df, kind, subset)
-    keys, expiry, watermark = _keys(df, kind, wanted), _expiry(df, kind, wanted), bool(_event_times(df))
+    keys, expiry, watermark = _keys(df, kind, wanted), _expiry(df, kind, wanted), bool(event_times(df.schema))
     function = DistinctRows(kind, arrow_schema(keys.schema), _arrow_columns(df.schema, df.columns), watermark, expiry)
     made = keyed(df, uid, function, df.columns, keys)
     if expiry is None:
@@ -96,27 +97,16 @@ def _named(df: CkptDataFrame, kind: str, subset: Any) -> list[str]:
     return list(dict.fromkeys(column for column in found.values() if column is not None))
 
 
-def _event_times(df: CkptDataFrame) -> list[Any]:
-    """The watermarks whose column is the rows' event time here."""
-    lineage = df._lineage
-    passed = [w for w in lineage.passed_watermarks if _is_time(df, w.column)]
-    return [*lineage.open_watermarks, *passed]
-
-
-def _is_time(df: CkptDataFrame, column: str) -> bool:
-    return column in df.columns and isinstance(df.schema[column].dataType, T.TimestampType)
-
-
 def _expiry(df: CkptDataFrame, kind: str, wanted: list[str]) -> Expiry | None:
-    times = _event_times(df)
+    time = event_time(df.schema, kind)
     if kind == _WITHIN:
-        if not times:
+        if time is None:
             raise InvalidInputError(
                 f"{kind} is not supported on streaming DataFrames/Datasets without watermark: call "
                 'withWatermark("at", "1 hour") in front of it'
             )
-        return Expiry(times[0].column, times[0].delay_us)
-    return next((Expiry(w.column) for w in times if w.column in wanted), None)
+        return Expiry(time.name, time.delay_us)
+    return None if time is None or time.name not in wanted else Expiry(time.name)
 
 
 def _way(kind: str, watermark: bool) -> str:

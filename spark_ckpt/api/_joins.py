@@ -65,7 +65,9 @@ class JoinMethods(HasOperation):
         condition = names if names else _condition(on)
         join = StaticJoin(kind or "inner", condition)
         # What is tried meanwhile, the preview, is not to read the static side.
-        return self._operation("join", lambda df: join(df, other), tried=lambda df: join(df, nothing))
+        made = self._operation("join", lambda df: join(df, other), tried=lambda df: join(df, nothing))
+        made._alias = None
+        return made
 
     def crossJoin(self, other: SparkDF) -> CkptDataFrame:
         """As PySpark's: every row with every row of the static DataFrame ``other``."""

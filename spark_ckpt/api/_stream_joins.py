@@ -10,16 +10,16 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_ckpt.api._distinct import _event_times
 from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.chain import Recipe
 from spark_ckpt.plan.columns import quoted, refuse_repeated
 from spark_ckpt.plan.condition import Name, names_in, replaced
 from spark_ckpt.plan.distinct_keys import as_text
+from spark_ckpt.plan.event_time import event_time, noted_as
 from spark_ckpt.plan.join_columns import JoinColumns, JoinPlan
 from spark_ckpt.plan.join_condition import LEFT, RIGHT, Key, Parts, Sides, split_condition, using
-from spark_ckpt.plan.join_rules import INNER, grows, join_kind, until
+from spark_ckpt.plan.join_rules import INNER, Times, grows, join_kind, until
 from spark_ckpt.plan.join_wiring import JoinWiring
 from spark_ckpt.plan.key_columns import column_named, written
 from spark_ckpt.plan.lineage import OperatorNode
@@ -50,9 +50,10 @@ class _Join:
         for side in self.sides:
             refuse_repeated(side.columns, self.spark)
         self.sensitive = self.spark.conf.get("spark.sql.caseSensitive") == "true"
-        self.times = (_event_time(left), _event_time(right))
+        found = [event_time(side.schema, "one side of a join") for side in self.sides]
+        self.times: Times = tuple(time and time.name for time in found)  # type: ignore[assignment]
         self._streams = [{r.number for r in (s._recipe, *s._recipe.consumers())} for s in self.sides]
-        self.meaning = Sides((left._preview, right._preview), self._side_of)
+        self.meaning = Sides((left._preview, right._preview), self._side_of, (left._alias, right._alias))
         self.on = on
         self.result = self._analysed()
         self.parts = self._parts()
@@ -89,7 +90,9 @@ class _Join:
         columns = JoinColumns(self.how, self.parts, own, self._touches_time)
         prepared = tuple(_with(side, found.computed) for side, found in zip(self.sides, columns.sides, strict=True))
         plan = JoinPlan(columns, (prepared[LEFT].schema, prepared[RIGHT].schema), self.ends, self.sensitive)
-        both = prepared[LEFT]._lineage.union(prepared[RIGHT]._lineage, "join")
+        lineages = [df._lineage for df in prepared]
+        one, other = (i if time else i.without_event_time() for i, time in zip(lineages, self.times, strict=True))
+        both = one.union(other, "join")
         function = plan.function(self.result, self.names, bool(both.watermarks), f"a {self.how} join")
         grown = grows(self.ends)
         if grown is not None:
@@ -97,7 +100,7 @@ class _Join:
         times = tuple(time if side._lineage.open_watermarks else None for side, time in zip(self.sides, self.times))
         recipes = (prepared[LEFT]._recipe, prepared[RIGHT]._recipe)
         wiring = JoinWiring(recipes, times, both, plan, function)  # type: ignore[arg-type]
-        return self._shown(self._behind(_operator(self.sides[LEFT], uid, wiring), function, plan), plan)
+        return self._shown(self._behind(_operator(self.sides[LEFT], uid, wiring, self.result), function, plan), plan)
 
     def _touches_time(self, condition: Column, side: int) -> bool:
         names = names_in(condition) or []
@@ -137,7 +140,8 @@ class _Join:
         return JoinedNames(df, names, lambda name: self._place(name, plan)).frame()
 
 
-def _operator(left: CkptDataFrame, uid: str | None, wiring: JoinWiring) -> CkptDataFrame:
+def _operator(left: CkptDataFrame, uid: str | None, wiring: JoinWiring, shown: list[T.StructField]) -> CkptDataFrame:
+    """``shown``: what Spark says of the columns that come out, event times among them."""
     from spark_ckpt.api.dataframe import CkptDataFrame
     from spark_ckpt.api.grouped import _checked_uid, _layout
 
@@ -151,32 +155,15 @@ def _operator(left: CkptDataFrame, uid: str | None, wiring: JoinWiring) -> CkptD
         None if function.how == INNER else "append",
         families=function.families,
         kind=function.kind,
-        passes_rows=True,
     )
     recipe = Recipe(lambda ctx: wiring(ctx, node), wiring.recipes)
-    preview = left._session.preview(with_control(spark_schema(function.output_schema)))
+    out = T.StructType(noted_as(spark_schema(function.output_schema).fields, shown))
+    preview = left._session.preview(with_control(out))
     return CkptDataFrame(left._session, recipe, lineage.through(node), preview)
 
 
 def _with(df: CkptDataFrame, computed: dict[str, Column]) -> CkptDataFrame:
     return df._operation("join", lambda rows: rows.withColumns(computed), check=True) if computed else df
-
-
-def _event_time(df: CkptDataFrame) -> str | None:
-    times = list(dict.fromkeys(w.column for w in _event_times(df)))
-    if len(times) > 1:
-        raise InvalidInputError(
-            f"More than one event time columns are available in one side of a join: {times}. Select one of them in "
-            "front of it, or cast the others, as in withColumn(..., F.col(...) + F.expr('interval 0 seconds'))"
-        )
-    types = {f.name: f.dataType for f in df.schema.fields}
-    for name in times:
-        if not isinstance(types.get(name), T.TimestampType):
-            raise InvalidInputError(
-                f"expected the event-time column {name!r} of withWatermark among the columns of join, found "
-                f"{df.columns}; keep it as it is up to join, or call withWatermark behind the operation that changes it"
-            )
-    return times[0] if times else None
 
 
 def _as_key(key: Key) -> Key:

@@ -13,8 +13,9 @@ from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.key_columns import resolve_keys
-from spark_ckpt.plan.windows import DELAY_KEY, WINDOW_KEYS, SessionWindow, TimeWindow, time_window
+from spark_ckpt.plan.windows import WINDOW_KEYS, SessionWindow, TimeWindow, time_window
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.runtime.windows import AssignSessions, AssignWindows, ShowSessions, ShowWindows
 from spark_ckpt.state.aggregates.function import AggregateFunction
@@ -62,7 +63,7 @@ class WindowColumn:
         self.is_column = plain and isinstance(field.dataType, T.TimestampType)
         self.time = field.name if self.is_column else _free(f"{name}_time", parent.columns)
         self._computed = computed.cast("timestamp")
-        self.delay_us = _delay_us(parent, time, self.time if self.is_column else None)
+        self.delay_us = _delay_us(parent, time)
 
     @property
     def event_time(self) -> bool:
@@ -207,13 +208,7 @@ def _of_window(parent: CkptDataFrame, time: Column) -> Column:
     return F.window_time(time) if isinstance(found.dataType, T.StructType) else time
 
 
-def _delay_us(parent: CkptDataFrame, time: Column, column: str | None) -> int | None:
-    """The delay of the watermark that ``time`` is an event time of: ``column`` is, or Spark notes so of an earlier
-    window's. None: it is no event time."""
-    lineage = parent._lineage
-    marks = [*lineage.open_watermarks, *lineage.passed_watermarks]
-    known = [w.delay_us for w in marks if w.column == column]
-    if known:
-        return known[0]
+def _delay_us(parent: CkptDataFrame, time: Column) -> int | None:
+    """The delay of the watermark that ``time`` is an event time of, be it an earlier window's. None: it is none."""
     noted = parent._preview.select(time).schema.fields[0].metadata.get(DELAY_KEY)
-    return None if noted is None or not lineage.watermarks else int(noted) * 1000
+    return None if noted is None or not parent._lineage.watermarks else int(noted) * 1000

@@ -34,6 +34,7 @@ from spark_ckpt.plan.columns import (
 )
 from spark_ckpt.plan.condition import stream_column
 from spark_ckpt.plan.durations import delay_ms
+from spark_ckpt.plan.event_time import kept_by_name, with_event_time, without_notes
 from spark_ckpt.plan.generators import for_control_rows
 from spark_ckpt.plan.in_arrow import Stays, in_arrow
 from spark_ckpt.plan.key_columns import column_named
@@ -73,6 +74,8 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
 
     _joined: JoinedNames | None = None
     """Right behind a join, where a name alone does not say which column is meant."""
+    _alias: str | None = None
+    """What ``alias`` called it: Spark forgets that where rows come out of Python."""
 
     def __init__(self, session: Any, recipe: Recipe, lineage: Lineage, preview: SparkDF) -> None:
         self._session = session
@@ -117,7 +120,8 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         raise missing(self, name, WAYS, self.columns)
 
     def _arrow_schema(self) -> Any:
-        return arrow_schema(self.schema)
+        """Of what sinks get: Spark's own notes are not for readers of it."""
+        return arrow_schema(without_notes(self.schema))
 
     # -- stateless operations ----------------------------------------------------------------------------------
 
@@ -143,7 +147,7 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         here = Stays(stays or "it reads something else") if stays or tried else in_arrow(self._preview, preview)
 
         def in_spark(rows: SparkDF) -> SparkDF:
-            return ordered(_done(operation, rows), columns)
+            return ordered(_done(operation, self._aliased(rows)), columns)
 
         def make(ctx: Any) -> Chain:
             if isinstance(here, Stays):
@@ -152,7 +156,22 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
 
         place = f"in Spark: {here.why}" if isinstance(here, Stays) else "in Python, if its rows are there"
         lineage = replace(self._lineage, places=(*self._lineage.places, f"{what}: {place}"))
-        return CkptDataFrame(self._session, Recipe(make, (parent,)), lineage, preview)
+        return self._made(Recipe(make, (parent,)), lineage, preview)
+
+    def _made(self, recipe: Recipe, lineage: Lineage, preview: SparkDF) -> CkptDataFrame:
+        """What this becomes by an operation that keeps the columns' alias."""
+        made = CkptDataFrame(self._session, recipe, lineage, preview)
+        made._alias = self._alias
+        return made
+
+    def _aliased(self, rows: SparkDF) -> SparkDF:
+        """``rows`` that come out of Python have names and no alias."""
+        return rows if self._alias is None else rows.alias(self._alias)
+
+    def _for_expressions(self, ctx: Any) -> Chain:
+        """The chain, where expressions over its columns are computed in Spark."""
+        chain = ctx.chain(self._recipe)
+        return chain if self._alias is None else Chain(self._aliased(ctx.place(chain)), chain.schema)
 
     @cached_property
     def _nodes(self) -> list[Node]:
@@ -203,7 +222,7 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         def make(ctx: Any) -> Chain:
             return ctx.chain(parent).either(Project(wanted, renamed and called), in_spark, preview.schema)
 
-        return CkptDataFrame(self._session, Recipe(make, (parent,)), self._lineage, preview)
+        return self._made(Recipe(make, (parent,)), self._lineage, preview)
 
     def selectExpr(self, *exprs: str) -> CkptDataFrame:
         """:meth:`select` of SQL texts, as PySpark's: ``exprs`` such as ``"*", "price * n as total"``."""
@@ -260,7 +279,9 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
 
     def alias(self, name: str) -> CkptDataFrame:
         """As PySpark's: columns may then be called ``name.column``, with ``name`` as it is given here."""
-        return self._operation("alias", lambda df: df.alias(name))
+        made = self._operation("alias", lambda df: df.alias(name))
+        made._alias = name
+        return made
 
     def transform(self, func: Callable[..., CkptDataFrame], *args: Any, **kwargs: Any) -> CkptDataFrame:
         """As PySpark's: ``func(self, *args, **kwargs)``, which gets and returns a checkpointed DataFrame."""
@@ -293,7 +314,7 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
 
             orders.mapInArrow(shout, "customer string")
         """
-        out = with_control(_as_struct(schema))
+        out = with_control(kept_by_name(_as_struct(schema), self.schema))
         return self._python_operation(MapArrow(func, out), out)
 
     def mapInPandas(self, func: Callable[..., Any], schema: StructType | str) -> CkptDataFrame:
@@ -301,7 +322,7 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
 
         It sees data rows only, and is called once for each run of rows of the same epoch.
         """
-        out, conf = with_control(_as_struct(schema)), self._session.spark.conf
+        out, conf = with_control(kept_by_name(_as_struct(schema), self.schema)), self._session.spark.conf
         operation = MapPandas(func, out, conf.get("spark.sql.session.timeZone"), pandas_options(conf))
         return self._python_operation(operation, out)
 
@@ -359,9 +380,16 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         def make(ctx: Any) -> Chain:
             chain, number = ctx.chain(parent), ctx.stream_number(node)
             marked = MarkStream(number, ctx.stream_name(node), node.column, node.delay_us)
+            if node in ctx.told:
+                return chain.then(marked, chain.schema)
             return chain.either(marked, lambda df: _mark_stream(df, number), chain.schema)
 
-        return CkptDataFrame(self._session, Recipe(make, (parent,)), lineage, self._preview)
+        return self._made(Recipe(make, (parent,)), lineage, self._with_event_time(column, node.delay_us // 1000))
+
+    def _with_event_time(self, column: str, delay_ms: int) -> SparkDF:
+        """The preview, in which Spark then tells where the event time goes; called by the same alias."""
+        preview = with_event_time(self._preview, column, delay_ms)
+        return preview if self._alias is None else preview.alias(self._alias)
 
     def groupBy(self, *cols: Any) -> CkptGroupedData:
         """As PySpark's: ``cols`` are the keys of a stateful operator, columns by name, position or expression.

@@ -20,6 +20,7 @@ from spark_ckpt.errors import InvalidInputError, TopologyError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.names import checked_name
 from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.event_time import event_time, event_times, kept_by_name
 from spark_ckpt.plan.key_columns import Keys, resolve_keys, stored_name
 from spark_ckpt.plan.lineage import NEEDS_UID, OperatorNode
 from spark_ckpt.plan.session_confs import pandas_options
@@ -276,17 +277,18 @@ def keyed(
         function.listens,
         function.families,
         function.kind,
-        function.passes_rows,
         frozenset(function.begins),
         parent._lineage.operators,
     )
-    lineage = parent._lineage.through(node)
-    _check_event_time(parent, function)
+    before, time = parent._lineage, _event_time(parent, function)
+    lineage = (before if time is not None else before.without_event_time()).through(node)
 
     def make(ctx: Any) -> Chain:
-        return wire_operator(ctx, ctx.chain(parent._recipe), parent._lineage, node, keys, function, columns)
+        chain = ctx.chain(parent._recipe) if keys.plain else parent._for_expressions(ctx)
+        return wire_operator(ctx, chain, before, node, keys, function, columns, time)
 
-    preview = parent._session.preview(with_control(spark_schema(function.output_schema)))
+    out = spark_schema(function.output_schema)
+    preview = parent._session.preview(with_control(kept_by_name(out, parent.schema) if function.passes_rows else out))
     return CkptDataFrame(parent._session, Recipe(make, (parent._recipe,)), lineage, preview)
 
 
@@ -333,18 +335,20 @@ def _checked_uid(parent: CkptDataFrame, uid: str | None) -> str | None:
     return None
 
 
-def _check_event_time(parent: CkptDataFrame, function: StateFunction) -> None:
-    if function.timeout == "EventTimeTimeout" and not parent._lineage.watermarks:
+def _event_time(parent: CkptDataFrame, function: StateFunction) -> str | None:
+    """The column that watermarks are computed of here, and by which rows are late."""
+    if function.timeout != "EventTimeTimeout" or function.late_by_key:
+        return next((t.name for t in event_times(parent.schema)), None)
+    if not parent._lineage.watermarks:
         raise InvalidInputError("EventTimeTimeout needs withWatermark(...) before groupBy, as in Spark")
-    types = {f.name: f.dataType for f in parent.schema.fields}
-    for node in parent._lineage.open_watermarks:
-        # Whatever the operator does with it: its rows are where the watermark is computed.
-        if not isinstance(types.get(node.column), T.TimestampType):
-            raise InvalidInputError(
-                f"expected the event-time column {node.column!r} of withWatermark among the columns of groupBy, found "
-                f"{parent.columns}; keep it as it is up to groupBy, or call withWatermark behind the operation that "
-                "changes it"
-            )
+    found = event_time(parent.schema, function.kind)
+    if found is None and parent._lineage.open_watermarks:
+        raise InvalidInputError(
+            "Watermark must be specified in the query using '[Dataset/DataFrame].withWatermark()' for using event-time "
+            f"timeout in {function.kind}: expected the event-time column among {parent.columns}, by any name but not "
+            "computed anew; keep it up to groupBy, or call withWatermark behind the operation that changes it"
+        )
+    return None if found is None else found.name
 
 
 def _arrow_columns(schema: T.StructType, columns: list[str]) -> pa.Schema:

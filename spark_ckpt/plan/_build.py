@@ -94,7 +94,9 @@ def _schema_text(schema: pa.Schema) -> str:
 
 
 class BuildContext:
-    """One build: every recipe is built once, however many branches lead to it. ``uids``: the operators' names."""
+    """One build: every recipe is built once, however many branches lead to it. ``uids``: the operators' names.
+
+    ``told``: the watermarks that ``withWatermark`` computes itself, wherever its rows are."""
 
     def __init__(
         self,
@@ -105,7 +107,9 @@ class BuildContext:
         root: Recipe,
         output_mode: str,
         uids: dict[OperatorNode, str],
+        told: tuple[WatermarkNode, ...] = (),
     ) -> None:
+        self.told = told
         self.spark = spark
         self.output_mode = output_mode
         self.format_name = format_name

@@ -73,11 +73,16 @@ class Parts:
 class Sides:
     """The DataFrames of both sides, their previews, and what a column means there.
 
-    ``side_of`` tells the side of a name that was taken from a stream, ``stream["k"]``.
+    ``side_of`` tells the side of a name that was taken from a stream, ``stream["k"]``; ``aliases`` are the sides'.
     """
 
-    def __init__(self, frames: tuple[SparkDF, SparkDF], side_of: Callable[[Name], int | None]) -> None:
-        self.frames, self._side_of = frames, side_of
+    def __init__(
+        self,
+        frames: tuple[SparkDF, SparkDF],
+        side_of: Callable[[Name], int | None],
+        aliases: tuple[str | None, str | None] = (None, None),
+    ) -> None:
+        self.frames, self._side_of, self._aliases = frames, side_of, aliases
 
     def on(self, column: Column, side: int) -> Column:
         """``column`` over the DataFrame of ``side``; names taken from the other stream are none there."""
@@ -112,6 +117,9 @@ class Sides:
         """Whether it surely is a column of ``side``, and not of the other. Spark logs what it does not find."""
         if name.of_stream:
             return self._side_of(name) == side
+        alias = _PART.findall(name.text)[0].strip("`")
+        if alias in self._aliases:
+            return self._aliases.count(alias) == 1 and self._aliases[side] == alias
         found = [column_named(frame.columns, name.text, self._sensitive) is not None for frame in self.frames]
         return found[side] and not all(found)
 

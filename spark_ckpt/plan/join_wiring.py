@@ -43,7 +43,7 @@ class JoinWiring:
 
     def _spec(self, ctx: Any, node: OperatorNode) -> OperatorSpec:
         fields = [*self.plan.rows_schema, pa.field(KEY_HASH, pa.int64())]
-        if self.function.timeout == "EventTimeTimeout" and self.lineage.open_watermarks:
+        if self.function.timeout == "EventTimeTimeout" and any(self.times):
             fields.append(pa.field(EVENT_TIME, pa.int64()))
         return OperatorSpec(
             run=ctx.run,
@@ -55,6 +55,7 @@ class JoinWiring:
             open_watermarks=tuple(
                 WatermarkSpec(ctx.stream_number(w), ctx.stream_name(w), TIME, w.delay_us)
                 for w in self.lineage.open_watermarks
+                if any(self.times)
             ),
             time=event_time(ctx.spark.conf),
         )

@@ -26,9 +26,9 @@ class SourceNode:
 
 @dataclass(frozen=True, eq=False)
 class OperatorNode:
-    """One keyed operator. ``upstream`` are the sources whose rows can reach it; ``timeout``, ``made_of``, ``families``,
-    ``kind`` and ``passes_rows`` are its function's (:class:`spark_ckpt.state.functions.base.StateFunction`). ``uid``:
-    None if none was given; a start derives one then, see :func:`spark_ckpt.plan._build.name_operators`.
+    """One keyed operator. ``upstream`` are the sources whose rows can reach it; ``timeout``, ``made_of``, ``families``
+    and ``kind`` are its function's (:class:`spark_ckpt.state.functions.base.StateFunction`). ``uid``: None if none was
+    given; a start derives one then, see :func:`spark_ckpt.plan._build.name_operators`.
     """
 
     uid: str | None
@@ -42,7 +42,6 @@ class OperatorNode:
     """Its function wants to know of completed checkpoints."""
     families: Mapping[str, FamilyLayout] = field(default_factory=dict)
     kind: str = "operator"
-    passes_rows: bool = False
     begins: Collection[str] = ()
     """Columns of its state that a query may add; see :attr:`spark_ckpt.state.functions.base.StateFunction.begins`."""
     behind: tuple[OperatorNode, ...] = ()
@@ -80,9 +79,9 @@ class Lineage:
 
     A source or operator that reaches a place along two branches counts twice, because its barriers come twice.
     ``open_watermarks`` are computed from rows at the next keyed operator; ``watermarks`` are all that apply.
-    ``plain_operations`` are the user's own Spark operations, as messages name them. ``passed_watermarks``: those whose
-    columns came through keyed operators that pass rows on as they are. ``places`` says for people which
-    filters and computed columns can run in Python.
+    ``plain_operations`` are the user's own Spark operations, as messages name them. ``told_watermarks``: those of
+    ``watermarks`` whose columns do not reach the next keyed operator, so that they are computed where
+    ``withWatermark`` stands. ``places`` says for people which filters and computed columns can run in Python.
     """
 
     inputs: int = 1
@@ -91,7 +90,7 @@ class Lineage:
     watermarks: tuple[WatermarkNode, ...] = ()
     open_watermarks: tuple[WatermarkNode, ...] = field(default=())
     plain_operations: tuple[str, ...] = ()
-    passed_watermarks: tuple[WatermarkNode, ...] = ()
+    told_watermarks: tuple[WatermarkNode, ...] = ()
     places: tuple[str, ...] = ()
 
     def union(self, other: Lineage, what: str = "union") -> Lineage:
@@ -110,14 +109,18 @@ class Lineage:
             _merge(self.watermarks, other.watermarks),
             _merge(self.open_watermarks, other.open_watermarks),
             _merge(self.plain_operations, other.plain_operations),
-            _merge(self.passed_watermarks, other.passed_watermarks),
+            _merge(self.told_watermarks, other.told_watermarks),
             _merge(self.places, other.places),
         )
 
     def with_watermark(self, node: WatermarkNode) -> Lineage:
         """A second ``withWatermark`` on the same rows replaces the first, as the rows carry one stream number."""
         kept = tuple(w for w in self.watermarks if w not in self.open_watermarks)
-        return replace(self, watermarks=(*kept, node), open_watermarks=(node,), passed_watermarks=())
+        return replace(self, watermarks=(*kept, node), open_watermarks=(node,))
+
+    def without_event_time(self) -> Lineage:
+        """The rows have no event time any more; their watermarks go on."""
+        return replace(self, told_watermarks=_merge(self.told_watermarks, self.open_watermarks))
 
     def through(self, operator: OperatorNode) -> Lineage:
         """Behind a keyed operator: one input, and watermarks arrive in-band instead of on rows."""
@@ -127,9 +130,7 @@ class Lineage:
                 f"two keyed operators have the uid {min(shared)!r}; their state would be mixed up. "
                 "Give each its own uid."
             )
-        passed = _merge(self.open_watermarks, self.passed_watermarks) if operator.passes_rows else ()
-        operators = (*self.operators, operator)
-        return replace(self, inputs=1, operators=operators, open_watermarks=(), passed_watermarks=passed)
+        return replace(self, inputs=1, operators=(*self.operators, operator), open_watermarks=())
 
 
 def _merge(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:

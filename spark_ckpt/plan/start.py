@@ -86,8 +86,9 @@ def start_query(request: StartRequest) -> Running:
         run = begin(plan, beats.on_claim)
         format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in job)}_{run.generation}"
         specs = source_specs(run, lineage, sources, uids, no_data_batches(spark.conf))
-        ctx = BuildContext(spark, format_name, run, specs, request.df._recipe, request.output_mode, uids)
-        df, operations = sink_input(ctx, request.df._recipe)
+        root, told = request.df._recipe, lineage.told_watermarks
+        ctx = BuildContext(spark, format_name, run, specs, root, request.output_mode, uids, told)
+        df, operations = sink_input(ctx, root)
         spark.dataSource.register(sink_class_of(format_name, run, sinks, request.df._arrow_schema(), operations))
         writer = df.writeStream.format(format_name).outputMode("append")
         writer = writer.option("checkpointLocation", spark_path(plan.location)).queryName(request.query_name or job)

@@ -16,8 +16,6 @@ from spark_ckpt.runtime.windows import WindowSize
 
 SparkDF = Any
 WINDOWS = ("window", "session_window")
-DELAY_KEY = "spark.watermarkDelayMs"
-"""What Spark notes of a column that is an event time (``EventTimeWatermark.delayKey``)."""
 WINDOW_KEYS = {"window": "spark.timeWindow", "session_window": "spark.sessionWindow"}
 """What Spark notes of a column that is a window (``TimeWindow.marker``): ``window_time`` asks for it."""
 

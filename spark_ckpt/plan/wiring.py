@@ -33,22 +33,25 @@ def wire_operator(
     keys: Any,
     function: StateFunction,
     columns: list[str],
+    time: str | None,
 ) -> Chain:
-    """The operator behind ``chain``. ``ctx`` is the build context of a start.
+    """The operator behind ``chain``. ``ctx`` is the build context of a start; ``time`` is the rows' event time.
 
     Rows that are in Python are hashed there, the others in the JVM; both hash alike.
     """
     function = function.in_mode(ctx.output_mode)
+    time = time if lineage.open_watermarks else None
     spec = OperatorSpec(
         run=ctx.run,
         uid=ctx.uids[node],
         inputs=lineage.inputs,
         function=function,
-        rows_schema=rows_schema(chain.schema, keys, columns, function, lineage),
+        rows_schema=rows_schema(chain.schema, keys, columns, function, time),
         watermarks=tuple(ctx.stream_name(w) for w in lineage.watermarks),
         open_watermarks=tuple(
-            WatermarkSpec(ctx.stream_number(w), ctx.stream_name(w), w.column, w.delay_us)
+            WatermarkSpec(ctx.stream_number(w), ctx.stream_name(w), time, w.delay_us)
             for w in lineage.open_watermarks
+            if time is not None
         ),
         time=event_time(ctx.spark.conf),
         sources=ctx.source_ids(node.upstream),
@@ -58,7 +61,8 @@ def wire_operator(
     if chain.open and keys.plain:
         packed = ctx.place(chain.then(PackStage(spec, hashes=True), schema))
     else:
-        packed = in_python(hashed(ctx.place(chain), lineage, keys, columns), (PackStage(spec),), schema)
+        rows = hashed(ctx.place(chain), keys, [*columns, time] if time else columns)
+        packed = in_python(rows, (PackStage(spec),), schema)
     return produced_by(packed, spec)
 
 
@@ -77,8 +81,8 @@ def event_time(conf: Any) -> EventTime:
     )
 
 
-def hashed(df: Any, lineage: Lineage, keys: Any, columns: list[str]) -> Any:
-    """Only what the operator needs: keys, inputs, event times, the keys' hash, control columns.
+def hashed(df: Any, keys: Any, columns: list[str]) -> Any:
+    """Only what the operator needs: keys, these columns, the keys' hash, control columns.
 
     A column that is a key keeps the sign of a zero, as it may be an input as well. What is hashed and stored has none.
     """
@@ -87,23 +91,21 @@ def hashed(df: Any, lineage: Lineage, keys: Any, columns: list[str]) -> Any:
         (expression if field.name in keys.columns else normalised(expression, field.dataType)).alias(field.name)
         for expression, field in zip(keys.expressions.values(), keys.schema.fields, strict=True)
     ]
-    events = [w.column for w in lineage.open_watermarks if w.column in df.columns]
-    inputs = list(dict.fromkeys([*columns, *events]))
-    others = [F.col(quoted(c)) for c in inputs if c not in names]
+    others = [F.col(quoted(c)) for c in dict.fromkeys(columns) if c not in names]
     rows = for_data_rows(df.select(*key_columns, *others, TAG, CTL), df)
     key_hash = F.xxhash64(*[normalised(F.col(quoted(f.name)), f.dataType) for f in keys.schema.fields]).alias(KEY_HASH)
     return rows.select(*[F.col(quoted(n)) for n in names], *others, key_hash, TAG, CTL)
 
 
 def rows_schema(
-    schema: T.StructType, keys: Any, columns: list[str], function: StateFunction, lineage: Lineage
+    schema: T.StructType, keys: Any, columns: list[str], function: StateFunction, time: str | None
 ) -> pa.Schema:
     """Key columns, input columns, ``KEY_HASH`` and ``EVENT_TIME`` where late rows are dropped."""
     types = {f.name: f.dataType for f in schema.fields}
     inputs = [T.StructField(c, types[c], True) for c in columns if c not in keys.expressions]
     fields = list(arrow_schema(T.StructType([*keys.schema.fields, *inputs])))
     fields.append(pa.field(KEY_HASH, pa.int64()))
-    if function.timeout == "EventTimeTimeout" and lineage.open_watermarks and not function.late_by_key:
+    if function.timeout == "EventTimeTimeout" and time and not function.late_by_key:
         fields.append(pa.field(EVENT_TIME, pa.int64()))
     return pa.schema(fields)
 

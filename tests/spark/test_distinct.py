@@ -42,12 +42,19 @@ def _timed(df: Any) -> Any:
     return df.withWatermark("at", "1 second")
 
 
+def _a_second_later() -> Any:
+    """What is computed of an event time is none, so no row is late."""
+    return F.col("at") + F.expr("interval 1 second")
+
+
 KINDS: dict[str, Callable[..., Any]] = {
     "once": lambda df: df.dropDuplicates(["K", "n"]),
     "timed": lambda df: _timed(df).drop_duplicates(("at", "k")),
     "late": lambda df: _timed(df).dropDuplicates(["k", "n"]),
     "within": lambda df: _timed(df).dropDuplicatesWithinWatermark(["k"]),
     "nested": lambda df: df.dropDuplicates(["xs", "s"]),
+    "renamed": lambda df: _timed(df).withColumnRenamed("at", "x").dropDuplicatesWithinWatermark(["k"]),
+    "computed": lambda df: _timed(df).withColumn("at", _a_second_later()).dropDuplicates(["k", "n"]),
     "twice": lambda df: _timed(df).dropDuplicates(["k", "at"]).dropDuplicates(["n", "at"]),
 }
 SOME = ("timed", "within", "nested")
@@ -94,7 +101,7 @@ def test_what_comes_out_is_what_comes_out_of_spark(
     state = {int(uid.rpartition("-")[2]): size.keys for uid, size in query.checkpoints()[-1]["state"].items()}
     for name, (_, keys) in zip(kinds, sorted(state.items()), strict=False):
         came = [i for kind, i in expected if kind == name]
-        left = {"timed": [i for i in came if i == -1 or i in untimed], "within": [-1]}.get(name, came)
+        left = {"timed": [i for i in came if i == -1 or i in untimed], "within": [-1], "renamed": [-1]}.get(name, came)
         assert name == "twice" or (name, keys) == (name, len(left)), "those that the watermark passed are forgotten"
 
 
@@ -127,6 +134,8 @@ def test_what_cannot_work_is_refused_and_what_grows_is_told(
     timed.dropDuplicates(["k"])
     assert caplog.text.count("for ever") == 2
     assert "Have the event-time column among its columns, or use dropDuplicatesWithinWatermark" in caplog.text
+    with pytest.raises(InvalidInputError, match=r"More than one event time columns .*'at', 'again'"):
+        timed.withColumn("again", F.col("at")).dropDuplicates(["k"])
     # Behind a de-duplication the event time still is one.
     timed.dropDuplicates(["k", "at"]).dropDuplicatesWithinWatermark(["k"])
     with pytest.raises(InvalidInputError, match="without watermark"):

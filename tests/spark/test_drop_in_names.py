@@ -15,9 +15,9 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.durations import delay_ms
+from spark_ckpt.plan.event_time import event_times
 from spark_ckpt.plan.key_columns import Keys
 from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
 
@@ -55,13 +55,32 @@ def test_delays_are_read_as_spark_reads_them(spark: SparkSession) -> None:
             delay_ms(spark, wrong)
 
 
-def test_an_event_time_column_that_is_gone_at_the_operator_is_refused(stream: Any) -> None:
-    df, _ = stream
-    timed = df.withWatermark("t", "1 second")
-    for changed in [timed.select("k"), timed.withColumn("t", F.lit("text")), timed.drop("t")]:
-        with pytest.raises(InvalidInputError, match=r"event-time column 't' of withWatermark.*behind the operation"):
-            changed.groupBy("k").aggregate(uid="u", n=agg.count())
-    timed.select("k", "t").groupBy("k").aggregate(uid="u", n=agg.count())
+def test_an_event_time_goes_where_its_column_goes(stream: Any) -> None:
+    df, data = stream
+    theirs = data.spark_stream(df._session.spark).withWatermark("t", "1 hour")
+    for change in EVENT_TIMES:
+        assert event_times(change(df.withWatermark("t", "1 hour")).schema) == event_times(change(theirs).schema), change
+    # A function of one's own may keep it, too.
+    timed = df.withWatermark("t", "1 hour")
+    assert event_times(timed.mapInArrow(lambda b: b, "k string, t timestamp").schema)
+    for gone in (timed.select("k"), timed.withColumn("t", F.lit("text")), timed.withColumn("t", F.current_timestamp())):
+        gone.groupBy("k").agg(F.count("*"))
+        with pytest.raises(InvalidInputError, match=r"(?s)Watermark must be specified.*up to groupBy.*behind the oper"):
+            gone.groupBy("k").applyInPandasWithState(_sees, "k string", "n long", "append", "EventTimeTimeout")
+
+
+EVENT_TIMES: list[Callable[[Any], Any]] = [
+    lambda df: df,
+    lambda df: df.select("k", F.col("t").alias("u"), F.col("T").cast("date")),
+    lambda df: df.withColumns({"u": F.col("t"), "t": F.lit("text")}),
+    lambda df: df.withColumn("t", F.col("t") + F.expr("interval 0 seconds")),
+    lambda df: df.selectExpr("named_struct('u', t) as s").select("s.u"),
+    lambda df: df.toDF("a", "b", "c", "d").drop("c"),
+    lambda df: df.alias("x").where("x.k > ''").select("x.t").withWatermark("t", "2 minutes"),
+    lambda df: df.withColumn("u", F.col("t")).withWatermark("u", "2 minutes"),
+    lambda df: df.select("t", "k").unionByName(df.select("k", F.lit(None).cast("timestamp").alias("t"))),
+    lambda df: df.drop("t"),
+]
 
 
 def _keys(df: Any, *cols: Any) -> Keys:

@@ -86,6 +86,37 @@ def _unmatched(a: Any, b: Any) -> Any:
     return a.withWatermark("at", "1 second").join(b, ["k", "at"], "left").where(b["k"].isNull())
 
 
+def _guide(a: Any, b: Any) -> Any:
+    """Impressions and clicks, as in Spark's guide."""
+    shown = a.selectExpr("id", "k as impressionAdId", "at as impressionTime").withWatermark(
+        "impressionTime", "1 second"
+    )
+    clicks = b.selectExpr("rid", "k as clickAdId", "seen as clickTime").withWatermark("clickTime", "2 seconds")
+    soon = "clickTime >= impressionTime AND clickTime <= impressionTime + interval 1500 milliseconds"
+    return shown.join(clicks, F.expr(f"clickAdId = impressionAdId AND {soon}"), "leftOuter")
+
+
+def _renamed(a: Any, b: Any) -> Any:
+    """An event time stays one by another name, in a struct and out of it."""
+    a, b = _timed(a, b)
+    a = a.withColumnRenamed("at", "t").select("id", F.struct("t", "k").alias("s")).select("id", "s.*")
+    b = b.toDF("rid", "kk", "m", "seen", "dd").select("rid", "kk", F.col("seen").alias("u"), F.lit("x").alias("seen"))
+    return a.join(b, F.expr("k = kk AND u BETWEEN t - interval 1 second AND t + interval 1 second"), "left")
+
+
+def _aliased(a: Any, b: Any) -> Any:
+    """By names that only an alias tells apart, ahead of ``withWatermark`` and behind it."""
+    a, b = a.alias("a").withWatermark("at", "1 second"), b.withWatermark("seen", "2 seconds").alias("b")
+    soon = F.expr("b.seen BETWEEN a.at AND a.at + interval 1 second") & (F.abs("a.n") <= F.col("b.m") * 2)
+    return a.join(b, (F.col("a.k") == F.col("b.k")) & soon, "left").select("a.id", "b.rid")
+
+
+def _told(a: Any, b: Any) -> Any:
+    """The watermark of a side counts without its column."""
+    a, b = _timed(a, b)
+    return a.drop("at").join(b, (a["k"] == b["k"]) & (a["n"] == b["m"]))
+
+
 KINDS: dict[str, Callable[[Any, Any], Any]] = {
     "inner": lambda a, b: a.join(b, "k"),
     "range inner": _ranged("inner"),
@@ -106,8 +137,12 @@ KINDS: dict[str, Callable[[Any, Any], Any]] = {
     "chained": _chained,
     "unmatched": _unmatched,
     "null safe": _ranged("full", lambda a, b: a["n"].eqNullSafe(b["m"])),
+    "guide": _guide,
+    "renamed": _renamed,
+    "aliased": _aliased,
+    "told": _told,
 }
-SOME = ("range inner", "range full", "range semi", "time left")
+SOME = ("range inner", "range full", "range semi", "time left", "renamed", "aliased")
 
 
 def _all(a: Any, b: Any, kinds: Iterable[str]) -> Any:

@@ -17,7 +17,7 @@ from pyspark import TaskContext
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.source_time import windows_stream
 from spark_ckpt.protocol.weights import Arrivals
-from spark_ckpt.runtime.operator.spec import OperatorSpec, WatermarkSpec
+from spark_ckpt.runtime.operator.spec import OperatorSpec
 from spark_ckpt.runtime.stateless import latest_micros, runs_of_tag, split_control
 from spark_ckpt.state.envelope import Controls, pack, route
 from spark_ckpt.state.functions.base import StateFunction
@@ -51,7 +51,7 @@ class PackStage:
                 controls.add(control)
             for tag, piece in runs_of_tag(data):
                 controls.note_event_times(tag, piece)
-                rows.add(epoch_of_tag(tag), self._needed(tag, piece))
+                rows.add(epoch_of_tag(tag), self._needed(piece))
             if rows.combined_bytes > _FLUSH_BYTES:
                 taken = rows.take()
                 self._note_windows(taken, controls)
@@ -69,8 +69,8 @@ class PackStage:
             if largest is not None:
                 controls.note(epoch, windows_stream(self.spec.uid), largest)
 
-    def _needed(self, tag: int, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Drop control columns, add the event time of the row's stream, give every column its canonical type."""
+    def _needed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Drop control columns, add the rows' event time, give every column its canonical type."""
         names = self.spec.function.key_schema.names
         columns = {
             f.name: rows.column(f.name).cast(f.type) for f in self.spec.rows_schema if f.name in rows.schema.names
@@ -78,7 +78,7 @@ class PackStage:
         if self.hashes:
             columns[KEY_HASH] = pa.array(xxhash64([normalised(columns[name]) for name in names]))
         if EVENT_TIME in self.spec.rows_schema.names:
-            columns[EVENT_TIME] = _event_micros(rows, self.spec.watermark_of(tag))
+            columns[EVENT_TIME] = _event_micros(rows, self.spec.event_time)
         ordered = [columns[name] for name in self.spec.rows_schema.names]
         return pa.RecordBatch.from_arrays(ordered, schema=self.spec.rows_schema)
 
@@ -174,7 +174,7 @@ class _Controls:
         return route(events, self.spec.family_tables.values(), self.spec.run.subtasks)
 
 
-def _event_micros(rows: pa.RecordBatch, spec: WatermarkSpec | None) -> pa.Array:
-    if spec is None:
+def _event_micros(rows: pa.RecordBatch, column: str | None) -> pa.Array:
+    if column is None:
         return pa.nulls(rows.num_rows, pa.int64())
-    return rows.column(spec.column).cast(pa.timestamp("us", "UTC")).view(pa.int64())
+    return rows.column(column).cast(pa.timestamp("us", "UTC")).view(pa.int64())

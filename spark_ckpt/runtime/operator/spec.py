@@ -17,7 +17,7 @@ from spark_ckpt.state.lsm.layout import StateLayout
 from spark_ckpt.state.lsm.stored_form import StoredForm
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.storage.run_cache import RunCache
-from spark_ckpt.types import stream_of_tag
+from spark_ckpt.types import EVENT_TIME, stream_of_tag
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,13 @@ class OperatorSpec:
     def filters_late(self) -> bool:
         """As Spark: late rows are dropped only before an operator with event-time time-outs. Behind another operator
         rows have no event time of their own, but windows have an end."""
-        timed = bool(self.open_watermarks) or (self.function.late_by_key and bool(self.watermarks))
+        timed = EVENT_TIME in self.rows_schema.names or (self.function.late_by_key and bool(self.watermarks))
         return self.function.timeout == "EventTimeTimeout" and timed
+
+    @property
+    def event_time(self) -> str | None:
+        """The rows' column that ``EVENT_TIME`` is made of: one, whatever streams they are of."""
+        return next((w.column for w in self.open_watermarks), None)
 
     def watermark_of(self, tag: int) -> WatermarkSpec | None:
         """The watermark that rows with this tag passed and that is computed here; None if there is none."""

@@ -49,7 +49,6 @@ class StreamJoin(StateFunction):
     """
 
     kind = "join"
-    passes_rows = True
     state_schema = pa.schema([pa.field(name, pa.int64()) for name in (*COUNTS, NEXT)])
 
     def __init__(

@@ -1,0 +1,96 @@
+"""Which columns are event times. Spark notes it of a column, and its analysis carries the note along: through
+``select``, ``alias``, renames and structs, not through functions. So the preview has it as a stream of Spark's. Driver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.columns import quoted
+
+SparkDF = Any
+
+DELAY_KEY = "spark.watermarkDelayMs"
+"""What Spark notes of a column that is an event time (``EventTimeWatermark.delayKey``)."""
+
+
+@dataclass(frozen=True)
+class EventTimeColumn:
+    """A column by which rows are late, and by how much the watermark is behind it."""
+
+    name: str
+    delay_us: int
+
+
+def with_event_time(preview: SparkDF, column: str, delay_ms: int) -> SparkDF:
+    """``column`` is the event time, and no other."""
+    changed: dict[str, Column] = {}
+    for field in preview.schema.fields:
+        if field.name == column:
+            noted = {**field.metadata, DELAY_KEY: delay_ms}
+            changed[column] = F.col(quoted(column)).alias(column, metadata=noted)
+        elif DELAY_KEY in field.metadata:
+            changed[field.name] = _without_note(field)
+    return preview.withColumns(changed)
+
+
+def without_notes(schema: T.StructType) -> T.StructType:
+    """``schema`` without that."""
+    fields = [
+        T.StructField(f.name, f.dataType, f.nullable, {k: v for k, v in f.metadata.items() if k != DELAY_KEY})
+        for f in schema.fields
+    ]
+    return T.StructType(fields)
+
+
+def _without_note(field: T.StructField) -> Column:
+    """Of what a function gives, nothing is noted; that nothing is noted of a column by itself cannot be said."""
+    kept = {key: value for key, value in field.metadata.items() if key != DELAY_KEY}
+    computed = F.coalesce(F.col(quoted(field.name)))
+    return computed.alias(field.name, metadata=kept) if kept else computed
+
+
+def event_times(schema: T.StructType) -> list[EventTimeColumn]:
+    """Those of a DataFrame, in its columns' order. A window is none: its ``window_time`` is."""
+    return [
+        EventTimeColumn(f.name, int(f.metadata[DELAY_KEY]) * 1000)
+        for f in schema.fields
+        if DELAY_KEY in f.metadata and isinstance(f.dataType, T.TimestampType)
+    ]
+
+
+def event_time(schema: T.StructType, what: str) -> EventTimeColumn | None:
+    """The one by which ``what`` tells late rows. Raises ``InvalidInputError`` for several, as Spark does."""
+    found = event_times(schema)
+    if len(found) > 1:
+        raise InvalidInputError(
+            f"More than one event time columns are available in {what}: {[t.name for t in found]}. Please ensure there "
+            "is at most one event time column per stream: select one of them in front of it, or compute the others, as "
+            'in withColumn("x", F.col("x") + F.expr("interval 0 seconds"))'
+        )
+    return found[0] if found else None
+
+
+def kept_by_name(out: T.StructType, before: T.StructType) -> T.StructType:
+    """``out``, what a function of the user's makes of rows of ``before``, where an event time that keeps its name is
+    one."""
+    times = {t.name: {DELAY_KEY: t.delay_us // 1000} for t in event_times(before)}
+    fields = [
+        T.StructField(f.name, f.dataType, f.nullable, times[f.name] | (f.metadata or {}))
+        if f.name in times and isinstance(f.dataType, T.TimestampType)
+        else f
+        for f in out.fields
+    ]
+    return T.StructType(fields)
+
+
+def noted_as(fields: list[T.StructField], shown: list[T.StructField]) -> list[T.StructField]:
+    """``fields``, the first of which are what ``shown`` says, with what is noted of those."""
+    noted = [T.StructField(f.name, f.dataType, f.nullable, s.metadata) for f, s in zip(fields, shown)]
+    return [*noted, *fields[len(noted) :]]

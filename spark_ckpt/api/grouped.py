@@ -278,6 +278,7 @@ def keyed(
         function.families,
         function.kind,
         frozenset(function.begins),
+        function.can_complete,
         parent._lineage.operators,
     )
     before, time = parent._lineage, _event_time(parent, function)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spark_ckpt.api._functions import as_sink, batch_function, each_row, sink_named
+from spark_ckpt.api._output_modes import check_mode, check_sinks
 from spark_ckpt.api._writers import WHERE, in_our_terms, with_conditions
 from spark_ckpt.api.query import CkptQuery
 from spark_ckpt.config import is_job_option
 from spark_ckpt.config_values import option_text
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.hints import Hinting
-from spark_ckpt.plan.lineage import OperatorNode
 from spark_ckpt.plan.start import StartRequest, start_query
 
 if TYPE_CHECKING:
@@ -101,24 +101,16 @@ class CkptDataStreamWriter(Hinting):
         return self
 
     def outputMode(self, mode: str) -> CkptDataStreamWriter:
-        """``mode``: ``append`` or ``update``; need not be given.
+        """``mode``: ``append``, ``update`` or ``complete``; need not be given but for ``complete``.
 
-        Windows come out once in mode append, which is the default, and with every change in mode update.
-        Raises ``InvalidInputError`` if it is not what the query's operators put out, as Spark does, or is ``complete``.
+        Windows come out once in mode append, which is the default, and with every change in mode update. In mode
+        complete, for small results, each checkpoint replaces all rows of the sinks by the whole result of one
+        aggregation: ``delta``, ``sql``, ``memory``, ``console`` and ``foreachBatch`` can. No row is late then, and no
+        window ends. Raises ``InvalidInputError`` if it is not what the query's operators put out, as Spark does.
         """
-        if mode.lower() not in ("append", "update"):
-            raise InvalidInputError(
-                f"outputMode must be append or update, found {mode!r}; complete is not supported: mode update "
-                "into a sink that merges by the keys (mergeKeys) has all groups, too, at the cost of what changed"
-            )
-        for operator in self._df._lineage.operators:
-            if operator.output_mode not in (None, mode.lower()):
-                raise InvalidInputError(
-                    f"outputMode is {mode.lower()!r}, but operator {operator.shown!r} puts out rows of mode "
-                    f"{operator.output_mode!r}: use outputMode({operator.output_mode!r}). For rows that are never "
-                    'updated, aggregate(..., emit="rows") or a function with outputMode "append".'
-                )
-            _check_fed(operator, mode.lower())
+        if mode.lower() not in ("append", "update", "complete"):
+            raise InvalidInputError(f"outputMode must be append, update or complete, found {mode!r}")
+        check_mode(self._df._lineage, mode.lower())
         self._mode = mode.lower()
         return self
 
@@ -203,16 +195,7 @@ class CkptDataStreamWriter(Hinting):
         location = options.pop("checkpointLocation", None)
         job_options = {k: options.pop(k) for k in list(options) if is_job_option(k)}
         named = [in_our_terms(sink, own) for sink, own in [(self._format, options), *self._more]]
+        check_sinks(self._mode, named)
         df, sinks = with_conditions(self._df, named)
         request = StartRequest(df, sinks, job_options, self._query_name, location, self._trigger, self._mode)
         return CkptQuery(start_query(request))
-
-
-def _check_fed(operator: OperatorNode, mode: str) -> None:
-    """Windows in mode update say each change: further on, a change would count as another row."""
-    fed_by = [o for o in operator.behind if o.kind == "aggregate" and o.output_mode is None]
-    if fed_by and mode == "update":
-        raise InvalidInputError(
-            f"outputMode 'update' is not supported where the windows of operator {fed_by[0].shown!r} are aggregated "
-            "further, as in Spark: use outputMode('append')"
-        )

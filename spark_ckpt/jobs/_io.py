@@ -209,7 +209,7 @@ class JobIO:
 
     def _CommitSink(self, step: st.CommitSink) -> None:
         # A commit may be repeated, whatever became of it, as after a crash.
-        self._retry.call(lambda: self.sink(step.sink).commit(step.permit, step.committables), _may_be_repeated)
+        self._retry.call(lambda: self.sink(step.sink).commit_newest(step.permit, step.committables), _may_be_repeated)
 
     def _WriteSavepoint(self, step: st.WriteSavepoint) -> st.SavepointFailed | None:
         return write_savepoint(self.job, self.records, self.table, step.record)

@@ -44,6 +44,8 @@ class OperatorNode:
     kind: str = "operator"
     begins: Collection[str] = ()
     """Columns of its state that a query may add; see :attr:`spark_ckpt.state.functions.base.StateFunction.begins`."""
+    can_complete: bool = False
+    """Whether its whole result can come out at each checkpoint, as output mode complete wants it."""
     behind: tuple[OperatorNode, ...] = ()
     """The operators whose rows can reach it."""
 

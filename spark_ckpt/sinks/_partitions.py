@@ -52,10 +52,14 @@ def _escaped(text: str) -> str:
 class PartitionedWriter(SinkWriter):
     """Gathers rows and writes a file for each combination of values, one after the other, so that few are open.
 
-    ``opened`` makes the writer of one file: of these values, and the how manieth of this task.
+    ``opened`` makes the writer of one file: of these values, and the how manieth of this task. Where what is written
+    replaces what is there, having no rows needs a file, too.
     """
 
-    def __init__(self, columns: Sequence[str], opened: Callable[[Values, int], SinkWriter]) -> None:
+    def __init__(
+        self, columns: Sequence[str], opened: Callable[[Values, int], SinkWriter], replacing: bool = False
+    ) -> None:
+        self._replacing = replacing
         self._columns, self._opened = list(columns), opened
         self._chunks = staging.Chunks(_BUFFER_ROWS, _BUFFER_BYTES)
         self._staged: list[bytes] = []
@@ -66,6 +70,8 @@ class PartitionedWriter(SinkWriter):
 
     def prepare_commit(self) -> Sequence[bytes]:
         self._put(self._chunks.rest())
+        if self._replacing and not self._staged:
+            self._write((None,) * len(self._columns), [])
         return self._staged
 
     def close(self) -> None:
@@ -73,14 +79,17 @@ class PartitionedWriter(SinkWriter):
 
     def _put(self, rows: pa.Table | None) -> None:
         for values, part in () if rows is None else split(rows, self._columns):
-            writer = self._opened(values, self._files)
-            self._files += 1
-            try:
-                for batch in part.to_batches():
-                    writer.write(batch)
-                self._staged.extend(writer.prepare_commit())
-            finally:
-                writer.close()
+            self._write(values, part.to_batches())
+
+    def _write(self, values: Values, batches: Sequence[pa.RecordBatch]) -> None:
+        writer = self._opened(values, self._files)
+        self._files += 1
+        try:
+            for batch in batches:
+                writer.write(batch)
+            self._staged.extend(writer.prepare_commit())
+        finally:
+            writer.close()
 
 
 def split(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[Values, pa.Table]]:

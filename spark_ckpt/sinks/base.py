@@ -23,7 +23,7 @@ class WriterContext:
 
     ``job`` is the same identity as that of the permit that commits the rows: a job that starts anew in another folder,
     or after its folder was removed, has another one, though its name is the same.
-    ``schema`` is the data's Arrow schema, without control columns.
+    ``schema`` is the data's Arrow schema, without control columns. ``replacing`` is as in :class:`TwoPhaseSink`.
     """
 
     job: str
@@ -34,6 +34,7 @@ class WriterContext:
     partition: int
     attempt: str
     schema: pa.Schema
+    replacing: bool = False
 
 
 class SinkWriter(ABC):
@@ -49,7 +50,8 @@ class SinkWriter(ABC):
 
         Called once, after the last ``write``. What it returns must let *any* process commit or abort later, with
         the sink's options only; it must hold no secret. The task may still fail afterwards: what it staged is
-        then garbage that :meth:`TwoPhaseSink.gc` finds.
+        then garbage that :meth:`TwoPhaseSink.gc` finds. Without rows there is nothing to stage and to return, unless
+        ``replacing``: then it is staged that there are none.
         """
 
     @abstractmethod
@@ -70,6 +72,13 @@ class TwoPhaseSink(ABC):
     OPTIONS: ClassVar[tuple[str, ...]] = ()
     """The valid option names, in the spelling of the documentation; matching ignores case."""
 
+    CAN_REPLACE: ClassVar[bool] = False
+    """Whether :attr:`replacing` is understood."""
+
+    replacing: bool = False
+    """Output mode complete: what a checkpoint commits takes the place of all rows that the target had, in one step
+    with their going. Set before any method is called."""
+
     on_step: Callable[[str], None] | None = None
     """Tests stop a commit between two of its durable steps here (see ``spark_ckpt.testing.sink_conformance``)."""
 
@@ -83,6 +92,15 @@ class TwoPhaseSink(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"  # never the options: they may hold secrets
+
+    def commit_newest(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
+        """Driver: :meth:`commit` with the same ``permit``. Where rows are replaced, only those ``committables`` that
+        are of the newest epoch: older epochs are those of checkpoints that were declined."""
+        newest = max(c.epoch for c in committables)
+        older = [c for c in committables if self.replacing and c.epoch < newest]
+        self.commit(permit, [c for c in committables if c not in older])
+        if older:  # a crash here: nothing names them, gc removes them
+            self.abort(older)
 
     def _step(self, name: str) -> None:
         """Mark the boundary between two durable steps of ``commit``: a crash may happen here."""

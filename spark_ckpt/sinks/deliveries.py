@@ -49,6 +49,7 @@ class DeliverySink(TwoPhaseSink):
         SinkOption("storage.*"),
     )
     OPTIONS = option_names(DECLARED)
+    CAN_REPLACE = True
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
@@ -214,7 +215,7 @@ def read_rows(folder: Folder, path: str) -> Iterator[pa.RecordBatch]:
 
 class _Writer(staging.FileWriter):
     def __init__(self, folder: Folder, ctx: WriterContext, spark_schema: str) -> None:
-        super().__init__(f"staging rows in {folder.shown(_ROWS)}")
+        super().__init__(f"staging rows in {folder.shown(_ROWS)}", ctx)
         self._folder, self._name, self._rows = folder, f"{staging.staged_name(ctx)}.arrow", 0
         self._schema = ctx.schema.with_metadata({SPARK_SCHEMA: spark_schema.encode()})
 

@@ -245,7 +245,7 @@ class _FilesWriter(staging.FileWriter):
         how: FileOptions,
         partition: tuple[str, int] | None = None,
     ) -> None:
-        super().__init__(f"staging rows in {folder}")
+        super().__init__(f"staging rows in {folder}", ctx)
         self._files, self._folder, self._schema = files, folder, ctx.schema
         self._format, self._how, self._place = file_format, how, partition and partition[0]
         number = "" if partition is None else f"-{partition[1]:05d}"

@@ -52,6 +52,7 @@ class MemorySink(TwoPhaseSink):
         changes.CHANGE_OPTION,
     )
     OPTIONS = option_names(DECLARED)
+    CAN_REPLACE = True
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
@@ -92,7 +93,8 @@ class MemorySink(TwoPhaseSink):
         if missing:
             raise CorruptStorageError(f"staged file(s) {', '.join(missing)} are missing from {self._root / _STAGED}")
         self._step("before record")  # a crash here: nothing is visible, the next commit starts over
-        body = {"files": files, "merge_keys": list(self._keys), "change_column": self._change, "digest": found}
+        how = {"merge_keys": list(self._keys), "change_column": self._change, "replacing": self.replacing}
+        body = {"files": files, **how, "digest": found}
         if not _create(record, json.dumps(body).encode()):
             staging.check_same_life(str(record), permit, sink, json.loads(record.read_text())["digest"], found)
         self._step("after record")  # a crash here: the record says all, the next commit finds it
@@ -133,6 +135,7 @@ class _MemoryWriter(SinkWriter):
         self._rows, self._change = 0, change
         self._writer = pa.ipc.new_file(str(self._path), ctx.schema)
         self._schema = ctx.schema
+        self._kept = ctx.replacing
 
     def write(self, batch: pa.RecordBatch) -> None:
         changes.check_rows(self._change, batch)
@@ -141,7 +144,7 @@ class _MemoryWriter(SinkWriter):
 
     def prepare_commit(self) -> Sequence[bytes]:
         self._writer.close()
-        if not self._rows:
+        if not (self._rows or self._kept):
             self._path.unlink()
             return []
         return [staging.encode("memory", file=self._path.name, rows=self._rows)]
@@ -155,9 +158,12 @@ def read(name_or_path: str) -> pa.Table:
     """Everything committed to the sink of that name or path, by checkpoint; the last row per merge key only, and of
     change rows those that are there."""
     root = _folder(name_or_path)
-    schema, tables, keys, change = _read_schema(root), [], [], None
+    schema, keys, change = _read_schema(root), [], None
+    tables: list[pa.Table] = []
     for record in _records(root):
         keys, change = record["merge_keys"], record.get("change_column")
+        if record.get("replacing"):
+            tables = []
         for file in record["files"]:
             with pa.memory_map(str(root / _STAGED / file)) as source:
                 tables.append(pa.ipc.open_file(source).read_all())

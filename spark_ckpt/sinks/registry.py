@@ -1,4 +1,4 @@
-"""Finding sinks by name, and the options every sink has: ``columns`` and ``where``."""
+"""Finding sinks by name, and the options every sink has: ``columns``, ``where`` and ``outputMode``."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ def sink_format(cls: type[TwoPhaseSink]) -> str | None:
 
 def create_sink(name: str | type[TwoPhaseSink], options: Mapping[str, str]) -> TwoPhaseSink:
     """The sink ``name`` made from its options, taking only the columns of option ``columns`` if that is given, and rows
-    for which the boolean column of option ``where`` is true.
+    for which the boolean column of option ``where`` is true. Option ``outputMode`` is the query's; a start adds it if
+    it is complete, and the sink's rows are replaced.
 
     Called on the driver and on executors, with the same options. ``options`` are the sink's own (none of the
     reader's, Spark's or ``spark.ckpt.*``).
@@ -90,7 +91,7 @@ def create_sink(name: str | type[TwoPhaseSink], options: Mapping[str, str]) -> T
     """
     label = name if isinstance(name, str) else name.__name__
     cls = sink_class(name) if isinstance(name, str) else name
-    own = {k: v for k, v in options.items() if k.lower() not in ("columns", "where")}
+    own = {k: v for k, v in options.items() if k.lower() not in ("columns", "where", "outputmode")}
     chosen = [v for k, v in options.items() if k.lower() == "columns" and v.strip()]
     where = next((v for k, v in options.items() if k.lower() == "where"), None)
     if where is not None and not chosen:
@@ -99,6 +100,13 @@ def create_sink(name: str | type[TwoPhaseSink], options: Mapping[str, str]) -> T
             "that are written, too, by option columns"
         )
     sink = cls(own)
+    if any(k.lower() == "outputmode" and v == "complete" for k, v in options.items()):
+        if not cls.CAN_REPLACE:
+            raise InvalidInputError(
+                f"sink {label} does not support output mode complete, which replaces all its rows at each checkpoint; "
+                'use outputMode("update"), or a sink such as delta, sql, memory or foreachBatch'
+            )
+        sink.replacing = True
     return ProjectedSink(sink, parse_names(label, "columns", chosen[0]), where) if chosen else sink
 
 
@@ -110,6 +118,7 @@ class ProjectedSink(TwoPhaseSink):
         super().__init__(inner.options)
         self.inner, self.where = inner, where
         self.columns = tuple(columns)
+        self.replacing = inner.replacing
 
     def __repr__(self) -> str:
         return f"ProjectedSink({self.inner!r}, columns={','.join(self.columns)})"

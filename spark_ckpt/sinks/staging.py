@@ -201,10 +201,12 @@ class Chunks:
 
 
 class FileWriter(SinkWriter):
-    """What writers of one staged file share: rows come in chunks, and without rows there is no file."""
+    """What writers of one staged file share: rows come in chunks, and without rows there is no file, unless it is to
+    replace what is there."""
 
-    def __init__(self, doing: str) -> None:
+    def __init__(self, doing: str, ctx: WriterContext) -> None:
         self._doing = doing
+        self._empty = ctx.schema.empty_table() if ctx.replacing else None
         self._chunks = Chunks()
         self._stream: Any = None
         self._writer: Any = None
@@ -227,6 +229,8 @@ class FileWriter(SinkWriter):
     def prepare_commit(self) -> Sequence[bytes]:
         with disk_errors(self._doing):
             self._take(self._chunks.rest())
+            if self._writer is None:
+                self._take(self._empty)
             if self._writer is None:
                 return []
             self._writer.close()

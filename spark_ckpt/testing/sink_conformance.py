@@ -422,4 +422,59 @@ class ChangeConformance:
                 create_sink(change_target.sink, {**change_target.options, **options})
 
 
-__all__ = ["ChangeConformance", "MergeConformance", "SinkConformance", "SinkTarget", "typed_rows"]
+class ReplaceConformance:
+    """Contracts of a sink with ``CAN_REPLACE``. ``replace_target`` is one of output mode complete."""
+
+    @pytest.fixture
+    def replace_target(self, target: SinkTarget) -> SinkTarget:
+        target.options["outputMode"] = "complete"
+        return target
+
+    def test_what_a_checkpoint_commits_replaces_all_rows(self, replace_target: SinkTarget) -> None:
+        sink = replace_target.validated()
+        sink.commit(permit(1), stage(sink, [(1, "a"), (2, "b")], 1, 1))
+        sink.commit(permit(2), stage(sink, [(2, "c")], 2, 2) + stage(sink, [(3, "d")], 2, 2, 1))
+        assert sorted(replace_target.rows()) == [(2, "c"), (3, "d")]
+        assert replace_target.leftovers() == []
+
+    def test_a_checkpoint_without_rows_leaves_none(self, replace_target: SinkTarget) -> None:
+        sink = replace_target.validated()
+        sink.commit(permit(1), stage(sink, [(1, "a")], 1, 1))
+        none = stage(sink, [], 2, 2)
+        assert none
+        sink.commit(permit(2), none)
+        assert replace_target.rows() == []
+        assert replace_target.leftovers() == []
+
+    def test_rows_of_a_declined_checkpoint_are_passed_over(self, replace_target: SinkTarget) -> None:
+        sink = replace_target.validated()
+        declined, taken = stage(sink, [(1, "a"), (2, "b")], 1, 1), stage(sink, [(1, "c")], 2, 2)
+        sink.commit_newest(permit(2), [*declined, *taken])
+        replace_target.make().commit_newest(permit(2), [*declined, *taken])
+        assert replace_target.rows() == [(1, "c")]
+        assert replace_target.leftovers() == []
+
+    def test_committing_an_older_checkpoint_again_does_not_bring_its_rows_back(
+        self, replace_target: SinkTarget
+    ) -> None:
+        sink = replace_target.validated()
+        first = stage(sink, [(1, "old")], 1, 1)
+        sink.commit(permit(1), first)
+        sink.commit(permit(2), stage(sink, [(2, "new")], 2, 2))
+        replace_target.make().commit(permit(1), first)
+        assert replace_target.rows() == [(2, "new")]
+
+    def test_a_crash_between_any_two_steps_of_replacing_is_recovered(self, replace_target: SinkTarget) -> None:
+        replace_target.validated()
+        for checkpoint in range(1, 30):
+            staged = stage(replace_target.make(), [(checkpoint, "new")], checkpoint, checkpoint)
+            crashed = crash_in_commit(replace_target, permit(checkpoint), staged, checkpoint)
+            replace_target.make().commit(permit(checkpoint), staged)
+            assert replace_target.rows() == [(checkpoint, "new")]
+            assert replace_target.leftovers() == []
+            if not crashed:
+                return
+        pytest.fail("replacing has more than 30 steps")
+
+
+__all__ = ["ChangeConformance", "MergeConformance", "ReplaceConformance", "SinkConformance", "SinkTarget", "typed_rows"]

@@ -10,6 +10,7 @@ import sys
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -81,7 +82,7 @@ def context(
 
 def stage_table(sink: TwoPhaseSink, ctx: WriterContext, *tables: pa.Table) -> list[Committable]:
     """What one task does with one epoch's rows."""
-    writer = sink.writer(ctx)
+    writer = sink.writer(replace(ctx, replacing=sink.replacing))
     try:
         for table in tables:
             for batch in table.to_batches():

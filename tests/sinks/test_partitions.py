@@ -174,3 +174,12 @@ def test_a_delta_table_partitioned_otherwise_is_refused_with_the_call_that_fits(
 def test_where_without_columns_is_refused_and_not_passed_over(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"option where \('wanted'\) names a column"):
         create_sink("files", {"path": str(tmp_path), "fileFormat": "json", "where": "wanted"})
+
+
+def test_a_replaced_table_is_replaced_in_all_partitions_by_none_as_well(tmp_path: Path) -> None:
+    sink = create_sink("delta", {"path": str(tmp_path), "partitionBy": "p,day", "outputMode": "complete"})
+    sink.validate(SCHEMA)
+    for checkpoint, rows in enumerate([ROWS, ROWS[:1], [], ROWS[1:3]], 1):
+        sink.commit(permit(checkpoint), staged(sink, table(rows), checkpoint))
+        found = pa.table(QueryBuilder().register("t", DeltaTable(str(tmp_path))).execute("select v from t").read_all())
+        assert sorted(found["v"].to_pylist()) == [v for _, v, _ in rows]

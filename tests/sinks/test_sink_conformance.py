@@ -22,6 +22,7 @@ from spark_ckpt.sinks import memory
 from spark_ckpt.testing.sink_conformance import (
     ChangeConformance,
     MergeConformance,
+    ReplaceConformance,
     SinkConformance,
     SinkTarget,
     typed_rows,
@@ -40,7 +41,7 @@ class MemoryTarget(SinkTarget):
         return [p.name for p in (root / "staged").iterdir() if p.name not in committed]
 
 
-class TestMemorySink(SinkConformance, MergeConformance, ChangeConformance):
+class TestMemorySink(SinkConformance, MergeConformance, ChangeConformance, ReplaceConformance):
     @pytest.fixture
     def target(self, tmp_path: Path) -> SinkTarget:
         return MemoryTarget("memory", {"path": f"{tmp_path}/m"})
@@ -66,12 +67,13 @@ class DeltaTarget(SinkTarget):
 
     def leftovers(self) -> list[str]:
         root = Path(self.options["path"])
-        active = {Path(u).name for u in DeltaTable(root).file_uris()}
+        newest = DeltaTable(root).version()
+        named = {Path(u).name for v in range(newest + 1) for u in DeltaTable(root, version=v).file_uris()}
         staged = (p.relative_to(root) for p in root.rglob("*ckpt*") if "_delta_log" not in p.parts)
-        return [str(p) for p in staged if p.name not in active]
+        return [str(p) for p in staged if p.name not in named]
 
 
-class TestDeltaSink(SinkConformance, MergeConformance, ChangeConformance):
+class TestDeltaSink(SinkConformance, MergeConformance, ChangeConformance, ReplaceConformance):
     @pytest.fixture
     def target(self, tmp_path: Path) -> SinkTarget:
         return DeltaTarget("delta", {"path": f"{tmp_path}/a table", "storage.aws_secret_access_key": "s3cret"})
@@ -130,7 +132,7 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
-class _SqlConformance(SinkConformance, MergeConformance, ChangeConformance):
+class _SqlConformance(SinkConformance, MergeConformance, ChangeConformance, ReplaceConformance):
     def typed_rows(self) -> pa.Table:
         return typed_rows(nested=False)
 

@@ -115,7 +115,7 @@ def test_lost_barriers_and_steps_that_could_lose_them_are_refused(ckpt: Any, dat
             change()
     with pytest.raises(InvalidInputError, match=r"Filter.*drops control rows.*where"):
         stream.transformSpark(lambda df: df.where("v > 1"))
-    with pytest.raises(InvalidInputError, match="complete is not supported"):
+    with pytest.raises(InvalidInputError, match="Complete output mode not supported when there are no"):
         stream.writeStream.outputMode("complete")
     with pytest.raises(InvalidInputError, match="Stream-stream join without equality predicate is not"):
         stream.crossJoin(stream)

@@ -140,6 +140,8 @@ class Model:
             elif action == "r":
                 self.expected.pop(name, None)
         assert self.state.keys == len(self.expected)
+        every = self.state.everything()
+        assert self.as_dict(every.keys, every.state, every.timeout_ms.tolist()) == self.expected
 
     def due(self, now_ms: int) -> None:
         lookup = self.state.due(now_ms)

@@ -117,6 +117,7 @@ class SubtaskCall:
                     self._end_time()
                 elif self._input_ends(action.checkpoint):
                     self._close_windows()
+                self._put_out_result(action.checkpoint)
             self._do(action)
         self._call_timed_out()
         self.meta.late_us = self._time_us or 0
@@ -241,10 +242,22 @@ class SubtaskCall:
         if context.families and changed.remove.any():
             for family in context.families.values():
                 family.remove(family.scan(np.flatnonzero(changed.remove)))
-        if changed.output.num_rows:
-            output = one_batch(changed.output.cast(self.spec.function.output_schema))
+        self._put_out(changed.output, epoch)
+
+    def _put_out(self, rows: pa.Table, epoch: int) -> None:
+        if rows.num_rows:
+            output = one_batch(rows.cast(self.spec.function.output_schema))
             for message in messages(output, MAX_BODY_BYTES):
                 self._emit(DATA, epoch, message.to_pybytes())
+
+    def _put_out_result(self, checkpoint: int) -> None:
+        """Output mode complete: all of it, ahead of the checkpoint's barrier."""
+        if not self.spec.function.complete:
+            return
+        every = self.keyed.everything()
+        none, no_rows = np.zeros(len(every), bool), self._rows_schema().empty_table()
+        touched = Touched(every.keys, no_rows, np.empty(0, np.int64), every.state, every.exists, none, every.timeout_ms)
+        self._put_out(self.spec.function.result(self._context(checkpoint, every, None), touched), checkpoint)
 
     def _context(self, epoch: int, lookup: Lookup, now_ms: int | None) -> CallContext:
         watermark_ms = None if self._time_us is None else self._time_us // 1000

@@ -64,7 +64,7 @@ class OperatorSpec:
         """As Spark: late rows are dropped only before an operator with event-time time-outs. Behind another operator
         rows have no event time of their own, but windows have an end."""
         timed = EVENT_TIME in self.rows_schema.names or (self.function.late_by_key and bool(self.watermarks))
-        return self.function.timeout == "EventTimeTimeout" and timed
+        return self.function.timeout == "EventTimeTimeout" and timed and not self.function.complete
 
     @property
     def event_time(self) -> str | None:

@@ -67,7 +67,9 @@ class CkptStreamWriter(DataSourceStreamArrowWriter):
             for batch in Operations(self.operations)(iterator):
                 data, control = split_control(batch)
                 if control.num_rows:
-                    events.extend(control.column(control.schema.get_field_index(CTL)).to_pylist())
+                    said = control.column(control.schema.get_field_index(CTL)).to_pylist()
+                    events.extend(said)
+                    task.note(said)
                 for tag, rows in runs_of_tag(data):
                     task.write(epoch_of_tag(tag), rows)
             return StagedMessage(task.prepare_commit(), tuple(events))
@@ -109,6 +111,14 @@ class _TaskWriters:
         for spec in self._writer.sinks:
             self._for(spec, epoch).write(plain)
 
+    def note(self, events: list[bytes]) -> None:
+        """A sink whose rows are replaced has a writer for each checkpoint: that there are no rows is news to it."""
+        replaced = [spec for spec in self._writer.sinks if self._sinks[spec.id].replacing]
+        for event in map(ev.decode, events if replaced else ()):
+            if isinstance(event, ev.Barrier):
+                for spec in replaced:
+                    self._for(spec, Epoch(event.checkpoint))
+
     def _for(self, spec: SinkSpec, epoch: Epoch) -> SinkWriter:
         key = (spec.id, epoch)
         if key not in self._open:
@@ -128,6 +138,7 @@ class _TaskWriters:
             partition=task.partitionId(),
             attempt=self._attempt,
             schema=self._writer.data_schema,
+            replacing=self._sinks[spec.id].replacing,
         )
 
     def prepare_commit(self) -> tuple[Committable, ...]:

@@ -1,10 +1,10 @@
-"""The version of a Delta table that a checkpoint makes of its staged files: they are appended, or merged by key."""
+"""The version of a Delta table that a checkpoint makes of its staged files: appended, in place of all, or merged."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -16,13 +16,18 @@ from spark_ckpt.sinks import _changes as changes
 from spark_ckpt.sinks import staging
 
 
-def append(table: DeltaTable, staged: Sequence[Mapping[str, Any]], properties: CommitProperties) -> None:
+def add(
+    table: DeltaTable,
+    staged: Sequence[Mapping[str, Any]],
+    mode: Literal["append", "overwrite"],
+    properties: CommitProperties,
+) -> None:
     adds = [
         AddAction(s["file"], s["size"], s.get("partition", {}), s["written_ms"], True, json.dumps(s["stats"]))
         for s in staged
     ]
     partitions = table.metadata().partition_columns
-    table.create_write_transaction(adds, "append", table.schema(), partitions, commit_properties=properties)
+    table.create_write_transaction(adds, mode, table.schema(), partitions, commit_properties=properties)
 
 
 def merge(
@@ -53,7 +58,7 @@ def merge(
     if table.version() == before:
         # Only removals, of what is not there: delta-rs writes no version, and so nothing that says it is done.
         # A crash here: the files are staged as before, the next commit starts over.
-        append(table, [], properties)
+        add(table, [], "append", properties)
 
 
 def _quoted(name: str) -> str:

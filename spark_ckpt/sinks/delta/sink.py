@@ -32,7 +32,7 @@ from spark_ckpt.sinks._partitions import PartitionedWriter, Values, check_partit
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.delta._log import logged_names
 from spark_ckpt.sinks.delta._stats import file_stats
-from spark_ckpt.sinks.delta._versions import append, merge
+from spark_ckpt.sinks.delta._versions import add, merge
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.types import CommitPermit, Committable
 
@@ -63,6 +63,7 @@ class DeltaSink(TwoPhaseSink):
         SinkOption("storage.*", "text", "Storage options as delta-rs names them, passed as they are."),
     )
     OPTIONS = option_names(DECLARED)
+    CAN_REPLACE = True
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
@@ -125,7 +126,7 @@ class DeltaSink(TwoPhaseSink):
             place = number, dict(zip(self._partitions, values, strict=True))
             return _DeltaWriter(files, inner, (), folder, redact_url(self._path), place)
 
-        return PartitionedWriter(self._partitions, opened)
+        return PartitionedWriter(self._partitions, opened, ctx.replacing)
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         sink = staging.sink_of(committables)
@@ -146,7 +147,7 @@ class DeltaSink(TwoPhaseSink):
             if keys:
                 merge(table, self._files(), staged, keys, change, properties)
             else:
-                append(table, staged, properties)
+                add(table, staged, "overwrite" if self.replacing else "append", properties)
             self._step("after version")  # a crash here: the application transaction tells the next commit it is done
 
         self._until_no_conflict(apply)
@@ -256,7 +257,7 @@ class _DeltaWriter(staging.FileWriter):
         partition: tuple[int, dict[str, str | None]] | None = None,
         change: str | None = None,
     ) -> None:
-        super().__init__(f"staging rows in {shown}")
+        super().__init__(f"staging rows in {shown}", ctx)
         number, self._partition = ("", {}) if partition is None else (f"-{partition[0]:05d}", partition[1])
         self._name = f"{staging.staged_name(ctx)}{number}.parquet"
         self._folder = folder

@@ -63,8 +63,10 @@ class SqlWriter(SinkWriter):
 
     def prepare_commit(self) -> Sequence[bytes]:
         self._put(self._chunks.rest())
-        if not self._rows:
+        if not self._rows and not self._ctx.replacing:
             return []
+        if not self._rows:
+            self._put(self._ctx.schema.empty_table())
         names = changes.without(self._change, self._schema).names
         what = {"columns": names, "keys": self._keys, **({"change": self._change} if self._change else {})}
         return [staging.encode("sql", stage=self._stage, staging=self._staging, rows=self._rows, **what)]
@@ -79,8 +81,8 @@ class SqlWriter(SinkWriter):
 
         def insert(connection: sa.Connection) -> None:
             self._register(connection, len(plain))
-            schema = self._place.schema
-            dialects.stage_rows(connection, self._staging, schema, plain, self._stage, self._rows)
+            if len(plain):
+                dialects.stage_rows(connection, self._staging, self._place.schema, plain, self._stage, self._rows)
 
         database, target = self._place.database, self._place.target
         with database.errors(f"table {target} of {database}: staging rows of epoch {self._ctx.epoch}"):

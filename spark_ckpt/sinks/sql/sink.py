@@ -66,6 +66,7 @@ class SqlSink(TwoPhaseSink):
         SinkOption("lockTimeout", "a duration", "How long to wait, in all, for locks of other sessions.", "5min"),
     )
     OPTIONS = option_names(DECLARED)
+    CAN_REPLACE = True
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
@@ -139,6 +140,8 @@ class SqlSink(TwoPhaseSink):
                 tables.forget(connection, self._ledger, row, permit.oldest)
             self._step("after ledger")  # a crash anywhere in here: the database rolls back to staged rows, no ledger
             self._mark(connection, staged)
+            if self.replacing:
+                connection.execute(sa.delete(sa.table(self._table, schema=self._schema)))
             for name, group in groupby(enumerate(staged), key=lambda s: str(s[1]["staging"])):
                 self._move(connection, name, list(group), self._mine(row))
             self._step("after move")

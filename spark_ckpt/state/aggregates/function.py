@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 
 import numpy as np
 import pyarrow as pa
@@ -60,6 +61,15 @@ class AggregateFunction(StateFunction):
         self.keepers = [a for a in self.accumulators if isinstance(a, FamilyAccumulator)]
         self.families = {a.family: FamilyLayout(key_schema, a.sub_schema, a.values) for a in self.keepers}
         self._check_families()
+
+    @property
+    def can_complete(self) -> bool:
+        return self.emit == "update"
+
+    def in_mode(self, mode: str) -> AggregateFunction:
+        made = copy(self)
+        made.complete = mode == "complete"
+        return made
 
     @property
     def made_of(self) -> Mapping[str, str]:
@@ -136,9 +146,13 @@ class AggregateFunction(StateFunction):
             np.full(n, NO_TIMEOUT, np.int64),
         )
 
+    def result(self, ctx: CallContext, every: Touched) -> pa.Table:
+        found = np.arange(every.keys.num_rows)
+        return self._output(ctx, every, self._partials(every.state, self.state_schema, self.accumulators), found, found)
+
     def _emitted(self, touched: Touched, has_rows: np.ndarray) -> np.ndarray:
         """Which of the touched keys come out."""
-        return has_rows
+        return np.zeros_like(has_rows) if self.complete else has_rows
 
     def _merged(self, touched: Touched, parts: list[list[pa.Array]]) -> tuple[list[list[pa.Array]], np.ndarray]:
         """The new partials of the touched keys that have any, and which keys these are."""

@@ -56,6 +56,10 @@ class SessionAggregate(AggregateFunction):
         self.output_schema = pa.schema([*self.key_schema, *times, *list(self.output_schema)[keys:]])
 
     @property
+    def can_complete(self) -> bool:
+        return False
+
+    @property
     def made_of(self) -> Mapping[str, str]:
         return {**super().made_of, "_sessions": f"the sessions of {self.start}"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,8 @@ class WindowedAggregate(AggregateFunction):
     """``window`` is the key column with the windows' starts, ``size_us`` their length.
 
     Spark's output modes: *update* puts out each window that a batch touched, *append* each one once, when the watermark
-    passes its end. Rows of windows that end at or before the watermark are late.
+    passes its end. Rows of windows that end at or before the watermark are late. In mode *complete* no window ends, and
+    no row is late.
     """
 
     timeout = "EventTimeTimeout"
@@ -28,8 +29,9 @@ class WindowedAggregate(AggregateFunction):
         self.window, self.size_us = window, size_us
         super().__init__(*args, **kwargs)
 
-    def in_mode(self, mode: str) -> WindowedAggregate:
-        made = copy(self)
+    def in_mode(self, mode: str) -> AggregateFunction:
+        made = super().in_mode(mode)
+        assert isinstance(made, WindowedAggregate)
         made.append = mode == "append"
         return made
 
@@ -38,10 +40,12 @@ class WindowedAggregate(AggregateFunction):
 
     def process(self, ctx: CallContext, touched: Touched) -> Changed:
         changed = super().process(ctx, touched)
+        if self.complete:  # all windows stay, those too that an earlier start's output mode had set an end for
+            return replace(changed, write=changed.write | touched.timed_out)
         # Watermarks are whole milliseconds, and a time-out fires strictly before one: the first that reaches the end.
         end_us = self.event_times(touched.keys).to_numpy()
         timeouts = -(-end_us // 1000) - 1
         return Changed(changed.output, changed.state, changed.write, touched.timed_out, timeouts)
 
     def _emitted(self, touched: Touched, has_rows: np.ndarray) -> np.ndarray:
-        return touched.timed_out if self.append else has_rows
+        return touched.timed_out if self.append else super()._emitted(touched, has_rows)

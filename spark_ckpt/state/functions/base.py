@@ -97,9 +97,22 @@ class StateFunction(ABC):
     late_by_key: bool = False
     """Whether :meth:`event_times` tells late rows, and not the event time of each."""
 
+    complete: bool = False
+    """Output mode ``complete``: ``process`` puts out nothing, ``result`` all, at each checkpoint; no row is late."""
+
+    @property
+    def can_complete(self) -> bool:
+        """Whether there is an output mode ``complete`` of it."""
+        return False
+
     def in_mode(self, mode: str) -> StateFunction:
-        """Driver, at a start: for a query whose output mode is ``append`` or ``update``."""
+        """Driver, at a start: for a query whose output mode is ``append``, ``update`` or, where the function can,
+        ``complete``."""
         return self
+
+    def result(self, ctx: CallContext, every: Touched) -> pa.Table:
+        """Of output mode ``complete``: what comes out of ``every`` key that there is. No key has rows."""
+        raise NotImplementedError(type(self).__name__)
 
     def event_times(self, rows: pa.Table) -> pa.ChunkedArray:
         """What the watermark is compared with, of rows that ``combine`` made: microseconds (long)."""

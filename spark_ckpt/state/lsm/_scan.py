@@ -54,6 +54,32 @@ def scan(levels: Levels, hashes: Hashes, keys: pa.RecordBatch) -> Scanned:
     return Scanned(found[first], picked(identity, first), list(_hits(pieces, first)), key)
 
 
+def everything(levels: Levels) -> tuple[list[Hit], int]:
+    """Every live row, in no order, and how many there are."""
+    rows = np.flatnonzero(~levels.memtable.removed)
+    hits, count = [Hit(MEMTABLE, np.arange(len(rows)), rows)], len(rows)
+    for i, run in enumerate(levels.runs):
+        if run.tombstones:
+            continue
+        rows = np.arange(len(levels.rows_of(run)))
+        rows = rows[current(levels, i, rows)]
+        hits.append(Hit(i, np.arange(count, count + len(rows)), rows))
+        count += len(rows)
+    return [hit for hit in hits if len(hit.at)], count
+
+
+def current(levels: Levels, index: int, rows: Rows) -> Mask:
+    """Which rows (ascending) of a run are their keys' newest version."""
+    if not len(rows):
+        return np.empty(0, bool)
+    table = levels.rows_of(levels.runs[index]).select([*levels.layout.key_schema.names, KEY_HASH]).take(pa.array(rows))
+    hashes, keys = int64_view(table.column(KEY_HASH)), table.select(levels.layout.key_schema.names)
+    newest = np.ones(len(rows), bool)
+    for hit in levels.locate(hashes, keys, newer_than=index):
+        newest[hit.at] = False
+    return newest
+
+
 def sizes(levels: Levels, hashes: Hashes) -> Rows:
     """How many rows the keys have at most: all versions, tombstones, and rows of keys with a similar hash."""
     counts, cuts, begin = np.zeros(len(hashes), np.int64), levels.groups.cuts(hashes), hashes & UPPER

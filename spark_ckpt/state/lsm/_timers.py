@@ -10,14 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from spark_ckpt.state.functions.base import NO_TIMEOUT
 from spark_ckpt.state.ipc import Rows, int64_view
-from spark_ckpt.state.keys.keys import Mask
 from spark_ckpt.state.lsm._levels import MEMTABLE, Hit, Levels
+from spark_ckpt.state.lsm._scan import current
 from spark_ckpt.state.lsm.ranges import RangeRun
-from spark_ckpt.types import KEY_HASH, TIMEOUT_MS
+from spark_ckpt.types import TIMEOUT_MS
 
 _FIRST_LOOK = 256
 
@@ -66,7 +65,7 @@ def _search(levels: Levels, index: int, due_ms: int, now_ms: int) -> Searched:
     """Rows below the bound are dead and need no look."""
     timeouts = int64_view(levels.rows_of(levels.runs[index]).column(TIMEOUT_MS))
     candidates = np.flatnonzero((timeouts >= due_ms) & (timeouts < now_ms) & (timeouts != NO_TIMEOUT))
-    fired = candidates[_current(levels, index, candidates)]
+    fired = candidates[current(levels, index, candidates)]
     later = np.flatnonzero((timeouts >= now_ms) & (timeouts != NO_TIMEOUT))
     return Searched(fired, _earliest_live(levels, index, timeouts, later))
 
@@ -79,20 +78,8 @@ def _earliest_live(levels: Levels, index: int, timeouts: npt.NDArray[np.int64], 
             rows = rows[np.argpartition(timeouts[rows], look)]
         head, rows = rows[:look], rows[look:]
         head = np.sort(head)
-        alive = timeouts[head[_current(levels, index, head)]]
+        alive = timeouts[head[current(levels, index, head)]]
         if len(alive):
             return int(alive.min())
         look *= 4
     return None
-
-
-def _current(levels: Levels, index: int, rows: Rows) -> Mask:
-    """Which rows (ascending) of a run are their keys' newest version."""
-    if not len(rows):
-        return np.empty(0, bool)
-    table = levels.rows_of(levels.runs[index]).select([*levels.layout.key_schema.names, KEY_HASH]).take(pa.array(rows))
-    hashes, keys = int64_view(table.column(KEY_HASH)), table.select(levels.layout.key_schema.names)
-    current = np.ones(len(rows), bool)
-    for hit in levels.locate(hashes, keys, newer_than=index):
-        current[hit.at] = False
-    return current

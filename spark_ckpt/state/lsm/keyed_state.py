@@ -33,7 +33,7 @@ from spark_ckpt.state.lsm._interfaces import RunAppender, RunReader
 from spark_ckpt.state.lsm._levels import MEMTABLE, Hit, Level, Levels
 from spark_ckpt.state.lsm._manifests import joined, layered, sliced
 from spark_ckpt.state.lsm._memtable import Memtable
-from spark_ckpt.state.lsm._scan import sample, scan, sizes
+from spark_ckpt.state.lsm._scan import everything, sample, scan, sizes
 from spark_ckpt.state.lsm._timers import Searched, find_due, next_due_ms
 from spark_ckpt.state.lsm.compaction import CompactionPolicy
 from spark_ckpt.state.lsm.layout import StateLayout
@@ -209,10 +209,17 @@ class KeyedState:
             return self._nothing()
         hits, searched = find_due(self._levels, now_ms)
         self._searched.update(searched)
+        return self._in_order(hits, sum(len(hit.at) for hit in hits))
+
+    def everything(self) -> Lookup:
+        """All live keys, in hash order. Reads every run."""
+        return self._in_order(*everything(self._levels))
+
+    def _in_order(self, hits: Sequence[Hit], count: int) -> Lookup:
         if not hits:
             return self._nothing()
         names = self.layout.key_schema.names
-        found = self._levels.gather([*names, KEY_HASH], hits, sum(len(hit.at) for hit in hits))
+        found = self._levels.gather([*names, KEY_HASH], hits, count)
         order = np.argsort(int64_view(found.column(KEY_HASH)), kind="stable")
         found = found.take(pa.array(order))
         keys = pa.Table.from_batches([found.select(names)])

@@ -1,0 +1,74 @@
+"""Output modes: whether a query has the one that is asked for, and its sinks. Driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from spark_ckpt.errors import ConfigError, InvalidInputError
+from spark_ckpt.plan.lineage import Lineage
+
+if TYPE_CHECKING:
+    from spark_ckpt.plan.lineage import OperatorNode
+
+
+def check_mode(lineage: Lineage, mode: str) -> None:
+    """Raises ``InvalidInputError`` for a mode that Spark knows and the query does not have."""
+    if mode not in ("append", "update", "complete"):
+        raise InvalidInputError(f"outputMode must be append, update or complete, found {mode!r}")
+    if mode == "complete":
+        _check_complete(lineage)
+        return
+    for operator in lineage.operators:
+        if operator.output_mode not in (None, mode):
+            raise InvalidInputError(
+                f"outputMode is {mode!r}, but operator {operator.shown!r} puts out rows of mode "
+                f"{operator.output_mode!r}: use outputMode({operator.output_mode!r}). For rows that are never "
+                'updated, aggregate(..., emit="rows") or a function with outputMode "append".'
+            )
+        _check_fed(operator, mode)
+
+
+def _check_fed(operator: OperatorNode, mode: str) -> None:
+    """Windows in mode update say each change: further on, a change would count as another row."""
+    fed_by = [o for o in operator.behind if o.kind == "aggregate" and o.output_mode is None]
+    if fed_by and mode == "update":
+        raise InvalidInputError(
+            f"outputMode 'update' is not supported where the windows of operator {fed_by[0].shown!r} are aggregated "
+            "further, as in Spark: use outputMode('append')"
+        )
+
+
+def _check_complete(lineage: Lineage) -> None:
+    """The whole result is that of one aggregation, through which all rows went."""
+    last = lineage.operators[-1] if lineage.operators else None
+    if last is None or not last.can_complete:
+        found = "there is none" if last is None else f"operator {last.shown!r} is none, or of sessions"
+        raise InvalidInputError(
+            "Complete output mode not supported when there are no streaming aggregations on streaming "
+            f"DataFrames/Datasets: it needs groupBy(...).agg(...) as the last operator, and {found}"
+        )
+    twice = [o for o in last.behind if o.kind == "aggregate"]
+    if twice:
+        raise InvalidInputError(
+            f"outputMode 'complete' is not supported where what operator {twice[0].shown!r} puts out is aggregated "
+            "further, as in Spark: use outputMode('append') or 'update'"
+        )
+    if lineage.inputs > 1 or set(lineage.operators) - {last, *last.behind}:
+        raise InvalidInputError(
+            f"outputMode 'complete': a union brings rows beside those of operator {last.shown!r}, and they have no "
+            "whole result; write them by a query of their own"
+        )
+
+
+def check_sinks(mode: str, sinks: Sequence[tuple[Any, Mapping[str, Any]]]) -> None:
+    """Raises ``ConfigError`` for options that contradict the mode."""
+    for _, options in sinks:
+        names = {name.lower() for name in options}
+        if "outputmode" in names:
+            raise ConfigError(f"outputMode is the query's, and no option of a sink: writeStream.outputMode({mode!r})")
+        if mode == "complete" and "mergekeys" in names:
+            raise ConfigError(
+                "mergeKeys: in outputMode complete each checkpoint replaces all rows of the sink, so nothing is "
+                "merged; leave it out, or use outputMode('update')"
+            )

@@ -7,9 +7,9 @@ from functools import partial
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CkptError, CorruptStorageError
-from spark_ckpt.jobs._spark_folder import SparkFolder
 from spark_ckpt.jobs.heartbeat import drop_dead
 from spark_ckpt.jobs.records import JobRecords, is_lost
+from spark_ckpt.jobs.spark_folder import SparkFolder
 from spark_ckpt.jobs.spec import SinkSpec, cache_dir
 from spark_ckpt.protocol.checkpoint_state import CheckpointState
 from spark_ckpt.protocol.leftovers import missing_batches, open_committables, split_batches

@@ -20,12 +20,12 @@ from spark_ckpt.config import JobConfig
 from spark_ckpt.jobs._io import JobIO
 from spark_ckpt.jobs._savepoints import import_savepoint
 from spark_ckpt.jobs._settings import tell_changes
-from spark_ckpt.jobs._spark_folder import SparkFolder
 from spark_ckpt.jobs._start_facts import newest_generation, read_damage
 from spark_ckpt.jobs.drained import drained_before
 from spark_ckpt.jobs.hooks import hook_name, load_hooks, restore_hook
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.sink_records import record_sinks
+from spark_ckpt.jobs.spark_folder import SparkFolder
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url
 from spark_ckpt.names import checked_name
 from spark_ckpt.protocol.evolution import changes

@@ -129,6 +129,11 @@ class ProjectedSink(TwoPhaseSink):
             self.inner.on_step = value
 
     def validate(self, schema: pa.Schema) -> None:
+        if self.where is not None and (self.where not in schema.names or schema.field(self.where).type != pa.bool_()):
+            raise InvalidInputError(
+                f"option where ({self.where!r}): expected the name of a boolean column, which says which rows are "
+                f"written; the query's columns are {', '.join(schema.names)}"
+            )
         self.inner.validate(self._project(schema))
 
     def writer(self, ctx: WriterContext) -> SinkWriter:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import spark_ckpt
+from spark_ckpt.api._plain_options import job_of
 from spark_ckpt.api.grouped import _checked_uid
 from spark_ckpt.api.plain import PlainDataSource
 from spark_ckpt.cli import app
@@ -104,9 +105,8 @@ def test_every_entrance_refuses_a_uid(uid: str) -> None:
         _checked_uid(None, uid)
     with pytest.raises(ConfigError):
         checked_sinks([("memory", {"uid": uid})])
-    plain = PlainDataSource({"dir": "/jobs", "job": "a", "source": "rate", "uid": uid})
     with pytest.raises(ConfigError):
-        plain._source_spec(None)
+        PlainDataSource({"dir": "/jobs", "job": "a", "source": "rate", "uid": uid})
 
 
 # --- what is read from storage ---------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def test_a_relative_dir_is_made_absolute_at_start_and_the_log_says_so(
 
 def test_the_plain_plugin_runs_with_an_absolute_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    config, location = PlainDataSource({"dir": "jobs", "job": "a", "source": "rate"})._job()
+    config, location = job_of({"dir": "jobs", "job": "a", "source": "rate"})
     assert (config.dir, location) == (f"{tmp_path}/jobs", f"{tmp_path}/jobs/a/spark")
 
 

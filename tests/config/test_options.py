@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_ckpt.api.plain import PlainDataSource
+from spark_ckpt.api._plain_options import job_of, source_of
 from spark_ckpt.api.session import lane_count
 from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.config import JobConfig, is_job_option
@@ -148,9 +148,8 @@ def test_storage_of_the_first_sink_is_its_own(monkeypatch: pytest.MonkeyPatch) -
 
 def test_storage_of_the_plain_plugin_is_the_sources_or_sinks() -> None:
     given = {"dir": "/jobs", "job": "a", "source": "files", "storage.key": "in", "spark.ckpt.storage.key": "job"}
-    plain = PlainDataSource(given)
-    assert plain._job()[0].storage == {"key": "job"}
-    assert plain._source_spec(None).options == {"storage.key": "in"}
+    assert job_of(given)[0].storage == {"key": "job"}
+    assert source_of(given, None).options == {"storage.key": "in"}
 
 
 def test_a_sink_or_source_without_a_file_system_says_whose_the_option_would_be() -> None:

@@ -29,6 +29,13 @@ class SparkFolder:
         origin = next((o for o in origins if isinstance(o, int)), None)
         return SparkLocation(self.path, planned, self._newest("commits"), origin)
 
+    def query_id(self) -> str | None:
+        """Spark's id of the query that runs here; None if none ever did."""
+        try:
+            return str(json.loads(self._folder.read("metadata") or b"{}")["id"])
+        except (ValueError, LookupError, TypeError):
+            return None
+
     def partitions(self) -> int | None:
         """The shuffle partitions that Spark wrote beside its offsets, and keeps whatever the session says."""
         confs = (value.get("conf") for value in self._offsets(self._newest("offsets")))

@@ -1,0 +1,141 @@
+"""Options of ``format("ckpt")``: what they say of the job, of the source, and of one or several sinks. Driver."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from spark_ckpt.api._functions import sink_named
+from spark_ckpt.api._launch_conf import launch_conf
+from spark_ckpt.api._readers import FILE_FORMATS, files_options
+from spark_ckpt.api._writers import in_our_terms
+from spark_ckpt.config import PREFIX, STORAGE, JobConfig, is_job_option
+from spark_ckpt.errors import ConfigError
+from spark_ckpt.jobs.spec import SinkSpec, SourceSpec, job_url, with_absolute_dir
+from spark_ckpt.jobs.start import checked_sinks
+from spark_ckpt.names import checked_name
+from spark_ckpt.plan.batch_functions import BatchFunction
+from spark_ckpt.plan.session_confs import session_location
+from spark_ckpt.sinks.base import TwoPhaseSink
+from spark_ckpt.sinks.registry import sink_names
+from spark_ckpt.storage.filesystem import normalize_url
+from spark_ckpt.storage.job_paths import JobPaths
+
+_RESERVED = ("source", "sink", "sinks", "checkpointlocation", "queryname")
+_OF_TABLES = ("provider", "owner", "external", "comment", "collation", "is_managed_location", "location")
+"""What Spark's catalog notes of a table that was made ``USING ckpt``."""
+Options = Mapping[str, str]
+
+
+def job_of(options: Options) -> tuple[JobConfig, str]:
+    """The job, and Spark's location of its query. Raises ``ConfigError``.
+
+    What the options do not say is said by the conf that Spark was started with, where that can be seen.
+    """
+    conf = launch_conf()
+    known = {k: v for k, v in conf.items() if k.startswith(PREFIX)}
+    given = {k: v for k, v in options.items() if is_job_option(k)}
+    if not any(k.lower().removeprefix(PREFIX) == "dir" for k in {**known, **given}):
+        raise ConfigError(
+            "format('ckpt') needs option dir, the folder or URL where checkpoints are kept, on the reader and on the "
+            f"writer; or {PREFIX}dir in the conf that Spark is started with (what a session sets later is not seen)"
+        )
+    config, query = with_absolute_dir(JobConfig.from_options(known, given)), options.get("queryname")
+    config = config if config.job or not query else replace(config, job=query)
+    if config.job is None:
+        raise ConfigError(
+            "format('ckpt') needs option job, the job's name, on the reader and, if that is not the query's name, on "
+            f"the writer; or {PREFIX}job in the conf that Spark is started with"
+        )
+    location = options.get("checkpointlocation") or session_location(conf, query or config.job)
+    return config, normalize_url(location or JobPaths(job_url(config, config.job)).spark)
+
+
+def source_of(options: Options, schema: StructType | None) -> SourceSpec:
+    """Raises ``ConfigError``; options of the source itself are checked by whoever makes it."""
+    kind, own = options.get("source"), _own(options)
+    if not kind:
+        raise ConfigError(
+            "readStream.format('ckpt') needs option source: files, rate, parquet, json, csv or module:Class"
+        )
+    uid = own.pop("uid", None)
+    if kind.lower() in FILE_FORMATS:
+        kind, own = "files", files_options(kind.lower(), own)
+    default = f"{kind.rsplit(':', 1)[-1].lower()}-0"
+    uid = checked_name("source uid", uid or default)
+    # Where spark.ckpt.lanes says nothing: how many cores the cluster has is not to be seen from here.
+    return SourceSpec(uid, kind, own, schema, True, (), (), os.cpu_count() or 2)
+
+
+def sinks_of(options: Options) -> tuple[SinkSpec, ...]:
+    """Raises ``ConfigError``; options of the sinks themselves are checked by whoever makes them."""
+    one, several = options.get("sink"), options.get("sinks")
+    if one and several:
+        raise ConfigError("options sink and sinks are both given; one sink is sink, several are sinks")
+    if several:
+        return checked_sinks([_request(*request) for request in _several(several, _own(options))])
+    if not one:
+        raise ConfigError(
+            "writeStream.format('ckpt') needs option sink, such as delta, sql or files; or sinks, such as "
+            "'delta,sql', with the options of each behind its name: delta.path, sql.url"
+        )
+    return checked_sinks([_request(one, _own(options))])
+
+
+def _several(names: str, options: dict[str, str]) -> list[tuple[str, dict[str, str]]]:
+    """``a,b`` with ``a.sink``, ``a.path``, ``b.sink`` ...: each sink's kind and own options, ``uid`` among them."""
+    wanted = [checked_name("sink uid", name.strip()) for name in names.split(",")]
+    lower = [name.lower() for name in wanted]
+    bad = [n for i, n in enumerate(lower) if n in lower[:i] or "." in n or n == STORAGE.rstrip(".")]
+    if bad:
+        raise ConfigError(
+            f"option sinks {names!r}: expected names that differ, comma separated, without dots; found {bad[0]!r}. Two "
+            "of a kind are two names, with a.sink and b.sink to say of which kind"
+        )
+    own: dict[str, dict[str, str]] = {name: {} for name in wanted}
+    for key, value in options.items():
+        name, dot, option = key.partition(".")
+        if not dot or name.lower() not in lower:
+            raise ConfigError(
+                f"option {key!r} belongs to none of the sinks {', '.join(wanted)}: expected {wanted[0]}.{key}"
+            )
+        own[wanted[lower.index(name.lower())]][option] = value
+    return [(o.pop("sink", name), {"uid": name, **o}) for name, o in own.items()]
+
+
+def _request(kind: str, options: dict[str, str]) -> tuple[Any, dict[str, str]]:
+    """A sink in our terms: Spark's formats of files are ``files``, ``module:Class`` is the class."""
+    found, own = in_our_terms(_class_named(kind) if ":" in kind else sink_named(kind), options)
+    if isinstance(found, BatchFunction):
+        raise ConfigError(
+            f"sink {kind!r} runs in the process that started the query, which a plain stream does not know: use "
+            f"spark_ckpt.enable(spark).readStream; sinks here are {', '.join(sink_names())} and module:Class"
+        )
+    return found, own
+
+
+def _class_named(path: str) -> type[TwoPhaseSink]:
+    """A sink's class by its import path, which the user wrote. Nothing that was read comes by here."""
+    module, _, attribute = path.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"cannot load the sink {path!r}: {error}; expected an importable 'module:Class' (ship the module to the "
+            "driver and the executors with spark.submit.pyFiles or an installed package)"
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, TwoPhaseSink)):
+        raise ConfigError(f"sink {path!r}: expected a class derived from TwoPhaseSink, found {found!r}")
+    return found
+
+
+def _own(options: Options) -> dict[str, str]:
+    """Those of the source or the sinks."""
+    theirs = {k: v for k, v in options.items() if k.lower() not in _RESERVED and not is_job_option(k)}
+    of_table = "provider" in options
+    return {k: v for k, v in theirs.items() if not (of_table and (k in _OF_TABLES or k.startswith("option.")))}

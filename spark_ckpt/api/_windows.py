@@ -15,9 +15,17 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.key_columns import resolve_keys
-from spark_ckpt.plan.windows import WINDOW_KEYS, SessionWindow, TimeWindow, time_window
+from spark_ckpt.plan.windows import (
+    SIZE_KEY,
+    WINDOW_KEYS,
+    EarlierWindow,
+    SessionWindow,
+    TimeWindow,
+    earlier_window,
+    time_window,
+)
 from spark_ckpt.runtime.stateless import with_control
-from spark_ckpt.runtime.windows import AssignSessions, AssignWindows, ShowSessions, ShowWindows
+from spark_ckpt.runtime.windows import AssignSessions, AssignWindows, ShowSessions, ShowWindows, TakeStarts, WindowSize
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.aggregates.sessions import SessionAggregate
 from spark_ckpt.state.aggregates.windowed import WindowedAggregate
@@ -130,10 +138,34 @@ class WindowKey(WindowColumn):
     def function(self, by: pa.Schema, inputs: pa.Schema, *args: Any, **kwargs: Any) -> AggregateFunction:
         return WindowedAggregate(by, inputs, *args, window=self.key, size_us=self.size.size, **kwargs)
 
+    def _field(self) -> T.StructField:
+        field = super()._field()
+        return T.StructField(self.name, _WINDOW, True, {**field.metadata, SIZE_KEY: self.size.size})
+
     def shown_in(self, df: CkptDataFrame) -> CkptDataFrame:
         fields = [self._field() if f.name == self.key else f for f in df.schema.fields]
         operation = ShowWindows(self.key, self.name, self.size.size)
         return df._python_operation(operation, with_control(T.StructType(fields)))
+
+
+class EarlierKey(WindowKey):
+    """A column of earlier windows, ``groupBy("window")``: rows are in the window that they have."""
+
+    def __init__(self, parent: CkptDataFrame, found: EarlierWindow, place: int) -> None:
+        self._found = found
+        if not found.is_column and found.name in parent.columns:
+            raise InvalidInputError(f"the window is called {found.name!r}, as a column is: give it a name of its own")
+        time, size = F.window_time(F.col(quoted(found.name))), WindowSize(found.size_us, found.size_us)
+        super().__init__(self.in_front(parent), TimeWindow(time, found.name, size), place)
+
+    def in_front(self, df: CkptDataFrame) -> CkptDataFrame:
+        return df if self._found.is_column else df.withColumn(self._found.name, self._found.window)
+
+    def assigned(self, df: CkptDataFrame) -> CkptDataFrame:
+        key = T.StructField(self.key, T.TimestampType())
+        return df._python_operation(
+            TakeStarts(self.name, self.key), with_control(T.StructType([*df.schema.fields, key]))
+        )
 
 
 class SessionKey(WindowColumn):
@@ -179,17 +211,23 @@ class SessionKey(WindowColumn):
 
 def window_key(parent: CkptDataFrame, cols: list[Any]) -> tuple[WindowColumn | None, list[Any]]:
     """The window among ``cols``, and the operator's keys."""
-    found = [time_window(parent._preview, c) for c in cols]
+    found = [time_window(parent._preview, c) or earlier_window(parent._preview, parent.columns, c) for c in cols]
     windows = [(place, w) for place, w in enumerate(found) if w is not None]
     if len(windows) > 1:
         raise InvalidInputError("groupBy takes one window, as in Spark; several would be a cartesian product of them")
     if not windows:
         return None, cols
     place, window = windows[0]
-    if isinstance(window, TimeWindow):
-        key = WindowKey(parent, window, place)
-        return key, key.among(cols, F.col(quoted(key.key)))
-    return SessionKey(parent, window, place), [c for c, w in zip(cols, found, strict=True) if w is None]
+    if isinstance(window, SessionWindow):
+        return SessionKey(parent, window, place), [c for c, w in zip(cols, found, strict=True) if w is None]
+    key = _of_times(parent, window, place)
+    return key, key.among(cols, F.col(quoted(key.key)))
+
+
+def _of_times(parent: CkptDataFrame, window: TimeWindow | EarlierWindow, place: int) -> WindowKey:
+    if isinstance(window, EarlierWindow):
+        return EarlierKey(parent, window, place)
+    return WindowKey(parent, window, place)
 
 
 def _free(name: str, taken: list[str]) -> str:

@@ -14,6 +14,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan._udf_connect import PlanRewriter
 from spark_ckpt.types import CTL
 
@@ -55,7 +56,8 @@ class _Rewriter(PlanRewriter):
     def _one_for_control(self, elements: Any, child: Any) -> Column | None:
         """None if it is nothing that has elements, which Spark says."""
         try:
-            kind = self._type(elements, child)
+            with unlogged():
+                kind = self._type(elements, child)
         except PySparkException:
             return None
         one = _one(kind)

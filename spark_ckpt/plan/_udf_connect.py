@@ -15,6 +15,7 @@ from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.runtime.udf_rows import KINDS, PANDAS_KINDS, DataRowsOnly
 from spark_ckpt.types import CTL
 
@@ -124,7 +125,8 @@ class _Rewriter(PlanRewriter):
         if self._beside is None:
             return False
         try:
-            return all(self._type(arg, self._beside) is not None for arg in e._arguments)
+            with unlogged():
+                return all(self._type(arg, self._beside) is not None for arg in e._arguments)
         except PySparkException:
             return False
 

@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._trying import unlogged
 
 _MS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
 _SIMPLE = re.compile(rf"\s*(\d+)\s+({'|'.join(_MS)})s?\s*", re.IGNORECASE)
@@ -26,7 +27,8 @@ def delay_ms(spark: Any, text: str) -> int:
     if simple is not None:
         return simple
     try:
-        found = _read_by_spark(spark, text)
+        with unlogged():
+            found = _read_by_spark(spark, text)
     except PySparkException as e:
         raise InvalidInputError(
             f"withWatermark expects a delay such as '10 seconds' or '1 hour 30 minutes', found {text!r}: {e}"

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.condition import Name, bare_name, names_in, replaced, shape
 from spark_ckpt.plan.key_columns import column_named, written
@@ -101,7 +102,8 @@ class Sides:
         if names is not None and any(self._only_of(name, RIGHT if side == LEFT else LEFT) for name in names):
             return None
         try:
-            found: T.StructField = self.frames[side].select(self.on(column, side)).schema.fields[0]
+            with unlogged():
+                found: T.StructField = self.frames[side].select(self.on(column, side)).schema.fields[0]
         except PySparkException:
             return None
         return found

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.condition import without_stream
 
@@ -101,7 +102,8 @@ def _is_column(preview: Any, expression: Column, found: T.StructField, name: str
     if found.nullable:
         return True
     try:
-        preview.select().select(expression).schema  # noqa: B018 - Spark Connect finds names only when asked
+        with unlogged():
+            preview.select().select(expression).schema  # noqa: B018 - Spark Connect finds names only when asked
     except AnalysisException:
         return True
     return False

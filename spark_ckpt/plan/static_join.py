@@ -16,6 +16,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import control_last, quoted, user_columns
 from spark_ckpt.plan.condition import Name, replaced
 from spark_ckpt.plan.key_columns import column_named
@@ -126,7 +127,8 @@ def _existing(left: SparkDF, right: SparkDF, condition: Column) -> SparkDF:
 
 def _is_in(df: SparkDF, name: str) -> bool:
     try:
-        return bool(df.select(F.col(name)).columns)
+        with unlogged():
+            return bool(df.select(F.col(name)).columns)
     except PySparkException:
         return False
 

@@ -4,20 +4,37 @@ Driver; classic and Connect.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from spark_ckpt.plan.durations import simple_ms
+from spark_ckpt.plan.key_columns import resolve_keys
 from spark_ckpt.runtime.windows import WindowSize
 
 SparkDF = Any
 WINDOWS = ("window", "session_window")
 WINDOW_KEYS = {"window": "spark.timeWindow", "session_window": "spark.sessionWindow"}
 """What Spark notes of a column that is a window (``TimeWindow.marker``): ``window_time`` asks for it."""
+
+
+SIZE_KEY = "spark_ckpt.windowMicros"
+"""What we note of a window's column: its length, by which it can be a key again."""
+
+
+@dataclass(frozen=True)
+class EarlierWindow:
+    """``window`` is a column of windows of length ``size_us``, as it is or under another name."""
+
+    window: Column
+    name: str
+    size_us: int
+    is_column: bool
 
 
 @dataclass(frozen=True)
@@ -39,6 +56,16 @@ class SessionWindow:
     name: str
     gap: Column
     gap_us: int | None
+
+
+def earlier_window(df: SparkDF, columns: Sequence[str], column: Any) -> EarlierWindow | None:
+    """What ``column`` says, if it is an earlier ``F.window(...)`` as it is."""
+    if not any(SIZE_KEY in field.metadata for field in df.schema.fields):
+        return None
+    (window, _, is_column), *_ = resolve_keys(df, columns, [column])
+    field = df.select(window).schema.fields[0]
+    size_us = field.metadata.get(SIZE_KEY) if isinstance(field.dataType, StructType) else None
+    return None if size_us is None else EarlierWindow(window, field.name, int(size_us), is_column)
 
 
 def time_window(df: SparkDF, column: Any) -> TimeWindow | SessionWindow | None:

@@ -86,6 +86,25 @@ class AssignWindows:
         return pa.RecordBatch.from_arrays(columns, names)
 
 
+class TakeStarts:
+    """Column ``key`` behind the rest: the start of the window that is in column ``shown``.
+
+    Rows without a window are in none and left out. Control rows pass.
+    """
+
+    def __init__(self, shown: str, key: str) -> None:
+        self.shown, self.key = shown, key
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            starts = pc.struct_field(batch.column(self.shown), "start").cast(TIME)
+            names, columns = list(batch.schema.names), list(batch.columns)
+            names.insert(-2, self.key)
+            columns.insert(-2, starts)
+            made = pa.RecordBatch.from_arrays(columns, names)
+            yield made.filter(pc.or_(starts.is_valid(), batch.column(CTL).is_valid())) if starts.null_count else made
+
+
 class ShowWindows:
     """Column ``key``, the start of a window, becomes the window, as ``shown``."""
 

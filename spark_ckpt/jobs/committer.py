@@ -1,7 +1,9 @@
 """The sink's commit of one generation. Driver.
 
 Spark calls ``commit`` in a reused Python process with a new writer object each batch, so what was learned is kept in
-this module, by job and generation. It is derived from the records and thrown away after any error.
+this module, by job and generation. It is derived from the records and thrown away after any error, and where another
+process did a batch in between: queries that run in one session at the same time share Spark's pool of processes, so the
+next batch may come to any of them.
 """
 
 from __future__ import annotations
@@ -39,16 +41,21 @@ class Committer:
 
     def __init__(self, run: RunSpec, sinks: tuple[SinkSpec, ...]) -> None:
         self.run = run
-        self.io = JobIO(run.job, run.config, sinks, run.generation)
+        self.io, self._sinks = JobIO(run.job, run.config, sinks, run.generation), sinks
         self._view: protocol.JobView | None = None
+        self._next: int | None = None
+        """The batch that the view is of; None: of none yet."""
         self._rows: dict[int, Mapping[str, int]] = {}
 
     def commit(self, batch: int, staged: Sequence[Committable], events: Sequence[ev.Event]) -> None:
         """One batch. Raises what the steps raise; the next call rebuilds everything from the records."""
+        if self._next not in (None, batch):
+            self.io, self._view = JobIO(self.run.job, self.run.config, self._sinks, self.run.generation), None
         # Forgotten first: if a step raises, the next call starts from the records.
         view, self._view = self._view or self._rebuilt(), None
         record = self._with_rows(batch_record(self.run.origin, batch, self.run.generation, staged, events))
         self._view = self.io.run(protocol.commit_batch(view, record, clock.now_ms()))
+        self._next = batch + 1
         if batch == 0 and self.run.restored_from is not None:
             self._note_restored()
 

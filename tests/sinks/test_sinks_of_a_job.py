@@ -17,7 +17,7 @@ import spark_ckpt
 from spark_ckpt.cli import app
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import FencedError, InvalidInputError
-from spark_ckpt.jobs.committer import committer_for
+from spark_ckpt.jobs import committer
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.spec import RunSpec
 from spark_ckpt.jobs.start import JobPlan, begin, checked_sinks
@@ -69,7 +69,7 @@ class Job:
         k = records.newest_id() + 1
         records.create_trigger(TriggerRecord(k, "checkpoint", 0, "interval", None, False, None, run.generation))
         events = [SourceAck("source0", k, {"inner": k}), Barrier(k, 1, 0)]
-        committer_for(run, self.sinks).commit(batch, self.stage(run, k, rows, batch), events)
+        committer.committer_for(run, self.sinks).commit(batch, self.stage(run, k, rows, batch), events)
         return k
 
     def check(self, appended: Rows, merged: Rows, but: dict[str, Rows] | None = None) -> None:
@@ -107,6 +107,27 @@ def _rows(table: pa.Table) -> Rows:
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     return Job(tmp_path)
+
+
+# --- processes -------------------------------------------------------------------------------------------------
+
+
+def test_batches_that_processes_commit_in_turn_belong_to_one_checkpoint(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Queries of one session share the processes that Spark commits in: the next batch may come to any of them."""
+    run, processes = job.start(), ({}, {})
+    for batch, process in enumerate((0, 1, 0, 0, 1, 1, 0)):
+        monkeypatch.setattr(committer, "_committers", processes[process])
+        rows = [(batch, f"process {process}")]
+        if batch in (2, 6):
+            job.commit(run, rows, batch)
+        else:
+            k = JobRecords(run.url, run.config).newest_id() + 1
+            committer.committer_for(run, job.sinks).commit(batch, job.stage(run, k, rows, batch), [])
+    rows = [(batch, f"process {process}") for batch, process in enumerate((0, 1, 0, 0, 1, 1, 0))]
+    job.check(rows, rows)
+    assert job.handle.verify() == []
 
 
 # --- lives -----------------------------------------------------------------------------------------------------

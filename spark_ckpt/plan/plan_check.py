@@ -76,11 +76,11 @@ _ANY_WAY = (
 def plan_nodes(df: SparkDF) -> list[Node]:
     """The nodes of the analysed plan of ``df``."""
     if not _is_classic(df):
-        text = df._explain_string(mode="extended")
+        # Behind the headline stands the schema: in one line only if no name in it has a line break.
+        text = df.select(F.lit(0))._explain_string(mode="extended")
         start = text.index("== Analyzed Logical Plan ==\n")
-        # Behind the headline stands the schema, in one line.
         body = text[start : text.index("\n== Optimized Logical Plan ==", start)].split("\n", 2)[2]
-        return plan_text.parse(body)
+        return [Node(node.text, node.depth - 1) for node in plan_text.parse(body)[1:]]
     analyzed = df._jdf.queryExecution().analyzed()
     # Every column, where a user's plan would say "... 30 more fields".
     return plan_text.parse(analyzed.treeString(True, False, 1_000_000, False, False))

@@ -20,14 +20,14 @@ from examples.nexmark import job
 from examples.nexmark.queries import QUERIES
 
 
-def session(folder: Path) -> SparkSession:
+def session(folder: Path, interval: str = "5s") -> SparkSession:
     confs = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.ckpt.dir": str(folder / "checkpoints"),
-        "spark.ckpt.interval": "5s",
+        "spark.ckpt.interval": interval,
         "spark.ckpt.maxParallelism": "16",
     }
     spark = SparkSession.builder.master("local[2]").appName("nexmark").config(map=confs).getOrCreate()
@@ -40,6 +40,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("query", choices=QUERIES, metavar="query", help=", ".join(QUERIES))
     parser.add_argument("--events", default="100000", help="how many, of people, auctions and bids together")
     parser.add_argument("--folder", type=Path, help="for checkpoints and results; a new one if not given")
+    parser.add_argument("--interval", default="5s", help="how often to take a checkpoint")
     parser.add_argument("--option", action="append", default=[], help="name=value, of the source; may be repeated")
     return parser.parse_args()
 
@@ -48,7 +49,7 @@ def main() -> int:
     given = arguments()
     folder = (given.folder or Path(tempfile.mkdtemp(prefix="nexmark-"))).resolve()
     options = {"events": given.events, **dict(text.split("=", 1) for text in given.option)}
-    spark = session(folder)
+    spark = session(folder, given.interval)
     began = time.monotonic()
     job.start(spark_ckpt.enable(spark), given.query, folder, options).awaitTermination()
     seconds = time.monotonic() - began

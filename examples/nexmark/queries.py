@@ -54,8 +54,10 @@ def q5(person: Stream, auction: Stream, bid: Stream) -> Stream:
 def q7(person: Stream, auction: Stream, bid: Stream) -> Stream:
     """Highest bid: a stream joined with the windows of itself."""
     highest = bid.groupBy(F.window("dateTime", "10 seconds")).agg(F.max("price").alias("maxprice"))
-    highest = highest.select("maxprice", F.col("window.start").alias("begins"), F.col("window.end").alias("ends"))
-    inside = (bid["dateTime"] >= highest["begins"]) & (bid["dateTime"] <= highest["ends"])
+    highest = highest.select("maxprice", F.window_time("window").alias("last"))
+    # The window's time is its last microsecond. As it is an event time, neither side is remembered for long.
+    begins, ends = (highest["last"] + F.expr(f"INTERVAL {after} SECOND") for after in ("-9.999999", "0.000001"))
+    inside = (bid["dateTime"] >= begins) & (bid["dateTime"] <= ends)
     found = bid.join(highest, (bid["price"] == highest["maxprice"]) & inside)
     return found.select("auction", "price", "bidder", "dateTime", "extra")
 

@@ -16,7 +16,7 @@ from spark_ckpt.plan.chain import Recipe
 from spark_ckpt.plan.columns import quoted, refuse_repeated
 from spark_ckpt.plan.condition import Name, names_in, replaced
 from spark_ckpt.plan.distinct_keys import as_text
-from spark_ckpt.plan.event_time import event_time, noted_as
+from spark_ckpt.plan.event_time import DELAY_KEY, event_time, noted_as
 from spark_ckpt.plan.join_columns import JoinColumns, JoinPlan
 from spark_ckpt.plan.join_condition import LEFT, RIGHT, Key, Parts, Sides, split_condition, using
 from spark_ckpt.plan.join_rules import INNER, Times, grows, join_kind, until
@@ -82,8 +82,17 @@ class _Join:
             parts = using(self.meaning.frames, self.names or [])
         else:
             parts = split_condition(self.meaning, self.on)
-        parts.keys = [_as_key(key) for key in parts.keys]
+        parts.keys = [_as_key(part) for key in parts.keys for part in self._by_window(key)]
         return parts
+
+    def _by_window(self, key: Key) -> list[Key]:
+        """Windows of an event time are two times: as in Spark, their rows end when the watermark passes the end."""
+        found = [self.meaning.frames[side].select(key.columns[side]).schema.fields[0] for side in (LEFT, RIGHT)]
+        if not any(isinstance(f.dataType, T.StructType) and DELAY_KEY in f.metadata for f in found):
+            return [key]
+        parts = [tuple(column[part] for column in key.columns) for part in ("start", "end")]
+        start, end = (replace(key, columns=part, kind=T.TimestampType(), names=(None, None)) for part in parts)
+        return [start, replace(end, ends=True)]
 
     def made(self, uid: str | None) -> CkptDataFrame:
         own = (self.sides[LEFT].columns, self.sides[RIGHT].columns)

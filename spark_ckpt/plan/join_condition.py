@@ -41,12 +41,16 @@ _ORDERED = (
 
 @dataclass(frozen=True)
 class Key:
-    """An equality of an expression of each side. ``names``: the sides' columns, where it is just a column."""
+    """An equality of an expression of each side. ``names``: the sides' columns, where it is just a column.
+
+    ``ends``: it is the end of a window that rows are late by, which is an event time, too.
+    """
 
     columns: tuple[Column, Column]
     kind: T.DataType
     null_safe: bool
     names: tuple[str | None, str | None]
+    ends: bool = False
 
 
 @dataclass(frozen=True)

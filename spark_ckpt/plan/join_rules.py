@@ -96,7 +96,7 @@ def _time_key(parts: Parts, times: Times) -> int | None:
         for number, key in enumerate(parts.keys):
             if times[side] is not None and key.names[side] == times[side]:
                 return number
-    return None
+    return next((number for number, key in enumerate(parts.keys) if key.ends), None)
 
 
 def _shift(parts: Parts, times: Times, side: int) -> int | None:

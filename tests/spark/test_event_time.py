@@ -58,6 +58,17 @@ def _best(df: Any, *keys: Any, most: str = "n") -> Any:
     return df.groupBy(*keys).agg(F.max(most).alias("most"), F.count("*").alias("rows"), **uid)
 
 
+def _joined(df: Any, how: str) -> Any:
+    """Spark's guide has such a one; rows of windows are forgotten when the windows have ended."""
+
+    def windows(name: str) -> Any:
+        key, n = F.upper("k").alias(f"k_{name}"), F.count("*").alias(f"n_{name}")
+        return df.where(f"k = '{name}'").groupBy(key, F.window("t", "10 minutes")).agg(n, **_uid(df, name))
+
+    a, b = windows("a"), windows("b")
+    return a.join(b, "window", how, **_uid(df, "join")).drop("k_b")
+
+
 def _of_all_rows(df: Any) -> Any:
     """Spark has it in batches only: its streams want another key."""
     return df.groupBy(F.session_window("t", "1 minute")).agg(F.sum("v"), F.count("*"), **_uid(df, "sessions"))
@@ -84,6 +95,8 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
     "a window's best of its best": lambda df: _best(
         _best(_sliding(df), "k", "window").select("window", "most", "k"), "window", most="most"
     ),
+    "windows joined": lambda df: _joined(df, "left"),
+    "windows joined inside": lambda df: _joined(df, "inner"),
     "sessions of windows": lambda df: (
         _windows(df, "k").groupBy(F.session_window("window", "10 minutes"), "k").agg(F.sum("n"), **_uid(df, "again"))
     ),
@@ -117,6 +130,20 @@ def test_what_comes_out_by_event_time_is_what_spark_puts_out(
         spark.conf.set("spark.sql.shuffle.partitions", "2")
         assert ordered(map(_flat, job.rows())) == ordered(theirs)
     assert theirs or query in ("sessions of no length", "sessions of a month"), "nothing to compare"
+
+
+@pytest.mark.soak
+def test_joined_windows_that_have_ended_leave_no_state(
+    ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path
+) -> None:
+    made = new_input("in", SCHEMA)
+    made.add((BASE, "a", 1), (BASE, "b", 1), (BASE + HOUR, "a", 1))
+    made.add((BASE + 2 * HOUR, "a", 1), (BASE + 2 * HOUR, "b", 1))
+    job.run(_joined(made.stream(ckpt).withWatermark("t", "5 minutes"), "inner"))
+    assert len(job.rows()) == 1
+    for table in ("join.left", "join.right"):
+        left = DeltaTable(str(tmp_path / "jobs" / "job" / "state" / table))
+        assert QueryBuilder().register("t", left).execute("SELECT * FROM t").read_all().num_rows == 0
 
 
 @pytest.mark.soak

@@ -32,8 +32,6 @@ KEY_HASH = "_key_hash"
 KEY_GROUP = "_key_group"
 TIMEOUT_MS = "_timeout_ms"
 """Bookkeeping columns of a state table, after the key and value columns."""
-INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = "+I", "-U", "+U", "-D"
-"""What a change row says of its row, by the short names of Flink's ``RowKind``."""
 EVENT_TIME = "__ckpt_event_us"
 """Event time of a row in microseconds, for dropping late rows; null where the row's stream has no watermark."""
 

@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.api._aggregation import ALL_ROWS, Aggregation
 from spark_ckpt.api._processors import Processors
+from spark_ckpt.api._topn import TopRows
 from spark_ckpt.api._windows import window_key
 from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.errors import InvalidInputError, TopologyError
@@ -32,6 +33,7 @@ from spark_ckpt.state.functions.arrow_function import ArrowStateFunction
 from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.state.functions.pandas_function import PandasStateFunction
 from spark_ckpt.state.lsm.layout import StateLayout
+from spark_ckpt.state.topn.function import TopN
 from spark_ckpt.storage.delta_schema import to_delta_schema
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
 
@@ -60,7 +62,7 @@ _TIMEOUTS = ("NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout")
 _WITH_STATE = "write applyInPandasWithState or applyInArrowWithState: state is kept in checkpoints"
 
 
-class CkptGroupedData(Aggregation, Processors, Hinting):
+class CkptGroupedData(Aggregation, Processors, TopRows, Hinting):
     """What ``groupBy`` returns. An operator's state is found again by its ``uid``.
 
     Without one it is derived from the operator's kind and place in the query, and told in the log at start: enough to
@@ -129,6 +131,10 @@ class CkptGroupedData(Aggregation, Processors, Hinting):
             return over._operator(uid, function, columns, keys, "update", by_agg=True)
         windowed = window.function(by, inputs, specs, rules=rules)
         return over._operator(uid, windowed, [*columns, *window.inputs], keys, window.mode, by_agg=True)
+
+    def _first(self, parent: CkptDataFrame, uid: str | None, function: TopN, keys: Keys) -> CkptDataFrame:
+        self._refuse_window()
+        return self._over(parent)._operator(uid, function, parent.columns, keys, by_agg=True)
 
     def _over(self, parent: CkptDataFrame) -> CkptGroupedData:
         """The same keys of a DataFrame with more columns."""
@@ -251,11 +257,15 @@ class CkptGroupedData(Aggregation, Processors, Hinting):
     ) -> CkptDataFrame:
         if not (self._given or by_agg):
             raise InvalidInputError("groupBy needs at least one key column")
-        if self._window is not None and not by_agg:
+        if not by_agg:
+            self._refuse_window()
+        return keyed(self._parent, uid, function, columns, named or self._keys, output_mode)
+
+    def _refuse_window(self) -> None:
+        if self._window is not None:
             raise InvalidInputError(
                 f"F.{self._window.kind} is a key for agg(...), count() and the like, and not of this operator"
             )
-        return keyed(self._parent, uid, function, columns, named or self._keys, output_mode)
 
 
 def keyed(

@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_ckpt.arrow_types import plain_type
+from spark_ckpt.change_rows import KINDS, check_kinds
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks._options import SinkOption, SinkOptions
-from spark_ckpt.types import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 
 OPTION = "changeColumn"
-REMOVALS = (UPDATE_BEFORE, DELETE)
-_KINDS = (INSERT, *REMOVALS, UPDATE_AFTER)
 
 CHANGE_OPTION = SinkOption(
     OPTION,
@@ -50,25 +47,16 @@ def check_column(name: str | None, schema: pa.Schema) -> None:
     kind = schema.field(name).type
     if plain_type(kind) != pa.string():
         raise InvalidInputError(
-            f"option '{OPTION}' names {name}, whose type is {kind}; it is a string, one of {', '.join(_KINDS)}"
+            f"option '{OPTION}' names {name}, whose type is {kind}; it is a string, one of {', '.join(KINDS)}"
         )
 
 
 def check_rows(name: str | None, batch: pa.RecordBatch) -> None:
     """Executor. Raises ``InvalidInputError`` for a value that is no kind of change."""
-    if name is None:
-        return
-    for found in pc.unique(batch.column(name)).to_pylist():
-        if found not in _KINDS:
-            raise InvalidInputError(
-                f"column '{name}' (option '{OPTION}') has the value {found!r}; expected one of {', '.join(_KINDS)}"
-            )
+    if name is not None:
+        check_kinds(name, batch.column(name))
 
 
 def without(name: str | None, schema: pa.Schema) -> pa.Schema:
     """The columns that are written."""
     return schema if name is None else schema.remove(schema.get_field_index(name))
-
-
-def is_removal(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.is_in(column, pa.array(REMOVALS, column.type))

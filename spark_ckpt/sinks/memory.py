@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_ckpt.change_rows import is_removal
 from spark_ckpt.errors import ConfigError, CorruptStorageError, InvalidInputError
 from spark_ckpt.sinks import _changes as changes
 from spark_ckpt.sinks import staging
@@ -173,7 +174,7 @@ def read(name_or_path: str) -> pa.Table:
     table = staging.last_by_key(table, keys) if keys else table
     if change is None:
         return table
-    return table.filter(pc.invert(changes.is_removal(table[change]))).drop_columns([change])
+    return table.filter(pc.invert(is_removal(table[change]))).drop_columns([change])
 
 
 def _read_schema(root: Path) -> pa.Schema | None:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction
 
-from spark_ckpt.sinks import _changes as changes
+from spark_ckpt.change_rows import REMOVALS
 from spark_ckpt.sinks import staging
 
 
@@ -50,7 +50,7 @@ def merge(
     there, before = None, table.version()
     if change is not None:
         # Null where rows were staged by a query that had no such column: they are there.
-        gone = f"COALESCE(s.{_quoted(change)}, '') IN ({', '.join(map(repr, changes.REMOVALS))})"
+        gone = f"COALESCE(s.{_quoted(change)}, '') IN ({', '.join(map(repr, REMOVALS))})"
         there, extra = f"NOT ({gone})", [*extra, change]
         merger = merger.when_matched_delete(gone)
     merger = merger.when_matched_update_all(there, except_cols=extra)

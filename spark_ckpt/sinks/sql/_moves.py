@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from spark_ckpt.sinks import _changes as changes
+from spark_ckpt.change_rows import REMOVALS
 from spark_ckpt.sinks.sql import _dialects as dialects
 from spark_ckpt.sinks.sql import _mariadb as mariadb
 
@@ -65,7 +65,7 @@ def _make_changes(
     change: str,
 ) -> None:
     last = rows.last_by_key([*columns, change], keys)
-    gone = last.c[change].in_(changes.REMOVALS)
+    gone = last.c[change].in_(REMOVALS)
     _delete(connection, target, keys, _last(last, keys).where(gone))
     _upsert(connection, target, columns, keys, _last(last, columns).where(sa.not_(gone)))
 

@@ -59,6 +59,17 @@ def test_delta_keys_that_are_null_are_removed_like_others(tmp_path: Path) -> Non
     assert [f.name for f in table.schema().fields] == ["a", "b", "v"]
 
 
+def test_delta_removes_rows_of_a_partitioned_table_and_partitions_with_their_last_row(tmp_path: Path) -> None:
+    path = f"{tmp_path}/t"
+    sink = create_sink("delta", {"path": path, "mergeKeys": "b", "partitionBy": "a", "changeColumn": "op"})
+    sink.validate(WIDE)
+    _commit(sink, 1, ("x", "+I", 1, 1.0), ("y", "+I", 2, 2.0), ("y", "+I", 3, 3.0))
+    _commit(sink, 2, ("x", "-U", 1, 1.0), ("y", "+U", 1, 1.0), ("y", "-D", 2, 2.0))
+    rows = QueryBuilder().register("t", DeltaTable(path)).execute("select a, b, v from t order by b").read_all()
+    assert [tuple(r.values()) for r in pa.table(rows).to_pylist()] == [("y", 1, 1.0), ("y", 3, 3.0)]
+    assert {p["a"] for p in DeltaTable(path).partitions()} == {"y"}
+
+
 def test_delta_leaves_a_tables_own_column_of_that_name_alone(tmp_path: Path) -> None:
     path = f"{tmp_path}/t"
     there = pa.schema([*(f for f in WIDE if f.name != "op"), pa.field("op", pa.int64())])

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.ordering import ordering
 from spark_ckpt.sinks import memory
 from tests.spark.conftest import Input, Job, ordered
 
@@ -183,6 +184,15 @@ def test_late_rows_do_not_count_and_a_key_ends_with_its_time(
     ]  # fmt: skip
     sizes = {uid: size.keys for uid, size in query.checkpoints()[-1]["state"].items()}
     assert sizes == {"time": 3, "time.top": 3, "key": 1, "key.top": 2}
+
+
+def test_the_order_is_read_of_columns_of_connect_too() -> None:
+    from pyspark.sql.connect import functions as connect
+
+    given = [connect.desc("x"), connect.col("x").asc_nulls_last(), connect.desc_nulls_first("x"), connect.col("x")]
+    found = [(str(o.given), o.descending, o.nulls_first) for o in map(ordering, given)]
+    column = "Column<'x'>"
+    assert found == [(column, True, False), (column, False, False), (column, True, True), (column, False, True)]
 
 
 def test_what_cannot_work_is_refused(ckpt: Any, new_input: NewInput) -> None:

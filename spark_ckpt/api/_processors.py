@@ -12,7 +12,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from spark_ckpt.errors import InvalidInputError, UserFunctionError
 from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.key_columns import stored_name
+from spark_ckpt.plan.key_columns import column_named, stored_name
 from spark_ckpt.plan.session_confs import pandas_options
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.sources.initial_rows import initial_rows
@@ -49,7 +49,9 @@ class Processors:
 
         ``timeMode`` is none, processingTime or eventTime, which needs ``withWatermark`` ahead of ``groupBy``;
         ``outputMode`` is append or update. ``initialState`` is a DataFrame of Spark's behind ``groupBy``; it is
-        collected here and read once in the job's life, together with the first batch. ``uid`` is the operator's name
+        collected here and read once in the job's life, together with the first batch. ``eventTimeColumnName`` is the
+        column of the output that is its event time, which operators behind go by; a row in it that is not behind the
+        watermark ends the query. ``uid`` is the operator's name
         in checkpoints; each state variable is a state table of its own, ``uid.variable``. ``init`` is also called
         once here, on a copy of the processor, to hear
         what it declares. Raises ``InvalidInputError`` for other values and for types no state can hold; what the
@@ -105,9 +107,8 @@ def _transformed(
     mode = _time_mode(time_mode)
     if output_mode.lower() not in ("append", "update"):
         raise InvalidInputError(f"outputMode must be append or update, found {output_mode!r}")
-    if event_time:
-        raise InvalidInputError(f"{name}: eventTimeColumnName is not supported on a checkpointed stream; leave it out")
     columns, conf, struct = parent.columns, parent._session.spark.conf, _struct(output)
+    time = _output_time(parent, struct, event_time) if event_time else None
     keys = grouped._keys.named_for(columns, [])
     if initial is not None:
         grouped = grouped._over(_with_initial(name, parent, keys, initial, uid))
@@ -123,10 +124,34 @@ def _transformed(
         session_timezone=conf.get("spark.sql.session.timeZone"),
         options=pandas_options(conf),
         initial=initial is not None,
+        output_time=time,
     )
     needed = [*columns, INITIAL] if function.initial else columns
     made: CkptDataFrame = grouped._operator(uid, function, needed, keys, output_mode.lower())
-    return made
+    if time is None:
+        return made
+    lineage = parent._lineage
+    (watermark, *_) = lineage.open_watermarks or lineage.watermarks[::-1]
+    return made._made(made._recipe, made._lineage, made._with_event_time(time, watermark.delay_us // 1000))
+
+
+def _output_time(parent: CkptDataFrame, output: T.StructType, name: str) -> str:
+    """The column of the output that ``name`` means. Raises ``InvalidInputError`` for what Spark refuses."""
+    if not parent._lineage.watermarks:
+        raise InvalidInputError(
+            "[CANNOT_ASSIGN_EVENT_TIME_COLUMN_WITHOUT_WATERMARK] Watermark needs to be defined to reassign event time "
+            "column. Failed to find watermark definition in the streaming query: call withWatermark in front of groupBy"
+        )
+    sensitive = parent._session.spark.conf.get("spark.sql.caseSensitive") == "true"
+    found = column_named(output.fieldNames(), name, sensitive)
+    kind = None if found is None else output[found].dataType
+    if found is None or not isinstance(kind, T.TimestampType):
+        what = "is none" if kind is None else f"has the invalid type {kind.simpleString()}"
+        raise InvalidInputError(
+            f'[EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE] The event time {name} {what}, but expected "TIMESTAMP" among the '
+            f"columns of outputStructType: {output.fieldNames()}"
+        )
+    return found
 
 
 def _with_initial(name: str, rows: CkptDataFrame, keys: Keys, initial: Any, uid: str | None) -> CkptDataFrame:

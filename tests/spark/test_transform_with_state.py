@@ -14,7 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from pyspark import cloudpickle
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import Row
 
@@ -28,7 +30,7 @@ NewInput = Callable[[str, str], Input]
 ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
-def through_spark(spark: SparkSession, df: Any, folder: Path) -> list[tuple[Any, ...]]:
+def through_spark(spark: SparkSession, df: Any, folder: Path, mode: str = "update") -> list[tuple[Any, ...]]:
     """Every batch's output of a plain query, all together."""
     seen: list[tuple[Any, ...]] = []
 
@@ -38,7 +40,7 @@ def through_spark(spark: SparkSession, df: Any, folder: Path) -> list[tuple[Any,
     provider = "spark.sql.streaming.stateStore.providerClass"
     spark.conf.set(provider, ROCKS)
     try:
-        writer = df.writeStream.foreachBatch(collect).option("checkpointLocation", str(folder)).outputMode("update")
+        writer = df.writeStream.foreachBatch(collect).option("checkpointLocation", str(folder)).outputMode(mode)
         assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
     finally:
         spark.conf.unset(provider)
@@ -195,6 +197,49 @@ def test_event_time_timers_and_late_rows_are_those_of_spark(
     assert job.rows() == expected
 
 
+class Totals(StatefulProcessor):
+    """The sum of a key so far, at the time of its latest row, or always at the same ``time``."""
+
+    def __init__(self, time: datetime | None = None) -> None:
+        self.time = time
+
+    def init(self, handle: Any) -> None:
+        self.total = handle.getValueState("total", "v long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
+        seen = list(rows)
+        total = sum(row.v for row in seen) + (self.total.get() or (0,))[0]
+        self.total.update((total,))
+        yield Row(k=key[0], total=total, at=self.time or max(row.t for row in seen))
+
+
+def by_output_time(df: Any, time: datetime | None = None, **uid: str) -> Any:
+    """Windows of the time that the processor gives its rows."""
+    grouped = df.withWatermark("t", "10 seconds").withColumnRenamed("t", "time").withColumnRenamed("time", "t")
+    totals = grouped.groupBy("k").transformWithState(
+        Totals(time), "k string, total long, at timestamp", "append", "none", eventTimeColumnName="AT", **uid
+    )
+    windows = totals.select(F.col("at").alias("w"), "total").groupBy(F.window("w", "10 seconds"))
+    return windows.agg(F.sum("total"), F.count("*")).select(F.unix_seconds("window.start"), "sum(total)", "count(1)")
+
+
+def test_operators_behind_a_processor_go_by_the_time_that_it_gives_its_rows(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
+) -> None:
+    data = new_input("in", "k string, v long, t timestamp")
+    data.add(("a", 1, at(0)), ("b", 2, at(5)), ("a", 3, at(14)))
+    data.add(("a", 4, at(31)), ("b", 5, at(2)), ("b", 6, at(12)))
+    data.add(("a", 7, at(44)), ("b", 8, at(3)), ("b", 1, at(33)))
+    data.add(("c", 1, at(90)))
+    expected = through_spark(spark, by_output_time(data.spark_stream(spark)), tmp_path / "plain", "append")
+    assert len(expected) == 4
+    job.run(by_output_time(data.stream(ckpt), uid="totals"))
+    assert job.rows() == expected
+    query = job.start(by_output_time(data.stream(ckpt), SUMMER.replace(year=2000), uid="late"), job="late")
+    with pytest.raises(StreamingQueryException, match=r"OLDER_THAN_WATERMARK_NOT_ALLOWED.*eventTime=2000"):
+        query.awaitTermination(DEADLINE_S)
+
+
 # --- through checkpoints --------------------------------------------------------------------------------------------
 
 
@@ -316,7 +361,7 @@ def test_initial_state_is_that_of_spark_and_is_read_once(
             ("update", "none", object()),
             r"expected initialState to be .* spark.read.parquet\(path\).groupBy\('k'\), found obj",
         ),
-        (("update", "none", None, "t"), "eventTimeColumnName is not supported on a checkpointed stream"),
+        (("update", "none", None, "t"), "Failed to find watermark definition in the streaming query: call withWaterm"),
     ],
 )
 def test_what_cannot_work_is_refused_when_the_dataframe_is_built(

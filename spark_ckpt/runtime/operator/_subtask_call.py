@@ -20,6 +20,7 @@ from spark_ckpt.runtime.operator._subtask_state import SubtaskState
 from spark_ckpt.runtime.operator.spec import OperatorSpec
 from spark_ckpt.state.envelope import MAX_BODY_BYTES, Envelope, unpack
 from spark_ckpt.state.functions.base import CallContext, Changed, Touched
+from spark_ckpt.state.functions.output_time import refuse_old_rows
 from spark_ckpt.state.ipc import (
     compress,
     decompress,
@@ -246,7 +247,10 @@ class SubtaskCall:
 
     def _put_out(self, rows: pa.Table, epoch: int) -> None:
         if rows.num_rows:
-            output = one_batch(rows.cast(self.spec.function.output_schema))
+            function = self.spec.function
+            if function.output_time is not None and self.spec.watermarks:
+                refuse_old_rows(self.spec.uid, rows, function.output_time, self.meta.late_us)
+            output = one_batch(rows.cast(function.output_schema))
             for message in messages(output, MAX_BODY_BYTES):
                 self._emit(DATA, epoch, message.to_pybytes())
 
@@ -289,7 +293,9 @@ class SubtaskCall:
 
     def _seen(self) -> dict[str, int]:
         seen = dict(self.meta.watermarks)
-        if self.spec.filters_late or self.spec.run.config.idle_timeout_ms is not None:
+        spec = self.spec
+        asked = spec.filters_late or spec.function.output_time is not None
+        if asked or spec.run.config.idle_timeout_ms is not None:
             seen[ev.NO_STREAM] = self._time_us or 0
         return seen
 

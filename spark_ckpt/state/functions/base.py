@@ -94,6 +94,8 @@ class StateFunction(ABC):
     of a family can expire, ``timeout`` says by which clock, and the keys of those that have are ``timed_out``."""
     output_delay_ms: int = 0
     """By how much the event times of what comes out may be older than those of the rows that arrive."""
+    output_time: str | None = None
+    """The column of what comes out that is its event time. A row that is not behind the watermark fails the query."""
     late_by_key: bool = False
     """Whether :meth:`event_times` tells late rows, and not the event time of each."""
 

@@ -47,8 +47,9 @@ class ProcessorFunction(StateFunction):
         session_timezone: str = "UTC",
         options: dict[str, bool] | None = None,
         initial: bool = False,
+        output_time: str | None = None,
     ) -> None:
-        self.initial = initial
+        self.initial, self.output_time = initial, output_time
         self.processor, self.variables, self.pandas = processor, variables, pandas
         self.key_schema, self.input_schema, self.output_schema = key_schema, input_schema, nullable(output_schema)
         self.output_struct, self.session_timezone = output_struct, session_timezone

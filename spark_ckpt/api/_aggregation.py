@@ -15,6 +15,7 @@ from spark_ckpt.plan.key_columns import written
 from spark_ckpt.types import CTL, TAG
 
 if TYPE_CHECKING:
+    from spark_ckpt.api._joined_names import JoinedNames
     from spark_ckpt.api._windows import WindowColumn
     from spark_ckpt.api.dataframe import CkptDataFrame
     from spark_ckpt.plan.key_columns import Keys
@@ -33,6 +34,8 @@ class Aggregation:
     _keys: Keys
     _given: list[Any]
     _window: WindowColumn | None
+    _joined: JoinedNames | None
+    """Behind a join: what names mean there."""
 
     def agg(self, *exprs: Any, uid: str | None = None) -> CkptDataFrame:
         """As PySpark's: ``exprs`` are aggregate functions and expressions of them, or one dict of column to function.
@@ -54,7 +57,12 @@ class Aggregation:
             )
         """
         window, parent = self._window, self._parent
-        columns = _columns(parent._preview, exprs)
+        joined = self._joined
+        if joined is None:
+            columns = _columns(parent._preview, exprs)
+        else:
+            exprs = tuple(joined.by_name(e) if isinstance(e, dict) else e for e in exprs)
+            columns = [joined.column(c) for c in _columns(parent._preview, exprs)]
         keys = self._keys.named_for(self._keyed.columns, [])
         shown, given = list(keys.expressions), [self._spelt(n) for n in self._keys.expressions]
         if window and len(self._given) == 1 and not window.takes_key:
@@ -66,6 +74,8 @@ class Aggregation:
             return split_aggregates(window.analysed(df) if window else df, given, shown, columns)
 
         parts = split(parent._preview)
+        if joined is not None:
+            parts.names = [joined.text(name) for name in parts.names]
         refuse_repeated([*(parts.keys if self._given else []), *parts.names], parent._session.spark)
         if window:
             window.refuse_inside(parts.computed)

@@ -5,6 +5,7 @@ What comes out of the operator has names of its own for such columns. Methods th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,12 @@ from pyspark.sql import functions as F
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.condition import Name, bare_name, names_in, replaced
+from spark_ckpt.plan.join_columns import free
 from spark_ckpt.types import CTL, TAG
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
+    from spark_ckpt.api.grouped import CkptGroupedData
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,49 @@ class JoinedNames:
         filtered = self.unique.where(replaced(condition, self._meant))
         return JoinedNames(filtered, self.shown, self.place).frame()
 
+    def with_columns(self, columns: dict[str, Column]) -> CkptDataFrame:
+        """All that are called so are replaced, as Spark does."""
+        names, cut, shown = self.unique.columns, len(self.shown), list(self.shown)
+        computed: dict[str, Column] = {}
+        for name, column in columns.items():
+            places = [i for i, called in enumerate(self.shown) if called.lower() == name.lower()]
+            if not places:
+                places = [len(shown)]
+                shown.append(name)
+                names = [*names[: places[0]], free(name, names), *names[places[0] :]]
+            for i in places:
+                shown[i], computed[names[i]] = name, replaced(column, self._meant)
+        moved = len(shown) - cut
+
+        def place(name: Name) -> int | None:
+            at = self.place(name)
+            return at if at is None or at < cut else at + moved
+
+        return JoinedNames(self.unique.withColumns(computed)._columns(names), tuple(shown), place).frame()
+
+    def grouped(self, cols: list[Any]) -> CkptGroupedData:
+        """By keys that are told by stream or alias, too; so may be what is aggregated."""
+        from spark_ckpt.api.grouped import CkptGroupedData
+
+        keys = [c if isinstance(c, int) else self._column(c) for c in cols]
+        return CkptGroupedData(self.unique._columns(self.unique.columns[: len(self.shown)]), keys, self)
+
+    def column(self, column: Column) -> Column:
+        """What is meant, over the columns with names of their own."""
+        return replaced(column, self._meant)
+
+    def by_name(self, functions: dict[str, str]) -> dict[str, str]:
+        """What ``agg`` is given by names, by those of their own."""
+        places = {name: self._place(Name(name)) for name in functions}
+        return {name if at is None else self.unique.columns[at]: functions[name] for name, at in places.items()}
+
+    def text(self, name: str) -> str:
+        """A name that Spark made of an expression, with what columns are called."""
+        for unique, shown in zip(self.unique.columns, self.shown):
+            if unique != shown:
+                name = re.sub(rf"(?<!\w){re.escape(unique)}(?!\w)", shown.replace("\\", r"\\"), name)
+        return name
+
     def drop(self, cols: list[Any]) -> CkptDataFrame:
         """By name: all that are called so, as Spark does."""
         low = [c.lower() for c in cols if isinstance(c, str)]
@@ -69,8 +115,9 @@ class JoinedNames:
         found = replaced(column, self._meant)
         if not bare_name(column):
             return found
-        shown = self._shown((names_in(column) or [Name("")])[0])
-        return found.alias(shown) if shown else found
+        name = (names_in(column) or [Name("")])[0]
+        at, shown = self._place(name), self._shown(name)
+        return found.alias(shown) if shown and at is not None and self.unique.columns[at] != shown else found
 
     def _shown(self, name: Name) -> str:
         at = self._place(name)

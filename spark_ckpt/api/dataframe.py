@@ -248,6 +248,8 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
     def withColumns(self, columns: dict[str, Column]) -> CkptDataFrame:
         """As PySpark's: ``columns`` is name -> expression. Raises as :meth:`select`."""
         refuse_control(columns)
+        if self._joined is not None:
+            return self._joined.with_columns(columns)
         return self._operation("withColumn", lambda df: df.withColumns(columns), check=True)
 
     def withColumnRenamed(self, existing: str, new: str) -> CkptDataFrame:
@@ -401,8 +403,10 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         """
         from spark_ckpt.api.grouped import CkptGroupedData
 
-        refuse_repeated(self.columns, self._session.spark)
         flat = list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list) else list(cols)
+        if self._joined is not None:
+            return self._joined.grouped(flat)
+        refuse_repeated(self.columns, self._session.spark)
         return CkptGroupedData(self, flat)
 
     groupby = groupBy

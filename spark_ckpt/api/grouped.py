@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.api._aggregation import ALL_ROWS, Aggregation
+from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.api._processors import Processors
 from spark_ckpt.api._topn import TopRows
 from spark_ckpt.api._windows import window_key
@@ -21,6 +22,7 @@ from spark_ckpt.errors import InvalidInputError, TopologyError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.names import checked_name
 from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.columns import refuse_repeated
 from spark_ckpt.plan.event_time import event_time, event_times, kept_by_name
 from spark_ckpt.plan.key_columns import Keys, resolve_keys, stored_name
 from spark_ckpt.plan.lineage import NEEDS_UID, OperatorNode
@@ -73,8 +75,8 @@ class CkptGroupedData(Aggregation, Processors, TopRows, Hinting):
         **dict.fromkeys(("apply", "applyInArrow", "applyInPandas"), _WITH_STATE),
     }
 
-    def __init__(self, parent: CkptDataFrame, cols: list[Any]) -> None:
-        self._given = cols
+    def __init__(self, parent: CkptDataFrame, cols: list[Any], joined: JoinedNames | None = None) -> None:
+        self._given, self._joined = cols, joined
         self._window, keys = window_key(parent, cols)
         self._parent = self._window.in_front(parent) if self._window else parent
         self._keyed = self._window.assigned(self._parent) if self._window else parent
@@ -262,6 +264,9 @@ class CkptGroupedData(Aggregation, Processors, TopRows, Hinting):
         return keyed(self._parent, uid, function, columns, named or self._keys, output_mode)
 
     def _refuse_window(self) -> None:
+        """And names that come twice, which only ``agg`` can tell apart."""
+        if self._joined is not None:
+            refuse_repeated(self._joined.shown, self._parent._session.spark)
         if self._window is not None:
             raise InvalidInputError(
                 f"F.{self._window.kind} is a key for agg(...), count() and the like, and not of this operator"

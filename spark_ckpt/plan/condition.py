@@ -24,6 +24,7 @@ JavaObject = Any
 
 _SEQ, _PAIR = "scala.collection.immutable.Seq", "scala.Tuple2"
 _SEVERAL = (_SEQ, _PAIR, "scala.Option")
+_A_NAME = re.compile(r"(?:[^\W\d]\w*|`(?:[^`]|``)+`)(?:\.(?:[^\W\d]\w*|`(?:[^`]|``)+`))*")
 _OF_STREAM = re.compile(r"(`(?:[^`]|``)+`) --(\d+)")
 
 
@@ -55,6 +56,12 @@ def without_stream(text: str) -> str:
 def _of_stream(text: str) -> Name | None:
     found = _OF_STREAM.fullmatch(text)
     return None if found is None else Name(found[1], int(found[2]))
+
+
+def _name_of(text: str) -> Name | None:
+    """What a SQL text on Spark Connect names, if it is a name and nothing else."""
+    plain = _A_NAME.fullmatch(text.strip()) and text.strip().lower() not in ("null", "true", "false")
+    return Name(text.strip()) if plain else _of_stream(text)
 
 
 def replaced(condition: Column, replace: Replace) -> Column:
@@ -105,7 +112,7 @@ def bare_name(condition: Column) -> bool:
     from pyspark.sql.connect import expressions
 
     tree = condition._expr
-    text = isinstance(tree, expressions.SQLExpression) and _of_stream(tree._expr) is not None
+    text = isinstance(tree, expressions.SQLExpression) and _name_of(tree._expr) is not None
     return text or isinstance(tree, expressions.ColumnReference)
 
 
@@ -246,7 +253,7 @@ class _Connect:
 
     def expression(self, e: Any) -> Any:
         if isinstance(e, self._text):
-            name = _of_stream(e._expr)
+            name = _name_of(e._expr)
             self.texts |= name is None
             return e if name is None else self._named(e, name)
         if isinstance(e, self._reference):

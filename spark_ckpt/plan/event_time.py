@@ -30,14 +30,14 @@ class EventTimeColumn:
 
 def with_event_time(preview: SparkDF, column: str, delay_ms: int) -> SparkDF:
     """``column`` is the event time, and no other."""
-    changed: dict[str, Column] = {}
-    for field in preview.schema.fields:
-        if field.name == column:
-            noted = {**field.metadata, DELAY_KEY: delay_ms}
-            changed[column] = F.col(quoted(column)).alias(column, metadata=noted)
-        elif DELAY_KEY in field.metadata:
-            changed[field.name] = _without_note(field)
-    return preview.withColumns(changed)
+    fields = preview.schema.fields
+    noted = {f.name: {**f.metadata, DELAY_KEY: delay_ms} for f in fields if f.name == column}
+    others = {f.name: _without_note(f) for f in fields if f.name != column and DELAY_KEY in f.metadata}
+    if len({f.name for f in fields}) < len(fields):  # behind a join
+        return (preview.withColumns(others) if others else preview).withMetadata(column, noted[column])
+    here = F.col(quoted(column)).alias(column, metadata=noted[column])
+    changed = {**others, column: here}
+    return preview.select(*[changed.get(f.name, F.col(quoted(f.name))) for f in fields])
 
 
 def without_notes(schema: T.StructType) -> T.StructType:
@@ -53,7 +53,7 @@ def _without_note(field: T.StructField) -> Column:
     """Of what a function gives, nothing is noted; that nothing is noted of a column by itself cannot be said."""
     kept = {key: value for key, value in field.metadata.items() if key != DELAY_KEY}
     computed = F.coalesce(F.col(quoted(field.name)))
-    return computed.alias(field.name, metadata=kept) if kept else computed
+    return computed.alias(field.name, metadata=kept) if kept else computed.alias(field.name)
 
 
 def event_times(schema: T.StructType) -> list[EventTimeColumn]:

@@ -1,0 +1,175 @@
+"""Stateful operators through Spark Connect, beside Spark's own: ``python -m tests.spark.over_connect FOLDER [NAME...]``
+
+A process of its own, because classic Spark and Connect do not go together in one. Exits with 1 if a case came out
+wrong. Without names: all of them.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import spark_ckpt
+from spark_ckpt.api.dataframe import CkptDataFrame
+from tests.spark import test_distinct, test_event_time, test_joins, test_transform_with_state, test_windows
+from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
+
+Query = Callable[..., Any]
+ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+CONFS = {
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.session.timeZone": "America/New_York",
+    "spark.sql.streaming.stateStore.providerClass": ROCKS,
+    "spark.ckpt.interval": "1h",
+    "spark.ckpt.initialDelay": "1h",
+    "spark.ckpt.maxParallelism": "2",
+    "spark.ckpt.lanes": "1",
+    "spark.ckpt.history": "false",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """``query`` gets a stream for each of ``inputs``: a schema, and the rows of each batch."""
+
+    query: Query
+    inputs: tuple[tuple[str, list[list[tuple[Any, ...]]]], ...]
+    mode: str = "append"
+
+
+def _both(name: str) -> Case:
+    chance = Random(name)
+    sides = [[*test_joins._batches(chance, 4, 0), [(-1, "z", 9, test_joins.BASE, None)]] for _ in range(2)]
+    return Case(lambda a, b: test_joins._all(a, b, [name]), ((test_joins.LEFT, sides[0]), (test_joins.RIGHT, sides[1])))
+
+
+def _distinct(name: str) -> Case:
+    return Case(
+        lambda df: test_distinct._all(df, [name]), ((test_distinct.ROWS, test_distinct._batches(Random(name), 4, 0)),)
+    )
+
+
+def _timed(query: Query, mode: str = "append") -> Case:
+    batches = test_windows._batches(7, 6)
+    return Case(lambda df: query(df.withWatermark("t", "300 seconds")), ((test_windows.SCHEMA, batches),), mode)
+
+
+def _processed(query: Query) -> Case:
+    at = test_transform_with_state.at
+    batches = [[("a", 1, at(0)), ("b", 2, at(5)), ("a", 3, at(9))], [("a", 3, at(90)), (None, 4, at(80))]]
+    return Case(query, (("k string, v long, t timestamp", batches),), "update")
+
+
+def _visits(df: Any) -> Any:
+    grouped = df.withWatermark("t", "1 hour").groupBy("k")
+    visits = test_transform_with_state.Visits()
+    return grouped.transformWithStateInPandas(visits, "k string, n long, seen string", "update", "eventTime")
+
+
+def _sessions(df: Any) -> Any:
+    grouped = df.withWatermark("t", "10 seconds").groupBy("k")
+    sessions = test_transform_with_state.Sessions()
+    return grouped.transformWithState(sessions, "k string, what string, seen string", "update", "eventTime")
+
+
+def _session(df: Any) -> SparkSession:
+    return df._session.spark if isinstance(df, CkptDataFrame) else df.sparkSession
+
+
+def _initial(df: Any) -> Any:
+    begin = _session(df).createDataFrame([("a", 10), ("c", 5), (None, 7)], "name string, start long")
+    balance = test_transform_with_state.Balance()
+    out = "k string, total long"
+    return df.groupBy("k").transformWithStateInPandas(balance, out, "update", "none", begin.groupBy("name"))
+
+
+def _newer(df: Any) -> Any:
+    """Aggregates whose values are in tables of their own, and some of two columns."""
+    return df.groupBy("k").agg(
+        F.sort_array(F.collect_list("v")).alias("list"), F.collect_set(F.col("v") + 1),
+        F.median("v"), F.percentile("v", 0.25), F.max_by("v", "t"), F.corr("v", F.col("v") * 2),
+        F.first("v", ignorenulls=True), F.bool_and(F.col("v") > 1), F.count("*"), F.sum("v") / F.count("v"),
+    )  # fmt: skip
+
+
+def _static(how: str) -> Query:
+    def joined(df: Any) -> Any:
+        static = _session(df).createDataFrame([("a", "A"), ("a", "AA"), (None, "nothing")], "k string, word string")
+        made = df.join(static, df["k"] == static["k"], how)
+        return made.drop(static["k"]) if how in ("inner", "left") else made
+
+    return joined
+
+
+def _cases() -> dict[str, Case]:
+    found = {f"join, {name}": _both(name) for name in test_joins.KINDS}
+    found |= {f"distinct, {name}": _distinct(name) for name in test_distinct.KINDS}
+    found |= {f"event time, {name}": _timed(query) for name, query in test_event_time.QUERIES.items()}
+    found |= {f"windows, {name}, {m}": _timed(test_windows.QUERIES[name], m) for name, m in test_windows.CASES}
+    found |= {f"static, {how}": _processed(_static(how)) for how in ("inner", "left", "left_semi", "left_anti")}
+    found["processor of DataFrames"], found["processor of rows"] = _processed(_visits), _processed(_sessions)
+    found["initial state"], found["aggregates"] = _processed(_initial), _processed(_newer)
+    return found
+
+
+def _flat(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple(map(_flat, value.values()))
+    if isinstance(value, tuple | list):
+        return tuple(map(_flat, value))
+    return value.timestamp() if isinstance(value, datetime) else value
+
+
+def _of_spark(spark: SparkSession, df: Any, mode: str, number: int) -> list[tuple[Any, ...]]:
+    writer = df.writeStream.format("memory").queryName(f"plain{number}").outputMode(mode)
+    assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
+    return ordered(_flat(spark.table(f"plain{number}").toArrow().to_pylist()))
+
+
+def check(spark: SparkSession, folder: Path, case: Case, number: int) -> str:
+    """What is wrong with it, or nothing."""
+    spark.conf.set("spark.ckpt.dir", str(folder / "jobs"))
+    inputs = [Input(folder / f"in{i}", schema) for i, (schema, _) in enumerate(case.inputs)]
+    for made, (_, batches) in zip(inputs, case.inputs, strict=True):
+        for rows in batches:
+            made.add(*rows)
+    expected = _of_spark(spark, case.query(*(i.spark_stream(spark) for i in inputs)), case.mode, number)
+    job, ckpt = Job(folder), spark_ckpt.enable(spark)
+    job.run(case.query(*(i.stream(ckpt, uid=i.folder.name) for i in inputs)), mode=case.mode)
+    found = ordered(_flat(row) for row in job.rows())
+    return "" if found == expected and expected else f"expected {expected}\nfound    {found}"
+
+
+def main(folder: str, *names: str) -> int:
+    for module in (test_transform_with_state, sys.modules[__name__]):
+        cloudpickle.register_pickle_by_value(module)
+    builder = SparkSession.builder.remote("local[2]")
+    for key, value in {**CONFS, "spark.ckpt.cache.dir": f"{folder}/cache"}.items():
+        builder = builder.config(key, value)
+    spark, wrong = builder.getOrCreate(), 0
+    for number, (name, case) in enumerate((n, c) for n, c in _cases().items() if not names or n in names):
+        own = Path(folder) / str(number)
+        own.mkdir()
+        try:
+            said = check(spark, own, case, number)
+        except Exception:  # noqa: BLE001 - the other cases are to be tried, too
+            said = traceback.format_exc()
+        wrong += bool(said)
+        print(f"Connect, {name}: {said or 'as in Spark'}", file=sys.stderr, flush=True)  # noqa: T201
+    spark.stop()
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

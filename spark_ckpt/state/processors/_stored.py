@@ -27,6 +27,11 @@ def timeout_of(expiry_ms: int) -> int:
     return expiry_ms - 1 if expiry_ms > 0 else _LONG_AGO
 
 
+def timeouts_of(expiries_ms: Rows) -> Rows:
+    """The same of many."""
+    return np.where(expiries_ms > 0, expiries_ms - 1, _LONG_AGO)
+
+
 def live(found: Found, now_ms: int) -> Mask:
     """Which rows exist and have not expired by ``now_ms``. Until they are removed they are still found."""
     timeouts = found.timeout_ms

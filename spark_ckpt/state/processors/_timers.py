@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 import pyarrow as pa
 
 from spark_ckpt.state.ipc import Rows
 from spark_ckpt.state.keys.keys import Mask
 from spark_ckpt.state.lsm.family import Family
-from spark_ckpt.state.processors._stored import Progress, ReadAhead, timeout_of
+from spark_ckpt.state.processors._stored import Progress, ReadAhead, timeouts_of
 from spark_ckpt.state.processors.declared import EXPIRY
 
 
@@ -18,8 +20,8 @@ class Timers:
     def __init__(self, family: Family, progress: Progress) -> None:
         self._family, self._progress = family, progress
         self._stored: ReadAhead[list[int]] = ReadAhead(family, progress, self._scan)
-        self._changed: dict[tuple[int, int], bool] = {}
-        self._of_key: dict[int, set[int]] = {}
+        self._changed: dict[int, dict[int, bool]] = {}
+        """By key and time: whether it is there now."""
 
     @staticmethod
     def due(family: Family) -> list[tuple[int, int]]:
@@ -35,23 +37,22 @@ class Timers:
 
     def fired(self, key: int, time: int) -> None:
         """It is gone, even if it was registered again meanwhile: that was the same timer."""
-        self._changed[key, time] = False
-        self._of_key.setdefault(key, set()).add(time)
+        self._changed.setdefault(key, {})[time] = False
 
     def of_key(self) -> list[int]:
         key = self._progress.key
-        times = set(self._stored.of(key) or ())
-        for time in self._of_key.get(key, ()):
-            if self._changed[key, time]:
-                times.add(time)
-            else:
-                times.discard(time)
-        return sorted(times)
+        stored, changed = self._stored.of(key) or [], self._changed.get(key)
+        if changed is None:
+            return sorted(stored)
+        kept = [time for time in stored if time not in changed]
+        return sorted([*kept, *(time for time, there in changed.items() if there)])
 
     def _set(self, expiry_ms: int, there: bool) -> None:
         key, time = self._progress.key, int(expiry_ms)
-        self._changed[key, time] = there
-        self._of_key.setdefault(key, set()).add(time)
+        changed = self._changed.get(key)
+        if changed is None:
+            changed = self._changed[key] = {}
+        changed[time] = there
 
     def _scan(self, keys: Rows) -> dict[int, list[int]]:
         found = self._family.scan(keys)
@@ -63,10 +64,12 @@ class Timers:
     def write(self) -> None:
         if not self._changed:
             return
-        keys, times = zip(*self._changed, strict=True)
-        found = self._family.get(np.array(keys, np.int64), pa.table({EXPIRY: pa.array(times, pa.int64())}))
+        of_key = list(self._changed.values())
+        keys = np.repeat(np.fromiter(self._changed, np.int64), np.fromiter(map(len, of_key), np.int64))
+        times = np.fromiter(chain.from_iterable(of_key), np.int64, len(keys))
+        found = self._family.get(keys, pa.table({EXPIRY: times}))
         there: Mask = np.empty(len(found), bool)
-        there[found.place] = np.fromiter(self._changed.values(), bool, len(keys))
+        there[found.place] = np.fromiter(chain.from_iterable(map(dict.values, of_key)), bool, len(keys))
         timeouts = np.empty(len(found), np.int64)
-        timeouts[found.place] = [timeout_of(time) for time in times]
+        timeouts[found.place] = timeouts_of(times)
         self._family.write(found, write=there & ~found.exists, remove=~there & found.exists, timeout_ms=timeouts)

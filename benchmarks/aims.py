@@ -87,6 +87,11 @@ def model_error(results: Results) -> float:
     return worst_held_out(checks)
 
 
+def _sides(name: str, keys: str) -> tuple[str, str]:
+    return f"ours, {name}, {keys}", f"pandas, {name}, {keys}"
+
+
+_PROCESSOR = "plain PySpark transformWithState"
 _PANDAS, _JVM = "plain PySpark applyInPandasWithState", "Spark JVM aggregation"
 AIMS: tuple[Aim, ...] = (
     Aim(_PANDAS, "10 K keys, rows/s", 10, speed("pandas", f"ours, {FEW}", f"pandas, {FEW}")),
@@ -96,6 +101,13 @@ AIMS: tuple[Aim, ...] = (
         "the same session function, 100 K keys, rows/s",
         5,
         speed("sessions", "ours, 100 K keys a batch", "pandas, 8 K of the keys a batch"),
+    ),
+    *(
+        Aim(_PROCESSOR, f"{name}, 10 K keys, rows/s", 10, speed("processors", *_sides(name, FEW)))
+        for name in ("processor of rows", "processor of DataFrames", "processor with timers")
+    ),
+    Aim(
+        _PROCESSOR, "processor of rows, 1 M keys, rows/s", 100, speed("processors", *_sides("processor of rows", MANY))
     ),
     Aim(_JVM, "10 K keys, rows/s", 1, speed("keyed", f"ours, {FEW}", f"jvm, {FEW}")),
     Aim(_JVM, "1 M keys, rows/s", 6, speed("keyed", f"ours, {MANY}", f"jvm, {MANY}")),

@@ -10,6 +10,7 @@ TITLES = {
     "windowed": "Count and sum in tumbling windows",
     "queries": "PySpark's own operators, the same lines on both",
     "sessions": "A per-key session function through applyInPandasWithState",
+    "processors": "A StatefulProcessor, a call a key",
     "stateless": "No state: a filter into a Delta table, exactly once",
     "small": "Small batches: 1 K rows, 1 K keys",
     "skew": "Skewed keys: 1 M keys, 1 M rows a batch",
@@ -35,6 +36,9 @@ NOTES = {
         "and Bytewax with 1 M keys, whose slopes are between two sizes that both bring new keys. Every engine may hold "
         "rows back for about a second: Flink in mini-batches, ours in larger batches than in the other sections. Ours "
         "ran before and after them: the mean."
+    ),
+    "processors": (
+        "`transformWithState` on both, the same processor; of 1 M keys, plain Spark is sampled: 10 K of them a batch."
     ),
     "filtered": (
         "`where` and `withColumn` are written as for Spark. Ours runs them in Arrow, next to the source "

@@ -18,6 +18,7 @@ SECTIONS: dict[str, Section] = {
     "windowed": keyed.windowed,
     "queries": keyed.queries,
     "sessions": keyed.sessions,
+    "processors": keyed.processors,
     "stateless": stateless.stateless,
     "small": small.small,
     "skew": keyed.skew,

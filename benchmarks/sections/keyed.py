@@ -8,6 +8,7 @@ from typing import Any
 from benchmarks.loads import HOT, ZIPF, Load, Phase
 from benchmarks.measuring import Run
 from benchmarks.sections.running import Side, compare
+from benchmarks.workers.processors import PROCESSORS
 from benchmarks.workers.queries import QUERIES
 
 M = 1_000_000
@@ -84,6 +85,19 @@ def sessions(quick: bool) -> dict[str, Any]:
             Run("sessions", endless(100_000, 8_000), seconds=8, warm_up=2, min_batches=2),
         ),
     ]
+    return compare(sides, 1, quick)
+
+
+def processors(quick: bool) -> dict[str, Any]:
+    """Count and sum by a StatefulProcessor: a batch of 10 K rows, each of another key, of 10 K keys and of 1 M."""
+    sides = []
+    for keys in (FEW, MANY):
+        for name in PROCESSORS if keys == FEW else ["processor of rows"]:
+            # Plain Spark takes minutes for all keys of 1 M: it is sampled, and never gets to store them.
+            ours = Run(name, endless(keys, keys), seconds=12, warm_up=2, min_batches=2)
+            plain = Run(name, endless(keys, FEW), seconds=1, warm_up=1, min_batches=2, max_seconds=90)
+            sides += [Side(f"ours, {name}, {keys} keys", "ours", ours)]
+            sides += [Side(f"pandas, {name}, {keys} keys", "pandas", plain)]
     return compare(sides, 1, quick)
 
 

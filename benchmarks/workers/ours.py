@@ -16,6 +16,7 @@ from benchmarks.loads import Load
 from benchmarks.workers import functions
 from benchmarks.workers.discard import DiscardSink
 from benchmarks.workers.plain import filtered
+from benchmarks.workers.processors import PROCESSORS
 from benchmarks.workers.queries import QUERIES
 from benchmarks.workers.source import LoadSource
 from spark_ckpt import agg
@@ -42,6 +43,8 @@ def start(
     elif workload in QUERIES:
         query = QUERIES[workload]
         writer = query.make(stream).writeStream.format(DiscardSink).outputMode(query.mode)
+    elif workload in PROCESSORS:
+        writer = PROCESSORS[workload](stream).writeStream.format(DiscardSink).outputMode("update")
     else:
         writer = _keyed(stream, workload).writeStream.format(DiscardSink)
     writer = writer.option("checkpointLocation", f"{folder}/spark-{attempt}").queryName(_JOB)

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from benchmarks.loads import Load
 from benchmarks.workers import functions
 from benchmarks.workers.parquet_sink import ParquetSink
+from benchmarks.workers.processors import PROCESSORS
 from benchmarks.workers.queries import QUERIES
 from benchmarks.workers.source import LoadSource
 
@@ -27,6 +28,8 @@ def start(spark: SparkSession, role: str, workload: str, load: Load, folder: str
     elif workload in QUERIES:
         query = QUERIES[workload]
         writer = query.make(stream).writeStream.format("noop").outputMode(query.mode)
+    elif workload in PROCESSORS:
+        writer = PROCESSORS[workload](stream).writeStream.format("noop").outputMode("update")
     else:
         out = _pandas(stream, workload) if role == "pandas" else _jvm(stream, workload)
         writer = out.writeStream.format("noop").outputMode("append" if role == "pandas" else "update")

@@ -226,10 +226,11 @@ def test_every_mutation_finds_the_text_of_its_rule():
         assert found == 1, f"{m.file}, {m.rule!r}: found {found} times"
 
 
-def test_the_table_of_flinks_scenarios_names_tests_that_there_are():
+@pytest.mark.parametrize(("table", "most"), [("flink-scenarios.md", 100), ("spark-scenarios.md", 20)])
+def test_the_tables_of_scenarios_name_tests_that_there_are(table: str, most: int) -> None:
     folder = Path(__file__).resolve().parents[2]
-    named = set(re.findall(r"`(test_\w+)`", (folder / "docs/design/flink-scenarios.md").read_text()))
+    named = set(re.findall(r"`(test_\w+)`", (folder / "docs/design" / table).read_text()))
     files = [*(folder / "tests").rglob("*.py"), *(ROOT / "testing").glob("*conformance.py")]
     there = {name for f in files for name in re.findall(r"def (test_\w+)\(", f.read_text())}
-    assert len(named) > 100
+    assert len(named) > most
     assert named - there - {f.stem for f in files} == set()

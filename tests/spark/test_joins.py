@@ -112,6 +112,13 @@ def _aliased(a: Any, b: Any) -> Any:
     return a.join(b, (F.col("a.k") == F.col("b.k")) & soon, "left").select("a.id", "b.rid")
 
 
+def _self(a: Any, b: Any) -> Any:
+    """Both sides come from one stream."""
+    one = a.selectExpr("id", "k", "at as t").withWatermark("t", "1 second")
+    other = a.where("n > 1").selectExpr("id as rid", "k as kk", "at as u").withWatermark("u", "1 second")
+    return one.join(other, F.expr("k = kk AND u BETWEEN t AND t + interval 2 seconds"), "left")
+
+
 def _told(a: Any, b: Any) -> Any:
     """The watermark of a side counts without its column."""
     a, b = _timed(a, b)
@@ -153,6 +160,7 @@ KINDS: dict[str, Callable[[Any, Any], Any]] = {
     "aliased": _aliased,
     "told": _told,
     "told apart": _told_apart,
+    "self": _self,
 }
 SOME = ("range inner", "range full", "range semi", "time left", "renamed", "aliased")
 

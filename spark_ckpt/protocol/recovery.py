@@ -168,11 +168,12 @@ def _go_on(facts: StartFacts) -> GoOn | Refuse:
     first = min(here, key=lambda g: g.generation)
     own = [c for c in facts.completions if c.origin == first.origin]
     newest = max(own, key=lambda c: c.checkpoint, default=None)
+    was = _last_to_run(facts, here).topology
     return (
         _moved_on(facts, latest)
         or refuse_to_go_on(facts.damage, facts.completions, facts.batches, here, _committed(facts))
         or _rolled_back(facts, newest)
-        or same_topology(latest.topology, facts.topology)
+        or same_topology(was, facts.topology)
         or _restored_gone(facts, first)
         or _hook_gone(facts, newest or _find(facts, first.restored_from))
         or GoOn(
@@ -180,11 +181,21 @@ def _go_on(facts: StartFacts) -> GoOn | Refuse:
             restored=_find(facts, first.restored_from),
             adopt=newest if newest and newest.batch > _committed(facts) else None,
             commit=uncommitted(facts.completions, facts.committed),
-            uncompared=uncompared(latest.topology, facts.topology),
+            uncompared=uncompared(was, facts.topology),
             newest=newest or _find(facts, first.restored_from),
-            was=latest.topology,
+            was=was,
         )
     )
+
+
+def _last_to_run(facts: StartFacts, here: list[GenerationRecord]) -> GenerationRecord:
+    """The start whose batches are the last ones here. One that was stopped ahead of its first batch changed no state,
+    whatever query it was: what that had left out goes on."""
+    first = min(here, key=lambda g: g.generation)
+    ran = [b.generation for b in facts.batches if b.origin == first.origin]
+    ran += [c.generation for c in facts.completions if c.origin == first.origin]
+    last = max(ran, default=first.generation)
+    return max((g for g in here if g.generation <= last), key=lambda g: g.generation, default=first)
 
 
 def _moved_on(facts: StartFacts, here: GenerationRecord) -> Refuse | None:

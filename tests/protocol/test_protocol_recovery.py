@@ -378,3 +378,34 @@ def test_a_restore_checks_the_topology_of_the_checkpoint_it_takes():
 def test_tables_of_a_savepoint_are_kept():
     record = replace(completion(6), tables={"x": TableRef(3, "m")})
     assert as_savepoint(record).tables == record.tables
+
+
+# --- a start that ran no batch ---------------------------------------------------------------------------------
+
+
+def with_columns(*columns):
+    types = dict.fromkeys(columns, "int64")
+    x = {"state": ", ".join(columns), "keys": "k long", "made_of": {c: f"{c}()" for c in columns}, "types": types}
+    return replace(TOPOLOGY, operators={"x": x})
+
+
+@pytest.mark.parametrize("batch_of_2", [None, BatchRecord(1, 5, 2)])
+def test_what_a_start_left_out_that_ran_no_batch_goes_on(batch_of_2):
+    """Query 2 came without ``total`` and failed; query 3 is query 1 again."""
+    one, two = with_columns("n", "total"), with_columns("n")
+    batches = (BatchRecord(1, 4, 1), *([batch_of_2] if batch_of_2 else []))
+    here = (generation(1, topology=one), generation(2, 1, topology=two))
+    decision = decide_start(facts(location=HERE, topology=one, generations=here, batches=batches))
+    assert isinstance(decision, GoOn)
+    assert decision.was == (two if batch_of_2 else one)
+
+
+def test_what_completed_a_checkpoint_has_run_though_its_batches_are_dropped():
+    one, two = with_columns("n", "total"), with_columns("n")
+    here = (generation(1, topology=one), generation(2, 1, topology=two))
+    done = (completion(3, topology=one), replace(completion(4, topology=two), generation=2))
+    decision = decide_start(
+        facts(location=HERE, topology=one, generations=here, batches=(), completions=done, committed=frozenset({3, 4}))
+    )
+    assert isinstance(decision, GoOn)
+    assert decision.was == two

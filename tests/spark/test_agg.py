@@ -240,6 +240,31 @@ def test_aggregates_come_and_go(spark, ckpt, job, new_input, tmp_path, caplog) -
         run("three", n, total, F.first("a"))
 
 
+def test_an_aggregate_that_a_failed_start_left_out_goes_on(ckpt, job, new_input, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """Stopped behind its decision, with or without the state table's new columns, before a batch of the other query."""
+    rows = new_input("in", "k string, a int")
+
+    def run(*aggregates: Any) -> list[Any]:
+        made = rows.stream(ckpt).groupBy("k").agg(*aggregates, uid="u")
+        job.run(made.select("k", F.to_json(F.struct(*made.columns[1:])).alias("found")), "k")
+        return [(k, *json.loads(found).values()) for k, found in job.rows()]
+
+    n, total = F.count("*").alias("n"), F.sum("a").alias("total")
+    rows.add(("x", 1), ("x", 2))
+    assert run(n, total) == [("x", 2, 3)]
+    for failing in ("_say_changes", "_run_spec"):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"spark_ckpt.jobs.start.{failing}", _fails)
+            with pytest.raises(OSError, match="no room"):
+                run(n, F.max("a"))
+    rows.add(("x", 4), ("y", 5))
+    assert run(n, total) == [("x", 3, 7), ("y", 1, 5)]
+
+
+def _fails(*_: Any) -> None:
+    raise OSError("no room")
+
+
 def test_another_expression_does_not_go_on_from_the_state(ckpt, job, new_input) -> None:  # type: ignore[no-untyped-def]
     rows = new_input("in", "k string, a int, b int")
     rows.add(("x", 1, 2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,8 +32,9 @@ OPTIONS = {
 
 
 def _with_sink(root: Path, sink: str) -> WholeJob:
-    """``sink`` is on the disk that runs full, the other is not."""
+    """``sink`` is on the disk that runs full, the other is not. What may pass is not waited for: here it does not."""
     job = WholeJob(root)
+    job.config = replace(job.config, retry_timeout_ms=1)
     (job.sinks[1].options).update(path=str(root / "merged"))
     options = {k: v.format(root / "sinks") for k, v in OPTIONS[sink].items()}
     job.sinks = (*checked_sinks([(sink, {**options, "uid": "appended"})]), job.sinks[1])

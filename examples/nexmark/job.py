@@ -18,14 +18,12 @@ from examples.nexmark.oracle import expected
 from examples.nexmark.queries import QUERIES
 from examples.nexmark.source import NexmarkSource
 
-WATERMARK = "4 seconds"
 KINDS = ("person", "auction", "bid")
 
 
 def views(events: Any) -> list[Any]:
     """The streams, or tables, of people, auctions and bids."""
-    found = [events.where(f"event_type = {number}").select(f"{kind}.*") for number, kind in enumerate(KINDS)]
-    return [view.withWatermark("dateTime", WATERMARK) for view in found]
+    return [events.where(f"event_type = {number}").select(f"{kind}.*") for number, kind in enumerate(KINDS)]
 
 
 def start(ckpt: Any, name: str, folder: Path, options: Mapping[str, Any]) -> Any:

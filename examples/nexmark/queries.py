@@ -16,6 +16,11 @@ from pyspark.sql.types import LongType
 Stream = Any  # a DataFrame: of spark-ckpt's, of Spark's, or a table
 
 
+def timed(stream: Stream) -> Stream:
+    """For what goes by event time. Without it nothing is late, and what is remembered is remembered for ever."""
+    return stream.withWatermark("dateTime", "4 seconds")
+
+
 def q0(person: Stream, auction: Stream, bid: Stream) -> Stream:
     """Pass through."""
     return bid.select("auction", "bidder", "price", "dateTime", "extra")
@@ -42,7 +47,8 @@ def q5(person: Stream, auction: Stream, bid: Stream) -> Stream:
     """Hot items: sliding windows, and the best of each window."""
 
     def counts() -> Stream:
-        return bid.groupBy(F.window("dateTime", "10 seconds", "2 seconds"), "auction").agg(F.count("*").alias("num"))
+        windows = F.window("dateTime", "10 seconds", "2 seconds")
+        return timed(bid).groupBy(windows, "auction").agg(F.count("*").alias("num"))
 
     most = counts().groupBy("window").agg(F.max("num").alias("maxn"))
     found = counts().join(most, "window").where("num >= maxn")
@@ -53,6 +59,7 @@ def q5(person: Stream, auction: Stream, bid: Stream) -> Stream:
 
 def q7(person: Stream, auction: Stream, bid: Stream) -> Stream:
     """Highest bid: a stream joined with the windows of itself."""
+    bid = timed(bid)
     highest = bid.groupBy(F.window("dateTime", "10 seconds")).agg(F.max("price").alias("maxprice"))
     highest = highest.select("maxprice", F.window_time("window").alias("last"))
     # The window's time is its last microsecond. As it is an event time, neither side is remembered for long.
@@ -64,8 +71,8 @@ def q7(person: Stream, auction: Stream, bid: Stream) -> Stream:
 
 def q8(person: Stream, auction: Stream, bid: Stream) -> Stream:
     """Monitor new users: windows of two streams, joined."""
-    new = person.groupBy("id", "name", F.window("dateTime", "10 seconds")).count()
-    selling = auction.groupBy("seller", F.window("dateTime", "10 seconds")).count()
+    new = timed(person).groupBy("id", "name", F.window("dateTime", "10 seconds")).count()
+    selling = timed(auction).groupBy("seller", F.window("dateTime", "10 seconds")).count()
     found = new.join(selling, (new["id"] == selling["seller"]) & (new["window"] == selling["window"]))
     return found.select("id", "name", new["window"]["start"].alias("starttime"))
 
@@ -78,7 +85,8 @@ def q10(person: Stream, auction: Stream, bid: Stream) -> Stream:
 
 def q11(person: Stream, auction: Stream, bid: Stream) -> Stream:
     """User sessions."""
-    counts = bid.groupBy("bidder", F.session_window("dateTime", "10 seconds")).agg(F.count("*").alias("bid_count"))
+    sessions = timed(bid).groupBy("bidder", F.session_window("dateTime", "10 seconds"))
+    counts = sessions.agg(F.count("*").alias("bid_count"))
     session = F.col("session_window")
     return counts.select("bidder", "bid_count", session.start.alias("starttime"), session.end.alias("endtime"))
 

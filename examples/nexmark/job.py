@@ -33,6 +33,8 @@ def start(ckpt: Any, name: str, folder: Path, options: Mapping[str, Any]) -> Any
     writer = query.build(*views(events)).writeStream.queryName(name).format(query.sink)
     if query.keys is not None:
         writer = writer.option("mergeKeys", query.keys)
+    if query.changes is not None:
+        writer = writer.option("changeColumn", query.changes)
     if query.sink == "sql":
         writer = writer.option("url", f"sqlite:///{folder}/{name}.db").option("table", name)
     else:

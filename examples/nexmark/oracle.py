@@ -29,6 +29,10 @@ SQL = {
     "q2": "SELECT auction, price FROM bid WHERE mod(auction, 123) = 0",
     "q3": """SELECT P.name, P.city, P.state, A.id FROM auction A INNER JOIN person P ON A.seller = P.id
         WHERE A.category = 10 AND (P.state = 'OR' OR P.state = 'ID' OR P.state = 'CA')""",
+    "q4": """SELECT category, avg(final) AS final FROM
+        (SELECT A.category, max(B.price) AS final FROM auction A, bid B
+        WHERE A.id = B.auction AND B.dateTime BETWEEN A.dateTime AND A.expires GROUP BY A.id, A.category)
+        GROUP BY category""",
     "q5": f"""SELECT auction, num, C.window.start AS starttime, C.window.end AS endtime FROM ({_COUNTS}) C
         JOIN (SELECT window, max(num) AS maxn FROM ({_COUNTS}) GROUP BY window) M
         ON C.window = M.window AND C.num >= M.maxn""",
@@ -39,6 +43,10 @@ SQL = {
         FROM (SELECT id, name, window FROM person GROUP BY id, name, window(dateTime, '10 seconds')) P
         JOIN (SELECT seller, window FROM auction GROUP BY seller, window(dateTime, '10 seconds')) A
         ON P.id = A.seller AND P.window = A.window""",
+    "q9": """SELECT * EXCEPT (place) FROM (SELECT A.*, B.auction, B.bidder, B.price, B.dateTime AS bid_dateTime,
+            B.extra AS bid_extra, row_number() OVER (PARTITION BY A.id ORDER BY B.price DESC, B.dateTime) AS place
+        FROM auction A, bid B WHERE A.id = B.auction AND B.dateTime BETWEEN A.dateTime AND A.expires)
+        WHERE place = 1""",
     "q10": f"""SELECT auction, bidder, price, dateTime, extra, {_DAY} AS dt, date_format(dateTime, 'HH:mm') AS hm
         FROM bid""",
     "q11": """SELECT bidder, count(*) AS bid_count, session_window.start AS starttime, session_window.end AS endtime
@@ -57,6 +65,11 @@ SQL = {
         FROM bid GROUP BY channel, {_DAY}""",
     "q17": f"""SELECT auction, {_DAY} AS day, {_BIDS}, min(price) AS min_price, max(price) AS max_price,
         avg(price) AS avg_price, sum(price) AS sum_price FROM bid GROUP BY auction, {_DAY}""",
+    "q18": """SELECT * EXCEPT (place) FROM (SELECT *,
+            row_number() OVER (PARTITION BY bidder, auction ORDER BY dateTime DESC) AS place FROM bid)
+        WHERE place = 1""",
+    "q19": """SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY auction ORDER BY price DESC, dateTime)
+            AS rank_number FROM bid) WHERE rank_number <= 10""",
     "q20": """SELECT auction, bidder, price, channel, url, B.dateTime AS bid_dateTime, B.extra AS bid_extra, itemName,
         description, initialBid, reserve, A.dateTime AS auction_dateTime, expires, seller, category,
         A.extra AS auction_extra FROM bid B INNER JOIN auction A ON B.auction = A.id WHERE A.category = 10""",

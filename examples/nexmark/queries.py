@@ -43,6 +43,21 @@ def q3(person: Stream, auction: Stream, bid: Stream) -> Stream:
     return offered.join(local, offered["seller"] == local["id"]).select("name", "city", "state", offered["id"])
 
 
+def winning(auction: Stream, bid: Stream, *columns: Any) -> Stream:
+    """The bids that auctions got while they were open; of each auction the best, as changes in the column ``op``."""
+    open_then = (bid["dateTime"] >= auction["dateTime"]) & (bid["dateTime"] <= auction["expires"])
+    taken = auction.join(bid, (auction["id"] == bid["auction"]) & open_then).select(*columns)
+    return taken.groupBy("id").topN(1, F.desc("price"), "bid_dateTime")
+
+
+def q4(person: Stream, auction: Stream, bid: Stream) -> Stream:
+    """Average price of a category: what falls out of the winning bids is taken off again."""
+    best = winning(auction, bid, "id", "category", "price", bid["dateTime"].alias("bid_dateTime"))
+    sign = F.when(F.col("op") == "-D", -1).otherwise(1)
+    final = F.sum(sign * F.col("price")) / F.sum(sign)
+    return best.groupBy("category").agg(final.alias("final"))
+
+
 def q5(person: Stream, auction: Stream, bid: Stream) -> Stream:
     """Hot items: sliding windows, and the best of each window."""
 
@@ -75,6 +90,13 @@ def q8(person: Stream, auction: Stream, bid: Stream) -> Stream:
     selling = timed(auction).groupBy("seller", F.window("dateTime", "10 seconds")).count()
     found = new.join(selling, (new["id"] == selling["seller"]) & (new["window"] == selling["window"]))
     return found.select("id", "name", new["window"]["start"].alias("starttime"))
+
+
+def q9(person: Stream, auction: Stream, bid: Stream) -> Stream:
+    """Winning bids: a join, and the first of an order."""
+    of_auction = [auction[name] for name in auction.columns]
+    of_bid = [bid["dateTime"].alias("bid_dateTime"), bid["extra"].alias("bid_extra")]
+    return winning(auction, bid, *of_auction, "auction", "bidder", "price", *of_bid)
 
 
 def q10(person: Stream, auction: Stream, bid: Stream) -> Stream:
@@ -164,6 +186,16 @@ def q17(person: Stream, auction: Stream, bid: Stream) -> Stream:
     )
 
 
+def q18(person: Stream, auction: Stream, bid: Stream) -> Stream:
+    """Find last bid: the latest of each key."""
+    return bid.groupBy("bidder", "auction").topN(1, F.desc("dateTime"))
+
+
+def q19(person: Stream, auction: Stream, bid: Stream) -> Stream:
+    """Auction top 10 prices: the first ten of an order, with their rank. Of equal prices the earlier bid is ahead."""
+    return bid.groupBy("auction").topN(10, F.desc("price"), "dateTime", rank="rank_number")
+
+
 def q20(person: Stream, auction: Stream, bid: Stream) -> Stream:
     """Expand bids with their auction."""
     b, a = bid.alias("b"), auction.where("category = 10").alias("a")
@@ -195,11 +227,15 @@ def q22(person: Stream, auction: Stream, bid: Stream) -> Stream:
 
 @dataclass(frozen=True)
 class Query:
-    """``keys``: of the rows in the target, where later ones replace earlier ones. ``sink``: what it is written to."""
+    """``keys``: of the rows in the target, where later ones replace earlier ones. ``sink``: what it is written to.
+
+    ``changes``: the column that says which rows are there and which are not any more.
+    """
 
     build: Callable[[Stream, Stream, Stream], Stream]
     keys: str | None = None
     sink: str = "delta"
+    changes: str | None = None
 
 
 QUERIES = {
@@ -207,9 +243,11 @@ QUERIES = {
     "q1": Query(q1),
     "q2": Query(q2),
     "q3": Query(q3),
+    "q4": Query(q4, "category"),
     "q5": Query(q5),
     "q7": Query(q7),
     "q8": Query(q8),
+    "q9": Query(q9, "id", changes="op"),
     "q10": Query(q10, sink="csv"),
     "q11": Query(q11),
     "q12": Query(q12, "bidder,starttime"),
@@ -218,6 +256,8 @@ QUERIES = {
     "q15": Query(q15, "day"),
     "q16": Query(q16, "channel,day", "sql"),
     "q17": Query(q17, "auction,day", "sql"),
+    "q18": Query(q18, "bidder,auction", changes="op"),
+    "q19": Query(q19, "auction,rank_number", changes="op"),
     "q20": Query(q20),
     "q21": Query(q21),
     "q22": Query(q22),

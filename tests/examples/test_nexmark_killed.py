@@ -17,6 +17,7 @@ KILLS = {
     "q5": "before CommitState#5",  # one operator of four has committed its table
     "q8": "after WriteBatch#5",  # a batch is recorded, and is run again
     "q11": "after CreateCompletion#3",  # the next start commits the sink
+    "q18": "before CommitSink#3",  # rows are there, others are not any more: all of it waits
 }
 
 

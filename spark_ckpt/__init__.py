@@ -34,11 +34,13 @@ if TYPE_CHECKING:
     from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
     from spark_ckpt.sinks.registry import register_sink
     from spark_ckpt.state.functions.base import CallContext
-    from spark_ckpt.types import CommitPermit, Committable
+    from spark_ckpt.types import CONTROL_COLUMNS, CONTROL_ROW, CommitPermit, Committable
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "CONTROL_COLUMNS",
+    "CONTROL_ROW",
     "AggSpec",
     "CallContext",
     "CheckpointHooks",
@@ -66,6 +68,8 @@ __all__ = [
 # Spark starts half a dozen Python processes for a query, and each imports this package for one part of it. So a name
 # brings its module along when it is first asked for.
 _MODULES = {
+    "CONTROL_COLUMNS": "types",
+    "CONTROL_ROW": "types",
     "AggSpec": "agg",
     "CallContext": "state.functions.base",
     "CheckpointHooks": "jobs.hooks",

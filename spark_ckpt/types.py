@@ -24,6 +24,9 @@ Generation = NewType("Generation", int)
 TAG = "__ckpt_tag"
 CTL = "__ckpt_ctl"
 CONTROL_COLUMNS = (TAG, CTL)
+"""What each ``select`` over a plain stream of ``format("ckpt")`` keeps: ``df.select("id", *CONTROL_COLUMNS)``."""
+CONTROL_ROW = f"{CTL} IS NOT NULL"
+"""SQL: what each filter of one lets pass: ``df.where(f"amount > 0 OR {CONTROL_ROW}")``."""
 
 STREAM_BITS = 16
 STREAM_MASK = (1 << STREAM_BITS) - 1

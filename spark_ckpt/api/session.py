@@ -52,8 +52,9 @@ class CkptSession(Hinting):
         "it is Spark's own: call it on the session itself, ckpt.spark",
     )
 
-    def __init__(self, spark: SparkSession | ConnectSession) -> None:
+    def __init__(self, spark: SparkSession | ConnectSession, given: Mapping[str, str] | None = None) -> None:
         self.spark: SparkSession = spark  # that of Connect has the same methods
+        self._given = dict(given or {})
         self._streams: CkptStreams | None = None
         self.config()
 
@@ -69,13 +70,29 @@ class CkptSession(Hinting):
             self._streams = CkptStreams(self.spark.streams)
         return self._streams
 
+    def wrap(self, df: Any) -> CkptDataFrame:
+        """``df``, a stream of ``spark.readStream.format("ckpt")`` with what plain Spark did to it, as one of ours.
+
+        So it can be grouped, joined and written here. What was done in Spark, SQL over views included, must have kept
+        every control row and both control columns. The reader's options say what they said: source, ``uid``, ``job``
+        and other settings of the job; its ``checkpointLocation`` goes to the writer. Raises ``InvalidInputError`` if
+        ``df`` does not begin with one such reader or its plan may lose control rows, ``ControlColumnsError`` if it has
+        lost the columns, ``ConfigError`` for the reader's options::
+
+            orders = spark.sql("SELECT * FROM orders WHERE amount > 0 OR __ckpt_ctl IS NOT NULL")
+            totals = ckpt.wrap(orders).groupBy("customer").agg(F.sum("amount").alias("total"), uid="totals")
+        """
+        from spark_ckpt.api._wrap import wrapped
+
+        return wrapped(self, df)
+
     def config(self, overrides: dict[str, str] | None = None) -> JobConfig:
         """The configuration as it is now; ``overrides`` (reader or writer options, key -> text) win.
 
         Raises ``ConfigError`` for unknown keys and bad values.
         """
         found = {k: v for k, v in self.spark.conf.getAll.items() if k.startswith(PREFIX)}
-        return JobConfig.from_options(found, overrides or {})
+        return JobConfig.from_options({**found, **self._given}, overrides or {})
 
     def preview(self, schema: StructType) -> Any:
         """What recipes are tried on before they run: a plain batch DataFrame of ``schema``, control columns included,

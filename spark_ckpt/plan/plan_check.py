@@ -23,6 +23,7 @@ SparkDF = Any
 _SAFE = {
     "Project",
     "SubqueryAlias",
+    "View",
     "Repartition",
     "RepartitionByExpression",
     "RebalancePartitions",
@@ -65,6 +66,7 @@ _WAYS = {
         "Filter with the stream's own where(...) or dropna(...), which keep them; in transformSpark, add "
         '| F.col("__ckpt_ctl").isNotNull() to the condition.'
     ),
+    "EventTimeWatermark": "Call withWatermark of the checkpointed stream itself.",
     "Expand": "Use the stream's own unpivot(...).",
 }
 _ANY_WAY = (

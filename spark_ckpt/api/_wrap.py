@@ -1,0 +1,49 @@
+"""``ckpt.wrap(df)``: a plain stream becomes one of ours. Driver."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from spark_ckpt.api._plain_options import source_of
+from spark_ckpt.api.dataframe import CkptDataFrame
+from spark_ckpt.api.session import CkptSession
+from spark_ckpt.config import is_job_option
+from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.columns import require_control
+from spark_ckpt.plan.lineage import Lineage, SourceNode
+from spark_ckpt.plan.wrapped import PlainStream, plain_stream
+from spark_ckpt.runtime.stateless import with_control
+from spark_ckpt.sources.base import open_source
+from spark_ckpt.types import CONTROL_COLUMNS
+
+_OPERATION = "wrap"
+
+
+def wrapped(session: CkptSession, df: Any) -> CkptDataFrame:
+    """See :meth:`spark_ckpt.api.session.CkptSession.wrap`."""
+    stream = plain_stream(df)
+    require_control(df.columns)
+    begun = _begun(session, stream)
+    if stream.bare:
+        return begun
+    done = begun._operation(_OPERATION, stream.graft, check=True, stays="it was written in plain Spark")
+    lineage = replace(done._lineage, plain_operations=(*done._lineage.plain_operations, "what ckpt.wrap got"))
+    return CkptDataFrame(done._session, done._recipe, lineage, done._preview)
+
+
+def _begun(session: CkptSession, stream: PlainStream) -> CkptDataFrame:
+    """The reader alone."""
+    given = {k: v for k, v in stream.options.items() if is_job_option(k) and k.lower() != "lanes"}
+    own = CkptSession(session.spark, {**session._given, **given})
+    config = own.config()
+    schema = StructType([f for f in stream.schema if f.name not in CONTROL_COLUMNS])
+    spec = source_of(stream.options, schema)
+    open_source(spec.inner, spec.options, schema, f"{config.dir}/_none", config.storage_options())
+    uid = next((v for k, v in stream.options.items() if k.lower() == "uid"), None)
+    node = SourceNode(spec.inner, spec.options, schema, uid, config.lanes)
+    full = with_control(schema)
+    recipe = Recipe(lambda _ctx: Chain(node, full))
+    return CkptDataFrame(own, recipe, Lineage(1, (node,)), own.preview(full))

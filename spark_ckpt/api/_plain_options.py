@@ -6,8 +6,10 @@ import importlib
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
+from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
 from spark_ckpt.api._functions import sink_named
@@ -29,6 +31,7 @@ from spark_ckpt.storage.job_paths import JobPaths
 _RESERVED = ("source", "sink", "sinks", "checkpointlocation", "queryname")
 _OF_TABLES = ("provider", "owner", "external", "comment", "collation", "is_managed_location", "location")
 """What Spark's catalog notes of a table that was made ``USING ckpt``."""
+_OF_A_SESSION = "/userFiles-"
 Options = Mapping[str, str]
 
 
@@ -45,7 +48,9 @@ def job_of(options: Options) -> tuple[JobConfig, str]:
             "format('ckpt') needs option dir, the folder or URL where checkpoints are kept, on the reader and on the "
             f"writer; or {PREFIX}dir in the conf that Spark is started with (what a session sets later is not seen)"
         )
-    config, query = with_absolute_dir(JobConfig.from_options(known, given)), options.get("queryname")
+    config, query = JobConfig.from_options(known, given), options.get("queryname")
+    _refuse_relative(f"{PREFIX}dir", config.dir)
+    config = with_absolute_dir(config)
     config = config if config.job or not query else replace(config, job=query)
     if config.job is None:
         raise ConfigError(
@@ -68,23 +73,39 @@ def source_of(options: Options, schema: StructType | None) -> SourceSpec:
         kind, own = "files", files_options(kind.lower(), own)
     default = f"{kind.rsplit(':', 1)[-1].lower()}-0"
     uid = checked_name("source uid", uid or default)
+    _refuse_relative("option path of the source", own.get("path", "/"))
     # Where spark.ckpt.lanes says nothing: how many cores the cluster has is not to be seen from here.
-    return SourceSpec(uid, kind, own, schema, True, (), (), os.cpu_count() or 2)
+    lost_in = "the plain Spark operations between reader and writer, and whether the writer is format('ckpt')"
+    return SourceSpec(uid, kind, own, schema, True, (), (), os.cpu_count() or 2, plain_operations=(lost_in,))
 
 
 def sinks_of(options: Options) -> tuple[SinkSpec, ...]:
     """Raises ``ConfigError``; options of the sinks themselves are checked by whoever makes them."""
+    return _sinks_of(tuple(sorted(options.items())))
+
+
+@lru_cache(8)  # asked for twice a batch, and what it warns of is known
+def _sinks_of(items: tuple[tuple[str, str], ...]) -> tuple[SinkSpec, ...]:
+    requests = _requests(CaseInsensitiveDict(items))
+    specs = checked_sinks(requests)
+    for spec, (_, given) in zip(specs, requests, strict=True):
+        for name in (n for n, value in spec.options.items() if given[n] != value):
+            _refuse_relative(f"option {name} of sink {spec.id!r}", "")
+    return specs
+
+
+def _requests(options: Options) -> list[tuple[Any, dict[str, str]]]:
     one, several = options.get("sink"), options.get("sinks")
     if one and several:
         raise ConfigError("options sink and sinks are both given; one sink is sink, several are sinks")
     if several:
-        return checked_sinks([_request(*request) for request in _several(several, _own(options))])
+        return [_request(*request) for request in _several(several, _own(options))]
     if not one:
         raise ConfigError(
             "writeStream.format('ckpt') needs option sink, such as delta, sql or files; or sinks, such as "
             "'delta,sql', with the options of each behind its name: delta.path, sql.url"
         )
-    return checked_sinks([_request(one, _own(options))])
+    return [_request(one, _own(options))]
 
 
 def _several(names: str, options: dict[str, str]) -> list[tuple[str, dict[str, str]]]:
@@ -132,6 +153,12 @@ def _class_named(path: str) -> type[TwoPhaseSink]:
     if not (isinstance(found, type) and issubclass(found, TwoPhaseSink)):
         raise ConfigError(f"sink {path!r}: expected a class derived from TwoPhaseSink, found {found!r}")
     return found
+
+
+def _refuse_relative(what: str, path: str) -> None:
+    """Spark Connect runs Python in a folder that goes with the session, and with it what is written there."""
+    if not os.path.isabs(path) and "://" not in path and _OF_A_SESSION in os.getcwd():
+        raise ConfigError(f"{what} is relative, and Spark Connect has no folder of yours: give the absolute path")
 
 
 def _own(options: Options) -> dict[str, str]:

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from spark_ckpt.config import JobConfig
-from spark_ckpt.errors import CkptError, ConfigError
+from spark_ckpt.errors import ConfigError
 from spark_ckpt.jobs.committer import Committer
 from spark_ckpt.jobs.heartbeat import FirstBeats
 from spark_ckpt.jobs.records import JobRecords
@@ -45,7 +45,7 @@ class RefusedReader(DataSourceStreamReader):
     What ``streamReader`` itself raises is hidden behind an error of Spark's own, which stops a reader it has not got.
     """
 
-    def __init__(self, error: CkptError) -> None:
+    def __init__(self, error: Exception) -> None:
         self._error = error
 
     def initialOffset(self) -> Offset:

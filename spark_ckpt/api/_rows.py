@@ -22,6 +22,7 @@ from spark_ckpt.api._operation import HasOperation
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.plan.columns import quoted, refuse_control
+from spark_ckpt.plan.observed import of_data_rows
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
 
 if TYPE_CHECKING:
@@ -71,6 +72,31 @@ class RowMethods(HasOperation):
         self._preview.explain(extended, mode)
         if self._lineage.places:
             print("Where operations on single rows run:", *self._lineage.places, sep="\n  ")  # noqa: T201
+
+    def observe(self, observation: str, *exprs: Column) -> CkptDataFrame:
+        """As PySpark's for streams: aggregates ``exprs`` over the rows of each batch, in its progress under that name.
+
+        ``query.lastProgress.observedMetrics`` and listeners have them. They are of the data rows; a batch that is run
+        again after a crash counts again, as in Spark. Raises ``InvalidInputError`` for an ``Observation``, which Spark
+        has for batches only, for ``first``, ``last`` and ``any_value``, and on Spark Connect.
+        """
+        if not isinstance(observation, str):
+            raise InvalidInputError(
+                "Observation does not support streaming Datasets: give observe a name, and read the metrics of each "
+                "batch from query.lastProgress.observedMetrics, or in a listener of ckpt.streams"
+            )
+        if not type(self._preview).__module__.startswith("pyspark.sql.classic"):
+            raise InvalidInputError(
+                "observe: on Spark Connect control rows would be counted, too; with "
+                'transformSpark(lambda df: df.observe(name, F.count(F.when(F.col("__ckpt_ctl").isNull(), 1)))) they '
+                "are not"
+            )
+        return self._operation(
+            "observe",
+            lambda df: of_data_rows(df.observe(observation, *exprs), df),
+            check=True,
+            stays="Spark gathers its metrics",
+        )
 
     def colRegex(self, colName: str) -> Column:
         """As PySpark's: the columns whose names match, for :meth:`select`: ``colName`` is a regex in backticks."""

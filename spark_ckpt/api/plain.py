@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.api._plain_options import job_of, sinks_of, source_of
 from spark_ckpt.api._plain_streams import PlainReader, PlainWriter, RefusedReader
-from spark_ckpt.errors import CkptError, ConfigError, ControlColumnsError
+from spark_ckpt.errors import ConfigError, ControlColumnsError
 from spark_ckpt.jobs.spec import job_url
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.sources.base import InnerSource, open_source
@@ -47,7 +47,7 @@ class PlainDataSource(DataSource):
             _require_control(schema)
             inner = StructType([f for f in schema.fields if f.name not in CONTROL_COLUMNS])
             return PlainReader(*job_of(self.options), source_of(self.options, inner))
-        except CkptError as e:
+        except Exception as e:  # noqa: BLE001 - what a source of the user's own raises, too
             return RefusedReader(e)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:

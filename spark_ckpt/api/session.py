@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.api._progress import CkptStreams
 from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, files_options, texts
+from spark_ckpt.api._tables import table_source
 from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.config import JobConfig
 from spark_ckpt.config_values import count, option_text
@@ -111,7 +112,6 @@ class CkptDataStreamReader(FileReaders, Hinting):
 
     _ways: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("text", "orc", "xml"), _NO_FORMAT),
-        "table": "tables are no source here; read a folder of files, or write a Python streaming DataSource",
     }
 
     def __init__(self, session: CkptSession) -> None:
@@ -178,6 +178,16 @@ class CkptDataStreamReader(FileReaders, Hinting):
             raise ConfigError("readStream needs format(...): files, rate, or a Python DataSource class")
         self._options.update(texts({**options, "path": path}))
         return self._loaded(dict(self._options))
+
+    def table(self, tableName: str) -> CkptDataFrame:
+        """As PySpark's: table ``tableName`` of the session's catalog, of parquet or json files without partitions.
+
+        Its files are read as source ``files`` reads them, each once, with the table's columns; what rewrites or removes
+        files (``INSERT OVERWRITE``) is no change that a stream can follow. Raises as :meth:`load`, ``ConfigError`` for
+        other tables, Spark's ``AnalysisException`` if there is none.
+        """
+        kind, path, schema = table_source(self._session.spark, tableName)
+        return self.load(path, kind, schema)
 
     def _loaded(self, options: dict[str, str]) -> CkptDataFrame:
         uid, lanes = options.pop("uid", None), lane_count(options.pop("lanes", None))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from spark_ckpt.api._functions import as_sink, batch_function, each_row, sink_named
 from spark_ckpt.api._output_modes import check_mode, check_sinks
+from spark_ckpt.api._tables import table_sink
 from spark_ckpt.api._writers import WHERE, in_our_terms, with_conditions
 from spark_ckpt.api.query import CkptQuery
 from spark_ckpt.config import is_job_option
@@ -31,7 +32,6 @@ class CkptDataStreamWriter(Hinting):
     """
 
     _ways: ClassVar[Mapping[str, str]] = {
-        "toTable": 'write format("delta").option("path", ...).start(); a Delta table is found by its path',
         "clusterBy": "no sink clusters by columns; partitionBy(...) is there",
     }
 
@@ -199,3 +199,34 @@ class CkptDataStreamWriter(Hinting):
         df, sinks = with_conditions(self._df, named)
         request = StartRequest(df, sinks, job_options, self._query_name, location, self._trigger, self._mode)
         return CkptQuery(start_query(request))
+
+    def toTable(
+        self,
+        tableName: str,
+        format: str | None = None,
+        outputMode: str | None = None,
+        partitionBy: str | list[str] | None = None,
+        queryName: str | None = None,
+        **options: Any,
+    ) -> CkptQuery:
+        """As PySpark's: start, and append to the table ``tableName`` of the session's catalog; made if there is none.
+
+        Where the table is, its sink writes: ``delta`` for a Delta table, ``files`` for one of format parquet (what a
+        new one is, unless ``format`` says another) or json. A session that has read a table of files sees new ones
+        after ``REFRESH TABLE``. ``outputMode``, ``queryName`` and ``options`` are the methods of these names;
+        ``partitionBy`` is refused, as a new table has no partitions. Raises as :meth:`start`, ``ConfigError`` for a
+        view, a partitioned table of files and other formats, ``InvalidInputError`` if the table's columns are others.
+        """
+        if outputMode is not None:
+            self.outputMode(outputMode)
+        if partitionBy is not None:
+            self.partitionBy(partitionBy)
+        if queryName is not None:
+            self.queryName(queryName)
+        self.options(**options)
+        if self._format is not None and not isinstance(self._format, str):
+            raise ConfigError(f"toTable({tableName!r}) writes a table, and format(...) or foreachBatch(...) another")
+        if "partitionBy" in self._options:
+            raise ConfigError("toTable makes tables without partitions; partitionBy is there with start(path)")
+        kind, path = table_sink(self._df._session.spark, tableName, format or self._format, self._df.schema)
+        return self.format(kind).start(path)

@@ -186,7 +186,10 @@ def test_what_cannot_be_wrapped_is_refused_when_it_is_tried(plain: Plain, spark:
     df = plain.read()
     for message, wrong in (
         (r"drops control rows.*__ckpt_ctl.*isNotNull", df.where("v > 1")),
-        (r"works on several rows together.*withWatermark of the", df.withColumn("t", F.now()).withWatermark("t", "1s")),
+        (
+            r"works on several rows together.*withWatermark of the",
+            df.withColumn("t", F.now()).withWatermark("t", "1 second"),
+        ),
         (r"are gone or doubled after a plain", df.select("v")),
         (r"begins with one .*, found 2\. Wrap each", df.union(plain.read())),
         (r"begins with one .*, found 0 and other streams", spark.readStream.format("rate").load()),

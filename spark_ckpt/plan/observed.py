@@ -1,0 +1,51 @@
+"""``observe`` for a stream with control rows in it: its metrics are those of the data rows. Driver; classic Spark.
+
+Spark allows no FILTER in an observed aggregate. So in each aggregate function of the analysed plan what it looks at is
+null in control rows, which aggregates pass over; ``count(*)``, which looks at nothing, counts what is not null so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.udf_plan import PlanRewriter, items_of
+
+SparkDF = Any
+JavaObject = Any
+
+_BY_ORDER = ("first", "first_value", "last", "last_value", "any_value")
+
+
+def of_data_rows(after: SparkDF, before: SparkDF) -> SparkDF:
+    """``after`` is ``before.observe(...)``. Raises ``InvalidInputError`` for aggregates that do not pass over nulls."""
+    rewriter = _Metrics(after.sparkSession, before._jdf.queryExecution().analyzed(), "AGGREGATE_EXPRESSION")
+    return rewriter.frame(rewriter.plan(after._jdf.queryExecution().analyzed()))
+
+
+class _Metrics(PlanRewriter):
+    def node(self, node: JavaObject, flag: JavaObject) -> JavaObject:
+        if node.nodeName() != "CollectMetrics":
+            return node
+        metrics = self.seq([self._metric(m, flag) for m in items_of(node.metrics())])
+        return node.copy(node.name(), metrics, node.child(), node.dataframeId())
+
+    def _metric(self, e: JavaObject, flag: JavaObject) -> JavaObject:
+        children = items_of(e.children())
+        if e.nodeName() == "AggregateExpression":
+            return e.withNewChildren(self.seq([self._function(children[0], flag), *children[1:]]))
+        return e.withNewChildren(self.seq([self._metric(c, flag) for c in children])) if children else e
+
+    def _function(self, function: JavaObject, flag: JavaObject) -> JavaObject:
+        name = function.prettyName()
+        if name in _BY_ORDER:
+            raise InvalidInputError(
+                f"observe: {name} would see control rows, and rows of a batch have no order here; use min or max"
+            )
+        arguments = items_of(function.children())
+        done = [a if a.foldable() and name != "count" else self._null_in_control_rows(a, flag) for a in arguments]
+        return function.withNewChildren(self.seq(done))
+
+    def _null_in_control_rows(self, value: JavaObject, flag: JavaObject) -> JavaObject:
+        null = self._catalyst.expressions.Literal.create(None, value.dataType())
+        return self._catalyst.expressions.If(flag, null, value)

@@ -1,0 +1,85 @@
+"""The plain plugin through Spark Connect: a query, SQL in between, and ``ckpt.wrap``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kill.processes import REPOSITORY, environment
+
+SCRIPT = """
+import os, sys
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+import spark_ckpt
+
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+
+def reader(job):
+    options = {"source": "rate", "numRows": "10", "rowsPerBatch": "4", "job": job, "uid": "numbers"}
+    return spark.readStream.format("ckpt").options(**options).load()
+
+def run(writer, path):
+    query = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(240)
+    return sorted(tuple(r.values()) for r in DeltaTable(path).to_pyarrow_table().to_pylist())
+
+reader("plain").createOrReplaceTempView("numbers")
+sql = spark.sql("SELECT value * 2 AS w, __ckpt_tag, __ckpt_ctl FROM numbers WHERE value > 6 OR __ckpt_ctl IS NOT NULL")
+here = os.getcwd()
+writer = sql.writeStream.format("ckpt").option("sinks", "delta,memory").option("memory.path", f"{here}/memory")
+try:
+    run(writer.option("delta.path", "lake/plain").queryName("plain"), "lake/plain")
+except Exception as error:
+    print("relative", "option path of sink 'delta' is relative, and Spark Connect" in str(error))
+writer = writer.option("delta.path", f"{here}/lake/plain")
+print("plain", run(writer.queryName("plain"), "lake/plain"))
+
+ckpt = spark_ckpt.enable(spark)
+df = reader("wrapped")
+kept = df.where((df.value > 3) | df["__ckpt_ctl"].isNotNull())
+kept = kept.select((df.value % 2).alias("k"), "value", *spark_ckpt.CONTROL_COLUMNS)
+totals = ckpt.wrap(kept).groupBy("k").agg(F.sum("value").alias("total"), uid="totals")
+writer = totals.writeStream.format("delta").option("path", "lake/wrapped").option("mergeKeys", "k")
+print("wrapped", run(writer, "lake/wrapped"))
+try:
+    ckpt.wrap(sql)
+except spark_ckpt.CkptError as error:
+    print("view", "On Spark Connect" in str(error))
+try:
+    ckpt.wrap(df.where("value > 3"))
+except spark_ckpt.CkptError as error:
+    print("lost", "drops control rows" in str(error))
+print("jobs", spark_ckpt.job(sys.argv[1], "plain").verify(), spark_ckpt.job(sys.argv[1], "wrapped").verify())
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_plain_streams_sql_and_wrap_through_connect(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    quick = (REPOSITORY / "tests" / "spark_conf" / "spark-defaults.conf").read_text()
+    conf = f"spark.ckpt.dir {tmp_path}/jobs\nspark.sql.streaming.checkpointLocation {tmp_path}/locations\n"
+    (tmp_path / "conf" / "spark-defaults.conf").write_text(f"{conf}spark.sql.shuffle.partitions 2\n{quick}")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "script.py", str(tmp_path / "jobs")],
+        cwd=tmp_path,
+        env=environment(SPARK_CONF_DIR=str(tmp_path / "conf")),
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+    assert done.stdout.splitlines()[-6:] == [
+        "relative True",
+        "plain [(14,), (16,), (18,)]",
+        "wrapped [(0, 18), (1, 21)]",
+        "view True",
+        "lost True",
+        "jobs [] []",
+    ]

@@ -1,0 +1,107 @@
+"""``observe`` counts what Spark's streams count, and ``toTable`` writes a table that Spark reads by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import Observation, SparkSession
+from pyspark.sql import functions as F
+
+from spark_ckpt.errors import ConfigError, InvalidInputError
+from tests.spark.conftest import DEADLINE_S, Input, Job
+
+NewInput = Callable[[str, str], Input]
+
+
+def metrics() -> list[Any]:
+    return [
+        F.count("*").alias("n"), F.count("v").alias("present"), F.sum("v").alias("total"), F.max("k").alias("most"),
+        (F.sum(F.col("v") * 2) / F.count(F.lit(1))).alias("twice"), F.count_if(F.col("v") > 1).alias("some"),
+        F.sum(F.coalesce("v", F.lit(100))).alias("with"), F.approx_count_distinct("k").alias("keys"),
+        F.percentile_approx("v", 0.5).alias("half"), F.collect_set("k").alias("set"), F.lit(7).alias("seven"),
+    ]  # fmt: skip
+
+
+def observed(query: Any) -> list[dict[str, Any]]:
+    """Of the batches that had rows."""
+    found = [p.observedMetrics["m"].asDict() for p in query.recentProgress if "m" in p.observedMetrics]
+    return [f for f in found if f["n"]]
+
+
+def test_observed_metrics_are_those_of_sparks_own_stream(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path
+) -> None:
+    source = new_input("input", "k string, v long")
+    source.add(("a", 1), ("b", 2), ("a", None))
+    source.add(("c", 5))
+    theirs = source.spark_stream(spark).observe("m", *metrics()).writeStream.format("noop")
+    query = theirs.option("checkpointLocation", str(tmp_path / "noop")).trigger(availableNow=True).start()
+    assert query.awaitTermination(DEADLINE_S)
+    expected = observed(query)
+    assert [e["n"] for e in expected] == [3, 1]
+    assert observed(job.run(source.stream(ckpt).where("k <> 'x'").observe("m", *metrics()))) == expected
+    assert job.rows() == [("a", 1), ("a", None), ("b", 2), ("c", 5)]
+
+
+def test_what_cannot_be_observed_is_refused_as_in_spark(ckpt: Any, new_input: NewInput) -> None:
+    rows = new_input("input", "v long").stream(ckpt)
+    with pytest.raises(InvalidInputError, match="Observation does not support streaming Datasets"):
+        rows.observe(Observation("m"), F.count("*"))
+    with pytest.raises(InvalidInputError, match="first would see control rows"):
+        rows.observe("m", F.first("v").alias("v"))
+    with pytest.raises(AnalysisException, match="INVALID_OBSERVED_METRICS"):
+        rows.observe("m", F.col("v").alias("v"))
+
+
+def test_a_table_is_made_and_appended_to_and_read_by_its_name(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput
+) -> None:
+    source = new_input("input", "k string, v long")
+    source.add(("a", 1), ("b", None))
+    try:
+        for more in ([("c", 3)], [("d", 4)]):
+            writer = source.stream(ckpt).writeStream.trigger(availableNow=True)
+            assert writer.toTable("orders_by_name", queryName="named").awaitTermination(DEADLINE_S)
+            source.add(*more)
+        spark.sql("REFRESH TABLE orders_by_name")
+        assert sorted(map(tuple, spark.table("orders_by_name").collect())) == [("a", 1), ("b", None), ("c", 3)]
+        back = ckpt.readStream.table("orders_by_name")
+        assert back.schema.simpleString() == "struct<k:string,v:bigint>"
+        job.run(back.where("v > 0"))
+        assert job.rows() == [("a", 1), ("c", 3)]
+        writer = source.stream(ckpt).select("v").writeStream
+        with pytest.raises(InvalidInputError, match="the table's columns are"):
+            writer.toTable("orders_by_name", queryName="other")
+        with pytest.raises(ConfigError, match="the table's format is parquet, and 'delta' was given"):
+            writer.toTable("orders_by_name", format="delta")
+    finally:
+        spark.sql("DROP TABLE IF EXISTS orders_by_name")
+
+
+def test_what_is_no_table_of_a_sinks_format_is_refused(spark: SparkSession, ckpt: Any, new_input: NewInput) -> None:
+    rows = new_input("input", "v long").stream(ckpt)
+    spark.sql("CREATE TABLE parted (v long, day string) USING parquet PARTITIONED BY (day)")
+    spark.sql("CREATE VIEW seen AS SELECT 1L AS v")
+    try:
+        for message, call in (
+            ("expected a table of format parquet, json or delta, found a view", lambda w: w.toTable("seen")),
+            ("a partitioned table of files", lambda w: w.toTable("parted")),
+            ("a new table is one of parquet, json or delta, found 'orc'", lambda w: w.toTable("x", format="orc")),
+            ("needs Delta's jars", lambda w: w.toTable("x", format="delta")),
+            ("makes tables without partitions", lambda w: w.toTable("x", partitionBy="v")),
+        ):
+            with pytest.raises(ConfigError, match=message):
+                call(rows.writeStream)
+        assert not spark.catalog.tableExists("x")
+        for name, message in (("seen", "found a view"), ("parted", "found parquet, partitioned")):
+            with pytest.raises(ConfigError, match=message):
+                ckpt.readStream.table(name)
+        with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+            ckpt.readStream.table("nowhere")
+    finally:
+        spark.sql("DROP VIEW seen")
+        spark.sql("DROP TABLE parted")

@@ -12,7 +12,7 @@ from spark_ckpt.errors import ConfigError
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
 
-FILE_FORMATS = ("csv", "json", "parquet")
+FILE_FORMATS = ("csv", "json", "parquet", "text")
 """Of Spark's formats, those that source ``files`` reads."""
 
 _OURS = {"recursivefilelookup": "recursive", "delimiter": "sep"}
@@ -60,6 +60,13 @@ class FileReaders:
         :meth:`load`.
         """
         return self.load(path, "csv", schema, **options)
+
+    def text(self, path: str, **options: Any) -> CkptDataFrame:
+        """As PySpark's: files below ``path`` as rows ``value string``, one a line, by source ``files``.
+
+        Lines end with ``\\n`` or ``\\r\\n``. ``options`` by Spark's names or the source's own. Raises as :meth:`load`.
+        """
+        return self.load(path, "text", **options)
 
 
 def files_options(file_format: str, given: dict[str, str]) -> dict[str, str]:

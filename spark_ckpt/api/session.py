@@ -101,7 +101,7 @@ class CkptSession(Hinting):
         return self.spark.createDataFrame(control_row(schema), schema)
 
 
-_NO_FORMAT = "source files reads parquet, json and csv; for others write a Python streaming DataSource"
+_NO_FORMAT = "source files reads parquet, json, csv and text; for others write a Python streaming DataSource"
 
 
 class CkptDataStreamReader(FileReaders, Hinting):
@@ -111,7 +111,7 @@ class CkptDataStreamReader(FileReaders, Hinting):
     """
 
     _ways: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("text", "orc", "xml"), _NO_FORMAT),
+        **dict.fromkeys(("orc", "xml"), _NO_FORMAT),
     }
 
     def __init__(self, session: CkptSession) -> None:
@@ -123,7 +123,7 @@ class CkptDataStreamReader(FileReaders, Hinting):
     def format(self, source: str | type[DataSource]) -> CkptDataStreamReader:
         """``source``: ``"files"``, ``"rate"``, or a class, a Python streaming ``DataSource``, registered or not.
 
-        ``"parquet"``, ``"json"`` and ``"csv"`` are ``"files"`` of that kind, with Spark's names of options.
+        ``"parquet"``, ``"json"``, ``"csv"`` and ``"text"`` are ``"files"`` of that kind, with Spark's names of options.
         A class may be given by its import path, too, ``"module:Class"``. What it must keep to is tested by
         :class:`spark_ckpt.testing.source_conformance.SourceConformance`. :meth:`load` raises for an unknown one.
         """

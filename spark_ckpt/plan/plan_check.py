@@ -66,7 +66,6 @@ _WAYS = {
         "Filter with the stream's own where(...) or dropna(...), which keep them; in transformSpark, add "
         '| F.col("__ckpt_ctl").isNotNull() to the condition.'
     ),
-    "EventTimeWatermark": "Call withWatermark of the checkpointed stream itself.",
     "Expand": "Use the stream's own unpivot(...).",
 }
 _ANY_WAY = (

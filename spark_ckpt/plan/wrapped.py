@@ -49,9 +49,19 @@ def _only(found: list[Any], others: bool) -> Any:
     return found[0]
 
 
+def _refuse_watermark(nodes: Iterator[str]) -> None:
+    """A batch has none, so trying the plan would not tell."""
+    if {"EventTimeWatermark", "WithWatermark"} & set(nodes):
+        raise InvalidInputError(
+            "wrap got a stream withWatermark of Spark's, which the operators behind would not hear of: call "
+            "withWatermark of the wrapped stream"
+        )
+
+
 def _classic(df: SparkDF) -> PlainStream:
     plan = df._jdf.queryExecution().analyzed()
-    leaves = [leaf for leaf in _leaves(plan) if leaf.nodeName() in _STREAMS]
+    _refuse_watermark(node.nodeName() for node in _nodes(plan))
+    leaves = [leaf for leaf in _nodes(plan) if leaf.nodeName() in _STREAMS]
     ours = [leaf for leaf in leaves if leaf.nodeName() == _STREAMS[0] and leaf.table().name().lower() == FORMAT]
     leaf = _only(ours, len(leaves) > len(ours))
     schema = StructType.fromJson(json.loads(leaf.schema().json()))
@@ -63,12 +73,10 @@ def _classic(df: SparkDF) -> PlainStream:
     return PlainStream({k: options.get(k) for k in options.keySet()}, schema, plan.fastEquals(leaf), graft)
 
 
-def _leaves(node: Any) -> Iterator[Any]:
-    children = items_of(node.children())
-    if not children:
-        yield node
-    for child in children:
-        yield from _leaves(child)
+def _nodes(node: Any) -> Iterator[Any]:
+    yield node
+    for child in items_of(node.children()):
+        yield from _nodes(child)
 
 
 class _Grafting:
@@ -113,6 +121,7 @@ def _connect(df: SparkDF) -> PlainStream:
     from pyspark.sql.connect.dataframe import DataFrame
     from pyspark.sql.connect.plan import DataSource, Project
 
+    _refuse_watermark(type(node).__name__ for node in _connect_nodes(df._plan))
     found = list({id(n): n for n in _connect_nodes(df._plan) if isinstance(n, DataSource) and n._is_streaming}.values())
     ours = [n for n in found if (n._format or "").lower() == FORMAT]
     leaf = _only(ours, len(found) > len(ours))

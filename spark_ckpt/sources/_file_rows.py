@@ -111,7 +111,7 @@ class ParquetRows:
 
 
 class TextRows:
-    """JSON lines and CSV, compressed or not (by the file's extension)."""
+    """JSON lines, CSV and plain text, compressed or not (by the file's extension)."""
 
     def __init__(self, folder: InputFolder, fmt: TextFormat) -> None:
         self._folder = folder

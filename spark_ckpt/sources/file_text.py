@@ -1,4 +1,4 @@
-"""Text files record by record: where records end, and how a chunk of them becomes Arrow (JSON lines and CSV).
+"""Text files record by record: where records end, and how a chunk of them becomes Arrow (JSON lines, CSV, plain lines).
 
 A record is a line; with ``multiLine`` (CSV) a line break inside quotes does not end it. Whether a record is good
 depends on that record alone, never on its neighbours or on where a batch happened to end: a chunk that does not parse
@@ -36,7 +36,7 @@ _FINER_THAN_MICROS = r"(\.\d{6})\d+"
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How to read the text: ``kind`` is json or csv, the rest concerns csv."""
+    """How to read the text: ``kind`` is json, csv or text, the rest concerns csv."""
 
     kind: str
     sep: str = ","
@@ -48,6 +48,13 @@ class TextFormat:
 
 def check_schema(kind: str, schema: pa.Schema) -> None:
     """Raises ``ConfigError`` for a column type that the format cannot hold."""
+    if kind == "text":
+        if [f.type for f in schema] != [pa.string()]:
+            raise ConfigError(
+                "Text data source supports only a single column of type string, and you have "
+                f"{', '.join(f'{f.name} {f.type}' for f in schema)}"
+            )
+        return
     for field in schema:
         if kind == "csv" and pt.is_nested(field.type):
             allowed = "plain types only"
@@ -70,13 +77,17 @@ def record_ends(data: bytes, fmt: TextFormat) -> npt.NDArray[np.int64]:
 
 
 def content_ends(data: bytes, fmt: TextFormat) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Starts and ends of the records in ``data`` that are not empty lines; the last may lack its line break."""
+    """Starts and ends of the records in ``data`` that are not empty lines; the last may lack its line break. In plain
+    text an empty line is a record, too.
+    """
     ends = record_ends(data, fmt)
     if not ends.size or ends[-1] < len(data):
         ends = np.append(ends, len(data))
     starts = np.concatenate(([0], ends[:-1])).astype(np.int64)
     chars = np.frombuffer(data, dtype=np.uint8)
     length = ends - starts
+    if fmt.kind == "text":
+        return starts[length > 0], ends[length > 0]
     blank = (length == 0) | ((length == 1) & np.isin(chars[ends - 1], (_NEWLINE, _RETURN)))
     blank |= (length == 2) & (chars[ends - 1] == _NEWLINE) & (chars[np.maximum(ends - 2, 0)] == _RETURN)
     return starts[~blank], ends[~blank]
@@ -132,11 +143,15 @@ class TextParser:
         self._physical = pa.schema([pa.field(f.name, _physical_type(fmt.kind, f.type)) for f in schema])
 
     def expected(self) -> str:
+        if self._fmt.kind == "text":
+            return "a line of UTF-8"
         form = "one JSON object a line" if self._fmt.kind == "json" else f"{len(self._names)} values a record"
         return f"{form} for columns ({', '.join(f'{f.name} {f.type}' for f in self._schema)})"
 
     def parse(self, data: bytes, records: int) -> pa.RecordBatch:
         """The rows of ``data``, which holds ``records`` records. Raises ``pyarrow.ArrowInvalid`` if any is bad."""
+        if self._fmt.kind == "text":
+            return self._lines(data)
         if self._fmt.kind == "csv" and self._odd_quotes(data):
             raise pa.ArrowInvalid("a quote is not closed; if values may hold line breaks, set multiLine=true")
         table = self._json(data) if self._fmt.kind == "json" else self._csv(data)
@@ -148,6 +163,11 @@ class TextParser:
         batch = conform(_with_timestamps(batches[0], self._schema), self._schema, fill_missing=True)
         require_values(batch)
         return batch
+
+    def _lines(self, data: bytes) -> pa.RecordBatch:
+        lines = data.removesuffix(b"\n").split(b"\n")
+        text = pa.array([line.removesuffix(b"\r") for line in lines], pa.binary()).cast(pa.string())
+        return pa.RecordBatch.from_arrays([text], schema=self._schema)
 
     def _json(self, data: bytes) -> pa.Table:
         table = pa_json.read_json(

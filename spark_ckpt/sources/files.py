@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.redaction import redact_url
@@ -52,7 +52,9 @@ OPTIONS = {
     "path": text(expects="a folder, file or glob, local or any fsspec URL").means(
         "Where the files appear. `load(path)` sets it, too.", required=True
     ),
-    "fileFormat": choice("parquet", "json", "csv").means("What they are; json is one object a line.", required=True),
+    "fileFormat": choice("parquet", "json", "csv", "text").means(
+        "What they are; json is one object a line, text a column `value` with a row a line.", required=True
+    ),
     "recursive": flag().means("Folders below, too."),
     "pathGlobFilter": text(expects="a glob for file names, such as *.json").means("Only files of such names."),
     "maxFilesPerTrigger": positive(1000).means("Files of a batch at most."),
@@ -78,7 +80,8 @@ class FilesSource(DataSource, UsesMetadata):
     """Options, case-insensitive:
 
     - ``path`` (required): folder, file or glob, local or any fsspec URL; ``fileFormat`` (required): parquet, json
-      (one object a line) or csv. ``recursive`` (false): folders below too. ``pathGlobFilter``: of file names.
+      (one object a line), csv or text (a row a line). ``recursive`` (false): folders below too. ``pathGlobFilter``: of
+      file names.
     - ``maxFilesPerTrigger`` (1000), ``maxRowsPerTrigger``, ``maxBytesPerTrigger`` (of files as they are stored; the
       first is always taken): a batch keeps all of them; only the row limit splits a file, and costs the driver a
       look at Parquet footers, or at the text itself.
@@ -113,7 +116,10 @@ class FilesSource(DataSource, UsesMetadata):
         return "files"
 
     def schema(self) -> StructType:
-        """Of the first Parquet file, all columns nullable. Raises ``ConfigError`` if nothing tells it."""
+        """Of the first Parquet file, all columns nullable; of text, ``value string``. Raises ``ConfigError`` if nothing
+        tells it."""
+        if self.parsed["fileFormat"] == "text":
+            return StructType([StructField("value", StringType())])
         if self.parsed["fileFormat"] != "parquet":
             raise ConfigError(f"fileFormat {self.parsed['fileFormat']} needs a schema; give one with .schema(...)")
         folder = self.folder()

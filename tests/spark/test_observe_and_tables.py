@@ -1,4 +1,4 @@
-"""``observe`` counts what Spark's streams count, and ``toTable`` writes a table that Spark reads by its name."""
+"""``observe``, ``toTable``, ``table`` and ``text``: what they give is what Spark gives."""
 
 from __future__ import annotations
 
@@ -105,3 +105,12 @@ def test_what_is_no_table_of_a_sinks_format_is_refused(spark: SparkSession, ckpt
     finally:
         spark.sql("DROP VIEW seen")
         spark.sql("DROP TABLE parted")
+
+
+def test_lines_of_text_are_those_of_spark(spark: SparkSession, ckpt: Any, job: Job, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_bytes(b'\xef\xbb\xbfone\n\n two \r\n,"\r\n\r\nlast')
+    (tmp_path / "in" / "b.txt").write_bytes("ü\n\n".encode())
+    expected = sorted(map(tuple, spark.read.text(str(tmp_path / "in")).collect()))
+    job.run(ckpt.readStream.text(str(tmp_path / "in")))
+    assert job.rows() == expected

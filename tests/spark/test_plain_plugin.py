@@ -187,7 +187,7 @@ def test_what_cannot_be_wrapped_is_refused_when_it_is_tried(plain: Plain, spark:
     for message, wrong in (
         (r"drops control rows.*__ckpt_ctl.*isNotNull", df.where("v > 1")),
         (
-            r"works on several rows together.*withWatermark of the",
+            r"call withWatermark of the wrapped stream",
             df.withColumn("t", F.now()).withWatermark("t", "1 second"),
         ),
         (r"are gone or doubled after a plain", df.select("v")),

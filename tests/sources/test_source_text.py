@@ -1,0 +1,68 @@
+"""Source ``files`` with plain text: a row a line, as Spark's, wherever a batch, a chunk or a file ends."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_ckpt.errors import ConfigError
+from spark_ckpt.sources import file_text
+from spark_ckpt.sources.base import InnerReader
+from spark_ckpt.sources.ddl import parse_ddl
+from spark_ckpt.sources.files import FilesSource
+
+FILES = {
+    "a.txt": (b'one\n\n two \r\n,"\r\n\r\nlast', ["one", "", " two ", ',"', "", "last"]),
+    "b.txt": (b"\xef\xbb\xbfwith a mark\n", ["with a mark"]),
+    "c.txt": (b"\n", [""]),
+    "d.txt": (b"", []),
+    "e.txt.gz": (gzip.compress("packed ü\nmore".encode()), ["packed ü", "more"]),
+}
+EXPECTED = [line for _, lines in FILES.values() for line in lines]
+
+
+def read(folder: Path, schema: str | None = None, **options: Any) -> list[str]:
+    given = {"path": str(folder), "fileFormat": "text", "discoveryInterval": "0s"}
+    source = FilesSource({**given, **{k: str(v) for k, v in options.items()}})
+    source.metadata_url = str(folder.with_name("job"))
+    reader = InnerReader(source, source.schema() if schema is None else parse_ddl(schema))
+    at, found = reader.initial(), []
+    while (end := reader.latest(at, False)) != at:
+        for split in reader.splits(at, end):
+            found += [row for batch in reader.read(split) for row in batch.column(0).to_pylist()]
+        at = end
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    for name, (content, _) in FILES.items():
+        (tmp_path / "in" / name).write_bytes(content)
+    return tmp_path / "in"
+
+
+@pytest.mark.parametrize("options", [{}, {"maxRowsPerTrigger": 1}, {"maxRowsPerTrigger": 4}, {"maxFilesPerTrigger": 1}])
+def test_each_line_is_a_row_whatever_a_batch_holds(folder: Path, options: dict[str, Any]) -> None:
+    assert read(folder, **options) == EXPECTED
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_lines_are_the_same_wherever_chunks_end(folder: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(file_text, "CHUNK_BYTES", size)
+    assert read(folder) == EXPECTED
+    assert read(folder, "line string") == EXPECTED
+
+
+def test_what_is_no_utf_8_is_a_bad_record_and_the_others_are_read(folder: Path) -> None:
+    (folder / "f.txt").write_bytes(b"good\n\xff\xfe\nbetter\n")
+    assert read(folder, badRecords="skip") == [*EXPECTED, "good", "better"]
+
+
+@pytest.mark.parametrize("schema", ["value long", "a string, b string"])
+def test_other_columns_are_refused_in_sparks_words(folder: Path, schema: str) -> None:
+    with pytest.raises(ConfigError, match="Text data source supports only a single column"):
+        read(folder, schema)

@@ -101,8 +101,8 @@ class Lineage:
         if shared:
             raise TopologyError(
                 f"both sides of the {what} contain the keyed operator(s) {sorted(shared)}; Spark would run each of "
-                f"them twice. {what.capitalize()} before the operator, or give two different operators two different "
-                "uids."
+                f"them twice. {what.capitalize()} before the operator, or build it anew for each side, by a function "
+                "that is called twice: then each has state of its own, under a uid of its own."
             )
         return Lineage(
             self.inputs + other.inputs,

@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 
 import spark_ckpt
 from examples.nexmark import job
-from examples.nexmark.oracle import SQL
+from examples.nexmark.oracle import SQL, expected
 from examples.nexmark.queries import QUERIES
+from examples.nexmark.source import NexmarkSource
 
 DEADLINE_S = 280.0
 QUICK = ("q3", "q5", "q11", "q18")
@@ -21,6 +22,9 @@ SMALL = {"events": "6000", "eventsPerSecond": "150", "perBatch": "3000", "outOfO
 # In disorder across batches, by three seconds at most: less than the watermark's delay, so that no row is late.
 DISORDER = {"events": "40000", "eventsPerSecond": "500", "perBatch": "4000", "outOfOrder": "500", "seed": "7"}
 DISORDER |= {"delayed": "0.1", "delaySeconds": "2"}
+# So late that rows are dropped.
+LATE = {"events": "16000", "eventsPerSecond": "200", "perBatch": "2000", "outOfOrder": "500", "seed": "3"}
+LATE |= {"delayed": "0.2", "delaySeconds": "25"}
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +73,24 @@ def test_each_query_finds_what_batch_sql_finds_whatever_the_order_of_events(
     rows, wrong = job.check(spark, name, tmp_path, DISORDER)
     assert not wrong
     assert not rows.isEmpty()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["q7", "q8", "q11"])
+def test_what_comes_late_counts_as_in_sparks_own_stream(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """The same function, over streams of Spark's own."""
+    spark.dataSource.register(NexmarkSource)
+    theirs = QUERIES[name].build(*job.views(spark.readStream.format("nexmark").options(**LATE).load()))
+    wanted: list[Any] = []
+    writer = theirs.writeStream.option("checkpointLocation", str(tmp_path / "spark")).trigger(availableNow=True)
+    ended(writer.foreachBatch(lambda rows, _: wanted.extend(rows.collect())).start())
+    events = spark_ckpt.enable(spark).readStream.format(NexmarkSource).options(**LATE).load()
+    writer = QUERIES[name].build(*job.views(events)).writeStream.format("delta").queryName(f"late-{name}")
+    ended(writer.option("path", str(tmp_path / name)).trigger(availableNow=True).start())
+    rows = job.results(spark, name, tmp_path, theirs.schema).select(theirs.columns).collect()
+    assert not job.differences(rows, wanted)
+    assert wanted
+    assert job.differences(rows, expected(job.table(spark, LATE), name).collect()), "nothing was late"
 
 
 def test_a_row_too_many_or_too_few_is_a_difference() -> None:

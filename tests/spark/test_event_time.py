@@ -107,7 +107,7 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
         _windows(df.dropDuplicates(["t", "k", "v"], **_uid(df, "once")), "k", length="3 minutes"), of="window"
     ),
 }
-SHORT = ["windows of sessions", "a window's best"]
+SHORT = ["windows of sessions"]
 """In the test command; the others with the soak tests."""
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_ckpt.runtime.windows import TIME, AssignWindows, ShowWindows, WindowSize
+from spark_ckpt.runtime.windows import TIME, AssignWindows, ShowWindows, TakeStarts, WindowSize, struct_of
 from spark_ckpt.types import CTL, TAG
 from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
 
@@ -68,6 +68,17 @@ def test_a_row_is_in_each_window_that_holds_its_time_and_a_control_row_passes_on
     assert sorted(seen, key=repr) == sorted(
         [(i, s) for i in kept for s in ([None] if control[i] else _windows_of(times[i], window))], key=repr
     )
+
+
+def test_rows_are_in_the_window_that_they_have_and_in_none_without_one() -> None:
+    starts = pa.array([30, None, None], pa.int64()).view(TIME)
+    names = ["w", "row", TAG, CTL]
+    columns = [struct_of(starts.view(pa.int64()), 10), pa.array([1, 2, None]), pa.array([1, 1, 1])]
+    batch = pa.record_batch([*columns, pa.array([None, None, b"barrier"], pa.binary())], names=names)
+    (found,) = TakeStarts("w", "start")(iter([batch]))
+    assert found.schema.names == ["w", "row", "start", TAG, CTL]
+    assert found.column("row").to_pylist() == [1, None], "the row without a window is left out, the barrier is not"
+    assert found.column("start").cast(pa.int64()).to_pylist() == [30, None]
 
 
 # --- beside Spark ---------------------------------------------------------------------------------------------------

@@ -51,7 +51,8 @@ NOTES = {
     ),
     "queries": (
         "1 M rows a batch over 10 K or 1 M keys. Event time moves on by 10 s every 2 M rows, with a watermark of 10 s, "
-        "so windows close and state ends on both sides."
+        "so windows close and state ends on both sides. A batch of the join of two streams has each key once on each "
+        "side, at one moment; plain Spark reads the source once for each side."
     ),
     "sessions": "Plain Spark is sampled at 8 K keys a batch, of the same 100 K.",
     "stateless": (

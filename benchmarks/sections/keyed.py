@@ -9,7 +9,7 @@ from benchmarks.loads import HOT, ZIPF, Load, Phase
 from benchmarks.measuring import Run
 from benchmarks.sections.running import Side, compare
 from benchmarks.workers.processors import PROCESSORS
-from benchmarks.workers.queries import QUERIES
+from benchmarks.workers.queries import QUERIES, STREAM_JOIN, WITHOUT_TIME
 
 M = 1_000_000
 FEW, MANY = 10_000, M
@@ -68,7 +68,9 @@ def queries(quick: bool) -> dict[str, Any]:
     sides = []
     for keys in (FEW, MANY):
         for name in QUERIES:
-            load = endless(keys, window_rows=0 if name == "agg" else 2 * M)
+            load = endless(keys, window_rows=0 if name in WITHOUT_TIME else 2 * M)
+            if name == STREAM_JOIN:
+                load = endless(keys, 2 * keys, window_rows=2 * keys)
             run = Run(name, load, seconds=10, warm_up=8 if keys == FEW else 4, min_batches=2)
             jvm = run if keys == FEW else replace(run, warm_up=2)
             sides += [Side(f"ours, {name}, {keys} keys", "ours", run), Side(f"jvm, {name}, {keys} keys", "jvm", jvm)]

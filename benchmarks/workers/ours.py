@@ -42,7 +42,7 @@ def start(
         writer = filtered(stream).writeStream.format("delta").option("path", f"{folder}/out")
     elif workload in QUERIES:
         query = QUERIES[workload]
-        writer = query.make(stream).writeStream.format(DiscardSink).outputMode(query.mode)
+        writer = query.make(stream, load.keys).writeStream.format(DiscardSink).outputMode(query.mode)
     elif workload in PROCESSORS:
         writer = PROCESSORS[workload](stream).writeStream.format(DiscardSink).outputMode("update")
     else:

@@ -27,7 +27,7 @@ def start(spark: SparkSession, role: str, workload: str, load: Load, folder: str
         writer = filtered(stream).writeStream.format("benchmark_parquet").option("path", f"{folder}/out")
     elif workload in QUERIES:
         query = QUERIES[workload]
-        writer = query.make(stream).writeStream.format("noop").outputMode(query.mode)
+        writer = query.make(stream, load.keys).writeStream.format("noop").outputMode(query.mode)
     elif workload in PROCESSORS:
         writer = PROCESSORS[workload](stream).writeStream.format("noop").outputMode("update")
     else:

@@ -30,7 +30,7 @@ class PlainDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        if "source" in options:
+        if "source" in options and not {"sink", "sinks"} & set(options):  # options may be shared by both
             self._opened(None)
 
     @classmethod

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from spark_ckpt.api import _plain_options as options
+from spark_ckpt.api.plain import PlainDataSource
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.sinks.files import FilesSink
 from spark_ckpt.sinks.memory import MemorySink
@@ -59,3 +62,31 @@ def test_the_conf_of_the_start_says_what_options_do_not(monkeypatch: pytest.Monk
     assert location == "/here"
     with pytest.raises(ConfigError, match="needs option job"):
         options.job_of({})
+
+
+def test_a_relative_path_is_refused_where_the_folder_is_a_sessions(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "userFiles-1").mkdir()
+    (tmp_path / "userFiles-1" / "session").mkdir()
+    monkeypatch.chdir(tmp_path / "userFiles-1" / "session")
+    for what, call in (
+        ("spark.ckpt.dir", lambda: options.job_of({"dir": "jobs", "job": "orders"})),
+        ("option path of the source", lambda: options.source_of({"source": "json", "path": "in"}, None)),
+        ("option path of sink 'delta'", lambda: options.sinks_of({"sink": "delta", "path": "out"})),
+        (
+            "option url of sink 'db'",
+            lambda: options.sinks_of({"sinks": "db", "db.sink": "sql", "db.url": "sqlite:///x"}),
+        ),
+    ):
+        with pytest.raises(ConfigError, match=f"{what} is relative, and Spark Connect"):
+            call()
+    options.sinks_of({"sink": "delta", "path": "s3://lake/out"})
+
+
+def test_a_reader_and_a_writer_may_share_their_options(tmp_path: Path) -> None:
+    shared = {**JOB, "source": "json", "sink": "memory"}
+    PlainDataSource({**shared, "path": str(tmp_path)})
+    PlainDataSource(shared)
+    with pytest.raises(ConfigError, match="expected option 'path'"):
+        PlainDataSource({**JOB, "source": "json"})

@@ -176,6 +176,15 @@ def test_where_without_columns_is_refused_and_not_passed_over(tmp_path: Path) ->
         create_sink("files", {"path": str(tmp_path), "fileFormat": "json", "where": "wanted"})
 
 
+def test_where_names_a_boolean_column_of_the_query(tmp_path: Path) -> None:
+    schema = pa.schema([("v", pa.int64()), ("wanted", pa.bool_())])
+    given = {"path": str(tmp_path), "columns": "v"}
+    create_sink("memory", {**given, "where": "wanted"}).validate(schema)
+    for wrong in ("v", "v > 1"):
+        with pytest.raises(InvalidInputError, match=r"expected the name of a boolean column.*columns are v, wanted"):
+            create_sink("memory", {**given, "where": wrong}).validate(schema)
+
+
 def test_a_replaced_table_is_replaced_in_all_partitions_by_none_as_well(tmp_path: Path) -> None:
     sink = create_sink("delta", {"path": str(tmp_path), "partitionBy": "p,day", "outputMode": "complete"})
     sink.validate(SCHEMA)

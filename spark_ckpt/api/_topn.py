@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import refuse_repeated
 from spark_ckpt.plan.event_time import event_time
-from spark_ckpt.plan.key_columns import Keys, column_named, resolve_keys, stored_name
+from spark_ckpt.plan.key_columns import Keys, column_named, resolve_keys, stored_name, written
 from spark_ckpt.plan.ordering import Ordering, check_orderable, ordering
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.functions.distinct_rows import Expiry
@@ -76,30 +77,46 @@ class TopRows:
             top = sales.groupBy("shop").topN(10, F.desc("sales"), mergeKeys="product", uid="top")
         """
         parent = self._parent
-        _check_arguments(n, orderBy, mergeKeys, parent._lineage)
+        given = tuple(orderBy[0]) if len(orderBy) == 1 and isinstance(orderBy[0], list | tuple) else orderBy
+        _check_arguments(n, given, mergeKeys, parent._lineage)
+        _check_names(rank=rank, changeColumn=changeColumn)
         merged = _merge_keys(parent, mergeKeys, self._keys)
         removed_by = _removed_by(parent, merged, changeColumn)
-        shown = [c for c in parent.columns if c != removed_by]
-        wider, order = _with_order(parent, [ordering(by) for by in orderBy])
+        wider, order = _with_order(parent, [ordering(by) for by in given])
+        _refuse_as_value(removed_by, [*(merged or ()), *(by.column for by in order)])
+        changes = Changes(_arrow(wider, [c for c in parent.columns if c != removed_by]), rank, changeColumn)
+        refuse_repeated(changes.schema.names, parent._session.spark)
         keys = self._keys.named_for(wider.columns, STATE_COLUMNS)
-        needed = [c for c in wider.columns if c != removed_by]
-        time = event_time(parent.schema, "topN")
-        row = (n, order, arrow_schema(keys.schema), _arrow(wider, needed))
-        how: dict[str, Any] = {
-            "changes": Changes(_arrow(wider, shown), rank, changeColumn),
-            "plain_keys": keys.columns,
-            "watermark": time is not None,
-            "expiry": None if time is None or time.name not in keys.columns else Expiry(time.name),
-            "stored_as": {name: stored_name(name) for name in needed},
-        }
-        refuse_repeated(how["changes"].schema.names, parent._session.spark)
-        if merged is None:
-            return self._first(wider, uid, TopN(*row, **how), keys)
-        sub_keys = {name: stored_name(name) for name in merged}
-        return self._first(wider, uid, TopNOfUpdates(*row, merge_keys=sub_keys, removed_by=removed_by, **how), keys)
+        function = _function(n, order, wider, keys, changes, merged, removed_by)
+        return self._first(wider, uid, function, keys)
 
     def _first(self, parent: CkptDataFrame, uid: str | None, function: TopN, keys: Keys) -> CkptDataFrame:
         raise NotImplementedError
+
+
+def _function(
+    n: int,
+    order: list[OrderBy],
+    df: CkptDataFrame,
+    keys: Keys,
+    changes: Changes,
+    merged: list[str] | None,
+    removed_by: str | None,
+) -> TopN:
+    needed = [c for c in df.columns if c != removed_by]
+    time = event_time(df.schema, "topN")
+    how: dict[str, Any] = {
+        "changes": changes,
+        "plain_keys": keys.columns,
+        "watermark": time is not None,
+        "expiry": None if time is None or time.name not in keys.columns else Expiry(time.name),
+        "stored_as": {name: stored_name(name) for name in needed},
+    }
+    row = (n, order, arrow_schema(keys.schema), _arrow(df, needed))
+    if merged is None:
+        return TopN(*row, **how)
+    sub_keys = {name: stored_name(name) for name in merged}
+    return TopNOfUpdates(*row, merge_keys=sub_keys, removed_by=removed_by, **how)
 
 
 def _arrow(df: CkptDataFrame, columns: list[str]) -> pa.Schema:
@@ -122,12 +139,20 @@ def _check_arguments(n: int, order: tuple[Any, ...], merge_keys: Any, lineage: L
         )
 
 
+def _check_names(**names: Any) -> None:
+    for argument, name in names.items():
+        if not (isinstance(name, str) and name) and not (argument == "rank" and name is None):
+            raise InvalidInputError(f"topN: {argument} is the name of a column that comes out; found {name!r}")
+
+
 def _merge_keys(df: CkptDataFrame, given: Any, keys: Keys) -> list[str] | None:
     from spark_ckpt.api.grouped import is_key
 
     if given is None:
         return None
-    names = [given] if isinstance(given, str) else list(given)
+    names: list[Any] = [given] if isinstance(given, str) else [*given] if isinstance(given, list | tuple) else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidInputError(f"topN: mergeKeys is a column's name, or a list of names; found {given!r}")
     sensitive = df._session.spark.conf.get("spark.sql.caseSensitive") == "true"
     found = {name: column_named(df.columns, name, sensitive) for name in names}
     missing = [name for name, column in found.items() if column is None]
@@ -160,6 +185,14 @@ def _removed_by(df: CkptDataFrame, merged: list[str] | None, change: str) -> str
     return name
 
 
+def _refuse_as_value(removed_by: str | None, values: list[str]) -> None:
+    if removed_by is not None and removed_by in values:
+        raise InvalidInputError(
+            f"topN: column {removed_by!r} says what each row is (changeColumn), so rows are neither ordered nor told "
+            "apart by it; give another name, changeColumn='change', for a column of its own"
+        )
+
+
 def _with_order(parent: CkptDataFrame, orders: list[Ordering]) -> tuple[CkptDataFrame, list[OrderBy]]:
     """What is ordered by; expressions are computed in front of the operator, in columns of their own."""
     found = resolve_keys(parent._preview, parent.columns, [o.given for o in orders])
@@ -169,8 +202,10 @@ def _with_order(parent: CkptDataFrame, orders: list[Ordering]) -> tuple[CkptData
         check_orderable("topN", field.name, field.dataType)
         name = field.name if plain else f"{_HIDDEN}{i}"
         if not plain:
-            computed[name] = expression
-        made.append(OrderBy(name, order.descending, order.nulls_first))
+            # Nothing is noted of what a function gives: the column is no event time, whatever it is computed of.
+            computed[name] = F.coalesce(expression)
+        text = "" if plain else written(order.given)
+        made.append(OrderBy(name, order.descending, order.nulls_first, text))
     if computed:
         parent = parent._operation("topN", lambda df: df.withColumns(computed), check=True)
     return parent, made

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 
-from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.errors import InvalidInputError, TopologyError
 from spark_ckpt.plan.ordering import ordering
 from spark_ckpt.sinks import memory
 from tests.spark.conftest import Input, Job, ordered
@@ -25,7 +25,7 @@ NAN = float("nan")
 KINDS: dict[str, Callable[[], tuple[list[Any], int, list[Any], bool]]] = {
     "latest": lambda: (["k"], 1, [F.desc("at"), "n"], False),
     "best": lambda: (["k"], 3, [F.desc("x")], True),
-    "least": lambda: (["K", "n"], 2, [F.col("x").asc_nulls_last(), F.desc_nulls_first("s")], False),
+    "least": lambda: (["K", "n"], 2, [[F.col("x").asc_nulls_last(), F.desc_nulls_first("s")]], False),
     "computed": lambda: ([F.upper("k").alias("u")], 2, [(F.col("n") * -1).asc(), F.length("s").desc()], True),
     "of doubles": lambda: (["x"], 2, [F.asc("s")], False),
     "all": lambda: ([], 4, [F.struct("n", "s"), F.desc("k")], True),
@@ -68,6 +68,7 @@ def _in_spark(df: Any, kinds: Sequence[str]) -> list[tuple[Any, ...]]:
     found = []
     for kind in kinds:
         keys, n, order, ranked = KINDS[kind]()
+        order = order[0] if isinstance(order[0], list) else order
         number = F.row_number().over(Window.partitionBy(*(keys or [F.lit(1)])).orderBy(*order, "id"))
         top = df.withColumn("place", number).where(F.col("place") <= n)
         place = F.col("place") if ranked else F.lit(0)
@@ -195,11 +196,52 @@ def test_the_order_is_read_of_columns_of_connect_too() -> None:
     assert found == [(column, True, False), (column, False, False), (column, True, True), (column, False, True)]
 
 
+def test_a_log_of_changes_is_followed_and_another_order_is_refused(ckpt: Any, new_input: NewInput, job: Job) -> None:
+    """The first rows of what a database's log leaves, in a sink by what tells its rows apart."""
+    data = new_input("in", "op string, id long, v int")
+    data.add(("+I", 1, 10), ("+I", 2, 20), ("+I", 3, 30))
+    data.add(("-U", 1, 10), ("+U", 1, 40), ("-D", 3, 30))
+    data.add(("+I", 4, 5), ("-D", 1, 40))
+    df = data.stream(ckpt)
+    job.run(df.groupBy().topN(2, (F.col("v") + 1).desc(), mergeKeys="id", uid="top"), "id", changeColumn="op")
+    assert job.rows() == [(2, 20), (4, 5)]
+    for other in (df.groupBy().topN(3, (F.col("v") + 1).desc(), mergeKeys="id", uid="top"),
+                  df.groupBy().topN(2, (F.col("v") + 2).desc(), mergeKeys="id", uid="top")):  # fmt: skip
+        with pytest.raises(TopologyError, match=r"(?s)'top'.*the first 2 by .*v.* DESC.*updated by id, and the query"):
+            job.start(other, "id", changeColumn="op")
+
+
+@pytest.mark.soak
+def test_the_first_of_each_window_and_a_filter_behind(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job
+) -> None:
+    """Where a filter lets only the row before an update pass, it goes from the sink."""
+    from datetime import datetime, timedelta, timezone
+
+    data, chance = new_input("in", "at timestamp, product string, n int"), random.Random(3)
+    base = datetime(2024, 1, 1, 12, tzinfo=timezone.utc)
+    for batch in range(6):
+        at = [base + timedelta(minutes=10 * batch + chance.randrange(10)) for _ in range(30)]
+        data.add(*((time, chance.choice("abcdef"), chance.randrange(9)) for time in at))
+    data.add((base + timedelta(hours=9), "z", 1))
+    timed = data.stream(ckpt).withWatermark("at", "1 minute")
+    windows = timed.groupBy(F.window("at", "10 minutes"), "product").agg(F.sum("n").alias("n"))
+    flat = windows.select(F.unix_micros("window.start").alias("w"), "product", "n")
+    top = flat.groupBy("w").topN(4, F.desc("n"), "product", rank="place").where("place <= 2")
+    job.run(top, "w,product", changeColumn="op")
+    table = data.table(spark).where("product <> 'z'").groupBy(F.window("at", "10 minutes"), "product")
+    sums = table.agg(F.sum("n").alias("n")).select(F.unix_micros("window.start").alias("w"), "product", "n")
+    number = F.row_number().over(Window.partitionBy("w").orderBy(F.desc("n"), "product"))
+    expected = sums.withColumn("place", number).where("place <= 2").collect()
+    assert job.rows() == ordered(map(tuple, expected))
+
+
 def test_what_cannot_work_is_refused(ckpt: Any, new_input: NewInput) -> None:
     schema = "k string, x double, xs array<int>, m map<string,int>, op int, place int, at timestamp, "
     df = new_input("in", schema + "c string collate UNICODE_CI").stream(ckpt)
     by = df.drop("op").groupBy("k")
     totals = df.groupBy("k").agg(F.sum("x").alias("x"))
+    changes = by.topN(9, "x").groupBy("k")
     for call, said in [
         (lambda: by.topN(0, "x"), "n is how many rows.*found 0"),
         (lambda: by.topN(True, "x"), "whole number from 1 on; found True"),
@@ -215,6 +257,12 @@ def test_what_cannot_work_is_refused(ckpt: Any, new_input: NewInput) -> None:
         (lambda: totals.groupBy("k").topN(3, "x", mergeKeys=["K"]), "needs a column beside the keys, found \\['K'\\]"),
         (lambda: by.topN(3, "x", mergeKeys="xs"), "mergeKeys names 'xs', whose type is array<int>"),
         (lambda: df.groupBy("k").topN(3, "x", mergeKeys="x"), "'op' has type int.*changeColumn='change'"),
+        (lambda: by.topN(3, "x", mergeKeys=5), "a column's name, or a list of names; found 5"),
+        (lambda: by.topN(3, "x", mergeKeys=[F.col("x")]), "a column's name, or a list of names"),
+        (lambda: by.topN(3, "x", rank=True), "rank is the name of a column that comes out; found True"),
+        (lambda: by.topN(3, "x", changeColumn=""), "changeColumn is the name of a column"),
+        (lambda: changes.topN(3, "op", mergeKeys="x"), "'op' says what each row is.*neither ordered nor told apart"),
+        (lambda: changes.topN(3, "x", mergeKeys=["x", "op"]), "'op' says what each row is"),
         (
             lambda: df.drop("op").withWatermark("at", "1 second").groupBy(F.window("at", "1 hour")).topN(1, "x"),
             "F.window is a key for agg",

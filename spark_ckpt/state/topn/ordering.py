@@ -17,11 +17,13 @@ from spark_ckpt.state.keys.grouping import stable_order
 
 @dataclass(frozen=True)
 class OrderBy:
-    """One column to order by: NaN is the largest number, all of them equal, and -0.0 equals 0.0."""
+    """One column to order by: NaN is the largest number, all of them equal, and -0.0 equals 0.0. ``made_of``: what it
+    is computed of, as its user wrote it, if it is no column of the rows."""
 
     column: str
     descending: bool = False
     nulls_first: bool = True
+    made_of: str = ""
 
     def sort_keys(self, column: pa.Array) -> list[np.ndarray]:
         """Numbers whose ascending order is that of the rows: the first of them decides."""
@@ -35,7 +37,7 @@ class OrderBy:
 
     def __str__(self) -> str:
         way = "DESC" if self.descending else "ASC"
-        return f"{self.column} {way} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
+        return f"{self.made_of or self.column} {way} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
 
 
 @dataclass(frozen=True)

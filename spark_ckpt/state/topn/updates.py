@@ -126,9 +126,7 @@ class TopNOfUpdates(TopN):
         of_asked = _places(scanned, asked)
         of_known = np.full(len(asked), -1)
         of_known[of_asked[of_asked >= 0]] = np.flatnonzero(of_asked >= 0)
-        last, first = np.zeros(len(asked), np.int64), np.full(len(asked), touched.rows.num_rows)
-        np.maximum.at(last, asked.place, np.arange(len(asked.place)))
-        np.minimum.at(first, asked.place, np.arange(len(asked.place)))
+        first, last = _ends(asked.place, len(asked))
         table = self.form.arrived(touched.rows).take(pa.array(last))
         removed = self._removed(touched.rows)[last]
         known, resting = self.form.found(scanned), self.form.found(asked)
@@ -175,6 +173,14 @@ class _Updates:
     def acts_on(self, found: Found) -> Mask:
         place = _places(found, self.asked)
         return (place >= 0) & self.acts[place]
+
+
+def _ends(place: Rows, count: int) -> tuple[Rows, Rows]:
+    """The first and the last of the rows in each place."""
+    first, last = np.full(count, len(place)), np.zeros(count, np.int64)
+    np.minimum.at(first, place, np.arange(len(place)))
+    np.maximum.at(last, place, np.arange(len(place)))
+    return first, last
 
 
 def _places(found: Found, asked: Found) -> Rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,9 @@ from pyspark.sql import functions as F
 from spark_ckpt.api._operation import HasOperation
 from spark_ckpt.api._stream_joins import stream_join
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.columns import refuse_control
+from spark_ckpt.plan.chain import Recipe
+from spark_ckpt.plan.columns import quoted, refuse_control
+from spark_ckpt.plan.condition import Name, replaced
 from spark_ckpt.plan.static_join import StaticJoin, join_kind, refuse_right_side
 
 if TYPE_CHECKING:
@@ -20,8 +23,43 @@ if TYPE_CHECKING:
 SparkDF = Any
 
 
+@dataclass(frozen=True)
+class StreamSide:
+    """Behind a join with a static DataFrame: the stream's columns, which may have the names of others there.
+
+    ``alias`` is what Spark knows them by, ``streams`` are the numbers of the recipes whose columns they are.
+    """
+
+    alias: str
+    streams: frozenset[int]
+
+    @classmethod
+    def of(cls, recipe: Recipe, alias: str | None) -> StreamSide:
+        return cls(alias or "__ckpt_stream", frozenset(r.number for r in (recipe, *recipe.consumers())))
+
+    def meant(self, column: Any, columns: list[str]) -> Any:
+        """``column`` with ``stream["k"]`` told apart from another ``k``."""
+        if not isinstance(column, Column):
+            return column
+        low = [c.lower() for c in columns]
+
+        def of_stream(name: Name) -> Column | None:
+            twice = low.count(name.text.strip("`").replace("``", "`").lower()) > 1
+            return F.col(f"{quoted(self.alias)}.{name.text}") if twice and name.stream in self.streams else None
+
+        return replaced(column, of_stream)
+
+
 class JoinMethods(HasOperation):
     """What :class:`spark_ckpt.api.dataframe.CkptDataFrame` has of them."""
+
+    _recipe: Recipe
+    _alias: str | None
+    _stream_side: StreamSide | None
+
+    @property
+    def columns(self) -> list[str]:
+        raise NotImplementedError
 
     def join(
         self,
@@ -63,10 +101,18 @@ class JoinMethods(HasOperation):
         if kind is None or names:
             _ = self._preview.join(nothing, on, how).columns  # raises as Spark does
         condition = names if names else _condition(on)
+        if self._stream_side is not None:
+            condition = self._stream_side.meant(condition, self.columns)
         join = StaticJoin(kind or "inner", condition)
+        named = self._stream_side or StreamSide.of(self._recipe, self._alias)
+        aliased = self._stream_side is not None or self._alias is not None
+
+        def called(df: SparkDF) -> SparkDF:
+            return df if aliased else df.alias(named.alias)
+
         # What is tried meanwhile, the preview, is not to read the static side.
-        made = self._operation("join", lambda df: join(df, other), tried=lambda df: join(df, nothing))
-        made._alias = None
+        made = self._operation("join", lambda df: join(called(df), other), tried=lambda df: join(called(df), nothing))
+        made._alias, made._stream_side = None, named
         return made
 
     def crossJoin(self, other: SparkDF) -> CkptDataFrame:

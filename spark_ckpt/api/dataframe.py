@@ -56,6 +56,7 @@ from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG
 
 if TYPE_CHECKING:
     from spark_ckpt.api._joined_names import JoinedNames
+    from spark_ckpt.api._joins import StreamSide
     from spark_ckpt.api.grouped import CkptGroupedData
     from spark_ckpt.api.write import CkptDataStreamWriter
 
@@ -76,6 +77,8 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
     """Right behind a join, where a name alone does not say which column is meant."""
     _alias: str | None = None
     """What ``alias`` called it: Spark forgets that where rows come out of Python."""
+    _stream_side: StreamSide | None = None
+    """Behind a join with a static DataFrame."""
 
     def __init__(self, session: Any, recipe: Recipe, lineage: Lineage, preview: SparkDF) -> None:
         self._session = session
@@ -161,8 +164,12 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
     def _made(self, recipe: Recipe, lineage: Lineage, preview: SparkDF) -> CkptDataFrame:
         """What this becomes by an operation that keeps the columns' alias."""
         made = CkptDataFrame(self._session, recipe, lineage, preview)
-        made._alias = self._alias
+        made._alias, made._stream_side = self._alias, self._stream_side
         return made
+
+    def _told_apart(self, columns: list[Any]) -> list[Any]:
+        side = self._stream_side
+        return columns if side is None else [side.meant(column, self.columns) for column in columns]
 
     def _aliased(self, rows: SparkDF) -> SparkDF:
         """``rows`` that come out of Python have names and no alias."""
@@ -191,6 +198,7 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         flat = list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list) else list(cols)
         if self._joined is not None:
             return self._joined.select(flat)
+        flat = self._told_apart(flat)
         wanted: list[Any] = []
         for c in flat:
             wanted.extend(self._all_columns() if isinstance(c, str) and c == "*" else [c])
@@ -236,6 +244,7 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         wanted = F.expr(condition) if isinstance(condition, str) else condition
         if self._joined is not None:
             return self._joined.where(wanted)
+        (wanted,) = self._told_apart([wanted])
         # In this order: what fails on nulls is not even looked at for control rows.
         return self._operation("where", lambda df: df.where(F.col(CTL).isNotNull() | wanted), check=True)
 
@@ -250,6 +259,7 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         refuse_control(columns)
         if self._joined is not None:
             return self._joined.with_columns(columns)
+        columns = dict(zip(columns, self._told_apart(list(columns.values())), strict=True))
         return self._operation("withColumn", lambda df: df.withColumns(columns), check=True)
 
     def withColumnRenamed(self, existing: str, new: str) -> CkptDataFrame:
@@ -266,7 +276,8 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         refuse_control([c for c in cols if isinstance(c, str)])
         if self._joined is not None:
             return self._joined.drop(list(cols))
-        return self._operation("drop", lambda df: df.drop(*cols))
+        gone = self._told_apart(list(cols))
+        return self._operation("drop", lambda df: df.drop(*gone))
 
     def toDF(self, *names: str) -> CkptDataFrame:
         """As PySpark's: all columns under new ``names``, in order.

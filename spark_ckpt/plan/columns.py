@@ -35,7 +35,8 @@ def ordered(df: SparkDF, columns: Sequence[str]) -> SparkDF:
     """
     if in_order(columns):
         return df
-    refuse_repeated(user_columns(columns), df.sparkSession)
+    if len(set(map(str.lower, columns))) < len(columns):  # behind a join
+        return control_last(df)
     return df.select(*[quoted(c) for c in (*user_columns(columns), *CONTROL_COLUMNS)])
 
 

@@ -1,0 +1,59 @@
+"""Behind a join with a static DataFrame: columns of one name, told apart by ``stream["k"]``, ``static["k"]``, alias."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests.spark.conftest import Input, Job, ordered
+
+
+def _static(df: Any) -> Any:
+    spark = df._session.spark if hasattr(type(df), "transformSpark") else df.sparkSession
+    return spark.createDataFrame([("a", "A", 1), ("b", "B", 2), (None, "none", 3)], "k string, word string, n int")
+
+
+def _inner(a: Any) -> Any:
+    x = _static(a)
+    return a.join(x, a["k"] == x["k"]).select(a["id"], F.concat(a["k"], "word", x["k"]))
+
+
+def _left(a: Any) -> Any:
+    x = _static(a)
+    made = a.join(x, a["k"] == x["k"], "left").where(a["n"] > 0).withColumn("m", a["n"] * 10 + F.coalesce(x["n"], "n0"))
+    return made.drop(a["n"]).select("id", F.concat_ws("-", a["k"], "m", "n"))
+
+
+def _by_alias(a: Any) -> Any:
+    made = a.alias("a").join(_static(a).alias("x"), F.expr("a.k = x.k AND x.n < a.n"))
+    return made.withColumn("both", F.concat("a.k", "x.word")).select("a.id", F.concat("both", "x.n"))
+
+
+def _twice(a: Any) -> Any:
+    x, y = _static(a), _static(a)
+    made = a.join(x, a["k"] == x["k"]).join(y, a["n"] == y["n"], "left")
+    return made.select("id", F.concat_ws("-", a["n"], x["word"], y["word"], a["k"]))
+
+
+KINDS: list[Callable[[Any], Any]] = [_inner, _left, _by_alias, _twice]
+
+
+def _all(a: Any) -> Any:
+    made = [kind(a).toDF("id", "found").withColumn("kind", F.lit(kind.__name__)) for kind in KINDS]
+    return reduce(lambda one, two: one.union(two), made)
+
+
+def test_columns_of_one_name_are_told_apart_as_in_spark(
+    spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], job: Job
+) -> None:
+    data = new_input("in", "id long, k string, n int, n0 int")
+    data.add((1, "a", 1, 0), (2, "b", 5, 0), (3, None, 2, 0), (4, "c", 3, 7))
+    data.add((5, "a", 2, 0), (6, "b", 0, 0))
+    expected = ordered(map(tuple, _all(data.table(spark)).collect()))
+    assert {kind for *_, kind in expected} == {kind.__name__ for kind in KINDS}
+    job.run(_all(data.stream(ckpt)))
+    assert job.rows() == expected

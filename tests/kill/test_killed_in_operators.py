@@ -1,0 +1,120 @@
+"""A driver killed in a join of two streams, a processor and a de-duplication: what comes out is what an undisturbed run
+of the same job puts out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from spark_ckpt.sinks import memory
+from tests.kill.processes import environment
+
+BASE = datetime(2024, 1, 1, tzinfo=timezone.utc)
+BATCHES, KEYS = 10, 7
+
+JOB = """
+import os, sys
+from pyspark.sql import Row, SparkSession, functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+import spark_ckpt
+from spark_ckpt.faults import reach
+
+folder = sys.argv[1]
+
+class Totals(StatefulProcessor):
+    def init(self, handle):
+        self.handle, self.total = handle, handle.getValueState("total", "n long")
+        self.seen = handle.getMapState("seen", "v long", "n long")
+
+    def handleInputRows(self, key, rows, timerValues):
+        reach("in the processor")
+        n = (self.total.get() or (0,))[0]
+        for row in rows:
+            n += 1
+            self.seen.updateValue((row.v % 3,), ((self.seen.getValue((row.v % 3,)) or (0,))[0] + 1,))
+            self.handle.registerTimer(int(row.t.timestamp() * 1000) + 5_000)
+        self.total.update((n,))
+        yield Row(kind="total", a=key[0], b=n * 100 + sum(k[0] * v[0] for k, v in self.seen.iterator()))
+
+    def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
+        yield Row(kind="timer", a=key[0], b=expiredTimerInfo.getExpiryTimeInMs() // 1000 % 100000)
+
+conf = {"spark.ui.enabled": "false", "spark.ckpt.dir": f"{folder}/jobs", "spark.ckpt.interval": "1ms",
+        "spark.ckpt.initialDelay": "0s", "spark.sql.shuffle.partitions": "2", "spark.ckpt.lanes": "1",
+        "spark.ckpt.maxParallelism": "4", "spark.ckpt.cache.dir": f"{folder}/cache"}
+os.environ["SPARK_CKPT_KILL_PID"] = str(-os.getpgid(0))
+spark = SparkSession.builder.master("local[2]").config(map=conf).getOrCreate()
+ckpt = spark_ckpt.enable(spark)
+
+def stream(name):
+    reader = ckpt.readStream.option("maxFilesPerTrigger", 1).option("uid", name)
+    return reader.schema("k long, v long, t timestamp").parquet(f"{folder}/{name}").withWatermark("t", "2 seconds")
+
+a, b = stream("a").alias("a"), stream("b").withColumnRenamed("t", "u").alias("b")
+soon = F.expr("b.u BETWEEN a.t - interval 1 second AND a.t + interval 2 seconds")
+joined = a.join(b, (F.col("a.k") == F.col("b.k")) & soon, "full", uid="joined")
+joined = joined.select(F.lit("pair").alias("kind"), F.col("a.v").alias("a"), F.col("b.v").alias("b"))
+totals = stream("c").groupBy("k").transformWithState(
+    Totals(), "kind string, a long, b long", "append", "eventTime", uid="totals")
+once = stream("d").dropDuplicatesWithinWatermark(["k"], uid="once").select(F.lit("once").alias("kind"), "k", "v")
+query = joined.union(totals).union(once).writeStream.format("memory").option("path", f"{folder}/sink").queryName("job")
+query.trigger(availableNow=True).start().awaitTermination()
+"""
+
+
+def _input(folder: Path, name: str, shift: int) -> None:
+    """Several rows of a key a batch, late ones, and a key that only ``b`` has not."""
+    (folder / name).mkdir()
+    for batch in range(BATCHES):
+        rows = [(i % (KEYS - (name == "b")), 100 * batch + i, batch - (i * shift) % 6 / 2) for i in range(9)]
+        times = [BASE + timedelta(seconds=second) for *_, second in rows]
+        columns = [[k for k, *_ in rows], [v for _, v, _ in rows], pa.array(times, pa.timestamp("us", "UTC"))]
+        file = folder / name / f"{batch:02d}.parquet"
+        pq.write_table(pa.table(columns, ["k", "v", "t"]), file)
+        os.utime(file, (1_600_000_000 + batch,) * 2)
+
+
+def _prepared(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "job.py").write_text(JOB)
+    for shift, name in enumerate("abcd"):
+        _input(folder, name, shift + 1)
+    return folder
+
+
+def _run(folder: Path, *places: str) -> int:
+    at = ";".join(f"{place}={folder / place.replace(' ', '-')}" for place in places)
+    command = [sys.executable, str(folder / "job.py"), str(folder)]
+    done = subprocess.run(
+        command, env=environment(SPARK_CKPT_KILL_AT=at), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, start_new_session=True, check=False,
+    )  # fmt: skip
+    assert done.returncode in (0, -9), done.stdout[-6000:]
+    return done.returncode
+
+
+def _rows(folder: Path) -> list[Any]:
+    return sorted(memory.read(str(folder / "sink")).to_pylist(), key=json.dumps)
+
+
+@pytest.mark.soak  # four starts of Spark
+@pytest.mark.timeout(1200)
+def test_joins_processors_and_deduplication_survive_the_death_of_the_driver(tmp_path: Path) -> None:
+    whole, killed = _prepared(tmp_path / "whole"), _prepared(tmp_path / "killed")
+    assert _run(whole) == 0
+    expected = _rows(whole)
+    assert {row["kind"] for row in expected} == {"pair", "total", "timer", "once"}
+    assert any(row["kind"] == "pair" and row["b"] is None for row in expected)
+    for place in ("in the processor#20", "before CreateCompletion#3", "before CommitSink#2"):
+        assert _run(killed, place) == -9, place
+    assert _run(killed) == 0
+    assert _rows(killed) == expected

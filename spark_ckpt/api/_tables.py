@@ -39,7 +39,7 @@ def table_sink(spark: Any, name: str, wanted: str | None, schema: StructType) ->
 def table_source(spark: Any, name: str) -> tuple[str, str, StructType]:
     """The format, path and columns of table ``name``. Raises ``ConfigError`` for one that source ``files`` cannot read,
     Spark's ``AnalysisException`` if there is none."""
-    schema, facts = spark.table(name).schema, _facts(spark, name)
+    schema, facts = _columns(spark, name), _facts(spark, name)
     provider, location = facts.get("Provider", "").lower(), facts.get("Location", "")
     if facts.get("Type") == "VIEW" or provider not in _FILES or not location or "partitioned" in facts:
         kind = "a view" if facts.get("Type") == "VIEW" else provider or "no format"
@@ -49,6 +49,13 @@ def table_source(spark: Any, name: str) -> tuple[str, str, StructType]:
             "streaming DataSource"
         )
     return provider, _path(location), schema
+
+
+def _columns(spark: Any, name: str) -> StructType:
+    schema: StructType = spark.table(name).schema
+    # Spark remembers which files there were when it was asked: who reads the table first is to see those of by then.
+    spark.catalog.refreshTable(name)
+    return schema
 
 
 def _path(location: str) -> str:
@@ -85,7 +92,7 @@ def _check(spark: Any, name: str, facts: dict[str, str], schema: StructType) -> 
             "tells; "
             "use a Delta table, or format(...).partitionBy(...).start(path)"
         )
-    there = [(f.name, f.dataType.simpleString()) for f in spark.table(name).schema]
+    there = [(f.name, f.dataType.simpleString()) for f in _columns(spark, name)]
     ours = [(f.name, f.dataType.simpleString()) for f in schema]
     if there != ours:
         raise InvalidInputError(f"toTable({name!r}): the table's columns are {there}, the query's are {ours}")

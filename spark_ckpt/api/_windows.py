@@ -159,7 +159,7 @@ class EarlierKey(WindowKey):
         super().__init__(self.in_front(parent), TimeWindow(time, found.name, size), place)
 
     def in_front(self, df: CkptDataFrame) -> CkptDataFrame:
-        return df if self._found.is_column else df.withColumn(self._found.name, self._found.window)
+        return df if self._found.is_column else df.select("*", self._found.window)
 
     def assigned(self, df: CkptDataFrame) -> CkptDataFrame:
         key = T.StructField(self.key, T.TimestampType())

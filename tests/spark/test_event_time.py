@@ -61,12 +61,13 @@ def _best(df: Any, *keys: Any, most: str = "n") -> Any:
 def _joined(df: Any, how: str) -> Any:
     """Spark's guide has such a one; rows of windows are forgotten when the windows have ended."""
 
-    def windows(name: str) -> Any:
-        key, n = F.upper("k").alias(f"k_{name}"), F.count("*").alias(f"n_{name}")
-        return df.where(f"k = '{name}'").groupBy(key, F.window("t", "10 minutes")).agg(n, **_uid(df, name))
+    def windows(key: str) -> Any:
+        n = F.count("*").alias(f"n_{key}")
+        return df.groupBy(F.window("t", "10 minutes"), key).agg(n, **_uid(df, key))
 
-    a, b = windows("a"), windows("b")
-    return a.join(b, "window", how, **_uid(df, "join")).drop("k_b")
+    a, b = windows("k"), windows("v")
+    found = a.join(b, (a["window"] == b["window"]) & (a["n_k"] == b["n_v"]), how, **_uid(df, "join"))
+    return found.select(a["window"], "k", "n_k", "v")
 
 
 def _of_all_rows(df: Any) -> Any:

@@ -49,7 +49,10 @@ class RowMaker:
         self._add(Call(self.chosen.choice(["dropna", "na.drop"]), (), {**how, **self._subset()}))
 
     def _replace(self) -> None:
-        self._add(Call(self.chosen.choice(["replace", "na.replace"]), (self.chosen.choice(_REPLACED),), self._subset()))
+        values, subset = self.chosen.choice(_REPLACED), self._subset()
+        self._add(Call(self.chosen.choice(["replace", "na.replace"]), (values,), subset))
+        if 0 in values and quoted("id") in subset.get("subset", [quoted("id")]):
+            self.unique = False  # rows have no order by it any more
 
     def _place(self) -> None:
         self._add(self.chosen.choice([Call("repartition", (2,)), Call("coalesce", (1,)), Call("hint", ("rebalance",))]))

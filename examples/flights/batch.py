@@ -5,6 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pyarrow as pa
 
+from examples.flights.prepare import minutes
+
 AIRCRAFT = ["tailnum", "id", "carrier", "dest", "trips", "short_trips"]
 
 
@@ -22,10 +24,10 @@ def _running(flown: pd.DataFrame) -> pd.DataFrame:
 
 
 def _turnarounds(flown: pd.DataFrame) -> pd.DataFrame:
-    home = flown["arrived"] + pd.to_timedelta(flown["air_time"], unit="min")
+    home = flown["arrived"] + minutes(flown["air_time"])
     waited = flown["departed"] - home.groupby(flown["tailnum"]).shift()
-    minutes = waited.dt.total_seconds() / 60
-    flown = flown.assign(turnaround_min=minutes, short=minutes.between(0, 40, inclusive="left"))
+    turnaround = waited.dt.total_seconds() / 60
+    flown = flown.assign(turnaround_min=turnaround, short=turnaround.between(0, 40, inclusive="left"))
     aircraft = flown.groupby("tailnum")
     return flown.assign(trips=aircraft.cumcount() + 1, short_trips=aircraft["short"].cumsum())
 

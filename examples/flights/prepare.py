@@ -53,8 +53,8 @@ def load_flights() -> pa.Table:
     """All flights in order of departure; cancelled ones stand where they were scheduled."""
     raw = pd.read_csv(package_data() / "flights.csv.zip")
     # time_hour is the scheduled hour in UTC, so clock changes do no harm.
-    scheduled = pd.to_datetime(raw["time_hour"], utc=True) + pd.to_timedelta(raw["minute"], unit="min")
-    departed = scheduled + pd.to_timedelta(raw["dep_delay"], unit="min")
+    scheduled = pd.to_datetime(raw["time_hour"], utc=True) + minutes(raw["minute"])
+    departed = scheduled + minutes(raw["dep_delay"])
     flights = raw.assign(scheduled=scheduled, departed=departed, arrived=_arrived(departed, raw))
     order = flights["departed"].fillna(flights["scheduled"])
     flights = flights.assign(order=order).sort_values(["order", "carrier", "flight", "origin"], kind="stable")
@@ -62,6 +62,11 @@ def load_flights() -> pa.Table:
     for column in ("flight", "air_time", "dep_delay", "arr_delay"):
         flights[column] = flights[column].astype("Int32")
     return pa.Table.from_pandas(flights[SCHEMA.names], schema=SCHEMA, preserve_index=False)
+
+
+def minutes(number: pd.Series) -> pd.Series:
+    """As times, through whole numbers: of floating ones, pandas computes with what stands in the place of a NaN."""
+    return pd.to_timedelta(number.astype("Int64"), unit="min")
 
 
 def _arrived(departed: pd.Series, raw: pd.DataFrame) -> pd.Series:
@@ -72,7 +77,7 @@ def _arrived(departed: pd.Series, raw: pd.DataFrame) -> pd.Series:
     for zone, rows in raw.groupby(zones).groups.items():
         left = departed.loc[rows].dt.tz_convert(zone).dt.tz_localize(None)
         clock = raw.loc[rows, "arr_time"]
-        landed = left.dt.normalize() + pd.to_timedelta(clock // 100 * 60 + clock % 100, unit="min")
+        landed = left.dt.normalize() + minutes(clock // 100 * 60 + clock % 100)
         landed = landed.where(~(landed < left), landed + pd.Timedelta(days=1))
         winter = np.zeros(len(landed), bool)  # what the hour that is there twice is taken for
         localised = landed.dt.tz_localize(zone, ambiguous=winter, nonexistent="shift_forward")

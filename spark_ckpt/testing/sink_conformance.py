@@ -409,7 +409,7 @@ class ChangeConformance:
     def test_a_value_that_is_no_change_fails_where_it_is_written(self, change_target: SinkTarget) -> None:
         sink = change_target.validated(CHANGES)
         for value in ("insert", None, "+i", ""):
-            with pytest.raises(CkptError, match=r"'op'.*\+I, -U, -D, \+U"):
+            with pytest.raises(CkptError, match=r"'op'.*\+I, -U, \+U, -D"):
                 stage_changes(sink, [("+I", 1, "a"), (value, 2, "b")])
         assert change_target.rows() == []
 

@@ -35,7 +35,7 @@ class StreamSide:
 
     @classmethod
     def of(cls, recipe: Recipe, alias: str | None) -> StreamSide:
-        return cls(alias or "__ckpt_stream", frozenset(r.number for r in (recipe, *recipe.consumers())))
+        return cls(alias or "__ckpt_stream", recipe.numbers())
 
     def meant(self, column: Any, columns: list[str]) -> Any:
         """``column`` with ``stream["k"]`` told apart from another ``k``."""

@@ -52,7 +52,7 @@ class _Join:
         self.sensitive = self.spark.conf.get("spark.sql.caseSensitive") == "true"
         found = [event_time(side.schema, "one side of a join") for side in self.sides]
         self.times: Times = tuple(time and time.name for time in found)  # type: ignore[assignment]
-        self._streams = [{r.number for r in (s._recipe, *s._recipe.consumers())} for s in self.sides]
+        self._streams = [s._recipe.numbers() for s in self.sides]
         self.meaning = Sides((left._preview, right._preview), self._side_of, (left._alias, right._alias))
         self.on = on
         self.result = self._analysed()

@@ -20,6 +20,7 @@ from spark_ckpt.api._distinct import Distinct
 from spark_ckpt.api._joins import JoinMethods
 from spark_ckpt.api._other_ways import WAYS
 from spark_ckpt.api._rows import RowMethods
+from spark_ckpt.api._watermark import Ahead, FindAhead, behind_alias, behind_filter, behind_operation, in_front
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import missing
 from spark_ckpt.plan.chain import Chain, Recipe
@@ -79,6 +80,8 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
     """What ``alias`` called it: Spark forgets that where rows come out of Python."""
     _stream_side: StreamSide | None = None
     """Behind a join with a static DataFrame."""
+    _ahead: FindAhead | None = None
+    """Where nothing but projections and filters lies behind ``withWatermark``: what was ahead of it."""
 
     def __init__(self, session: Any, recipe: Recipe, lineage: Lineage, preview: SparkDF) -> None:
         self._session = session
@@ -159,7 +162,9 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
 
         place = f"in Spark: {here.why}" if isinstance(here, Stays) else "in Python, if its rows are there"
         lineage = replace(self._lineage, places=(*self._lineage.places, f"{what}: {place}"))
-        return self._made(Recipe(make, (parent,)), lineage, preview)
+        made = self._made(Recipe(make, (parent,)), lineage, preview)
+        made._ahead = None if tried or stays else behind_operation(self, made, what, operation)
+        return made
 
     def _made(self, recipe: Recipe, lineage: Lineage, preview: SparkDF) -> CkptDataFrame:
         """What this becomes by an operation that keeps the columns' alias."""
@@ -245,8 +250,13 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         if self._joined is not None:
             return self._joined.where(wanted)
         (wanted,) = self._told_apart([wanted])
+        moved = in_front(self, wanted)
+        if moved is not None:
+            return moved
         # In this order: what fails on nulls is not even looked at for control rows.
-        return self._operation("where", lambda df: df.where(F.col(CTL).isNotNull() | wanted), check=True)
+        made = self._operation("where", lambda df: df.where(F.col(CTL).isNotNull() | wanted), check=True)
+        made._ahead = behind_filter(self, wanted)
+        return made
 
     filter = where
 
@@ -294,6 +304,7 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         """As PySpark's: columns may then be called ``name.column``, with ``name`` as it is given here."""
         made = self._operation("alias", lambda df: df.alias(name))
         made._alias = name
+        made._ahead = behind_alias(self, name)
         return made
 
     def transform(self, func: Callable[..., CkptDataFrame], *args: Any, **kwargs: Any) -> CkptDataFrame:
@@ -379,7 +390,8 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
 
         ``eventTime`` names a timestamp column, ``delayThreshold`` is a duration, ``"10 minutes"``. The watermark is
         that of the rows that come by here, and travels in-band; behind an expression of Spark, of those that reach the
-        next keyed operator. Raises ``InvalidInputError`` if either is something else.
+        next keyed operator. As in Spark, a filter behind it that does not look at the event time counts as if it were
+        in front. Raises ``InvalidInputError`` if either is something else.
         """
         sensitive = self._session.spark.conf.get("spark.sql.caseSensitive") == "true"
         column = column_named(self.columns, eventTime, sensitive)
@@ -397,7 +409,9 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
                 return chain.then(marked, chain.schema)
             return chain.either(marked, lambda df: _mark_stream(df, number), chain.schema)
 
-        return self._made(Recipe(make, (parent,)), lineage, self._with_event_time(column, node.delay_us // 1000))
+        made = self._made(Recipe(make, (parent,)), lineage, self._with_event_time(column, node.delay_us // 1000))
+        made._ahead = lambda: Ahead(self, column, delayThreshold)
+        return made
 
     def _with_event_time(self, column: str, delay_ms: int) -> SparkDF:
         """The preview, in which Spark then tells where the event time goes; called by the same alias."""

@@ -49,12 +49,19 @@ class Chain:
 class Recipe:
     """How to build a stream, when job, generation and restore point are known. ``make`` gets the build context.
 
-    Columns that were taken from a stream are known by its recipe's ``number``.
+    Columns that were taken from a stream are known by its recipe's ``number``. ``also``: the numbers of streams that
+    this one was made of in another order.
     """
 
     make: Callable[[Any], Chain]
     parents: tuple[Recipe, ...] = field(default=())
     number: int = field(default_factory=count().__next__)
+    also: frozenset[int] = frozenset()
+
+    def numbers(self) -> frozenset[int]:
+        """Of all streams whose columns these rows have."""
+        all_ = (self, *self.consumers())
+        return frozenset(r.number for r in all_).union(*(r.also for r in all_))
 
     def consumers(self) -> dict[Recipe, int]:
         """How many times each recipe that this one needs is used."""

@@ -176,3 +176,41 @@ def test_distinct_values_of_a_window_end_with_it(ckpt: Any, job: Job, new_input:
     tables = [path.parent for path in (tmp_path / "jobs" / "job" / "state").glob("w.*/_delta_log")]
     values = [QueryBuilder().register("t", DeltaTable(str(t))).execute("SELECT k FROM t").read_all() for t in tables]
     assert [v.num_rows for v in values] == [1], "what is left is of the open window"
+
+
+def _upper(df: Any) -> Any:
+    shown = df.select(F.col("t").alias("u"), F.upper("k").alias("k"), "v").where("k = 'A'")
+    return shown.withColumnRenamed("u", "t")
+
+
+FILTERS: dict[str, Callable[[Any], Any]] = {
+    "in front": lambda df: df.where("k = 'a'"),
+    "behind one of the time": lambda df: df.where("hour(t) >= 0").alias("x").where("x.k = 'a'"),
+    "behind a projection": _upper,
+    "of the time": lambda df: df.where(F.col("t") < F.timestamp_micros(F.lit(1_710_060_000_000_000))),
+    "of what is computed of the time": lambda df: df.withColumn("h", F.dayofmonth("t")).where("h = 10"),
+    "at random": lambda df: df.where(F.rand() >= 0).where("v < 5"),
+}
+QUICK_FILTERS = ("behind one of the time", "of the time")
+
+
+@pytest.mark.parametrize(
+    "form", [f if f in QUICK_FILTERS else pytest.param(f, marks=pytest.mark.soak) for f in FILTERS]
+)
+def test_what_a_filter_leaves_out_brings_the_watermark_on_where_it_does_in_spark(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, form: str
+) -> None:
+    """Spark's optimizer puts filters in front of ``withWatermark``, but those that look at the event time."""
+    made = new_input("in", SCHEMA)
+    for day, key in ((0, "a"), (1, "b"), (0, "a"), (0, "a")):
+        made.add((BASE + timedelta(days=day), key, 1 + 4 * day))
+    made.add((BASE, "a", 1))
+
+    def counted(df: Any) -> Any:
+        timed = FILTERS[form](df.withWatermark("t", "1 minute"))
+        return timed.groupBy(F.window("t", "10 minutes")).agg(F.count("*"), **_uid(df))
+
+    expected = _plain(counted(made.spark_stream(spark)), tmp_path / "plain", "update")
+    assert expected, "nothing to compare"
+    job.run(counted(made.stream(ckpt)), mode="update")
+    assert ordered(map(_flat, job.rows())) == expected

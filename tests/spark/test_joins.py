@@ -162,7 +162,7 @@ KINDS: dict[str, Callable[[Any, Any], Any]] = {
     "told apart": _told_apart,
     "self": _self,
 }
-SOME = ("range inner", "range full", "range semi", "time left", "renamed", "aliased")
+SOME = ("range full", "range semi", "time left", "aliased")
 
 
 def _all(a: Any, b: Any, kinds: Iterable[str]) -> Any:

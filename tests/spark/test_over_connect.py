@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SHORT = ("join, aliased", "distinct, renamed", "event time, sessions", "processor of rows")
+SHORT = ("join, aliased", "processor of rows")
 """In the test command; static joins are in random chains there."""
 
 

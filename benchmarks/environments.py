@@ -65,7 +65,7 @@ def _checked(command: Sequence[str]) -> None:
 
 
 # Plain Spark with the very versions that ours runs with.
-_SPARK = tuple(f"{name}=={version(name)}" for name in ("pyspark", "pandas", "pyarrow", "numpy"))
+_SPARK = tuple(f"{name}=={version(name)}" for name in ("pyspark", "pandas", "pyarrow", "numpy", "protobuf"))
 
 OURS = Environment("ours")
 SPARK = Environment("spark", _SPARK)

@@ -22,7 +22,7 @@ TITLES = {
 SIDES = {
     "ours": "spark_ckpt",
     "jvm": "Spark JVM groupBy.agg (RocksDB)",
-    "pandas": "Spark applyInPandasWithState (RocksDB)",
+    "pandas": "Spark, a call a key in Python (RocksDB)",
 }
 
 NOTES = {
@@ -38,7 +38,9 @@ NOTES = {
         "ran before and after them: the mean."
     ),
     "processors": (
-        "`transformWithState` on both, the same processor; of 1 M keys, plain Spark is sampled: 10 K of them a batch."
+        "`transformWithState` on both, the same processor; of 1 M keys, plain Spark is sampled: 10 K of them a batch. "
+        "Most of ours is the user's function and the making of its rows or DataFrames, key by key, so the aims are "
+        "missed. Measured later than the others, on another AMD EPYC."
     ),
     "filtered": (
         "`where` and `withColumn` are written as for Spark. Ours runs them in Arrow, next to the source "

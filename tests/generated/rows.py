@@ -50,9 +50,11 @@ class RowMaker:
 
     def _replace(self) -> None:
         values, subset = self.chosen.choice(_REPLACED), self._subset()
-        self._add(Call(self.chosen.choice(["replace", "na.replace"]), (values,), subset))
-        if 0 in values and quoted("id") in subset.get("subset", [quoted("id")]):
-            self.unique = False  # rows have no order by it any more
+        if 0 in values:  # rows have their order by the ids, which stay
+            names = subset.get("subset", [quoted(n) for n in self.columns])
+            subset = {"subset": [n for n in names if n != quoted("id")]}
+        if subset.get("subset", True):
+            self._add(Call(self.chosen.choice(["replace", "na.replace"]), (values,), subset))
 
     def _place(self) -> None:
         self._add(self.chosen.choice([Call("repartition", (2,)), Call("coalesce", (1,)), Call("hint", ("rebalance",))]))

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.columns import quoted, refuse_repeated
+from spark_ckpt.plan.columns import is_case_sensitive, quoted, refuse_repeated
 from spark_ckpt.plan.distinct_keys import as_text
 from spark_ckpt.plan.event_time import event_time, event_times
 from spark_ckpt.plan.key_columns import Keys, column_named
@@ -86,7 +86,7 @@ def _named(df: CkptDataFrame, kind: str, subset: Any) -> list[str]:
         raise InvalidInputError(
             f"{kind}: argument `subset` should be a list or tuple of column names, found {subset!r}"
         )
-    sensitive = df._session.spark.conf.get("spark.sql.caseSensitive") == "true"
+    sensitive = is_case_sensitive(df._session.spark)
     found = {name: column_named(df.columns, name, sensitive) for name in names}
     missing = [name for name, column in found.items() if column is None]
     if missing:

@@ -64,10 +64,7 @@ def _check_complete(lineage: Lineage) -> None:
 def check_sinks(mode: str, sinks: Sequence[tuple[Any, Mapping[str, Any]]]) -> None:
     """Raises ``ConfigError`` for options that contradict the mode."""
     for _, options in sinks:
-        names = {name.lower() for name in options}
-        if "outputmode" in names:
-            raise ConfigError(f"outputMode is the query's, and no option of a sink: writeStream.outputMode({mode!r})")
-        if mode == "complete" and "mergekeys" in names:
+        if mode == "complete" and "mergekeys" in {name.lower() for name in options}:
             raise ConfigError(
                 "mergeKeys: in outputMode complete each checkpoint replaces all rows of the sink, so nothing is "
                 "merged; leave it out, or use outputMode('update')"

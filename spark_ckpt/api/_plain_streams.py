@@ -29,7 +29,6 @@ from spark_ckpt.runtime.sink.writer import CkptStreamWriter, StagedMessage, requ
 from spark_ckpt.runtime.source.reader import CkptStreamReader, LanePartition, Offset
 from spark_ckpt.runtime.source.trigger_coordinator import TriggerCoordinator
 from spark_ckpt.runtime.stateless import arrow_schema
-from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.types import CONTROL_COLUMNS
 
 _READ_BY = b"\0generation:"
@@ -120,7 +119,7 @@ class PlainWriter(CkptStreamWriter):
         self._location = location
         if self._start not in _checked:
             for sink in sinks:
-                create_sink(sink.cls, sink.options).validate(data_schema)
+                sink.make().validate(data_schema)
             _checked.add(self._start)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:

@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from spark_ckpt.errors import InvalidInputError, UserFunctionError
-from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.key_columns import column_named, stored_name
 from spark_ckpt.plan.session_confs import pandas_options
 from spark_ckpt.runtime.stateless import arrow_schema
@@ -142,7 +142,7 @@ def _output_time(parent: CkptDataFrame, output: T.StructType, name: str) -> str:
             "[CANNOT_ASSIGN_EVENT_TIME_COLUMN_WITHOUT_WATERMARK] Watermark needs to be defined to reassign event time "
             "column. Failed to find watermark definition in the streaming query: call withWatermark in front of groupBy"
         )
-    sensitive = parent._session.spark.conf.get("spark.sql.caseSensitive") == "true"
+    sensitive = is_case_sensitive(parent._session.spark)
     found = column_named(output.fieldNames(), name, sensitive)
     kind = None if found is None else output[found].dataType
     if found is None or not isinstance(kind, T.TimestampType):

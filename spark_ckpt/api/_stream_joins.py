@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.chain import Recipe
-from spark_ckpt.plan.columns import quoted, refuse_repeated
+from spark_ckpt.plan.columns import is_case_sensitive, quoted, refuse_repeated
 from spark_ckpt.plan.condition import Name, names_in, replaced
 from spark_ckpt.plan.distinct_keys import as_text
 from spark_ckpt.plan.event_time import DELAY_KEY, event_time, noted_as
@@ -49,7 +49,7 @@ class _Join:
         self.spark = left._session.spark
         for side in self.sides:
             refuse_repeated(side.columns, self.spark)
-        self.sensitive = self.spark.conf.get("spark.sql.caseSensitive") == "true"
+        self.sensitive = is_case_sensitive(self.spark)
         found = [event_time(side.schema, "one side of a join") for side in self.sides]
         self.times: Times = tuple(time and time.name for time in found)  # type: ignore[assignment]
         self._streams = [s._recipe.numbers() for s in self.sides]

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.columns import refuse_repeated
+from spark_ckpt.plan.columns import is_case_sensitive, refuse_repeated
 from spark_ckpt.plan.event_time import event_time
 from spark_ckpt.plan.key_columns import Keys, column_named, resolve_keys, stored_name, written
 from spark_ckpt.plan.ordering import Ordering, check_orderable, ordering
@@ -153,7 +153,7 @@ def _merge_keys(df: CkptDataFrame, given: Any, keys: Keys) -> list[str] | None:
     names: list[Any] = [given] if isinstance(given, str) else [*given] if isinstance(given, list | tuple) else [None]
     if not all(isinstance(name, str) for name in names):
         raise InvalidInputError(f"topN: mergeKeys is a column's name, or a list of names; found {given!r}")
-    sensitive = df._session.spark.conf.get("spark.sql.caseSensitive") == "true"
+    sensitive = is_case_sensitive(df._session.spark)
     found = {name: column_named(df.columns, name, sensitive) for name in names}
     missing = [name for name, column in found.items() if column is None]
     if missing:
@@ -174,7 +174,7 @@ def _removed_by(df: CkptDataFrame, merged: list[str] | None, change: str) -> str
     """The column of the rows that says which of them are removals."""
     if merged is None:
         return None
-    sensitive = df._session.spark.conf.get("spark.sql.caseSensitive") == "true"
+    sensitive = is_case_sensitive(df._session.spark)
     name = column_named(df.columns, change, sensitive)
     if name is not None and not isinstance(df.schema[name].dataType, T.StringType):
         kind = df.schema[name].dataType.simpleString()

@@ -26,6 +26,7 @@ from spark_ckpt.hints import missing
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import (
     everything,
+    is_case_sensitive,
     ordered,
     quoted,
     refuse_control,
@@ -393,7 +394,7 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         next keyed operator. As in Spark, a filter behind it that does not look at the event time counts as if it were
         in front. Raises ``InvalidInputError`` if either is something else.
         """
-        sensitive = self._session.spark.conf.get("spark.sql.caseSensitive") == "true"
+        sensitive = is_case_sensitive(self._session.spark)
         column = column_named(self.columns, eventTime, sensitive)
         found = {f.name: f.dataType for f in self.schema.fields}.get(column or eventTime)
         if column is None or not isinstance(found, TimestampType):

@@ -15,7 +15,6 @@ from spark_ckpt.protocol.checkpoint_state import CheckpointState
 from spark_ckpt.protocol.leftovers import missing_batches, open_committables, split_batches
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import CommittedRecord, CompletionRecord
-from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.job_paths import JobPaths, batch_of, checkpoint_of
 from spark_ckpt.storage.manifest import StateManifest, read_manifest
@@ -43,7 +42,7 @@ class GarbageCollector:
         keep, known_as = self._records(removed), identity(self.job, self.records.life())
         oldest = CheckpointId(min((c.checkpoint for c in done), default=self.records.newest_id() + 1))
         for spec in sinks:
-            sink = create_sink(spec.cls, spec.options)
+            sink = spec.make()
             removed += sink.gc(known_as, keep) + sink.forget(known_as, oldest)
         drop_dead(self.records)
         self.records.store.remove_temporaries()

@@ -26,7 +26,6 @@ from spark_ckpt.protocol import steps as st
 from spark_ckpt.protocol.records import CompletionRecord, GenerationRecord, TableRef, VoidRecord
 from spark_ckpt.protocol.recovery import StartFacts
 from spark_ckpt.sinks.base import TwoPhaseSink
-from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.storage.content import TableContent, named_files
 from spark_ckpt.storage.delta_schema import to_delta_schema
 from spark_ckpt.storage.history import History
@@ -113,8 +112,7 @@ class JobIO:
 
     def sink(self, name: str) -> TwoPhaseSink:
         if name not in self._sinks:
-            spec = self._specs[name]
-            self._sinks[name] = create_sink(spec.cls, spec.options)
+            self._sinks[name] = self._specs[name].make()
         return self._sinks[name]
 
     def table(self, uid: str) -> StateTable:

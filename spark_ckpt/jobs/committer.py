@@ -40,8 +40,8 @@ class Committer:
     """Drives the commit coroutine of one generation, batch after batch."""
 
     def __init__(self, run: RunSpec, sinks: tuple[SinkSpec, ...]) -> None:
-        self.run = run
-        self.io, self._sinks = JobIO(run.job, run.config, sinks, run.generation), sinks
+        self.run, self._sinks = run, sinks
+        self.io = self._fresh_io()
         self._view: protocol.JobView | None = None
         self._next: int | None = None
         """The batch that the view is of; None: of none yet."""
@@ -50,7 +50,7 @@ class Committer:
     def commit(self, batch: int, staged: Sequence[Committable], events: Sequence[ev.Event]) -> None:
         """One batch. Raises what the steps raise; the next call rebuilds everything from the records."""
         if self._next not in (None, batch):
-            self.io, self._view = JobIO(self.run.job, self.run.config, self._sinks, self.run.generation), None
+            self.io, self._view = self._fresh_io(), None
         # Forgotten first: if a step raises, the next call starts from the records.
         view, self._view = self._view or self._rebuilt(), None
         record = self._with_rows(batch_record(self.run.origin, batch, self.run.generation, staged, events))
@@ -58,6 +58,10 @@ class Committer:
         self._next = batch + 1
         if batch == 0 and self.run.restored_from is not None:
             self._note_restored()
+
+    def _fresh_io(self) -> JobIO:
+        """One that has read nothing yet."""
+        return JobIO(self.run.job, self.run.config, self._sinks, self.run.generation)
 
     def _note_restored(self) -> None:
         try:

@@ -27,7 +27,7 @@ from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import FINAL, SAVEPOINT, AbandonedRecord, AbortedRecord, CompletionRecord, VoidRecord
 from spark_ckpt.protocol.topology import Refuse
 from spark_ckpt.redaction import redact_url
-from spark_ckpt.sinks.registry import create_sink, sink_class
+from spark_ckpt.sinks.registry import sink_class
 from spark_ckpt.sinks.staging import is_of_job, tag
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.history import History
@@ -203,7 +203,7 @@ class Job(Hinting):
         Their folders are elsewhere, or were removed: a folder that is made anew is another life of the job.
         """
         own = self._own_names()
-        found = ((s.id, create_sink(s.cls, s.options).staged_by()) for s in self._sinks)
+        found = ((s.id, s.make().staged_by()) for s in self._sinks)
         return [(i, w, n) for i, by in found for w, n in by.items() if w not in own and is_of_job(w, self.name)]
 
     def discard(self, who: str) -> list[str]:
@@ -217,7 +217,7 @@ class Job(Hinting):
                 f"expected another life of job {self.name!r}, as `spark-ckpt gc --others` names it, found {who!r}; "
                 "what this job itself staged in vain is for plain gc"
             )
-        return [name for s in self._sinks for name in create_sink(s.cls, s.options).discard(who)]
+        return [name for s in self._sinks for name in s.make().discard(who)]
 
     def _own_names(self) -> set[str]:
         if not self.exists():

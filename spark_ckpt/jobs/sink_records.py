@@ -16,7 +16,7 @@ from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.spec import SinkSpec
 from spark_ckpt.protocol import codec
 from spark_ckpt.redaction import has_secret, redact_url, secret_values
-from spark_ckpt.sinks.registry import create_sink, sink_class, sink_format
+from spark_ckpt.sinks.registry import sink_class, sink_format
 from spark_ckpt.storage.job_paths import SINKS_RECORD
 
 _ENV = "SPARK_CKPT_SINK_"
@@ -149,5 +149,6 @@ def _resolved(entry: SinkEntry, given: Mapping[str, str], environ: Mapping[str, 
     if not confirmed:
         plain = {n.lower() for n in (*cls.OPTIONS, "columns", "where")} - {"url", "path"}
         _check_where(sink, plain, options, {*named, *given})
-    create_sink(cls, options)  # what is wrong with them is said before anything is removed
-    return SinkSpec(sink, cls, options)
+    spec = SinkSpec(sink, cls, options)
+    spec.make()  # what is wrong with the options is said before anything is removed
+    return spec

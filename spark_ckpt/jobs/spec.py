@@ -18,6 +18,8 @@ from spark_ckpt.names import PATH_SPECIAL, checked_name, path_problem
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.redaction import redact_url
+from spark_ckpt.sinks.base import TwoPhaseSink
+from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.state.subtasks import Subtasks
 from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.job_paths import JobPaths
@@ -124,8 +126,14 @@ class SourceSpec:
 
 @dataclass(frozen=True)
 class SinkSpec:
-    """One sink of a run. ``cls`` is the TwoPhaseSink class, ``options`` its own options (may hold secrets)."""
+    """One sink of a run. ``cls`` is the TwoPhaseSink class, ``options`` its own options (may hold secrets), and
+    ``replacing`` says whether the query's output mode is complete."""
 
     id: str
     cls: Any
     options: dict[str, str] = field(repr=False)
+    replacing: bool = False
+
+    def make(self) -> TwoPhaseSink:
+        """The sink, on the driver and on executors. Raises as :func:`spark_ckpt.sinks.registry.create_sink`."""
+        return create_sink(self.cls, self.options, self.replacing)

@@ -33,7 +33,7 @@ from spark_ckpt.protocol.records import GenerationRecord, Topology
 from spark_ckpt.protocol.recovery import AUTO, NONE, GoOn, RestoreFrom, StartFacts, StartFresh
 from spark_ckpt.protocol.startup import Started, start_job
 from spark_ckpt.redaction import redact_url
-from spark_ckpt.sinks.registry import create_sink, sink_class
+from spark_ckpt.sinks.registry import sink_class
 from spark_ckpt.storage.state_table import StateTable
 
 _log = logging.getLogger("spark_ckpt")
@@ -60,8 +60,10 @@ class JobPlan:
         return SparkFolder(self.location, self.config.storage_options())
 
 
-def checked_sinks(requests: list[tuple[Any, dict[str, str]]]) -> tuple[SinkSpec, ...]:
-    """Name the sinks (option ``uid``, else the format, numbered) and find their classes. Raises ``ConfigError``."""
+def checked_sinks(requests: list[tuple[Any, dict[str, str]]], replacing: bool = False) -> tuple[SinkSpec, ...]:
+    """Name the sinks (option ``uid``, else the format, numbered) and find their classes. Raises ``ConfigError``.
+
+    ``replacing``: for output mode complete."""
     specs: list[SinkSpec] = []
     for number, (sink, options) in enumerate(requests):
         own = dict(options)
@@ -70,7 +72,7 @@ def checked_sinks(requests: list[tuple[Any, dict[str, str]]]) -> tuple[SinkSpec,
             name = f"{name}-{number}"
         checked_name("sink uid", name)
         cls = sink_class(sink) if isinstance(sink, str) else sink
-        specs.append(SinkSpec(name, cls, absolute_options(name, cls, own)))
+        specs.append(SinkSpec(name, cls, absolute_options(name, cls, own), replacing))
     return tuple(specs)
 
 
@@ -98,7 +100,7 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
     records = JobRecords(job_url(plan.config, plan.job), plan.config)
     records.store.check_writable(plan.job)
     for spec in plan.sinks:
-        create_sink(spec.cls, spec.options).validate(plan.output)
+        spec.make().validate(plan.output)
     restore = _restore_option(records, plan)
     io = JobIO(
         plan.job,

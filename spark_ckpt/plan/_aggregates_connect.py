@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import KINDS
 from spark_ckpt.plan.aggregates import Call
-from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.key_columns import column_named
 
 SparkDF = Any
@@ -33,7 +33,7 @@ class ConnectExpressions:
         self._e, self._column_class = expressions, ConnectColumn
         self.names: list[str] = df.groupBy(*keys).agg(*exprs).columns
         self._columns, self._client = df.columns, df.sparkSession.client
-        self._sensitive = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+        self._sensitive = is_case_sensitive(df.sparkSession)
         self._keys = [self._bare(k) for k in keys]
         self._results = [self._bare(c) for c in exprs]
 

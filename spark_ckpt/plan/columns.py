@@ -20,6 +20,11 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def is_case_sensitive(spark: Any) -> bool:
+    """Whether the session tells names apart by their case."""
+    return bool(spark.conf.get("spark.sql.caseSensitive") == "true")
+
+
 def user_columns(columns: Iterable[str]) -> list[str]:
     return [c for c in columns if c not in CONTROL_COLUMNS]
 
@@ -71,7 +76,7 @@ def refuse_repeated(columns: Iterable[str], spark: Any) -> None:
     """Raises ``InvalidInputError`` if a name occurs twice: nothing behind could tell the two columns apart."""
     names = list(columns)
     same: Callable[[str], str] = str.lower
-    if len({n.lower() for n in names}) < len(names) and spark.conf.get("spark.sql.caseSensitive") == "true":
+    if len({n.lower() for n in names}) < len(names) and is_case_sensitive(spark):
         same = str
     counted = Counter(map(same, names))
     twice = [n for n in names if counted[same(n)] > 1]

@@ -20,7 +20,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._trying import unlogged
-from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.condition import Name, bare_name, names_in, replaced, shape
 from spark_ckpt.plan.key_columns import column_named, written
 from spark_ckpt.state.joins.predicate import Both, Compared, Either, Not, OfSide, Predicate
@@ -131,7 +131,7 @@ class Sides:
 
     @cached_property
     def _sensitive(self) -> bool:
-        return bool(self.frames[LEFT].sparkSession.conf.get("spark.sql.caseSensitive") == "true")
+        return is_case_sensitive(self.frames[LEFT].sparkSession)
 
     def name(self, column: Column, side: int) -> str | None:
         """The column of ``side`` that it is, as it is."""

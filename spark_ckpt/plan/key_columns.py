@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._trying import unlogged
-from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.condition import without_stream
 
 _NOT_IN_DELTA = re.compile(r"[ ,;{}()\n\t=]")
@@ -66,7 +66,7 @@ def stored_name(name: str) -> str:
 
 def resolve_keys(preview: Any, columns: Sequence[str], cols: Sequence[Any]) -> list[tuple[Column, T.StructField, bool]]:
     """Each key's expression, type and name, and whether it is just a column."""
-    sensitive = preview.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    sensitive = is_case_sensitive(preview.sparkSession)
     return [_resolved(preview, columns, col, sensitive) for col in cols]
 
 

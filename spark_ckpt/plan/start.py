@@ -68,7 +68,8 @@ def start_query(request: StartRequest) -> Running:
     location = request.location or session_location(spark.conf, job) or JobPaths(job_url(config, job)).spark
     sources = name_sources(lineage)
     requests = with_functions_last(request.sinks)
-    sinks = checked_sinks(in_mode(request.output_mode, as_sinks(requests, config, job, request.df.schema)))
+    replacing = request.output_mode == "complete"
+    sinks = checked_sinks(as_sinks(requests, config, job, request.df.schema), replacing)
     uids = name_operators(lineage, sources, config.require_uid)
     topology = query_topology(lineage, sources, sinks, config.max_parallelism, uids)
     plan = JobPlan(
@@ -103,11 +104,6 @@ def start_query(request: StartRequest) -> Running:
     if deliverer is not None:
         deliverer.start(query, thread_of(spark))
     return Running(query, run, sinks, deliverer)
-
-
-def in_mode(mode: str, sinks: list[tuple[Any, dict[str, str]]]) -> list[tuple[Any, dict[str, str]]]:
-    """Sinks need to know of the mode that replaces their rows."""
-    return [(sink, {**own, "outputMode": mode}) for sink, own in sinks] if mode == "complete" else sinks
 
 
 def _tell_uids(job: str, uids: dict[OperatorNode, str]) -> None:

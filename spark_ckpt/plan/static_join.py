@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._trying import unlogged
-from spark_ckpt.plan.columns import control_last, quoted, user_columns
+from spark_ckpt.plan.columns import control_last, is_case_sensitive, quoted, user_columns
 from spark_ckpt.plan.condition import Name, replaced
 from spark_ckpt.plan.key_columns import column_named
 from spark_ckpt.types import CONTROL_COLUMNS, CTL
@@ -92,7 +92,7 @@ class StaticJoin:
 
 def _for_data_rows(left: SparkDF, names: list[str]) -> SparkDF:
     """``left`` with no key in control rows: a null equals nothing."""
-    sensitive = left.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    sensitive = is_case_sensitive(left.sparkSession)
     columns = user_columns(left.columns)
     spelt = [column_named(columns, quoted(name), sensitive) for name in names]
     keys = {name: F.when(F.col(CTL).isNull(), F.col(quoted(name))) for name in spelt if name is not None}

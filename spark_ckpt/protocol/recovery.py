@@ -168,7 +168,8 @@ def _go_on(facts: StartFacts) -> GoOn | Refuse:
     first = min(here, key=lambda g: g.generation)
     own = [c for c in facts.completions if c.origin == first.origin]
     newest = max(own, key=lambda c: c.checkpoint, default=None)
-    was = _last_to_run(facts, here).topology
+    ran: list[BatchRecord | CompletionRecord] = [*own, *(b for b in facts.batches if b.origin == first.origin)]
+    was = _last_to_run(here, max([first.generation, *(r.generation for r in ran)])).topology
     return (
         _moved_on(facts, latest)
         or refuse_to_go_on(facts.damage, facts.completions, facts.batches, here, _committed(facts))
@@ -188,14 +189,10 @@ def _go_on(facts: StartFacts) -> GoOn | Refuse:
     )
 
 
-def _last_to_run(facts: StartFacts, here: list[GenerationRecord]) -> GenerationRecord:
-    """The start whose batches are the last ones here. One that was stopped ahead of its first batch changed no state,
-    whatever query it was: what that had left out goes on."""
-    first = min(here, key=lambda g: g.generation)
-    ran = [b.generation for b in facts.batches if b.origin == first.origin]
-    ran += [c.generation for c in facts.completions if c.origin == first.origin]
-    last = max(ran, default=first.generation)
-    return max((g for g in here if g.generation <= last), key=lambda g: g.generation, default=first)
+def _last_to_run(here: list[GenerationRecord], ran: int) -> GenerationRecord:
+    """The start whose batches, up to generation ``ran``, are the last ones here. One that was stopped ahead of its
+    first batch changed no state, whatever query it was: what that had left out goes on."""
+    return max((g for g in here if g.generation <= ran), key=lambda g: g.generation)
 
 
 def _moved_on(facts: StartFacts, here: GenerationRecord) -> Refuse | None:

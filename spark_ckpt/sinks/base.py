@@ -96,9 +96,9 @@ class TwoPhaseSink(ABC):
     def commit_newest(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         """Driver: :meth:`commit` with the same ``permit``. Where rows are replaced, only those ``committables`` that
         are of the newest epoch: older epochs are those of checkpoints that were declined."""
-        newest = max(c.epoch for c in committables)
-        older = [c for c in committables if self.replacing and c.epoch < newest]
-        self.commit(permit, [c for c in committables if c not in older])
+        least = max(c.epoch for c in committables) if self.replacing else 0
+        older = [c for c in committables if c.epoch < least]
+        self.commit(permit, [c for c in committables if c.epoch >= least])
         if older:  # a crash here: nothing names them, gc removes them
             self.abort(older)
 

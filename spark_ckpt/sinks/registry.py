@@ -1,4 +1,4 @@
-"""Finding sinks by name, and the options every sink has: ``columns``, ``where`` and ``outputMode``."""
+"""Finding sinks by name, and the options every sink has: ``columns`` and ``where``."""
 
 from __future__ import annotations
 
@@ -78,20 +78,21 @@ def sink_format(cls: type[TwoPhaseSink]) -> str | None:
     return next(iter([*names, *(n for n, own in _REGISTERED.items() if own is cls)]), None)
 
 
-def create_sink(name: str | type[TwoPhaseSink], options: Mapping[str, str]) -> TwoPhaseSink:
+def create_sink(name: str | type[TwoPhaseSink], options: Mapping[str, str], replacing: bool = False) -> TwoPhaseSink:
     """The sink ``name`` made from its options, taking only the columns of option ``columns`` if that is given, and rows
-    for which the boolean column of option ``where`` is true. Option ``outputMode`` is the query's; a start adds it if
-    it is complete, and the sink's rows are replaced.
+    for which the boolean column of option ``where`` is true. ``replacing``: as
+    :attr:`TwoPhaseSink.replacing`.
 
     Called on the driver and on executors, with the same options. ``options`` are the sink's own (none of the
     reader's, Spark's or ``spark.ckpt.*``).
 
     Raises:
         ConfigError: unknown sink, unknown or malformed option.
+        InvalidInputError: ``replacing``, and the sink cannot.
     """
     label = name if isinstance(name, str) else name.__name__
     cls = sink_class(name) if isinstance(name, str) else name
-    own = {k: v for k, v in options.items() if k.lower() not in ("columns", "where", "outputmode")}
+    own = {k: v for k, v in options.items() if k.lower() not in ("columns", "where")}
     chosen = [v for k, v in options.items() if k.lower() == "columns" and v.strip()]
     where = next((v for k, v in options.items() if k.lower() == "where"), None)
     if where is not None and not chosen:
@@ -99,14 +100,13 @@ def create_sink(name: str | type[TwoPhaseSink], options: Mapping[str, str]) -> T
             f"sink {label}: option where ({where!r}) names a column that says which rows are written; give the columns "
             "that are written, too, by option columns"
         )
+    if replacing and not cls.CAN_REPLACE:
+        raise InvalidInputError(
+            f"sink {label} does not support output mode complete, which replaces all its rows at each checkpoint; "
+            'use outputMode("update"), or a sink such as delta, sql, memory or foreachBatch'
+        )
     sink = cls(own)
-    if any(k.lower() == "outputmode" and v == "complete" for k, v in options.items()):
-        if not cls.CAN_REPLACE:
-            raise InvalidInputError(
-                f"sink {label} does not support output mode complete, which replaces all its rows at each checkpoint; "
-                'use outputMode("update"), or a sink such as delta, sql, memory or foreachBatch'
-            )
-        sink.replacing = True
+    sink.replacing = replacing
     return ProjectedSink(sink, parse_names(label, "columns", chosen[0]), where) if chosen else sink
 
 

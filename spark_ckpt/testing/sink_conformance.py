@@ -427,7 +427,7 @@ class ReplaceConformance:
 
     @pytest.fixture
     def replace_target(self, target: SinkTarget) -> SinkTarget:
-        target.options["outputMode"] = "complete"
+        target.replacing = True
         return target
 
     def test_what_a_checkpoint_commits_replaces_all_rows(self, replace_target: SinkTarget) -> None:

@@ -40,6 +40,9 @@ class SinkTarget(ABC):
     secrets: tuple[str, ...] = ()
     """Texts among the options that must not show anywhere."""
 
+    replacing = False
+    """Whether the sink is one of output mode complete."""
+
     is_ordered = True
     """Whether :meth:`read` gives appended rows back in the order they were committed."""
 
@@ -61,7 +64,7 @@ class SinkTarget(ABC):
 
     def make(self) -> TwoPhaseSink:
         """A new sink object, as another process would make it."""
-        return create_sink(self.sink, self.options)
+        return create_sink(self.sink, self.options, self.replacing)
 
     def validated(self, schema: pa.Schema = SCHEMA) -> TwoPhaseSink:
         sink = self.make()
@@ -135,7 +138,8 @@ def commit_elsewhere(
     target: SinkTarget, allowed: CommitPermit, staged: Sequence[Committable], stop_at: int | None = None
 ) -> int:
     """Commit in a new process, which may kill itself at a step (from 0); its exit code."""
-    work = pickle.dumps((target.sink, target.options, allowed, list(staged), stop_at))
+    made = target.sink, target.options, target.replacing
+    work = pickle.dumps((made, allowed, list(staged), stop_at))
     code = f"from {__name__} import _commit_here; _commit_here()"
     done = subprocess.run([sys.executable, "-c", code], input=work, capture_output=True, timeout=120, check=False)
     if done.returncode not in (0, KILLED):
@@ -144,8 +148,8 @@ def commit_elsewhere(
 
 
 def _commit_here() -> None:
-    sink_name, options, allowed, staged, stop_at = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our own parent
-    sink = create_sink(sink_name, options)
+    made, allowed, staged, stop_at = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our own parent
+    sink = create_sink(*made)
     count = iter(range(1_000_000))
 
     def stop(_: str) -> None:

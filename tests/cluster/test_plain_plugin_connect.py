@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kill.processes import REPOSITORY, environment
+from tests.kill.processes import conf_folder, environment
 
 SCRIPT = """
 import os, sys
@@ -61,15 +61,13 @@ print("jobs", spark_ckpt.job(sys.argv[1], "plain").verify(), spark_ckpt.job(sys.
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_plain_streams_sql_and_wrap_through_connect(tmp_path: Path) -> None:
-    (tmp_path / "conf").mkdir()
-    quick = (REPOSITORY / "tests" / "spark_conf" / "spark-defaults.conf").read_text()
     conf = f"spark.ckpt.dir {tmp_path}/jobs\nspark.sql.streaming.checkpointLocation {tmp_path}/locations\n"
-    (tmp_path / "conf" / "spark-defaults.conf").write_text(f"{conf}spark.sql.shuffle.partitions 2\n{quick}")
+    folder = conf_folder(tmp_path, f"{conf}spark.sql.shuffle.partitions 2\n")
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run(
         [sys.executable, "script.py", str(tmp_path / "jobs")],
         cwd=tmp_path,
-        env=environment(SPARK_CONF_DIR=str(tmp_path / "conf")),
+        env=environment(SPARK_CONF_DIR=folder),
         capture_output=True,
         text=True,
         timeout=500,

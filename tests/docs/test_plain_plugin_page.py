@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.kill.processes import conf_folder
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "plain-plugin.md").read_text()
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -41,23 +43,20 @@ print("few", few.isStreaming, few.columns)
 
 @pytest.mark.timeout(600)
 def test_the_pages_code_does_what_the_page_says(tmp_path: Path) -> None:
-    for folder in ("orders", "conf"):
-        (tmp_path / folder).mkdir()
+    (tmp_path / "orders").mkdir()
     orders = [{"id": i, "customer": c, "amount": 10 * i} for i, c in ((1, "a"), (2, "b"), (3, "a"))]
     (tmp_path / "orders" / "1.json").write_text("".join(json.dumps(o) + "\n" for o in orders))
     shown = re.search(r"```\n# spark-defaults.conf.*?\n(.*?)```", PAGE, re.DOTALL)
     assert shown is not None
-    quick = (ROOT / "tests" / "spark_conf" / "spark-defaults.conf").read_text()
     settings = f"spark.sql.warehouse.dir {tmp_path}/warehouse\nspark.sql.shuffle.partitions 2\n"
-    conf = shown[1].replace("/data", str(tmp_path)) + settings + quick
-    (tmp_path / "conf" / "spark-defaults.conf").write_text(conf)
+    folder = conf_folder(tmp_path, shown[1].replace("/data", str(tmp_path)) + settings)
     first, *others = BLOCK.findall(PAGE.replace("/data", str(tmp_path)))
     (tmp_path / "page.py").write_text("\n".join([BEGIN, first, MORE_ORDERS, *others, LOOK]))
     path = os.pathsep.join(map(str, [ROOT, ROOT / "python_datasource"]))
     done = subprocess.run(
         [sys.executable, "page.py"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": path, "SPARK_CONF_DIR": str(tmp_path / "conf")},
+        env={**os.environ, "PYTHONPATH": path, "SPARK_CONF_DIR": folder},
         capture_output=True,
         text=True,
         timeout=500,

@@ -27,6 +27,14 @@ def await_condition(what: str, condition: Callable[[], bool], deadline_s: float 
         time.sleep(0.02)
 
 
+def conf_folder(folder: Path, settings: str) -> str:
+    """What Spark is started with, for ``SPARK_CONF_DIR``: ``settings``, and those that make tests quick."""
+    quick = (REPOSITORY / "tests" / "spark_conf" / "spark-defaults.conf").read_text()
+    (folder / "conf").mkdir()
+    (folder / "conf" / "spark-defaults.conf").write_text(settings + quick)
+    return str(folder / "conf")
+
+
 def environment(**more: str) -> dict[str, str]:
     """Of a process that uses Spark and this checkout."""
     paths = [str(REPOSITORY), str(REPOSITORY / "python_datasource")]

@@ -186,7 +186,7 @@ def test_where_names_a_boolean_column_of_the_query(tmp_path: Path) -> None:
 
 
 def test_a_replaced_table_is_replaced_in_all_partitions_by_none_as_well(tmp_path: Path) -> None:
-    sink = create_sink("delta", {"path": str(tmp_path), "partitionBy": "p,day", "outputMode": "complete"})
+    sink = create_sink("delta", {"path": str(tmp_path), "partitionBy": "p,day"}, replacing=True)
     sink.validate(SCHEMA)
     for checkpoint, rows in enumerate([ROWS, ROWS[:1], [], ROWS[1:3]], 1):
         sink.commit(permit(checkpoint), staged(sink, table(rows), checkpoint))

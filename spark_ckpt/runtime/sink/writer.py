@@ -19,7 +19,6 @@ from spark_ckpt.runtime._worker_gc import freeze
 from spark_ckpt.runtime.operations import Operation, Operations
 from spark_ckpt.runtime.stateless import runs_of_tag, split_control
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
-from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, Committable, Epoch, epoch_of_tag
 
 
@@ -99,7 +98,7 @@ class _TaskWriters:
 
     def __init__(self, writer: CkptStreamWriter) -> None:
         self._writer = writer
-        self._sinks: dict[str, TwoPhaseSink] = {s.id: create_sink(s.cls, s.options) for s in writer.sinks}
+        self._sinks: dict[str, TwoPhaseSink] = {s.id: s.make() for s in writer.sinks}
         self._open: dict[tuple[str, int], SinkWriter] = {}
         self._attempt = uuid.uuid4().hex[:12]
 

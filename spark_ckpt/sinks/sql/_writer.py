@@ -63,9 +63,9 @@ class SqlWriter(SinkWriter):
 
     def prepare_commit(self) -> Sequence[bytes]:
         self._put(self._chunks.rest())
-        if not self._rows and not self._ctx.replacing:
-            return []
         if not self._rows:
+            if not self._ctx.replacing:
+                return []
             self._put(self._ctx.schema.empty_table())
         names = changes.without(self._change, self._schema).names
         what = {"columns": names, "keys": self._keys, **({"change": self._change} if self._change else {})}

@@ -3,8 +3,8 @@
 SEEDS ?= 10000
 PYTEST_ARGS ?=
 DEV := scripts/with_env.sh dev
-UNIT := scripts/with_env.sh dev --mariadb
-TEST := scripts/with_env.sh dev --delta-jars --mariadb
+UNIT := scripts/with_env.sh dev --mariadb --kafka
+TEST := scripts/with_env.sh dev --delta-jars --mariadb --kafka
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test soak unit simulate explore mutants bench lint format docs site clean

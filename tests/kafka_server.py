@@ -1,0 +1,190 @@
+"""A real Kafka broker for tests: one KRaft node on loopback and free ports, from the jars of ``org.apache.kafka``.
+
+``scripts/with_env.sh ... --kafka`` fetches the jars. Its data are in a temporary folder. Nobody needs a password at
+``bootstrap``; at ``sasl_bootstrap`` it is SASL/PLAIN, with :data:`USER` and :data:`PASSWORD`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.postgres_server import free_port
+
+USER, PASSWORD = "ckpt", "s3cret-pass-word"
+_UP_S = 120
+_JAVA = ["-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    f'user_{USER}="{PASSWORD}";',
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "super.users": "User:ANONYMOUS",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    # A broker that was killed may register again when the controller takes its last life for over: after nine seconds.
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "200",
+    # By default ten seconds: how often the broker looks for transactions whose time is over.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
+
+
+class KafkaServer:
+    """``start()``, then ``new_topic()``, then ``stop()``; ``kill()`` and ``restart()`` keep the data. ``settings`` are
+    more of the broker's, as in its ``server.properties``."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        self._more = dict(settings or {})
+        self._root: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ports: dict[str, int] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        """``bootstrap.servers``, without a password."""
+        return f"127.0.0.1:{self._ports['PLAINTEXT']}"
+
+    @property
+    def sasl_bootstrap(self) -> str:
+        return f"127.0.0.1:{self._ports['SASL']}"
+
+    @property
+    def sasl(self) -> dict[str, str]:
+        """What a client needs for :attr:`sasl_bootstrap`, as confluent-kafka names it."""
+        return {
+            "bootstrap.servers": self.sasl_bootstrap,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": USER,
+            "sasl.password": PASSWORD,
+        }
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def new_topic(self, partitions: int = 1, config: Mapping[str, str] | None = None, name: str = "") -> str:
+        """The name of a new, empty topic."""
+        topic = name or f"t-{uuid.uuid4().hex[:12]}"
+        admin = self.admin()  # it must outlive what it was asked for
+        admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])[topic].result(_UP_S)
+        self._wait(topic)  # made is not yet known to every part of the broker
+        return topic
+
+    def start(self) -> KafkaServer:
+        if self._root is not None:
+            return self
+        self._root = Path(tempfile.mkdtemp(prefix="spark-ckpt-kafka-", dir="/tmp"))
+        atexit.register(self.stop)
+        try:
+            self._configure()
+            self._format()
+            self.restart()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """For good, and its data with it: nobody needs an orderly end."""
+        atexit.unregister(self.stop)
+        if self._process is not None:
+            self.kill()
+        if self._root is not None:
+            shutil.rmtree(self._root)
+        self._root = None
+
+    def kill(self) -> None:
+        """SIGKILL, as when its machine goes; :meth:`restart` brings it back at the same ports."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
+    def restart(self) -> None:
+        """The broker that was killed, on the same data."""
+        assert self._root is not None
+        with (self._root / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self._java("kafka.Kafka", str(self._properties)),
+                cwd=self._root, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+        self._wait()
+
+    @property
+    def _properties(self) -> Path:
+        assert self._root is not None
+        return self._root / "server.properties"
+
+    def _configure(self) -> None:
+        assert self._root is not None
+        self._ports = {name: free_port() for name in ("PLAINTEXT", "SASL", "CONTROLLER")}
+        listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self._ports.items())
+        voters = f"1@127.0.0.1:{self._ports['CONTROLLER']}"
+        places = {"listeners": listeners, "controller.quorum.voters": voters, "log.dirs": str(self._root / "data")}
+        settings = {**_SETTINGS, **places, **self._more}
+        self._properties.write_text("".join(f"{k}={v}\n" for k, v in settings.items()))
+
+    def _format(self) -> None:
+        tool = self._java("kafka.tools.StorageTool", "format", "-t", "SparkCkptTestsKafka00A", "-c")
+        made = subprocess.run(
+            [*tool, str(self._properties)], cwd=self._root, capture_output=True, timeout=_UP_S, check=False
+        )
+        if made.returncode:
+            raise RuntimeError(f"Kafka's storage was not made:\n{made.stdout.decode()}{made.stderr.decode()}")
+
+    def _java(self, *command: str) -> list[str]:
+        home = os.environ.get("JAVA_HOME")
+        java = f"{home}/bin/java" if home else "java"
+        return [java, *_JAVA, "-cp", f"{_jars()}/*", *command]
+
+    def _wait(self, topic: str | None = None) -> None:
+        """Until the broker answers, and knows a leader for each partition of ``topic``."""
+        assert self._root is not None
+        assert self._process is not None
+        admin, deadline = self.admin(), time.monotonic() + _UP_S
+        while True:
+            try:
+                found = admin.list_topics(topic, timeout=1).topics
+                if topic is None or all(p.leader >= 0 and not p.error for p in found[topic].partitions.values()):
+                    return
+            except KafkaException:
+                pass
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the Kafka broker does not answer:\n{(self._root / 'log').read_text()}")
+            time.sleep(0.05)
+
+
+@functools.cache
+def shared_kafka() -> KafkaServer:
+    """The one broker of this test process, started at first use and stopped at exit."""
+    return KafkaServer().start()
+
+
+def _jars() -> str:
+    found = os.environ.get("SPARK_CKPT_KAFKA_JARS") or os.path.expanduser("~/.cache/spark-ckpt/kafka-4.1.0")
+    if not os.path.isdir(found):
+        raise RuntimeError(f"the tests need Kafka's jars in {found}: `make test` fetches them, or with_env.sh --kafka")
+    return found

@@ -28,6 +28,9 @@ class SourceTarget(ABC):
     is_ordered = True
     """Whether the same range always comes in the same order."""
 
+    offset_bytes = 2048
+    """The most bytes that an offset may have as JSON."""
+
     def __init__(
         self,
         source: str | type[DataSource],

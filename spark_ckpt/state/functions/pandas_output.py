@@ -44,7 +44,9 @@ def checked_frame(where: Callable[[], str], frame: object, names: list[str], by_
 
     if not isinstance(frame, pd.DataFrame):
         raise UserFunctionError(f"{where()}: expected pandas.DataFrame, found {type(frame).__name__}.")
-    found = list(frame.columns)
+    found = frame.columns.tolist()
+    if found == names and len(frame):
+        return frame
     if not len(frame) and len(found) in (0, len(names)):
         return None
     if frame.empty and not found:

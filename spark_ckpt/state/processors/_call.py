@@ -27,8 +27,11 @@ from spark_ckpt.state.processors.handle import CLOSED, CREATED, DATA_PROCESSED, 
 if TYPE_CHECKING:
     from spark_ckpt.state.processors.function import ProcessorFunction
 
+OfKey = tuple[int, Iterator[Any]]
+"""A key, by its place among the touched ones, and its rows."""
 One = tuple[int, Callable[[], Any]]
 """A key, by its place among the touched ones, and the call for it."""
+Calls = Callable[[Iterator[OfKey]], Iterator[One]]
 
 
 class ProcessorCall:
@@ -78,18 +81,24 @@ class ProcessorCall:
             is_state = states.is_valid().to_numpy(zero_copy_only=False)
             if is_state.any():
                 table = pa.table(states.drop_null().flatten(), [f.name for f in states.type])
-                initial = self._calls(table, index[is_state], self._begin)
+                initial = self._calls(table, index[is_state], self._begun)
             rows, index = rows.filter(pa.array(~is_state)), index[~is_state]
-        return chain(initial, self._calls(rows.select(function.input_schema.names), index, self._handle))
+        return chain(initial, self._calls(rows.select(function.input_schema.names), index, self._handled))
 
-    def _calls(self, rows: pa.Table, key_index: Rows, call: Callable[[Key, Iterator[Any]], Any]) -> Iterator[One]:
-        keys, rows, starts, ends = by_key(rows, key_index, self._touched.keys.num_rows)
-        self._order += keys.tolist()
-        made = self._function.form.rows(rows, starts, ends)
-        return ((key, partial(call, self._keys[key], own)) for key, own in zip(keys.tolist(), made))
+    def _calls(self, rows: pa.Table, key_index: Rows, calls: Calls) -> Iterator[One]:
+        places, rows, starts, ends = by_key(rows, key_index, self._touched.keys.num_rows)
+        keys = places.tolist()
+        self._order += keys
+        return calls(zip(keys, self._function.form.rows(rows, starts, ends)))
 
-    def _handle(self, key: Key, rows: Iterator[Any]) -> Any:
-        return self._processor.handleInputRows(key, rows, self._times)
+    def _handled(self, rows: Iterator[OfKey]) -> Iterator[One]:
+        handle, keys, times = self._processor.handleInputRows, self._keys, self._times
+        for key, own in rows:
+            yield key, partial(handle, keys[key], own, times)
+
+    def _begun(self, states: Iterator[OfKey]) -> Iterator[One]:
+        for key, own in states:
+            yield key, partial(self._begin, self._keys[key], own)
 
     def _begin(self, key: Key, states: Iterator[Any]) -> Any:
         for state in states:
@@ -119,29 +128,30 @@ class ProcessorCall:
         """A table for so many keys; what waits for its conversion is let go of then."""
         for first in calls:
             with collector_paused():
-                outputs = [(key, found) for key, found in self._portion(chain([first], calls)) if found]
-                table = self._function.form.table(outputs, self._where()) if outputs else None
+                table = self._converted(self._portion(chain([first], calls)))
             if table is not None:
                 yield table
 
-    def _portion(self, calls: Iterator[One]) -> Iterator[tuple[Key, list[Any]]]:
-        for key, call in islice(calls, PORTION_KEYS):
-            yield self._keys[key], self._called(key, call)
-            self._progress.at += 1
+    def _converted(self, outputs: list[tuple[Key, list[Any]]]) -> pa.Table | None:
+        """In a call of its own, so that the outputs are gone when the collector goes on."""
+        return self._function.form.table(outputs, self._where()) if outputs else None
 
-    def _called(self, key: int, call: Callable[[], Any]) -> list[Any]:
-        where, form = partial(self._where, self._keys[key]), self._function.form
-        checked = (form.checked(where, output) for output in self._iterate(where, call))
-        return [output for output in checked if output is not None]
-
-    def _iterate(self, where: Callable[[], str], call: Callable[[], Any]) -> Iterator[Any]:
-        """What the user's generator yields; run to its end."""
-        try:
-            yield from iterated(call(), self._function.form.takes, where)
-        except UserFunctionError:
-            raise
-        except Exception as e:
-            raise UserFunctionError(raised(where(), e)) from e
+    def _portion(self, calls: Iterator[One]) -> list[tuple[Key, list[Any]]]:
+        """The outputs of so many keys, without those that have none."""
+        form, keys, progress, where, outputs = self._function.form, self._keys, self._progress, self._where, []
+        for place, call in islice(calls, PORTION_KEYS):
+            key = keys[place]
+            try:
+                # Run to its end, whatever of its outputs will be of use.
+                found = list(iterated(call(), form.takes, where, key))
+            except UserFunctionError:
+                raise
+            except Exception as e:
+                raise UserFunctionError(raised(where(key), e)) from e
+            if found and (found := form.checked(where, key, found)):
+                outputs.append((key, found))
+            progress.at += 1
+        return outputs
 
     def _user(self, name: str, method: Any, *args: Any) -> None:
         try:

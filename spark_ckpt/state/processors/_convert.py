@@ -14,12 +14,24 @@ from spark_ckpt.state.processors.declared import Columns
 
 Value = tuple[Any, ...]
 
-_PLAIN = (int, float, str, bool, type(None))
+_PLAIN = frozenset([int, float, str, bool, type(None)])
 
 
 def cleaned(value: Sequence[Any]) -> Value:
     """As the user sees it again in the same batch: Python's own types, nothing that the user may still change."""
+    if _PLAIN.issuperset(map(type, value)):
+        return tuple(value)
     return tuple([v if type(v) in _PLAIN else _clean(v) for v in value])
+
+
+def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
+    """``column.to_pylist()``, by way of numpy where that gives the same: it takes a fifth of the time for numbers."""
+    kind = column.type
+    if not column.null_count and (pa.types.is_integer(kind) or pa.types.is_float64(kind)):
+        values: list[Any] = column.to_numpy().tolist()
+        return values
+    found: list[Any] = column.to_pylist()
+    return found
 
 
 def _clean(v: Any) -> Any:
@@ -61,7 +73,7 @@ class Codec:
 
     def tuples(self, table: pa.Table | pa.RecordBatch) -> list[Value]:
         if self._from_arrow:
-            columns = [column.to_pylist() for column in table.select(self.schema.names).columns]
+            columns = [python_values(column) for column in table.select(self.schema.names).columns]
             return list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
         from pyspark.sql.conversion import ArrowTableToRowsConversion
 

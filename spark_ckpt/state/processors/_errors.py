@@ -49,7 +49,7 @@ def empty_list(name: str) -> Exception:
 
 def is_value(action: str, value: Any) -> None:
     """Raises for what is no tuple of a struct's fields."""
-    from pyspark.errors import PySparkTypeError
+    if not isinstance(value, (tuple, list)):  # a union would be made anew for each value
+        from pyspark.errors import PySparkTypeError
 
-    if not isinstance(value, tuple | list):
         raise PySparkTypeError(f"{action}: expected a tuple with one value for each field, found {value!r}")

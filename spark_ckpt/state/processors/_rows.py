@@ -6,7 +6,10 @@ floats doubles; the fields of ``Row``s are what Arrow says in Python.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache, partial
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,11 +21,16 @@ from spark_ckpt.state.functions.pandas_input import Frames, in_timezone, key_tup
 from spark_ckpt.state.functions.pandas_output import KeyOutput, OutputConversion, checked_frame
 from spark_ckpt.state.ipc import Rows
 from spark_ckpt.state.keys.grouping import segments_by_index
+from spark_ckpt.state.processors._convert import python_values
 
 if TYPE_CHECKING:
+    from pyspark.sql.types import Row
+
     from spark_ckpt.state.processors.function import ProcessorFunction
 
 Key = tuple[Any, ...]
+Where = Callable[[Key], str]
+"""Says of a message what it is about."""
 
 
 def by_key(rows: pa.Table, key_index: Rows, keys: int) -> tuple[Rows, pa.Table, Rows, Rows]:
@@ -37,7 +45,7 @@ class FramesForm:
     takes = "pandas.DataFrame"
 
     def __init__(self, function: ProcessorFunction) -> None:
-        self._function = function
+        self._function, self._names = function, function.output_schema.names
 
     def keys(self, touched: Touched) -> list[Key]:
         keys = key_tuples(touched.keys.select(self._function.key_schema.names), self._function)
@@ -51,10 +59,10 @@ class FramesForm:
         for at, (start, end) in enumerate(zip(starts.tolist(), ends.tolist())):
             yield (frames.slice(*one) for one in ((at, start, end),))
 
-    def checked(self, where: Callable[[], str], output: Any) -> Any | None:
-        function = self._function
-        by_name = function.options.get("assign_cols_by_name", True)
-        return checked_frame(where, output, function.output_schema.names, by_name)
+    def checked(self, where: Where, key: Key, outputs: list[Any]) -> list[Any]:
+        by_name = self._function.options.get("assign_cols_by_name", True)
+        frames = [checked_frame(lambda: where(key), output, self._names, by_name) for output in outputs]
+        return [frame for frame in frames if frame is not None]
 
     def table(self, outputs: list[tuple[Key, list[Any]]], where: str) -> pa.Table:
         function = self._function
@@ -70,36 +78,35 @@ class RowsForm:
     takes = "pyspark.sql.Row"
 
     def __init__(self, function: ProcessorFunction) -> None:
-        self._function = function
+        from pyspark.sql.types import Row
+
+        self._function, self._row = function, Row
 
     def keys(self, touched: Touched) -> list[Key]:
         columns = self._lists(touched.keys.select(self._function.key_schema.names))
         return list(zip(*columns, strict=True))
 
     def rows(self, rows: pa.Table, starts: Rows, ends: Rows) -> Iterator[Iterator[Any]]:
-        from pyspark.sql.types import Row
-
-        made = Row(*rows.column_names)
+        make = partial(tuple.__new__, row_class(tuple(rows.column_names)))
         for portion in range(0, len(starts), _PORTION):
-            first = int(starts[portion])
-            last = int(ends[min(portion + _PORTION, len(starts)) - 1])
-            values = list(zip(*self._lists(rows.slice(first, last - first)), strict=True))
-            for start, end in zip(starts[portion : portion + _PORTION], ends[portion : portion + _PORTION]):
-                yield (made(*value) for value in values[start - first : end - first])
+            begin, end = starts[portion : portion + _PORTION], ends[portion : portion + _PORTION]
+            first, last = int(begin[0]), int(end[-1])
+            made = list(map(make, zip(*self._lists(rows.slice(first, last - first)), strict=True)))
+            for one, behind in zip((begin - first).tolist(), (end - first).tolist()):
+                yield iter(made[one:behind])
 
     def _lists(self, table: pa.Table) -> list[list[Any]]:
         timezone = self._function.session_timezone
-        return [column.cast(in_timezone(column.type, timezone)).to_pylist() for column in table.columns]
+        return [python_values(column.cast(in_timezone(column.type, timezone))) for column in table.columns]
 
-    def checked(self, where: Callable[[], str], output: Any) -> Any | None:
-        from pyspark.sql.types import Row
-
-        if not isinstance(output, Row) or not hasattr(output, "__fields__"):
-            raise UserFunctionError(
-                f"{where()}: expected pyspark.sql.Row with the names of outputStructType, found {output!r}. "
-                f"Yield Row({', '.join(f'{n}=...' for n in self._function.output_schema.names)})."
-            )
-        return output
+    def checked(self, where: Where, key: Key, outputs: list[Any]) -> list[Any]:
+        for output in outputs:
+            if not isinstance(output, self._row) or not hasattr(output, "__fields__"):
+                raise UserFunctionError(
+                    f"{where(key)}: expected pyspark.sql.Row with the names of outputStructType, found {output!r}. "
+                    f"Yield Row({', '.join(f'{n}=...' for n in self._function.output_schema.names)})."
+                )
+        return outputs
 
     def table(self, outputs: list[tuple[Key, list[Any]]], where: str) -> pa.Table:
         schema = self._function.output_schema
@@ -117,9 +124,25 @@ class RowsForm:
 _PORTION = 1024
 
 
+@lru_cache(maxsize=64)
+def row_class(names: tuple[str, ...]) -> type[Row]:
+    """``Row(*names)(*values)`` as a class: made and read at the cost of a named tuple.
+
+    A ``Row`` of PySpark looks a field up by its name in Python, each time, which took longer than all that is done to
+    pass a row on. Whatever ``Row`` itself has (``count``, ``asDict``) stays what it is, and pickled it is a ``Row``.
+    """
+    from pyspark.sql.types import Row
+
+    places = vars(namedtuple("places", [f"f{i}" for i in range(len(names))]))
+    fields = {name: places[f"f{i}"] for i, name in reversed([*enumerate(names)])}  # of equal names the first counts
+    own = {name: field for name, field in fields.items() if not name.startswith("__") and not hasattr(Row, name)}
+    return type("Row", (Row,), {**own, "__fields__": Row(*names), "__module__": Row.__module__})
+
+
 def _of_rows(rows: list[Any], schema: pa.Schema) -> pa.Table:
     """By name; what a row does not have is null, as in Spark."""
-    if all(row.__fields__ == schema.names for row in rows):
+    names = schema.names
+    if all(row.__fields__ == names for row in rows):
         columns = list(zip(*rows)) or [()] * len(schema)
         if not any(pa.types.is_nested(f.type) for f in schema):
             return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, schema)], schema=schema)
@@ -146,13 +169,15 @@ def _wide(kind: pa.DataType) -> pa.DataType:
     return pa.float64() if pa.types.is_floating(kind) else kind
 
 
-def iterated(result: object, takes: str, where: Callable[[], str]) -> Iterable[Any]:
+def iterated(result: object, takes: str, where: Where, key: Key) -> Iterable[Any]:
     """What a method of the user's returned."""
+    if isinstance(result, GeneratorType):
+        return result
     import pandas as pd
 
     if isinstance(result, pd.DataFrame | str) or not isinstance(result, Iterable):
         found = type(result).__name__
         raise UserFunctionError(
-            f"{where()}: expected an iterator of {takes}, found {found}. Use yield, or return iter([])"
+            f"{where(key)}: expected an iterator of {takes}, found {found}. Use yield, or return iter([])"
         )
     return result

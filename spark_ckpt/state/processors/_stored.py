@@ -51,10 +51,11 @@ class Progress:
     def __init__(self, order: Rows) -> None:
         self.order = order
         self.at = 0
+        self._keys: list[int] = order.tolist()
 
     @property
     def key(self) -> int:
-        return int(self.order[self.at])
+        return self._keys[self.at]
 
 
 class ReadAhead(Generic[T]):

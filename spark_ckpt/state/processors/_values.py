@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_ckpt.state.functions.base import NO_TIMEOUT
+from spark_ckpt.state.ipc import one_batch, picked
 from spark_ckpt.state.lsm.family import Family, Found
 from spark_ckpt.state.processors._convert import Codec, Value, cleaned
 from spark_ckpt.state.processors._errors import is_value
@@ -27,24 +28,30 @@ class Values:
         self._codec = Codec(variable.value)
         self._found: Found | None = None
         self._live = np.empty(0, bool)
-        self._chunks: dict[int, list[Value]] = {}
+        self._name = f"state {variable.name!r}"
+        self._chunks: dict[int, list[Value | None]] = {}
+        """Of the keys from ``_CHUNK`` times the number on."""
         self._changed: dict[int, Value | None] = {}
 
     def get(self) -> Value | None:
         key = self._progress.key
         if key in self._changed:
             return self._changed[key]
-        found = self._lookup()
-        row = int(found.place[key])
-        if not self._live[row]:
-            return None
-        chunk = row // _CHUNK
+        chunk = key // _CHUNK
         if chunk not in self._chunks:
-            self._chunks[chunk] = self._codec.tuples(found.state.slice(chunk * _CHUNK, _CHUNK))
-        return self._chunks[chunk][row % _CHUNK]
+            self._chunks[chunk] = self._read(chunk * _CHUNK)
+        return self._chunks[chunk][key % _CHUNK]
+
+    def _read(self, first: int) -> list[Value | None]:
+        found = self._lookup()
+        rows = found.place[first : first + _CHUNK]
+        values, there = self._codec.tuples(picked(one_batch(found.state), rows)), self._live[rows]
+        if there.all():
+            return list(values)
+        return [value if is_there else None for value, is_there in zip(values, there.tolist())]
 
     def update(self, value: Any) -> None:
-        is_value(f"state {self.variable.name!r}", value)
+        is_value(self._name, value)
         self._changed[self._progress.key] = cleaned(value)
 
     def clear(self) -> None:
@@ -62,7 +69,7 @@ class Values:
             rows = found.place[np.fromiter(self._changed, np.int64, len(self._changed))]
             has_value = np.fromiter((v is not None for v in self._changed.values()), bool, len(rows))
             values = [v for v in self._changed.values() if v is not None]
-            table = self._codec.table(values, f"{where}, state {self.variable.name!r}")
+            table = self._codec.table(values, f"{where}, {self._name}")
             at = np.full(n, -1)
             at[rows[has_value]] = np.arange(len(values))
             remove = np.zeros(n, bool)

@@ -32,6 +32,8 @@ class _Variable:
 
     def __init__(self, handle: Handle, kind: str, name: str, stored: Any) -> None:
         self._handle, self._kind, self._name, self._stored = handle, kind, name, stored
+        self._open: Any = None
+        """Where it is stored while it may be asked: what is asked for every key passes no other check."""
 
     def _of(self, action: str, operation: str) -> Any:
         """Where it is stored. Raises if there is no key or no such variable any more."""
@@ -46,15 +48,15 @@ class ValueState(_Variable):
     """As PySpark's."""
 
     def exists(self) -> bool:
-        stored: Values = self._of("Error checking value state exists", "exists")
+        stored: Values = self._open or self._of("Error checking value state exists", "exists")
         return stored.get() is not None
 
     def get(self) -> tuple[Any, ...] | None:
-        stored: Values = self._of("Error getting value state", "get")
+        stored: Values = self._open or self._of("Error getting value state", "get")
         return stored.get()
 
     def update(self, newValue: Any) -> None:
-        self._of("Error updating value state", "update").update(newValue)
+        (self._open or self._of("Error updating value state", "update")).update(newValue)
 
     def clear(self) -> None:
         self._of("Error clearing value state", "clear").clear()
@@ -128,9 +130,19 @@ class Handle:
     """As PySpark's ``StatefulProcessorHandle``."""
 
     def __init__(self, time_mode: str, phase: str, declare: Declare, timers: Timers | None = None) -> None:
-        self.phase = phase
+        self._phase = phase
         self._time_mode, self._declare, self._timers = time_mode, declare, timers
         self._variables: dict[str, _Variable] = {}
+
+    @property
+    def phase(self) -> str:
+        return self._phase
+
+    @phase.setter
+    def phase(self, phase: str) -> None:
+        self._phase = phase
+        for variable in self._variables.values():
+            variable._open = None if phase in (PRE_INIT, CREATED) else variable._stored
 
     def getValueState(self, stateName: str, schema: Any, ttlDurationMs: int | None = None) -> Any:
         return self._declared(VALUE, stateName, schema, None, ttlDurationMs)
@@ -202,8 +214,8 @@ class Handle:
     def _timer_call(self, action: str, operation: str) -> Timers:
         if self._time_mode == "None":
             raise errors.wrong_time_mode(action, operation, spark_name(self._time_mode))
-        if self._timers is None or self.phase in (PRE_INIT, CREATED, CLOSED):
-            raise errors.wrong_phase(action, operation, self.phase)
+        if self._timers is None or self._phase in (PRE_INIT, CREATED, CLOSED):
+            raise errors.wrong_phase(action, operation, self._phase)
         return self._timers
 
 

@@ -201,7 +201,7 @@ class JobConfig:
         "triggerPollInterval", DURATION, "500ms", "How often an idle source looks for requests and triggers."
     )
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Options of the fsspec file system, by name without ``storage.``. May hold secrets: never print it."""
+    """Options of the object store, by name without ``storage.``. May hold secrets: never print it."""
 
     def __repr__(self) -> str:
         shown = ((f.name, getattr(self, f.name)) for f in fields(self) if f.repr)
@@ -326,7 +326,7 @@ def _unknown(bare: str) -> str:
     near = difflib.get_close_matches(bare.lower(), _BY_LOWER, n=1)
     hint = f" Did you mean {PREFIX}{_BY_LOWER[near[0]]}?" if near else ""
     # The value is left out on purpose: a misspelt storage key may carry a secret.
-    return f"Unknown key {PREFIX}{bare}.{hint} Valid keys: {', '.join(config_keys())}, {STORAGE}<option of fsspec>."
+    return f"Unknown key {PREFIX}{bare}.{hint} Valid keys: {', '.join(config_keys())}, {STORAGE}<option of the store>."
 
 
 def _parse(key: _Key, text: str) -> Any:
@@ -344,7 +344,7 @@ def _rows() -> Iterable[tuple[str, str, str, str]]:
         f"`{PREFIX}{STORAGE}*`",
         "text",
         "none",
-        "Options of the fsspec file system of `dir` (names in lower case). Never shown in messages, logs or records.",
+        "Options of the object store of `dir` (names in lower case). Never shown in messages, logs or records.",
     )
 
 

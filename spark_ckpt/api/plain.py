@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from spark_ckpt.api._plain_options import job_of, sinks_of, source_of
 from spark_ckpt.api._plain_streams import PlainReader, PlainWriter, RefusedReader
 from spark_ckpt.errors import ConfigError, ControlColumnsError
-from spark_ckpt.jobs.spec import job_url
+from spark_ckpt.jobs.spec import job_url, with_job_storage
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.sources.base import InnerSource, open_source
 from spark_ckpt.storage.job_paths import JobPaths
@@ -51,7 +51,9 @@ class PlainDataSource(DataSource):
             return RefusedReader(e)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        return PlainWriter(*job_of(self.options), sinks_of(self.options), schema)
+        config, location = job_of(self.options)
+        sinks = tuple(with_job_storage(sink, config) for sink in sinks_of(self.options))
+        return PlainWriter(config, location, sinks, schema)
 
     def reader(self, schema: StructType) -> Any:
         raise ConfigError("format('ckpt') is a stream: read it by spark.readStream, in SQL by a view of such a stream")

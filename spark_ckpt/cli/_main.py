@@ -29,7 +29,7 @@ Path = Annotated[str, typer.Argument(help="An empty folder or URL to write the s
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait before giving up.")]
 Storage = Annotated[
     list[str] | None,
-    typer.Option("--storage", "-s", metavar="NAME=VALUE", help="Option of the fsspec file system; repeat it."),
+    typer.Option("--storage", "-s", metavar="NAME=VALUE", help="Option of the object store; repeat it."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Though a driver seems to run the job: you know that none does.")]
 Confirm = Annotated[

@@ -19,7 +19,7 @@ from spark_ckpt.jobs.heartbeat import require_stopped
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.requests import Answer, create_request, read_answer, withdraw_request
 from spark_ckpt.jobs.sink_records import by_sink, find_sinks
-from spark_ckpt.jobs.spec import SinkSpec, cache_dir, job_url
+from spark_ckpt.jobs.spec import SinkSpec, cache_dir, job_url, with_job_storage
 from spark_ckpt.jobs.statistics import tell
 from spark_ckpt.protocol.abandon import decide_abandon
 from spark_ckpt.protocol.checkpoint_state import Name
@@ -231,7 +231,8 @@ class Job(Hinting):
         By ``sink.option``, as in :meth:`with_recorded_sinks`.
         """
         own = by_sink(given, list(formats))
-        return Job(self.config, self.name, tuple(SinkSpec(f, sink_class(f), own[f]) for f in own))
+        specs = (with_job_storage(SinkSpec(f, sink_class(f), own[f]), self.config) for f in own)
+        return Job(self.config, self.name, tuple(specs))
 
     def with_recorded_sinks(
         self, given: Mapping[str, str] | None = None, confirmed: Collection[str] = ()

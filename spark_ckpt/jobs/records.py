@@ -43,6 +43,7 @@ class JobRecords:
 
     def __init__(self, url: str, config: JobConfig) -> None:
         self.paths = JobPaths(url)
+        self.config = config
         self.store = RecordStore(url, config.storage_options(), Retry.of(config))
 
     # -- ids ---------------------------------------------------------------------------------------------------

@@ -11,9 +11,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError
 from spark_ckpt.jobs.records import JobRecords
-from spark_ckpt.jobs.spec import SinkSpec
+from spark_ckpt.jobs.spec import SinkSpec, with_job_storage
 from spark_ckpt.protocol import codec
 from spark_ckpt.redaction import has_secret, redact_url, secret_values
 from spark_ckpt.sinks.registry import sink_class, sink_format
@@ -69,7 +70,7 @@ def find_sinks(
     for entry in entries:
         sink = entry.id
         try:
-            specs.append(_resolved(entry, own[sink], environ, sink in confirmed))
+            specs.append(_resolved(entry, own[sink], environ, sink in confirmed, records.config))
         except CkptError as e:
             left_out.append(f"sink {sink!r}: {e}")
     return FoundSinks(tuple(specs), tuple(left_out))
@@ -128,7 +129,9 @@ def _check_where(sink: str, own: set[str], options: Mapping[str, str], given: Co
         )
 
 
-def _resolved(entry: SinkEntry, given: Mapping[str, str], environ: Mapping[str, str], confirmed: bool) -> SinkSpec:
+def _resolved(
+    entry: SinkEntry, given: Mapping[str, str], environ: Mapping[str, str], confirmed: bool, config: JobConfig
+) -> SinkSpec:
     sink, kind = entry.id, entry.format
     if kind is None:
         raise ConfigError(
@@ -149,6 +152,6 @@ def _resolved(entry: SinkEntry, given: Mapping[str, str], environ: Mapping[str, 
     if not confirmed:
         plain = {n.lower() for n in (*cls.OPTIONS, "columns", "where")} - {"url", "path"}
         _check_where(sink, plain, options, {*named, *given})
-    spec = SinkSpec(sink, cls, options)
+    spec = with_job_storage(SinkSpec(sink, cls, options), config)
     spec.make()  # what is wrong with the options is said before anything is removed
     return spec

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from spark_ckpt.config import JobConfig
+from spark_ckpt.config import STORAGE, JobConfig
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.names import PATH_SPECIAL, checked_name, path_problem
 from spark_ckpt.protocol.life import identity
@@ -23,6 +23,7 @@ from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.state.subtasks import Subtasks
 from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.job_paths import JobPaths
+from spark_ckpt.storage.object_options import scheme_of
 
 _log = logging.getLogger("spark_ckpt")
 
@@ -133,7 +134,23 @@ class SinkSpec:
     cls: Any
     options: dict[str, str] = field(repr=False)
     replacing: bool = False
+    storage: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """The job's own storage options, where the sink uses them. They are recorded nowhere."""
 
     def make(self) -> TwoPhaseSink:
         """The sink, on the driver and on executors. Raises as :func:`spark_ckpt.sinks.registry.create_sink`."""
-        return create_sink(self.cls, self.options, self.replacing)
+        return create_sink(self.cls, {**self.options, **self.storage}, self.replacing)
+
+
+def with_job_storage(spec: SinkSpec, config: JobConfig) -> SinkSpec:
+    """``spec`` with the job's storage options, if it takes such, has none of its own, and is where the job's folder
+    is: the same scheme, another place than local folders. Driver."""
+    names = {name.lower(): value for name, value in spec.options.items()}
+    own = any(name.startswith(STORAGE) for name in names)
+    takes = any(o.name == f"{STORAGE}*" for o in getattr(spec.cls, "DECLARED", ()))
+    if own or not takes or not config.storage or "path" not in names:
+        return spec
+    scheme = scheme_of(normalize_url(names["path"]))
+    if scheme == "file" or scheme != scheme_of(normalize_url(config.dir)):
+        return spec
+    return replace(spec, storage={f"{STORAGE}{name}": value for name, value in config.storage.items()})

@@ -13,7 +13,7 @@ from spark_ckpt.jobs.drained import end_when_drained
 from spark_ckpt.jobs.heartbeat import FirstBeats
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.rows_read import remember_run
-from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, with_absolute_dir
+from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, with_absolute_dir, with_job_storage
 from spark_ckpt.jobs.start import JobPlan, begin, checked_sinks
 from spark_ckpt.plan._build import (
     BuildContext,
@@ -69,7 +69,8 @@ def start_query(request: StartRequest) -> Running:
     sources = name_sources(lineage)
     requests = with_functions_last(request.sinks)
     replacing = request.output_mode == "complete"
-    sinks = checked_sinks(as_sinks(requests, config, job, request.df.schema), replacing)
+    checked = checked_sinks(as_sinks(requests, config, job, request.df.schema), replacing)
+    sinks = tuple(with_job_storage(sink, config) for sink in checked)
     uids = name_operators(lineage, sources, config.require_uid)
     topology = query_topology(lineage, sources, sinks, config.max_parallelism, uids)
     plan = JobPlan(

@@ -72,6 +72,14 @@ class SinkOption:
         return self.name.endswith(".*")
 
 
+STORAGE_OPTIONS = SinkOption(
+    "storage.*",
+    "text",
+    "Options of the object store, as `spark.ckpt.storage.*` are for the job. Without any, those of the job are used "
+    "where the scheme is the same.",
+)
+
+
 def option_names(declared: Sequence[SinkOption]) -> tuple[str, ...]:
     """The names of single options, for :attr:`TwoPhaseSink.OPTIONS`."""
     return tuple(o.name for o in declared if not o.is_family)

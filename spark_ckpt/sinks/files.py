@@ -18,17 +18,24 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import fsspec
 import pyarrow as pa
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.redaction import redact, secret_values
 from spark_ckpt.sinks import _durable as durable
 from spark_ckpt.sinks import staging
-from spark_ckpt.sinks._options import SinkOption, SinkOptions, check_path, option_names, with_absolute_path
+from spark_ckpt.sinks._options import (
+    STORAGE_OPTIONS,
+    SinkOption,
+    SinkOptions,
+    check_path,
+    option_names,
+    with_absolute_path,
+)
 from spark_ckpt.sinks._partitions import PartitionedWriter, check_partitions, folder_of, without
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.files_formats import EXTENSIONS, FileOptions, check_schema, open_writer
+from spark_ckpt.storage.filesystem import open_filesystem
 from spark_ckpt.types import CommitPermit, Committable
 
 _KIND = "files"
@@ -60,9 +67,7 @@ class FilesSink(TwoPhaseSink):
         SinkOption(
             "partitionBy", "columns, comma separated", "Folders `column=value`, as Spark's `partitionBy` makes them."
         ),
-        SinkOption(
-            "storage.*", "text", "Options of the fsspec file system, as `spark.ckpt.storage.*` are for the job."
-        ),
+        STORAGE_OPTIONS,
     )
     OPTIONS = option_names(DECLARED)
 
@@ -175,7 +180,7 @@ class FilesSink(TwoPhaseSink):
         return sorted(str(p).rsplit("/", 1)[-1] for p in there)
 
     def _open(self) -> tuple[Any, str]:
-        files, root = fsspec.core.url_to_fs(self._url, **self._storage)
+        files, root = open_filesystem(self._url, self._storage)
         files.invalidate_cache()  # other processes write here, too
         return files, str(root).rstrip("/")
 

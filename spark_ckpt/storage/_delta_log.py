@@ -25,23 +25,12 @@ from spark_ckpt.storage.content import FileEntry
 from spark_ckpt.storage.deletion_vectors import to_delta
 from spark_ckpt.storage.delta_schema import table_features, to_delta_schema
 from spark_ckpt.storage.filesystem import Folder, open_filesystem
+from spark_ckpt.storage.object_options import DELTA_RS_SCHEMES, delta_rs_options, scheme_of
 
 LOG = "_delta_log"
 ENGINE = "spark_ckpt"
 _COMMIT = re.compile(r"(\d{20})\.json")
 _LOG_FILE = re.compile(r"(\d{20})\..*(json|parquet)")
-_DELTA_RS_SCHEMES = frozenset({"file", "s3", "gs", "gcs", "az", "abfs", "abfss", "adl"})
-_DELTA_RS_OPTIONS = {
-    "key": "aws_access_key_id",
-    "secret": "aws_secret_access_key",
-    "token": "aws_session_token",
-    "endpoint_url": "aws_endpoint_url",
-    "region_name": "aws_region",
-    "account_name": "azure_storage_account_name",
-    "account_key": "azure_storage_account_key",
-    "sas_token": "azure_storage_sas_token",
-}
-
 _LEFT_OUT = 1000
 
 _logger = logging.getLogger(__name__)
@@ -268,22 +257,10 @@ def own_details(commit: LogCommit) -> dict[str, Any] | None:
 
 
 def delta_rs_can_open(url: str) -> bool:
-    return "://" not in url or url.split("://", 1)[0] in _DELTA_RS_SCHEMES
+    return scheme_of(url) in DELTA_RS_SCHEMES
 
 
 def open_delta(url: str, storage_options: Mapping[str, Any] | None = None, version: int | None = None) -> DeltaTable:
-    """The table through delta-rs, with fsspec storage options under the names delta-rs knows."""
+    """The table through delta-rs, with the storage options of its folder."""
     open_filesystem(url, storage_options)
-    return DeltaTable(url, version=version, storage_options=delta_rs_options(storage_options) or None)
-
-
-def delta_rs_options(storage_options: Mapping[str, Any] | None) -> dict[str, str]:
-    """fsspec storage options under the names delta-rs knows; unknown strings pass through unchanged."""
-    options = dict(storage_options or {})
-    nested = options.pop("client_kwargs", None) or {}
-    found = {_DELTA_RS_OPTIONS.get(k, k): str(v) for k, v in {**nested, **options}.items() if isinstance(v, str)}
-    if found.get("aws_endpoint_url", "").startswith("http://"):
-        found.setdefault("aws_allow_http", "true")
-    if "aws_endpoint_url" in found:
-        found.setdefault("aws_conditional_put", "etag")
-    return found
+    return DeltaTable(url, version=version, storage_options=delta_rs_options(url, storage_options) or None)

@@ -16,13 +16,16 @@ from typing import Any
 
 import fsspec
 
-from spark_ckpt.errors import InvalidInputError, StorageNotWritableError
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.redaction import redact_url
-from spark_ckpt.storage.retry import Retry, may_pass
+from spark_ckpt.storage._refusals import reading, writing
+from spark_ckpt.storage.object_options import fsspec_options, scheme_of
+from spark_ckpt.storage.retry import Retry, http_status
 
 _CACHED_LISTINGS = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "az", "adl"})
 _TEMPORARY = ".tmp"
 _CONFLICTS = 3
+_PRECONDITION_FAILED = 412
 _MEMORY_LOCK = threading.Lock()
 
 
@@ -47,11 +50,11 @@ def open_filesystem(
 ) -> tuple[fsspec.AbstractFileSystem, str]:
     """The file system behind ``url`` and the folder's path on it. Driver and executors; opens no connection by itself.
 
-    Raises ``InvalidInputError`` if the scheme is unknown or its package is not installed.
+    ``storage_options`` have fsspec's names or delta-rs's. Raises ``InvalidInputError`` if the scheme is unknown or its
+    package is not installed, and ``ConfigError`` as :func:`spark_ckpt.storage.object_options.fsspec_options`.
     """
     normal = normalize_url(url)
-    options = dict(storage_options or {})
-    scheme = normal.split("://", 1)[0] if "://" in normal else "file"
+    options, scheme = fsspec_options(normal, storage_options), scheme_of(normal)
     if scheme in _CACHED_LISTINGS:
         options.setdefault("use_listings_cache", False)
     try:
@@ -79,6 +82,8 @@ class Folder:
         self.fs, self.root = open_filesystem(url, storage_options)
         self.local = "://" not in self.url
         self._memory = self.url.startswith("memory://")
+        self._s3 = scheme_of(self.url) == "s3"
+        self._in_one: dict[str, Any] = {"max_concurrency": 1} if self._s3 else {}  # s3fs else asks for the size first
 
     def __repr__(self) -> str:
         return f"Folder({redact_url(self.url)!r})"
@@ -134,7 +139,8 @@ class Folder:
     def read(self, name: str) -> bytes | None:
         """All of ``name``, or None if there is no such file."""
         try:
-            return bytes(self.retry.call(lambda: self.fs.cat_file(self.path(name))))
+            with self._reading(name):
+                return bytes(self.retry.call(lambda: self.fs.cat_file(self.path(name), **self._in_one)))
         except (FileNotFoundError, IsADirectoryError):
             return None
 
@@ -147,11 +153,15 @@ class Folder:
         return float(self.retry.call(lambda: self.fs.modified(self.path(name))).timestamp())
 
     def exists(self, name: str) -> bool:
-        return self.retry.call(lambda: self._is_file(self.path(name)))
+        with self._reading(name):
+            return self.retry.call(lambda: self._is_file(self.path(name)))
 
     def _is_file(self, path: str) -> bool:
         """Not by ``fs.isfile``, which takes every error for a no."""
         try:
+            if self._s3:  # for what is not there, fs.info lists what is below, too
+                bucket, key, _ = self.fs.split_path(path)
+                return bool(self.fs.call_s3("head_object", Bucket=bucket, Key=key))
             return os.path.isfile(path) if self.local else bool(self.fs.info(path)["type"] == "file")
         except FileNotFoundError:
             return False
@@ -178,24 +188,18 @@ class Folder:
             with contextlib.suppress(OSError):
                 os.rmdir(self.path(_TEMPORARY))
 
-    @contextlib.contextmanager
-    def _writing(self, name: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            if may_pass(error):
-                raise  # said by whoever knows how long it was tried
-            raise StorageNotWritableError(
-                f"Cannot write {self.shown(name)}: expected a folder this process may write,"
-                f" found {type(error).__name__}: {error.strerror or 'refused'}."
-                f" Check spark.ckpt.dir, its permissions, free space and storage options, and start the query again."
-            ) from None
+    def _writing(self, name: str) -> contextlib.AbstractContextManager[None]:
+        return writing(self.shown(name))
+
+    def _reading(self, name: str) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self.local else reading(self.shown(name))
 
     def _list_names(self, folder: str) -> list[str]:
         return [n for n, is_file in self._entries(folder) if is_file]
 
     def _entries(self, folder: str) -> list[tuple[str, bool]]:
-        return self.retry.call(lambda: list(self._scan(folder)))
+        with self._reading(folder):
+            return self.retry.call(lambda: list(self._scan(folder)))
 
     def _scan(self, folder: str) -> Iterator[tuple[str, bool]]:
         path = self.path(folder)
@@ -234,9 +238,9 @@ class Folder:
                 return False
             except PermissionError:
                 raise
-            except OSError:
+            except OSError as error:
                 # Object stores say "precondition failed" and "conflict, try again" by errors of many types.
-                if self.fs.exists(self.path(name)):
+                if http_status(error) == _PRECONDITION_FAILED or self.fs.exists(self.path(name)):
                     return False
                 if last:
                     raise

@@ -17,8 +17,8 @@ from deltalake.exceptions import TableNotFoundError
 
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.redaction import redact_url
-from spark_ckpt.storage._delta_log import delta_rs_options
 from spark_ckpt.storage.filesystem import normalize_url
+from spark_ckpt.storage.object_options import delta_rs_options
 
 _logger = logging.getLogger(__name__)
 _warned: set[str] = set()
@@ -99,7 +99,7 @@ class History:
 
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
         self.url = normalize_url(url)
-        self._options = delta_rs_options(storage_options) or None
+        self._options = delta_rs_options(self.url, storage_options) or None
         self._table: DeltaTable | None = None
 
     def record(self, row: HistoryRow) -> None:

@@ -17,6 +17,7 @@ from spark_ckpt.errors import (
     CorruptStorageError,
     StorageNotWritableError,
 )
+from spark_ckpt.storage.create_if_absent import require_create_if_absent
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.job_paths import JOB_RECORD
 from spark_ckpt.storage.retry import Retry, may_pass
@@ -104,8 +105,10 @@ class RecordStore:
     def check_writable(self, job: str) -> None:
         """Claim the folder for ``job`` and try a write. Driver, when a query starts.
 
-        Raises ``StorageNotWritableError`` if it cannot be written or belongs to another job.
+        Raises ``StorageNotWritableError`` if it cannot be written, belongs to another job, or is on a store that
+        cannot create if absent.
         """
+        self._tried("written", "", lambda: require_create_if_absent(self._folder))
         try:
             answer = self.create(JOB_RECORD, "job", {"job": job})
         except CorruptStorageError as damage:
@@ -119,9 +122,10 @@ class RecordStore:
                 f"{self._folder.shown('')} belongs to another job: expected job {job!r}, found {owner!r} in"
                 f" {JOB_RECORD}. Set spark.ckpt.job or spark.ckpt.dir to a place of this job's own."
             )
-        probe = f"probe-{uuid.uuid4().hex}.json"
-        self.create(probe, "probe", {}, durable=False)
-        self.delete(probe)
+        if self._folder.local:
+            probe = f"probe-{uuid.uuid4().hex}.json"
+            self.create(probe, "probe", {}, durable=False)
+            self.delete(probe)
 
     def _tried(self, done: str, path: str, action: Callable[[], _Result]) -> _Result:
         try:

@@ -105,9 +105,10 @@ def may_pass(error: BaseException) -> bool:
         return False
     if isinstance(error, ConnectionError | TimeoutError | InterruptedError | BlockingIOError):
         return True
+    status = http_status(error)
+    if status is not None:
+        return status in _PASSING_STATUS
     if isinstance(error, OSError) and error.errno in _PASSING_ERRNOS:
-        return True
-    if _status(error) in _PASSING_STATUS:
         return True
     return any(cls.__name__ in _PASSING_NAMES for cls in type(error).__mro__)
 
@@ -117,21 +118,25 @@ def is_storage_failure(error: BaseException) -> bool:
     return isinstance(error, OSError | StorageNotWritableError | StorageUnavailableError) or may_pass(error)
 
 
+def http_status(error: BaseException) -> int | None:
+    """The answer's HTTP status, where the error or what it was made of has one."""
+    for name in ("status", "status_code", "code"):
+        found = getattr(error, name, None)
+        if isinstance(found, int | str) and str(found).isdigit():
+            return int(found)
+    answer = getattr(error, "response", None)  # botocore's ClientError
+    found = answer.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(answer, dict) else None
+    if isinstance(found, int):
+        return found
+    return None if error.__cause__ is None else http_status(error.__cause__)
+
+
 def describe(error: BaseException) -> str:
     """``error`` for a message or a record. What clients of object stores say may hold secrets and is left out."""
     if isinstance(error, CkptError):
         return str(error)
     said = error.strerror if isinstance(error, OSError) and error.errno else None
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
-
-
-def _status(error: BaseException) -> int | None:
-    """The answer's HTTP status, where the error has one."""
-    for name in ("status", "status_code", "code"):
-        found = getattr(error, name, None)
-        if isinstance(found, int | str) and str(found).isdigit():
-            return int(found)
-    return None
 
 
 def _tell(error: BaseException) -> None:

@@ -164,7 +164,7 @@ def test_a_folder_that_cannot_be_written_is_refused_at_start_without_secrets(tmp
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidInputError, match="cannot be written"):
         make(tmp_path / "file" / "out")
-    with pytest.raises(InvalidInputError, match="cannot be written") as refused:
+    with pytest.raises(InvalidInputError, match="Cannot open") as refused:
         make("nosuch://bucket/out", **{"storage.secret": "hunter2"})
     assert "hunter2" not in str(refused.value)
 

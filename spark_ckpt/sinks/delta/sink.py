@@ -26,13 +26,24 @@ from spark_ckpt.redaction import redact, redact_url, secret_values
 from spark_ckpt.sinks import _changes as changes
 from spark_ckpt.sinks import _durable as durable
 from spark_ckpt.sinks import staging
-from spark_ckpt.sinks._options import SinkOption, SinkOptions, check_path, misfit, option_names, with_absolute_path
+from spark_ckpt.sinks._options import (
+    STORAGE_OPTIONS,
+    SinkOption,
+    SinkOptions,
+    check_path,
+    misfit,
+    option_names,
+    with_absolute_path,
+)
 from spark_ckpt.sinks._parquet import open_parquet
 from spark_ckpt.sinks._partitions import PartitionedWriter, Values, check_partitions, without
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.delta._log import logged_names
 from spark_ckpt.sinks.delta._stats import file_stats
 from spark_ckpt.sinks.delta._versions import add, merge
+from spark_ckpt.storage.create_if_absent import require_create_if_absent
+from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.object_options import S3_SCHEMES, delta_rs_options, scheme_of
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.types import CommitPermit, Committable
 
@@ -42,8 +53,8 @@ _KIND = "delta"
 
 
 class DeltaSink(TwoPhaseSink):
-    """Options: ``path``; ``mode`` (append, merge), ``mergeKeys`` and ``changeColumn``; ``storage.*`` as delta-rs
-    names them.
+    """Options: ``path``; ``mode`` (append, merge), ``mergeKeys`` and ``changeColumn``; ``storage.*``, as
+    ``spark.ckpt.storage.*`` are for the job.
 
     Merging, the last row a key wins, and keys that are null are equal to each other. A merge reads what the
     checkpoint staged into the driver's memory. Someone else's commits to the table are met by trying again. A process
@@ -60,7 +71,7 @@ class DeltaSink(TwoPhaseSink):
         SinkOption(
             "partitionBy", "columns, comma separated", "The table's partition columns, as Spark's `partitionBy`."
         ),
-        SinkOption("storage.*", "text", "Storage options as delta-rs names them, passed as they are."),
+        STORAGE_OPTIONS,
     )
     OPTIONS = option_names(DECLARED)
     CAN_REPLACE = True
@@ -73,7 +84,8 @@ class DeltaSink(TwoPhaseSink):
         self._local = "://" not in self._path
         self._keys, self._partitions = parsed.merge_keys(), parsed.names("partitionBy")
         self._change = changes.change_column(_KIND, parsed, self._keys)
-        self._storage = parsed.prefixed("storage.")
+        self._given = parsed.fsspec()
+        self._storage = delta_rs_options(self._path, self._given)
 
     @classmethod
     def absolute(cls, options: Mapping[str, str]) -> dict[str, str]:
@@ -100,6 +112,8 @@ class DeltaSink(TwoPhaseSink):
         try:
             if self._local:
                 durable.make_folders(self._path)
+            elif scheme_of(self._path) in S3_SCHEMES:  # stores of other makers speak S3, and not all of it
+                require_create_if_absent(Folder(self._path, self._given))
             DeltaTable.create(
                 self._path,
                 schema=wanted,

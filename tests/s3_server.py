@@ -1,0 +1,110 @@
+"""S3 servers for tests, on loopback: moto from PyPI (fast to have), and MinIO (the real thing, some minutes to build).
+
+``SPARK_CKPT_S3=minio`` makes tests that take any server use MinIO; ``make soak`` sets it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import uuid
+from pathlib import Path
+
+import s3fs
+
+from tests.postgres_server import free_port
+
+KEY, SECRET, REGION = "AKIDEXAMPLE", "wJalrXUtnFEMI+bPxRfiCY=K7MDENG", "eu-west-3"
+MINIO = Path.home() / ".cache/spark-ckpt/minio-v0.0.0-20260212201848-7aac2a2c5b7c/minio"
+"""Where ``scripts/with_env.sh ... --minio`` puts it; the version is the one named there."""
+_UP_S = 120
+
+
+class S3Server:
+    """``start()``, then ``new_bucket()``, then ``stop()``; the first and the last are idempotent."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.endpoint = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._root: Path | None = None
+
+    def start(self) -> S3Server:
+        if self._process is not None:
+            return self
+        port = free_port()
+        self._root = Path(tempfile.mkdtemp(prefix=f"spark-ckpt-{self.kind}-"))
+        self.endpoint = f"http://127.0.0.1:{port}"
+        atexit.register(self.stop)
+        settings = {
+            "MINIO_ROOT_USER": KEY,
+            "MINIO_ROOT_PASSWORD": SECRET,
+            "MINIO_REGION": REGION,
+            "MINIO_UPDATE": "off",
+        }
+        command = {
+            "moto": [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+            "minio": [str(MINIO), "server", "--address", f"127.0.0.1:{port}", "--console-address", "127.0.0.1:0",
+                      str(self._root / "data")],
+        }[self.kind]  # fmt: skip
+        with (self._root / "log").open("wb") as log:
+            environment = {**os.environ, **settings, "PYTHONWARNINGS": "ignore"}
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+        self._wait()
+        return self
+
+    def options(self, endpoint: str | None = None) -> dict[str, str]:
+        """Storage options by name, without ``spark.ckpt.storage.``."""
+        return {"key": KEY, "secret": SECRET, "endpoint_url": endpoint or self.endpoint, "region": REGION}
+
+    def new_bucket(self) -> str:
+        """The name of a new, empty bucket."""
+        name = f"lake-{uuid.uuid4().hex[:12]}"
+        self.files().call_s3("create_bucket", Bucket=name, CreateBucketConfiguration={"LocationConstraint": REGION})
+        return name
+
+    def files(self) -> s3fs.S3FileSystem:
+        """A client of its own, past the code under test."""
+        kwargs = {"region_name": REGION}
+        return s3fs.S3FileSystem(
+            key=KEY, secret=SECRET, endpoint_url=self.endpoint, client_kwargs=kwargs, use_listings_cache=False
+        )
+
+    def _wait(self) -> None:
+        assert self._process is not None
+        assert self._root is not None
+        deadline = time.monotonic() + _UP_S
+        while True:
+            try:
+                with urllib.request.urlopen(f"{self.endpoint}/minio/health/live", timeout=5):
+                    return
+            except urllib.error.HTTPError:
+                return  # moto has no such page, but answers
+            except OSError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    log = (self._root / "log").read_text(errors="replace")
+                    raise RuntimeError(f"{self.kind} did not start:\n{log}") from None
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        atexit.unregister(self.stop)
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        if self._root is not None:
+            shutil.rmtree(self._root, ignore_errors=True)
+        self._process = self._root = None
+
+
+@functools.cache
+def shared_s3(kind: str | None = None) -> S3Server:
+    """The one server of its kind of this test process, started at first use and stopped at exit."""
+    return S3Server(kind or os.environ.get("SPARK_CKPT_S3", "moto")).start()

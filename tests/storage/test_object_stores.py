@@ -1,0 +1,245 @@
+"""Object stores below a job's folder: options under either library's names, credentials that nobody writes down, and
+what is refused before anything runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from spark_ckpt.cli import app
+from spark_ckpt.config import JobConfig
+from spark_ckpt.errors import ConfigError, InvalidInputError, StorageNotWritableError
+from spark_ckpt.jobs.spec import SinkSpec, with_job_storage
+from spark_ckpt.sinks.delta.sink import DeltaSink
+from spark_ckpt.sinks.files import FilesSink
+from spark_ckpt.sinks.memory import MemorySink
+from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.history import History, HistoryRow
+from spark_ckpt.storage.object_options import delta_rs_options, fsspec_options
+from spark_ckpt.storage.record_store import RecordStore
+from spark_ckpt.storage.retry import Retry
+from tests.s3_proxy import S3Proxy
+from tests.s3_server import KEY, REGION, SECRET, S3Server, shared_s3
+
+ROWS = pa.schema([("k", pa.int64())])
+AT_ONCE = Retry(timeout_s=0)
+
+
+@pytest.fixture(scope="module")
+def server() -> S3Server:
+    return shared_s3()
+
+
+@pytest.fixture
+def bucket(server: S3Server) -> str:
+    return server.new_bucket()
+
+
+# -- one set of options -------------------------------------------------------------------------------------------
+
+FOR_FSSPEC = {"key": "K", "secret": "S", "endpoint_url": "http://h:1", "client_kwargs": {"region_name": "eu"}}
+FOR_DELTA_RS = {
+    "aws_access_key_id": "K",
+    "aws_secret_access_key": "S",
+    "aws_endpoint_url": "http://h:1",
+    "aws_region": "eu",
+    "aws_allow_http": "true",
+    "aws_conditional_put": "etag",
+}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        FOR_FSSPEC,
+        {"key": "K", "secret": "S", "client_kwargs": {"endpoint_url": "http://h:1", "region_name": "eu"}},
+        {"access_key_id": "K", "secret_access_key": "S", "endpoint": "http://h:1", "region": "eu"},
+        {k.upper(): v for k, v in FOR_DELTA_RS.items()},
+    ],
+)
+def test_both_libraries_get_the_same_from_either_ones_names(given: dict[str, Any], no_environment: None) -> None:
+    assert fsspec_options("s3://b/x", given) == FOR_FSSPEC
+    assert delta_rs_options("s3a://b/x", given) == FOR_DELTA_RS
+
+
+def test_what_one_library_alone_knows_does_not_reach_the_other(no_environment: None) -> None:
+    given = {"anon": True, "config_kwargs": {"max_pool_connections": 3}, "timeout": "5s", "aws_sse_kms_key_id": "x"}
+    assert fsspec_options("s3://b", given) == {"anon": True, "config_kwargs": {"max_pool_connections": 3}}
+    wanted = {"aws_skip_signature": "true", "timeout": "5s", "aws_sse_kms_key_id": "x", "aws_conditional_put": "etag"}
+    assert delta_rs_options("s3://b", given) == wanted
+
+
+def test_names_of_azure_and_google_are_translated_too() -> None:
+    assert delta_rs_options("abfss://c@a.dfs.core.windows.net/x", {"account_name": "a", "account_key": "k"}) == {
+        "azure_storage_account_name": "a",
+        "azure_storage_account_key": "k",
+    }
+    assert fsspec_options("gs://b", {"google_service_account": "/key.json"}) == {"token": "/key.json"}
+
+
+def test_an_option_given_twice_is_refused_without_its_values() -> None:
+    with pytest.raises(ConfigError, match="aws_secret_access_key is given twice") as error:
+        fsspec_options("s3://b", {"secret": "hunter2", "aws_secret_access_key": "hunter3"})
+    assert "hunter" not in str(error.value)
+
+
+def test_a_profile_that_delta_rs_would_not_follow_is_refused() -> None:
+    with pytest.raises(ConfigError, match="set AWS_PROFILE"):
+        delta_rs_options("s3://b", {"profile": "prod"})
+
+
+@pytest.mark.parametrize(
+    ("cls", "options", "inherits"),
+    [
+        (DeltaSink, {"path": "s3a://other/t"}, True),
+        (FilesSink, {"PATH": "s3://other/t"}, True),
+        (DeltaSink, {"path": "/local"}, False),
+        (DeltaSink, {"path": "gs://b/t"}, False),
+        (DeltaSink, {"path": "s3://b/t", "storage.key": "own"}, False),
+        (MemorySink, {"path": "s3://b/t"}, False),
+    ],
+)
+def test_a_sink_where_the_job_is_has_the_jobs_storage_options(
+    cls: Any, options: dict[str, str], inherits: bool
+) -> None:
+    config = JobConfig.from_options({"dir": "s3://lake/c", "storage.key": "K", "storage.secret": "hunter2"})
+    found = with_job_storage(SinkSpec("s", cls, options), config)
+    assert found.storage == ({"storage.key": "K", "storage.secret": "hunter2"} if inherits else {})
+    assert found.options == options  # what is recorded
+    assert "hunter2" not in repr(found)
+
+
+# -- credentials that are nowhere in the options ------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+
+
+@pytest.fixture(params=["variables", "profile", "container"])
+def environment(
+    request: pytest.FixtureRequest,
+    server: S3Server,
+    no_environment: None,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> Iterator[str]:
+    """Credentials as a cluster has them: in variables, in a profile, or from the container's own address."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+    monkeypatch.setenv("AWS_REGION", REGION)
+    if request.param == "variables":
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    elif request.param == "profile":
+        keys = f"[prod]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n"
+        (tmp_path / "AWS_SHARED_CREDENTIALS_FILE").write_text(keys)
+        monkeypatch.setenv("AWS_PROFILE", "prod")
+    else:
+        with CredentialsServer() as (url, asked):
+            monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)
+            yield request.param
+            assert asked
+            return
+    yield request.param
+
+
+class CredentialsServer:
+    """What gives a container its credentials: an address of its own, as those of Amazon's containers do."""
+
+    def __enter__(self) -> tuple[str, list[str]]:
+        asked: list[str] = []
+        body = {"AccessKeyId": KEY, "SecretAccessKey": SECRET, "Token": "", "Expiration": "2100-01-01T00:00:00Z"}
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked.append(self.path)
+                content = json.dumps(body).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        Thread(target=self._server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{self._server.server_address[1]}/credentials", asked
+
+    def __exit__(self, *_: Any) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def row(k: int) -> HistoryRow:
+    return HistoryRow(k, "checkpoint", "completed", 1, 1, 1, completed_ms=2)
+
+
+def test_credentials_of_the_environment_reach_both_libraries(environment: str, bucket: str) -> None:
+    store = RecordStore(f"s3://{bucket}/jobs/{environment}")
+    store.check_writable("j")
+    assert store.read("job.json", "job") == {"job": "j"}
+    history = History(f"s3://{bucket}/jobs/{environment}/history")
+    assert history.append(row(1))
+    assert [r.id for r in history.read()] == [1]
+    DeltaSink({"path": f"s3a://{bucket}/{environment}"}).validate(ROWS)
+
+
+# -- what is refused ----------------------------------------------------------------------------------------------
+
+
+def test_a_store_without_create_if_absent_is_refused_before_a_record_is_written() -> None:
+    server = shared_s3("moto")  # MinIO would notice that a header is gone
+    bucket = server.new_bucket()
+    with S3Proxy(server.endpoint, drop="if-none-match") as proxy:
+        store = RecordStore(f"s3://{bucket}/j", server.options(proxy.endpoint))
+        with pytest.raises(StorageNotWritableError, match="creates an object only if there is none"):
+            store.check_writable("j")
+        sink = DeltaSink({"path": f"s3://{bucket}/t", **_storage(server, proxy.endpoint)})
+        with pytest.raises(InvalidInputError, match="creates an object only if there is none"):
+            sink.validate(ROWS)
+    assert server.files().find(bucket) == []
+
+
+def test_a_bucket_that_is_not_there_is_said(server: S3Server, bucket: str) -> None:
+    store = RecordStore(f"s3://{bucket}-not/j", server.options())
+    with pytest.raises(StorageNotWritableError, match=f"Cannot write s3://{bucket}-not/.*expected a bucket"):
+        store.check_writable("j")
+
+
+def test_without_credentials_the_message_says_where_they_are_looked_for(
+    server: S3Server, bucket: str, no_environment: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_CONTAINER_CREDENTIALS_FULL_URI"):
+        monkeypatch.delenv(name, raising=False)
+    folder = Folder(f"s3://{bucket}/j", {"endpoint_url": server.endpoint, "region": REGION}, AT_ONCE)
+    with pytest.raises(InvalidInputError, match="the credentials in storage options or the environment"):
+        folder.names()
+    with pytest.raises(StorageNotWritableError, match="NoCredentialsError"):
+        folder.replace("a", b"")
+
+
+def test_the_command_line_takes_the_same_options_and_shows_no_secret(server: S3Server, bucket: str) -> None:
+    storage = [f"--storage={name}={value}" for name, value in server.options().items()]
+    ran = CliRunner().invoke(app, ["list", f"s3://{bucket}/c", "orders", *storage])
+    assert ran.exit_code == 1
+    assert "there is no job 'orders' in s3://" in ran.output
+    assert not re.search(re.escape(SECRET), ran.output)
+
+
+def _storage(server: S3Server, endpoint: str | None = None) -> dict[str, str]:
+    return {f"storage.{name}": value for name, value in server.options(endpoint).items()}

@@ -121,8 +121,9 @@ class CkptDataStreamReader(FileReaders, Hinting):
         self._schema: StructType | None = None
 
     def format(self, source: str | type[DataSource]) -> CkptDataStreamReader:
-        """``source``: ``"files"``, ``"rate"``, or a class, a Python streaming ``DataSource``, registered or not.
+        """``source``: ``"files"``, ``"kafka"``, ``"rate"``, or a class, a Python streaming ``DataSource``.
 
+        A class need not be registered.
         ``"parquet"``, ``"json"``, ``"csv"`` and ``"text"`` are ``"files"`` of that kind, with Spark's names of options.
         A class may be given by its import path, too, ``"module:Class"``. What it must keep to is tested by
         :class:`spark_ckpt.testing.source_conformance.SourceConformance`. :meth:`load` raises for an unknown one.

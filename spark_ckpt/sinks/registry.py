@@ -21,7 +21,6 @@ _BUILT_IN = {
     "foreach": "spark_ckpt.sinks.deliveries:DeliverySink",
     "console": "spark_ckpt.sinks.deliveries:DeliverySink",
     "files": "spark_ckpt.sinks.files:FilesSink",
-    "iceberg": "spark_ckpt.sinks.iceberg.sink:IcebergSink",
     "memory": "spark_ckpt.sinks.memory:MemorySink",
     "sql": "spark_ckpt.sinks.sql.sink:SqlSink",
 }

@@ -26,6 +26,7 @@ from spark_ckpt.sources.ddl import parse_ddl
 
 KNOWN_SOURCES: Mapping[str, str] = {
     "files": "spark_ckpt.sources.files:FilesSource",
+    "kafka": "spark_ckpt.sources.kafka.source:KafkaSource",
     "rate": "spark_ckpt.sources.rate:RateSource",
 }
 

@@ -1,3 +1,0 @@
-"""The ``iceberg`` sink."""
-
-from __future__ import annotations

@@ -1,0 +1,204 @@
+"""What is asked of the brokers: topics, partitions, offsets. Driver, and executors for the ids of topics."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from spark_ckpt.errors import InvalidInputError, RetryableError
+from spark_ckpt.kafka_client import without_secrets
+from spark_ckpt.sources.kafka._options import Wanted
+from spark_ckpt.sources.kafka._positions import Partition, Places
+
+_logger = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
+
+_ONE_REQUEST_S = 5.0
+_INTERNAL = ("__consumer_offsets", "__transaction_state")
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
+_UNKNOWN_FOR_S = 5.0
+"""A topic that was just made may be unknown to a broker for a moment."""
+
+REFUSED = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError._SSL,
+    }
+)
+_TIMED_OUT = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT})
+UNKNOWN = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_ID,
+    }
+)
+
+
+class Brokers:
+    """One cluster. Made where it is used and never pickled; ``timeout_s`` is how long brokers may be away."""
+
+    def __init__(self, conf: Mapping[str, str], timeout_s: float) -> None:
+        self.conf = dict(conf)
+        self.timeout_s = timeout_s
+        self._heard: KafkaError | None = None
+        self._admin: AdminClient | None = None
+        committed = conf.get("isolation.level") == "read_committed"
+        self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+
+    def topics(self, wanted: Wanted) -> tuple[dict[str, str], list[Partition]]:
+        """The ids and the partitions of what is wanted and there. Raises ``InvalidInputError`` if a named topic is
+        missing, ``RetryableError`` if no broker answers in time."""
+        if wanted.pattern is not None:
+            names = self._matching(wanted.pattern.fullmatch)
+        elif wanted.assigned is not None:
+            names = sorted({p.topic for p in wanted.assigned})
+        else:
+            names = wanted.topics or []
+        ids, there = self.described(names)
+        missing = sorted({*names} - ids.keys()) if wanted.pattern is None else []
+        if wanted.assigned is not None:
+            missing += [str(p) for p in wanted.assigned if p.topic in ids and p not in there]
+            there = [p for p in there if p in wanted.assigned]
+        if missing:
+            raise InvalidInputError(
+                f"Kafka at {self._where}: expected topics {', '.join(names)}, found no {', '.join(missing)}; create "
+                "what is missing, or correct the options subscribe or assign"
+            )
+        return ids, there
+
+    def described(
+        self, names: Iterable[str], patience_s: float = _UNKNOWN_FOR_S
+    ) -> tuple[dict[str, str], list[Partition]]:
+        """Ids and partitions of those topics that are there."""
+        ids: dict[str, str] = {}
+        partitions: list[Partition] = []
+        open_, until = sorted(set(names)), time.monotonic() + patience_s
+        while open_:
+            found = self._ask("topics", functools.partial(self._describe, open_))
+            for name, topic in found.items():
+                ids[name] = str(topic.topic_id)
+                partitions += [Partition(name, p.id) for p in topic.partitions]
+            open_ = [name for name in open_ if name not in found]
+            if time.monotonic() >= until:
+                break
+            if open_:
+                time.sleep(0.2)
+        return ids, sorted(partitions)
+
+    def earliest(self, partitions: Iterable[Partition]) -> Places:
+        return self._offsets(dict.fromkeys(partitions, OffsetSpec.earliest()))
+
+    def latest(self, partitions: Iterable[Partition]) -> Places:
+        """Behind the last record, and with isolation level read_committed behind the last whose fate is known."""
+        return self._offsets(dict.fromkeys(partitions, OffsetSpec.latest()))
+
+    def at_times(self, times: Mapping[Partition, int]) -> Places:
+        """The first records of those times (ms) or later; -1 where there is none."""
+        return self._offsets({p: OffsetSpec.for_timestamp(at) for p, at in times.items()})
+
+    def commit(self, group: str, places: Places) -> Future[Any]:
+        """Begin to tell the consumer group ``group`` how far its reader is. The future raises ``KafkaException``."""
+        found = [TopicPartition(p.topic, p.number, at) for p, at in places.items()]
+        asked = self._client().alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, found)])
+        return asked[group]
+
+    @property
+    def _where(self) -> str:
+        return without_secrets(self.conf.get("bootstrap.servers", ""), self.conf)
+
+    def _client(self) -> AdminClient:
+        if self._admin is None:
+            admin_only = {k: v for k, v in self.conf.items() if k not in ("isolation.level", "group.id")}
+            self._admin = AdminClient({"log_level": 0, **admin_only, "error_cb": self._hear})
+        return self._admin
+
+    def _hear(self, error: KafkaError) -> None:
+        if self._heard is None or self._heard.code() not in REFUSED:
+            self._heard = error
+
+    def _matching(self, matches: Callable[[str], Any]) -> list[str]:
+        found = self._ask("topics", lambda left: self._client().list_topics(timeout=left).topics)
+        return sorted(
+            name for name in found if matches(name) and name not in ("__consumer_offsets", "__transaction_state")
+        )
+
+    def _describe(self, names: list[str], timeout_s: float) -> dict[str, Any]:
+        asked = self._client().describe_topics(TopicCollection(names), request_timeout=timeout_s)
+        found = {}
+        for name, future in asked.items():
+            try:
+                found[name] = future.result()
+            except KafkaException as error:
+                if error.args[0].code() not in UNKNOWN:
+                    raise
+        return found
+
+    def _offsets(self, specs: Mapping[Partition, OffsetSpec]) -> Places:
+        if not specs:
+            return {}
+        wanted = {TopicPartition(p.topic, p.number): spec for p, spec in specs.items()}
+
+        def ask(timeout_s: float) -> Places:
+            asked = self._client().list_offsets(wanted, isolation_level=self._isolation, request_timeout=timeout_s)
+            return {Partition(tp.topic, tp.partition): f.result().offset for tp, f in asked.items()}
+
+        return self._ask("offsets", ask)
+
+    def _ask(self, what: str, ask: Callable[[float], _Result]) -> _Result:
+        """What ``ask`` gives, asked again with pauses that grow and vary until it is given or the time is over."""
+        until, pause, told = time.monotonic() + self.timeout_s, _FIRST_PAUSE_S, False
+        while True:
+            try:
+                return ask(max(0.1, min(_ONE_REQUEST_S, until - time.monotonic())))
+            except KafkaException as error:
+                found = self._cause(error)
+            if found.code() in REFUSED or time.monotonic() + pause > until:
+                raise self._failed(what, found)
+            if not told:
+                _logger.warning("Kafka at %s: %s; asking for %s again", self._where, self._text(found), what)
+                told = True
+            time.sleep(pause * random.uniform(0.5, 1))
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _cause(self, error: KafkaException) -> KafkaError:
+        """A request only times out where no broker is or credentials are wrong; why is told by the way."""
+        self._client().poll(0)
+        heard, self._heard = self._heard, None
+        found: KafkaError = error.args[0]
+        return heard if heard is not None and found.code() in _TIMED_OUT else found
+
+    def _failed(self, what: str, error: KafkaError) -> Exception:
+        if error.code() in REFUSED:
+            return InvalidInputError(
+                f"Kafka at {self._where} refused to tell {what}: {self._text(error)}; correct the credentials (options "
+                "kafka.security.protocol, kafka.sasl.*, kafka.ssl.*) or the permissions of their user"
+            )
+        return RetryableError(
+            f"expected Kafka at {self._where} to tell {what} within {self.timeout_s:g} s, found {self._text(error)}; "
+            "nothing is lost: start the query again when the brokers are up, or correct kafka.bootstrap.servers"
+        )
+
+    def _text(self, error: KafkaError) -> str:
+        return without_secrets(f"{error.name()} ({error.str()})", self.conf)

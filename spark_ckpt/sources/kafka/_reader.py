@@ -1,0 +1,252 @@
+"""The stream reader of the ``kafka`` source. Driver: offsets, plans, the consumer group. Executor: ``read``."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaException
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.sources._convert import arrow_schema, pieces
+from spark_ckpt.sources.kafka._brokers import Brokers
+from spark_ckpt.sources.kafka._fetch import DataLossError, messages
+from spark_ckpt.sources.kafka._limits import first_places, last_places
+from spark_ckpt.sources.kafka._positions import (
+    KafkaSplit,
+    Places,
+    Position,
+    Range,
+    as_json,
+    cut,
+    limited,
+    new_records,
+    ranges_between,
+)
+from spark_ckpt.sources.kafka._rows import rows
+from spark_ckpt.storage.record_store import Exists, RecordStore
+
+if TYPE_CHECKING:
+    from spark_ckpt.sources.kafka.source import KafkaSource
+
+_logger = logging.getLogger(__name__)
+
+_ASKED_AT_MOST = 5
+"""Of this part of the time, one: Spark asks for the latest offset every 10 ms."""
+_LONGEST_PAUSE_S = 0.5
+_COMMIT_S = 5.0
+
+
+class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offset: ``{"offsets": {topic: {partition: next offset}}, "ids": {topic: id}}``."""
+
+    def __init__(self, source: KafkaSource, schema: StructType, clock: Callable[[], float] = time.monotonic) -> None:
+        self._source = source
+        self._schema = arrow_schema(schema)
+        self._clock = clock
+        self._conf = source.client_conf()
+        self._connected: Brokers | None = None
+        self._pinned: Position | None = None
+        self._end: Places | None = None
+        self._knows_end = False
+        self._ask_again_at = float("-inf")
+        self._last_batch_at = float("-inf")
+        self._commit: Future[Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_connected": None, "_commit": None}
+
+    # -- where it is (driver) --------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        return Position.of(self._range()["start"]).offset()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        # Spark knows one limit; any but ReadAllAvailable stands for all of this source's options here.
+        return ReadMaxRows(self._source.parsed["maxOffsetsPerTrigger"] or 2**31 - 1)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        at, everything = Position.of(start), isinstance(limit, ReadAllAvailable)
+        end = self._bounded(self._pinned or self._now())
+        self._check_ids(at, end)
+        end = self._not_back(at, end)
+        new, o = new_records(at, end), self._source.parsed
+        if not new or (not everything and self._pinned is None and self._put_off(new)):
+            return start
+        self._last_batch_at = self._clock()
+        most = o["maxOffsetsPerTrigger"]
+        return (end if everything or most is None else limited(at, end, most)).offset()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._pinned = self._now()
+
+    def finished(self, offset: dict[str, Any]) -> bool:
+        """At the end that the options give; never without one."""
+        end = self._ending()
+        places = Position.of(offset).places
+        return end is not None and all(places.get(p, 0) >= at for p, at in end.items())
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Tells the consumer group, for tools that show how far behind it is; nothing is ever read from there."""
+        if self._commit is not None and self._commit.done():
+            self._told()
+        if self._commit is None:
+            self._commit = self._brokers().commit(self._source.group, Position.of(end).places)
+
+    def stop(self) -> None:
+        if self._commit is not None:
+            self._told()
+        self._connected = None
+
+    def _told(self) -> None:
+        commit, self._commit = self._commit, None
+        try:
+            if commit is not None:
+                commit.result(_COMMIT_S)
+        except (KafkaException, TimeoutError) as error:
+            _logger.warning(
+                "consumer group %s was not told how far the job is (%s); the job itself goes on",
+                self._source.group,
+                error,
+            )
+
+    # -- plans (driver) ------------------------------------------------------------------------------------------------
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        at, behind, o = Position.of(start), Position.of(end), self._source.parsed
+        there = self._still_there(at, behind)
+        return [
+            KafkaSplit(r, behind.ids[r.partition.topic])
+            for r in cut(there, o["minPartitions"], o["maxRecordsPerPartition"])
+        ]
+
+    def _still_there(self, start: Position, end: Position) -> list[Range]:
+        """The ranges of a batch without what is gone. What goes from now on is noticed when it is read."""
+        ranges = ranges_between(start, end)
+        ids, partitions = self._brokers().described({r.partition.topic for r in ranges})
+        gone = [
+            r
+            for r in ranges
+            if ids.get(r.partition.topic) != end.ids[r.partition.topic] or r.partition not in partitions
+        ]
+        for r in gone:
+            self._lost(f"{r.partition}, offsets {r.start} to {r.end}: the topic was deleted or made again")
+        rest = [r for r in ranges if r not in gone]
+        first = self._brokers().earliest(r.partition for r in rest)
+        for r in rest:
+            if first[r.partition] > r.start:
+                self._lost(f"{r.partition}: offsets {r.start} to {min(first[r.partition], r.end)} are gone")
+        kept = (r._replace(start=max(r.start, first[r.partition])) for r in rest)
+        return [r for r in kept if r.size > 0]
+
+    # -- reading (executor) ----------------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, KafkaSplit)
+        headers, at = self._source.parsed["includeHeaders"], partition.range.start
+        try:
+            for found in messages(partition.range, partition.topic_id, self._conf, self._source.timeout_s):
+                at = found[-1].offset() + 1
+                yield from pieces(rows(found, partition.range.partition, headers))
+        except DataLossError as loss:
+            self._lost(str(loss))
+            yield from self._rest(partition, at)
+
+    def _rest(self, split: KafkaSplit, at: int) -> Iterator[pa.RecordBatch]:
+        """What is still there of a range whose records went while it was read; only without ``failOnDataLoss``."""
+        partition = split.range.partition
+        brokers = Brokers(self._conf, self._source.timeout_s)
+        ids, there = brokers.described([partition.topic])
+        if ids.get(partition.topic) != split.topic_id or partition not in there:
+            return
+        first = brokers.earliest([partition])[partition]
+        rest = Range(partition, max(first, at), min(split.range.end, brokers.latest([partition])[partition]))
+        if rest.start > at and rest.size > 0:
+            yield from self.read(KafkaSplit(rest, split.topic_id))
+
+    # -- helpers (driver) ------------------------------------------------------------------------------------------
+
+    def _range(self) -> dict[str, Any]:
+        """Where this job begins and ends, decided once: a crash before the record is there decides anew, as nothing
+        was read; behind it everybody finds the record."""
+        store = RecordStore(self._source.metadata_url, self._source.storage_options)
+        name = self._source.range_record()
+        known = store.read(name, "kafka-range")
+        if known is not None:
+            return known
+        brokers, parsed = self._brokers(), self._source.parsed
+        ids, partitions = brokers.topics(self._source.wanted)
+        end = last_places(brokers, parsed, partitions)
+        start = Position(first_places(brokers, parsed, partitions), ids)
+        body = {"start": start.offset(), "end": None if end is None else as_json(end)}
+        created = store.create(name, "kafka-range", body)
+        return created.body if isinstance(created, Exists) else body
+
+    def _ending(self) -> Places | None:
+        if not self._knows_end:
+            bounded = any(
+                self._source.parsed[name] is not None for name in self._source.parsed if name.startswith("ending")
+            )
+            found = self._range()["end"] if bounded else None
+            self._end = None if found is None else Position.of({"offsets": found, "ids": {}}).places
+            self._knows_end = True
+        return self._end
+
+    def _bounded(self, end: Position) -> Position:
+        last = self._ending()
+        if last is None:
+            return end
+        return Position({p: min(at, last[p]) for p, at in end.places.items() if p in last}, end.ids)
+
+    def _now(self) -> Position:
+        """Behind the newest records. Does not come back sooner than is fair to the brokers."""
+        time.sleep(min(_LONGEST_PAUSE_S, max(0.0, self._ask_again_at - self._clock())))
+        began = self._clock()
+        ids, partitions = self._brokers().topics(self._source.wanted)
+        found = Position(self._brokers().latest(partitions), ids)
+        ended = self._clock()
+        self._ask_again_at = ended + (_ASKED_AT_MOST - 1) * (ended - began)
+        return found
+
+    def _check_ids(self, start: Position, end: Position) -> None:
+        for topic, known in start.ids.items():
+            found = end.ids.get(topic)
+            if found != known:
+                what = "was deleted" if found is None else f"was deleted and made again (id {known}, now {found})"
+                self._lost(f"topic {topic} {what}")
+
+    def _not_back(self, start: Position, end: Position) -> Position:
+        """``end`` without partitions that end in front of where the job is, as after an unclean leader election."""
+        for p, at in end.places.items():
+            if at < start.start_of(p, end) and self._pinned is None:
+                self._lost(f"Partition {p}'s offset was changed from {start.places[p]} to {at}")
+        ahead = self._ending() is not None or self._pinned is not None
+        places = {p: max(at, start.start_of(p, end)) if ahead else at for p, at in end.places.items()}
+        return Position(places, end.ids)
+
+    def _put_off(self, new: int) -> bool:
+        least = self._source.parsed["minOffsetsPerTrigger"]
+        waited = self._clock() - self._last_batch_at
+        return least is not None and new < least and waited < self._source.parsed["maxTriggerDelay"]
+
+    def _lost(self, what: str) -> None:
+        if self._source.parsed["failOnDataLoss"]:
+            raise InvalidInputError(
+                f"{what}. Some data may have been lost because they are not available in Kafka any more; either the"
+                " data was aged out by Kafka or the topic may have been deleted before all the data in the topic was"
+                " processed. If you don't want your streaming query to fail on such cases, set the source option"
+                " 'failOnDataLoss' to 'false'"
+            )
+        _logger.warning("%s; the job goes on without what is gone (failOnDataLoss=false)", what)
+
+    def _brokers(self) -> Brokers:
+        if self._connected is None:
+            self._connected = self._source.brokers()
+        return self._connected

@@ -90,6 +90,6 @@ class TestKafka(SourceConformance):
 class TestKafkaTransactions(SourceConformance):
     @pytest.fixture
     def target(self, tmp_path: Path) -> SourceTarget:
-        target = TransactionsTarget(tmp_path, maxOffsetsPerTrigger="26")
-        target.rows_a_batch = 26
+        target = TransactionsTarget(tmp_path, maxOffsetsPerTrigger="27")
+        target.rows_a_batch = 27
         return target

@@ -114,8 +114,15 @@ class TopN(StateFunction):
         order = self._ordered(rows.table, rows.owner, rows.arrival)
         top = order.first(self.n)
         self._write(family, found, rows, order, top)
-        before = order.only(np.arange(len(rows)) < len(known), rows.owner)
-        return self._changed(touched, self.changes.rows(rows, before, top))
+        return self._changed(touched, self._changes(rows, len(known), order, top))
+
+    def _changes(self, rows: TopRows, known: int, order: Ordered, top: Ordered) -> pa.Table:
+        """Nothing changed for a key that no row came in for."""
+        changed = np.zeros(int(rows.owner.max(initial=0)) + 1, bool)
+        changed[rows.owner[top.rows[top.rows >= known]]] = True
+        concerned = changed[rows.owner]
+        before = order.only(concerned & (np.arange(len(rows)) < known), rows.owner)
+        return self.changes.rows(rows, before, top.only(concerned, rows.owner))
 
     def _write(self, family: Family, found: Found, rows: TopRows, order: Ordered, top: Ordered) -> None:
         """Rows that come in take the slots of those that fall out, and then the next ones: a key's are 0, 1, 2 ..."""

@@ -14,6 +14,9 @@ from spark_ckpt.state.aggregates.segments import values_and_valid
 from spark_ckpt.state.ipc import Rows
 from spark_ckpt.state.keys.grouping import stable_order
 
+_BITS = 63
+"""Of an integer without its sign."""
+
 
 @dataclass(frozen=True)
 class OrderBy:
@@ -66,27 +69,36 @@ class Ordered:
 def ordered(owner: Rows, columns: Sequence[pa.Array], order: Sequence[OrderBy], arrival: Rows | None = None) -> Ordered:
     """All rows by owner and in ``order``, whose columns these are; equal ones by ``arrival``, or as they lie."""
     first, *others = [key for by, column in zip(order, columns, strict=True) for key in by.sort_keys(column)]
-    rows = _sorted(first, [*others, np.arange(len(owner)) if arrival is None else arrival])
-    by_owner = stable_order(owner[rows], int(owner.max(initial=0)) + 1)
-    return Ordered.of(rows if by_owner is None else rows[by_owner], owner)
+    rows = _by_owner(owner, first)
+    _settle_ties(rows, owner, [first, *others, np.arange(len(owner)) if arrival is None else arrival])
+    return Ordered.of(rows, owner)
 
 
-def _sorted(first: np.ndarray, others: list[np.ndarray]) -> Rows:
-    """By ``first`` and then the others, the last of which tells all rows apart.
+def _by_owner(owner: Rows, first: np.ndarray) -> Rows:
+    """By owner and then ``first``; rows that share both are in any order.
 
-    NumPy's sort that is not stable is vectorised, and ten times faster; so only rows that share ``first`` are sorted
-    by all.
+    NumPy's sort that is not stable is vectorised, and ten times faster; so both are one number where they fit.
     """
+    owners = int(owner.max(initial=0)) + 1
+    low, high = (int(first.min()), int(first.max())) if len(first) else (0, 0)
+    bits = (high - low).bit_length()
+    if bits + owners.bit_length() < _BITS:
+        return np.argsort(owner << bits | (first.astype(np.int64) - low))
     rows = np.argsort(first)
-    values = first[rows]
-    same = values[1:] == values[:-1]
+    by_owner = stable_order(owner[rows], owners)
+    return rows if by_owner is None else rows[by_owner]
+
+
+def _settle_ties(rows: Rows, owner: Rows, keys: list[np.ndarray]) -> None:
+    """Order those that share owner and first key by all ``keys``, the last of which tells all rows apart. In place."""
+    of, values = owner[rows], keys[0][rows]
+    same = (values[1:] == values[:-1]) & (of[1:] == of[:-1])
     if same.any():
         tied = np.zeros(len(rows), bool)
         tied[1:] = same
         tied[:-1] |= same
         some = rows[tied]
-        rows[tied] = some[np.lexsort([key[some] for key in (*reversed(others), first)])]
-    return rows
+        rows[tied] = some[np.lexsort([key[some] for key in (*reversed(keys), owner)])]
 
 
 def _numbers(column: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:

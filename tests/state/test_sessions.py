@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import statistics
 from collections.abc import Iterable
 from typing import Any
 
@@ -38,33 +39,41 @@ def _function(**aggregates: AggSpec) -> SessionAggregate:
 
 
 class Tasks:
-    """The tasks of an operator, called as the runtime calls it."""
+    """The tasks of an operator, called as the runtime calls it: each has the tables of all its families."""
 
-    def __init__(self, tasks: int) -> None:
-        self.function, self.runs, self.files = _function(), MemoryRuns(), 0
-        self.layout = self.function.families[SESSIONS]
+    def __init__(self, tasks: int, **aggregates: AggSpec) -> None:
+        self.function, self.runs, self.files = _function(**aggregates), MemoryRuns(), 0
+        self.layouts = self.function.families
         self.tasks = [self._open(r) for r in self._ranges(tasks)]
 
     def _ranges(self, tasks: int) -> list[KeyRange]:
         return [KeyRange(i * GROUPS // tasks, (i + 1) * GROUPS // tasks, GROUPS) for i in range(tasks)]
 
-    def _open(self, groups: KeyRange, meta: Any = None, memtable: bytes | None = None) -> KeyedState:
-        return KeyedState.open(self.layout.stored, groups, meta, memtable, self.runs)
+    def _open(self, groups: KeyRange, sealed: Any = None) -> dict[str, KeyedState]:
+        return {
+            name: KeyedState.open(layout.stored, groups, *((sealed or {}).get(name, (None, None))), self.runs)
+            for name, layout in self.layouts.items()
+        }
 
     def rescale(self, tasks: int) -> None:
-        manifests = {}
+        manifests: dict[str, dict[int, Any]] = {name: {} for name in self.layouts}
         for task in self.tasks:
-            self.files += 1
-            appender = self.runs.appender(f"f{self.files}")
-            self.runs.bury(task.flush(appender, self.files).dead)
-            manifests.update(task.manifests({}))
-            appender.close()
+            for name, state in task.items():
+                self.files += 1
+                appender = self.runs.appender(f"f{self.files}")
+                self.runs.bury(state.flush(appender, self.files).dead)
+                manifests[name].update(state.manifests({}))
+                appender.close()
         self.tasks = [self._open(r) for r in self._ranges(tasks)]
         for task in self.tasks:
-            task.adopt({g: m for g, m in manifests.items() if task.groups.first <= g < task.groups.end})
+            for name, state in task.items():
+                state.adopt({g: m for g, m in manifests[name].items() if state.groups.first <= g < state.groups.end})
 
     def restart(self) -> None:
-        self.tasks = [self._open(task.groups, *task.seal()) for task in self.tasks]
+        self.tasks = [
+            self._open(task[SESSIONS].groups, {name: state.seal() for name, state in task.items()})
+            for task in self.tasks
+        ]
 
     def rows(self, rows: list[Row], late_us: int) -> None:
         """In two tasks before the shuffle, in two portions each."""
@@ -76,9 +85,10 @@ class Tasks:
         hashes = table[KEY_HASH].to_numpy()
         groups = key_group_of(hashes, GROUPS)
         for task in self.tasks:
-            mine = table.filter(pa.array((groups >= task.groups.first) & (groups < task.groups.end)))
-            if mine.num_rows:
-                self._call(task, mine)
+            mine = task[SESSIONS].groups
+            here = table.filter(pa.array((groups >= mine.first) & (groups < mine.end)))
+            if here.num_rows:
+                self._call(task, here)
 
     def _table(self, rows: list[Row]) -> pa.Table:
         names, starts, ends, values = (list(c) for c in zip(*rows, strict=True)) if rows else ([], [], [], [])
@@ -87,38 +97,43 @@ class Tasks:
         columns = [keys, pa.array(values, pa.int64()), *times, pa.array(xxhash64([keys]))]
         return pa.table(columns, ["k", "v", "s_start", "s_end", KEY_HASH])
 
-    def _call(self, task: KeyedState, rows: pa.Table) -> None:
+    def _call(self, task: dict[str, KeyedState], rows: pa.Table) -> None:
         hashes = rows[KEY_HASH].to_numpy()
         distinct, first, index = np.unique(hashes, return_index=True, return_inverse=True)
         keys = rows.select(["k"]).take(pa.array(first))
-        family = Family(task, self.layout, distinct, keys)
-        assert self._process(family, keys, rows.drop_columns([KEY_HASH]), index, False) == []
+        families = self._families(task, distinct, keys)
+        assert self._process(families, keys, rows.drop_columns([KEY_HASH]), index, False) == []
+
+    def _families(self, task: dict[str, KeyedState], hashes: Any, keys: pa.Table, now: Any = None) -> dict[str, Family]:
+        return {name: Family(state, self.layouts[name], hashes, keys, now) for name, state in task.items()}
 
     def due(self, now_ms: int) -> list[tuple[Any, ...]]:
         out: list[tuple[Any, ...]] = []
         for task in self.tasks:
-            keys = task.due(now_ms).keys.select(["k"])
+            keys = task[SESSIONS].due(now_ms).keys.select(["k"])
             hashes = xxhash64([keys["k"].combine_chunks()]) if keys.num_rows else np.empty(0, np.int64)
             distinct, first = np.unique(hashes, return_index=True)
             if len(distinct):
                 keys = keys.take(pa.array(first))
-                out += self._process(Family(task, self.layout, distinct, keys, now_ms), keys, None, None, True)
+                out += self._process(self._families(task, distinct, keys, now_ms), keys, None, None, True)
         return out
 
-    def _process(self, family: Family, keys: pa.Table, rows: Any, index: Any, due: bool) -> list[tuple[Any, ...]]:
+    def _process(
+        self, families: dict[str, Family], keys: pa.Table, rows: Any, index: Any, due: bool
+    ) -> list[tuple[Any, ...]]:
         n = keys.num_rows
         if rows is None:
             rows, index = self.function.combine(self._table([])).drop_columns([KEY_HASH]), np.empty(0, np.int64)
         state = self.function.state_schema.empty_table().take(pa.array([None] * n, pa.int64()))
         none = np.zeros(n, bool)
         touched = Touched(keys, rows, index, state, none, none | due, np.full(n, NO_TIMEOUT))
-        changed = self.function.process(CallContext("u", 0, 1, 0, 0, {SESSIONS: family}), touched)
+        changed = self.function.process(CallContext("u", 0, 1, 0, 0, families), touched)
         assert not (changed.write | changed.remove).any(), "nothing is kept of a key but its sessions"
         assert changed.output.schema.equals(self.function.output_schema)
         return [_flat(row.values()) for row in changed.output.to_pylist()]
 
-    def open(self) -> int:
-        return sum(len(task.scan(*_all_keys())[0]) for task in self.tasks)
+    def open(self, family: str = SESSIONS) -> int:
+        return sum(len(task[family].scan(*_all_keys())[0]) for task in self.tasks)
 
 
 def _all_keys() -> tuple[np.ndarray, pa.RecordBatch]:
@@ -208,6 +223,65 @@ def test_rows_of_one_session_are_combined_before_the_shuffle_and_others_are_not(
     assert function.combine(tasks._table([*same, ("a", 1500, 2500, 1), ("b", 1000, 2000, 1)])).num_rows == 3
 
 
-def test_distinct_values_cannot_be_merged_and_the_message_names_what_can() -> None:
-    with pytest.raises(InvalidInputError, match="approx_count_distinct"):
-        _function(n=agg.count_distinct("v"))
+# --- aggregates that keep values -------------------------------------------------------------------------------------
+
+KEPT = {
+    "items": AggSpec("collect_list", "v"),
+    "set": AggSpec("collect_set", "v"),
+    "different": agg.count_distinct("v"),
+    "once": AggSpec("sum_distinct", "v"),
+    "often": AggSpec("mode", "v"),
+    "middle": AggSpec("percentile", "v", {"percentage": 0.5}),
+    "n": agg.count(),
+}
+
+
+def _of_values(values: list[int]) -> tuple[Any, ...]:
+    often = min(values, key=lambda v: (-values.count(v), v))
+    distinct = sorted(set(values))
+    return sorted(values), distinct, len(distinct), sum(distinct), often, statistics.median(values), len(values)
+
+
+def _unordered(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (*row[:3], sorted(row[3]), *row[4:])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32))
+def test_kept_values_are_those_of_the_rows_of_each_session_and_end_with_it(seed: int) -> None:
+    rng = random.Random(seed)
+    tasks, model = Tasks(rng.choice([1, 2, 4]), **KEPT), Model()
+    late_ms = now_ms = 0
+
+    def expected(now_ms: int) -> list[tuple[Any, ...]]:
+        kept = {(s[0][0], s[0][1], max(r[2] for r in s)): _of_values([r[3] for r in s]) for s in model.sessions()}
+        return sorted(((*row[:3], *kept[row[:3]]) for row in model.due(now_ms)), key=repr)
+
+    for _ in range(rng.randrange(1, 12)):
+        rows = [(k, s, e, v % 4) for k, s, e, v in _some_rows(rng, now_ms * 1000 + rng.randrange(4000))]
+        tasks.rows(rows, late_ms * 1000)
+        model.rows(rows, late_ms * 1000)
+        assert sorted(map(_unordered, tasks.due(now_ms)), key=repr) == expected(now_ms)
+        late_ms, now_ms = now_ms, now_ms + rng.choice([0, 1, 2, 4])
+        rng.choice([tasks.restart, lambda: tasks.rescale(rng.choice([1, 2, 4])), lambda: None])()
+        assert tasks.open("items") == len(model.kept)
+    assert sorted(map(_unordered, tasks.due(10**6)), key=repr) == expected(10**6)
+    assert {name: tasks.open(name) for name in tasks.layouts} == dict.fromkeys(tasks.layouts, 0), "none is left behind"
+
+
+def test_a_list_is_in_order_of_arrival_and_that_of_a_later_session_comes_behind_when_they_merge() -> None:
+    tasks = Tasks(1, items=AggSpec("collect_list", "v"))
+    tasks.rows([("a", 5000, 6000, 1)], 0)
+    tasks.rows([("a", 1000, 2000, 2)], 0)
+    tasks.rows([("a", 5500, 6500, 3)], 0)
+    tasks.rows([("a", 4000, 5000, 4)], 0)
+    assert tasks.open("items") == 4
+    tasks.rows([("a", 2000, 4000, 5)], 0)
+    assert tasks.open() == 1
+    assert tasks.due(7) == [("a", 1000, 6500, [2, 1, 3, 4, 5])]
+    assert tasks.open("items") == 0
+
+
+def test_an_aggregate_cannot_have_the_name_of_the_table_of_sessions() -> None:
+    with pytest.raises(InvalidInputError, match="'sessions' is that of the sessions' own table"):
+        _function(sessions=AggSpec("collect_list", "v"))

@@ -40,3 +40,14 @@ def test_a_window_comes_out_once_or_with_every_change_and_ends_with_its_time(
     starts = changed.output["w"].cast(pa.int64()).to_pylist()
     assert list(zip(starts, changed.output["n"].to_pylist(), strict=True)) == out
     assert (changed.write.tolist(), changed.remove.tolist()) == ([True, False], [False, True])
+
+
+def test_a_group_of_an_event_time_ends_with_it_and_one_of_rows_without_a_time_never() -> None:
+    function = WindowedAggregate(KEYS, pa.schema([]), {"n": AggSpec("count")}, window="w", size_us=0)
+    keys = pa.table([pa.array([1_000, 1_001, None], pa.int64()).view(TIME)], schema=KEYS)
+    rows = keys.append_column("n", pa.array(np.ones(3, np.int64)))
+    none, state = np.zeros(3, bool), pa.table({"n": pa.nulls(3, pa.int64())})
+    touched = Touched(keys, rows, np.arange(3), state, none, none, np.full(3, NO_TIMEOUT))
+    changed = function.in_mode("append").process(CallContext("u", 0, 1, 0, 0), touched)
+    assert changed.timeout_ms.tolist() == [0, 1, NO_TIMEOUT]
+    assert changed.output.num_rows == 0

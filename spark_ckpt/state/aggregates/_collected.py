@@ -11,7 +11,9 @@ from spark_ckpt.state.aggregates._in_families import (
     AllLists,
     DistinctLists,
     FamilyAccumulator,
+    ValueRows,
     lengths_of,
+    list_of,
     owners,
     stored_type,
     sub_fields,
@@ -21,7 +23,7 @@ from spark_ckpt.state.aggregates._in_families import (
 from spark_ckpt.state.aggregates.segments import plain_array
 from spark_ckpt.state.ipc import Rows
 from spark_ckpt.state.keys.grouping import Segments, segments_by_index
-from spark_ckpt.state.lsm.family import Family
+from spark_ckpt.state.lsm.family import Found
 
 
 class _Collected(FamilyAccumulator):
@@ -64,7 +66,7 @@ class CollectAll(_Collected):
         return pa.schema([pa.field(self.name, stored_type(self.type))])
 
     def absorbed(
-        self, family: Family, key_index: Rows, packed: list[pa.Array], stored: list[pa.Array]
+        self, family: ValueRows, key_index: Rows, packed: list[pa.Array], stored: list[pa.Array]
     ) -> list[pa.Array]:
         lengths = packed[0].value_lengths().to_numpy().astype(np.int64)
         key = key_index[owners(packed[0])]
@@ -75,7 +77,11 @@ class CollectAll(_Collected):
         family.write(found, pa.table([packed[0].flatten().take(pa.array(values))], schema=self.values))
         return [pa.array(lengths)]
 
-    def gathered(self, family: Family, keys: Rows) -> pa.Array:
+    def packed(self, found: Found, keys: Rows) -> list[pa.Array]:
+        values = plain_array(found.state.column(self.name).take(pa.array(found.ordered())))
+        return [list_of(lengths_of(found, keys), values, values.type)]
+
+    def gathered(self, family: ValueRows, keys: Rows) -> pa.Array:
         found = family.scan(keys)
         values = plain_array(found.state.column(self.name).take(pa.array(found.ordered())))
         return self._lists(lengths_of(found, keys), values.view(self.type) if values.type != self.type else values)
@@ -93,12 +99,12 @@ class CollectSet(_Collected):
         return sub_fields(self.name, self.type)
 
     def absorbed(
-        self, family: Family, key_index: Rows, packed: list[pa.Array], stored: list[pa.Array]
+        self, family: ValueRows, key_index: Rows, packed: list[pa.Array], stored: list[pa.Array]
     ) -> list[pa.Array]:
         _, new, belongs = write_new(family, key_index, packed[0], self.sub_schema)
         return [pa.array(np.bincount(belongs[new], minlength=len(key_index)))]
 
-    def gathered(self, family: Family, keys: Rows) -> pa.Array:
+    def gathered(self, family: ValueRows, keys: Rows) -> pa.Array:
         found = family.scan(keys)
         values = values_of(found.sub_keys.take(pa.array(found.ordered())), self.type)
         return self._lists(lengths_of(found, keys), values)

@@ -9,13 +9,13 @@ from spark_ckpt.state.aggregates._accumulators import Accumulator
 from spark_ckpt.state.aggregates._in_families import (
     DistinctLists,
     FamilyAccumulator,
+    ValueRows,
     sub_fields,
     values_of,
     write_new,
 )
 from spark_ckpt.state.ipc import Rows
 from spark_ckpt.state.keys.grouping import Segments, segments_by_index
-from spark_ckpt.state.lsm.family import Family
 
 
 class Distinct(FamilyAccumulator):
@@ -45,7 +45,7 @@ class Distinct(FamilyAccumulator):
         return sub_fields(self.name, self.type)
 
     def absorbed(
-        self, family: Family, key_index: Rows, packed: list[pa.Array], stored: list[pa.Array]
+        self, family: ValueRows, key_index: Rows, packed: list[pa.Array], stored: list[pa.Array]
     ) -> list[pa.Array]:
         """A value that several rows have counts in one of them. They are stored: they are not new a second time."""
         found, new, belongs = write_new(family, key_index, packed[0], self.sub_schema)

@@ -13,6 +13,7 @@ from spark_ckpt.state.aggregates._accumulators import Accumulator
 from spark_ckpt.state.aggregates._in_families import (
     DistinctLists,
     FamilyAccumulator,
+    ValueRows,
     lengths_of,
     owners,
     sub_fields,
@@ -21,7 +22,6 @@ from spark_ckpt.state.aggregates._in_families import (
 )
 from spark_ckpt.state.ipc import Rows
 from spark_ckpt.state.keys.grouping import Segments
-from spark_ckpt.state.lsm.family import Family
 
 
 class _Frequencies(FamilyAccumulator):
@@ -56,7 +56,7 @@ class _Frequencies(FamilyAccumulator):
         return [pa.array(np.add.reduceat(parts[0].to_numpy(), seg.starts))]
 
     def absorbed(
-        self, family: Family, key_index: Rows, packed: list[pa.Array], stored: list[pa.Array]
+        self, family: ValueRows, key_index: Rows, packed: list[pa.Array], stored: list[pa.Array]
     ) -> list[pa.Array]:
         row, times = owners(packed[0]), packed[1].flatten().to_numpy()
         found = family.get(key_index[row], sub_keys_of(packed[0].flatten(), self.sub_schema))
@@ -67,7 +67,7 @@ class _Frequencies(FamilyAccumulator):
         np.add.at(total, row, times)
         return [pa.array(total)]
 
-    def gathered(self, family: Family, keys: Rows) -> pa.Array:
+    def gathered(self, family: ValueRows, keys: Rows) -> pa.Array:
         found = family.scan(keys)
         order = found.ordered()
         values = values_of(found.sub_keys.take(pa.array(order)), self.type)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from abc import abstractmethod
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +18,26 @@ from spark_ckpt.state.aggregates._accumulators import Accumulator
 from spark_ckpt.state.aggregates.segments import plain_array
 from spark_ckpt.state.ipc import Rows
 from spark_ckpt.state.keys.grouping import Segments, group_rows
+from spark_ckpt.state.keys.keys import Mask
 from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
-from spark_ckpt.state.lsm.family import Family, Found
+from spark_ckpt.state.lsm.family import Found
 
 Parts = list[pa.Array]
 """An aggregate's columns."""
 _LONGEST = 110
 """Bytes of an aggregate's name in that of a folder, which holds the operator's uid, too."""
+
+
+class ValueRows(Protocol):
+    """The rows of a family, as :class:`spark_ckpt.state.lsm.family.Family` has them of keys."""
+
+    def get(self, key_index: Rows, sub_keys: pa.Table | pa.RecordBatch) -> Found: ...
+
+    def scan(self, key_index: Rows | None = None) -> Found: ...
+
+    def write(
+        self, found: Found, state: pa.Table | None = None, write: Mask | None = None, remove: Mask | None = None
+    ) -> None: ...
 
 
 class FamilyAccumulator(Accumulator):
@@ -51,7 +65,7 @@ class FamilyAccumulator(Accumulator):
 
     @abstractmethod
     def absorbed(
-        self, family: Family, key_index: Rows, packed: list[pa.Array], stored: list[pa.Array]
+        self, family: ValueRows, key_index: Rows, packed: list[pa.Array], stored: list[pa.Array]
     ) -> list[pa.Array]:
         """The partials, as the state has them, of what the rows of keys ``key_index`` bring, whose values are written.
 
@@ -59,7 +73,14 @@ class FamilyAccumulator(Accumulator):
         none.
         """
 
-    def gathered(self, family: Family, keys: Rows) -> pa.Array:
+    def packed(self, found: Found, keys: Rows) -> list[pa.Array]:
+        """The columns of :attr:`packer` again, for each of ``keys``, ascending: of all rows that these have."""
+        order, lengths = pa.array(found.ordered()), lengths_of(found, keys)
+        kind = stored_type(self.type)
+        lists = [list_of(lengths, values_of(found.sub_keys.take(order), kind), kind)]
+        return lists + [list_of(lengths, c.take(order), c.type) for c in found.state.columns]
+
+    def gathered(self, family: ValueRows, keys: Rows) -> pa.Array:
         """The results of ``keys``, ascending: what is read of the family is what these have."""
         raise NotImplementedError(type(self).__name__)
 
@@ -145,7 +166,7 @@ def owners(lists: pa.Array) -> Rows:
     return np.repeat(np.arange(len(lists)), lists.value_lengths().to_numpy())
 
 
-def write_new(family: Family, key_index: Rows, lists: pa.Array, schema: pa.Schema) -> tuple[Found, np.ndarray, Rows]:
+def write_new(family: ValueRows, key_index: Rows, lists: pa.Array, schema: pa.Schema) -> tuple[Found, np.ndarray, Rows]:
     """Write the values in ``lists``, one of each key of ``key_index``, that are new to their key.
 
     Returns the family's rows of all of them, a mask of the new ones, and the place in ``key_index`` of each one's key.

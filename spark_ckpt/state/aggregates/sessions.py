@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,22 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.state.aggregates._accumulators import Accumulator
+from spark_ckpt.state.aggregates._in_families import FamilyAccumulator
+from spark_ckpt.state.aggregates._session_values import (
+    OPENED,
+    SessionValues,
+    first_stored,
+    merge_values,
+    session_layout,
+)
 from spark_ckpt.state.aggregates.function import MIN_REDUCTION, AggregateFunction
 from spark_ckpt.state.aggregates.segments import plain_array
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched
 from spark_ckpt.state.ipc import Rows
 from spark_ckpt.state.keys.grouping import Segments, group_rows, rows_per_key, stable_order
 from spark_ckpt.state.keys.spark_hash import xxhash64
-from spark_ckpt.state.lsm.family import Family
+from spark_ckpt.state.lsm.family import Family, Found
 from spark_ckpt.state.lsm.layout import FamilyLayout
 from spark_ckpt.types import KEY_HASH
 
@@ -42,14 +51,16 @@ class SessionAggregate(AggregateFunction):
     def __init__(self, *args: Any, start: str, end: str, **kwargs: Any) -> None:
         self.start, self.end = start, end
         super().__init__(*args, **kwargs)
-        if self.families:
-            raise InvalidInputError(
-                f"session windows merge, and the values that {sorted(self.families)} keep cannot be merged; Spark's "
-                "streams have no distinct aggregates either. For the number of distinct values, approx_count_distinct."
-            )
         self.partial_schema = self.state_schema
-        values = pa.schema([pa.field(end, TIME), *self.partial_schema])
-        self.families = {SESSIONS: FamilyLayout(self.key_schema, pa.schema([pa.field(start, TIME)]), values, True)}
+        # Where there are no values to be called by it, there is no name.
+        own = [pa.field(end, TIME), *([OPENED] if self.keepers else [])]
+        values = pa.schema([*own, *self.partial_schema])
+        sessions = FamilyLayout(self.key_schema, pa.schema([pa.field(start, TIME)]), values, True)
+        self.families = {SESSIONS: sessions, **{a.family: session_layout(self.key_schema, a) for a in self.keepers}}
+        if len(self.families) <= len(self.keepers):
+            raise InvalidInputError(
+                f"aggregate: the name {SESSIONS!r} is that of the sessions' own table: choose another"
+            )
         # Nothing is kept of a key but its sessions: its own table stays empty.
         self.state_schema = pa.schema([pa.field("_sessions", pa.bool_())])
         times, keys = [pa.field(start, TIME), pa.field(end, TIME)], len(self.key_schema)
@@ -97,28 +108,56 @@ class SessionAggregate(AggregateFunction):
     # -- behind it -------------------------------------------------------------------------------------------------
 
     def process(self, ctx: CallContext, touched: Touched) -> Changed:
-        family, n = ctx.families[SESSIONS], touched.keys.num_rows
+        n = touched.keys.num_rows
         if touched.rows.num_rows:
-            self._merge_into(family, touched)
+            self._merge_into(ctx, touched)
         none = np.zeros(n, bool)
-        output = self._ended(family, touched) if touched.timed_out.any() else self.output_schema.empty_table()
+        output = self._ended(ctx, touched) if touched.timed_out.any() else self.output_schema.empty_table()
         return Changed(output, touched.state, none, none, np.full(n, NO_TIMEOUT, np.int64))
 
-    def _merge_into(self, family: Family, touched: Touched) -> None:
+    def _merge_into(self, ctx: CallContext, touched: Touched) -> None:
         """All open sessions of the touched keys and the rows' own ones, by key and start: whatever begins before the
         end of what came before it belongs to that."""
-        scanned, rows = family.scan(), touched.rows
+        family, rows = ctx.families[SESSIONS], touched.rows
+        scanned = family.scan()
         stored = _Sessions(scanned.key_index, _micros(scanned.sub_keys[self.start]), _micros(scanned.state[self.end]))
         new = _Sessions(touched.key_index, _micros(rows[self.start]), _micros(rows[self.end]))
         merged = merge_sessions(stored, new)
-        known = self._partials(scanned.state, self.partial_schema, self.accumulators)
-        parts = [
-            a.merge([merged.seg.arrange(pa.concat_arrays(pair)) for pair in zip(old, more, strict=True)], merged.seg)
-            for a, old, more in zip(
-                self.accumulators, known, self._partials(rows, self.packed_schema, self.packers), strict=True
-            )
+        opened = self._opened(scanned.state, merged) if self.keepers else None
+        parts = self._parts(ctx, (scanned.state, rows), merged, stored.owner, opened)
+        folded = [
+            a.merge([merged.seg.arrange(c) for c in p], merged.seg)
+            for a, p in zip(self.accumulators, parts, strict=True)
         ]
-        self._write(family, stored, merged, [column for part in parts for column in part])
+        called = [] if opened is None else [_times(opened[1])]
+        self._write(family, stored, merged, [*called, *(column for part in folded for column in part)])
+
+    def _opened(self, state: pa.Table, merged: Merged) -> tuple[Micros, Micros]:
+        """What the stored sessions are called by, and what those that are made of them and of rows are."""
+        known = _micros(state[OPENED.name])
+        first = first_stored(merged.seg, len(known))
+        return known, np.where(first < 0, merged.sessions.start, np.append(known, 0)[first])
+
+    def _parts(
+        self,
+        ctx: CallContext,
+        tables: tuple[pa.Table, pa.Table],
+        merged: Merged,
+        owner: Rows,
+        opened: tuple[Micros, Micros] | None,
+    ) -> list[list[pa.Array]]:
+        """The partials of the stored sessions, and behind them of the rows, whose values are kept now."""
+        stored = self._partials(tables[0], self.partial_schema, self.accumulators)
+        rows = self._partials(tables[1], self.packed_schema, self.packers)
+        found = []
+        for a, old, new in zip(self.accumulators, stored, rows, strict=True):
+            if isinstance(a, FamilyAccumulator) and opened is not None:
+                before = SessionValues(ctx.families[a.family], a, owner, opened[0])
+                after = replace(before, owner=merged.sessions.owner, opened=opened[1])
+                found.append(merge_values(old, new, merged.seg, before, after))
+            else:
+                found.append([pa.concat_arrays(pair) for pair in zip(old, new, strict=True)])
+        return found
 
     def _write(self, family: Family, stored: _Sessions, merged: Merged, partials: list[pa.Array]) -> None:
         """What changed, under its start; what it began with, if that was later, ends."""
@@ -133,15 +172,25 @@ class SessionAggregate(AggregateFunction):
         state = pa.table(columns, schema=found.layout.value_schema).take(rows)
         family.write(found, state, write, ~write, np.where(write, _timeouts_ms(own.end)[of], NO_TIMEOUT))
 
-    def _ended(self, family: Family, touched: Touched) -> pa.Table:
+    def _ended(self, ctx: CallContext, touched: Touched) -> pa.Table:
+        family = ctx.families[SESSIONS]
         due = family.due()
         keys = touched.keys.take(pa.array(due.key_index))
         partials = self._partials(due.state, self.partial_schema, self.accumulators)
-        results = [a.result(p) for a, p in zip(self.accumulators, partials, strict=True)]
+        results = [self._result(ctx, a, p, due) for a, p in zip(self.accumulators, partials, strict=True)]
         times = [due.sub_keys[self.start], due.state[self.end]]
         output = pa.table([*keys.select(self.key_schema.names).columns, *times, *results], schema=self.output_schema)
         family.remove(due)
         return output
+
+    def _result(self, ctx: CallContext, of: Accumulator, partials: list[pa.Array], due: Found) -> pa.Array:
+        """Of the sessions that are over; the values that were kept of them end."""
+        if not isinstance(of, FamilyAccumulator):
+            return of.result(partials)
+        values = SessionValues(ctx.families[of.family], of, due.key_index, _micros(due.state[OPENED.name]))
+        found = of.gathered(values, np.arange(len(due))) if of.gathers else of.result(partials)
+        values.forget()
+        return found
 
 
 @dataclass(frozen=True)

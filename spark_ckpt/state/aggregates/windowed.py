@@ -1,4 +1,4 @@
-"""Aggregates of time windows: a window's start is a key, and its state ends when the watermark passes its end."""
+"""Aggregates of time windows, whose start is a key, and of event times: their state ends when the watermark passes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.state.aggregates.function import AggregateFunction
-from spark_ckpt.state.functions.base import CallContext, Changed, Touched
+from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched
 
 
 class WindowedAggregate(AggregateFunction):
-    """``window`` is the key column with the windows' starts, ``size_us`` their length.
+    """``window`` is the key column with the windows' starts, ``size_us`` their length. Of length 0, the key is an event
+    time itself: its group ends when the watermark reaches it. Rows without a time are a group that never ends.
 
     Spark's output modes: *update* puts out each window that a batch touched, *append* each one once, when the watermark
     passes its end. Rows of windows that end at or before the watermark are late. In mode *complete* no window ends, and
@@ -43,8 +44,10 @@ class WindowedAggregate(AggregateFunction):
         if self.complete:  # all windows stay, those too that an earlier start's output mode had set an end for
             return replace(changed, write=changed.write | touched.timed_out)
         # Watermarks are whole milliseconds, and a time-out fires strictly before one: the first that reaches the end.
-        end_us = self.event_times(touched.keys).to_numpy()
-        timeouts = -(-end_us // 1000) - 1
+        ends = self.event_times(touched.keys)
+        timeouts = -(-pc.fill_null(ends, 0).to_numpy() // 1000) - 1
+        if ends.null_count:
+            timeouts[ends.is_null().to_numpy()] = NO_TIMEOUT
         return Changed(changed.output, changed.state, changed.write, touched.timed_out, timeouts)
 
     def _emitted(self, touched: Touched, has_rows: np.ndarray) -> np.ndarray:

@@ -27,11 +27,12 @@ from spark_ckpt.sinks.registry import sink_class
 from spark_ckpt.sinks.sql.types import sql_type
 from spark_ckpt.sources import file_text, files, rate
 from spark_ckpt.sources.ddl import parse_ddl
+from spark_ckpt.sources.delta import options as delta
 from spark_ckpt.sources.kafka import source as kafka
 
 ROOT = Path(__file__).parents[1]
 PART = re.compile(r"(?P<begin><!-- (?P<kind>[a-z]+): (?P<about>[^>]+) -->\n).*?(?P<end><!-- /(?P=kind) -->)", re.DOTALL)
-SOURCES = {"files": files.OPTIONS, "kafka": kafka.OPTIONS, "rate": rate.OPTIONS}
+SOURCES = {"files": files.OPTIONS, "delta": delta.OPTIONS, "kafka": kafka.OPTIONS, "rate": rate.OPTIONS}
 TYPES = (
     "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal(15,2)", "decimal(38,6)", "string",
     "binary", "date", "timestamp", "timestamp_ntz", "interval day to second", "array<int>", "map<string,int>",

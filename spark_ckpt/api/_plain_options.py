@@ -66,7 +66,8 @@ def source_of(options: Options, schema: StructType | None) -> SourceSpec:
     kind, own = options.get("source"), _own(options)
     if not kind:
         raise ConfigError(
-            "readStream.format('ckpt') needs option source: files, rate, parquet, json, csv, text or module:Class"
+            "readStream.format('ckpt') needs option source: files, delta, rate, parquet, json, csv, text or "
+            "module:Class"
         )
     uid = own.pop("uid", None)
     if kind.lower() in FILE_FORMATS:

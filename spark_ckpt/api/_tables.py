@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from pyspark.sql.types import StructType
@@ -9,6 +10,7 @@ from pyspark.sql.types import StructType
 from spark_ckpt.errors import ConfigError, InvalidInputError
 
 _FILES = ("parquet", "json")
+_DELTA_PATH = re.compile(r"delta\s*\.\s*`((?:[^`]|``)+)`", re.IGNORECASE)
 _DEFAULT = "parquet"
 
 
@@ -36,17 +38,24 @@ def table_sink(spark: Any, name: str, wanted: str | None, schema: StructType) ->
     return provider, _path(location)
 
 
-def table_source(spark: Any, name: str) -> tuple[str, str, StructType]:
-    """The format, path and columns of table ``name``. Raises ``ConfigError`` for one that source ``files`` cannot read,
-    Spark's ``AnalysisException`` if there is none."""
-    schema, facts = _columns(spark, name), _facts(spark, name)
+def table_source(spark: Any, name: str) -> tuple[str, str, StructType | None]:
+    """The format, path and columns of table ``name``; no columns where the source knows them itself.
+
+    Raises ``ConfigError`` for one that no source reads, Spark's ``AnalysisException`` if there is none.
+    """
+    if by_path := _DELTA_PATH.fullmatch(name.strip()):
+        return "delta", by_path[1].replace("``", "`"), None  # no table of the catalog, so nobody needs Delta's jars
+    facts = _facts(spark, name)
     provider, location = facts.get("Provider", "").lower(), facts.get("Location", "")
+    if provider == "delta" and location:
+        return provider, _path(location), None
+    schema = _columns(spark, name)
     if facts.get("Type") == "VIEW" or provider not in _FILES or not location or "partitioned" in facts:
         kind = "a view" if facts.get("Type") == "VIEW" else provider or "no format"
         raise ConfigError(
-            f"readStream.table({name!r}): expected a table of parquet or json files without partitions, found "
-            f"{f'{kind}, partitioned' if 'partitioned' in facts else kind}; read a folder of files, or write a Python "
-            "streaming DataSource"
+            f"readStream.table({name!r}): expected a Delta table, or one of parquet or json files without partitions, "
+            f"found {f'{kind}, partitioned' if 'partitioned' in facts else kind}; read a folder of files, or write a "
+            "Python streaming DataSource"
         )
     return provider, _path(location), schema
 

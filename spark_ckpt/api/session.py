@@ -105,7 +105,7 @@ _NO_FORMAT = "source files reads parquet, json, csv and text; for others write a
 
 
 class CkptDataStreamReader(FileReaders, Hinting):
-    """``spark.readStream``: sources ``files`` and ``rate``, or any class that is a Python streaming DataSource.
+    """``spark.readStream``: sources by name, or any class that is a Python streaming DataSource.
 
     Every method but :meth:`load` and its short forms returns the reader itself.
     """
@@ -121,7 +121,7 @@ class CkptDataStreamReader(FileReaders, Hinting):
         self._schema: StructType | None = None
 
     def format(self, source: str | type[DataSource]) -> CkptDataStreamReader:
-        """``source``: ``"files"``, ``"kafka"``, ``"rate"``, or a class, a Python streaming ``DataSource``.
+        """``source``: ``"files"``, ``"delta"``, ``"kafka"``, ``"rate"``, or a class, a Python streaming ``DataSource``.
 
         A class need not be registered.
         ``"parquet"``, ``"json"``, ``"csv"`` and ``"text"`` are ``"files"`` of that kind, with Spark's names of options.
@@ -134,7 +134,7 @@ class CkptDataStreamReader(FileReaders, Hinting):
     def schema(self, schema: StructType | str) -> CkptDataStreamReader:
         """The columns to read: ``schema`` is a ``StructType`` or DDL text, ``"id bigint, at timestamp"``.
 
-        Source ``files`` needs it, but for Parquet; others know their own columns.
+        Source ``files`` needs it, but for Parquet; others know their own columns, and ``delta`` takes no other.
         """
         self._schema = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
         return self
@@ -176,16 +176,18 @@ class CkptDataStreamReader(FileReaders, Hinting):
         if schema is not None:
             self.schema(schema)
         if self._format is None:
-            raise ConfigError("readStream needs format(...): files, rate, or a Python DataSource class")
+            raise ConfigError("readStream needs format(...): files, delta, rate, or a Python DataSource class")
         self._options.update(texts({**options, "path": path}))
         return self._loaded(dict(self._options))
 
     def table(self, tableName: str) -> CkptDataFrame:
-        """As PySpark's: table ``tableName`` of the session's catalog, of parquet or json files without partitions.
+        """As PySpark's: table ``tableName`` of the session's catalog, a Delta table, or one of parquet or json files
+        without partitions.
 
-        Its files are read as source ``files`` reads them, each once, with the table's columns; what rewrites or removes
-        files (``INSERT OVERWRITE``) is no change that a stream can follow. Raises as :meth:`load`, ``ConfigError`` for
-        other tables, Spark's ``AnalysisException`` if there is none.
+        A Delta table is read by source ``delta``, with the options that were given, and so is one named by its path,
+        ``delta.`/lake/orders```. Of other tables, files are read as source ``files`` reads them, each once, with the
+        table's columns; what rewrites or removes files (``INSERT OVERWRITE``) is no change that they tell.
+        Raises as :meth:`load`, ``ConfigError`` for other tables, Spark's ``AnalysisException`` if there is none.
         """
         kind, path, schema = table_source(self._session.spark, tableName)
         return self.load(path, kind, schema)
@@ -197,7 +199,8 @@ class CkptDataStreamReader(FileReaders, Hinting):
         config = self._session.config()
         storage = config.storage_options()
         opened = open_source(self._format, options, self._schema, f"{config.dir}/_none", storage)
-        schema = self._schema or opened.schema()
+        options = opened.settled_options(options, lambda: self._session.spark.conf.get("spark.sql.session.timeZone"))
+        schema = open_source(self._format, options, self._schema, f"{config.dir}/_none", storage).schema()
         taken = [f.name for f in schema.fields if f.name in CONTROL_COLUMNS]
         if taken:
             raise ControlColumnsError(

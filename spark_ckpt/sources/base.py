@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from spark_ckpt.sources._simple import SimpleAdapter
 from spark_ckpt.sources.ddl import parse_ddl
 
 KNOWN_SOURCES: Mapping[str, str] = {
+    "delta": "spark_ckpt.sources.delta.source:DeltaSource",
     "files": "spark_ckpt.sources.files:FilesSource",
     "kafka": "spark_ckpt.sources.kafka.source:KafkaSource",
     "rate": "spark_ckpt.sources.rate:RateSource",
@@ -44,6 +45,10 @@ class UsesMetadata:
 
     metadata_url: str = ""
     storage_options: Mapping[str, Any] = {}
+
+
+class OwnSchema:
+    """Mixin for a ``DataSource`` that knows its columns: ``.schema(...)`` is refused for it."""
 
 
 class InnerReader:
@@ -158,7 +163,12 @@ class InnerSource:
         self._schema = schema
 
     def schema(self) -> StructType:
-        """The user's schema, or else the source's own. Raises ``ConfigError`` if there is neither."""
+        """The user's schema, or else the source's own. Raises ``ConfigError`` if there is neither, or one too many."""
+        if self._schema is not None and isinstance(self._source, OwnSchema):
+            raise ConfigError(
+                f"source '{type(self._source).name()}' knows its columns: expected no schema, found "
+                f"{self._schema.simpleString()}; leave .schema(...) out, and cast or select behind load()"
+            )
         if self._schema is None:
             try:
                 found = self._source.schema()
@@ -167,6 +177,15 @@ class InnerSource:
                 raise ConfigError(f"source '{name}' has no schema of its own; give one with .schema(...)") from None
             self._schema = parse_ddl(found) if isinstance(found, str) else found
         return self._schema
+
+    def settled_options(self, options: dict[str, str], zone: Callable[[], str]) -> dict[str, str]:
+        """``options`` as they are kept with the stream: what depends on where they were given is made plain.
+
+        Optional ``settled(options, zone)`` of the data source, where ``zone()`` is the session's time zone. Driver,
+        once, when the DataFrame is built.
+        """
+        settled = getattr(self._source, "settled", None)
+        return dict(settled(options, zone)) if callable(settled) else options
 
     def reader(self, schema: StructType) -> InnerReader:
         """A reader that yields ``schema``, which is :meth:`schema` as Spark handed it back."""

@@ -367,8 +367,8 @@ def test_large_arrow_batches_are_cut() -> None:
 
 
 def test_an_unknown_source_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"expected one of files, rate, or a Python DataSource class"):
-        open_source("kafka", {}, None, "")
+    with pytest.raises(ConfigError, match=r"expected one of delta, files, .*rate, or a Python DataSource class"):
+        open_source("pulsar", {}, None, "")
 
 
 @pytest.mark.parametrize("path", ["no_such_module_here:Source", "spark_ckpt.sources.base:NoSuchClass"])

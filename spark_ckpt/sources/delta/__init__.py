@@ -1,0 +1,3 @@
+"""The source ``delta``."""
+
+from __future__ import annotations

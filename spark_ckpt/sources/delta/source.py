@@ -1,0 +1,177 @@
+"""The ``delta`` source: rows that are appended to a Delta table, or its change data feed. No JVM is needed for it.
+
+An offset is a place in the table's own log, a version and how many of its files are read, so nothing is kept besides.
+Options, what the first batch has and what ends a stream are those of Delta's source in Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from spark_ckpt.errors import ConfigError, InvalidInputError
+from spark_ckpt.redaction import redact_url
+from spark_ckpt.sources._convert import arrow_schema
+from spark_ckpt.sources._options import parse_options
+from spark_ckpt.sources.base import OwnSchema
+from spark_ckpt.sources.delta._changes import Policy
+from spark_ckpt.sources.delta._log import TableLog, table_files
+from spark_ckpt.sources.delta._offsets import BEGIN, Position, Room, between, next_position
+from spark_ckpt.sources.delta._rows import DeltaSplit, TableColumns, rows_of
+from spark_ckpt.sources.delta._schema import stream_schema
+from spark_ckpt.sources.delta._start import check_start, first_position, with_zone
+from spark_ckpt.sources.delta._table import FollowedTable, Reading
+from spark_ckpt.sources.delta.options import OPTIONS, refuse_others
+from spark_ckpt.storage.filesystem import normalize_url
+
+
+class DeltaSource(DataSource, OwnSchema):
+    """Options, case-insensitive and by Delta's names: ``path`` (required), ``maxFilesPerTrigger`` (1000),
+    ``maxBytesPerTrigger``, ``startingVersion``, ``startingTimestamp``, ``readChangeFeed``, ``ignoreDeletes``,
+    ``ignoreChanges``, ``skipChangeCommits``, ``excludeRegex``, ``failOnDataLoss``, ``maxSplitBytes``;
+    ``storage.*`` as delta-rs names them.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        prefix = "storage."
+        self._storage = {k[len(prefix) :]: v for k, v in options.items() if k.lower().startswith(prefix)}
+        given = {k: v for k, v in options.items() if not k.lower().startswith(prefix)}
+        refuse_others(given)
+        self.parsed = parse_options("delta", OPTIONS, given)
+        if self.parsed["path"] is None:
+            raise ConfigError("source 'delta': expected option 'path', a table's folder or URL, found none")
+        self._path = normalize_url(self.parsed["path"])
+        o = self.parsed
+        if o["startingVersion"] is not None and o["startingTimestamp"] is not None:
+            raise ConfigError(
+                "[DELTA_STARTING_VERSION_AND_TIMESTAMP_BOTH_SET] source 'delta': expected startingVersion or "
+                "startingTimestamp, found both; leave one out"
+            )
+        policy = Policy(o["ignoreDeletes"], o["ignoreChanges"], o["skipChangeCommits"], o["excludeRegex"])
+        self._reading = Reading(o["readChangeFeed"], policy, o["failOnDataLoss"])
+
+    @classmethod
+    def name(cls) -> str:
+        return "delta"
+
+    @property
+    def shown(self) -> str:
+        return f"Delta table {redact_url(self._path)}"
+
+    def schema(self) -> StructType:
+        """The table's columns as they are now. Raises ``InvalidInputError`` if there is no table, one that cannot be
+        read, or none of the version that the stream is to begin with."""
+        table = self.follow()
+        check_start(self.parsed, table)
+        return stream_schema(table.state.metadata, self._reading.changes, self.shown)
+
+    def settled(self, options: Mapping[str, str], zone: Callable[[], str]) -> dict[str, str]:
+        """An absolute path, and a time with its zone: other processes have neither this folder nor this session."""
+        names = {name.lower(): name for name in options}
+        kept = {**options, names["path"]: self._path}
+        if self.parsed["startingTimestamp"] is not None:
+            kept[names["startingtimestamp"]] = with_zone(self.parsed["startingTimestamp"], zone())
+        return kept
+
+    def streamReader(self, schema: StructType) -> DeltaReader:
+        return DeltaReader(self, schema)
+
+    def files(self) -> pa.fs.FileSystem:
+        return table_files(self._path, self._storage)
+
+    def follow(self) -> FollowedTable:
+        """The table as it is now. Driver."""
+        return FollowedTable(TableLog(self.files(), self.shown), self._reading)
+
+
+class DeltaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Driver: follows the log and plans. Executor: ``read``. Offset: see :class:`Position`."""
+
+    def __init__(self, source: DeltaSource, schema: StructType) -> None:
+        self._source = source
+        self._schema, self._target = schema, arrow_schema(schema)
+        self._table: FollowedTable | None = None
+        self._start: Position | None = None
+        self._pinned: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_table": None}
+
+    # -- offsets (driver) ------------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        return dict(BEGIN)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        # Spark knows one limit; any but ReadAllAvailable stands for all of this source's options here.
+        return ReadMaxFiles(self._source.parsed["maxFilesPerTrigger"])
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """From the beginning on always another offset than ``start``: it says where the stream began."""
+        at, table = Position.of(start), self._opened()
+        if at is None:
+            at = self._start = self._start or first_position(self._source.parsed, table, self._pinned)
+        else:
+            self._check(at)
+        o = self._source.parsed
+        room = Room() if isinstance(limit, ReadAllAvailable) else Room(o["maxFilesPerTrigger"], o["maxBytesPerTrigger"])
+
+        def entries(position: Position) -> Any:
+            beyond = self._pinned is not None and position.version > self._pinned
+            return None if beyond else table.entries(position)
+
+        end = next_position(at, entries, room)
+        return start if start == end.offset() else end.offset()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._pinned = self._opened().look_now()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        stop, table = Position.of(end), self._opened()
+        if stop is None:
+            return []
+        self._check(stop)
+        metadata, most = table.state.metadata, self._source.parsed["maxSplitBytes"]
+        columns = TableColumns(metadata.schema, frozenset(metadata.partition_columns), metadata.mapping == "id")
+        splits = []
+        for entry in between(Position.of(start) or stop.first, stop, table.entries):
+            parts = max(1, -(-entry.file.size_bytes // most))
+            splits += [DeltaSplit(entry, columns, part, parts) for part in range(parts)]
+        return list(splits)
+
+    # -- rows (executor) -------------------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The same rows whenever: files of a table never change. Raises ``CorruptStorageError`` if one is gone."""
+        assert isinstance(partition, DeltaSplit)
+        return rows_of(partition, self._target, self._source.files(), self._source.shown)
+
+    # -- the table -------------------------------------------------------------------------------------------------
+
+    def _opened(self) -> FollowedTable:
+        if self._table is None:
+            table = self._source.follow()
+            there = stream_schema(table.state.metadata, self._source.parsed["readChangeFeed"], table.shown)
+            if there.simpleString() != self._schema.simpleString():
+                raise InvalidInputError(
+                    f"[DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS] {table.shown} has changed since the DataFrame was made: "
+                    f"expected columns {self._schema.simpleString()}, found {there.simpleString()}; make it anew, from "
+                    "readStream...load() on"
+                )
+            self._table = table
+        return self._table
+
+    def _check(self, at: Position) -> None:
+        table = self._opened()
+        at.check(table.table, self._source.parsed["readChangeFeed"], table.shown)
+        if at.version > table.head + 1:
+            raise InvalidInputError(
+                f"{table.shown} ends with version {table.head}, and the stream has read up to {at.version - 1}: an "
+                "older copy was put in its place. Put the newer one back, or begin anew: another queryName and a new, "
+                "empty checkpointLocation"
+            )

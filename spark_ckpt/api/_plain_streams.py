@@ -22,7 +22,7 @@ from spark_ckpt.jobs.heartbeat import FirstBeats
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.sink_records import record_sinks
 from spark_ckpt.jobs.spark_folder import SparkFolder
-from spark_ckpt.jobs.spec import RunSpec, SinkSpec, SourceSpec
+from spark_ckpt.jobs.spec import RunSpec, SinkSpec, SourceSpec, sink_place
 from spark_ckpt.jobs.start import JobPlan, begin
 from spark_ckpt.protocol.records import GenerationRecord, Topology
 from spark_ckpt.runtime.sink.writer import CkptStreamWriter, StagedMessage, require_control_columns
@@ -119,7 +119,7 @@ class PlainWriter(CkptStreamWriter):
         self._location = location
         if self._start not in _checked:
             for sink in sinks:
-                sink.make().validate(data_schema)
+                sink.make(sink_place(config, str(config.job))).validate(data_schema)
             _checked.add(self._start)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:

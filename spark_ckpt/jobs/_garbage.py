@@ -10,7 +10,7 @@ from spark_ckpt.errors import CkptError, CorruptStorageError
 from spark_ckpt.jobs.heartbeat import drop_dead
 from spark_ckpt.jobs.records import JobRecords, is_lost
 from spark_ckpt.jobs.spark_folder import SparkFolder
-from spark_ckpt.jobs.spec import SinkSpec, cache_dir
+from spark_ckpt.jobs.spec import SinkSpec, cache_dir, sink_place
 from spark_ckpt.protocol.checkpoint_state import CheckpointState
 from spark_ckpt.protocol.leftovers import missing_batches, open_committables, split_batches
 from spark_ckpt.protocol.life import identity
@@ -42,7 +42,7 @@ class GarbageCollector:
         keep, known_as = self._records(removed), identity(self.job, self.records.life())
         oldest = CheckpointId(min((c.checkpoint for c in done), default=self.records.newest_id() + 1))
         for spec in sinks:
-            sink = spec.make()
+            sink = spec.make(sink_place(self.config, self.job))
             removed += sink.gc(known_as, keep) + sink.forget(known_as, oldest)
         drop_dead(self.records)
         self.records.store.remove_temporaries()

@@ -20,7 +20,7 @@ from spark_ckpt.jobs._savepoints import write_savepoint
 from spark_ckpt.jobs.hooks import call_hook
 from spark_ckpt.jobs.records import JobRecords, left_for_later, report
 from spark_ckpt.jobs.requests import Answer, answer_request
-from spark_ckpt.jobs.spec import SinkSpec, cache_dir, job_url
+from spark_ckpt.jobs.spec import SinkSpec, cache_dir, job_url, sink_place
 from spark_ckpt.jobs.statistics import StatisticsKeeper
 from spark_ckpt.protocol import steps as st
 from spark_ckpt.protocol.records import CompletionRecord, GenerationRecord, TableRef, VoidRecord
@@ -112,7 +112,7 @@ class JobIO:
 
     def sink(self, name: str) -> TwoPhaseSink:
         if name not in self._sinks:
-            self._sinks[name] = self._specs[name].make()
+            self._sinks[name] = self._specs[name].make(sink_place(self.config, self.job))
         return self._sinks[name]
 
     def table(self, uid: str) -> StateTable:

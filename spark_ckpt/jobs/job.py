@@ -19,7 +19,7 @@ from spark_ckpt.jobs.heartbeat import require_stopped
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.requests import Answer, create_request, read_answer, withdraw_request
 from spark_ckpt.jobs.sink_records import by_sink, find_sinks
-from spark_ckpt.jobs.spec import SinkSpec, cache_dir, job_url, with_job_storage
+from spark_ckpt.jobs.spec import SinkSpec, cache_dir, job_url, sink_place, with_job_storage
 from spark_ckpt.jobs.statistics import tell
 from spark_ckpt.protocol.abandon import decide_abandon
 from spark_ckpt.protocol.checkpoint_state import Name
@@ -27,6 +27,7 @@ from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import FINAL, SAVEPOINT, AbandonedRecord, AbortedRecord, CompletionRecord, VoidRecord
 from spark_ckpt.protocol.topology import Refuse
 from spark_ckpt.redaction import redact_url
+from spark_ckpt.sinks.base import TwoPhaseSink
 from spark_ckpt.sinks.registry import sink_class
 from spark_ckpt.sinks.staging import is_of_job, tag
 from spark_ckpt.storage.filesystem import Folder
@@ -203,7 +204,7 @@ class Job(Hinting):
         Their folders are elsewhere, or were removed: a folder that is made anew is another life of the job.
         """
         own = self._own_names()
-        found = ((s.id, s.make().staged_by()) for s in self._sinks)
+        found = ((s.id, self._made(s).staged_by()) for s in self._sinks)
         return [(i, w, n) for i, by in found for w, n in by.items() if w not in own and is_of_job(w, self.name)]
 
     def discard(self, who: str) -> list[str]:
@@ -217,7 +218,10 @@ class Job(Hinting):
                 f"expected another life of job {self.name!r}, as `spark-ckpt gc --others` names it, found {who!r}; "
                 "what this job itself staged in vain is for plain gc"
             )
-        return [name for s in self._sinks for name in s.make().discard(who)]
+        return [name for s in self._sinks for name in self._made(s).discard(who)]
+
+    def _made(self, spec: SinkSpec) -> TwoPhaseSink:
+        return spec.make(sink_place(self.config, self.name))
 
     def _own_names(self) -> set[str]:
         if not self.exists():

@@ -13,9 +13,10 @@ from typing import Any
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError
-from spark_ckpt.jobs.records import JobRecords
-from spark_ckpt.jobs.spec import SinkSpec, with_job_storage
+from spark_ckpt.jobs.records import JobRecords, left_for_later
+from spark_ckpt.jobs.spec import SinkSpec, sink_place, with_job_storage
 from spark_ckpt.protocol import codec
+from spark_ckpt.protocol.life import identity
 from spark_ckpt.redaction import has_secret, redact_url, secret_values
 from spark_ckpt.sinks.registry import sink_class, sink_format
 from spark_ckpt.storage.job_paths import SINKS_RECORD
@@ -52,6 +53,18 @@ class FoundSinks:
 def record_sinks(records: JobRecords, sinks: tuple[SinkSpec, ...]) -> None:
     """Driver, with each start. Sinks that the query no longer has go: their rows were committed or given up."""
     records.store.replace(SINKS_RECORD, "sinks", codec.write(SinkEntries(tuple(_entry(s) for s in sinks))))
+
+
+def end_open(records: JobRecords, config: JobConfig, job: str, sinks: tuple[SinkSpec, ...], generation: int) -> None:
+    """Let each sink end what generations before ``generation`` left open and no record names. Driver, with each start,
+    behind its commits. What batch records name is aborted or committed by the protocol."""
+    made = [spec.make(sink_place(config, job)) for spec in sinks]
+    keep = [c for b in records.batches() for c in b.staged] + [c for k in records.completions() for c in k.committables]
+    for sink in made:
+        try:
+            sink.end_open(identity(job, records.life()), generation, keep)
+        except CkptError as error:
+            left_for_later("what earlier starts left open in sinks", error)
 
 
 def find_sinks(

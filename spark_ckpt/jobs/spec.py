@@ -18,7 +18,7 @@ from spark_ckpt.names import PATH_SPECIAL, checked_name, path_problem
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.redaction import redact_url
-from spark_ckpt.sinks.base import TwoPhaseSink
+from spark_ckpt.sinks.base import JobPlace, TwoPhaseSink
 from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.state.subtasks import Subtasks
 from spark_ckpt.storage.filesystem import normalize_url
@@ -31,6 +31,11 @@ _log = logging.getLogger("spark_ckpt")
 def job_url(config: JobConfig, job: str) -> str:
     """The job's folder. Raises ``ConfigError`` for a name that would lead elsewhere: every way in comes by here."""
     return f"{config.dir.rstrip('/')}/{checked_name('job name', job)}"
+
+
+def sink_place(config: JobConfig, job: str) -> JobPlace:
+    """What the job has for its sinks."""
+    return JobPlace(JobPaths(job_url(config, job)).staged, config)
 
 
 def cache_dir(config: JobConfig) -> str:
@@ -137,9 +142,9 @@ class SinkSpec:
     storage: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     """The job's own storage options, where the sink uses them. They are recorded nowhere."""
 
-    def make(self) -> TwoPhaseSink:
+    def make(self, place: JobPlace | None = None) -> TwoPhaseSink:
         """The sink, on the driver and on executors. Raises as :func:`spark_ckpt.sinks.registry.create_sink`."""
-        return create_sink(self.cls, {**self.options, **self.storage}, self.replacing)
+        return create_sink(self.cls, {**self.options, **self.storage}, self.replacing, place)
 
 
 def with_job_storage(spec: SinkSpec, config: JobConfig) -> SinkSpec:

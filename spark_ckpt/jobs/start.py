@@ -24,9 +24,9 @@ from spark_ckpt.jobs._start_facts import newest_generation, read_damage
 from spark_ckpt.jobs.drained import drained_before
 from spark_ckpt.jobs.hooks import hook_name, load_hooks, restore_hook
 from spark_ckpt.jobs.records import JobRecords
-from spark_ckpt.jobs.sink_records import record_sinks
+from spark_ckpt.jobs.sink_records import end_open, record_sinks
 from spark_ckpt.jobs.spark_folder import SparkFolder
-from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url
+from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, sink_place
 from spark_ckpt.names import checked_name
 from spark_ckpt.protocol.evolution import changes
 from spark_ckpt.protocol.records import GenerationRecord, Topology
@@ -100,7 +100,7 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
     records = JobRecords(job_url(plan.config, plan.job), plan.config)
     records.store.check_writable(plan.job)
     for spec in plan.sinks:
-        spec.make().validate(plan.output)
+        spec.make(sink_place(plan.config, plan.job)).validate(plan.output)
     restore = _restore_option(records, plan)
     io = JobIO(
         plan.job,
@@ -123,6 +123,7 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
     started = io.run(start_job(plan.job, claim, clock.now_ms()))
     if plan.sinks_known:
         record_sinks(records, plan.sinks)
+        end_open(records, plan.config, plan.job, plan.sinks, started.generation.generation)
     tell_changes(plan.job, before, started.generation)
     _say_uncompared(plan, started.decision)
     _say_changes(plan, started.decision)

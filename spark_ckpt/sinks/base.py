@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import pyarrow as pa
 
+from spark_ckpt.config import JobConfig
 from spark_ckpt.types import CheckpointId, CommitPermit, Committable, Epoch
 
 
@@ -35,6 +36,15 @@ class WriterContext:
     attempt: str
     schema: pa.Schema
     replacing: bool = False
+
+
+@dataclass(frozen=True)
+class JobPlace:
+    """What a job has for its sinks: its settings, and ``url``, a folder below its own that a sink may make and fill, on
+    the storage that ``config`` says."""
+
+    url: str
+    config: JobConfig = field(repr=False)
 
 
 class SinkWriter(ABC):
@@ -78,6 +88,9 @@ class TwoPhaseSink(ABC):
     replacing: bool = False
     """Output mode complete: what a checkpoint commits takes the place of all rows that the target had, in one step
     with their going. Set before any method is called."""
+
+    place: JobPlace | None = None
+    """What the job has for this sink. Set before any method is called, on driver and executors; None without a job."""
 
     on_step: Callable[[str], None] | None = None
     """Tests stop a commit between two of its durable steps here (see ``spark_ckpt.testing.sink_conformance``)."""
@@ -139,6 +152,13 @@ class TwoPhaseSink(ABC):
     @abstractmethod
     def abort(self, committables: Sequence[Committable]) -> None:
         """Driver: remove what was staged under ``committables``. Idempotent; must not touch what was committed."""
+
+    def end_open(self, job: str, generation: int, keep: Sequence[Committable]) -> None:  # noqa: B027 - most need not
+        """Driver, once in each start, behind all that it commits: end what generations of ``job`` before ``generation``
+        have open in the target and nobody will commit. Only for what is in others' way while it waits for ``gc``.
+
+        ``keep`` is as in :meth:`gc`. What is raised is logged, and the query starts.
+        """
 
     def gc(self, job: str, keep: Sequence[Committable]) -> list[str]:
         """Driver, while the job is stopped: remove what ``job`` staged and nobody will commit.

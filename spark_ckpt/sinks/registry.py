@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.sinks._options import parse_names
-from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
+from spark_ckpt.sinks.base import JobPlace, SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 
 # Imported on first use: nobody should need SQLAlchemy to write files.
@@ -20,10 +20,12 @@ _BUILT_IN = {
     "foreachbatch": "spark_ckpt.sinks.deliveries:DeliverySink",
     "foreach": "spark_ckpt.sinks.deliveries:DeliverySink",
     "console": "spark_ckpt.sinks.deliveries:DeliverySink",
+    "kafka": "spark_ckpt.sinks.kafka.sink:KafkaSink",
     "files": "spark_ckpt.sinks.files:FilesSink",
     "memory": "spark_ckpt.sinks.memory:MemorySink",
     "sql": "spark_ckpt.sinks.sql.sink:SqlSink",
 }
+_EXTRAS = {"kafka": "kafka"}
 _OF_FUNCTIONS = ("foreachbatch", "foreach", "console")
 """What no user names: a function stands behind it."""
 _REGISTERED: dict[str, type[TwoPhaseSink]] = {}
@@ -67,7 +69,9 @@ def sink_class(name: str) -> type[TwoPhaseSink]:
     try:
         cls: type[TwoPhaseSink] = getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
-        raise ConfigError(f"sink '{key}' needs the Python package '{error.name}'; install it") from error
+        extra = _EXTRAS.get(key)
+        how = f": pip install 'spark-ckpt[{extra}]'" if extra else ""
+        raise ConfigError(f"sink '{key}' needs the Python package '{error.name}'; install it{how}") from error
     return cls
 
 
@@ -78,10 +82,15 @@ def sink_format(cls: type[TwoPhaseSink]) -> str | None:
     return next(iter([*names, *(n for n, own in _REGISTERED.items() if own is cls)]), None)
 
 
-def create_sink(name: str | type[TwoPhaseSink], options: Mapping[str, str], replacing: bool = False) -> TwoPhaseSink:
+def create_sink(
+    name: str | type[TwoPhaseSink],
+    options: Mapping[str, str],
+    replacing: bool = False,
+    place: JobPlace | None = None,
+) -> TwoPhaseSink:
     """The sink ``name`` made from its options, taking only the columns of option ``columns`` if that is given, and rows
-    for which the boolean column of option ``where`` is true. ``replacing``: as
-    :attr:`TwoPhaseSink.replacing`.
+    for which the boolean column of option ``where`` is true. ``replacing`` and ``place``: as in
+    :class:`TwoPhaseSink`.
 
     Called on the driver and on executors, with the same options. ``options`` are the sink's own (none of the
     reader's, Spark's or ``spark.ckpt.*``).
@@ -106,7 +115,7 @@ def create_sink(name: str | type[TwoPhaseSink], options: Mapping[str, str], repl
             'use outputMode("update"), or a sink such as delta, sql, memory or foreachBatch'
         )
     sink = cls(own)
-    sink.replacing = replacing
+    sink.replacing, sink.place = replacing, place
     return ProjectedSink(sink, parse_names(label, "columns", chosen[0]), where) if chosen else sink
 
 
@@ -118,7 +127,7 @@ class ProjectedSink(TwoPhaseSink):
         super().__init__(inner.options)
         self.inner, self.where = inner, where
         self.columns = tuple(columns)
-        self.replacing = inner.replacing
+        self.replacing, self.place = inner.replacing, inner.place
 
     def __repr__(self) -> str:
         return f"ProjectedSink({self.inner!r}, columns={','.join(self.columns)})"
@@ -145,6 +154,9 @@ class ProjectedSink(TwoPhaseSink):
 
     def abort(self, committables: Sequence[Committable]) -> None:
         self.inner.abort(committables)
+
+    def end_open(self, job: str, generation: int, keep: Sequence[Committable]) -> None:
+        self.inner.end_open(job, generation, keep)
 
     def gc(self, job: str, keep: Sequence[Committable]) -> list[str]:
         return self.inner.gc(job, keep)

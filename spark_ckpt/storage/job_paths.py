@@ -70,6 +70,11 @@ class JobPaths:
         return f"{self.url}/deliveries"
 
     @property
+    def staged(self) -> str:
+        """What sinks keep here of rows that wait for their checkpoint."""
+        return f"{self.url}/staged"
+
+    @property
     def manifests(self) -> str:
         return f"{self.url}/manifests"
 

@@ -70,7 +70,7 @@ def test_every_command_and_flag_that_a_text_names_is_one() -> None:
 
 
 def test_every_option_that_a_text_names_is_one() -> None:
-    sinks = {o for s in ("delta", "files", "sql", "memory") for o in sink_class(s).OPTIONS}
+    sinks = {o for s in ("delta", "files", "kafka", "sql", "memory") for o in sink_class(s).OPTIONS}
     own = {"uid", "lanes", "columns", "source", "sink", "job", "dir", "path", *config_keys()}
     known = {
         o.lower() for o in sinks | own | SPARKS_OWN | {*files.OPTIONS, *rate.OPTIONS, *delta.OPTIONS, *kafka.OPTIONS}

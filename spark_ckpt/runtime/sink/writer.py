@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import ControlColumnsError, InvalidInputError
 from spark_ckpt.faults import reach
-from spark_ckpt.jobs.spec import RunSpec, SinkSpec
+from spark_ckpt.jobs.spec import RunSpec, SinkSpec, sink_place
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.runtime._worker_gc import freeze
 from spark_ckpt.runtime.operations import Operation, Operations
@@ -98,7 +98,8 @@ class _TaskWriters:
 
     def __init__(self, writer: CkptStreamWriter) -> None:
         self._writer = writer
-        self._sinks: dict[str, TwoPhaseSink] = {s.id: s.make() for s in writer.sinks}
+        place = sink_place(writer.run.config, writer.run.job)
+        self._sinks: dict[str, TwoPhaseSink] = {s.id: s.make(place) for s in writer.sinks}
         self._open: dict[tuple[str, int], SinkWriter] = {}
         self._attempt = uuid.uuid4().hex[:12]
 

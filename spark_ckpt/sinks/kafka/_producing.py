@@ -1,0 +1,121 @@
+"""One transaction of a librdkafka producer: filled here, ended elsewhere or here."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from spark_ckpt.errors import RetryableError
+from spark_ckpt.sinks.kafka._errors import REFUSED, patiently, said
+from spark_ckpt.sinks.kafka._rows import HEADERS, messages
+from spark_ckpt.sinks.kafka._settings import KafkaSettings
+
+_CHUNK_ROWS = 20_000
+_CHUNK_BYTES = 8 * 1024 * 1024
+_ANSWER_S = 10
+_QUEUE = {"queue.buffering.max.messages": 4 * _CHUNK_ROWS, "queue.buffering.max.kbytes": 1024 * 1024}
+
+
+class OpenTransaction:
+    """Begun when made. Memory is bounded: some 16 MiB of messages wait in the client, beside the largest row.
+
+    What Kafka refuses, and what it does not acknowledge within ``kafka.delivery.timeout.ms``, is raised by :meth:`send`
+    or :meth:`flush`, and nothing of it can be committed then.
+    """
+
+    def __init__(self, settings: KafkaSettings, name: str, doing: str) -> None:
+        self._settings, self._doing = settings, f"kafka {settings.servers}: {doing}"
+        self._failed: list[KafkaError] = []
+        self._refused: KafkaError | None = None
+        conf = settings.producer(**{"transactional.id": name, **_QUEUE, "error_cb": self._note})
+        self._producer = Producer(conf)
+        try:
+            patiently(self._doing, settings, self._begin)
+        except BaseException:
+            self.leave()
+            raise
+
+    def _begin(self) -> None:
+        try:
+            self._producer.init_transactions(_ANSWER_S)
+        except KafkaException:
+            if self._refused is not None:  # what the client knows only as an outage
+                raise KafkaException(self._refused) from None
+            raise
+        self._producer.begin_transaction()
+
+    def send(self, rows: pa.RecordBatch, topic: str | None) -> None:
+        """Messages of :func:`spark_ckpt.sinks.kafka._rows.message_rows`."""
+        step = max(1, min(_CHUNK_ROWS, _CHUNK_BYTES * rows.num_rows // max(1, rows.nbytes)))
+        for start in range(0, rows.num_rows, step):
+            part = rows.slice(start, step)
+            self._wait(step)
+            for name, partition, found in messages(part, topic):
+                self._produce(name, partition, found)
+
+    def record(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
+        self._produce(topic, partition, [{"key": key, "value": value}])
+
+    def flush(self) -> None:
+        """Everything sent is in Kafka."""
+        self._wait(0)
+
+    def commit(self) -> None:
+        """End it here; raises ``RetryableError`` where it is unknown whether it was."""
+        try:
+            patiently(self._doing, self._settings, lambda: self._producer.commit_transaction(_ANSWER_S))
+        finally:
+            self.leave()
+
+    def abort(self) -> None:
+        """End it here if that is possible; the broker does when its time is over. Does not raise."""
+        with contextlib.suppress(KafkaException):
+            self._producer.purge()
+            self._producer.abort_transaction(_ANSWER_S)
+        self.leave()
+
+    def leave(self) -> None:
+        """Without ending it: a transaction stays as it is when its producer goes."""
+        del self._producer
+
+    def _produce(self, topic: str, partition: int, found: list[dict[str, Any]]) -> None:
+        if any(HEADERS in message for message in found):  # which librdkafka's batches cannot have
+            for message in found:
+                with self._errors():
+                    self._producer.produce(topic, partition=partition, on_delivery=self._delivered, **message)
+        else:
+            with self._errors():
+                self._producer.produce_batch(topic, found, partition, on_delivery=self._delivered)
+            self._failed += [m["_error"] for m in found if "_error" in m]
+        self._producer.poll(0)
+        self._check()
+
+    def _wait(self, most: int) -> None:
+        while len(self._producer) > most:
+            self._producer.poll(0.01)
+            self._check()
+
+    def _delivered(self, error: KafkaError | None, _: Any) -> None:
+        if error is not None:
+            self._failed.append(error)
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() in REFUSED or error.fatal():
+            self._refused = error
+
+    def _check(self) -> None:
+        # The first one is the reason; the others are purged because of it.
+        if self._failed:
+            raise said(self._doing, self._settings, KafkaException(self._failed[0]))
+
+    @contextlib.contextmanager
+    def _errors(self) -> Any:
+        try:
+            yield
+        except KafkaException as error:
+            raise said(self._doing, self._settings, error) from None
+        except BufferError as error:
+            raise RetryableError(f"{self._doing} failed ({error}): raise kafka.queue.buffering.max.kbytes") from None

@@ -45,7 +45,8 @@ class CkptDataStreamWriter(Hinting):
         self._mode = "append"
 
     def format(self, sink: str | type[TwoPhaseSink]) -> CkptDataStreamWriter:
-        """``sink``: ``"delta"``, ``"files"``, ``"sql"``, ``"memory"``, or one of yours, by registered name or class.
+        """``sink``: ``"delta"``, ``"iceberg"``, ``"files"``, ``"sql"``, ``"memory"``, or
+        one of yours, by registered name or class.
 
         ``"parquet"``, ``"json"`` and ``"csv"`` are ``"files"`` of that kind, with Spark's names of options, and
         ``"console"`` shows the rows of each checkpoint (``numRows``, ``truncate``).

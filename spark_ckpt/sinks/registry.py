@@ -22,6 +22,7 @@ _BUILT_IN = {
     "console": "spark_ckpt.sinks.deliveries:DeliverySink",
     "kafka": "spark_ckpt.sinks.kafka.sink:KafkaSink",
     "files": "spark_ckpt.sinks.files:FilesSink",
+    "iceberg": "spark_ckpt.sinks.iceberg.sink:IcebergSink",
     "memory": "spark_ckpt.sinks.memory:MemorySink",
     "sql": "spark_ckpt.sinks.sql.sink:SqlSink",
 }

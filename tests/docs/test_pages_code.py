@@ -15,7 +15,17 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-RUN = ["sources", "sinks", "from-foreachbatch", "restore", "state", "running", "writing-a-sink", "writing-a-source"]
+RUN = [
+    "sources",
+    "sinks",
+    "iceberg",
+    "from-foreachbatch",
+    "restore",
+    "state",
+    "running",
+    "writing-a-sink",
+    "writing-a-source",
+]
 """Pages in an order in which one may build on another: state.md looks at the job of restore.md."""
 
 PREAMBLE = """
@@ -48,6 +58,10 @@ query.stop()
 import os, shutil
 os.remove("totals.db")
 shutil.rmtree("checkpoints/orders")
+""",
+    "iceberg": """
+stored = load_catalog("default", **lake).load_table("sales.orders").scan().to_arrow().to_pylist()
+assert sorted(r["amount"] for r in stored) == [5, 10, 30], stored
 """,
     "restore": "query.processAllAvailable() if query.isActive else None",
     "state": "assert [tuple(r.values()) for r in best.to_struct_array().to_pylist()] == [('b', 30), ('a', 15)]",

@@ -1,0 +1,3 @@
+"""The ``iceberg`` sink."""
+
+from __future__ import annotations

@@ -1,0 +1,191 @@
+"""Data files: written by tasks, described in committables, added to the table by the driver.
+
+A task writes a file with the table's field ids and says what Iceberg wants to know of it: partition, counts and
+bounds. So a commit adds it without opening it.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.conversions import from_bytes, to_bytes
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.sinks import _durable as durable
+from spark_ckpt.sinks import staging
+from spark_ckpt.sinks._parquet import open_parquet
+from spark_ckpt.sinks.base import SinkWriter, WriterContext
+from spark_ckpt.sinks.iceberg._partitions import split
+from spark_ckpt.sinks.iceberg._types import file_schema
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+KIND = "iceberg"
+_BUFFER_ROWS = 1024 * 1024
+_BUFFER_BYTES = 256 * 1024 * 1024
+_COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
+_BOUNDS = ("lower_bounds", "upper_bounds")
+
+
+def local_path(location: str) -> str | None:
+    """The path of a file on a local disk; None for any other."""
+    if location.startswith("file:"):
+        return "/" + location[5:].lstrip("/")
+    return None if "://" in location else location
+
+
+class ParquetFile(staging.FileWriter):
+    """One Parquet file at ``location`` with the columns of ``schema`` in it, in their order."""
+
+    def __init__(self, table: Table, location: str, ctx: WriterContext, schema: pa.Schema, shown: str) -> None:
+        super().__init__(f"staging rows in {shown}", ctx)
+        self._table, self._location, self._schema = table, location, schema
+        self.footers: list[Any] = []
+        self.size_bytes = 0
+
+    def _open(self, rows: pa.Table) -> tuple[Any, Any]:
+        stream = self._table.io.new_output(self._location).create()
+        codec = self._table.properties.get("write.parquet.compression-codec", "zstd")
+        compression = "none" if codec == "uncompressed" else codec
+        return stream, open_parquet(
+            stream, self._schema, self._cast(rows),
+            metadata_collector=self.footers, compression=compression, store_decimal_as_integer=True,
+        )  # fmt: skip
+
+    def _cast(self, rows: pa.Table) -> pa.Table:
+        return rows.select(self._schema.names).cast(self._schema)
+
+    def _put(self, rows: pa.Table) -> None:
+        self._writer.write_table(self._cast(rows))
+
+    def _finish(self) -> bytes:
+        self._stream.flush()
+        self.size_bytes = self._stream.tell()
+        self._stream.close()
+        path = local_path(self._location)
+        if path is not None:
+            durable.sync([path])
+        return b""
+
+
+class DataFiles(SinkWriter):
+    """Rows as files of ``table``, one for each partition that a buffer of rows has. Executor; in a merge, driver.
+
+    Without partitions the rows of a task go to one file, whatever their number.
+    """
+
+    def __init__(self, table: Table, stem: str, ctx: WriterContext, shown: str, not_null: Sequence[str] = ()) -> None:
+        self._table, self._stem, self._ctx, self._shown = table, stem, ctx, shown
+        self._spec, self._of_table = table.spec(), table.schema()
+        self._file_schema, self._arrow = file_schema(self._of_table, ctx.schema.names)
+        self._not_null = not_null
+        self._chunks = staging.Chunks(_BUFFER_ROWS, _BUFFER_BYTES)
+        self._made: list[bytes] = []
+        self._files = 0
+        self._single = self._opened(Record()) if self._spec.is_unpartitioned() else None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for name in self._not_null:
+            if batch.column(name).null_count:
+                raise InvalidInputError(f"column '{name}' is declared not null, but a row has null in it")
+        if self._single is not None:
+            self._single[1].write(batch)
+        else:
+            self._put(self._chunks.add(batch))
+
+    def prepare_commit(self) -> Sequence[bytes]:
+        if self._single is not None:
+            return self._described(*self._single)
+        self._put(self._chunks.rest())
+        if self._ctx.replacing and not self._made:
+            self._part(Record(*[None] * len(self._spec.fields)), self._ctx.schema.empty_table())
+        return self._made
+
+    def close(self) -> None:
+        if self._single is not None:
+            self._single[1].close()
+
+    def _put(self, rows: pa.Table | None) -> None:
+        if rows is not None:
+            for partition, part in split(rows, self._spec, self._of_table):
+                self._part(partition, part)
+
+    def _part(self, partition: Record, rows: pa.Table) -> None:
+        opened = self._opened(partition)
+        try:
+            for batch in rows.to_batches():
+                opened[1].write(batch)
+            self._made += self._described(*opened)
+        finally:
+            opened[1].close()
+
+    def _opened(self, partition: Record) -> tuple[str, ParquetFile, Record]:
+        name = f"{self._stem}-{self._files:05d}.parquet"
+        self._files += 1
+        if not self._spec.is_unpartitioned():
+            name = f"{self._spec.partition_to_path(partition, self._of_table)}/{name}"
+        location = self._table.location_provider().new_data_location(name)
+        return location, ParquetFile(self._table, location, self._ctx, self._arrow, self._shown), partition
+
+    def _described(self, location: str, file: ParquetFile, partition: Record) -> list[bytes]:
+        if not file.prepare_commit():
+            return []
+        found = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=file.footers[0],
+            stats_columns=compute_statistics_plan(self._file_schema, self._table.properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(self._file_schema),
+        ).to_serialized_dict()
+        what = {"file": location, "size": file.size_bytes, "spec": self._spec.spec_id, "rows": found["record_count"]}
+        return [staging.encode(KIND, **what, partition=_texts(partition, self._spec, self._of_table), **_plain(found))]
+
+
+def _plain(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Statistics as JSON has them."""
+    bounds = {name: {str(k): b64encode(v).decode() for k, v in found[name].items()} for name in _BOUNDS}
+    return {**{name: {str(k): v for k, v in found[name].items()} for name in _COUNTS}, **bounds,
+            "split_offsets": found["split_offsets"]}  # fmt: skip
+
+
+def _texts(partition: Record, spec: PartitionSpec, schema: Schema) -> list[str | None]:
+    kinds: list[Any] = [f.field_type for f in spec.partition_type(schema).fields]
+    values = [partition[i] for i in range(len(kinds))]
+    return [None if v is None else b64encode(to_bytes(k, v)).decode() for k, v in zip(kinds, values, strict=True)]
+
+
+def data_file(table: Table, staged: Mapping[str, Any]) -> DataFile:
+    """What a committable describes, as a manifest has it."""
+    spec = table.specs()[staged["spec"]]
+    kinds: list[Any] = [f.field_type for f in spec.partition_type(table.schema()).fields]
+    pairs = zip(kinds, staged["partition"], strict=True)
+    values = [None if text is None else from_bytes(kind, b64decode(text)) for kind, text in pairs]
+    statistics: dict[str, Any] = {name: {int(k): v for k, v in staged[name].items()} for name in _COUNTS}
+    statistics |= {name: {int(k): b64decode(v) for k, v in staged[name].items()} for name in _BOUNDS}
+    made = DataFile.from_args(
+        _table_format_version=table.format_version,
+        content=DataFileContent.DATA,
+        file_path=staged["file"],
+        file_format=FileFormat.PARQUET,
+        partition=Record(*values),
+        record_count=staged["rows"],
+        file_size_in_bytes=staged["size"],
+        split_offsets=staged["split_offsets"],
+        sort_order_id=None,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics,
+    )
+    made.spec_id = staged["spec"]
+    return made

@@ -1,0 +1,42 @@
+"""What tasks stage of rows that are merged by key: files that the commit reads and that the table never has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.sinks import _changes as changes
+from spark_ckpt.sinks import staging
+from spark_ckpt.sinks.base import WriterContext
+from spark_ckpt.sinks.iceberg._data_files import KIND, ParquetFile
+from spark_ckpt.sinks.iceberg._types import iceberg_arrow
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+
+class KeyedFile(ParquetFile):
+    """Rows in their order, with the column of changes."""
+
+    def __init__(
+        self, table: Table, stem: str, ctx: WriterContext, shown: str, keys: Sequence[str], change: str | None
+    ) -> None:
+        location = table.location_provider().new_data_location(f"{stem}.parquet")
+        super().__init__(table, location, ctx, iceberg_arrow(ctx.schema), shown)
+        self._keys, self._change, self._count = list(keys), change, 0
+        self._not_null = [f.name for f in ctx.schema if not f.nullable]
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for name in self._not_null:
+            if batch.column(name).null_count:
+                raise InvalidInputError(f"column '{name}' is declared not null, but a row has null in it")
+        changes.check_rows(self._change, batch)
+        self._count += batch.num_rows
+        super().write(batch)
+
+    def _finish(self) -> bytes:
+        super()._finish()
+        return staging.encode(KIND, file=self._location, rows=self._count, keys=self._keys, change=self._change)

@@ -1,0 +1,159 @@
+"""The one snapshot that a checkpoint makes of an Iceberg table, and how the table remembers it.
+
+What is committed is said twice, in the same commit: in the snapshot's summary, for people, and in a property of the
+table, which stays when snapshots expire.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan
+
+from spark_ckpt.sinks import staging
+from spark_ckpt.sinks.base import WriterContext
+from spark_ckpt.sinks.iceberg._data_files import DataFiles, data_file
+from spark_ckpt.sinks.iceberg._merge import Merge
+from spark_ckpt.sinks.iceberg._staged_files import remove
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import FileScanTask, Table
+
+_PROPERTY = "spark-ckpt.committed."
+_NO_RETRIES = {"commit.retry.num-retries": "0"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a table remembers of the commit of a checkpoint."""
+
+    job: str
+    sink: str
+    checkpoint: int
+    digest: str
+
+    @property
+    def key(self) -> str:
+        return f"{_PROPERTY}{self.job}/{self.sink}"
+
+    def summary(self) -> dict[str, str]:
+        return {
+            "spark-ckpt.job": self.job,
+            "spark-ckpt.sink": self.sink,
+            "spark-ckpt.checkpoint": str(self.checkpoint),
+            "spark-ckpt.digest": self.digest,
+        }
+
+    def value(self) -> str:
+        return json.dumps({"checkpoint": self.checkpoint, "digest": self.digest})
+
+    def recorded(self, table: Table) -> dict[int, str]:
+        """Checkpoint -> digest of what ``table`` knows of this job's sink: the newest at least."""
+        found = {}
+        for snapshot in table.metadata.snapshots:
+            summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
+            if (summary.get("spark-ckpt.job"), summary.get("spark-ckpt.sink")) == (self.job, self.sink):
+                found[int(summary["spark-ckpt.checkpoint"])] = summary["spark-ckpt.digest"]
+        newest = json.loads(table.properties.get(self.key, "{}"))
+        return {**found, newest["checkpoint"]: newest["digest"]} if newest else found
+
+
+@dataclass
+class Change:
+    """What a snapshot adds and takes away; ``written`` are the files that were made for it, in this process."""
+
+    added: list[DataFile] = field(default_factory=list)
+    deleted: list[DataFile] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SnapshotMaker:
+    """Makes the snapshot of one checkpoint of a freshly loaded ``table``."""
+
+    table: Table
+    entry: Entry
+    generation: int
+    shown: str
+
+    def append(self, staged: Sequence[Mapping[str, Any]]) -> Change:
+        """All that was staged, file by file. Rows that were staged for another partitioning are written anew."""
+        change = Change()
+        for one in (s for s in staged if s["rows"]):
+            if one["spec"] == self.table.metadata.default_spec_id:
+                change.added.append(data_file(self.table, one))
+            else:
+                self._write([self._staged_rows(one)], change)
+        return change
+
+    def replace(self, staged: Sequence[Mapping[str, Any]]) -> Change:
+        change = self.append(staged)
+        change.deleted += [task.file for task in self.table.scan().plan_files()]
+        return change
+
+    def merge(self, staged: Sequence[Mapping[str, Any]], merge: Merge) -> Change:
+        """Files with rows of the keys are written anew without them, and the new rows to the first of these."""
+        change = Change()
+        rows = pa.concat_tables([self._staged_rows(s) for s in staged], promote_options="default")
+        new, touched = merge.last(rows, self.table.schema())
+        for task in self.table.scan(row_filter=merge.filter(touched)).plan_files():
+            there = self._rows_of(task, new.schema)
+            kept = merge.without(there, touched)
+            if len(kept) < len(there):
+                change.deleted.append(task.file)
+                self._write([kept, new], change)
+                new = new.slice(0, 0)
+        self._write([new], change)
+        return change
+
+    def commit(self, change: Change) -> None:
+        """One atomic change of the table. Raises pyiceberg's ``CommitFailedException`` if somebody else was first.
+
+        pyiceberg would then do the same again by itself, without a look at what is committed meanwhile: another driver
+        may have committed this very checkpoint. So it is told not to.
+        """
+        self.table.metadata.properties.update(_NO_RETRIES)  # of this object in memory, and not of the table
+        with self.table.transaction() as transaction:
+            transaction.set_properties({self.entry.key: self.entry.value()})
+            update = transaction.update_snapshot(snapshot_properties=self.entry.summary())
+            with update.overwrite() if change.deleted else update.merge_append() as snapshot:
+                for file in change.added:
+                    snapshot.append_data_file(file)
+                for file in change.deleted:
+                    snapshot.delete_data_file(file)
+
+    def forget(self, change: Change) -> None:
+        """The commit surely failed: remove what was written for it."""
+        remove(self.table, change.written)
+
+    def _rows_of(self, task: FileScanTask, schema: pa.Schema) -> pa.Table:
+        scan = ArrowScan(self.table.metadata, self.table.io, self.table.schema(), AlwaysTrue())
+        return scan.to_table([task]).cast(schema)
+
+    def _staged_rows(self, staged: Mapping[str, Any]) -> pa.Table:
+        with self.table.io.new_input(staged["file"]).open() as stream:
+            return pq.read_table(stream)
+
+    def _write(self, tables: Sequence[pa.Table], change: Change) -> None:
+        schema = tables[0].schema
+        ctx = WriterContext(
+            self.entry.job, self.entry.sink, self.generation, self.entry.checkpoint, 0, len(change.written),  # type: ignore[arg-type]
+            f"{self.table.metadata.new_snapshot_id()}", schema,
+        )  # fmt: skip
+        writer = DataFiles(self.table, staging.staged_name(ctx), ctx, self.shown)
+        try:
+            for rows in tables:
+                for batch in rows.to_batches():
+                    writer.write(batch)
+            made = [json.loads(data) for data in writer.prepare_commit()]
+        finally:
+            writer.close()
+        change.added += [data_file(self.table, one) for one in made]
+        change.written += [one["file"] for one in made]

@@ -31,13 +31,14 @@ from spark_ckpt.sinks._options import (
     SinkOption,
     SinkOptions,
     check_path,
-    misfit,
     option_names,
     with_absolute_path,
 )
 from spark_ckpt.sinks._parquet import open_parquet
 from spark_ckpt.sinks._partitions import PartitionedWriter, Values, check_partitions, without
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
+from spark_ckpt.sinks.delta._fitting import added, check_columns, check_rules, with_columns
+from spark_ckpt.sinks.delta._fitting import check_partitions as check_partitions_of
 from spark_ckpt.sinks.delta._log import logged_names
 from spark_ckpt.sinks.delta._stats import file_stats
 from spark_ckpt.sinks.delta._versions import add, merge
@@ -53,8 +54,8 @@ _KIND = "delta"
 
 
 class DeltaSink(TwoPhaseSink):
-    """Options: ``path``; ``mode`` (append, merge), ``mergeKeys`` and ``changeColumn``; ``storage.*``, as
-    ``spark.ckpt.storage.*`` are for the job.
+    """Options: ``path``; ``mode`` (append, merge), ``mergeKeys`` and ``changeColumn``; ``partitionBy``;
+    ``mergeSchema``; ``storage.*``, as ``spark.ckpt.storage.*`` are for the job.
 
     Merging, the last row a key wins, and keys that are null are equal to each other. A merge reads what the
     checkpoint staged into the driver's memory. Someone else's commits to the table are met by trying again. A process
@@ -71,6 +72,12 @@ class DeltaSink(TwoPhaseSink):
         SinkOption(
             "partitionBy", "columns, comma separated", "The table's partition columns, as Spark's `partitionBy`."
         ),
+        SinkOption(
+            "mergeSchema",
+            "true or false",
+            "Add the columns, and fields of structs, that the table does not have, when the query starts.",
+            "false",
+        ),
         STORAGE_OPTIONS,
     )
     OPTIONS = option_names(DECLARED)
@@ -84,6 +91,7 @@ class DeltaSink(TwoPhaseSink):
         self._local = "://" not in self._path
         self._keys, self._partitions = parsed.merge_keys(), parsed.names("partitionBy")
         self._change = changes.change_column(_KIND, parsed, self._keys)
+        self._merge_schema = parsed.flag("mergeSchema")
         self._given = parsed.fsspec()
         self._storage = delta_rs_options(self._path, self._given)
 
@@ -126,9 +134,31 @@ class DeltaSink(TwoPhaseSink):
                 durable.sync_new_delta(self._path)
         except (DeltaError, OSError, ValueError) as error:
             raise InvalidInputError(f"Delta table {self._path} cannot be made or opened: {self._told(error)}") from None
-        _check_features(self._path, table)
-        _check_partitions(self._path, table, self._partitions)
-        _check_columns(self._path, pa.schema(table.schema()), wanted, schema)
+        check_rules(self._path, table, self._rewrites)
+        check_partitions_of(self._path, table, self._partitions)
+        there = pa.schema(table.schema())
+        fitting = with_columns(there, wanted) if self._merge_schema else there
+        check_columns(self._path, fitting, wanted, schema)
+        if fitting is not there:
+            self._until_no_conflict(self._adding(wanted))
+
+    @property
+    def _rewrites(self) -> str | None:
+        """What removes rows of the table, as messages name it."""
+        if self.replacing:
+            return "output mode complete"
+        return "mergeKeys" if self._keys else None
+
+    def _adding(self, wanted: pa.Schema) -> Callable[[DeltaTable], None]:
+        """Adds a version with the query's columns; none if it was stopped behind that, or somebody else was faster."""
+
+        def add_columns(table: DeltaTable) -> None:
+            there = pa.schema(table.schema())
+            fitting = with_columns(there, wanted)
+            if fitting is not there:
+                table.alter.add_columns(list(added(there, fitting).fields))
+
+        return add_columns
 
     def writer(self, ctx: WriterContext) -> SinkWriter:
         files, folder = self._files(), self._path if self._local else None
@@ -156,6 +186,7 @@ class DeltaSink(TwoPhaseSink):
         def apply(table: DeltaTable) -> None:
             if self._is_committed(table, permit, sink, found):
                 return
+            check_rules(self._path, table, self._rewrites)  # somebody may have changed the table since the start
             self._check_staged(staged)
             self._step("before version")  # a crash here: the files are staged as before, the next commit starts over
             if keys:
@@ -305,45 +336,3 @@ class _DeltaWriter(staging.FileWriter):
         return staging.encode(
             _KIND, file=self._name, size=size, stats=stats, written_ms=clock.now_ms(), keys=self._keys, **place
         )
-
-
-def _check_features(path: str, table: DeltaTable) -> None:
-    """A staged file is added as it is, so a table that computes, checks or renames columns cannot take it."""
-    metadata = table.metadata()
-    rules = [k for k in metadata.configuration if k.startswith("delta.constraints.")]
-    if metadata.configuration.get("delta.columnMapping.mode", "none") != "none":
-        rules.append("delta.columnMapping.mode")
-    rules += [f"{k} of column {f.name}" for f in table.schema().fields for k in f.metadata if k in _COLUMN_RULES]
-    if rules:
-        raise InvalidInputError(f"Delta table {path} has {', '.join(rules)}, which the delta sink does not support")
-
-
-def _check_partitions(path: str, table: DeltaTable, wanted: Sequence[str]) -> None:
-    there = list(table.metadata().partition_columns)
-    if there != list(wanted):
-        way = f"partitionBy({', '.join(map(repr, there))})" if there else "no partitionBy"
-        raise InvalidInputError(
-            f"Delta table {path} is partitioned by {there or 'nothing'}, the query asks for "
-            f"{list(wanted) or 'nothing'}; write with {way}, or to another table"
-        )
-
-
-_COLUMN_RULES = ("delta.generationExpression", "delta.invariants", "delta.identity.start")
-
-
-def _check_columns(path: str, found: pa.Schema, wanted: pa.Schema, declared: pa.Schema) -> None:
-    problems = []
-    for field in wanted:
-        if field.name not in found.names:
-            problems.append(f"the table has no column '{field.name}' ({field.type})")
-            continue
-        there = found.field(field.name)
-        kind = delta_schema(pa.schema([there])).field(0).type
-        if kind != field.type:
-            problems.append(f"column '{field.name}' is {kind} in the table and {field.type} in the query")
-        if not there.nullable and declared.field(field.name).nullable:
-            problems.append(f"column '{field.name}' must not be null in the table and may be null in the query")
-    absent = [f.name for f in found if f.name not in wanted.names and not f.nullable]
-    problems += [f"column '{name}' must not be null in the table and the query does not have it" for name in absent]
-    if problems:
-        raise misfit(f"Delta table {path}", problems)

@@ -17,8 +17,8 @@ from pyspark.sql.types import StructType
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.redaction import redact_url
 from spark_ckpt.sources._convert import arrow_schema
-from spark_ckpt.sources._options import parse_options
-from spark_ckpt.sources.base import OwnSchema
+from spark_ckpt.sources._options import parse_options, storage_options_of
+from spark_ckpt.sources.base import OwnSchema, UsesMetadata
 from spark_ckpt.sources.delta._changes import Policy
 from spark_ckpt.sources.delta._log import TableLog, table_files
 from spark_ckpt.sources.delta._offsets import BEGIN, Position, Room, between, next_position
@@ -28,19 +28,19 @@ from spark_ckpt.sources.delta._start import check_start, first_position, with_zo
 from spark_ckpt.sources.delta._table import FollowedTable, Reading
 from spark_ckpt.sources.delta.options import OPTIONS, refuse_others
 from spark_ckpt.storage.filesystem import normalize_url
+from spark_ckpt.storage.object_options import delta_rs_options, scheme_of
 
 
-class DeltaSource(DataSource, OwnSchema):
+class DeltaSource(DataSource, UsesMetadata, OwnSchema):
     """Options, case-insensitive and by Delta's names: ``path`` (required), ``maxFilesPerTrigger`` (1000),
     ``maxBytesPerTrigger``, ``startingVersion``, ``startingTimestamp``, ``readChangeFeed``, ``ignoreDeletes``,
     ``ignoreChanges``, ``skipChangeCommits``, ``excludeRegex``, ``failOnDataLoss``, ``maxSplitBytes``;
-    ``storage.*`` as delta-rs names them.
+    ``storage.*``, as ``spark.ckpt.storage.*`` are for the job; without any, the job's own are used where the
+    scheme is the same.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        prefix = "storage."
-        self._storage = {k[len(prefix) :]: v for k, v in options.items() if k.lower().startswith(prefix)}
-        given = {k: v for k, v in options.items() if not k.lower().startswith(prefix)}
+        self._own_storage, given = storage_options_of(options)
         refuse_others(given)
         self.parsed = parse_options("delta", OPTIONS, given)
         if self.parsed["path"] is None:
@@ -82,7 +82,9 @@ class DeltaSource(DataSource, OwnSchema):
         return DeltaReader(self, schema)
 
     def files(self) -> pa.fs.FileSystem:
-        return table_files(self._path, self._storage)
+        same = scheme_of(self._path) == scheme_of(normalize_url(self.metadata_url or "/"))
+        given = self._own_storage or (self.storage_options if same else {})
+        return table_files(self._path, delta_rs_options(self._path, given))
 
     def follow(self) -> FollowedTable:
         """The table as it is now. Driver."""

@@ -1,0 +1,111 @@
+"""Whether a Delta table can take the rows of a query: its features and rules, its partitions, its columns. Driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.types as pt
+from deltalake import DeltaTable, Schema
+
+from spark_ckpt.arrow_types import delta_schema
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.sinks._options import misfit
+
+WRITER_FEATURES = frozenset(
+    ("appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors", "generatedColumns",
+     "invariants", "timestampNtz", "v2Checkpoint", "variantType", "variantType-preview")
+)  # fmt: skip
+"""What a table may ask of who writes it, as far as delta-rs goes. What they are used for is looked at besides."""
+
+_IDENTITY_VERSION = 6
+"""The protocol of writers, before there were names of features, that includes identity columns."""
+
+_COLUMN_RULES = ("delta.generationExpression", "delta.invariants", "delta.identity.start", "CURRENT_DEFAULT")
+
+
+def check_rules(path: str, table: DeltaTable, rewrites: str | None) -> None:
+    """A staged file is added as it is, so a table that computes, checks or renames columns cannot take it.
+
+    ``rewrites``: what the query does besides appending, or None. Raises ``InvalidInputError`` naming each rule.
+    """
+    metadata, protocol = table.metadata(), table.protocol()
+    unknown = sorted(set(protocol.writer_features or ()) - WRITER_FEATURES)
+    if protocol.min_writer_version == _IDENTITY_VERSION:
+        unknown = [f"writer version {_IDENTITY_VERSION}, identityColumns among what it asks for"]
+    rules = [k for k in metadata.configuration if k.startswith("delta.constraints.")]
+    if metadata.configuration.get("delta.columnMapping.mode", "none") != "none":
+        rules.append("delta.columnMapping.mode")
+    rules += [f"{k} of column {f.name}" for f in table.schema().fields for k in f.metadata if k in _COLUMN_RULES]
+    if unknown or rules:
+        raise InvalidInputError(
+            f"Delta table {path} has {', '.join([*unknown, *rules])}, which the delta sink does not support: files are "
+            "added as the query's tasks wrote them, and nobody would keep the rule. Drop it (ALTER TABLE ... DROP "
+            "FEATURE or CONSTRAINT), write to a table without it, or use foreachBatch and Spark's own writer"
+        )
+    if rewrites is not None and metadata.configuration.get("delta.appendOnly", "false").lower() == "true":
+        raise InvalidInputError(
+            f"[DELTA_CANNOT_MODIFY_APPEND_ONLY] Delta table {path} has delta.appendOnly=true, and {rewrites} removes "
+            "rows; append, or write to another table"
+        )
+
+
+def check_partitions(path: str, table: DeltaTable, wanted: Sequence[str]) -> None:
+    there = list(table.metadata().partition_columns)
+    if there != list(wanted):
+        way = f"partitionBy({', '.join(map(repr, there))})" if there else "no partitionBy"
+        raise InvalidInputError(
+            f"Delta table {path} is partitioned by {there or 'nothing'}, the query asks for "
+            f"{list(wanted) or 'nothing'}; write with {way}, or to another table"
+        )
+
+
+def check_columns(path: str, found: pa.Schema, wanted: pa.Schema, declared: pa.Schema) -> None:
+    problems = []
+    for field in wanted:
+        if field.name not in found.names:
+            problems.append(
+                f"the table has no column '{field.name}' ({field.type}); option mergeSchema=true would add it"
+            )
+            continue
+        there = found.field(field.name)
+        kind = delta_schema(pa.schema([there])).field(0).type
+        if kind != field.type:
+            problems.append(f"column '{field.name}' is {kind} in the table and {field.type} in the query")
+        if not there.nullable and declared.field(field.name).nullable:
+            problems.append(f"column '{field.name}' must not be null in the table and may be null in the query")
+    absent = [f.name for f in found if f.name not in wanted.names and not f.nullable]
+    problems += [f"column '{name}' must not be null in the table and the query does not have it" for name in absent]
+    if problems:
+        raise misfit(f"Delta table {path}", problems)
+
+
+def with_columns(found: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+    """``found`` with columns, and fields of structs, that only ``wanted`` has; ``found`` itself if it has all."""
+    merged = [_merged(f, wanted.field(f.name)) if f.name in wanted.names else f for f in found]
+    merged += [f.with_nullable(True) for f in wanted if f.name not in found.names]
+    schema = pa.schema(merged)
+    return found if schema.equals(found) else schema
+
+
+def added(before: pa.Schema, after: pa.Schema) -> Schema:
+    """The columns that are new in ``after``, or have new fields."""
+    return Schema.from_arrow(pa.schema([f for f in after if f.name not in before.names or before.field(f.name) != f]))
+
+
+def _merged(there: pa.Field, wanted: pa.Field) -> pa.Field:
+    plain = delta_schema(pa.schema([there])).field(0).type
+    kind = _union(plain, wanted.type)
+    return there if kind.equals(plain) else pa.field(there.name, kind, there.nullable)
+
+
+def _union(there: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    if pt.is_struct(there) and pt.is_struct(wanted):
+        ours = {f.name: f for f in wanted}
+        known = [pa.field(f.name, _union(f.type, ours[f.name].type)) if f.name in ours else f for f in there]
+        return pa.struct([*known, *(f for f in wanted if f.name not in {k.name for k in known})])
+    if pt.is_list(there) and pt.is_list(wanted):
+        return pa.list_(pa.field(there.value_field.name, _union(there.value_type, wanted.value_type)))
+    if pt.is_map(there) and pt.is_map(wanted):
+        return pa.map_(_union(there.key_type, wanted.key_type), _union(there.item_type, wanted.item_type))
+    return there

@@ -15,7 +15,9 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError, InvalidInputError
+from spark_ckpt.sinks.delta.sink import DeltaSink
 from spark_ckpt.sources.base import InnerReader, Offset, open_source
+from spark_ckpt.testing.sink_harness import context, permit, stage_table
 from spark_ckpt.testing.source_harness import batches, read
 from tests.sources.delta_tables import ID_V, HandMade, field, id_v
 
@@ -202,6 +204,33 @@ def test_names_in_the_log_are_quoted_and_files_lie_in_folders(tmp_path: Path) ->
     table = pa.table({"id": [1, 2], "p": ["a b/ü%", "x=y:z"]})
     write_deltalake(tmp_path / "t", table, partition_by=["p"])
     assert sorted(rows(opened(tmp_path / "t"))) == [(1, "a b/ü%"), (2, "x=y:z")]
+
+
+def test_names_of_columns_mean_nothing_to_arrow(tmp_path: Path) -> None:
+    inner = pa.struct([("b", pa.int64()), ("c d", pa.int64())])
+    schema = pa.schema([("a.b", pa.int64()), ("a", inner), ("`x`", pa.string()), ("Äß", pa.string()), ("a.b.c", inner)])
+    row = {"a.b": 1, "a": {"b": 2, "c d": 3}, "`x`": "y", "Äß": "z", "a.b.c": {"b": 4, "c d": 5}}
+    write_deltalake(tmp_path / "t", pa.Table.from_pylist([row], schema=schema))
+    assert rows(opened(tmp_path / "t")) == [tuple(row.values())]
+
+
+def test_columns_without_a_type_are_left_out_as_in_spark(tmp_path: Path) -> None:
+    table = HandMade(tmp_path / "t", *ID_V, field("nothing", "void"))
+    table.commit(table.add(id_v([1])))
+    assert rows(opened(table.path)) == [(1, "text 1")]
+
+
+def test_what_the_delta_sink_writes_is_what_the_source_reads(tmp_path: Path) -> None:
+    schema = id_v([0]).schema
+    sink = DeltaSink({"path": str(tmp_path / "t")})
+    sink.validate(schema)
+    reader = opened(tmp_path / "t")
+    end = reader.latest(reader.initial(), False)
+    for checkpoint in (1, 2):
+        staged = stage_table(sink, context(checkpoint, checkpoint, schema=schema), id_v([checkpoint, checkpoint + 10]))
+        sink.commit(permit(checkpoint), staged)
+        sink.commit(permit(checkpoint), staged)
+    assert ids(rows(reader, end)) == [1, 2, 11, 12]
 
 
 # -- changes -----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,17 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    LongType,
+    MapType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sources.delta._actions import Metadata, Protocol
@@ -57,6 +67,7 @@ def stream_schema(metadata: Metadata, changes: bool, shown: str) -> StructType:
     except (KeyError, ValueError) as error:
         raise InvalidInputError(f"{shown} has a column of a type that Spark does not have: {error}") from None
     assert isinstance(columns, StructType)
+    columns = StructType([f for f in columns if not isinstance(f.dataType, NullType)])  # as Spark: no file has them
     if not changes:
         return columns
     taken = [name for name, _ in _CHANGE_FIELDS if name in columns.fieldNames()]

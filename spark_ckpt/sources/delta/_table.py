@@ -75,6 +75,10 @@ class FollowedTable:
             self._snapshot = version, snapshot(state.files, version, at_ms, self._reading.changes)
         return self._snapshot[1]
 
+    def forget_snapshot(self) -> None:
+        """It is read, and may be large."""
+        self._snapshot = None
+
     def is_there(self, version: int) -> bool:
         """Whether the table has come so far. Looks for one version more at a time, and not all the time."""
         if version <= self.head:

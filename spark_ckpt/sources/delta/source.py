@@ -120,6 +120,8 @@ class DeltaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             at = self._start = self._start or first_position(self._source.parsed, table, self._pinned)
         else:
             self._check(at)
+            if not at.in_snapshot:
+                table.forget_snapshot()
         o = self._source.parsed
         room = Room() if isinstance(limit, ReadAllAvailable) else Room(o["maxFilesPerTrigger"], o["maxBytesPerTrigger"])
 

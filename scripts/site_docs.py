@@ -156,24 +156,38 @@ def _functions(_in: str, where: str) -> str:
 HERE = {
     "arithmetic": [
         "+", "-", "*", "/", "%", "div", "&", "|", "^", "~", "abs", "bitwise_not", "ceil", "ceiling", "floor", "negate",
-        "negative", "positive", "sqrt",
+        "negative", "positive", "round of a decimal", "sqrt",
     ],
     "comparison": [
         "=", "<>", "<", "<=", ">", ">=", "<=>", "between", "in", "equal_null", "isnan", "isnotnull", "isnull", "and",
         "or", "not",
     ],
-    "choice": ["case when", "when", "coalesce", "if", "ifnull", "nullif", "nvl", "nvl2"],
-    "casts": ["between numbers", "boolean to number and back", "integer or boolean to string"],
+    "choice": ["case when", "when", "coalesce", "greatest", "if", "ifnull", "least", "nullif", "nvl", "nvl2"],
+    "casts": [
+        "between numbers", "boolean to number and back", "anything but floats to string", "string to anything",
+        "between date and timestamp", "number to timestamp and back",
+    ],
     "text": [
-        "char_length", "character_length", "concat", "contains", "endswith", "length", "like", "ltrim", "rtrim",
-        "startswith", "substr", "substring", "trim",
+        "btrim", "char_length", "character_length", "concat", "concat_ws", "contains", "endswith", "initcap", "instr",
+        "lcase",
+        "left", "length", "like", "locate", "lower", "lpad", "ltrim", "position", "regexp", "regexp_extract",
+        "regexp_like", "regexp_replace", "repeat", "replace", "reverse", "right", "rlike", "rpad", "rtrim", "split",
+        "startswith",
+        "substr", "substring", "substring_index", "translate", "trim", "ucase", "upper",
     ],
     "time": [
-        "date_add", "date_diff", "date_sub", "datediff", "day", "dayofmonth", "dayofweek", "dayofyear", "hour",
-        "minute", "month", "quarter", "second", "timestamp_micros", "timestamp_millis", "timestamp_seconds",
-        "unix_micros", "unix_millis", "unix_seconds", "unix_timestamp", "weekday", "year",
+        "add_months", "date_add", "date_diff", "date_format", "date_sub", "date_trunc", "datediff", "day", "dayofmonth",
+        "dayofweek", "dayofyear", "from_unixtime", "hour", "last_day", "minute", "month",
+        "plus and minus an interval", "quarter",
+        "second", "timestamp_micros", "timestamp_millis", "timestamp_seconds", "to_date", "to_timestamp",
+        "to_unix_timestamp",
+        "trunc", "unix_date", "unix_micros", "unix_millis", "unix_seconds", "unix_timestamp", "weekday", "year",
     ],
-    "structs": ["a field of one", "named_struct", "struct"],
+    "structs and arrays": [
+        "a field of one", "named_struct", "struct", "an element of one", "array_contains", "array_size",
+        "cardinality", "element_at",
+        "get", "size",
+    ],
 }  # fmt: skip
 """What of Spark's runs in Python, by PySpark's names where it has one. A test asks for each of them."""
 

@@ -31,6 +31,9 @@ CONTROL_ROW = f"{CTL} IS NOT NULL"
 STREAM_BITS = 16
 STREAM_MASK = (1 << STREAM_BITS) - 1
 
+BEFORE_BARRIERS = Epoch(0)
+"""The label of rows that Spark's own source reads, which knows no epochs: before every barrier of their batch."""
+
 KEY_HASH = "_key_hash"
 KEY_GROUP = "_key_group"
 TIMEOUT_MS = "_timeout_ms"

@@ -8,6 +8,7 @@ here Spark's numbers are replaced by it.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryListener, StreamingQueryProgress
@@ -27,16 +28,27 @@ def with_rows(progress: Any, run: RunSpec, rows: Rows) -> Any:
     if known is None or not progress.numInputRows:
         return progress  # it went by without a batch, or nothing was read
     body = json.loads(progress.json)
-    if len(body["sources"]) != len(run.topology.sources):
+    if not _counted(body["sources"], run.topology.sources, known):
         return progress
-    # Spark's order is that of the plan, from left to right; ours is that in which the streams were put together.
-    for source, uid in zip(body["sources"], run.topology.sources, strict=True):
-        _count(source, known.get(uid, 0))
     body["numInputRows"] = sum(s["numInputRows"] for s in body["sources"])
     body.update({rate: sum(s.get(rate) or 0.0 for s in body["sources"]) for rate in _RATES})
     counted = StreamingQueryProgress.fromJson(body)
     counted["observedMetrics"] = progress.observedMetrics
     return counted
+
+
+def _counted(sources: list[dict[str, Any]], uids: Sequence[str], known: Mapping[str, int]) -> bool:
+    """Whether the rows of each are known now."""
+    if len(sources) == len(uids) + 1:
+        # A stream that Spark reads, and in front of it the source of its control rows.
+        _count(sources[0], 0)
+        return True
+    if len(sources) != len(uids):
+        return False
+    # Spark's order is that of the plan, from left to right; ours is that in which the streams were put together.
+    for source, uid in zip(sources, uids, strict=True):
+        _count(source, known.get(uid, 0))
+    return True
 
 
 def _count(source: dict[str, Any], rows: int) -> None:

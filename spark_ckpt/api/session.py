@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.api._progress import CkptStreams
 from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, files_options, texts
+from spark_ckpt.api._spark_streams import SparkStreamMaker, spark_stream
 from spark_ckpt.api._tables import table_source
 from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.config import JobConfig
@@ -191,6 +192,28 @@ class CkptDataStreamReader(FileReaders, Hinting):
         """
         kind, path, schema = table_source(self._session.spark, tableName)
         return self.load(path, kind, schema)
+
+    def spark(self, stream: SparkStreamMaker | Any, uid: str | None = None) -> CkptDataFrame:
+        """A stream that Spark itself reads, ``spark.readStream...load()``, with barriers: by the sources that Spark has
+        for Delta, Kafka or files, and whatever other connectors there are for the JVM.
+
+        ``stream`` is the DataFrame, or a function that makes it: ``stream(position)``. Stateless operations may stand
+        in it; a watermark and what keeps state belong behind this call. It is called here, on the driver, with None,
+        and at a start. Checkpoints remember the source's offset as Spark logs it, and a job that goes on at its Spark
+        location needs nothing. Where one goes on from a checkpoint at an empty location, the function gets that offset,
+        as parsed from JSON, and must begin right there; the DataFrame alone is refused then.
+
+        One such stream a query, and no other source beside it. ``stop(drain=True)`` is refused, as Spark goes on
+        reading. ``uid`` names it in checkpoints. Raises ``InvalidInputError`` for what is not one stream, or keeps
+        state::
+
+            def orders(position):
+                options = {} if position is None else {"startingOffsets": json.dumps(position)}
+                return spark.readStream.format("kafka").options(**kafka, **options).load()
+
+            ckpt.readStream.spark(orders)
+        """
+        return spark_stream(self._session, stream, uid)
 
     def _loaded(self, options: dict[str, str]) -> CkptDataFrame:
         uid, lanes = options.pop("uid", None), lane_count(options.pop("lanes", None))

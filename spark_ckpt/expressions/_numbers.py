@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_ckpt.expressions import _decimals
 from spark_ckpt.expressions._values import Function, as_array, overflowing, plain, refuse, sized, typed
 from spark_ckpt.expressions.tree import Call
 
@@ -18,16 +19,19 @@ _BY_ZERO = {"Remainder": "REMAINDER_BY_ZERO"}
 
 
 def _checked(name: str) -> Function:
+    of_decimals = getattr(_decimals, name, None)
     wrapping: Callable[..., Any] = getattr(pc, name)
     checking: Callable[..., Any] = getattr(pc, f"{name}_checked")
 
-    def compute(call: Call, *parts: Any) -> Any:
+    def compute(call: Call, count: int, *parts: Any) -> Any:
+        if of_decimals and pa.types.is_decimal(call.type):
+            return of_decimals(call, count, *parts)
         if not (call.ansi and pa.types.is_integer(call.type)):
             return wrapping(*parts)
         with overflowing(f"{name} of {call.type}"):
             return checking(*parts)
 
-    return typed(compute)
+    return sized(compute)
 
 
 def _divisor(call: Call, a: Any, b: Any) -> Any:
@@ -39,8 +43,9 @@ def _divisor(call: Call, a: Any, b: Any) -> Any:
     return pc.if_else(zero, pa.scalar(None, b.type), b)
 
 
-def _divide(call: Call, a: Any, b: Any) -> Any:
-    return pc.divide(a, _divisor(call, a, b))
+def _divide(call: Call, count: int, a: Any, b: Any) -> Any:
+    b = _divisor(call, a, b)
+    return _decimals.divide(call, count, a, b) if pa.types.is_decimal(call.type) else pc.divide(a, b)
 
 
 def _without_minus_one(b: Any) -> tuple[Any, Any]:
@@ -62,6 +67,8 @@ def _integral_divide(call: Call, a: Any, b: Any) -> Any:
 def _remainder(call: Call, count: int, a: Any, b: Any) -> Any:
     """Its sign is the dividend's."""
     b = _divisor(call, a, b)
+    if pa.types.is_decimal(call.type):
+        return _decimals.remainder(call, count, a, b)
     if pa.types.is_floating(call.type):
         a, b = as_array(a, count), as_array(b, count)
         with np.errstate(invalid="ignore"):
@@ -79,7 +86,7 @@ FUNCTIONS: dict[str, Function] = {
     "BitwiseNot": plain(pc.bit_wise_not),
     "BitwiseOr": plain(pc.bit_wise_or),
     "BitwiseXor": plain(pc.bit_wise_xor),
-    "Divide": typed(_divide),
+    "Divide": sized(_divide),
     "IntegralDivide": typed(_integral_divide),
     "Multiply": _checked("multiply"),
     "Remainder": sized(_remainder),

@@ -10,38 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.expressions._values import Function, as_array, overflowing, plain, sized, typed
+from spark_ckpt.expressions._zones import SECOND, local, near
 from spark_ckpt.expressions.tree import Call
-
-_SECOND = 1_000_000
-_DAY = 86_400 * _SECOND
-_CYCLE = 146_097 * _DAY
-"""Four hundred years, after which the calendar is the same."""
-_FIRST, _END = -719_162 * _DAY, 2_932_897 * _DAY
-"""Of the years 1 to 9999. Before them zones keep their first offset, behind them their last rules."""
 
 
 def _clock(unit: int, size: int) -> Function:
     """What a clock in the zone ``option`` shows: whole units, ``size`` of which are the next larger one."""
 
     def compute(call: Call, count: int, value: Any) -> Any:
-        micros = _near(as_array(value, count).cast(pa.int64()))
-        local = pc.local_timestamp(micros.cast(pa.timestamp("us", tz=call.option)))
-        units = _floored(local.cast(pa.int64()), unit)
-        return pc.subtract(units, pc.multiply(_floored(units, size), size)).cast(call.type)
+        units = floored(local(near(as_array(value, count).cast(pa.int64())), call.option), unit)
+        return pc.subtract(units, pc.multiply(floored(units, size), size)).cast(call.type)
 
     return sized(compute)
-
-
-def _near(micros: pa.Array) -> pa.Array:
-    """Moments at which clocks show the same, in years that Arrow knows."""
-    bounds = pc.min_max(micros)
-    low, high = bounds["min"].as_py(), bounds["max"].as_py()
-    if low is None or (low >= _FIRST and high < _END):
-        return micros
-    values = micros.fill_null(0).to_numpy()
-    values = np.where(values >= _END, _END - _CYCLE + (values - _END) % _CYCLE, values)
-    values = np.where(values < _FIRST, _FIRST + (values - _FIRST) % _CYCLE, values)
-    return pa.array(values, mask=micros.is_null().to_numpy(zero_copy_only=False))
 
 
 def _calendar(take: Callable[[np.ndarray], np.ndarray]) -> Function:
@@ -67,7 +47,7 @@ def _micros(value: Any) -> Any:
     return value.cast(pa.int64())
 
 
-def _floored(value: Any, unit: int) -> Any:
+def floored(value: Any, unit: int) -> Any:
     """Whole units, towards minus infinity."""
     size = pa.scalar(unit, pa.int64())
     cut = pc.divide(value, size)
@@ -76,7 +56,7 @@ def _floored(value: Any, unit: int) -> Any:
 
 
 def _unix(unit: int) -> Function:
-    return plain(lambda moment: _floored(_micros(moment), unit))
+    return plain(lambda moment: floored(_micros(moment), unit))
 
 
 def _moment(unit: int) -> Function:
@@ -107,19 +87,17 @@ FUNCTIONS: dict[str, Function] = {
     "DayOfMonth": _calendar(lambda days: _since(days, "M") + 1),
     "DayOfWeek": _calendar(lambda days: (_number(days, "D") + 4) % 7 + 1),  # 1970 began on a Thursday
     "DayOfYear": _calendar(lambda days: _since(days, "Y") + 1),
-    "Hour": _clock(3600 * _SECOND, 24),
+    "Hour": _clock(3600 * SECOND, 24),
     "MicrosToTimestamp": _moment(1),
     "MillisToTimestamp": _moment(1000),
-    "Minute": _clock(60 * _SECOND, 60),
+    "Minute": _clock(60 * SECOND, 60),
     "Month": _calendar(lambda days: _number(days, "M") % 12 + 1),
     "Quarter": _calendar(lambda days: _number(days, "M") % 12 // 3 + 1),
-    "Second": _clock(_SECOND, 60),
-    "SecondsToTimestamp": _moment(_SECOND),
+    "Second": _clock(SECOND, 60),
+    "SecondsToTimestamp": _moment(SECOND),
     "UnixMicros": _unix(1),
     "UnixMillis": _unix(1000),
-    "UnixSeconds": _unix(_SECOND),
-    # Towards zero, as in Spark, where the others go down.
-    "UnixTimestamp": plain(lambda moment: pc.divide(_micros(moment), _SECOND)),
+    "UnixSeconds": _unix(SECOND),
     "WeekDay": _calendar(lambda days: (_number(days, "D") + 3) % 7),
     "Year": _calendar(lambda days: _number(days, "Y") + 1970),
 }

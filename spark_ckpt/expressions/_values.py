@@ -76,6 +76,13 @@ def as_array(value: Value, count: int) -> pa.Array:
     return pa.repeat(value, count) if isinstance(value, pa.Scalar) else value
 
 
+def each(compute: Callable[[Any], Any], value: Value, count: int, kind: pa.DataType) -> pa.Array:
+    """``compute`` of each distinct value, in Python. Nulls stay."""
+    coded = as_array(value, count).dictionary_encode()
+    found = pa.array([compute(one) for one in coded.dictionary.to_pylist()], kind)
+    return found.take(coded.indices)
+
+
 def is_true(value: Value, count: int) -> pa.Array:
     """Without nulls: false where it is null."""
     found = as_array(value, count)

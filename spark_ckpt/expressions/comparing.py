@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_ckpt.expressions._values import Function, plain
+from spark_ckpt.expressions._values import Function, as_array, plain
 
 
 def _is_float(value: Any) -> bool:
@@ -39,6 +39,19 @@ def _in(wanted: Any, *others: Any) -> Any:
     return reduce(pc.or_kleene, [equal(wanted, other) for other in others])
 
 
+def _most(in_front: Any) -> Function:
+    """The first of those that no other is in front of. Nulls are passed over."""
+
+    def compute(_call: Any, parts: Any, count: int) -> Any:
+        best, *others = [as_array(part, count) for part in parts]
+        for other in others:
+            better = pc.fill_null(in_front(other, best), pc.is_null(best))
+            best = pc.if_else(better, other, best)
+        return best
+
+    return compute
+
+
 def _is_nan(value: Any) -> Any:
     return pc.fill_null(pc.is_nan(value), False)
 
@@ -46,12 +59,14 @@ def _is_nan(value: Any) -> Any:
 FUNCTIONS: dict[str, Function] = {
     "EqualNullSafe": plain(equal_null_safe),
     "EqualTo": plain(equal),
+    "Greatest": _most(lambda a, b: less(b, a)),
     "GreaterThan": plain(lambda a, b: less(b, a)),
     "GreaterThanOrEqual": plain(not_less),
     "In": plain(_in),
     "IsNaN": plain(_is_nan),
     "IsNotNull": plain(pc.is_valid),
     "IsNull": plain(pc.is_null),
+    "Least": _most(less),
     "LessThan": plain(less),
     "LessThanOrEqual": plain(lambda a, b: not_less(b, a)),
     "Not": plain(pc.invert),

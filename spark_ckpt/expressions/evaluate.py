@@ -6,7 +6,21 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from spark_ckpt.expressions import _choosing, _fields, _numbers, _numbers_cast, _text, _times, comparing
+from spark_ckpt.expressions import (
+    _choosing,
+    _clocks,
+    _decimals,
+    _fields,
+    _formats,
+    _from_time_text,
+    _lists,
+    _numbers,
+    _numbers_cast,
+    _patterns,
+    _text,
+    _times,
+    comparing,
+)
 from spark_ckpt.expressions._values import Function, Rows, Value
 from spark_ckpt.expressions.tree import Input, Literal, Tree
 
@@ -16,7 +30,13 @@ FUNCTIONS: dict[str, Function] = {
     **_numbers_cast.FUNCTIONS,
     **_text.FUNCTIONS,
     **_times.FUNCTIONS,
+    **_clocks.FUNCTIONS,
+    **_formats.FUNCTIONS,
+    **_from_time_text.FUNCTIONS,
     **_fields.FUNCTIONS,
+    **_decimals.FUNCTIONS,
+    **_lists.FUNCTIONS,
+    **_patterns.FUNCTIONS,
 }
 """Spark's class -> the function of its parts' values."""
 CHOOSING: dict[str, Callable[..., Value]] = _choosing.FUNCTIONS

@@ -53,7 +53,8 @@ class Committer:
             self.io, self._view = self._fresh_io(), None
         # Forgotten first: if a step raises, the next call starts from the records.
         view, self._view = self._view or self._rebuilt(), None
-        record = self._with_rows(batch_record(self.run.origin, batch, self.run.generation, staged, events))
+        record = protocol.labelled(view, batch_record(self.run.origin, batch, self.run.generation, staged, events))
+        record = self._with_rows(record)
         self._view = self.io.run(protocol.commit_batch(view, record, clock.now_ms()))
         self._next = batch + 1
         if batch == 0 and self.run.restored_from is not None:
@@ -90,9 +91,10 @@ class Committer:
 
     def _abort(self, batch: int, staged: Sequence[Committable]) -> None:
         records = self.io.records
-        known = {c for b in records.batches(self.run.origin) if b.batch == batch for c in b.staged}
-        known |= {c for k in records.completions() for c in k.committables}
-        for sink, group in by_sink(c for c in staged if c not in known):
+        kept = [c for b in records.batches(self.run.origin) if b.batch == batch for c in b.staged]
+        kept += [c for k in records.completions() for c in k.committables]
+        known = {(c.sink, c.data) for c in kept}  # their epochs may have been told later
+        for sink, group in by_sink(c for c in staged if (c.sink, c.data) not in known):
             self.io.sink(sink).abort(group)
 
     def _rebuilt(self) -> protocol.JobView:

@@ -9,16 +9,19 @@ from typing import Any
 import pyarrow as pa
 
 from spark_ckpt.errors import TopologyError
+from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, SourceSpec
 from spark_ckpt.names import checked_name
 from spark_ckpt.plan.chain import Chain, Recipe, in_python
 from spark_ckpt.plan.lineage import NEEDS_UID, Lineage, OperatorNode, SourceNode, WatermarkNode
 from spark_ckpt.protocol.evolution import FAMILY_OF
 from spark_ckpt.protocol.records import Topology
+from spark_ckpt.protocol.source_offset import SourcePosition
 from spark_ckpt.runtime.datasource import source_class_of
 from spark_ckpt.runtime.operations import ENCLOSED, Disclose, Enclose, Operation
 from spark_ckpt.runtime.sink.writer import require_control_columns
 from spark_ckpt.runtime.stateless import arrow_schema, spark_schema
+from spark_ckpt.sources.spark_stream import SparkStream, followed
 
 
 def name_sources(lineage: Lineage) -> dict[SourceNode, str]:
@@ -145,6 +148,16 @@ class BuildContext:
         self.spark.dataSource.register(source_class_of(name, self.run, spec, chain.operations, chain.schema))
         return self.spark.readStream.format(name).load()
 
+    def restored_position(self, node: SourceNode) -> Any:
+        """Where ``node`` stood at the checkpoint that this Spark location began from; None if it began from none."""
+        restored = self.run.restored_from
+        completion = None if restored is None else JobRecords(self.run.url, self.run.config).completion(restored)
+        position = {} if completion is None else completion.sources.get(self._specs[node].id, {})
+        return SourcePosition.from_json(position).inner
+
+    def source_options(self, node: SourceNode) -> dict[str, str]:
+        return self._specs[node].options
+
     def source_ids(self, nodes: Iterable[SourceNode]) -> tuple[str, ...]:
         return tuple(self._specs[node].id for node in nodes)
 
@@ -176,8 +189,12 @@ def source_specs(
     named: dict[SourceNode, str],
     uids: dict[OperatorNode, str],
     no_data_batches: bool = True,
+    location: str = "",
 ) -> dict[SourceNode, SourceSpec]:
-    """The first source leads; each operator's state comes with the first source whose rows reach it."""
+    """The first source leads; each operator's state comes with the first source whose rows reach it.
+
+    ``location``: Spark's own, as streams that Spark reads are followed there."""
+    timed = {s for o in lineage.operators if o.timeout == "EventTimeTimeout" for s in o.upstream}
     restores: dict[SourceNode, list[str]] = {node: [] for node in named}
     for operator, uid in uids.items():
         restores[_carrier(operator, named)].extend(operator.tables(uid))
@@ -185,13 +202,13 @@ def source_specs(
         node: SourceSpec(
             id=name,
             inner=node.inner,
-            options=node.options,
+            options=followed(location, node in timed) if node.inner is SparkStream else node.options,
             schema=node.schema,
             leader=number == 0,
             restores=tuple(restores[node]),
             reaches=tuple(table for o, uid in uids.items() if node in o.upstream for table in o.tables(uid)),
             lanes=node.lanes or run.config.lanes or 1,
-            event_time=any(o.timeout == "EventTimeTimeout" and node in o.upstream for o in lineage.operators),
+            event_time=node in timed,
             no_data_batches=no_data_batches,
             tells=any(o.listens and node in o.upstream for o in lineage.operators),
             plain_operations=lineage.plain_operations,

@@ -27,8 +27,13 @@ JavaObject = Any
 
 _REPLACED = "org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable"
 _WRAPPINGS = ("Alias", "KnownNotNull", "KnownNullable")
-_ZONED = ("Hour", "Minute", "Second")
-_FAILS_ON_ERROR = ("Abs", "UnaryMinus")
+_ZONED = (
+    "DateFormatClass", "FromUnixTime", "GetTimestamp", "Hour", "Minute", "Second", "TimestampAddInterval",
+    "ToUnixTimestamp",
+    "TruncTimestamp", "UnixTimestamp",
+)  # fmt: skip
+_OF_PATTERNS = ("DateFormatClass", "FromUnixTime", "GetTimestamp", "ToUnixTimestamp", "UnixTimestamp")
+_FAILS_ON_ERROR = ("Abs", "GetTimestamp", "ToUnixTimestamp", "UnaryMinus", "UnixTimestamp")
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ def in_arrow(before: SparkDF, after: SparkDF) -> tuple[Operation, ...] | Stays:
         node = node.child()
     columns = _Columns([a.exprId().id() for a in items_of(stop.output())], [f.dataType for f in before.schema.fields])
     try:
-        return tuple(_operations(reversed(nodes), columns, before.sparkSession.sparkContext._gateway))
+        return tuple(_operations(reversed(nodes), columns, before.sparkSession))
     except _StaysError as e:
         return Stays(str(e))
 
@@ -68,10 +73,10 @@ class _Columns:
     types: list[T.DataType | pa.DataType]
 
 
-def _operations(nodes: Iterable[JavaObject], columns: _Columns, gateway: Any) -> list[Operation]:
+def _operations(nodes: Iterable[JavaObject], columns: _Columns, session: Any) -> list[Operation]:
     made: list[Operation] = []
     for node in nodes:
-        trees = _Trees(columns, gateway)
+        trees = _Trees(columns, session)
         if node.nodeName() == "Filter":
             made.append(Keep(trees.tree(node.condition())))
         elif node.nodeName() == "Project":
@@ -85,10 +90,11 @@ def _operations(nodes: Iterable[JavaObject], columns: _Columns, gateway: Any) ->
 class _Trees:
     """Translates expressions over rows of these columns."""
 
-    def __init__(self, columns: _Columns, gateway: Any) -> None:
+    def __init__(self, columns: _Columns, session: Any) -> None:
         self._places = {column: i for i, column in enumerate(columns.ids)}
         self._types = columns.types
-        self._gateway = gateway
+        self._gateway = session.sparkContext._gateway
+        self._time_parser = str(session.conf.get("spark.sql.legacy.timeParserPolicy")).upper()
         self._common: dict[str, Tree] = {}
         """What Spark computes once for several places, by its id."""
 
@@ -118,22 +124,41 @@ class _Trees:
         kind = self._types[place]
         return Input(place, kind if isinstance(kind, pa.DataType) else _in_arrow(kind))
 
-    def _call(self, name: str, e: JavaObject) -> Call:
+    def _call(self, name: str, e: JavaObject) -> Tree:
         children = items_of(e.valExprs()) if name == "CreateNamedStruct" else items_of(e.children())
-        option: Any = None
-        if name in _ZONED:
-            option = str(e.timeZoneId().get())
-        elif name == "GetStructField":
-            option = int(e.ordinal())
-        elif name == "UnixTimestamp":  # the format of texts
+        if name == "Round":
             children = children[:1]
-        elif name == "Like" and str(e.escapeChar()) != "\\":
+        if name == "Like" and str(e.escapeChar()) != "\\":
             raise _StaysError("like with ESCAPE runs in Spark only")
-        call = rules.shortened(Call(name, tuple(map(self.tree, children)), _arrow_type(e), False, option))
-        refused = rules.refused(call)
+        if name in _OF_PATTERNS and self._time_parser != "CORRECTED":
+            raise _StaysError(f"spark.sql.legacy.timeParserPolicy is {self._time_parser}")
+        parts, mode = tuple(map(self.tree, children)), _mode(name, e)
+        if name == "UnaryMinus" and isinstance(parts[0], Literal) and pa.types.is_duration(parts[0].type):
+            return Literal(-parts[0].value, parts[0].type)
+        call = rules.shortened(Call(name, parts, _arrow_type(e), False, _option(name, e, mode)))
+        refused = rules.refused(call) or (rules.trying(call) if mode == "TRY" else None)
         if refused:
             raise _StaysError(refused)
-        return rules.checking(call, _mode(name, e))
+        return rules.folded(rules.checking(call, mode))
+
+
+def _option(name: str, e: JavaObject, mode: str) -> Any:
+    if name in _ZONED:
+        return str(e.timeZoneId().get())
+    if name == "GetStructField":
+        return int(e.ordinal())
+    if name == "Cast":
+        zone = e.timeZoneId()
+        return mode == "ANSI" if zone.isEmpty() or "decimal" in str(e.child().dataType()).lower() else str(zone.get())
+    if name == "Size":
+        return -1 if e.legacySizeOfNull() else None
+    if name in ("ElementAt", "GetArrayItem"):
+        return bool(e.failOnError())
+    if name == "Round":
+        if str(e.scale().nodeName()) != "Literal":
+            raise _StaysError("round by something other than a constant")
+        return int(e.scale().value())
+    return None
 
 
 def _mode(name: str, e: JavaObject) -> str:

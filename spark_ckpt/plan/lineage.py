@@ -8,6 +8,7 @@ from typing import Any
 
 from spark_ckpt.errors import TopologyError
 from spark_ckpt.names import checked_name, family_table
+from spark_ckpt.sources.spark_stream import SparkStream
 from spark_ckpt.state.lsm.layout import FamilyLayout, StateLayout
 
 NEEDS_UID = 'a keyed operator needs a uid, the stable name its state is found again by; add uid="..." to the call'
@@ -104,9 +105,16 @@ class Lineage:
                 f"them twice. {what.capitalize()} before the operator, or build it anew for each side, by a function "
                 "that is called twice: then each has state of its own, under a uid of its own."
             )
+        sources = _merge(self.sources, other.sources)
+        if len(sources) > 1 and any(s.inner is SparkStream for s in sources):
+            raise TopologyError(
+                f"{what}: one side comes from readStream.spark(...), whose rows carry no epochs, so no other source "
+                "can stand in the same query. Read both here, by formats of spark_ckpt, or join the other as a static "
+                "DataFrame"
+            )
         return Lineage(
             self.inputs + other.inputs,
-            _merge(self.sources, other.sources),
+            sources,
             self.operators + other.operators,
             _merge(self.watermarks, other.watermarks),
             _merge(self.open_watermarks, other.open_watermarks),

@@ -87,7 +87,7 @@ def start_query(request: StartRequest) -> Running:
     with FirstBeats() as beats, SessionConfs(spark, plan.location):
         run = begin(plan, beats.on_claim)
         format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in job)}_{run.generation}"
-        specs = source_specs(run, lineage, sources, uids, no_data_batches(spark.conf))
+        specs = source_specs(run, lineage, sources, uids, no_data_batches(spark.conf), plan.location)
         root, told = request.df._recipe, lineage.told_watermarks
         ctx = BuildContext(spark, format_name, run, specs, root, request.output_mode, uids, told)
         df, operations = sink_input(ctx, root)

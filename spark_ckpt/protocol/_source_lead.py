@@ -39,6 +39,8 @@ from spark_ckpt.protocol.steps import StorageFailed
 Led = Generator[SourceStep, Any, tuple[SourceView, Injection]]
 Viewed = Generator[SourceStep, Any, SourceView]
 
+_NO_DRAIN = "Spark itself reads this stream and goes on reading, so it cannot be drained; stop with a savepoint instead"
+
 
 def lead(role: SourceRole, view: SourceView, start: SourceOffset, at: Position, now_ms: int) -> Led:
     """Driver, first source: whether a barrier or a cancel marker goes into the next offset."""
@@ -123,6 +125,10 @@ def _ask(role: SourceRole, view: SourceView, at: Position, now_ms: int, fresh: b
         elif r.deadline_ms is not None and now_ms > r.deadline_ms:
             yield Withdraw(r.request, "nobody took it up before its time was over")
             # Stopped here: its time is over; the next start withdraws it again and drops it.
+            yield DropRequest(r.request)
+        elif r.drain and not role.can_drain:
+            yield Withdraw(r.request, _NO_DRAIN)
+            # Stopped here: it is answered; the next look at it does this again and drops it.
             yield DropRequest(r.request)
         else:
             kept.append(r)

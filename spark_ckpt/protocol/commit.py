@@ -41,7 +41,7 @@ from spark_ckpt.protocol.events import Flushed
 from spark_ckpt.protocol.publish import by_sink, publish
 from spark_ckpt.protocol.records import BatchRecord, CompletionRecord
 from spark_ckpt.protocol.steps import AbortSink, StorageFailed, WriteBatch
-from spark_ckpt.types import Committable
+from spark_ckpt.types import BEFORE_BARRIERS, Committable, Epoch
 
 
 def commit_batch(view: JobView, record: BatchRecord, now_ms: int) -> Steps:
@@ -82,6 +82,17 @@ def _commit_completions(view: JobView, records: Iterable[CompletionRecord], now_
     for record in sorted(records, key=lambda r: r.checkpoint):
         view = yield from publish(view, record, now_ms)
     return view
+
+
+def labelled(view: JobView, record: BatchRecord) -> BatchRecord:
+    """``record`` with a true epoch for what was staged of rows that had none: that of the barrier in their batch, else
+    the one that is open. Driver, sink commit.
+
+    A replay says the same: no checkpoint completes in a batch without its barrier, as such rows have one source only.
+    """
+    epoch = min(record.barriers, default=view.last_id + 1)
+    staged = tuple(replace(c, epoch=Epoch(epoch)) if c.epoch == BEFORE_BARRIERS else c for c in record.staged)
+    return replace(record, staged=staged)
 
 
 def _check(view: JobView, record: BatchRecord) -> None:

@@ -25,7 +25,7 @@ class SourceRole:
     batch follows that lets time-outs see it. ``tells``: user functions want to know of completed checkpoints.
     ``inherited``: the triggers of earlier generations that were open when this one started (None: not known).
     ``idle_ms``: a source that nothing comes from for so long is idle (None: none is). ``closes_windows``: windows end
-    at the end of the input.
+    at the end of the input. ``can_drain``: rows stop coming when the source stands still.
     """
 
     source: str
@@ -43,6 +43,7 @@ class SourceRole:
     inherited: frozenset[int] | None = None
     idle_ms: int | None = None
     closes_windows: bool = False
+    can_drain: bool = True
 
 
 @dataclass(frozen=True)

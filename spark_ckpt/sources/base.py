@@ -138,6 +138,20 @@ class InnerReader:
         files = getattr(self._user_reader, "savepoint_files", None)
         return list(files(offset)) if callable(files) else []
 
+    def batch_ended(self) -> None:
+        """Driver: Spark plans the next batch. Optional ``batch_ended()`` of the user's reader."""
+        ended = getattr(self._user_reader, "batch_ended", None)
+        if callable(ended):
+            ended()
+
+    def recorded(self, offset: Offset) -> Offset:
+        """Driver: what a checkpoint remembers whose barrier is at ``offset``, when its batch is planned.
+
+        Optional ``recorded(offset)`` of the user's reader; ``offset`` itself otherwise.
+        """
+        recorded = getattr(self._user_reader, "recorded", None)
+        return _offset(recorded(offset), "recorded") if callable(recorded) else offset
+
     @property
     def _user_reader(self) -> Any:
         return self._reader.simple if isinstance(self._reader, SimpleAdapter) else self._reader

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from spark_ckpt.errors import CheckpointFailedError, FencedError, ProtocolBugError
-from spark_ckpt.protocol.commit import JobView, commit_batch, commit_completions, rebuild
+from spark_ckpt.protocol.commit import JobView, commit_batch, commit_completions, labelled, rebuild
 from spark_ckpt.protocol.events import Cancel, Decline, Flushed, GroupManifest, OperatorAck, Run, SourceAck, StateFile
 from spark_ckpt.protocol.records import (
     AbortedRecord,
@@ -22,7 +22,7 @@ from spark_ckpt.protocol.records import (
 from spark_ckpt.protocol.steps import StorageFailed
 from spark_ckpt.testing.simulation._shell import Shell
 from spark_ckpt.testing.simulation.world import Answer, Crash, Location, World
-from spark_ckpt.types import Committable, Epoch
+from spark_ckpt.types import BEFORE_BARRIERS, Committable, Epoch
 
 TOPOLOGY = Topology(1, 1, ("a",), {"x": {"state": "s", "keys": "k"}}, ("append", "merge"))
 NOW_MS = 5_000
@@ -811,3 +811,19 @@ def test_staged_leftovers_that_cannot_be_aborted_are_aborted_later():
     job.commit(job.batch(1))
     assert not job.view.garbage
     assert set(job.world.sink.staged) == {b"new"}
+
+
+def test_rows_without_an_epoch_are_of_the_barrier_in_their_batch_or_of_the_open_checkpoint():
+    job = Job()
+    job.trigger(1)
+    told = job.complete(1, 0, [replace(job.stage("s1", 1), epoch=BEFORE_BARRIERS)])
+    first = labelled(job.view, told)
+    assert [c.epoch for c in first.staged] == [1]
+    job.commit(first)
+    assert job.world.sink.committed == {b"s1"}
+    open_ = labelled(job.view, job.batch(1, [replace(job.stage("s2", 2), epoch=BEFORE_BARRIERS)]))
+    assert [c.epoch for c in open_.staged] == [2]
+    job.restart()
+    assert labelled(job.view, told) == first, "a replay says the same, though its checkpoint is complete by now"
+    kept = job.batch(1, [job.stage("s3", 5)])
+    assert labelled(job.view, kept) == kept

@@ -356,6 +356,9 @@ class SubtaskCall:
     def _without_late(self, rows: pa.Table) -> pa.Table:
         function = self.spec.function
         times = function.event_times(rows) if function.late_by_key else rows.column(EVENT_TIME)
+        earliest = pc.min(times).as_py()
+        if earliest is None or earliest > self.meta.late_us:
+            return rows  # as they are: a filter would copy every column
         late = pc.less_equal(times, self.meta.late_us)
         return rows.filter(pc.invert(pc.fill_null(late, False)))
 

@@ -9,7 +9,7 @@ read and decisions executed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -106,6 +106,7 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Offset) -> None:
         """After every batch. Upstream hears of an offset only when a completed checkpoint has recorded it."""
+        self.inner.batch_ended()
         offset = self._coordinator().newly_completed_offset()
         if offset is not None:
             self.inner.commit(offset)
@@ -131,7 +132,9 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._watch.sent(behind)
         splits = self.inner.splits(before.inner, behind.inner) if before.inner != behind.inner else []
         full = [lane for lane in lanes(splits, self.source.lanes) if lane]
-        said = announcements(self.source.id, before, behind, self.run.key_groups, len(full), self.source.event_time)
+        said = announcements(
+            self.source.id, before, self._recorded(behind), self.run.key_groups, len(full), self.source.event_time
+        )
         parts = [LanePartition(lane, before.epoch) for lane in full or [[] for _ in said]]
         for part, events in zip(parts, said, strict=True):
             part.events = _encoded(events)
@@ -140,6 +143,10 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Of its own partition, so that reading data does not wait for it.
             parts.append(LanePartition([], before.epoch, _encoded(manifests)))
         return parts
+
+    def _recorded(self, end: SourceOffset) -> SourceOffset:
+        """``end`` as the checkpoint remembers it whose barrier stands there."""
+        return end if end.barrier is None else replace(end, inner=self.inner.recorded(end.inner))
 
     def _manifests(self, start: SourceOffset) -> list[ev.Event]:
         source = self.source

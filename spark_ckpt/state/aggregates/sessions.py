@@ -24,7 +24,7 @@ from spark_ckpt.state.aggregates.function import MIN_REDUCTION, AggregateFunctio
 from spark_ckpt.state.aggregates.segments import plain_array
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched
 from spark_ckpt.state.ipc import Rows
-from spark_ckpt.state.keys.grouping import Segments, group_rows, rows_per_key, stable_order
+from spark_ckpt.state.keys.grouping import Segments, group_rows, packed, rows_per_key, stable_order
 from spark_ckpt.state.keys.spark_hash import xxhash64
 from spark_ckpt.state.lsm.family import Family, Found
 from spark_ckpt.state.lsm.layout import FamilyLayout
@@ -224,9 +224,7 @@ class Merged:
 def merge_sessions(stored: _Sessions, new: _Sessions) -> Merged:
     """Those of one key that overlap or touch become one. The stored ones of a key do neither."""
     both, known = stored.followed_by(new), len(stored.owner)
-    order = np.argsort(both.start, kind="stable")
-    by_owner = stable_order(both.owner[order], int(both.owner.max(initial=0)) + 1)
-    order = order if by_owner is None else order[by_owner]
+    order = _by_owner(both)
     owner, start, end = both.owner[order], both.start[order], both.end[order]
     reach = _reach(owner, end)
     begins = np.ones(len(order), bool)
@@ -238,8 +236,21 @@ def merge_sessions(stored: _Sessions, new: _Sessions) -> Merged:
     return Merged(seg, sessions, changed, stored.start != sessions.start[into])
 
 
+def _by_owner(sessions: _Sessions) -> Rows:
+    """By owner and start; of equal ones the first stays in front."""
+    both = packed(sessions.owner, sessions.start)
+    if both is not None:
+        return np.argsort(both.numbers, kind="stable")
+    order = np.argsort(sessions.start, kind="stable")
+    by_owner = stable_order(sessions.owner[order], int(sessions.owner.max(initial=0)) + 1)
+    return order if by_owner is None else order[by_owner]
+
+
 def _reach(owner: Rows, end: Micros) -> Micros:
     """The latest end so far, within each owner's rows, which lie side by side."""
+    both = packed(owner, end)
+    if both is not None:
+        return both.values(np.maximum.accumulate(both.numbers))
     ends, rank = np.unique(end, return_inverse=True)
     owners = np.cumsum(np.concatenate(([0], owner[1:] != owner[:-1])))
     highest = np.maximum.accumulate(owners * len(ends) + rank.ravel())

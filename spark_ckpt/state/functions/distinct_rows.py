@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from spark_ckpt.state.aggregates.function import MIN_REDUCTION
 from spark_ckpt.state.aggregates.segments import plain_array
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
-from spark_ckpt.state.keys.grouping import Segments, group_rows, rows_per_key, segments_by_index
+from spark_ckpt.state.keys.grouping import Segments, group_rows, packed, rows_per_key, segments_by_index
 from spark_ckpt.types import EVENT_TIME, KEY_HASH, TIMEOUT_MS
 
 SEEN = "_seen"
@@ -97,8 +97,13 @@ class DistinctRows(StateFunction):
         if EVENT_TIME not in rows.column_names:
             return seg.firsts()
         times = plain_array(rows[EVENT_TIME]).fill_null(np.iinfo(np.int64).max)  # without one, no row is late
-        distinct, rank = np.unique(seg.arrange(times).to_numpy(), return_inverse=True)
-        rank = rank + np.repeat(np.arange(len(seg.starts)), seg.counts) * len(distinct)
+        key, micros = np.repeat(np.arange(len(seg.starts)), seg.counts), seg.arrange(times).to_numpy()
+        both = packed(key, micros)
+        if both is None:
+            distinct, rank = np.unique(micros, return_inverse=True)
+            rank = rank + key * len(distinct)
+        else:
+            rank = both.numbers
         highest = np.maximum.accumulate(rank)
         leads = np.concatenate(([True], rank[1:] > highest[:-1]))
         order = np.arange(seg.rows) if seg.order is None else seg.order

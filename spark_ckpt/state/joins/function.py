@@ -135,8 +135,9 @@ class StreamJoin(StateFunction):
 
     def _waiting(self, ctx: CallContext, counts: _Counts, place: int, keys: Rows) -> _Waiting | None:
         """The rows of a side that the other's new rows, which are of ``keys``, may match."""
-        wanted = np.unique(keys)
-        wanted = wanted[counts.rows[place][wanted] > 0]
+        looked_for = np.zeros(counts.keys.num_rows, bool)
+        looked_for[keys] = True
+        wanted = np.flatnonzero(looked_for & (counts.rows[place] > 0))
         if not len(wanted):
             return None
         family, side = ctx.families[COUNTS[place]], self.sides[place]

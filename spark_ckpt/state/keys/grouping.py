@@ -14,6 +14,8 @@ import pyarrow as pa
 from spark_ckpt.state.ipc import Rows
 from spark_ckpt.state.keys.keys import NULL_HASH, Hashes, equal_keys, equal_rows, injective
 
+_BITS: Final = 63
+"""Of an integer without its sign."""
 _RADIX: Final = 1 << 16
 """NumPy sorts 16-bit numbers in linear time."""
 _FEW_FALLS: Final = 64
@@ -80,7 +82,10 @@ def group_rows(hashes: Hashes, keys: pa.Table, per_key: float | None = None) -> 
 def rows_per_key(hashes: Hashes) -> float:
     """Estimated: all rows of every 64th key are counted, because a sample of rows would miss repetitions."""
     sample = hashes[(hashes & (_SAMPLED - 1)) == 0]
-    return len(sample) / max(1, len(np.unique(sample))) if len(sample) > _SAMPLED else float("inf")
+    if len(sample) <= _SAMPLED:
+        return float("inf")
+    sample.sort()  # a copy; NumPy's unique takes ten times as long
+    return len(sample) / (1 + int(np.count_nonzero(sample[1:] != sample[:-1])))
 
 
 def stable_order(index: Rows, limit: int) -> Rows | None:
@@ -99,6 +104,31 @@ def stable_order(index: Rows, limit: int) -> Rows | None:
     if limit <= _RADIX * _RADIX:
         return order[np.argsort((index >> 16)[order].astype(np.uint16), kind="stable")]
     return np.argsort(index, kind="stable")
+
+
+@dataclass(frozen=True)
+class Packed:
+    """``numbers`` compare by owner first and then by value; the value is in the lower ``bits``, less ``low``."""
+
+    numbers: Rows
+    low: int
+    bits: int
+
+    def values(self, numbers: Rows) -> Rows:
+        """Those of some of the numbers."""
+        return (numbers & ((1 << self.bits) - 1)) + self.low
+
+
+def packed(owner: Rows, values: np.ndarray) -> Packed | None:
+    """An owner (0 or more) and an integer as one number each; None where these do not fit.
+
+    One number is sorted, and its maximum found, several times faster than two.
+    """
+    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    bits = (high - low).bit_length()
+    if bits + int(owner.max(initial=0)).bit_length() >= _BITS:
+        return None
+    return Packed(owner << bits | (values.astype(np.int64) - low), low, bits)
 
 
 def segments_by_index(index: Rows, limit: int) -> tuple[Segments, Rows]:

@@ -1,0 +1,125 @@
+"""``readStream.spark(df)``: a stream that Spark reads, with barriers beside it. Driver.
+
+Spark's source knows nothing of epochs, so its rows have a label of their own (``BEFORE_BARRIERS``) and count as being
+before every barrier of their batch. With one control source in the query each barrier is aligned in the batch that
+brings it, so that is the truth; with a second source, whose barrier may come a batch later, it would not be.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from spark_ckpt.api.dataframe import CkptDataFrame
+from spark_ckpt.errors import ControlColumnsError, InvalidInputError
+from spark_ckpt.jobs.spark_folder import SparkFolder
+from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.columns import refuse_repeated
+from spark_ckpt.plan.lineage import Lineage, SourceNode
+from spark_ckpt.plan.plan_check import plan_nodes
+from spark_ckpt.plan.plan_text import Node
+from spark_ckpt.runtime.stateless import with_control
+from spark_ckpt.sources.spark_stream import LOCATION, SparkStream, position_of
+from spark_ckpt.types import BEFORE_BARRIERS, CONTROL_COLUMNS, CTL, TAG, make_tag
+
+SparkStreamMaker = Callable[[Any], Any]
+"""From a position (None: from where it likes) to a streaming DataFrame of Spark's."""
+
+_STREAMS = {"StreamingRelationV2", "StreamingRelation"}
+_ROW_BY_ROW = {
+    *_STREAMS,
+    "CollectMetrics",
+    "Expand",
+    "Filter",
+    "Generate",
+    "Join",
+    "MapInArrow",
+    "MapInPandas",
+    "Project",
+    "RebalancePartitions",
+    "Repartition",
+    "RepartitionByExpression",
+    "ResolvedHint",
+    "Sample",
+    "SubqueryAlias",
+    "View",
+}
+_STREAMING = "~"
+"""In front of each node of Spark's plan that has a stream below it."""
+
+
+def spark_stream(session: Any, stream: SparkStreamMaker | Any, uid: str | None) -> CkptDataFrame:
+    """See :meth:`spark_ckpt.api.session.CkptDataStreamReader.spark`."""
+    make: SparkStreamMaker | None = stream if callable(stream) else None
+    df: Any = stream if make is None else make(None)
+    _check(df)
+    schema = StructType(df.schema.fields)
+    taken = [name for name in schema.fieldNames() if name in CONTROL_COLUMNS]
+    if taken:
+        raise ControlColumnsError(f"the stream has column(s) {taken}, which are reserved for the barriers; rename them")
+    refuse_repeated(schema.fieldNames(), session.spark)
+    node = SourceNode(SparkStream, {}, schema, uid, 1)
+    full = with_control(schema)
+
+    def build(ctx: Any) -> Chain:
+        barriers = ctx.place(Chain(node, full))
+        rows = df if make is None else _made(make, ctx, node, schema)
+        if make is None:
+            _refuse_lost_place(ctx, node)
+        tag, none = F.lit(make_tag(BEFORE_BARRIERS)).cast("long"), F.lit(None).cast("binary")
+        return Chain(barriers.union(rows.select("*", tag.alias(TAG), none.alias(CTL))), full)
+
+    return CkptDataFrame(session, Recipe(build), Lineage(1, (node,)), session.preview(full))
+
+
+def _check(df: Any) -> None:
+    """Raises ``InvalidInputError`` unless ``df`` is one stream of Spark's without state."""
+    if not getattr(df, "isStreaming", False):
+        raise InvalidInputError(
+            f"readStream.spark: expected a streaming DataFrame, spark.readStream...load(), found {df!r}; join a static "
+            "one with stream.join(df)"
+        )
+    nodes = [(node.text.startswith(_STREAMING), Node(node.text.lstrip(_STREAMING), 0).name) for node in plan_nodes(df)]
+    streams = sum(name in _STREAMS for _, name in nodes)
+    if streams != 1:
+        raise InvalidInputError(
+            f"readStream.spark: expected a DataFrame that reads one stream, found {streams}. Of several tables or "
+            "topics, let one reader read all; else read them here, by a format of spark_ckpt"
+        )
+    others = sorted({name for streaming, name in nodes if streaming} - _ROW_BY_ROW)
+    if others:
+        raise InvalidInputError(
+            f"readStream.spark: expected what works on each row alone, found {', '.join(others)} in Spark's plan of "
+            "the stream: what it keeps would not be in the checkpoints. Do it with what readStream.spark(...) returns"
+        )
+
+
+def _made(make: SparkStreamMaker, ctx: Any, node: SourceNode, schema: StructType) -> Any:
+    df = make(position_of(ctx.restored_position(node)))
+    _check(df)
+    found = [(f.name, f.dataType) for f in df.schema]
+    if found != [(f.name, f.dataType) for f in schema]:
+        raise InvalidInputError(
+            f"readStream.spark: the function gave {schema.simpleString()} when the query was built and "
+            f"{df.schema.simpleString()} at start; expected the same columns"
+        )
+    return df
+
+
+def _refuse_lost_place(ctx: Any, node: SourceNode) -> None:
+    """At an empty location a DataFrame begins where its options say, which is not where the checkpoint stood."""
+    position = position_of(ctx.restored_position(node))
+    location = ctx.source_options(node)[LOCATION]
+    begun = SparkFolder(location, ctx.run.config.storage_options()).location().planned is not None
+    if position is None or begun:
+        return
+    raise InvalidInputError(
+        f"readStream.spark: the job goes on from checkpoint {ctx.run.restored_from} at an empty Spark location, and "
+        f"its stream is to begin at {json.dumps(position)}, which its DataFrame does not say. Give readStream.spark a "
+        "function that takes this position and returns the stream that begins there (startingOffsets of Kafka, "
+        "startingVersion of Delta), or start at the old location"
+    )

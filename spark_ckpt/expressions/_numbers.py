@@ -66,6 +66,8 @@ def _integral_divide(call: Call, a: Any, b: Any) -> Any:
 
 def _remainder(call: Call, count: int, a: Any, b: Any) -> Any:
     """Its sign is the dividend's."""
+    if isinstance(b, pa.Scalar) and pa.types.is_integer(call.type) and b.as_py() not in (None, 0, -1):
+        return _remainder_of_constant(as_array(a, count), b)
     b = _divisor(call, a, b)
     if pa.types.is_decimal(call.type):
         return _decimals.remainder(call, count, a, b)
@@ -77,6 +79,19 @@ def _remainder(call: Call, count: int, a: Any, b: Any) -> Any:
         return pa.array(found.astype(call.type.to_pandas_dtype(), copy=False), call.type, mask=~there)
     minus, safe = _without_minus_one(b)
     return pc.subtract(a, pc.if_else(minus, a, pc.multiply(pc.divide(a, safe), safe)))
+
+
+def _remainder_of_constant(a: pa.Array, b: pa.Scalar) -> pa.Array:
+    by = b.as_py()
+    if by & (by - 1):
+        return pc.subtract(a, pc.multiply(pc.divide(a, b), b))
+    # Of a power of two: the low bits.
+    low = pc.bit_wise_and(a, pa.scalar(by - 1, b.type))
+    if (pc.min(a).as_py() or 0) >= 0:
+        return low
+    zero = pa.scalar(0, b.type)
+    below = pc.and_(pc.less(a, zero), pc.not_equal(low, zero))
+    return pc.if_else(below, pc.subtract(low, b), low)
 
 
 FUNCTIONS: dict[str, Function] = {

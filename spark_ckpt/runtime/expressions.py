@@ -7,10 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from spark_ckpt.expressions.evaluate import column
 from spark_ckpt.expressions.tree import Input, Tree
+
+_PLAIN = {
+    **{kind: kind for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())},
+    pa.date32(): pa.int32(),
+    **{pa.timestamp("us", zone): pa.int64() for zone in (None, "UTC")},
+}
+"""Types whose values are numbers to NumPy, and those numbers' types."""
 
 
 class Keep:
@@ -21,9 +29,29 @@ class Keep:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            kept = batch.filter(column(self.condition, batch.columns, batch.num_rows))
+            kept = kept_rows(batch, column(self.condition, batch.columns, batch.num_rows))
             if kept.num_rows:
                 yield kept
+
+
+def kept_rows(batch: pa.RecordBatch, wanted: pa.Array) -> pa.RecordBatch:
+    """Those for which ``wanted`` is true, column by column: Arrow's filter of a whole batch looks up each row."""
+    wanted = wanted.fill_null(False) if wanted.null_count else wanted
+    mask = wanted.to_numpy(zero_copy_only=False)
+    count = int(np.count_nonzero(mask))
+    if count == batch.num_rows:
+        return batch
+    columns = [_kept(c, wanted, mask, count) for c in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _kept(values: pa.Array, wanted: pa.Array, mask: np.ndarray, count: int) -> pa.Array:
+    if values.null_count == len(values):
+        return pa.nulls(count, values.type)
+    if values.null_count or values.type not in _PLAIN:
+        return values.filter(wanted)
+    as_numbers = values.view(_PLAIN[values.type])
+    return pa.array(as_numbers.to_numpy()[mask]).view(values.type)
 
 
 class Compute:

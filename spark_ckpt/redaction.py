@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 _NAMES = (
-    "pass", "pwd", "secret", "token", "key", "sig", "credential", "connection_string", "odbc_connect",
+    "pass", "pwd", "secret", "token", "key", "sig", "credential", "jaas", "connection_string", "odbc_connect",
 )  # fmt: skip
 _USER = re.compile(r"(?<!\w)(?!(?:abfss?|wasbs?)://)([a-z][\w+.-]*://)[^/@:\s?#]*@", re.IGNORECASE)
 _PASSWORD = re.compile(r"(://[^/@:\s?#]*):[^/\s?#]*@")

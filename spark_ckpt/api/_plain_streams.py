@@ -20,7 +20,7 @@ from spark_ckpt.errors import ConfigError
 from spark_ckpt.jobs.committer import Committer
 from spark_ckpt.jobs.heartbeat import FirstBeats
 from spark_ckpt.jobs.records import JobRecords
-from spark_ckpt.jobs.sink_records import record_sinks
+from spark_ckpt.jobs.sink_records import end_open, record_sinks
 from spark_ckpt.jobs.spark_folder import SparkFolder
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, SourceSpec, sink_place
 from spark_ckpt.jobs.start import JobPlan, begin
@@ -166,6 +166,7 @@ class PlainWriter(CkptStreamWriter):
         open_ = [c for c in completions if c.checkpoint not in committed]
         if open_:
             Committer(self.run, self.sinks).publish(open_)
+        end_open(records, self.run.config, self.run.job, self.sinks, self.run.generation)
         # Stopped anywhere before: the next process, or the next start, does it again, which changes nothing.
         _joined.add(self._start)
 

@@ -45,7 +45,7 @@ class CkptDataStreamWriter(Hinting):
         self._mode = "append"
 
     def format(self, sink: str | type[TwoPhaseSink]) -> CkptDataStreamWriter:
-        """``sink``: ``"delta"``, ``"iceberg"``, ``"files"``, ``"sql"``, ``"memory"``, or
+        """``sink``: ``"delta"``, ``"iceberg"``, ``"files"``, ``"kafka"``, ``"sql"``, ``"memory"``, or
         one of yours, by registered name or class.
 
         ``"parquet"``, ``"json"`` and ``"csv"`` are ``"files"`` of that kind, with Spark's names of options, and

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.kafka.sink_target import committed
+from tests.kafka_server import shared_kafka
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -19,6 +22,7 @@ RUN = [
     "sources",
     "sinks",
     "iceberg",
+    "kafka",
     "from-foreachbatch",
     "restore",
     "state",
@@ -63,6 +67,11 @@ shutil.rmtree("checkpoints/orders")
 stored = load_catalog("default", **lake).load_table("sales.orders").scan().to_arrow().to_pylist()
 assert sorted(r["amount"] for r in stored) == [5, 10, 30], stored
 """,
+    "kafka": """
+query.processAllAvailable()
+query.checkpoint()
+query.stop()
+""",
     "restore": "query.processAllAvailable() if query.isActive else None",
     "state": "assert [tuple(r.values()) for r in best.to_struct_array().to_pylist()] == [('b', 30), ('a', 15)]",
     "running": """
@@ -88,12 +97,16 @@ def test_the_pages_code_runs(tmp_path: Path) -> None:
     events.execute("INSERT INTO events (text) VALUES ('one'), ('two')")
     events.commit()
     events.close()
+    kafka = shared_kafka()
+    kafka.new_topic(name="orders")
+    kafka.new_topic(2, name="totals")
     script = [PREAMBLE]
     for page in RUN:
         script.append(f"print('--- {page}', flush=True)")
         script += BLOCK.findall((DOCS / f"{page}.md").read_text())
         script.append(BEHIND.get(page, ""))
-    (tmp_path / "pages.py").write_text("\n".join(script) + "\nprint('--- end')\n")
+    code = "\n".join(script).replace("broker-1:9092,broker-2:9092", kafka.bootstrap)
+    (tmp_path / "pages.py").write_text(code + "\nprint('--- end')\n")
     path = os.pathsep.join(map(str, [ROOT, ROOT / "python_datasource", ROOT / "tests" / "docs"]))
     done = subprocess.run(
         [sys.executable, "pages.py"],
@@ -109,6 +122,11 @@ def test_the_pages_code_runs(tmp_path: Path) -> None:
     for file in ("before", "after", "totals"):
         assert customers(tmp_path / f"{file}.db") == [("a", 2, 15), ("b", 1, 30)]
     assert customers(tmp_path / "totals.db", "orders_copy") in ([], [("a", 2, 15), ("b", 1, 30)])
+    in_kafka = {m.key(): json.loads(m.value()) for m in committed(kafka, "totals")}
+    assert in_kafka == {
+        b"a": {"customer": "a", "n": 2, "total": 15},
+        b"b": {"customer": "b", "n": 1, "total": 30},
+    }
     assert len(list((tmp_path / "arrow-orders").glob("*.arrow"))) == 1
     assert len(list((tmp_path / "events").glob("*.parquet"))) >= 1
     assert sorted(p.name for p in (tmp_path / "savepoints").iterdir()) == ["before-v2", "monday"]

@@ -56,20 +56,7 @@ class Commit:
 
     def run(self) -> None:
         memory = self._memory()
-        done = self._done(memory)
-        with Transactions(self._settings) as transactions:
-            states = {i: t.state for i, t in transactions.describe(set(self._entry.transactions) - done).items()}
-            done |= self._ended_well(states)
-            open_ = [i for i, state in states.items() if state in (ONGOING, COMMITTING)]
-            self._require_rest({*done, *open_}, "Nothing was committed")
-            if len(done) < len(self._staged):
-                if self._place not in memory.entries:
-                    self._ledger.remember(self._permit.job, self._sink, self._permit.checkpoint, self._entry)
-                self._step(
-                    "entry written"
-                )  # a crash here: nothing is visible; the next commit finds the entry and goes on
-                states.update(transactions.settle(open_, True, self._step))
-                done |= self._ended_well(states)
+        done = self._commit_open(memory)
         self._step("transactions committed")  # a crash here: the next commit finds that they are, and does the rest
         lost = [s for s in self._staged if s.transaction not in done]
         if lost:
@@ -79,6 +66,23 @@ class Commit:
         if self._permit.oldest is not None:
             self._ledger.forget(self._permit.job, memory, memory.before(self._permit.oldest))
         self._remove_copies()
+
+    def _commit_open(self, memory: Memory) -> set[str]:
+        """Commit what is open; the ids of all that are committed or were produced again by then."""
+        done = self._done(memory)
+        with Transactions(self._settings) as transactions:
+            states = {i: t.state for i, t in transactions.describe(self._entry.transactions).items()}
+            done |= self._ended_well(states)
+            open_ = [i for i, state in states.items() if state in (ONGOING, COMMITTING)]
+            self._require_rest({*done, *open_}, "Nothing was committed")
+            if len(done) == len(self._staged):
+                return done
+            if self._place not in memory.entries:
+                self._ledger.remember(self._permit.job, self._sink, self._permit.checkpoint, self._entry)
+            # A crash here: nothing is visible; the next commit finds the entry and goes on.
+            self._step("entry written")
+            states.update(transactions.settle(open_, True, self._step))
+            return done | self._ended_well(states)
 
     @property
     def _place(self) -> tuple[str, int]:

@@ -16,8 +16,8 @@ from spark_ckpt.storage.retry import Retry
 _log = logging.getLogger("spark_ckpt")
 _Result = TypeVar("_Result")
 
-REFUSED = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
-"""What a client of librdkafka tells its ``error_cb`` only, and takes for an outage otherwise."""
+_REFUSED = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
+"""What librdkafka tells its ``error_cb`` only, and takes for an outage otherwise."""
 _ADVICE = {
     KafkaError._AUTHENTICATION: "check kafka.security.protocol, kafka.sasl.mechanism and the user and password",
     KafkaError.SASL_AUTHENTICATION_FAILED: "check kafka.sasl.mechanism and the user and password",
@@ -38,6 +38,25 @@ _ADVICE = {
     KafkaError._INVALID_ARG: "check the kafka.* options",
 }
 """What does not pass by itself, and what to do about it."""
+
+
+class Heard:
+    """What a client of librdkafka tells its ``error_cb``, which says more than the time-out that its caller gets."""
+
+    def __init__(self) -> None:
+        self._refused: KafkaError | None = None
+        self._last: KafkaError | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        self._last = error
+        if error.code() in _REFUSED or error.fatal():
+            self._refused = error
+
+    def reason(self, error: KafkaException) -> KafkaException:
+        """Of ``error``. The client must have been polled since."""
+        outage = error.args[0].code() in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
+        found = self._refused or (self._last if outage else None)
+        return error if found is None else KafkaException(found)
 
 
 def patiently(doing: str, settings: KafkaSettings, action: Callable[[], _Result]) -> _Result:
@@ -70,7 +89,7 @@ def said(doing: str, settings: KafkaSettings, error: KafkaException) -> CkptErro
     """``error`` as one of ours, without secrets."""
     what = _what(doing, settings, error)
     advice = _ADVICE.get(error.args[0].code())
-    if error.args[0].code() in REFUSED:
+    if error.args[0].code() in _REFUSED:
         return ConfigError(f"{what}: {advice}")
     if advice is not None:
         return InvalidInputError(f"{what}: {advice}")

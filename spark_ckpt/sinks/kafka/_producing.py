@@ -9,7 +9,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from spark_ckpt.errors import RetryableError
-from spark_ckpt.sinks.kafka._errors import REFUSED, patiently, said
+from spark_ckpt.sinks.kafka._errors import Heard, patiently, said
 from spark_ckpt.sinks.kafka._rows import HEADERS, messages
 from spark_ckpt.sinks.kafka._settings import KafkaSettings
 
@@ -29,8 +29,8 @@ class OpenTransaction:
     def __init__(self, settings: KafkaSettings, name: str, doing: str) -> None:
         self._settings, self._doing = settings, f"kafka {settings.servers}: {doing}"
         self._failed: list[KafkaError] = []
-        self._refused: KafkaError | None = None
-        conf = settings.producer(**{"transactional.id": name, **_QUEUE, "error_cb": self._note})
+        self._heard = Heard()
+        conf = settings.producer(**{"transactional.id": name, **_QUEUE, "error_cb": self._heard})
         self._producer = Producer(conf)
         try:
             patiently(self._doing, settings, self._begin)
@@ -40,11 +40,10 @@ class OpenTransaction:
 
     def _begin(self) -> None:
         try:
-            self._producer.init_transactions(_ANSWER_S)
-        except KafkaException:
-            if self._refused is not None:  # what the client knows only as an outage
-                raise KafkaException(self._refused) from None
-            raise
+            self._producer.init_transactions(self._settings.answer_s)
+        except KafkaException as error:
+            self._producer.poll(0)
+            raise self._heard.reason(error) from None
         self._producer.begin_transaction()
 
     def send(self, rows: pa.RecordBatch, topic: str | None) -> None:
@@ -101,10 +100,6 @@ class OpenTransaction:
     def _delivered(self, error: KafkaError | None, _: Any) -> None:
         if error is not None:
             self._failed.append(error)
-
-    def _note(self, error: KafkaError) -> None:
-        if error.code() in REFUSED or error.fatal():
-            self._refused = error
 
     def _check(self) -> None:
         # The first one is the reason; the others are purged because of it.

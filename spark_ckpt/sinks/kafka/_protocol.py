@@ -59,9 +59,10 @@ class ProtocolClient:
         self._client.close()
 
     def describe(self, ids: Sequence[str]) -> dict[str, Transaction]:
-        """By id; those that no coordinator knows (any more) are left out."""
+        """By id, in order; those that no coordinator knows (any more) are left out."""
         with _errors():
-            return {t.id: t for part in _parts(ids) for t in self._client._manager.run(self._described, part)}
+            found = {t.id: t for part in _parts(ids) for t in self._client._manager.run(self._described, part)}
+        return {i: found[i] for i in ids if i in found}
 
     def end(self, transactions: Sequence[Transaction], commit: bool) -> None:
         """Ask for it. One that has ended since stays as it is."""

@@ -25,6 +25,8 @@ _DELIVERY_MS = 120_000
 _RENAMED = {"max.request.size": "message.max.bytes", "max.in.flight.requests.per.connection": "max.in.flight"}
 _OURS = ("transactional.id", "enable.idempotence", "delivery.report.only.error", "delivery.timeout.ms",
          "message.timeout.ms", "transaction.timeout.ms", "isolation.level", "group.id")  # fmt: skip
+_QUIET = {"log_level": "2"}
+"""An outage is a line in our log, and not some at each try to connect."""
 _BYTES = ("key.serializer", "value.serializer")
 _OF_PRODUCERS = ("acks", "batch.", "compression.", "linger.", "message.", "partitioner", "queue.buffering.", "retries",
                  "max.in.flight", "sticky.", "transaction", "delivery.", "enable.gapless")  # fmt: skip
@@ -89,6 +91,11 @@ class KafkaSettings:
     """How long the driver tries again."""
 
     @property
+    def answer_s(self) -> float:
+        """How long one try waits for an answer."""
+        return max(0.1, min(5.0, self.patience_s / 4))
+
+    @property
     def servers(self) -> str:
         return self.conf["bootstrap.servers"]
 
@@ -99,12 +106,12 @@ class KafkaSettings:
     def producer(self, **more: Any) -> dict[str, Any]:
         """Keys go to the partitions that Kafka's Java client, and so Spark, would choose."""
         times = {"transaction.timeout.ms": self.transaction_ms, "message.timeout.ms": self.message_ms}
-        return {"partitioner": "murmur2_random", "linger.ms": 20, **self.conf, "acks": "all", **times, **more}
+        return {"partitioner": "murmur2_random", "linger.ms": 20, **_QUIET, **self.conf, "acks": "all", **times, **more}
 
     def ledger_producer(self, timeout_ms: int) -> dict[str, Any]:
         """Not idempotent, which takes half a second to begin: what comes twice has the same key and value."""
         large = {"message.max.bytes": 10_000_000, "compression.type": "lz4", "linger.ms": 0}
-        return {**self.conf, "acks": "all", "max.in.flight": 1, **large, "message.timeout.ms": timeout_ms}
+        return {**_QUIET, **self.conf, "acks": "all", "max.in.flight": 1, **large, "message.timeout.ms": timeout_ms}
 
     @property
     def message_ms(self) -> int:
@@ -112,11 +119,11 @@ class KafkaSettings:
 
     def consumer(self, **more: Any) -> dict[str, Any]:
         common = {k: v for k, v in self.conf.items() if not k.startswith(_OF_PRODUCERS)}
-        return {**common, "isolation.level": "read_committed", "enable.auto.commit": False, **more}
+        return {**_QUIET, **common, "isolation.level": "read_committed", "enable.auto.commit": False, **more}
 
     def admin(self) -> dict[str, str]:
         """For librdkafka's admin client."""
-        return {k: v for k, v in self.conf.items() if not k.startswith(_OF_PRODUCERS)}
+        return {**_QUIET, **{k: v for k, v in self.conf.items() if not k.startswith(_OF_PRODUCERS)}}
 
     def protocol_client(self) -> dict[str, Any]:
         """The arguments of kafka-python's admin client."""

@@ -22,7 +22,7 @@ from spark_ckpt.sinks._options import SinkOption, option_names
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.kafka._committing import Commit, abort, staged_of
 from spark_ckpt.sinks.kafka._copies import file_of
-from spark_ckpt.sinks.kafka._errors import REFUSED, patiently
+from spark_ckpt.sinks.kafka._errors import Heard, patiently
 from spark_ckpt.sinks.kafka._ledger import Ledger
 from spark_ckpt.sinks.kafka._producing import OpenTransaction
 from spark_ckpt.sinks.kafka._rows import check_columns
@@ -80,21 +80,15 @@ class KafkaSink(TwoPhaseSink):
         empty transaction, so that what cannot work is refused before the first row."""
         check_columns(schema, self._settings.topic)
         self._check_times()
-        refused: list[KafkaError] = []
-
-        def note(error: KafkaError) -> None:
-            if error.code() in REFUSED:
-                refused.append(error)
-
-        admin = AdminClient({**self._settings.admin(), "error_cb": note})
+        heard = Heard()
+        admin = AdminClient({**self._settings.admin(), "error_cb": heard})
 
         def prepare() -> None:
             try:
-                admin.list_topics(timeout=3)
-            except KafkaException:
-                if refused:  # which a client goes on trying, and takes for an outage
-                    raise KafkaException(refused[-1]) from None
-                raise
+                admin.list_topics(timeout=self._settings.answer_s)
+            except KafkaException as error:
+                admin.poll(0)
+                raise heard.reason(error) from None
             if self._settings.topic is not None:
                 self._check_topic(admin, self._settings.topic)
             Ledger(self._settings).ensure(admin)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import datetime
-import json
-import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,7 +12,8 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.sinks._arrow_text import iso_timestamps, zoned_as_text
+from spark_ckpt.formats.json_texts import json_name, json_texts
+from spark_ckpt.sinks._arrow_text import zoned_as_text
 from spark_ckpt.sinks._parquet import open_parquet
 
 EXTENSIONS = {"parquet": "parquet", "json": "json", "csv": "csv"}
@@ -110,54 +107,12 @@ class _Json:
         flat = table.cast(_without_dictionaries(table.schema)).combine_chunks()
         parts: list[Any] = []
         for i, name in enumerate(flat.column_names):
-            parts += [("{" if i == 0 else ",") + _name(name) + ":", json_texts(flat.column(i))]
+            parts += [("{" if i == 0 else ",") + json_name(name) + ":", json_texts(flat.column(i))]
         lines = pc.binary_join_element_wise(*parts, "}\n", "")
         self._stream.write(b"".join(_bytes(chunk) for chunk in pa.chunked_array(lines).chunks))
 
     def close(self) -> None:
         pass
-
-
-def json_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Each value of ``column`` as JSON text, ``null`` for null."""
-    kind = column.type
-    if pt.is_boolean(kind) or pt.is_integer(kind) or pt.is_decimal(kind):
-        texts = column.cast(pa.string())
-    elif pt.is_floating(kind):
-        texts = _float_texts(column)
-    elif pt.is_date(kind) or pt.is_time(kind):
-        texts = _quoted(column.cast(pa.string()))
-    elif pt.is_timestamp(kind):
-        texts = _quoted(iso_timestamps(column, separator="T", utc_suffix="Z"))
-    elif pt.is_string(kind) or pt.is_large_string(kind):
-        texts = _string_texts(column.cast(pa.string()))
-    else:
-        texts = pa.chunked_array([[_dump(v, kind) for v in column.to_pylist()]], pa.string())
-    return pc.fill_null(texts, "null")
-
-
-def _quoted(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.binary_join_element_wise('"', texts, '"', "")
-
-
-def _string_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    if pc.any(pc.match_substring_regex(column, r"[\x00-\x1f]")).as_py():
-        return pa.chunked_array([[_dump(v) for v in column.to_pylist()]], pa.string())
-    escaped = pc.replace_substring(pc.replace_substring(column, "\\", "\\\\"), '"', '\\"')
-    return _quoted(escaped)
-
-
-def _float_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    texts = column.cast(pa.string())
-    for value, name in (
-        ("nan", '"NaN"'),
-        ("-nan", '"NaN"'),
-        ("inf", '"Infinity"'),
-        ("-inf", '"-Infinity"'),
-        ("-0", "-0.0"),
-    ):
-        texts = pc.if_else(pc.equal(texts, value), name, texts)
-    return texts
 
 
 def _with_odd_floats_spelt(table: pa.Table) -> pa.Table:
@@ -170,37 +125,6 @@ def _with_odd_floats_spelt(table: pa.Table) -> pa.Table:
             texts = pc.if_else(pc.equal(texts, value), name, texts)
         table = table.set_column(at, pa.field(field.name, pa.string()), texts)
     return table
-
-
-def _dump(value: Any, kind: pa.DataType | None = None) -> str | None:
-    return None if value is None else _value_text(value, pa.string() if kind is None else kind)
-
-
-def _value_text(value: Any, kind: pa.DataType) -> str:
-    """One value as JSON text: the slow path, for nested columns and texts with control characters."""
-    if value is None:
-        return "null"
-    if pt.is_struct(kind):
-        members = (f"{_name(f.name)}:{_value_text(value[f.name], f.type)}" for f in kind)
-        return "{" + ",".join(members) + "}"
-    if pt.is_map(kind):
-        return "{" + ",".join(f"{_name(k)}:{_value_text(v, kind.item_type)}" for k, v in value) + "}"
-    if pt.is_nested(kind):
-        return "[" + ",".join(_value_text(v, kind.value_type) for v in value) + "]"
-    if pt.is_decimal(kind):
-        return str(value)
-    if pt.is_floating(kind) and not math.isfinite(value):
-        return '"NaN"' if math.isnan(value) else ('"Infinity"' if value > 0 else '"-Infinity"')
-    if isinstance(value, bytes):
-        return f'"{base64.b64encode(value).decode()}"'
-    if isinstance(value, datetime.datetime):
-        utc = value if value.tzinfo is None else value.astimezone(datetime.timezone.utc)
-        return f'"{utc.isoformat(timespec="microseconds").replace("+00:00", "Z")}"'
-    return json.dumps(value if isinstance(value, bool | int | float | str) else str(value), ensure_ascii=False)
-
-
-def _name(key: Any) -> str:
-    return json.dumps(key if isinstance(key, str) else str(key), ensure_ascii=False)
 
 
 def _without_dictionaries(schema: pa.Schema) -> pa.Schema:

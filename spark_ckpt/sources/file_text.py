@@ -170,6 +170,8 @@ class TextParser:
         return pa.RecordBatch.from_arrays([text], schema=self._schema)
 
     def _json(self, data: bytes) -> pa.Table:
+        if data.lstrip(b" \t\r\n").startswith(b"null"):
+            raise pa.ArrowInvalid("null is no object")  # the JSON reader crashes on one in front
         table = pa_json.read_json(
             io.BytesIO(data),
             read_options=pa_json.ReadOptions(use_threads=False, block_size=len(data) + 1),

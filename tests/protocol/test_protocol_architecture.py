@@ -35,6 +35,7 @@ INNER = {
     "names": {"errors"},
     "redaction": set(),
     "kafka_client": {"errors", "redaction"},
+    "formats": {"errors", "redaction"},
     "config_values": {*BASE, "redaction"},
     "config": {*BASE, "config_values", "redaction"},
     "agg": BASE,
@@ -42,7 +43,17 @@ INNER = {
     "protocol": BASE,
     "state": {*BASE, "agg", "change_rows", "expressions", "protocol"},
     "storage": {*BASE, "arrow_types", "clock", "config", "faults", "protocol", "redaction", "state"},
-    "sources": {*BASE, "arrow_types", "config", "config_values", "kafka_client", "protocol", "redaction", "storage"},
+    "sources": {
+        *BASE,
+        "arrow_types",
+        "config",
+        "config_values",
+        "formats",
+        "kafka_client",
+        "protocol",
+        "redaction",
+        "storage",
+    },
     "sinks": {
         *BASE,
         "arrow_types",
@@ -50,6 +61,7 @@ INNER = {
         "clock",
         "config",
         "config_values",
+        "formats",
         "kafka_client",
         "protocol",
         "redaction",
@@ -69,6 +81,7 @@ WITHOUT = {
     "sinks": {"pyspark", "delta", "py4j"},
     "jobs": {"pyspark", "delta", "py4j"},
     "expressions": {"pyspark", "delta", "py4j"},
+    "formats": {"pyspark", "delta", "py4j"},
 }
 """What a room must do without. Sources are PySpark's own interface, and ``state`` runs users' pandas functions."""
 

@@ -368,3 +368,10 @@ def test_batches_are_bounded(job: Job) -> None:
     sizes = [batch.num_rows for batch in reader.read(split)]
     assert sum(sizes) == 100_000
     assert max(sizes) <= 65_536
+
+
+def test_a_file_that_begins_with_null_has_a_bad_record(tmp_path: Path) -> None:
+    """Arrow's JSON reader crashes on one that is alone or in front."""
+    job = Job(tmp_path)
+    (job.input / "a.json").write_text('null\n{"n": 1, "name": "a"}\n')
+    assert job.rows("json", badRecords="skip") == [{"n": 1, "name": "a"}]

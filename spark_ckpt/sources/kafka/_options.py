@@ -11,13 +11,16 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException
 
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.formats.formats import FORMATS
 from spark_ckpt.kafka_client import librdkafka_conf, without_secrets
+from spark_ckpt.sources._bad_records import FAIL, SKIP
 from spark_ckpt.sources._options import Option, choice, duration_s, flag, positive, text
 from spark_ckpt.sources.kafka._positions import Partition, Places
 
 EARLIEST, LATEST = -2, -1
 """How Spark's JSON of offsets writes them."""
 
+_REGISTRY = ("schemaRegistryUrl", "schemaRegistryUser", "schemaRegistryPassword")
 _WAYS = ("subscribe", "subscribePattern", "assign")
 
 
@@ -119,6 +122,25 @@ OPTIONS = {
     "groupIdPrefix": text("spark-kafka-source").means(
         "Begins the name of the consumer group, if `kafka.group.id` does not give it."
     ),
+    "valueFormat": choice(*FORMATS).means(
+        "What values are: `value` is a struct then, or a text, in place of bytes. Without it values stay bytes."
+    ),
+    "valueSchema": text(expects="a schema, as DDL for json and as Avro's JSON for avro").means(
+        "What values hold; avro may take it from the registry, by subject `<topic>-value`."
+    ),
+    "valueDescriptorFile": text(expects="a file, local or any fsspec URL").means(
+        "protobuf only. What `protoc --include_imports --descriptor_set_out` writes."
+    ),
+    "valueMessageName": text(expects="the full name of a message").means("protobuf only. Which of its messages."),
+    "schemaRegistryUrl": text(expects="a URL of http or https").means(
+        "Values are in Confluent's wire format: a byte 0 and the id of a schema stand in front."
+    ),
+    "schemaRegistryUser": text().means("Of the registry, where it asks for one."),
+    "schemaRegistryPassword": text().means("Of the registry."),
+    "badRecords": text(FAIL, f"{FAIL}, {SKIP}, or a folder").means(
+        "With `valueFormat`: what cannot be read ends the query, is left out, or is kept once, as a JSON file in that "
+        "folder."
+    ),
     "kafkaConsumer.pollTimeoutMs": positive(120_000).means(
         "How long brokers may be away, in milliseconds, before the query fails and is to be started again."
     ),
@@ -157,6 +179,22 @@ def wanted(parsed: Mapping[str, Any]) -> Wanted:
             f"found {', '.join(given)}"
         )
     return Wanted(parsed["subscribe"], parsed["subscribePattern"], parsed["assign"])
+
+
+def check_format(parsed: Mapping[str, Any]) -> None:
+    """Raises ``ConfigError`` for options that belong to another format, or to one where there is none."""
+    found = parsed["valueFormat"]
+    protobuf = ("valueDescriptorFile", "valueMessageName")
+    allowed = {
+        None: (),
+        "string": ("badRecords",),
+        "json": ("badRecords", "valueSchema", *_REGISTRY),
+        "avro": ("badRecords", "valueSchema", *_REGISTRY),
+        "protobuf": ("badRecords", *protobuf, *_REGISTRY),
+    }[found]
+    for name in ("badRecords", "valueSchema", *protobuf, *_REGISTRY):
+        if parsed[name] != OPTIONS[name].default and name not in allowed:
+            raise ConfigError(f"option '{name}' of source 'kafka' does not go with valueFormat {found}; leave it out")
 
 
 def check_range(parsed: Mapping[str, Any]) -> None:

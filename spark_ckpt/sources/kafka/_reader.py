@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Message
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
@@ -52,6 +52,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = arrow_schema(schema)
         self._clock = clock
         self._conf = source.client_conf()
+        self._values = source.values()
         self._connected: Brokers | None = None
         self._pinned: Position | None = None
         self._end: Places | None = None
@@ -150,14 +151,21 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, KafkaSplit)
-        headers, at = self._source.parsed["includeHeaders"], partition.range.start
+        at = partition.range.start
         try:
             for found in messages(partition.range, partition.topic_id, self._conf, self._source.timeout_s):
                 at = found[-1].offset() + 1
-                yield from pieces(rows(found, partition.range.partition, headers))
+                yield from pieces(self._rows(found, partition))
         except DataLossError as loss:
             self._lost(str(loss))
             yield from self._rest(partition, at)
+
+    def _rows(self, found: list[Message], split: KafkaSplit) -> pa.RecordBatch:
+        headers, partition = self._source.parsed["includeHeaders"], split.range.partition
+        if self._values is None:
+            return rows(found, partition, headers)
+        good, values = self._values.decoded(found, partition, split.topic_id)
+        return rows(good, partition, headers, values)
 
     def _rest(self, split: KafkaSplit, at: int) -> Iterator[pa.RecordBatch]:
         """What is still there of a range whose records went while it was read; only without ``failOnDataLoss``."""

@@ -38,13 +38,15 @@ def schema_of(value: DataType, headers: bool) -> StructType:
     return StructType(fields + ([StructField("headers", ArrayType(header))] if headers else []))
 
 
-def rows(found: Sequence[Message], partition: Partition, headers: bool) -> pa.RecordBatch:
-    """One row a message; key and value as bytes, null where the message has none."""
+def rows(
+    found: Sequence[Message], partition: Partition, headers: bool, values: pa.Array | None = None
+) -> pa.RecordBatch:
+    """One row a message; key and value as bytes, null where the message has none. ``values`` are there if decoded."""
     n = len(found)
     times = [m.timestamp() for m in found]
     columns = {
         "key": pa.array([m.key() for m in found], pa.binary()),
-        "value": pa.array([m.value() for m in found], pa.binary()),
+        "value": pa.array([m.value() for m in found], pa.binary()) if values is None else values,
         "topic": pa.repeat(pa.scalar(partition.topic, pa.string()), n),
         "partition": pa.repeat(pa.scalar(partition.number, pa.int32()), n),
         "offset": pa.array([m.offset() for m in found], pa.int64()),

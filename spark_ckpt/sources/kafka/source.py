@@ -12,17 +12,58 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import fsspec
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import BinaryType, StructType
+from pyspark.sql.types import ArrayType, BinaryType, MapType, StructField, StructType
 
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.formats.base import Decoder
+from spark_ckpt.formats.formats import FormatSpec, registry_of
 from spark_ckpt.kafka_client import client_options
-from spark_ckpt.sources._options import parse_options
+from spark_ckpt.sources._bad_records import FAIL, SKIP
+from spark_ckpt.sources._convert import arrow_schema, spark_schema
+from spark_ckpt.sources._options import parse_options, storage_options_of
 from spark_ckpt.sources.base import UsesMetadata
+from spark_ckpt.sources.ddl import parse_ddl
 from spark_ckpt.sources.kafka._brokers import Brokers
-from spark_ckpt.sources.kafka._options import OPTIONS, check_range, consumer_conf, wanted
+from spark_ckpt.sources.kafka._options import OPTIONS, check_format, check_range, consumer_conf, wanted
 from spark_ckpt.sources.kafka._reader import KafkaReader
 from spark_ckpt.sources.kafka._rows import schema_of
+from spark_ckpt.sources.kafka._values import Values
+from spark_ckpt.storage.filesystem import normalize_url
+
+
+def value_decoder(parsed: Mapping[str, Any], topics: list[str], storage: Mapping[str, Any]) -> Decoder:
+    """Raises ``ConfigError``."""
+    name, schema, file = parsed["valueFormat"], parsed["valueSchema"], parsed["valueDescriptorFile"]
+    kind = None
+    if name == "json" and schema is not None:
+        kind = arrow_schema(StructType([StructField("value", _nullable(parse_ddl(schema)))])).field("value").type
+    subject = f"{topics[0]}-value" if len(topics) == 1 else ""
+    registry = registry_of(parsed)
+    if name == "avro" and schema is None and registry is not None and not subject:
+        raise ConfigError("valueFormat avro of several topics needs option 'valueSchema'")
+    descriptors = None if file is None else _content(file, storage)
+    spec = FormatSpec(name, schema, descriptors, parsed["valueMessageName"], registry, subject)
+    return spec.decoder(kind)
+
+
+def _nullable(kind: Any) -> Any:
+    """As Spark's ``from_json`` has it: anything may be missing."""
+    if isinstance(kind, StructType):
+        return StructType([StructField(f.name, _nullable(f.dataType)) for f in kind])
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType))
+    return MapType(kind.keyType, _nullable(kind.valueType)) if isinstance(kind, MapType) else kind
+
+
+def _content(url: str, storage: Mapping[str, Any]) -> bytes:
+    try:
+        with fsspec.open(normalize_url(url), "rb", **storage) as file:
+            return bytes(file.read())
+    except OSError as error:
+        raise ConfigError(f"option 'valueDescriptorFile': expected a readable file, found {error}") from None
 
 
 class KafkaSource(DataSource, UsesMetadata):
@@ -33,18 +74,25 @@ class KafkaSource(DataSource, UsesMetadata):
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        client, rest = client_options(options)
+        self._own_storage, plain = storage_options_of(options)
+        client, rest = client_options(plain)
         self.parsed = parse_options("kafka", OPTIONS, rest)
         self.wanted = wanted(self.parsed)
         check_range(self.parsed)
+        check_format(self.parsed)
         self.conf = consumer_conf(client)
+        self._decoder: Decoder | None = None
 
     @classmethod
     def name(cls) -> str:
         return "kafka"
 
     def schema(self) -> StructType:
-        return schema_of(BinaryType(), self.parsed["includeHeaders"])
+        """Spark's columns; ``value`` as the format has it. Raises ``ConfigError`` for a schema that does not fit or is
+        missing, and as the registry does where Avro's schema is there."""
+        decoder = self._value_decoder()
+        kind = BinaryType() if decoder is None else spark_schema(pa.schema([("value", decoder.type)]))["value"].dataType
+        return schema_of(kind, self.parsed["includeHeaders"])
 
     def streamReader(self, schema: StructType) -> KafkaReader:
         own = self.schema()
@@ -70,6 +118,20 @@ class KafkaSource(DataSource, UsesMetadata):
         """The consumer group that hears of progress; without ``kafka.group.id`` one for this source of this job."""
         mark = hashlib.sha256(self.metadata_url.encode()).hexdigest()[:16]
         return self.conf.get("group.id") or f"{self.parsed['groupIdPrefix']}-{mark}"
+
+    def values(self) -> Values | None:
+        """How values are read; None where they stay bytes."""
+        decoder = self._value_decoder()
+        if decoder is None:
+            return None
+        policy = self.parsed["badRecords"]
+        policy = policy.lower() if policy.lower() in (FAIL, SKIP) else policy
+        return Values(decoder, policy, self._own_storage or self.storage_options)
+
+    def _value_decoder(self) -> Decoder | None:
+        if self._decoder is None and self.parsed["valueFormat"] is not None:
+            self._decoder = value_decoder(self.parsed, self.wanted.topics or [], self._own_storage)
+        return self._decoder
 
     def range_record(self) -> str:
         """The record of where this job begins and ends: of its own for other topics and other options of the range."""

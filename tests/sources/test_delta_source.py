@@ -258,6 +258,22 @@ def test_changes_without_files_of_their_own_are_those_of_the_data_files(tmp_path
     ]  # fmt: skip
 
 
+def test_rows_that_are_gone_come_ahead_of_those_that_are_there(tmp_path: Path) -> None:
+    """A key may be in both, and the last row of a key is what a merging sink keeps."""
+    table = HandMade(tmp_path / "t", enableChangeDataFeed="true")
+    one, two = table.add(id_v([1, 2])), table.add(id_v([3]))
+    table.commit(one, two)
+    table.commit(table.add(id_v([1, 3], "new")), table.remove(one), table.remove(two))
+    kinds = [("update_postimage", 1, "c"), ("update_preimage", 1, "b"), ("insert", 2, "c"), ("delete", 3, "b")]
+    files = [[{"_change_type": kind, "id": n, "v": v} for kind, n, v in part] for part in (kinds[:3], kinds[3:])]
+    table.commit(*(table.change(pa.Table.from_pylist(part)) for part in files))
+    reader = opened(table.path, readChangeFeed="true", startingVersion="2", maxSplitBytes="100")
+    assert [(row[2], row[0]) for row in rows(reader)] == [
+        ("delete", 1), ("delete", 2), ("delete", 3), ("insert", 1), ("insert", 3),
+        ("update_preimage", 1), ("delete", 3), ("update_postimage", 1), ("insert", 2),
+    ]  # fmt: skip
+
+
 def test_what_changes_no_row_is_no_change(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "t", enableChangeDataFeed="true")
     one = table.add(id_v([1]))

@@ -10,13 +10,16 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sources.delta._actions import Commit, DataFile, Vector
 
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
+GONE, THERE = ("update_preimage", "delete"), ("insert", "update_postimage")
+"""Kinds of change: of rows that are not there any more, and of rows that are."""
 
 
 @dataclass(frozen=True)
 class Entry:
     """Rows of one file: all but those of vector ``without``, and of ``among``, where there is one, only those.
 
-    ``change`` is what a change data feed calls each row; empty where the file's own column says it, None outside one.
+    ``change`` is what a change data feed calls each row; empty where the file's own column says it, and then only rows
+    of ``kinds`` count. None outside a feed.
     """
 
     file: DataFile
@@ -25,6 +28,12 @@ class Entry:
     change: str | None = None
     version: int = 0
     time_ms: int = 0
+    kinds: tuple[str, ...] = ()
+
+    @property
+    def again(self) -> bool:
+        """Whether the file was counted with an entry ahead of this one."""
+        return self.kinds == THERE
 
 
 @dataclass(frozen=True)
@@ -74,14 +83,19 @@ def _check_removal(version: int, removed: DataFile, updated: bool, policy: Polic
 
 
 def changed(commit: Commit, time_ms: int) -> list[Entry | None]:
-    """The rows of the version's change data feed: its files of changes, else what was added and removed."""
+    """The rows of the version's change data feed: its files of changes, else what was added and removed.
+
+    All rows that are not there any more come ahead of all that are, so that a sink may merge them as they come: a key
+    may be in both, in files that different tasks read.
+    """
     version = commit.version
     if commit.changes:
-        return [Entry(file, file.vector, None, "", version, time_ms) for file in commit.changes]
+        halves = (GONE, THERE)
+        return [Entry(f, f.vector, None, "", version, time_ms, kinds) for kinds in halves for f in commit.changes]
     if commit.copies_only:
         return []
     removed = {file.path: file for file in commit.removes if file.data_change}
-    found: list[Entry | None] = []
+    found: list[Entry] = []
     for file in (f for f in commit.adds if f.data_change):
         before = removed.pop(file.path, None)
         if before is None:
@@ -89,7 +103,8 @@ def changed(commit: Commit, time_ms: int) -> list[Entry | None]:
         else:  # only its vector is another: rows died, or came back (RESTORE)
             found += _between(file, before.vector, file.vector, version, time_ms)
     found += [Entry(file, file.vector, None, "delete", version, time_ms) for file in removed.values()]
-    return found
+    gone_first: list[Entry] = sorted(found, key=lambda entry: entry.change != "delete")
+    return list(gone_first)
 
 
 def _between(file: DataFile, old: Vector | None, new: Vector | None, version: int, time_ms: int) -> Sequence[Entry]:

@@ -85,6 +85,8 @@ class Room:
         return (self.files is None or self.files > 0) and (self.size_bytes is None or self.size_bytes > 0)
 
     def take(self, entry: Entry) -> None:
+        if entry.again:
+            return
         if self.files is not None:
             self.files -= 1
         if self.size_bytes is not None:

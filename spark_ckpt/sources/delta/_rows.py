@@ -55,7 +55,7 @@ def rows_of(split: DeltaSplit, target: pa.Schema, files: pafs.FileSystem, shown:
             file = pq.ParquetFile(raw, coerce_int96_timestamp_unit="us")
             maker = _Maker(split, file.schema_arrow, target, where)
             for first, batch in _numbered(file, split, maker.names):
-                kept = _kept(batch, first, without, among)
+                kept = _of_kinds(_kept(batch, first, without, among), entry.kinds)
                 if kept.num_rows:
                     yield maker.made(kept)
     except FileNotFoundError:
@@ -125,6 +125,13 @@ def _kept(batch: pa.RecordBatch, first: int, without: Any, among: Any) -> pa.Rec
     if without is not None:
         mask &= ~_is_in(without, first, batch.num_rows)
     return batch.filter(pa.array(mask))
+
+
+def _of_kinds(batch: pa.RecordBatch, kinds: tuple[str, ...]) -> pa.RecordBatch:
+    if not kinds:
+        return batch
+    told = batch.column(batch.schema.names.index(CHANGE_TYPE))
+    return batch.filter(pc.is_in(told, value_set=pa.array(kinds, told.type)))
 
 
 def _is_in(numbers: Any, first: int, rows: int) -> Any:

@@ -62,6 +62,7 @@ def test_a_stream_that_begins_with_the_latest_gets_what_comes_behind_its_first_l
     first = reader.latest(reader.initial(), False)
     assert reader.splits(reader.initial(), first) == []
     write_deltalake(tmp_path / "t", id_v([2]), mode="append")
+    assert reader.latest(reader.initial(), False)["start"] == 1, "asked again, it is where it was"
     assert ids(rows(reader, first)) == [2]
     assert ids(rows(opened(tmp_path / "t", startingVersion="latest"), first)) == [2], "a restart begins where it was"
 
@@ -81,6 +82,9 @@ def test_a_version_and_a_time_to_begin_with(tmp_path: Path) -> None:
         ("2023-11-14T22:13:23Z", [3]),
     ):
         assert ids(rows(opened(tmp_path / "t", startingTimestamp=text))) == found, text
+    # Times of versions do not go back, though those of their files may.
+    os.utime(tmp_path / "t" / "_delta_log" / f"{2:020d}.json", (1_600_000_000, 1_600_000_000))
+    assert ids(rows(opened(tmp_path / "t", startingTimestamp="2023-11-14T22:13:21.001Z"))) == [2, 3]
     with pytest.raises(ConfigError, match=r"up to 2023-11-14T22:13:23.000\+00:00.*startingVersion=latest"):
         opened(tmp_path / "t", startingTimestamp="2023-11-14T22:13:24Z")
 

@@ -14,7 +14,9 @@ from spark_ckpt.sources.delta._offsets import Position
 from spark_ckpt.sources.delta._schema import check_metadata, check_readable, differences, same_columns
 
 _REST = 9
-"""How many times as long as a look took it rests before the next: looking takes a tenth of the time at most."""
+"""How many times as long as a look took it rests before the next: looking takes a tenth of the time at most.
+
+Where files are local no rest is needed: Spark asks every 10 ms, and a look takes microseconds."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,11 @@ class FollowedTable:
     Raises ``InvalidInputError`` if there is no table, or one that this source cannot read.
     """
 
-    def __init__(self, log: TableLog, reading: Reading, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, log: TableLog, reading: Reading, local: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._log, self._reading, self._clock = log, reading, clock
+        self._rest = 0 if local else _REST
         self.shown = log.shown
         self.listing: Listing = log.listing()
         self.head = self.listing.newest
@@ -91,7 +96,7 @@ class FollowedTable:
             self._check_identity()
         if new is None or version != self.head + 1:
             ended = self._clock()
-            self._next_look = ended + _REST * (ended - began)
+            self._next_look = ended + self._rest * (ended - began)
             return False
         self.head, self._head_time = version, new
         return True

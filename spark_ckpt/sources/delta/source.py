@@ -88,7 +88,7 @@ class DeltaSource(DataSource, UsesMetadata, OwnSchema):
 
     def follow(self) -> FollowedTable:
         """The table as it is now. Driver."""
-        return FollowedTable(TableLog(self.files(), self.shown), self._reading)
+        return FollowedTable(TableLog(self.files(), self.shown), self._reading, "://" not in self._path)
 
 
 class DeltaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -33,7 +33,7 @@ explore:  ## every interleaving of small jobs, with a crash anywhere; minutes
 mutants:  ## break one rule of the protocol at a time; a test must notice. ONLY=text for some
 	@$(DEV) python scripts/mutants.py $(if $(ONLY),--only "$(ONLY)")
 
-bench:  ## all benchmarks and their peers, an hour; writes benchmarks/RESULTS.md. ONLY=keyed,small for some
+bench:  ## all benchmarks and their peers, an hour and a quarter; writes benchmarks/RESULTS.md. ONLY=keyed,small for some
 	@$(DEV) python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(BENCH_ARGS)
 
 lint:  ## ruff, the layering of the packages, mypy

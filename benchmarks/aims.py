@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.cost_model import fit_and_check, points_of, worst_held_out
+from benchmarks.workers.queries import GROUPS, TOP_N
 
 Results = Mapping[str, Mapping[str, Any]]
 """Section -> its data."""
@@ -91,6 +92,16 @@ def _sides(name: str, keys: str) -> tuple[str, str]:
     return f"ours, {name}, {keys}", f"pandas, {name}, {keys}"
 
 
+def _queries() -> Iterator[Aim]:
+    """Each operator against Spark's, as fast with few keys and five times with many; and as fast as Flink SQL."""
+    for section, name in [(section, name) for section, names in GROUPS.items() for name in names]:
+        for keys, label, against_spark in ((FEW, "10 K keys", 1), (MANY, "1 M keys", 5)):
+            ours, what = f"ours, {name}, {keys}", f"{name}, {label}, rows/s"
+            if name != TOP_N:
+                yield Aim("Spark JVM operator", what, against_spark, speed(section, ours, f"spark, {name}, {keys}"))
+            yield Aim("Flink SQL", what, 1, speed(section, ours, f"Flink SQL, {name}, {keys}"))
+
+
 _PROCESSOR = "plain PySpark transformWithState"
 _PANDAS, _JVM = "plain PySpark applyInPandasWithState", "Spark JVM aggregation"
 AIMS: tuple[Aim, ...] = (
@@ -113,6 +124,7 @@ AIMS: tuple[Aim, ...] = (
     Aim(_JVM, "1 M keys, rows/s", 6, speed("keyed", f"ours, {MANY}", f"jvm, {MANY}")),
     Aim("Flink SQL", "10 K keys, rows/s", 2, speed("peers", f"ours, {FEW}", f"Flink SQL, {FEW}")),
     Aim("Flink SQL", "1 M keys, rows/s", 2, speed("peers", f"ours, {MANY}", f"Flink SQL, {MANY}")),
+    *_queries(),
     Aim("PyFlink", "10 K keys, rows/s", 50, speed("peers", f"ours, {FEW}", f"PyFlink, {FEW}")),
     Aim("PyFlink", "1 M keys, rows/s", 50, speed("peers", f"ours, {MANY}", f"PyFlink, {MANY}")),
     *(

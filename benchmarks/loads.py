@@ -12,6 +12,9 @@ import numpy as np
 PRIME = 2654435761
 """Knuth's: ``i * PRIME % keys`` touches each of ``keys`` keys once in any ``keys`` rows in a row."""
 
+START_S = 86_400
+"""The event time of the first rows, in seconds: Flink's interval join passes over rows at 0."""
+
 CYCLE, ZIPF, HOT = "cycle", "zipf", "hot"
 _ZIPF_TABLE = 1 << 20
 

@@ -24,7 +24,7 @@ def describe() -> dict[str, Any]:
         "java": _java(),
         "ours": [f"{name} {version(name)}" for name in _PACKAGES],
         "peers": {e.name: list(e.packages) for e in PEERS},
-        "commit": _commit(),
+        "commit": commit(),
     }
 
 
@@ -42,7 +42,7 @@ def _java() -> str:
     return done.stderr.decode().splitlines()[0].replace('"', "")
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """Of the checkout, with a mark if files differ from it; None outside one."""
     done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True)
     return done.stdout.strip() or None

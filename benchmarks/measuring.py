@@ -41,6 +41,8 @@ class Run:
     provider: str = ""
     snapshot: bool = False
     restore: bool = False
+    answer: bool = False
+    """Tell all rows that come out of one of ``workers.queries.QUERIES``, of a load that ends."""
 
     def request(self, role: str) -> dict[str, Any]:
         conf = {**OURS_CONF, **self.conf}
@@ -88,6 +90,10 @@ class SparkWorker:
             answer = self._answer()
         return {**answer, "memory": sampler.peak.to_json()}
 
+    def kill(self) -> None:
+        """Whoever waits for an answer gets a ``WorkerError``."""
+        kill_process(self._process)
+
     def _answer(self) -> dict[str, Any]:
         return read_answer(self._process)
 
@@ -127,11 +133,16 @@ def end_process(process: subprocess.Popen[str]) -> None:
     with suppress(subprocess.TimeoutExpired, BrokenPipeError):
         process.stdin.close()
         process.wait(20)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    kill_process(process)
     process.wait()
     if process.stdout is not None:
         process.stdout.close()
+
+
+def kill_process(process: subprocess.Popen[str]) -> None:
+    """With all it has started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 # -- what batches say ---------------------------------------------------------------------------------------------

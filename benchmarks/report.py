@@ -78,6 +78,8 @@ def _section(name: str, title: str, sections: Mapping[str, Any], drawn: Sequence
         body = state_tables(data)
     elif name == "snapshot":
         body = snapshot_text(data)
+    elif name == "answers":
+        body = answers_table(data)
     elif name == "curves":
         points = points_of({n: s["data"] for n, s in sections.items()})
         body = "The model that is fitted to them: [cost-model.md](../docs/design/cost-model.md).\n\n" + curve_table(
@@ -110,7 +112,19 @@ def sides_table(sides: Mapping[str, Mapping[str, Any]]) -> str:
     return table(head, [side_row(name, side) for name, side in sides.items()])
 
 
+def answers_table(data: Mapping[str, Any]) -> str:
+    """Each query: how many rows came out, on which engines, and whether they were the same."""
+    rows = []
+    for name, found in data.items():
+        counts = sorted({str(e.get("rows", "failed")) for e in found["engines"].values()})
+        engines = ", ".join(side_name(engine) for engine in found["engines"])
+        rows.append((name, engines, " or ".join(counts), "yes" if found["equal"] else "**no**"))
+    return table(("query", "engines", "rows", "equal"), rows)
+
+
 def side_row(name: str, side: Mapping[str, Any]) -> tuple[str, ...]:
+    if "failed" in side:
+        return side_name(name), "failed: " + side["failed"].replace("|", "/").splitlines()[0][:120], *["-"] * 5
     memory = side["memory"]
     if "median_s" not in side:  # a slope
         rows = "{:,} to {:,} rows".format(*side["rows"])

@@ -6,7 +6,7 @@ import json
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from benchmarks.measuring import CORES, end_process, read_answer, start_process
 from benchmarks.memory import Sampler
 
 _CHECKPOINT_S = 5
+_WORK_S, _MOST_ROWS = 4.0, 80_000_000
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,23 @@ def slope(sizes: Sizes, small_s: Sequence[float], large_s: Sequence[float]) -> f
     """Rows/s between the two sizes, of the medians."""
     seconds = statistics.median(large_s) - statistics.median(small_s)
     return (sizes.large - sizes.small) / seconds if seconds > 0 else float("nan")
+
+
+def growing(seconds: Callable[[int], float], small: int, quick: bool = False) -> dict[str, Any]:
+    """Rows/s as the slope from ``small`` rows to as many as take some seconds longer. The first run warms the JVM."""
+    seconds(small)
+    small_s, large = seconds(small), 3 * small
+    large_s = seconds(large)
+    while large_s < small_s + _WORK_S and large < _MOST_ROWS and not quick:
+        large *= 3
+        large_s = seconds(large)
+    sizes = Sizes(0, small, large)
+    return {
+        "rows": [small, large],
+        "small_s": [small_s],
+        "large_s": [large_s],
+        "rows_per_s": slope(sizes, [small_s], [large_s]),
+    }
 
 
 def flink(module: str, sizes: Sizes, **options: Any) -> dict[str, Any]:

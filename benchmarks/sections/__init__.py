@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.sections import clustered, curves, keyed, others, small, state, stateless
+from benchmarks.sections import clustered, curves, keyed, others, queries, small, state, stateless
+from benchmarks.workers.queries import GROUPS
 
 Section = Callable[[bool], dict[str, Any]]
 """Called with ``quick``; returns plain JSON."""
@@ -16,7 +17,8 @@ SECTIONS: dict[str, Section] = {
     "pandas": keyed.pandas,
     "filtered": keyed.filtered,
     "windowed": keyed.windowed,
-    "queries": keyed.queries,
+    "answers": queries.answers,
+    **{name: queries.section(name) for name in GROUPS},
     "sessions": keyed.sessions,
     "processors": keyed.processors,
     "stateless": stateless.stateless,
@@ -27,3 +29,6 @@ SECTIONS: dict[str, Section] = {
     "curves": curves.curves,
     "cluster": clustered.cluster,
 }
+
+TOGETHER = {"queries": ("answers", *GROUPS)}
+"""Names for several sections."""

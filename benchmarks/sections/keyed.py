@@ -9,7 +9,6 @@ from benchmarks.loads import HOT, ZIPF, Load, Phase
 from benchmarks.measuring import Run
 from benchmarks.sections.running import Side, compare
 from benchmarks.workers.processors import PROCESSORS
-from benchmarks.workers.queries import QUERIES, STREAM_JOIN, WITHOUT_TIME
 
 M = 1_000_000
 FEW, MANY = 10_000, M
@@ -63,20 +62,6 @@ def windowed(quick: bool) -> dict[str, Any]:
     return compare([Side("ours", "ours", run), Side("jvm", "jvm", run)], 1, quick)
 
 
-def queries(quick: bool) -> dict[str, Any]:
-    """PySpark's own operators, the same lines on both; event time moves on by a window every 2 M rows."""
-    sides = []
-    for keys in (FEW, MANY):
-        for name in QUERIES:
-            load = endless(keys, window_rows=0 if name in WITHOUT_TIME else 2 * M)
-            if name == STREAM_JOIN:
-                load = endless(keys, 2 * keys, window_rows=2 * keys)
-            run = Run(name, load, seconds=10, warm_up=8 if keys == FEW else 4, min_batches=2)
-            jvm = run if keys == FEW else replace(run, warm_up=2)
-            sides += [Side(f"ours, {name}, {keys} keys", "ours", run), Side(f"jvm, {name}, {keys} keys", "jvm", jvm)]
-    return compare(sides, 1, quick)
-
-
 def sessions(quick: bool) -> dict[str, Any]:
     """The same per-key function through applyInPandasWithState; plain Spark is sampled: 8 K keys a batch."""
     sides = [
@@ -96,8 +81,8 @@ def processors(quick: bool) -> dict[str, Any]:
     for keys in (FEW, MANY):
         for name in PROCESSORS if keys == FEW else ["processor of rows"]:
             # Plain Spark takes minutes for all keys of 1 M: it is sampled, and never gets to store them.
-            ours = Run(name, endless(keys, keys), seconds=12, warm_up=2, min_batches=2)
-            plain = Run(name, endless(keys, FEW), seconds=1, warm_up=1, min_batches=2, max_seconds=90)
+            ours = Run(name, endless(keys, keys), seconds=12, warm_up=20 if keys == FEW else 2, min_batches=2)
+            plain = Run(name, endless(keys, FEW), seconds=5, warm_up=3, min_batches=2, max_seconds=90)
             sides += [Side(f"ours, {name}, {keys} keys", "ours", ours)]
             sides += [Side(f"pandas, {name}, {keys} keys", "pandas", plain)]
     return compare(sides, 1, quick)

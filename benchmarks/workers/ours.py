@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -20,15 +21,23 @@ from benchmarks.workers.processors import PROCESSORS
 from benchmarks.workers.queries import QUERIES
 from benchmarks.workers.source import LoadSource
 from spark_ckpt import agg
+from spark_ckpt.sinks import memory
 
 _JOB = "bench"
 _UID = "totals"
 
 
 def start(
-    spark: SparkSession, workload: str, load: Load, folder: str, conf: Mapping[str, str], attempt: str = "1"
+    spark: SparkSession,
+    workload: str,
+    load: Load,
+    folder: str,
+    conf: Mapping[str, str],
+    attempt: str = "1",
+    kept: bool = False,
 ) -> Any:
-    """The running query. A further ``attempt`` has a Spark location and a cache of its own."""
+    """The running query. A further ``attempt`` has a Spark location and a cache of its own. ``kept``: what comes out of
+    one of ``QUERIES`` is for :func:`rows`."""
     settings = {
         "spark.ckpt.dir": f"{folder}/ckpt",
         "spark.ckpt.initialDelay": "0s",
@@ -42,13 +51,20 @@ def start(
         writer = filtered(stream).writeStream.format("delta").option("path", f"{folder}/out")
     elif workload in QUERIES:
         query = QUERIES[workload]
-        writer = query.make(stream, load.keys).writeStream.format(DiscardSink).outputMode(query.mode)
+        writer = query.make(stream, load.keys).writeStream.outputMode(query.mode)
+        writer = writer.format("memory").option("path", f"{folder}/kept") if kept else writer.format(DiscardSink)
     elif workload in PROCESSORS:
         writer = PROCESSORS[workload](stream).writeStream.format(DiscardSink).outputMode("update")
     else:
         writer = _keyed(stream, workload).writeStream.format(DiscardSink)
     writer = writer.option("checkpointLocation", f"{folder}/spark-{attempt}").queryName(_JOB)
     return writer.trigger(processingTime="0 seconds").start()
+
+
+def rows(query: Any, folder: str) -> pa.Table:
+    """What a query that keeps its rows has put out, of all its input."""
+    query.checkpoint()
+    return memory.read(f"{folder}/kept")
 
 
 def _configure(spark: SparkSession, settings: Mapping[str, str]) -> None:

@@ -15,9 +15,12 @@ from benchmarks.workers.processors import PROCESSORS
 from benchmarks.workers.queries import QUERIES
 from benchmarks.workers.source import LoadSource
 
+_KEPT = "kept"
 
-def start(spark: SparkSession, role: str, workload: str, load: Load, folder: str) -> Any:
-    """The running query; its results are thrown away, but those of ``stateless`` are written to Parquet files."""
+
+def start(spark: SparkSession, role: str, workload: str, load: Load, folder: str, kept: bool = False) -> Any:
+    """The running query; its results are thrown away, but those of ``stateless`` are written to Parquet files, and if
+    they are ``kept`` those of ``QUERIES`` are for :func:`rows`."""
     spark.dataSource.register(LoadSource)
     spark.dataSource.register(ParquetSink)
     stream = spark.readStream.format("benchmark").option("load", json.dumps(load.to_json())).load()
@@ -27,13 +30,20 @@ def start(spark: SparkSession, role: str, workload: str, load: Load, folder: str
         writer = filtered(stream).writeStream.format("benchmark_parquet").option("path", f"{folder}/out")
     elif workload in QUERIES:
         query = QUERIES[workload]
-        writer = query.make(stream, load.keys).writeStream.format("noop").outputMode(query.mode)
+        writer = query.make(stream, load.keys).writeStream.outputMode(query.mode)
+        writer = writer.format("memory").queryName(_KEPT) if kept else writer.format("noop")
     elif workload in PROCESSORS:
         writer = PROCESSORS[workload](stream).writeStream.format("noop").outputMode("update")
     else:
         out = _pandas(stream, workload) if role == "pandas" else _jvm(stream, workload)
         writer = out.writeStream.format("noop").outputMode("append" if role == "pandas" else "update")
     return writer.option("checkpointLocation", f"{folder}/spark").trigger(processingTime="0 seconds").start()
+
+
+def rows(spark: SparkSession, query: Any) -> Any:
+    """What a query that keeps its rows has put out, of all its input, as an Arrow table."""
+    query.processAllAvailable()
+    return spark.table(_KEPT).toArrow()
 
 
 def filtered(stream: Any) -> Any:

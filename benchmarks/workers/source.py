@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from benchmarks.loads import Load, keys_of
+from benchmarks.loads import START_S, Load, keys_of
 
 _CHUNK = 65536
 _WINDOW_MICROS = 10_000_000
@@ -47,7 +47,7 @@ class LoadReader(DataSourceStreamReader):
     def _batch(self, rows: np.ndarray) -> pa.RecordBatch:
         columns, names = [pa.array(keys_of(self.load, rows)), pa.array(rows)], ["k", "v"]
         if self.load.window_rows:
-            micros = rows // self.load.window_rows * _WINDOW_MICROS
+            micros = START_S * 1_000_000 + rows // self.load.window_rows * _WINDOW_MICROS
             columns.append(pa.array(micros).cast(pa.timestamp("us", tz="UTC")))
             names.append("ts")
         return pa.RecordBatch.from_arrays(columns, names)

@@ -32,7 +32,9 @@ def run(spark: Any, role: str, request: Mapping[str, Any]) -> dict[str, Any]:
         try:
             batches = follow(query, load, lambda b: _enough(b, load, request))
             answer: dict[str, Any] = {"batches": batches}
-            if role == "ours":
+            if request.get("answer"):
+                answer["changes"] = _changes(spark, role, query, request["workload"], folder)
+            elif role == "ours":
                 query, more = _ours_only(spark, query, request, load, folder)
                 answer.update(more)
         finally:
@@ -42,13 +44,43 @@ def run(spark: Any, role: str, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _start(spark: Any, role: str, request: Mapping[str, Any], load: Load, folder: str) -> Any:
+    kept = bool(request.get("answer"))
     if role == "ours":
         from benchmarks.workers import ours
 
-        return ours.start(spark, request["workload"], load, folder, request["conf"])
+        return ours.start(spark, request["workload"], load, folder, request["conf"], kept=kept)
     from benchmarks.workers import plain
 
-    return plain.start(spark, role, request["workload"], load, folder)
+    return plain.start(spark, role, request["workload"], load, folder, kept)
+
+
+def _changes(spark: Any, role: str, query: Any, workload: str, folder: str) -> list[Any]:
+    """All rows that came out with the kinds of their changes, as the Flink worker tells them."""
+    if role == "ours":
+        from benchmarks.workers import ours
+
+        table = ours.rows(query, folder)
+    else:
+        from benchmarks.workers import plain
+
+        table = plain.rows(spark, query)
+    from benchmarks.workers.queries import QUERIES
+
+    kinds = table["op"].to_pylist() if "op" in table.column_names else ["+I"] * table.num_rows
+    columns = [_numbers(table[name]) for name in QUERIES[workload].columns]
+    return [[kind, list(row)] for kind, row in zip(kinds, zip(*columns), strict=True)]
+
+
+def _numbers(column: Any) -> list[int]:
+    """A window is its start, a time its microseconds."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(column.type):
+        column = pa.chunked_array([chunk.field("start") for chunk in column.chunks])
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    numbers: list[int] = column.to_pylist()
+    return numbers
 
 
 def _enough(batches: list[dict[str, Any]], load: Load, request: Mapping[str, Any]) -> bool:

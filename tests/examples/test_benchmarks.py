@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import cost_model, measuring, plots, report, slopes
-from benchmarks.__main__ import main
+from benchmarks import cost_model, measuring, plots, query_answers, report, slopes
+from benchmarks.__main__ import main, remaining
 from benchmarks.aims import AIMS
-from benchmarks.loads import HOT, ZIPF, Load, Phase, keys_of, zipf_share
+from benchmarks.loads import HOT, START_S, ZIPF, Load, Phase, keys_of, zipf_share
+from benchmarks.sections import TOGETHER, queries
 from benchmarks.sections.curves import POINTS
 from benchmarks.sections.state import growth_run
+from benchmarks.workers.queries import GROUPS, QUERIES
 
 MEMORY = {"total_mib": 3000, "jvm_mib": 1500, "python_worker_mib": 250}
 
@@ -66,7 +68,7 @@ def results() -> dict[str, Any]:
 def test_an_aim_without_its_figures_is_shown_as_not_measured() -> None:
     page = report.results_page(results(), [])
     rows = [line for line in page.splitlines() if "| Flink SQL | " in line]
-    assert len(rows) == 2
+    assert len(rows) == 2 + 2 * len(QUERIES)
     assert all(row.endswith("| not measured | - |") for row in rows)
 
 
@@ -130,6 +132,18 @@ def test_keys_are_spread_as_the_load_says() -> None:
     assert np.bincount(zipf).max() / len(rows) == pytest.approx(zipf_share(1000, 1.5), abs=0.01)
 
 
+def test_a_slope_grows_until_there_is_work_to_measure() -> None:
+    asked: list[int] = []
+
+    def seconds(rows: int) -> float:
+        asked.append(rows)
+        return 3 + rows / 1e6
+
+    found = slopes.growing(seconds, 500_000)
+    assert asked == [500_000, 500_000, 1_500_000, 4_500_000]
+    assert found["rows_per_s"] == pytest.approx(1e6)
+
+
 def test_start_up_does_not_count_in_a_slope() -> None:
     assert slopes.slope(slopes.Sizes(10, 1000, 5000), [10.0, 9.0, 11.0], [12.0]) == 2000
 
@@ -143,3 +157,53 @@ def test_throughput_counts_what_passes_between_batches() -> None:
 def test_an_unknown_section_is_refused() -> None:
     with pytest.raises(SystemExit):
         main(["--only", "nothing"])
+
+
+CHANGES = [("+I", (1, 1, 5)), ("+I", (2, 1, 7)), ("-U", (1, 1, 5)), ("+U", (1, 2, 9)), ("-D", (2, 1, 7))]
+
+
+def test_what_is_there_in_the_end_follows_from_changes_and_from_updates() -> None:
+    assert query_answers.there(CHANGES) == [(1, 2, 9)]
+    assert query_answers.newest([(1, 2, 9), (1, 1, 5), (2, 1, 7)]) == [(1, 2, 9), (2, 1, 7)]
+    with pytest.raises(ValueError, match="was not there"):
+        query_answers.there([("-D", (1,))])
+
+
+def test_engines_are_compared_by_what_is_settled() -> None:
+    """Updates that plain Spark does not mark; retractions of Flink's; windows that only one of them has closed."""
+    assert queries.final("agg", "spark", [("+I", (1, 1, 5, 5)), ("+I", (1, 2, 9, 5))]) == [(1, 2, 9, 5)]
+    flink = [("+I", (1, 1, 5, 5)), ("-U", (1, 1, 5, 5)), ("+U", (1, 2, 9, 5))]
+    assert queries.final("agg", "Flink SQL", flink) == [(1, 2, 9, 5)]
+    late = [("+I", ((START_S + 90) * 1_000_000, 1, 1, 1)), ("+I", (0, 1, 1, 1))]
+    assert queries.final("windows, tumbling", "ours", late) == [(0, 1, 1, 1)]
+
+
+def test_equal_answers_have_equal_digests() -> None:
+    assert query_answers.digest([(1, 2)]) == query_answers.digest([(1, 2)])
+    assert query_answers.digest([(1, 2)]) != query_answers.digest([(1, 3)])
+
+
+def test_every_query_has_a_section_and_flinks_words() -> None:
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(QUERIES)
+    assert set(TOGETHER["queries"]) - {"answers"} == set(GROUPS)
+    assert all(group in report.TITLES for group in GROUPS)
+
+
+def test_a_run_that_failed_is_named_and_fails_no_report() -> None:
+    found = results()
+    section = {"ours, agg, 10000 keys": side(2e6), "spark, agg, 10000 keys": {"failed": "killed | late\nmore"}}
+    found["sections"]["aggregates"] = {**found["sections"]["keyed"], "data": section}
+    equal = {"rows": 3, "digest": "x"}
+    answers = {"agg": {"engines": {"ours": equal, "Flink SQL": equal}, "equal": True}}
+    found["sections"]["answers"] = {**found["sections"]["keyed"], "data": answers}
+    page = report.results_page(found, [])
+    assert "| Spark (RocksDB), agg, 10 K keys | failed: killed / late | - | - | - | - | - |" in page
+    assert "| agg | spark_ckpt, Flink SQL | 3 | yes |" in page
+    assert "| Spark JVM operator | agg, 10 K keys, rows/s | at least 1 | not measured | - |" in page
+
+
+def test_what_this_commit_has_measured_is_left_out_when_the_suite_goes_on() -> None:
+    known = results()
+    assert remaining(["keyed", "joins"], known, "abc-dirty") == ["joins"]
+    assert remaining(["keyed", "joins"], known, "abd") == ["keyed", "joins"]
+    assert remaining(["keyed"], known, None) == ["keyed"]

@@ -10,7 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from tests.kafka.sink_target import committed
 from tests.kafka_server import shared_kafka
@@ -29,6 +31,7 @@ RUN = [
     "running",
     "writing-a-sink",
     "writing-a-source",
+    "delta",
 ]
 """Pages in an order in which one may build on another: state.md looks at the job of restore.md."""
 
@@ -72,6 +75,13 @@ query.processAllAvailable()
 query.checkpoint()
 query.stop()
 """,
+    "delta": """
+query.processAllAvailable()
+query.checkpoint()
+query.stop()
+copied = sqlite3.connect("copy.db").execute("SELECT customer, name FROM customers ORDER BY 1").fetchall()
+assert copied == [(1, "a"), (2, "b")], copied
+""",
     "restore": "query.processAllAvailable() if query.isActive else None",
     "state": "assert [tuple(r.values()) for r in best.to_struct_array().to_pylist()] == [('b', 30), ('a', 15)]",
     "running": """
@@ -92,6 +102,9 @@ def test_the_pages_code_runs(tmp_path: Path) -> None:
     orders = [{"id": 1, "customer": "a", "amount": 10}, {"id": 2, "customer": "b", "amount": 30}]
     orders.append({"id": 3, "customer": "a", "amount": 5})
     (tmp_path / "orders" / "1.json").write_text("".join(json.dumps(o) + "\n" for o in orders))
+    for name in ("orders", "products", "customers"):
+        table, feed = pa.table({"customer": [1, 2], "name": ["a", "b"]}), {"delta.enableChangeDataFeed": "true"}
+        write_deltalake(tmp_path / "lake" / name, table, configuration=feed if name == "customers" else None)
     events = sqlite3.connect(tmp_path / "events.db")
     events.execute("CREATE TABLE events (id INTEGER PRIMARY KEY, text TEXT)")
     events.execute("INSERT INTO events (text) VALUES ('one'), ('two')")

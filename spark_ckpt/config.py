@@ -177,6 +177,13 @@ class JobConfig:
         "1m",
         "Changed state of one operator task kept in Spark's state store before a flush.",
     )
+    spark_dir: str | None = _key(
+        "sparkDir",
+        PATH,
+        None,
+        "Folder, or URL that Hadoop knows and executors reach, in which each job has its Spark location.",
+        "below `dir`, or, [where Spark cannot write there](object-stores.md#sparks-own-location), a local folder",
+    )
     cache_dir: str | None = _key(
         "cache.dir", TEXT, None, "Local folder of an executor's cache of state files.", "the system's temporary folder"
     )

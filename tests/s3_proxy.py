@@ -1,45 +1,83 @@
-"""Between a client and an S3 server, on loopback: counts requests, and lets some of them fail or wait."""
+"""Between a client and an S3 server, on loopback: counts requests, and lets some of them fail or wait.
+
+It is a process of its own: delta-rs keeps Python waiting while it writes, a proxy among its threads, too.
+"""
 
 from __future__ import annotations
 
 import http.client
+import json
 import random
 import re
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable
+import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+FAULTS = ("500", "503", "slow", "no connection", "lost answer")
 _HOP = {"connection", "transfer-encoding", "keep-alive", "content-length"}
+_CONTROL = "/proxy-taken"
+_ERROR = "<?xml version='1.0'?><Error><Code>{}</Code><Message>injected</Message></Error>"
+_XML = {"500": _ERROR.format("InternalError").encode(), "503": _ERROR.format("SlowDown").encode()}
 
 
 class S3Proxy:
-    """Use as a context manager: :attr:`endpoint` is where clients go to. ``fault`` says, for a request (method and
-    path), what becomes of it: None, or one of :data:`FAULTS`. ``drop``: request headers that the server never sees."""
+    """A context manager: clients go to :attr:`endpoint`. A fault of ``kinds``, drawn by ``seed``, meets this ``share``
+    of the requests. ``drop``: a request header that the server never sees."""
 
-    def __init__(self, server: str, fault: Callable[[str, str], str | None] = lambda *_: None, drop: str = "") -> None:
-        self.fault = fault
-        self.requests: list[str] = []
-        self.faults: list[str] = []
-        self._upstream, self._drop = urlsplit(server), drop.lower()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
+    def __init__(
+        self, server: str, share: float = 0.0, seed: int = 0, kinds: tuple[str, ...] = FAULTS, drop: str = ""
+    ) -> None:
+        self._arguments = {"server": server, "share": share, "seed": seed, "kinds": kinds, "drop": drop}
+        self.endpoint = ""
 
     def __enter__(self) -> S3Proxy:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        command = [sys.executable, __file__, json.dumps(self._arguments)]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.endpoint = self._process.stdout.readline().strip()
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._process.kill()
+        self._process.communicate()
 
     def take(self) -> list[str]:
-        """The requests since the last call, each as ``GET s3://bucket/key``."""
-        taken, self.requests = self.requests, []
+        """The requests since the last call, each as ``GET /bucket/key``, behind it the fault that it met."""
+        with urllib.request.urlopen(f"{self.endpoint}{_CONTROL}") as answer:
+            return list(json.load(answer))
+
+
+class _Proxy:
+    """The process's part."""
+
+    def __init__(self, server: str, share: float, seed: int, kinds: list[str], drop: str) -> None:
+        self.requests: list[str] = []
+        self._share, self._kinds = share, kinds
+        self._random, self._lock = random.Random(seed), threading.Lock()
+        self._upstream, self._drop = urlsplit(server), drop.lower()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+
+    def run(self) -> None:
+        print(f"http://127.0.0.1:{self._server.server_address[1]}", flush=True)  # noqa: T201 - to who started it
+        self._server.serve_forever()
+
+    def taken(self) -> list[str]:
+        with self._lock:
+            taken, self.requests = self.requests, []
         return taken
+
+    def fault(self, request: str) -> str | None:
+        """What becomes of ``request``, noted with it."""
+        with self._lock:
+            fault = self._random.choice(self._kinds) if self._random.random() < self._share else None
+            self.requests.append(f"{request} ({fault})" if fault else request)
+        return fault
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         proxy = self
@@ -50,13 +88,13 @@ class S3Proxy:
 
             def _pass_on(self) -> None:
                 body = self._body()
-                proxy.requests.append(named(self.command, self.path, dict(self.headers)))
-                fault = proxy.fault(self.command, self.path)
-                if fault is not None:
-                    proxy.faults.append(fault)
+                if self.path == _CONTROL:
+                    self._answer(200, {}, json.dumps(proxy.taken()).encode())
+                    return
+                fault = proxy.fault(named(self.command, self.path, dict(self.headers)))
                 if fault == "slow":
                     time.sleep(0.7)
-                if fault in ("500", "503"):
+                if fault in _XML:
                     self._answer(int(fault), {}, _XML[fault])
                     return
                 if fault == "no connection":
@@ -116,22 +154,6 @@ class S3Proxy:
         return Handler
 
 
-_ERROR = "<?xml version='1.0'?><Error><Code>{}</Code><Message>injected</Message></Error>"
-_XML = {"500": _ERROR.format("InternalError").encode(), "503": _ERROR.format("SlowDown").encode()}
-FAULTS = ("500", "503", "slow", "no connection", "lost answer")
-
-
-def some_faults(share: float, seed: int, kinds: tuple[str, ...] = FAULTS) -> Callable[[str, str], str | None]:
-    """A fault for this share of the requests, of a kind drawn at random."""
-    chosen, lock = random.Random(seed), threading.Lock()
-
-    def fault(method: str, path: str) -> str | None:
-        with lock:
-            return chosen.choice(kinds) if chosen.random() < share else None
-
-    return fault
-
-
 def named(method: str, path: str, headers: dict[str, str]) -> str:
     """A request as prices have it: LIST is a GET of a bucket, COPY and CREATE are a PUT, BATCHDELETE is a POST."""
     parts = urlsplit(path)
@@ -149,3 +171,7 @@ def named(method: str, path: str, headers: dict[str, str]) -> str:
 def without_names(request: str) -> str:
     """A request with what differs between two runs left out: hexadecimal names and numbers."""
     return re.sub(r"\d+", "#", re.sub(r"[0-9a-f]{8}-?[0-9a-f-]{4,}", "*", request))
+
+
+if __name__ == "__main__":
+    _Proxy(**json.loads(sys.argv[1])).run()

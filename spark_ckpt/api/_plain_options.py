@@ -18,6 +18,7 @@ from spark_ckpt.api._readers import FILE_FORMATS, files_options
 from spark_ckpt.api._writers import in_our_terms
 from spark_ckpt.config import PREFIX, STORAGE, JobConfig, is_job_option
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.jobs.spark_folder import one_spelling
 from spark_ckpt.jobs.spec import SinkSpec, SourceSpec, job_url, with_absolute_dir
 from spark_ckpt.jobs.start import checked_sinks
 from spark_ckpt.names import checked_name
@@ -25,7 +26,6 @@ from spark_ckpt.plan.batch_functions import BatchFunction
 from spark_ckpt.plan.session_confs import session_location
 from spark_ckpt.sinks.base import TwoPhaseSink
 from spark_ckpt.sinks.registry import sink_names
-from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.job_paths import JobPaths
 
 _RESERVED = ("source", "sink", "sinks", "checkpointlocation", "queryname")
@@ -58,7 +58,8 @@ def job_of(options: Options) -> tuple[JobConfig, str]:
             f"the writer; or {PREFIX}job in the conf that Spark is started with"
         )
     location = options.get("checkpointlocation") or session_location(conf, query or config.job)
-    return config, normalize_url(location or JobPaths(job_url(config, config.job)).spark)
+    below = f"{config.spark_dir.rstrip('/')}/{config.job}" if config.spark_dir else None
+    return config, one_spelling(location or below or JobPaths(job_url(config, config.job)).spark)
 
 
 def source_of(options: Options, schema: StructType | None) -> SourceSpec:

@@ -152,7 +152,7 @@ class PlainWriter(CkptStreamWriter):
 
     def _join(self, queries: set[str]) -> None:
         """Take part in the reader's generation: record the sinks, commit what is complete and was not confirmed."""
-        known = SparkFolder(self._location, self.run.config.storage_options()).query_id()
+        known = SparkFolder(self._location, self.run.config).query_id()
         if queries and known not in queries:
             raise ConfigError(
                 f"job {self.run.job!r}: the query does not run at the Spark checkpoint location {self._location}, "

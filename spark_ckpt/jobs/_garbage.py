@@ -95,7 +95,7 @@ class GarbageCollector:
             return []
         newest = max(decided, key=lambda g: g.generation)
         try:
-            at = SparkFolder(newest.spark_location, self.config.storage_options()).location()
+            at = SparkFolder(newest.spark_location, self.config).location()
             committed = at.committed if at.origin == newest.origin and at.committed is not None else -1
         except (OSError, CkptError):
             committed = -1  # it may be reached from elsewhere only; then a gap between two records is what shows

@@ -72,6 +72,7 @@ class JobIO:
         self._sinks: dict[str, TwoPhaseSink] = {}
         self._tables: dict[str, StateTable] = {}
         self._contents: dict[str, TableContent] = {}
+        self._manifests: dict[str, StateManifest] = {}
         self._history = History(self.records.paths.history, config.storage_options())
 
     def run(self, coroutine: Generator[st.Step, Any, Result]) -> Result:
@@ -189,9 +190,10 @@ class JobIO:
         base = self._content(step.base) if step.base is not None else None
         app_id = f"{self.job}/{step.uid}"
         done = table.commit(app_id, step.checkpoint, base, step.flushed, step.groups, self._generation)
-        schema = to_delta_schema(table.schema())
+        schema = to_delta_schema(table.schema(known=True))
         manifest = StateManifest(step.uid, step.checkpoint, done.version, schema, done.content, step.groups)
         path = write_manifest(self.records.store, manifest, uuid.uuid4().hex[:12])
+        self._manifests[path] = manifest
         of_table = f"{JobPaths.manifests_of(step.uid)}/"
         self._contents = {k: v for k, v in self._contents.items() if not k.startswith(of_table)}
         self._contents[path] = done.content
@@ -199,8 +201,14 @@ class JobIO:
 
     def _content(self, ref: TableRef) -> TableContent:
         if ref.manifest not in self._contents:
-            self._contents[ref.manifest] = read_manifest(self.records.store, ref.manifest).content
+            self._contents[ref.manifest] = self._manifest(ref.manifest).content
         return self._contents[ref.manifest]
+
+    def _manifest(self, path: str) -> StateManifest:
+        """A manifest is written once, under a name of its own: what this process wrote or read need not be read."""
+        if path not in self._manifests:
+            self._manifests[path] = read_manifest(self.records.store, path)
+        return self._manifests[path]
 
     def _CreateCompletion(self, step: st.CreateCompletion) -> st.Created | st.Exists:
         return self._create_checkpoint(step.record)
@@ -252,7 +260,7 @@ class JobIO:
                 return
             for uid, ref in record.tables.items():
                 try:
-                    named.setdefault(uid, []).append(read_manifest(self.records.store, ref.manifest))
+                    named.setdefault(uid, []).append(self._manifest(ref.manifest))
                 except CorruptStorageError as damage:
                     report(damage)
                     return  # what it names cannot be told from garbage; files are collected again when it is dropped
@@ -286,6 +294,7 @@ class JobIO:
             self.records.drop_copies(k)
             store.replace(JobPaths.checkpoint(k), "checkpoint", step.void.to_json())
         for path in (JobPaths.committed(k), *manifests, *self.records.abandoned_of(k)):
+            self._manifests.pop(path, None)
             store.delete(path)
         for path in self.records.given_up_paths(k):
             store.delete(path)

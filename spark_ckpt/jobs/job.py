@@ -19,6 +19,7 @@ from spark_ckpt.jobs.heartbeat import require_stopped
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.requests import Answer, create_request, read_answer, withdraw_request
 from spark_ckpt.jobs.sink_records import by_sink, find_sinks
+from spark_ckpt.jobs.spark_folder import remove_local
 from spark_ckpt.jobs.spec import SinkSpec, cache_dir, job_url, sink_place, with_job_storage
 from spark_ckpt.jobs.statistics import tell
 from spark_ckpt.protocol.abandon import decide_abandon
@@ -269,6 +270,8 @@ class Job(Hinting):
                 folder.fs.rm(name, recursive=True)
 
         remove("spark", "copies")  # a start must not put back what is deleted
+        for location in {g.spark_location for g in self.records.generations()}:
+            remove_local(location)
         # Stopped here, or at a checkpoint below: the next start restores the newest that is left, the newest of all.
         newest = self.records.newest_id()
         void = VoidRecord(newest, max(self.records.ids("generations"), default=0), clock.now_ms()).to_json()

@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+import os
+import re
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
 
+from spark_ckpt.config import JobConfig
 from spark_ckpt.protocol.recovery import SparkLocation
-from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.filesystem import Folder, normalize_url
+from spark_ckpt.storage.object_options import scheme_of
+
+_HADOOP_ONLY = re.compile(r"[a-zA-Z][\w+.-]+:/(?!/)")
+"""Such as ``dbfs:/folder``: a path to a Hadoop file system, and to nothing else."""
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
-class SparkFolder:
-    """The folder at ``path``, which need not exist."""
+class Files(Protocol):
+    """What is asked of a folder; :class:`spark_ckpt.storage.filesystem.Folder` has both."""
 
-    def __init__(self, path: str, storage: Mapping[str, Any]) -> None:
+    def names(self, folder: str = "") -> list[str]: ...
+
+    def read(self, name: str) -> bytes | None: ...
+
+
+class SparkFolder:
+    """The folder at ``path``, which need not exist. ``files``: how it is read, if not by fsspec."""
+
+    def __init__(self, path: str, config: JobConfig, files: Files | None = None) -> None:
         self.path = path
-        self._folder = Folder(path, storage)
+        # The job's storage options are for where the job is.
+        own = scheme_of(path) == scheme_of(normalize_url(config.dir))
+        self._folder = files or Folder(path, config.storage_options() if own else {})
 
     def location(self) -> SparkLocation:
         """The newest batches that were planned and committed, and the generation that first ran here.
@@ -54,3 +76,33 @@ class SparkFolder:
                 continue
             if isinstance(value, dict):
                 yield value
+
+
+def one_spelling(location: str) -> str:
+    """``location`` as records have it, however it was written."""
+    if _HADOOP_ONLY.match(location) and not location.startswith("file:"):
+        return location.rstrip("/")
+    return normalize_url(location)
+
+
+def local_location(config: JobConfig, job: str) -> str:
+    """This machine's own folder for the Spark location of ``job``, whose ``dir`` Spark cannot write to.
+
+    What is in there may be lost: the next start goes on from the newest checkpoint. Its path tells the machine, so that
+    a start elsewhere is not taken for one here.
+    """
+    url = normalize_url(config.dir)
+    slug = re.sub(r"[^A-Za-z0-9]+", "-", url).strip("-")[:48]
+    mark = hashlib.sha256(url.encode()).hexdigest()[:12]
+    return str(_local_root() / socket.gethostname() / f"{slug}-{mark}" / job)
+
+
+def remove_local(location: str) -> None:
+    """Remove ``location`` if :func:`local_location` made it, on this machine."""
+    if Path(location).is_relative_to(_local_root() / socket.gethostname()):
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(location)
+
+
+def _local_root() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "spark_ckpt"

@@ -25,7 +25,7 @@ from spark_ckpt.jobs.drained import drained_before
 from spark_ckpt.jobs.hooks import hook_name, load_hooks, restore_hook
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.sink_records import end_open, record_sinks
-from spark_ckpt.jobs.spark_folder import SparkFolder
+from spark_ckpt.jobs.spark_folder import Files, SparkFolder
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, sink_place
 from spark_ckpt.names import checked_name
 from spark_ckpt.protocol.evolution import changes
@@ -54,10 +54,12 @@ class JobPlan:
     """Shuffle partitions of the session, for a new location."""
     sinks_known: bool = True
     """False for the plain plugin's reader: its writer commits what earlier generations left."""
+    location_files: Files | None = None
+    """How the Spark location is read, if not by fsspec."""
 
     @property
     def spark_folder(self) -> SparkFolder:
-        return SparkFolder(self.location, self.config.storage_options())
+        return SparkFolder(self.location, self.config, self.location_files)
 
 
 def checked_sinks(requests: list[tuple[Any, dict[str, str]]], replacing: bool = False) -> tuple[SinkSpec, ...]:

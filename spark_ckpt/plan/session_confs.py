@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from spark_ckpt.storage.filesystem import normalize_url
+
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _WITHOUT_FORKS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _OVERWRITES = {
@@ -34,8 +36,9 @@ def no_data_batches(conf: Any) -> bool:
 
 
 def spark_path(location: str) -> str:
-    """``location`` (normalised) as Spark must get it: a path without a scheme could mean HDFS there, never here."""
-    return location if "://" in location else f"file://{location}"
+    """``location`` as Spark must get it: a path without a scheme could mean HDFS there, never here."""
+    is_url = ":/" in location and not location.startswith("file:")
+    return location if is_url else f"file://{normalize_url(location)}"
 
 
 def session_location(conf: Any, name: str) -> str | None:

@@ -13,7 +13,8 @@ from spark_ckpt.jobs.drained import end_when_drained
 from spark_ckpt.jobs.heartbeat import FirstBeats
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.rows_read import remember_run
-from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, with_absolute_dir, with_job_storage
+from spark_ckpt.jobs.spark_folder import one_spelling
+from spark_ckpt.jobs.spec import RunSpec, SinkSpec, with_absolute_dir, with_job_storage
 from spark_ckpt.jobs.start import JobPlan, begin, checked_sinks
 from spark_ckpt.plan._build import (
     BuildContext,
@@ -25,10 +26,9 @@ from spark_ckpt.plan._build import (
 )
 from spark_ckpt.plan.batch_functions import as_sinks, deliverer_of, thread_of, with_functions_last
 from spark_ckpt.plan.lineage import OperatorNode
-from spark_ckpt.plan.session_confs import SessionConfs, no_data_batches, session_location, spark_path
+from spark_ckpt.plan.session_confs import SessionConfs, no_data_batches, spark_path
+from spark_ckpt.plan.spark_location import files_at, spark_location
 from spark_ckpt.runtime.datasource import sink_class_of
-from spark_ckpt.storage.filesystem import normalize_url
-from spark_ckpt.storage.job_paths import JobPaths
 
 _log = logging.getLogger("spark_ckpt")
 
@@ -65,7 +65,7 @@ def start_query(request: StartRequest) -> Running:
     if not job:
         raise ConfigError("a job needs a name: set queryName(...) or spark.ckpt.job")
     config = replace(with_absolute_dir(config), job=job, lanes=config.lanes or _default_lanes(spark))
-    location = request.location or session_location(spark.conf, job) or JobPaths(job_url(config, job)).spark
+    location = spark_location(spark, request.location, config, job)
     sources = name_sources(lineage)
     requests = with_functions_last(request.sinks)
     replacing = request.output_mode == "complete"
@@ -76,12 +76,13 @@ def start_query(request: StartRequest) -> Running:
     plan = JobPlan(
         job,
         config,
-        normalize_url(location),
+        one_spelling(location),
         topology,
         sinks,
         request.df._arrow_schema(),
         {table: layout.table_schema for node, uid in uids.items() for table, layout in node.tables(uid).items()},
         int(spark.conf.get("spark.sql.shuffle.partitions")),
+        location_files=files_at(spark, location),
     )
     _tell_uids(job, uids)
     with FirstBeats() as beats, SessionConfs(spark, plan.location):
@@ -93,7 +94,7 @@ def start_query(request: StartRequest) -> Running:
         df, operations = sink_input(ctx, root)
         spark.dataSource.register(sink_class_of(format_name, run, sinks, request.df._arrow_schema(), operations))
         writer = df.writeStream.format(format_name).outputMode("append")
-        writer = writer.option("checkpointLocation", spark_path(plan.location)).queryName(request.query_name or job)
+        writer = writer.option("checkpointLocation", spark_path(location)).queryName(request.query_name or job)
         if request.trigger:
             writer = writer.trigger(**request.trigger)
         remember_run(request.query_name or job, run)

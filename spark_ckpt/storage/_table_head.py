@@ -58,6 +58,11 @@ class HeadLog:
         self._known: Head | None = None
         self.log = DeltaLog(folder)
 
+    @property
+    def known(self) -> Head | None:
+        """The head as this object last read or wrote it."""
+        return self._known
+
     def read(self) -> Head | None:
         """The head, or None if there is no table. Foreign commits that change no files are passed over.
 

@@ -19,6 +19,7 @@ import fsspec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.redaction import redact_url
 from spark_ckpt.storage._refusals import reading, writing
+from spark_ckpt.storage._s3_requests import is_object, listed
 from spark_ckpt.storage.object_options import fsspec_options, scheme_of
 from spark_ckpt.storage.retry import Retry, http_status
 
@@ -159,9 +160,8 @@ class Folder:
     def _is_file(self, path: str) -> bool:
         """Not by ``fs.isfile``, which takes every error for a no."""
         try:
-            if self._s3:  # for what is not there, fs.info lists what is below, too
-                bucket, key, _ = self.fs.split_path(path)
-                return bool(self.fs.call_s3("head_object", Bucket=bucket, Key=key))
+            if self._s3:
+                return is_object(self.fs, path)
             return os.path.isfile(path) if self.local else bool(self.fs.info(path)["type"] == "file")
         except FileNotFoundError:
             return False
@@ -207,6 +207,9 @@ class Folder:
             if self.local:
                 with os.scandir(path) as found:
                     yield from [(e.name, e.is_file()) for e in found]
+                return
+            if self._s3:
+                yield from listed(self.fs, path)
                 return
             self.fs.invalidate_cache(path)
             for entry in self.fs.ls(path, detail=True):

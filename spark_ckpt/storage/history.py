@@ -101,6 +101,8 @@ class History:
         self.url = normalize_url(url)
         self._options = delta_rs_options(self.url, storage_options) or None
         self._table: DeltaTable | None = None
+        self._appended: int | None = None
+        """The newest checkpoint that this object has appended."""
 
     def record(self, row: HistoryRow) -> None:
         """:meth:`append`, as a running job does it: a failure is logged, once a process, and raised never."""
@@ -126,12 +128,13 @@ class History:
         """
         table = self._opened() or self._created()
         slot = f"checkpoint-{row.id % _TRANSACTION_SLOTS}"
-        recorded = table.transaction_version(slot)
-        if recorded is not None and recorded >= row.id:
-            return False
+        if self._appended is None or row.id <= self._appended:  # else it is new, and a look goes through the whole log
+            recorded = table.transaction_version(slot)
+            if recorded is not None and recorded >= row.id:
+                return False
         done = CommitProperties(app_transactions=[Transaction(slot, row.id)])
         write_deltalake(table, _to_table(row), mode="append", commit_properties=done)
-        table.update_incremental()
+        self._appended = row.id
         if table.version() % COMPACT_VERSIONS == 0:
             self._compact(table)
         return True

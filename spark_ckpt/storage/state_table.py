@@ -140,9 +140,10 @@ class StateTable:
             return TableCommit(head.version, head.content)
         return self._publish(Writer(app_id, checkpoint, head.writer.generation), content, {}, fenced=False)
 
-    def schema(self) -> pa.Schema:
-        """The table's columns as they are stored."""
-        return from_delta_schema(self._head().schema)
+    def schema(self, known: bool = False) -> pa.Schema:
+        """The table's columns as they are stored; ``known``: as this object last saw or wrote them."""
+        head = self._heads.known if known else None
+        return from_delta_schema((head or self._head()).schema)
 
     def head(self) -> TableCommit:
         """The newest version and what it holds. Means nothing to recovery, which goes by manifests."""

@@ -43,15 +43,22 @@ TOPOLOGY = Topology(
 class WholeJob:
     """One process of the job below ``root``. ``start`` first; then batches."""
 
-    def __init__(self, root: Path) -> None:
+    topology = TOPOLOGY
+
+    def __init__(self, root: Path, **options: str) -> None:
+        """``options``: further settings of the job."""
         self.root = root
-        self.config = JobConfig.from_options({"dir": str(root / "jobs"), "retain": "2", "history": "false"})
-        paths = {name: str(root / "sinks" / name) for name in TOPOLOGY.sinks}
-        self.sinks = (
+        settings = {"dir": str(root / "jobs"), "retain": "2", "history": "false"}
+        self.config = JobConfig.from_options({**settings, **options})
+        self.sinks = self._sinks()
+        self.folder = root / "jobs" / JOB
+
+    def _sinks(self) -> tuple[SinkSpec, ...]:
+        paths = {name: str(self.root / "sinks" / name) for name in TOPOLOGY.sinks}
+        return (
             SinkSpec("appended", MemorySink, {"path": paths["appended"]}),
             SinkSpec("merged", MemorySink, {"path": paths["merged"], "mergeKeys": "k"}),
         )
-        self.folder = root / "jobs" / JOB
 
     @property
     def job(self) -> Job:
@@ -62,14 +69,15 @@ class WholeJob:
     def plan(self, restore: str, location: str) -> JobPlan:
         config = JobConfig.from_options({**self.config.to_options(), "restore": restore})
         self.location = self.root / location
-        return JobPlan(JOB, config, str(self.location), TOPOLOGY, self.sinks, OUTPUT, {UID: STATE})
+        return JobPlan(JOB, config, str(self.location), self.topology, self.sinks, OUTPUT, {UID: STATE})
 
     def start(self, restore: str = "auto", location: str = "spark") -> None:
         plan = self.plan(restore, location)
         self.run = begin(plan)
         self.records = JobRecords(self.run.url, plan.config)
         self.committer = Committer(self.run, self.sinks)
-        self.cache = RunCache(f"{self.run.url}/state/{UID}", str(self.root / "cache"), 2**24)
+        state, storage = f"{self.run.url}/state/{UID}", self.config.storage_options()
+        self.cache = RunCache(state, str(self.root / "cache"), 2**24, storage)
         done = plan.spark_folder.location()
         self.batch = -1 if done.committed is None else done.committed
         self.position, self.epoch, self.counts = self._begin()
@@ -133,14 +141,15 @@ class WholeJob:
         ctx = WriterContext(
             run.identity, spec.id, run.generation, Epoch(self.epoch), batch, 0, uuid.uuid4().hex[:12], OUTPUT
         )
-        writer = spec.cls(spec.options).writer(ctx)
+        writer = spec.make().writer(ctx)
         writer.write(rows)
         return [Committable(spec.id, Epoch(self.epoch), data) for data in writer.prepare_commit()]
 
     def _snapshot(self, checkpoint: int, position: int) -> list[ev.Event]:
         name = run_file_name(checkpoint, 0, uuid.uuid4().hex[:12])
         rows = [{"k": k, "n": n, KEY_GROUP: 0, KEY_HASH: k} for k, n in sorted(self.counts.items())]
-        file = write_run_file(f"{self.run.url}/state/{UID}", name, pa.Table.from_pylist(rows, schema=STATE))
+        state, table = f"{self.run.url}/state/{UID}", pa.Table.from_pylist(rows, schema=STATE)
+        file = write_run_file(state, name, table, self.config.storage_options())
         group = ev.GroupManifest((ev.Run(name, 0, len(rows), checkpoint),), len(rows))
         return [
             ev.Flushed(UID, checkpoint, (file,), {}),

@@ -1,4 +1,4 @@
-"""Which files a Delta table's log has ever named: what gc and abort must leave alone."""
+"""What a Delta table's log tells: transactions, and all files it ever named, which gc and abort must leave alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 _LOG = "_delta_log"
 _FILE_ACTIONS = ("add", "remove")
@@ -30,13 +31,42 @@ def logged_names(files: pafs.FileSystem, candidates: Sequence[str]) -> set[str]:
     return found
 
 
-def _names_in_commit(files: pafs.FileSystem, path: str) -> Iterable[str]:
+class Transactions:
+    """The newest application transactions of one table. delta-rs looks through its whole log for one, and what was
+    looked through does not change: only commits since then are read."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[int, int | None]] = {}
+
+    def newest(self, table: DeltaTable, files: pafs.FileSystem, app: str) -> int | None:
+        """That of ``app`` in ``table`` at its version, or None. ``files`` is rooted at the table."""
+        at = table.version()
+        looked, found = self._known.get(app, (at + 1, None))
+        if looked <= at:
+            try:
+                for version in range(looked + 1, at + 1):
+                    found = _transaction_in(files, version, app, found)
+            except OSError:  # the log was tidied up
+                looked = at + 1
+        if looked > at:
+            found = table.transaction_version(app)
+        self._known[app] = (at, found)
+        return found
+
+
+def _transaction_in(files: pafs.FileSystem, version: int, app: str, before: int | None) -> int | None:
+    actions = _actions(files, f"{_LOG}/{version:020d}.json")
+    return next((a["txn"]["version"] for a in actions if "txn" in a and a["txn"]["appId"] == app), before)
+
+
+def _actions(files: pafs.FileSystem, path: str) -> list[dict[str, Any]]:
     with files.open_input_stream(path) as stream:
-        lines = stream.read().splitlines()
-    for line in lines:
-        if line.strip():
-            entry: dict[str, Any] = json.loads(line)
-            yield from (unquote(entry[kind]["path"]) for kind in _FILE_ACTIONS if entry.get(kind))
+        return [json.loads(line) for line in stream.read().splitlines() if line.strip()]
+
+
+def _names_in_commit(files: pafs.FileSystem, path: str) -> Iterable[str]:
+    for entry in _actions(files, path):
+        yield from (unquote(entry[kind]["path"]) for kind in _FILE_ACTIONS if entry.get(kind))
 
 
 def _names_in_checkpoint(files: pafs.FileSystem, path: str) -> Iterable[str]:

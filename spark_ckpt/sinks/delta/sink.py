@@ -39,7 +39,7 @@ from spark_ckpt.sinks._partitions import PartitionedWriter, Values, check_partit
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.delta._fitting import added, check_columns, check_rules, with_columns
 from spark_ckpt.sinks.delta._fitting import check_partitions as check_partitions_of
-from spark_ckpt.sinks.delta._log import logged_names
+from spark_ckpt.sinks.delta._log import Transactions, logged_names
 from spark_ckpt.sinks.delta._stats import file_stats
 from spark_ckpt.sinks.delta._versions import add, merge
 from spark_ckpt.storage.create_if_absent import require_create_if_absent
@@ -94,6 +94,8 @@ class DeltaSink(TwoPhaseSink):
         self._merge_schema = parsed.flag("mergeSchema")
         self._given = parsed.fsspec()
         self._storage = delta_rs_options(self._path, self._given)
+        self._table: DeltaTable | None = None
+        self._transactions = Transactions()
 
     @classmethod
     def absolute(cls, options: Mapping[str, str]) -> dict[str, str]:
@@ -225,18 +227,32 @@ class DeltaSink(TwoPhaseSink):
 
     def _open(self) -> DeltaTable:
         try:
-            return DeltaTable(self._path, storage_options=self._storage)
+            known, self._table = self._table, None
+            self._table = self._newer(known) or DeltaTable(self._path, storage_options=self._storage)
+            return self._table
         except TableNotFoundError as error:
             raise InvalidInputError(
                 f"Delta table {self._path} is gone; it was there when the query started. Restore it"
             ) from error
+
+    def _newer(self, known: DeltaTable | None) -> DeltaTable | None:
+        """``known`` at its newest version, without reading the whole log again; None if it has to be."""
+        if known is None:
+            return None
+        try:
+            known.update_incremental()
+            newest = self._files().get_file_info(f"_delta_log/{known.version():020d}.json")
+        except (DeltaError, OSError):
+            return None
+        # A table that was removed meanwhile, or made anew, has not got it.
+        return known if newest.type == pafs.FileType.File else None
 
     def _files(self) -> pafs.FileSystem:
         return pafs.PyFileSystem(DeltaStorageHandler(self._path, self._storage))
 
     def _is_committed(self, table: DeltaTable, permit: CommitPermit, sink: str, found: str) -> bool:
         app = f"{permit.job}/{sink}"
-        version = table.transaction_version(app)
+        version = self._transactions.newest(table, self._files(), app)
         if version is None or version < permit.checkpoint:
             return False
         notes = (h.get("ckpt") for h in table.history())

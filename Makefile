@@ -12,14 +12,14 @@ TEST := scripts/with_env.sh dev --delta-jars --mariadb --kafka
 help:  ## this text
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
-demo:  ## stream 336,776 flights, kill the driver, go on, compare with a batch computation
-	@scripts/with_env.sh demo python -m examples.flights.demo
+demo:  ## stream 336,776 flights, kill the driver, go on, compare with a batch computation; STORAGE=s3: on S3
+	@scripts/with_env.sh $(if $(STORAGE),demo_$(STORAGE),demo) python -m examples.flights.demo $(STORAGE)
 
 test: lint  ## everything: lint, types and all tests
 	@$(TEST) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 soak:  ## what takes hours: more examples, more kills; before a release
-	@$(TEST) python -m pytest -m soak --timeout 14400 $(PYTEST_ARGS)
+	@$(TEST) --minio env SPARK_CKPT_S3=minio python -m pytest -m soak --timeout 14400 $(PYTEST_ARGS)
 
 unit:  ## only the tests that need no Spark
 	@$(UNIT) python -m pytest tests/config tests/protocol tests/state tests/storage tests/sinks $(PYTEST_ARGS)

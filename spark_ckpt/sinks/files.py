@@ -36,6 +36,7 @@ from spark_ckpt.sinks._partitions import PartitionedWriter, check_partitions, fo
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.files_formats import EXTENSIONS, FileOptions, check_schema, open_writer
 from spark_ckpt.storage.filesystem import open_filesystem
+from spark_ckpt.storage.object_options import OBJECT_STORES, scheme_of
 from spark_ckpt.types import CommitPermit, Committable
 
 _KIND = "files"
@@ -220,7 +221,11 @@ class FilesSink(TwoPhaseSink):
             )
 
     def _publish(self, files: Any, root: str, manifest: str, body: Mapping[str, Any]) -> None:
-        """Written aside and moved, so that no reader meets half a manifest."""
+        """Written aside and moved, so that no reader meets half a manifest; an object appears whole by itself."""
+        if scheme_of(self._url) in OBJECT_STORES:
+            self._step("before manifest move")
+            files.pipe_file(manifest, json.dumps(body, indent=1).encode())
+            return
         files.makedirs(f"{root}/{_MANIFESTS}", exist_ok=True)
         # A name of its own: of two drivers, one must not move what the other is still writing.
         stem = f"{staging.staged_prefix(body['job'])}{manifest.rsplit('/', 1)[-1].removesuffix('.json')}-"

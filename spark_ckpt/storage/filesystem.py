@@ -20,10 +20,9 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.redaction import redact_url
 from spark_ckpt.storage._refusals import reading, writing
 from spark_ckpt.storage._s3_requests import is_object, listed
-from spark_ckpt.storage.object_options import fsspec_options, scheme_of
+from spark_ckpt.storage.object_options import OBJECT_STORES, fsspec_options, scheme_of
 from spark_ckpt.storage.retry import Retry, http_status
 
-_CACHED_LISTINGS = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "az", "adl"})
 _TEMPORARY = ".tmp"
 _CONFLICTS = 3
 _PRECONDITION_FAILED = 412
@@ -56,7 +55,7 @@ def open_filesystem(
     """
     normal = normalize_url(url)
     options, scheme = fsspec_options(normal, storage_options), scheme_of(normal)
-    if scheme in _CACHED_LISTINGS:
+    if scheme in OBJECT_STORES:
         options.setdefault("use_listings_cache", False)
     try:
         fs, path = fsspec.core.url_to_fs(normal, **({} if scheme == "file" else options))
@@ -209,8 +208,7 @@ class Folder:
                     yield from [(e.name, e.is_file()) for e in found]
                 return
             if self._s3:
-                yield from listed(self.fs, path)
-                return
+                return (yield from listed(self.fs, path))
             self.fs.invalidate_cache(path)
             for entry in self.fs.ls(path, detail=True):
                 name = entry["name"].rstrip("/").rsplit("/", 1)[-1]

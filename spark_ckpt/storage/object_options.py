@@ -85,7 +85,8 @@ _CLIENT = (
 """Names of delta-rs's that are the same for all stores."""
 _STORES = (_S3, _GCS, _AZURE)
 
-DELTA_RS_SCHEMES = frozenset({"file"}).union(*(store.schemes for store in _STORES))
+OBJECT_STORES: frozenset[str] = frozenset().union(*(store.schemes for store in _STORES))
+DELTA_RS_SCHEMES = OBJECT_STORES | {"file"}
 
 
 def scheme_of(url: str) -> str:

@@ -10,9 +10,12 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from spark_ckpt.sinks.base import SinkWriter, WriterContext
+from spark_ckpt.sinks.kafka._committing import staged_of
 from spark_ckpt.sinks.kafka._ledger import COMMITS
+from spark_ckpt.sinks.kafka._transactions import Transactions
 from spark_ckpt.sinks.kafka.sink import KafkaSink
 from spark_ckpt.testing.sink_harness import SCHEMA, SinkTarget
+from spark_ckpt.types import Committable
 from tests.kafka_server import PASSWORD, KafkaServer
 
 
@@ -118,3 +121,12 @@ def ledger_of(server: KafkaServer, ledger: str) -> Mapping[bytes, bytes]:
         if message.partition() == COMMITS:
             found[message.key()] = message.value()
     return {key: value for key, value in found.items() if value is not None}
+
+
+def lose(target: KafkaTarget, staged: list[Committable]) -> None:
+    """What the broker does when the time of transactions is over."""
+    sink = target.make()
+    assert isinstance(sink, KafkaSink)
+    with Transactions(sink._settings) as transactions:
+        states = transactions.settle([s.transaction for s in staged_of(staged)], False, lambda _: None)
+    assert set(states.values()) == {"CompleteAbort"}

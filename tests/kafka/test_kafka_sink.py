@@ -33,8 +33,7 @@ from spark_ckpt.testing.sink_harness import (
     stage,
     stage_table,
 )
-from spark_ckpt.types import Committable
-from tests.kafka.sink_target import KafkaTarget, committed, ledger_of
+from tests.kafka.sink_target import KafkaTarget, committed, ledger_of, lose
 from tests.kafka_server import PASSWORD, KafkaServer, shared_kafka
 from tests.postgres_server import free_port
 
@@ -56,15 +55,6 @@ def plain(target: KafkaTarget, **more: str) -> KafkaTarget:
 def write(target: KafkaTarget, rows: pa.Table, checkpoint: int = 1) -> None:
     sink = target.validated(rows.schema)
     sink.commit(permit(checkpoint), stage_table(sink, context(checkpoint, checkpoint, schema=rows.schema), rows))
-
-
-def lose(target: KafkaTarget, staged: list[Committable]) -> None:
-    """What the broker does when the time of transactions is over."""
-    sink = target.make()
-    assert isinstance(sink, KafkaSink)
-    with Transactions(sink._settings) as transactions:
-        states = transactions.settle([s.transaction for s in staged_of(staged)], False, lambda _: None)
-    assert set(states.values()) == {"CompleteAbort"}
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------

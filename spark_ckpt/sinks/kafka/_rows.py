@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.formats.base import Encoder
 
 TOPIC, KEY, VALUE, HEADERS, PARTITION = "topic", "key", "value", "headers", "partition"
 ANY = -1
@@ -24,12 +25,14 @@ _TYPES: dict[str, tuple[pa.DataType, str]] = {
 """What each column is staged as, and what it may be in Spark's words."""
 
 
-def check_columns(schema: pa.Schema, topic: str | None) -> None:
-    """Raises ``InvalidInputError`` unless Spark's Kafka sink would take rows of ``schema``. Others are ignored."""
+def check_columns(schema: pa.Schema, topic: str | None, formatted: bool = False) -> None:
+    """Raises ``InvalidInputError`` unless Spark's Kafka sink would take rows of ``schema``. Others are ignored.
+
+    ``formatted``: what column ``value`` may be is for option ``valueFormat`` to say."""
     if VALUE not in schema.names:
         raise InvalidInputError(
             f"Required attribute 'value' not found; the columns are {', '.join(schema.names)}. Name one value, or make "
-            'it: select("key", F.to_json(F.struct("*")).alias("value"))'
+            'it: select("key", F.struct("*").alias("value")) and option valueFormat'
         )
     if topic is None and TOPIC not in schema.names:
         raise InvalidInputError(
@@ -37,7 +40,7 @@ def check_columns(schema: pa.Schema, topic: str | None) -> None:
         )
     for name in message_schema(schema).names:
         kind = schema.field(name).type
-        if not _fits(name, kind):
+        if not _fits(name, kind) and not (formatted and name == VALUE):
             raise InvalidInputError(f"{name} attribute unsupported type {kind}. {name} must be {_TYPES[name][1]}")
 
 
@@ -46,10 +49,12 @@ def message_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([(name, kind) for name, (kind, _) in _TYPES.items() if name in schema.names])
 
 
-def message_rows(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """``batch`` as :func:`message_schema` says."""
-    columns = [batch.column(batch.schema.get_field_index(f.name)).cast(f.type) for f in schema]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+def message_rows(batch: pa.RecordBatch, schema: pa.Schema, encoder: Encoder | None = None) -> pa.RecordBatch:
+    """``batch`` as :func:`message_schema` says, with values made bytes by ``encoder``."""
+    columns = {f.name: batch.column(batch.schema.get_field_index(f.name)) for f in schema}
+    if encoder is not None:
+        columns[VALUE] = encoder.encode(columns[VALUE])
+    return pa.RecordBatch.from_arrays([columns[f.name].cast(f.type) for f in schema], schema=schema)
 
 
 def messages(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, int, list[dict[str, Any]]]]:

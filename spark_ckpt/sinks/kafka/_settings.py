@@ -11,9 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.formats.base import Encoder
 from spark_ckpt.kafka_client import client_options, librdkafka_conf, secrets_of
+from spark_ckpt.redaction import secret_values
 from spark_ckpt.sinks._options import SinkOption, SinkOptions
+from spark_ckpt.sinks.kafka._rows import VALUE
+from spark_ckpt.sinks.kafka._values import DECLARED as VALUE_OPTIONS
+from spark_ckpt.sinks.kafka._values import ValueFormat, value_format
 
 KIND = "kafka"
 DURABLE, IN_KAFKA = "durable", "kafka"
@@ -70,6 +77,7 @@ DECLARED: tuple[SinkOption, ...] = (
         "what was lost and go on.",
         "true",
     ),
+    *VALUE_OPTIONS,
     SinkOption("kafka.*", meaning="Kafka's own options, as in Spark; `kafka.bootstrap.servers` is required."),
 )
 
@@ -87,6 +95,7 @@ class KafkaSettings:
     conf: Mapping[str, str] = field(repr=False)
     transaction_ms: int
     delivery_ms: int
+    value: ValueFormat | None = None
     patience_s: float = 30.0
     """How long the driver tries again."""
 
@@ -101,7 +110,13 @@ class KafkaSettings:
 
     @property
     def secrets(self) -> list[str]:
-        return secrets_of(self.conf)
+        return [*secrets_of(self.conf), *secret_values({} if self.value is None else self.value.given)]
+
+    def encoder(self, schema: pa.Schema) -> Encoder | None:
+        """What makes column ``value`` bytes, with ``valueFormat``. Raises ``ConfigError`` for types that do not fit."""
+        if self.value is None or VALUE not in schema.names:
+            return None
+        return self.value.encoder(schema.field(VALUE).type, self.topic, self.storage)
 
     def producer(self, **more: Any) -> dict[str, Any]:
         """Keys go to the partitions that Kafka's Java client, and so Spark, would choose."""
@@ -158,6 +173,7 @@ def read_settings(options: Mapping[str, str]) -> KafkaSettings:
         storage=parsed.fsspec(),
         ledger=parsed.text("ledgerTopic") or LEDGER,
         fail_on_loss=parsed.flag("failOnDataLoss", True),
+        value=value_format(parsed),
         conf=conf,
         transaction_ms=_number("transaction.timeout.ms", own["transaction.timeout.ms"], _TRANSACTION_MS),
         delivery_ms=_number(

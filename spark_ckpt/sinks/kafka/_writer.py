@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from spark_ckpt.formats.base import Encoder
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks.base import SinkWriter, WriterContext
 from spark_ckpt.sinks.kafka._copies import CopyWriter
@@ -35,12 +36,15 @@ class KafkaWriter(SinkWriter):
         self._name, self._schema = transaction_of(ctx), message_schema(ctx.schema)
         self._copy = None if copies is None else CopyWriter(copies, ctx, self._schema, self._name)
         self._open: OpenTransaction | None = None
+        self._encoder: Encoder | None = None
         self._rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
-        rows = message_rows(batch, self._schema)
+        if self._encoder is None:
+            self._encoder = self._settings.encoder(self._ctx.schema)
+        rows = message_rows(batch, self._schema, self._encoder)
         if self._open is None:
             doing = f"staging rows of epoch {self._ctx.epoch}"
             self._open = OpenTransaction(self._settings, self._name, doing)

@@ -25,7 +25,7 @@ from spark_ckpt.sinks.kafka._copies import file_of
 from spark_ckpt.sinks.kafka._errors import Heard, patiently
 from spark_ckpt.sinks.kafka._ledger import Ledger
 from spark_ckpt.sinks.kafka._producing import OpenTransaction
-from spark_ckpt.sinks.kafka._rows import check_columns
+from spark_ckpt.sinks.kafka._rows import VALUE, check_columns
 from spark_ckpt.sinks.kafka._settings import DECLARED, KafkaSettings, read_settings, with_absolute_staging
 from spark_ckpt.sinks.kafka._transactions import Transactions
 from spark_ckpt.sinks.kafka._writer import KafkaWriter, generation_of
@@ -38,7 +38,7 @@ _ANSWER_S = 10
 
 class KafkaSink(TwoPhaseSink):
     """Options: ``kafka.*`` (``kafka.bootstrap.servers`` at least), ``topic``, ``staging``, ``stagingPath``,
-    ``storage.*``, ``ledgerTopic``, ``failOnDataLoss``.
+    ``storage.*``, ``ledgerTopic``, ``failOnDataLoss``, ``valueFormat`` and what belongs to it.
 
     Columns are those of Spark's Kafka sink: ``value``, and if there are any ``key``, ``headers``, ``topic``,
     ``partition``. Rows of one task, epoch and partition stay in order.
@@ -78,7 +78,10 @@ class KafkaSink(TwoPhaseSink):
     def validate(self, schema: pa.Schema) -> None:
         """Asks the broker for the topic and the right to write to it, makes the ledger topic, and begins and ends an
         empty transaction, so that what cannot work is refused before the first row."""
-        check_columns(schema, self._settings.topic)
+        check_columns(schema, self._settings.topic, self._settings.value is not None)
+        encoder = self._settings.encoder(schema)
+        if encoder is not None:
+            encoder.encode(pa.array([], schema.field(VALUE).type))  # a schema registry hears of it here
         self._check_times()
         heard = Heard()
         admin = AdminClient({**self._settings.admin(), "error_cb": heard})

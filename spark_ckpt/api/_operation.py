@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Column
+
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
     from spark_ckpt.plan.lineage import Lineage
@@ -26,4 +28,8 @@ class HasOperation:
         tried: Callable[[SparkDF], SparkDF] | None = None,
         stays: str = "",
     ) -> CkptDataFrame:
+        raise NotImplementedError
+
+    def _filtered(self, what: str, condition: Column) -> CkptDataFrame:
+        """Without the data rows for which ``condition`` is not true."""
         raise NotImplementedError

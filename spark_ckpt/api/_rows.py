@@ -146,7 +146,7 @@ class RowMethods(HasOperation):
         kinds = self._preview.select(*[F.col(name) for name in names]).schema.fields
         there = [F.when(_is_there(F.col(name), f.dataType), 1).otherwise(0) for name, f in zip(names, kinds)]
         enough = reduce(add, there, F.lit(0)) >= least
-        return self._operation("dropna", lambda df: df.where(F.col(CTL).isNotNull() | enough), check=True)
+        return self._filtered("dropna", enough)
 
     def replace(self, to_replace: Any, value: Any = _NOT_GIVEN, subset: Any = None) -> CkptDataFrame:
         """As PySpark's: ``value`` instead of ``to_replace``, or by a dict of old -> new, in the columns of their type.

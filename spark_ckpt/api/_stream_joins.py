@@ -37,7 +37,7 @@ def stream_join(
     left: CkptDataFrame, right: CkptDataFrame, names: list[str] | None, on: Column | None, how: str | None, uid: Any
 ) -> CkptDataFrame:
     """``names`` of columns that both have, or the condition ``on``."""
-    join = _Join(left, right, names, on, join_kind(how))
+    join = _Join(left, right._beside(left), names, on, join_kind(how))
     return join.made(uid)
 
 
@@ -165,7 +165,7 @@ def _operator(left: CkptDataFrame, uid: str | None, wiring: JoinWiring, shown: l
         families=function.families,
         kind=function.kind,
     )
-    recipe = Recipe(lambda ctx: wiring(ctx, node), wiring.recipes)
+    recipe = Recipe(lambda ctx: wiring(ctx, node), wiring.recipes, operators=(node,))
     out = T.StructType(noted_as(spark_schema(function.output_schema).fields, shown))
     preview = left._session.preview(with_control(out))
     return CkptDataFrame(left._session, recipe, lineage.through(node), preview)

@@ -3,24 +3,40 @@ time. So what they leave out does not bring the watermark on. Driver only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import Column
 
 from spark_ckpt.plan.event_time import event_times
-from spark_ckpt.plan.filter_order import goes_in_front, only_projects
+from spark_ckpt.plan.filter_order import goes_in_front, only_hands_on
 from spark_ckpt.plan.plan_check import plan_nodes
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
 
-SparkDF = Any
+
+class Ahead(Protocol):
+    """What a DataFrame is made of, so that a filter can be put in front of a watermark in it."""
+
+    def where(self, condition: Column) -> CkptDataFrame:
+        """With ``condition`` in front of all of it."""
+
+    def filtered(self, condition: Column) -> Ahead:
+        """That of the DataFrame with ``condition`` behind it."""
+
+    def through(self, again: Callable[[CkptDataFrame], CkptDataFrame], time: str) -> Ahead | None:
+        """That of the DataFrame with ``again`` behind it, a projection whose event time is ``time``."""
+
+    def called(self, alias: str, before: str | None) -> Ahead | None:
+        """That of the DataFrame by an alias; ``before``: what it was called."""
 
 
 @dataclass(frozen=True)
-class Ahead:
+class OneAhead:
     """A DataFrame is ``rows.withWatermark(column, delay)``, and behind it the ``filters`` that look at the event time.
 
     ``rows`` may have been projected in place of what is behind the watermark.
@@ -32,52 +48,101 @@ class Ahead:
     filters: tuple[Column, ...] = ()
 
     def where(self, condition: Column) -> CkptDataFrame:
-        """With ``condition`` in front of all of it."""
         made = self.rows.where(condition).withWatermark(self.column, self.delay)
         for behind in self.filters:
             made = made.where(behind)
         return made
+
+    def filtered(self, condition: Column) -> Ahead:
+        return replace(self, filters=(*self.filters, condition))
+
+    def through(self, again: Callable[[CkptDataFrame], CkptDataFrame], time: str) -> Ahead | None:
+        return None if self.filters else replace(self, rows=again(self.rows), column=time)
+
+    def called(self, alias: str, before: str | None) -> Ahead | None:
+        # Filters may name columns by the alias that is gone.
+        return None if self.filters and before else replace(self, rows=self.rows.alias(alias))
+
+
+@dataclass(frozen=True)
+class BothAhead:
+    """A DataFrame is the ``union`` of two with the same columns: a filter goes to both, and there as far as it does."""
+
+    sides: tuple[CkptDataFrame, CkptDataFrame]
+    union: Callable[[CkptDataFrame, CkptDataFrame], CkptDataFrame]
+
+    def where(self, condition: Column) -> CkptDataFrame:
+        one, other = self.sides
+        return self.union(one.where(condition), other.where(condition))
+
+    def filtered(self, condition: Column) -> Ahead:
+        return self._with(lambda side: side.where(condition))
+
+    def through(self, again: Callable[[CkptDataFrame], CkptDataFrame], time: str) -> Ahead | None:
+        return self._with(again)
+
+    def called(self, alias: str, before: str | None) -> Ahead | None:
+        return self._with(lambda side: side.alias(alias))
+
+    def _with(self, behind: Callable[[CkptDataFrame], CkptDataFrame]) -> Ahead:
+        one, other = self.sides
+        return replace(self, sides=(behind(one), behind(other)))
 
 
 FindAhead = Callable[[], Ahead | None]
 """Looks only when it is asked: most DataFrames are not filtered any more."""
 
 
-def in_front(df: CkptDataFrame, condition: Column) -> CkptDataFrame | None:
-    """``df.where(condition)``, if the filter is moved in front of a watermark."""
-    if df._ahead is None or not goes_in_front(plan_nodes(df._preview.where(condition))):
-        return None
-    ahead = df._ahead()
+def ahead_of_union(
+    one: CkptDataFrame, other: CkptDataFrame, union: Callable[[CkptDataFrame, CkptDataFrame], CkptDataFrame]
+) -> FindAhead | None:
+    """What is ahead of a union whose sides have columns of the same names and types."""
+    fields = ([(f.name, f.dataType) for f in side.schema.fields] for side in (one, other))
+    timed = one._ahead is not None or other._ahead is not None
+    alike = timed and next(fields) == next(fields)
+    return (lambda: BothAhead((one, other), union)) if alike else None
+
+
+def in_front(df: CkptDataFrame, conditions: Sequence[Column]) -> CkptDataFrame | None:
+    """``df`` with the filters ``conditions``, all of which have to hold; None if none is moved in front of a watermark.
+
+    The others stay behind, as one filter.
+    """
+    moves = [df._ahead is not None and goes_in_front(plan_nodes(df._preview.where(c))) for c in conditions]
+    ahead = df._ahead() if df._ahead is not None and any(moves) else None
     if ahead is None:
         return None
-    made = ahead.where(condition)
+    made = ahead.where(_all(c for c, moved in zip(conditions, moves, strict=True) if moved))
     made._recipe = replace(made._recipe, also=df._recipe.numbers())
-    return made
+    behind = [c for c, moved in zip(conditions, moves, strict=True) if not moved]
+    return made.where(_all(behind)) if behind else made
+
+
+def _all(conditions: Iterable[Column]) -> Column:
+    return reduce(and_, conditions)
 
 
 def behind_filter(df: CkptDataFrame, condition: Column) -> FindAhead | None:
-    """What is ahead of ``df.where(condition)``, whose filter stays where it is."""
+    """What is ahead of ``df`` and a filter of ``condition``, which stays where it is."""
     find = df._ahead
 
     def found() -> Ahead | None:
         ahead = find and find()
-        return replace(ahead, filters=(*ahead.filters, condition)) if ahead else None
+        return ahead.filtered(condition) if ahead else None
 
     return find and found
 
 
 def behind_operation(
-    df: CkptDataFrame, made: CkptDataFrame, what: str, operation: Callable[[SparkDF], SparkDF]
+    df: CkptDataFrame, made: CkptDataFrame, again: Callable[[CkptDataFrame], CkptDataFrame]
 ) -> FindAhead | None:
-    """What is ahead of ``made``, which is ``operation`` on ``df``: something if it only projects."""
+    """What is ahead of ``made``, which is ``again(df)``: something if a filter may as well stand in front of that."""
     find = df._ahead
 
     def found() -> Ahead | None:
-        ahead = find() if find is not None and only_projects(df._nodes, made._nodes) else None
+        ahead = find() if find is not None and only_hands_on(df._nodes, made._nodes) else None
         times = event_times(made.schema)
-        if ahead is None or ahead.filters or len(times) != 1:
-            return None
-        return replace(ahead, rows=ahead.rows._operation(what, operation, check=True), column=times[0].name)
+        return ahead.through(again, times[0].name) if ahead and len(times) == 1 else None
 
     return find and found
 
@@ -88,8 +153,6 @@ def behind_alias(df: CkptDataFrame, name: str) -> FindAhead | None:
 
     def found() -> Ahead | None:
         ahead = find and find()
-        # Filters may name columns by the alias that is gone.
-        known = ahead is not None and not (ahead.filters and df._alias)
-        return replace(ahead, rows=ahead.rows.alias(name)) if ahead and known else None
+        return ahead.called(name, df._alias) if ahead else None
 
     return find and found

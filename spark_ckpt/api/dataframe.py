@@ -20,9 +20,18 @@ from spark_ckpt.api._distinct import Distinct
 from spark_ckpt.api._joins import JoinMethods
 from spark_ckpt.api._other_ways import WAYS
 from spark_ckpt.api._rows import RowMethods
-from spark_ckpt.api._watermark import Ahead, FindAhead, behind_alias, behind_filter, behind_operation, in_front
+from spark_ckpt.api._watermark import (
+    FindAhead,
+    OneAhead,
+    ahead_of_union,
+    behind_alias,
+    behind_filter,
+    behind_operation,
+    in_front,
+)
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import missing
+from spark_ckpt.plan.again import again
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import (
     everything,
@@ -34,7 +43,7 @@ from spark_ckpt.plan.columns import (
     require_control,
     user_columns,
 )
-from spark_ckpt.plan.condition import stream_column
+from spark_ckpt.plan.condition import conjuncts, stream_column
 from spark_ckpt.plan.durations import delay_ms
 from spark_ckpt.plan.event_time import kept_by_name, with_event_time, without_notes
 from spark_ckpt.plan.generators import for_control_rows
@@ -164,7 +173,8 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         place = f"in Spark: {here.why}" if isinstance(here, Stays) else "in Python, if its rows are there"
         lineage = replace(self._lineage, places=(*self._lineage.places, f"{what}: {place}"))
         made = self._made(Recipe(make, (parent,)), lineage, preview)
-        made._ahead = None if tried or stays else behind_operation(self, made, what, operation)
+        if not (tried or stays):
+            made._ahead = behind_operation(self, made, lambda rows: rows._operation(what, operation, check=True))
         return made
 
     def _made(self, recipe: Recipe, lineage: Lineage, preview: SparkDF) -> CkptDataFrame:
@@ -172,6 +182,11 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         made = CkptDataFrame(self._session, recipe, lineage, preview)
         made._alias, made._stream_side = self._alias, self._stream_side
         return made
+
+    def _beside(self, other: CkptDataFrame) -> CkptDataFrame:
+        """This, without keyed operators that are in ``other``, too."""
+        recipe, lineage = again(self._recipe, self._lineage, other._lineage)
+        return self if recipe is self._recipe else self._made(recipe, lineage, self._preview)
 
     def _told_apart(self, columns: list[Any]) -> list[Any]:
         side = self._stream_side
@@ -236,7 +251,9 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         def make(ctx: Any) -> Chain:
             return ctx.chain(parent).either(Project(wanted, renamed and called), in_spark, preview.schema)
 
-        return self._made(Recipe(make, (parent,)), self._lineage, preview)
+        made = self._made(Recipe(make, (parent,)), self._lineage, preview)
+        made._ahead = behind_operation(self, made, lambda rows: rows._columns(names, renamed))
+        return made
 
     def selectExpr(self, *exprs: str) -> CkptDataFrame:
         """:meth:`select` of SQL texts, as PySpark's: ``exprs`` such as ``"*", "price * n as total"``."""
@@ -251,15 +268,19 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         if self._joined is not None:
             return self._joined.where(wanted)
         (wanted,) = self._told_apart([wanted])
-        moved = in_front(self, wanted)
+        return self._filtered("where", wanted)
+
+    filter = where
+
+    def _filtered(self, what: str, condition: Column) -> CkptDataFrame:
+        parts = conjuncts(condition) if self._ahead is not None else []
+        moved = in_front(self, parts)
         if moved is not None:
             return moved
         # In this order: what fails on nulls is not even looked at for control rows.
-        made = self._operation("where", lambda df: df.where(F.col(CTL).isNotNull() | wanted), check=True)
-        made._ahead = behind_filter(self, wanted)
+        made = self._operation(what, lambda df: df.where(F.col(CTL).isNotNull() | condition), check=True)
+        made._ahead = behind_filter(self, condition)
         return made
-
-    filter = where
 
     def withColumn(self, name: str, col: Column) -> CkptDataFrame:
         """As PySpark's: expression ``col`` as column ``name``. Raises as :meth:`select`."""
@@ -356,8 +377,9 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
     def union(self, other: CkptDataFrame) -> CkptDataFrame:
         """As PySpark's: the rows of both, columns by position. Keyed operators behind it align the barriers of both.
 
-        Raises ``InvalidInputError`` if ``other`` has more or fewer columns, ``TopologyError`` if both contain the same
-        keyed operator, which Spark would run twice.
+        A keyed operator that both contain keeps its state twice, as in Spark: for ``other`` under a uid such as
+        ``counts-2``. Raises ``InvalidInputError`` if ``other`` has more or fewer columns, ``TopologyError`` if both
+        contain operators of one uid.
         """
         if len(self.columns) != len(other.columns):
             raise InvalidInputError(f"union needs equally many columns; found {self.columns} and {other.columns}")
@@ -373,6 +395,7 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         return self._both(other, lambda one, two: one.unionByName(two, allowMissingColumns))
 
     def _both(self, other: CkptDataFrame, operation: Callable[[SparkDF, SparkDF], SparkDF]) -> CkptDataFrame:
+        other = other._beside(self)
         left, right = self._recipe, other._recipe
         result = operation(self._preview, other._preview)
         columns = result.columns
@@ -382,7 +405,9 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
             return Chain(ordered(operation(ctx.frame(left), ctx.frame(right)), columns), preview.schema)
 
         recipe = Recipe(make, (left, right))
-        return CkptDataFrame(self._session, recipe, self._lineage.union(other._lineage), preview)
+        made = CkptDataFrame(self._session, recipe, self._lineage.union(other._lineage), preview)
+        made._ahead = ahead_of_union(self, other, lambda one, two: one._both(two, operation))
+        return made
 
     # -- time and keys -----------------------------------------------------------------------------------------
 
@@ -411,7 +436,7 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
             return chain.either(marked, lambda df: _mark_stream(df, number), chain.schema)
 
         made = self._made(Recipe(make, (parent,)), lineage, self._with_event_time(column, node.delay_us // 1000))
-        made._ahead = lambda: Ahead(self, column, delayThreshold)
+        made._ahead = lambda: OneAhead(self, column, delayThreshold)
         return made
 
     def _with_event_time(self, column: str, delay_ms: int) -> SparkDF:

@@ -23,7 +23,7 @@ from spark_ckpt.hints import Hinting
 from spark_ckpt.names import checked_name
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import refuse_repeated
-from spark_ckpt.plan.event_time import event_time, event_times, kept_by_name
+from spark_ckpt.plan.event_time import DELAY_KEY, event_time, event_times, kept_by_name
 from spark_ckpt.plan.key_columns import Keys, resolve_keys, stored_name
 from spark_ckpt.plan.lineage import NEEDS_UID, OperatorNode
 from spark_ckpt.plan.session_confs import pandas_options
@@ -31,6 +31,7 @@ from spark_ckpt.plan.wiring import wire_operator
 from spark_ckpt.runtime.stateless import arrow_schema, spark_schema, with_control
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.aggregates.kinds import Rules
+from spark_ckpt.state.aggregates.windowed import WindowedAggregate
 from spark_ckpt.state.functions.arrow_function import ArrowStateFunction
 from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.state.functions.pandas_function import PandasStateFunction
@@ -128,6 +129,9 @@ class CkptGroupedData(Aggregation, Processors, TopRows, Hinting):
         inputs, rules, window = _arrow_columns(parent.schema, columns), self._rules(), self._window
         by = arrow_schema(keys.schema)
         over = self._over(parent)
+        if window is None and keys.event_time is not None:
+            timed = WindowedAggregate(by, inputs, specs, window=keys.event_time, size_us=0, rules=rules)
+            return over._operator(uid, timed, columns, keys, by_agg=True)
         if window is None or not window.event_time:
             function = AggregateFunction(by, inputs, specs, rules=rules)
             return over._operator(uid, function, columns, keys, "update", by_agg=True)
@@ -304,8 +308,12 @@ def keyed(
         return wire_operator(ctx, chain, before, node, keys, function, columns, time)
 
     out = spark_schema(function.output_schema)
-    preview = parent._session.preview(with_control(kept_by_name(out, parent.schema) if function.passes_rows else out))
-    return CkptDataFrame(parent._session, Recipe(make, (parent._recipe,)), lineage, preview)
+    if function.passes_rows:
+        out = kept_by_name(out, parent.schema)
+    elif isinstance(function, WindowedAggregate):
+        out = keys.noted(out)
+    preview = parent._session.preview(with_control(out))
+    return CkptDataFrame(parent._session, Recipe(make, (parent._recipe,), operators=(node,)), lineage, preview)
 
 
 def _resolve_keys(parent: CkptDataFrame, cols: list[Any]) -> Keys:
@@ -321,11 +329,18 @@ def _resolve_keys(parent: CkptDataFrame, cols: list[Any]) -> Keys:
                 f"expected one of {known}. Give each field of a struct a column of its own first, and group by those: "
                 'withColumn("x", F.col("s.x")).'
             )
-    fields = [field for _, field, _ in found]
+    fields = [T.StructField(field.name, field.dataType, True) for _, field, _ in found]
     if len({f.name for f in fields}) != len(cols):
         raise InvalidInputError(f"groupBy has two keys of the same name: {[f.name for f in fields]}")
     expressions = {field.name: expression for expression, field, _ in found}
-    return Keys(expressions, T.StructType(fields), frozenset(field.name for _, field, plain in found if plain))
+    columns = frozenset(field.name for _, field, plain in found if plain)
+    return Keys(expressions, T.StructType(fields), columns, tuple(_delay_ms(parent, field) for _, field, _ in found))
+
+
+def _delay_ms(parent: CkptDataFrame, key: T.StructField) -> int | None:
+    """None: it is no event time."""
+    timed = parent._lineage.watermarks and isinstance(key.dataType, T.TimestampType)
+    return int(key.metadata[DELAY_KEY]) if timed and DELAY_KEY in key.metadata else None
 
 
 def is_key(kind: T.DataType) -> bool:

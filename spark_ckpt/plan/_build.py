@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from copy import copy
 from itertools import count
 from typing import Any
 
@@ -122,9 +123,19 @@ class BuildContext:
         self._consumers = root.consumers()
         self._built: dict[Recipe, Chain] = {}
         self._streams: list[WatermarkNode] = []
+        self._first: tuple[BuildContext, Collection[Recipe]] | None = None
+
+    def again(self, copies: Mapping[OperatorNode, OperatorNode], own: Collection[Recipe]) -> BuildContext:
+        """For a second use of recipes: ``own`` are built anew, with ``copies`` of their operators."""
+        made = copy(self)
+        made.uids = {**self.uids, **{node: self.uids[as_] for node, as_ in copies.items()}}
+        made._built, made._first = {}, (self, own)
+        return made
 
     def chain(self, recipe: Recipe) -> Chain:
         """The recipe's result. Operations that several branches need are placed, so that they run once."""
+        if self._first is not None and recipe not in self._first[1]:
+            return self._first[0].chain(recipe)
         if recipe not in self._built:
             made = recipe.make(self)
             if made.open and not (self.run.config.chaining and self._consumers.get(recipe, 1) == 1):

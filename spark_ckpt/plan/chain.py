@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from spark_ckpt.plan.lineage import SourceNode
+from spark_ckpt.plan.lineage import OperatorNode, SourceNode
 from spark_ckpt.runtime.operations import Operation, Operations, Renamed
 from spark_ckpt.runtime.stateless import nullable
 
@@ -50,13 +50,14 @@ class Recipe:
     """How to build a stream, when job, generation and restore point are known. ``make`` gets the build context.
 
     Columns that were taken from a stream are known by its recipe's ``number``. ``also``: the numbers of streams that
-    this one was made of in another order.
+    this one was made of in another order. ``operators`` are the keyed operators that it adds to its parents.
     """
 
     make: Callable[[Any], Chain]
     parents: tuple[Recipe, ...] = field(default=())
     number: int = field(default_factory=count().__next__)
     also: frozenset[int] = frozenset()
+    operators: tuple[OperatorNode, ...] = ()
 
     def numbers(self) -> frozenset[int]:
         """Of all streams whose columns these rows have."""

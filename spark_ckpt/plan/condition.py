@@ -90,6 +90,17 @@ def shape(condition: Column) -> tuple[str, list[Column]] | None:
     return _shaped(_OPERATORS[tree._name.lower()], [ConnectColumn(arg) for arg in tree._args])
 
 
+def conjuncts(condition: Column) -> list[Column]:
+    """What ``condition`` is the AND of, as Spark's optimizer takes it apart: NOT is moved inwards first."""
+    op, args = shape(condition) or ("", [])
+    if op == "and":
+        return [part for arg in args for part in conjuncts(arg)]
+    inner, inner_args = (shape(args[0]) if op == "not" else None) or ("", [])
+    if inner == "or":
+        return [part for arg in inner_args for part in conjuncts(~arg)]
+    return conjuncts(inner_args[0]) if inner == "not" else [condition]
+
+
 def names_in(condition: Column) -> list[Name] | None:
     """All names in it; None if there may be others, in a SQL text on Spark Connect."""
     names: list[Name] = []

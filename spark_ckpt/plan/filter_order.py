@@ -1,7 +1,8 @@
 """Which filters Spark's optimizer puts in front of ``withWatermark``: those that do not look at the event time. What
 they leave out does not bring the watermark on. Read from a plan's text: classic Spark and Connect are alike. Pure.
 
-As ``PushPredicateThroughNonJoin`` of Spark: through projections, too, in which the event time stays what it was.
+As ``PushPredicateThroughNonJoin`` of Spark: through repartitioning, too, and projections in which the event time stays
+what it was.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ _EVENT_TIME = re.compile(r"#\d+-T\d+ms")
 """How Spark prints a column that is an event time."""
 _PASSED_ON = re.compile(r"(?<=[\[ ])[^\[\],()]*#\d+-T\d+ms( AS [^\[\],()]*#\d+-T\d+ms)?(?=[,\]])")
 """One that a projection hands on, at most by another name."""
+_PASSED = ("SubqueryAlias", "Repartition", "RepartitionByExpression", "ResolvedHint")
+"""Filters go through these, whatever they say."""
 _RANDOM = re.compile(
     r"\b(rand|randn|random|randstr|uniform|uuid|shuffle|monotonically_increasing_id|spark_partition_id"
     r"|input_file_name|input_file_block_start|input_file_block_length|current_timestamp|now)\(",
@@ -29,7 +32,7 @@ def goes_in_front(nodes: Sequence[Node]) -> bool:
     return nodes[0].name == "Filter" and not _EVENT_TIME.search(condition) and not _RANDOM.search(condition)
 
 
-def only_projects(before: Sequence[Node], after: Sequence[Node]) -> bool:
+def only_hands_on(before: Sequence[Node], after: Sequence[Node]) -> bool:
     """Whether a filter behind ``after`` may as well stand behind ``before``."""
     known, now = Counter(n.same for n in before), Counter(n.same for n in after)
     new = [n for n in after if n.same in now - known]
@@ -37,7 +40,7 @@ def only_projects(before: Sequence[Node], after: Sequence[Node]) -> bool:
 
 
 def _hands_on(node: Node) -> bool:
-    if node.name == "SubqueryAlias":
+    if node.name in _PASSED:
         return True
     left = _PASSED_ON.sub("", node.text)
     return node.name == "Project" and not _EVENT_TIME.search(left) and not _RANDOM.search(left)

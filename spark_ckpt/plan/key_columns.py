@@ -20,6 +20,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.condition import without_stream
+from spark_ckpt.plan.event_time import DELAY_KEY
 
 _NOT_IN_DELTA = re.compile(r"[ ,;{}()\n\t=]")
 
@@ -28,12 +29,28 @@ _NOT_IN_DELTA = re.compile(r"[ ,;{}()\n\t=]")
 class Keys:
     """The grouping keys: name in the state -> expression over the parent's columns, and their types.
 
-    ``columns`` are those that are a column of the parent, as it is; ``plain``: every key is.
+    ``columns`` are those that are a column of the parent, as it is; ``plain``: every key is. ``delays_ms``: of each key
+    that is an event time, how far the watermark is behind it.
     """
 
     expressions: dict[str, Column]
     schema: T.StructType
     columns: frozenset[str]
+    delays_ms: tuple[int | None, ...] = ()
+
+    @property
+    def event_time(self) -> str | None:
+        """The name in the state of the first one that is an event time."""
+        times = (f.name for f, delay in zip(self.schema.fields, self.delays_ms) if delay is not None)
+        return next(times, None)
+
+    def noted(self, out: T.StructType) -> T.StructType:
+        """``out``, what an operator makes of the keys, where those that are event times are."""
+        found = {
+            f.name: {DELAY_KEY: delay} for f, delay in zip(self.schema.fields, self.delays_ms) if delay is not None
+        }
+        fields = [T.StructField(f.name, f.dataType, f.nullable, found.get(f.name, f.metadata)) for f in out.fields]
+        return T.StructType(fields)
 
     @property
     def plain(self) -> bool:
@@ -65,7 +82,7 @@ def stored_name(name: str) -> str:
 
 
 def resolve_keys(preview: Any, columns: Sequence[str], cols: Sequence[Any]) -> list[tuple[Column, T.StructField, bool]]:
-    """Each key's expression, type and name, and whether it is just a column."""
+    """Each key's expression, its type, name and what is noted of it, and whether it is just a column."""
     sensitive = is_case_sensitive(preview.sparkSession)
     return [_resolved(preview, columns, col, sensitive) for col in cols]
 
@@ -80,8 +97,8 @@ def _resolved(preview: Any, columns: Sequence[str], col: Any, sensitive: bool) -
     expression = col if isinstance(col, Column) else F.col(col if name is None else quoted(name))
     found = preview.select(expression).schema.fields[0]
     if name is not None and (isinstance(col, str) or _is_column(preview, expression, found, name)):
-        return F.col(quoted(name)), T.StructField(name, found.dataType, True), True
-    return expression, T.StructField(found.name, found.dataType, True), False
+        return F.col(quoted(name)), T.StructField(name, found.dataType, True, found.metadata), True
+    return expression, T.StructField(found.name, found.dataType, True, found.metadata), False
 
 
 def written(col: Any) -> str:

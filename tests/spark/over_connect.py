@@ -65,6 +65,11 @@ def _timed(query: Query, mode: str = "append") -> Case:
     return Case(lambda df: query(df.withWatermark("t", "300 seconds")), ((test_windows.SCHEMA, batches),), mode)
 
 
+def _filtered(form: str) -> Case:
+    rows = ((test_windows.SCHEMA, test_windows.FILTERED),)
+    return Case(lambda df: test_windows._filtered(df, form), rows, "update")
+
+
 def _processed(query: Query) -> Case:
     at = test_transform_with_state.at
     batches = [[("a", 1, at(0)), ("b", 2, at(5)), ("a", 3, at(9))], [("a", 3, at(90)), (None, 4, at(80))]]
@@ -117,6 +122,8 @@ def _cases() -> dict[str, Case]:
     found |= {f"distinct, {name}": _distinct(name) for name in test_distinct.KINDS}
     found |= {f"event time, {name}": _timed(query) for name, query in test_event_time.QUERIES.items()}
     found |= {f"windows, {name}, {m}": _timed(test_windows.QUERIES[name], m) for name, m in test_windows.CASES}
+    found |= {f"filters, {form}": _filtered(form) for form in test_windows.FILTERS}
+    found |= {f"times, {name}": _timed(*case) for name, case in test_event_time.OF_TIMES.items() if name != "complete"}
     found |= {f"static, {how}": _processed(_static(how)) for how in ("inner", "left", "left_semi", "left_anti")}
     found["processor of DataFrames"], found["processor of rows"] = _processed(_visits), _processed(_sessions)
     found["initial state"], found["aggregates"] = _processed(_initial), _processed(_newer)

@@ -36,6 +36,21 @@ def _sessions(df: Any, gap: Any = "5 minutes", of: Any = "t") -> Any:
     return df.groupBy("k", F.session_window(of, gap)).agg(*counted, **_uid(df, "sessions"))
 
 
+def _kept(df: Any, gap: Any = "5 minutes") -> Any:
+    """Aggregates that keep values; Spark leaves the order of lists open, and which of several modes it is."""
+    made = [
+        F.sort_array(F.collect_list("v")).alias("list"),
+        F.to_json(F.sort_array(F.collect_set(F.struct("v", "k")))).alias("set"),
+        F.size(F.collect_list(F.struct("t"))).alias("times"),
+        F.median("v").alias("middle"),
+        F.percentile("v", F.array(F.lit(0.25), F.lit(0.9))).alias("shares"),
+        F.percentile_approx("v", 0.5).alias("rank"),
+        F.mode("v", deterministic=True).alias("often"),
+        F.count("*").alias("n"),
+    ]
+    return df.groupBy("k", F.session_window("t", gap)).agg(*made, **_uid(df, "sessions"))
+
+
 def _gap_of_row() -> Any:
     """Some gaps are nothing, or less than nothing."""
     text = F.when(F.col("v") == 1, "4 minutes 30 seconds").when(F.col("k") == "a", "-1 minute")
@@ -68,6 +83,18 @@ def _joined(df: Any, how: str) -> Any:
     a, b = windows("k"), windows("v")
     found = a.join(b, (a["window"] == b["window"]) & (a["n_k"] == b["n_v"]), how, **_uid(df, "join"))
     return found.select(a["window"], "k", "n_k", "v")
+
+
+def _with_itself(df: Any, how: str = "left") -> Any:
+    """Spark has the windows twice, too."""
+    counts = _windows(df.where("v is null or v < 9"), "k")
+    return counts.join(counts.where("n > 0").withColumnRenamed("n", "m"), ["window", "k"], how, **_uid(df, "join"))
+
+
+def _beside_itself(df: Any) -> Any:
+    counts = _windows(df, "k").select(F.window_time("window").alias("at"), "k", "n")
+    more = counts.where("k = 'a'").union(counts.union(counts))
+    return _again(more.dropDuplicates(["at", "k", "n"], **_uid(df, "once")), "k", of="at")
 
 
 def _of_all_rows(df: Any) -> Any:
@@ -107,8 +134,12 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
     "three in a row": lambda df: _again(
         _windows(df.dropDuplicates(["t", "k", "v"], **_uid(df, "once")), "k", length="3 minutes"), of="window"
     ),
+    "sessions that keep values": _kept,
+    "windows joined with themselves": _with_itself,
+    "windows beside themselves": _beside_itself,
+    "sessions that keep values, with a gap a row": lambda df: _kept(df, _gap_of_row()),
 }
-SHORT = ["windows of sessions"]
+SHORT = ["windows of sessions", "sessions that keep values"]
 """In the test command; the others with the soak tests."""
 
 
@@ -131,6 +162,26 @@ def test_what_comes_out_by_event_time_is_what_spark_puts_out(
         spark.conf.set("spark.sql.shuffle.partitions", "2")
         assert ordered(map(_flat, job.rows())) == ordered(theirs)
     assert theirs or query in ("sessions of no length", "sessions of a month"), "nothing to compare"
+
+
+@pytest.mark.soak
+def test_what_is_joined_with_itself_again_and_again_is_what_a_batch_has(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path
+) -> None:
+    """Of such joins Spark's own streams put out nothing: on the right side, the windows never end."""
+    made = new_input("in", SCHEMA)
+    made.add(*((BASE + timedelta(minutes=3 * n), "ab"[n % 2], n) for n in range(12)))
+
+    def asked(df: Any) -> Any:
+        counts = df.groupBy(F.window("t", "10 minutes"), "k").agg(F.count("*").alias("n"), **_uid(df, "counts"))
+        both = counts.join(counts, ["window"]).toDF("window", "k", "n", "kk", "m").where("k <= kk")
+        return both.join(both.toDF("window", "p", "q", "r", "s"), ["window"]).where("k = p")
+
+    options = {"spark__ckpt__endOfInput__closeWindows": "true"}
+    job.run(asked(made.stream(ckpt).withWatermark("t", "1 hour")), **options)
+    assert ordered(map(_flat, job.rows())) == ordered(_flat(r) for r in asked(made.table(spark)).collect())
+    tables = {path.parent.name for path in (tmp_path / "jobs" / "job" / "state").glob("counts*/_delta_log")}
+    assert tables == {"counts", "counts-2", "counts-3", "counts-2-2"}
 
 
 @pytest.mark.soak
@@ -162,6 +213,91 @@ def test_a_session_that_came_out_leaves_no_state(ckpt: Any, job: Job, new_input:
     assert max(row[1]["end"] for row in ended) < min(r["session_window_end"] for r in kept)
 
 
+def test_distinct_aggregates_of_sessions_are_those_of_a_batch(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput
+) -> None:
+    """Spark's own streams refuse distinct aggregates; its batches count a value of a session more than once."""
+    made = new_input("in", SCHEMA)
+    for minutes in ([0, 20, 1], [11, 21, 0], [5, 16, 40]):  # what comes last is between the others
+        made.add(*((BASE + timedelta(minutes=m), "ab"[n % 2], m % 3) for n, m in enumerate(minutes * 2)))
+    made.add((BASE + HOUR, "a", 9))
+    made.add((BASE + 2 * HOUR, "a", 9))
+
+    def asked(df: Any, found: list[Any]) -> Any:
+        return df.groupBy(F.session_window("t", "6 minutes"), "k").agg(*found, F.count("*"), **_uid(df, "sessions"))
+
+    distinct = [F.count_distinct("v"), F.sum_distinct("v"), F.count_distinct("v", "t")]
+    job.run(asked(made.stream(ckpt).withWatermark("t", "30 minutes"), distinct))
+    values, pairs = (F.array_distinct(F.collect_list(c)) for c in ("v", F.struct("v", "t")))
+    plain = [F.size(values), F.aggregate(values, F.lit(0), lambda a, b: a + b), F.size(pairs)]
+    over = (BASE + 2 * HOUR).timestamp()
+    ended = [row for row in map(_flat, asked(made.table(spark), plain).collect()) if row[0] < over]
+    assert ordered(map(_flat, job.rows())) == ordered(ended)
+
+
+# --- groups of the event time itself --------------------------------------------------------------------------------
+
+
+def _of_times(df: Any) -> Any:
+    found = [F.count("*").alias("n"), F.sum("v").alias("v"), F.sort_array(F.collect_set("v")), F.max("t").alias("t")]
+    return df.groupBy(F.col("t").alias("at"), "k").agg(*found, **_uid(df, "times"))
+
+
+OF_TIMES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "append": (_of_times, "append"),
+    "update": (_of_times, "update"),
+    "complete": (lambda df: df.groupBy("t").count(**_uid(df, "times")), "complete"),
+    "windows behind": (
+        lambda df: _again(_of_times(df).select("at", "n").where("n > 0"), of="at", length="10 minutes"),
+        "append",
+    ),
+    "of distinct rows": (lambda df: _of_times(df.dropDuplicates(["t", "v"], **_uid(df, "once"))), "append"),
+}
+
+
+@pytest.mark.parametrize(
+    "case", [c if c in ("append", "update") else pytest.param(c, marks=pytest.mark.soak) for c in OF_TIMES]
+)
+def test_groups_of_the_event_time_come_out_and_end_as_in_spark(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, case: str
+) -> None:
+    query, mode = OF_TIMES[case]
+    made, theirs = new_input("in", SCHEMA), []
+
+    def at(*rows: tuple[int | None, str]) -> list[tuple[Any, ...]]:
+        return [(None if m is None else BASE + timedelta(minutes=m), k, m) for m, k in rows]
+
+    early = [at((0, "a"), (0, "a"), (3, "b"), (None, "a")), at((0, "a"), (10, "b"), (3, "b")), at((0, "a"), (5, "c"))]
+    later = [at((5, "c"), (6, "c"), (None, "a")), at((30, "a"), (5, "late")), at((25, "a"), (24, "b")), at((60, "z"))]
+    for part, partitions in ((early, "2"), (later, "3")):
+        for rows in part:
+            made.add(*rows)
+        both = [df.withWatermark("t", "5 minutes") for df in (made.spark_stream(spark), made.stream(ckpt))]
+        theirs = [*theirs, *_plain(query(both[0]), tmp_path / "plain", mode)]
+        spark.conf.set("spark.sql.shuffle.partitions", partitions)
+        job.run(query(both[1]), mode=mode, checkpointLocation=str(tmp_path / partitions))
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+        found = ordered(map(_flat, job.rows()))
+        if mode == "complete":
+            assert found == ordered(_flat(r) for r in made.table(spark).groupBy("t").count().collect())
+        else:
+            assert found == ordered(theirs), "with rows that are late, and rows without a time"
+    assert found
+
+
+def test_a_group_of_a_time_that_came_out_leaves_no_state(
+    ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path
+) -> None:
+    made = new_input("in", SCHEMA)
+    made.add((BASE, "a", 1), (BASE, "a", 2), (BASE + HOUR, "a", 3))
+    made.add((BASE + HOUR, "b", 4))
+    job.run(_of_times(made.stream(ckpt).withWatermark("t", "5 minutes")))
+    assert [(n, v) for _, _, n, v, *_ in job.rows()] == [(2, 3)]
+    left = [path.parent for path in (tmp_path / "jobs" / "job" / "state").glob("times*/_delta_log")]
+    kept = [QueryBuilder().register("t", DeltaTable(str(t))).execute("SELECT k FROM t").read_all() for t in left]
+    assert sorted(t.num_rows for t in kept) == [2, 2]
+
+
 def test_what_spark_refuses_of_sessions_is_refused_with_a_way_that_works(ckpt: Any, new_input: NewInput) -> None:
     df = new_input("in", SCHEMA).stream(ckpt)
     marked = df.withWatermark("t", "5 minutes")
@@ -175,8 +311,6 @@ def test_what_spark_refuses_of_sessions_is_refused_with_a_way_that_works(ckpt: A
         _again(_windows(marked), of="window").writeStream.outputMode("update")
     with pytest.raises(AnalysisException):
         marked.groupBy(F.session_window("v", "5 minutes"), "k")
-    with pytest.raises(InvalidInputError, match="approx_count_distinct"):
-        marked.groupBy(F.session_window("t", "5 minutes"), "k").agg(F.count_distinct("v"))
 
 
 # --- several streams ------------------------------------------------------------------------------------------------
@@ -205,6 +339,26 @@ def test_the_watermark_of_several_streams_is_that_of_spark(
     spark.conf.unset("spark.sql.streaming.multipleWatermarkPolicy")
     assert theirs, "nothing to compare"
     assert ordered(map(_flat, job.rows())) == theirs
+
+
+@pytest.mark.soak
+def test_an_operator_goes_by_the_streams_that_reach_it_and_in_spark_by_all_of_the_query(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path
+) -> None:
+    """What another stream of the query says of time keeps no window open."""
+    fast, slow = new_input("fast", SCHEMA), new_input("slow", SCHEMA)
+    for number in range(5):
+        fast.add((BASE + number * HOUR, "a", 1))
+        slow.add((BASE + timedelta(minutes=number), "b", 1))
+
+    def both(one: Any, two: Any) -> Any:
+        windows = _windows(one.withWatermark("t", "5 minutes"), "k").select("k", "n")
+        return windows.union(two.withWatermark("t", "5 minutes").select("k", F.col("v").cast("long")))
+
+    theirs = _plain(both(*(i.spark_stream(spark) for i in (fast, slow))), tmp_path / "plain", "append")
+    job.run(both(*(i.stream(ckpt, uid=i.folder.name) for i in (fast, slow))))
+    assert theirs == [("b", 1)] * 5
+    assert job.rows() == [("a", 1)] * 4 + [("b", 1)] * 5
 
 
 @pytest.mark.soak

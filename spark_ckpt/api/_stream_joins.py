@@ -165,9 +165,9 @@ def _operator(left: CkptDataFrame, uid: str | None, wiring: JoinWiring, shown: l
         families=function.families,
         kind=function.kind,
     )
-    recipe = Recipe(lambda ctx: wiring(ctx, node), wiring.recipes, operators=(node,))
-    out = T.StructType(noted_as(spark_schema(function.output_schema).fields, shown))
-    preview = left._session.preview(with_control(out))
+    out = with_control(T.StructType(noted_as(spark_schema(function.output_schema).fields, shown)))
+    recipe = Recipe(lambda ctx: replace(wiring(ctx, node), schema=out), wiring.recipes, operators=(node,))
+    preview = left._session.preview(out)
     return CkptDataFrame(left._session, recipe, lineage.through(node), preview)
 
 

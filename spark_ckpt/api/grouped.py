@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from spark_ckpt.hints import Hinting
 from spark_ckpt.names import checked_name
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import refuse_repeated
-from spark_ckpt.plan.event_time import DELAY_KEY, event_time, event_times, kept_by_name
+from spark_ckpt.plan.event_time import DELAY_KEY, event_time, event_times, passed_on
 from spark_ckpt.plan.key_columns import Keys, resolve_keys, stored_name
 from spark_ckpt.plan.lineage import NEEDS_UID, OperatorNode
 from spark_ckpt.plan.session_confs import pandas_options
@@ -303,15 +304,17 @@ def keyed(
     before, time = parent._lineage, _event_time(parent, function)
     lineage = (before if time is not None else before.without_event_time()).through(node)
 
-    def make(ctx: Any) -> Chain:
-        chain = ctx.chain(parent._recipe) if keys.plain else parent._for_expressions(ctx)
-        return wire_operator(ctx, chain, before, node, keys, function, columns, time)
-
     out = spark_schema(function.output_schema)
     if function.passes_rows:
-        out = kept_by_name(out, parent.schema)
+        out = passed_on(out, parent.schema)
     elif isinstance(function, WindowedAggregate):
         out = keys.noted(out)
+
+    def make(ctx: Any) -> Chain:
+        chain = ctx.chain(parent._recipe) if keys.plain else parent._for_expressions(ctx)
+        made = wire_operator(ctx, chain, before, node, keys, function, columns, time)
+        return replace(made, schema=with_control(out))
+
     preview = parent._session.preview(with_control(out))
     return CkptDataFrame(parent._session, Recipe(make, (parent._recipe,), operators=(node,)), lineage, preview)
 

@@ -90,6 +90,13 @@ def kept_by_name(out: T.StructType, before: T.StructType) -> T.StructType:
     return T.StructType(fields)
 
 
+def passed_on(out: T.StructType, before: T.StructType) -> T.StructType:
+    """``out``, rows of ``before`` that an operator hands on, with all that is noted of their columns: windows, too."""
+    notes = {f.name: f.metadata for f in before.fields}
+    fields = [T.StructField(f.name, f.dataType, f.nullable, notes.get(f.name, f.metadata)) for f in out.fields]
+    return T.StructType(fields)
+
+
 def noted_as(fields: list[T.StructField], shown: list[T.StructField]) -> list[T.StructField]:
     """``fields``, the first of which are what ``shown`` says, with what is noted of those."""
     noted = [T.StructField(f.name, f.dataType, f.nullable, s.metadata) for f, s in zip(fields, shown)]

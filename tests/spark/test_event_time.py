@@ -137,6 +137,12 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
     "sessions that keep values": _kept,
     "windows joined with themselves": _with_itself,
     "windows beside themselves": _beside_itself,
+    "windows of windows joined": lambda df: _again(
+        _joined(df, "inner").withColumnRenamed("n_k", "n"), "k", of=F.window_time("window")
+    ),
+    "windows of their distinct rows": lambda df: _again(
+        _windows(df, "k").dropDuplicates(["window", "n"], **_uid(df, "once")), of="window"
+    ),
     "sessions that keep values, with a gap a row": lambda df: _kept(df, _gap_of_row()),
 }
 SHORT = ["windows of sessions", "sessions that keep values"]

@@ -1,5 +1,5 @@
-"""A driver killed in a join of two streams, a processor and a de-duplication: what comes out is what an undisturbed run
-of the same job puts out."""
+"""A driver killed in a job with a join of two streams, a processor, a de-duplication, top-N, sessions and others: what
+comes out is what an undisturbed run of the same job puts out."""
 
 from __future__ import annotations
 
@@ -66,7 +66,15 @@ joined = joined.select(F.lit("pair").alias("kind"), F.col("a.v").alias("a"), F.c
 totals = stream("c").groupBy("k").transformWithState(
     Totals(), "kind string, a long, b long", "append", "eventTime", uid="totals")
 once = stream("d").dropDuplicatesWithinWatermark(["k"], uid="once").select(F.lit("once").alias("kind"), "k", "v")
-query = joined.union(totals).union(once).writeStream.format("memory").option("path", f"{folder}/sink").queryName("job")
+e = stream("e")
+best = e.groupBy("k").topN(2, F.desc("v"), uid="best").select("op", "k", "v")
+sessions = e.groupBy("k", F.session_window("t", "1 second")).agg(
+    F.collect_list("v").alias("list"), F.count_distinct("v").alias("n"), uid="sessions")
+sessions = sessions.select(F.lit("session"), "n", F.aggregate("list", F.lit(0).cast("long"), lambda a, b: a * 7 + b))
+times = e.groupBy("t").agg(F.count("*").alias("n"), F.sum("v").alias("v"), uid="times")
+times = times.select(F.lit("time"), "n", "v")
+rows = joined.union(totals).union(once).union(best).union(sessions).union(times)
+query = rows.writeStream.format("memory").option("path", f"{folder}/sink").queryName("job")
 query.trigger(availableNow=True).start().awaitTermination()
 """
 
@@ -86,7 +94,7 @@ def _input(folder: Path, name: str, shift: int) -> None:
 def _prepared(folder: Path) -> Path:
     folder.mkdir()
     (folder / "job.py").write_text(JOB)
-    for shift, name in enumerate("abcd"):
+    for shift, name in enumerate("abcde"):
         _input(folder, name, shift + 1)
     return folder
 
@@ -108,11 +116,11 @@ def _rows(folder: Path) -> list[Any]:
 
 @pytest.mark.soak  # four starts of Spark
 @pytest.mark.timeout(1200)
-def test_joins_processors_and_deduplication_survive_the_death_of_the_driver(tmp_path: Path) -> None:
+def test_every_kind_of_operator_survives_the_death_of_the_driver(tmp_path: Path) -> None:
     whole, killed = _prepared(tmp_path / "whole"), _prepared(tmp_path / "killed")
     assert _run(whole) == 0
     expected = _rows(whole)
-    assert {row["kind"] for row in expected} == {"pair", "total", "timer", "once"}
+    assert {row["kind"] for row in expected} == {"pair", "total", "timer", "once", "+I", "-D", "session", "time"}
     assert any(row["kind"] == "pair" and row["b"] is None for row in expected)
     for place in ("in the processor#20", "before CreateCompletion#3", "before CommitSink#2"):
         assert _run(killed, place) == -9, place

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 import spark_ckpt
 from spark_ckpt.api.dataframe import CkptDataFrame
-from tests.spark import test_distinct, test_event_time, test_joins, test_transform_with_state, test_windows
+from tests.spark import test_distinct, test_event_time, test_joins, test_topn, test_transform_with_state, test_windows
 from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
 
 Query = Callable[..., Any]
@@ -46,6 +46,8 @@ class Case:
     query: Query
     inputs: tuple[tuple[str, list[list[tuple[Any, ...]]]], ...]
     mode: str = "append"
+    batch: Query | None = None
+    """What a batch of Spark's has, of the first input, where its streams have nothing; ours puts out changes to it."""
 
 
 def _both(name: str) -> Case:
@@ -117,6 +119,14 @@ def _static(how: str) -> Query:
     return joined
 
 
+def _top(kind: str) -> Case:
+    chance, batches = Random(kind), list[list[tuple[Any, ...]]]()
+    for _ in range(3):
+        batches.append(test_topn._some(chance, sum(map(len, batches))))
+    rows = ((test_topn.ROWS, batches),)
+    return Case(lambda df: test_topn._streams(df, [kind]), rows, batch=lambda df: test_topn._in_spark(df, [kind]))
+
+
 def _cases() -> dict[str, Case]:
     found = {f"join, {name}": _both(name) for name in test_joins.KINDS}
     found |= {f"distinct, {name}": _distinct(name) for name in test_distinct.KINDS}
@@ -124,6 +134,7 @@ def _cases() -> dict[str, Case]:
     found |= {f"windows, {name}, {m}": _timed(test_windows.QUERIES[name], m) for name, m in test_windows.CASES}
     found |= {f"filters, {form}": _filtered(form) for form in test_windows.FILTERS}
     found |= {f"times, {name}": _timed(*case) for name, case in test_event_time.OF_TIMES.items() if name != "complete"}
+    found |= {f"top-N, {kind}": _top(kind) for kind in test_topn.KINDS}
     found |= {f"static, {how}": _processed(_static(how)) for how in ("inner", "left", "left_semi", "left_anti")}
     found["processor of DataFrames"], found["processor of rows"] = _processed(_visits), _processed(_sessions)
     found["initial state"], found["aggregates"] = _processed(_initial), _processed(_newer)
@@ -151,10 +162,13 @@ def check(spark: SparkSession, folder: Path, case: Case, number: int) -> str:
     for made, (_, batches) in zip(inputs, case.inputs, strict=True):
         for rows in batches:
             made.add(*rows)
-    expected = _of_spark(spark, case.query(*(i.spark_stream(spark) for i in inputs)), case.mode, number)
+    if case.batch is None:
+        expected = _of_spark(spark, case.query(*(i.spark_stream(spark) for i in inputs)), case.mode, number)
+    else:
+        expected = case.batch(inputs[0].table(spark))
     job, ckpt = Job(folder), spark_ckpt.enable(spark)
     job.run(case.query(*(i.stream(ckpt, uid=i.folder.name) for i in inputs)), mode=case.mode)
-    found = ordered(_flat(row) for row in job.rows())
+    found = ordered(_flat(row) for row in (job.rows() if case.batch is None else test_topn._rows_behind(job)))
     return "" if found == expected and expected else f"expected {expected}\nfound    {found}"
 
 

@@ -96,11 +96,16 @@ def test_the_changes_fold_to_what_a_batch_of_spark_has(
         spark.conf.set("spark.sql.shuffle.partitions", 2 if last else 1)
         options = {"checkpointLocation": str(tmp_path / str(last)), "chaining": str(not life).lower()}
         job.run(_streams(data.stream(ckpt), kinds), **options)
-        table = dict[Any, Any]()
-        for change in memory.read(job.sink).to_pylist():
-            *row, op = change.values()
-            _fold(table, tuple(row), op)
-        assert ordered(table.values()) == _in_spark(data.table(spark), kinds)
+        assert _rows_behind(job) == _in_spark(data.table(spark), kinds)
+
+
+def _rows_behind(job: Job) -> list[tuple[Any, ...]]:
+    """What all changes come to."""
+    table = dict[Any, Any]()
+    for change in memory.read(job.sink).to_pylist():
+        *row, op = change.values()
+        _fold(table, tuple(row), op)
+    return ordered(table.values())
 
 
 def _fold(table: dict[Any, Any], row: tuple[Any, ...], op: str) -> None:

@@ -67,7 +67,7 @@ def source_of(options: Options, schema: StructType | None) -> SourceSpec:
     kind, own = options.get("source"), _own(options)
     if not kind:
         raise ConfigError(
-            "readStream.format('ckpt') needs option source: files, delta, rate, parquet, json, csv, text or "
+            "readStream.format('ckpt') needs option source: files, delta, rate, parquet, orc, json, csv, text or "
             "module:Class"
         )
     uid = own.pop("uid", None)

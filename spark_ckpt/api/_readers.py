@@ -12,7 +12,7 @@ from spark_ckpt.errors import ConfigError
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
 
-FILE_FORMATS = ("csv", "json", "parquet", "text")
+FILE_FORMATS = ("csv", "json", "orc", "parquet", "text")
 """Of Spark's formats, those that source ``files`` reads."""
 
 _OURS = {"recursivefilelookup": "recursive", "delimiter": "sep"}
@@ -45,6 +45,14 @@ class FileReaders:
         Raises as :meth:`load`.
         """
         return self.load(path, "parquet", **options)
+
+    def orc(self, path: str, **options: Any) -> CkptDataFrame:
+        """As PySpark's: ORC files below ``path``, by source ``files``; ``options`` by Spark's names or its own.
+
+        Timestamps are read as those of a clock in UTC. Raises as :meth:`load`, and ``ConfigError`` if the schema has
+        timestamps and the machine's zone is another.
+        """
+        return self.load(path, "orc", **options)
 
     def json(self, path: str, schema: StructType | str | None = None, **options: Any) -> CkptDataFrame:
         """As PySpark's: one JSON object a line, in files below ``path``, by source ``files``; a ``schema`` is needed.

@@ -102,7 +102,7 @@ class CkptSession(Hinting):
         return self.spark.createDataFrame(control_row(schema), schema)
 
 
-_NO_FORMAT = "source files reads parquet, json, csv and text; for others write a Python streaming DataSource"
+_NO_FORMAT = "source files reads parquet, orc, json, csv and text; for others write a Python streaming DataSource"
 
 
 class CkptDataStreamReader(FileReaders, Hinting):
@@ -112,7 +112,7 @@ class CkptDataStreamReader(FileReaders, Hinting):
     """
 
     _ways: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("orc", "xml"), _NO_FORMAT),
+        "xml": _NO_FORMAT,
     }
 
     def __init__(self, session: CkptSession) -> None:
@@ -125,7 +125,8 @@ class CkptDataStreamReader(FileReaders, Hinting):
         """``source``: ``"files"``, ``"delta"``, ``"kafka"``, ``"rate"``, or a class, a Python streaming ``DataSource``.
 
         A class need not be registered.
-        ``"parquet"``, ``"json"``, ``"csv"`` and ``"text"`` are ``"files"`` of that kind, with Spark's names of options.
+        ``"parquet"``, ``"orc"``, ``"json"``, ``"csv"`` and ``"text"`` are ``"files"`` of that kind, with Spark's names
+        of options.
         A class may be given by its import path, too, ``"module:Class"``. What it must keep to is tested by
         :class:`spark_ckpt.testing.source_conformance.SourceConformance`. :meth:`load` raises for an unknown one.
         """
@@ -135,7 +136,7 @@ class CkptDataStreamReader(FileReaders, Hinting):
     def schema(self, schema: StructType | str) -> CkptDataStreamReader:
         """The columns to read: ``schema`` is a ``StructType`` or DDL text, ``"id bigint, at timestamp"``.
 
-        Source ``files`` needs it, but for Parquet; others know their own columns, and ``delta`` takes no other.
+        Source ``files`` needs it, but for Parquet and ORC; others know their own columns, and ``delta`` takes no other.
         """
         self._schema = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
         return self

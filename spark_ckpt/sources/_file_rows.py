@@ -5,7 +5,7 @@ The driver uses :func:`cut` of the same readers to learn how many rows a file ho
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import IO, Any, Protocol
 
@@ -42,18 +42,14 @@ class ParquetRows:
     def cut(self, entry: FileEntry, at: Position, max_rows: int) -> Cut:
         try:
             with self.open(entry) as file:
-                total = file.metadata.num_rows
+                return cut_by_rows(file.metadata.num_rows, entry, at, max_rows)
         except MalformedFileError:
             return Cut(0, None)
-        if total - at.row <= max_rows:
-            return Cut(max(0, total - at.row), None)
-        row = at.row + max_rows
-        return Cut(max_rows, Position(at.file, row, entry.size * row // total))
 
     def read(self, split: FileSplit, schema: pa.Schema) -> Iterator[pa.RecordBatch | Bad]:
         try:
             with self.open(split.entry) as file:
-                columns = _columns(file.schema_arrow, schema)
+                columns = columns_of(file.schema_arrow, schema)
                 for group, first, low, high in _row_groups(file, split):
                     yield from self._group(file, group, first, (low, high), columns, schema)
         except MalformedFileError as error:
@@ -67,7 +63,7 @@ class ParquetRows:
     @contextmanager
     def open(self, entry: FileEntry) -> Iterator[pq.ParquetFile]:
         with self._raw(entry) as raw:
-            with _malformed():
+            with malformed():
                 file = pq.ParquetFile(raw, coerce_int96_timestamp_unit="us")
             yield file
 
@@ -85,29 +81,17 @@ class ParquetRows:
         """
         try:
             batches = file.iter_batches(MAX_BATCH_ROWS, row_groups=[group], columns=columns)
-            with _malformed():
+            with malformed():
                 found = batches if self._stream else list(batches)
             for batch in _guarded(found):
                 if first >= rows[1]:
                     break
                 low, high = max(rows[0] - first, 0), min(rows[1] - first, batch.num_rows)
                 if low < high:
-                    yield from self._convert(batch.slice(low, high - low), first + low, schema)
+                    yield from converted(batch.slice(low, high - low), first + low, schema)
                 first += batch.num_rows
         except MalformedFileError as error:
             yield Bad(f"row group {group}", "a readable row group", "damaged data", str(error))
-
-    def _convert(self, batch: pa.RecordBatch, first: int, schema: pa.Schema) -> Iterator[pa.RecordBatch | Bad]:
-        def attempt(low: int, high: int) -> pa.RecordBatch:
-            found = conform(batch.slice(low, high - low), schema, fill_missing=True)
-            require_values(found)
-            return found
-
-        def describe(row: int, reason: str) -> Bad:
-            expected = f"columns ({', '.join(f'{f.name} {f.type}' for f in schema)})"
-            return Bad(f"row {first + row + 1}", expected, str(batch.slice(row, 1).to_pylist()[0]), reason)
-
-        yield from salvage(batch.num_rows, attempt, describe)
 
 
 class TextRows:
@@ -173,7 +157,36 @@ class TextRows:
                 yield found
 
 
-def _columns(found: pa.Schema, schema: pa.Schema) -> list[str]:
+def cut_by_rows(total: int, entry: FileEntry, at: Position, max_rows: int) -> Cut:
+    """Of a file of ``total`` rows, whose place between them is told in rows."""
+    if total - at.row <= max_rows:
+        return Cut(max(0, total - at.row), None)
+    row = at.row + max_rows
+    return Cut(max_rows, Position(at.file, row, entry.size * row // total))
+
+
+def converted(
+    batch: pa.RecordBatch, first: int, schema: pa.Schema, require: Callable[[pa.RecordBatch], None] = lambda _: None
+) -> Iterator[pa.RecordBatch | Bad]:
+    """``batch``, whose first row is number ``first`` of its file, as ``schema``.
+
+    ``require`` raises ``pyarrow.ArrowInvalid``.
+    """
+
+    def attempt(low: int, high: int) -> pa.RecordBatch:
+        found = conform(batch.slice(low, high - low), schema, fill_missing=True)
+        require_values(found)
+        require(found)
+        return found
+
+    def describe(row: int, reason: str) -> Bad:
+        expected = f"columns ({', '.join(f'{f.name} {f.type}' for f in schema)})"
+        return Bad(f"row {first + row + 1}", expected, str(batch.slice(row, 1).to_pylist()[0]), reason)
+
+    yield from salvage(batch.num_rows, attempt, describe)
+
+
+def columns_of(found: pa.Schema, schema: pa.Schema) -> list[str]:
     """The file's columns that the schema names. Raises ``MalformedFileError`` if it cannot be a file of that schema."""
     wanted = {name.lower(): name for name in reversed(schema.names)}
     columns = [name for name in found.names if name in schema.names or name.lower() in wanted]
@@ -201,7 +214,7 @@ def _row_groups(file: pq.ParquetFile, split: FileSplit) -> Iterator[tuple[int, i
 
 
 @contextmanager
-def _malformed() -> Iterator[None]:
+def malformed() -> Iterator[None]:
     """Arrow's word for a damaged file is ArrowInvalid, or an OSError without a number; one with a number is real."""
     try:
         yield
@@ -216,7 +229,7 @@ def _malformed() -> Iterator[None]:
 def _guarded(batches: Any) -> Iterator[pa.RecordBatch]:
     iterator = iter(batches)
     while True:
-        with _malformed():
+        with malformed():
             batch = next(iterator, None)
         if batch is None:
             return

@@ -34,6 +34,8 @@ from spark_ckpt.sources._options import (
     storage_options_of,
     text,
 )
+from spark_ckpt.sources._orc_rows import OrcRows
+from spark_ckpt.sources._orc_rows import check_schema as check_orc
 from spark_ckpt.sources.base import UsesMetadata
 from spark_ckpt.sources.file_log import DiscoveryLog
 from spark_ckpt.sources.file_text import TextFormat, check_schema
@@ -52,18 +54,18 @@ OPTIONS = {
     "path": text(expects="a folder, file or glob, local or any fsspec URL").means(
         "Where the files appear. `load(path)` sets it, too.", required=True
     ),
-    "fileFormat": choice("parquet", "json", "csv", "text").means(
+    "fileFormat": choice("parquet", "orc", "json", "csv", "text").means(
         "What they are; json is one object a line, text a column `value` with a row a line.", required=True
     ),
     "recursive": flag().means("Folders below, too."),
     "pathGlobFilter": text(expects="a glob for file names, such as *.json").means("Only files of such names."),
     "maxFilesPerTrigger": positive(1000).means("Files of a batch at most."),
     "maxRowsPerTrigger": positive().means(
-        "Rows of a batch at most. Only this limit splits a file; it costs the driver a look at Parquet footers, or at "
-        "the text itself."
+        "Rows of a batch at most. Only this limit splits a file; it costs the driver a look at the files' footers, or "
+        "at the text itself."
     ),
     "maxBytesPerTrigger": size().means("Bytes of a batch's files as they are stored; the first is always taken."),
-    "maxSplitBytes": size(128 << 20).means("Larger Parquet files are read in parallel."),
+    "maxSplitBytes": size(128 << 20).means("Larger Parquet and ORC files are read in parallel."),
     "badRecords": text(FAIL, f"{FAIL}, {SKIP}, or a folder").means(
         "What cannot be read ends the query, is left out, or is kept once, as a JSON file in that folder."
     ),
@@ -76,16 +78,20 @@ OPTIONS = {
 }
 
 
+COLUMNAR = ("parquet", "orc")
+"""Formats whose files tell their schema and how many rows they have, and are read in parts."""
+
+
 class FilesSource(DataSource, UsesMetadata):
     """Options, case-insensitive:
 
-    - ``path`` (required): folder, file or glob, local or any fsspec URL; ``fileFormat`` (required): parquet, json
-      (one object a line), csv or text (a row a line). ``recursive`` (false): folders below too. ``pathGlobFilter``: of
-      file names.
+    - ``path`` (required): folder, file or glob, local or any fsspec URL; ``fileFormat`` (required): parquet, orc,
+      json (one object a line), csv or text (a row a line). ``recursive`` (false): folders below too.
+      ``pathGlobFilter``: of file names.
     - ``maxFilesPerTrigger`` (1000), ``maxRowsPerTrigger``, ``maxBytesPerTrigger`` (of files as they are stored; the
       first is always taken): a batch keeps all of them; only the row limit splits a file, and costs the driver a
       look at Parquet footers, or at the text itself.
-    - ``maxSplitBytes`` (128m): larger Parquet files are read in parallel.
+    - ``maxSplitBytes`` (128m): larger Parquet and ORC files are read in parallel.
     - ``badRecords`` (fail): fail, skip, or a folder where each bad record is kept once.
     - ``changedFiles`` (fail): fail, or accept a file that is no longer what was discovered.
       ``ignoreMissingFiles`` (false): go on without a file that has vanished.
@@ -116,21 +122,24 @@ class FilesSource(DataSource, UsesMetadata):
         return "files"
 
     def schema(self) -> StructType:
-        """Of the first Parquet file, all columns nullable; of text, ``value string``. Raises ``ConfigError`` if nothing
-        tells it."""
+        """Of the first Parquet or ORC file, all columns nullable; of text, ``value string``.
+
+        Raises ``ConfigError`` if nothing tells it.
+        """
         if self.parsed["fileFormat"] == "text":
             return StructType([StructField("value", StringType())])
-        if self.parsed["fileFormat"] != "parquet":
+        if self.parsed["fileFormat"] not in COLUMNAR:
             raise ConfigError(f"fileFormat {self.parsed['fileFormat']} needs a schema; give one with .schema(...)")
         folder = self.folder()
-        rows = ParquetRows(folder, stream=True)
+        rows = OrcRows(folder) if self.parsed["fileFormat"] == "orc" else ParquetRows(folder, stream=True)
         for entry in self._known_files(folder):
             try:
                 return spark_schema(rows.schema(entry))
             except (MalformedFileError, FileNotFoundError):
                 continue
         raise ConfigError(
-            f"no readable Parquet file to infer the schema from at {redact_url(folder.url)}; give .schema(...)"
+            f"no readable {self.parsed['fileFormat']} file to infer the schema from at {redact_url(folder.url)}; "
+            "give .schema(...)"
         )
 
     def streamReader(self, schema: StructType) -> FilesReader:
@@ -146,6 +155,8 @@ class FilesSource(DataSource, UsesMetadata):
         o = self.parsed
         if o["fileFormat"] == "parquet":
             return ParquetRows(folder, stream=o["badRecords"] == FAIL)
+        if o["fileFormat"] == "orc":
+            return OrcRows(folder)
         fmt = TextFormat(o["fileFormat"], o["sep"], o["quote"], o["header"], o["multiLine"], o["nullValue"])
         return TextRows(folder, fmt)
 
@@ -186,7 +197,9 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = arrow_schema(schema)
         self._clock = clock
         o = source.parsed
-        if o["fileFormat"] != "parquet":
+        if o["fileFormat"] == "orc":
+            check_orc(self._schema)
+        elif o["fileFormat"] != "parquet":
             check_schema(o["fileFormat"], self._schema)
         self._limits = Limits(o["maxFilesPerTrigger"], o["maxRowsPerTrigger"], o["maxBytesPerTrigger"])
         self._folder = source.folder()
@@ -227,7 +240,7 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         log, stop = self._known(), Position.of(end)
         log.require(stop.file + (1 if stop.row else 0))
-        divide = self._source.parsed["maxSplitBytes"] if self._source.parsed["fileFormat"] == "parquet" else None
+        divide = self._source.parsed["maxSplitBytes"] if self._source.parsed["fileFormat"] in COLUMNAR else None
         return list(plan_splits(Position.of(start), stop, log.entries, divide))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -42,6 +43,8 @@ class FilesTarget(SourceTarget):
             pq.write_table(
                 pa.table([list(c) for c in zip(*rows, strict=True)], names=["n", "s"]), path, row_group_size=2
             )
+        elif self.kind == "orc":
+            orc.write_table(pa.table([list(c) for c in zip(*rows, strict=True)], names=["n", "s"]), path)
         elif self.kind == "json":
             path.write_text("".join(json.dumps({"n": n, "s": s}) + "\n" for n, s in rows))
         else:
@@ -53,7 +56,7 @@ class FilesTarget(SourceTarget):
         return [(n, f"text {n}") for n in range(self.files * 4)]
 
 
-@pytest.mark.parametrize("kind", ["parquet", "json", "csv"])
+@pytest.mark.parametrize("kind", ["parquet", "orc", "json", "csv"])
 class TestFiles(SourceConformance):
     @pytest.fixture
     def target(self, tmp_path: Path, kind: str) -> SourceTarget:
@@ -62,7 +65,7 @@ class TestFiles(SourceConformance):
         return target
 
 
-@pytest.mark.parametrize("kind", ["parquet", "json", "csv"])
+@pytest.mark.parametrize("kind", ["parquet", "orc", "json", "csv"])
 class TestFilesCutWithinFiles(SourceConformance):
     @pytest.fixture
     def target(self, tmp_path: Path, kind: str) -> SourceTarget:

@@ -23,23 +23,25 @@ LEFT, RIGHT = "id long, k string, n int, at timestamp, d double", "rid long, k s
 BASE = datetime(2023, 11, 5, tzinfo=timezone.utc)
 
 
-def _batches(chance: random.Random, batches: int, first: int) -> list[list[tuple[Any, ...]]]:
+def _batches(chance: random.Random, batches: int, first: int, alike: bool = False) -> list[list[tuple[Any, ...]]]:
     """The newest event time goes on by a second a batch; rows are up to five seconds older, and some are late.
 
-    It is that of a row which no filter leaves out: so all streams have one watermark, as in Spark, where it is
-    that of the whole query. Some batches are empty.
+    ``alike``: it is that of a row which no filter leaves out, and the same batches are empty. So all streams have one
+    watermark, as in Spark, where it is that of the whole query.
     """
     found, number = [], 1000 * first
     for batch in range(first, first + batches):
-        number += 1
-        rows: list[tuple[Any, ...]] = [(number, "d", 3, BASE + timedelta(seconds=batch), 1.5)]
-        for _ in range(11):
+        rows: list[tuple[Any, ...]] = []
+        empty = batch % 5 == 3 if alike else chance.random() < 0.15
+        for _ in range(0 if empty else 12):
             number += 1
             back = timedelta(microseconds=chance.choice([0, 1, 1_000_000, 1_500_000, chance.randrange(5_000_000)]))
             at = None if chance.random() < 0.1 else BASE + timedelta(seconds=batch) - back
             d = chance.choice([None, 0.0, -0.0, float("nan"), 1.5])
             rows.append((number, chance.choice(["a", "b", "c", None]), chance.randrange(4), at, d))
-        found.append([] if batch % 5 == 3 else rows)
+        if alike and rows:
+            rows[0] = (rows[0][0], "d", 3, BASE + timedelta(seconds=batch), 1.5)
+        found.append(rows)
     return found
 
 
@@ -200,7 +202,8 @@ def test_what_comes_out_is_what_comes_out_of_spark(
     chance, left, right, expected = random.Random(seed), new_input("l", LEFT), new_input("r", RIGHT), []
     for life in range(lives):
         last = life == lives - 1
-        for one, other in zip(_batches(chance, 3, 3 * life), _batches(chance, 3, 3 * life), strict=True):
+        sides = [_batches(chance, 3, 3 * life, kinds != SOME) for _ in range(2)]
+        for one, other in zip(*sides, strict=True):
             left.add(*one)
             right.add(*other)
         if last:

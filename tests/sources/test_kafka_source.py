@@ -206,6 +206,23 @@ def test_a_topic_that_was_made_again_is_another_one(open_: Open) -> None:
     assert values(lax, start, end) == []
 
 
+def test_partitions_and_topics_that_are_not_named_any_more_are_not_left_out_in_silence(open_: Open) -> None:
+    topic, other = new_topic(10, 2), new_topic(1)
+    (_, end), *_ = batches(*_begun(open_(None, assign=f'{{"{topic}":[0,1]}}')))
+    fewer = {"assign": f'{{"{topic}":[0]}}'}
+    with pytest.raises(InvalidInputError, match=f"Partition {topic}-1 is gone, or the options do not name it any more"):
+        open_(None, **fewer).latest(end, False)
+    with pytest.raises(InvalidInputError, match=f"topic {topic} was deleted, or the options do not name it any more"):
+        open_(other).latest(end, False)
+    produce(topic, 4, 2, first=10)
+    lax = open_(None, **fewer, failOnDataLoss="false")
+    assert values(lax, end, lax.latest(end, False)) == ["v10", "v12"]
+
+
+def _begun(reader: InnerReader) -> tuple[InnerReader, Any]:
+    return reader, reader.initial()
+
+
 def test_the_group_is_told_how_far_the_job_is_and_nothing_is_read_from_there(open_: Open) -> None:
     topic = new_topic(5)
     reader = open_(topic, **{"kafka.group.id": f"watch-{topic}"})

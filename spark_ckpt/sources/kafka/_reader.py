@@ -75,9 +75,10 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         at, everything = Position.of(start), isinstance(limit, ReadAllAvailable)
-        end = self._bounded(self._pinned or self._now())
-        self._check_ids(at, end)
-        end = self._not_back(at, end)
+        now = self._pinned or self._now()
+        if self._pinned is None:
+            self._check_there(at, now)
+        end = self._not_back(at, self._bounded(now))
         new, o = new_records(at, end), self._source.parsed
         if not new or (not everything and self._pinned is None and self._put_off(new)):
             return start
@@ -223,21 +224,26 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ask_again_at = ended + (_ASKED_AT_MOST - 1) * (ended - began)
         return found
 
-    def _check_ids(self, start: Position, end: Position) -> None:
+    def _check_there(self, start: Position, now: Position) -> None:
+        """What the job has read from is there, and not shorter, as after an unclean leader election."""
         for topic, known in start.ids.items():
-            found = end.ids.get(topic)
-            if found != known:
-                what = "was deleted" if found is None else f"was deleted and made again (id {known}, now {found})"
-                self._lost(f"topic {topic} {what}")
+            found = now.ids.get(topic)
+            if found is None:
+                self._lost(f"topic {topic} was deleted, or the options do not name it any more")
+            elif found != known:
+                self._lost(f"topic {topic} was deleted and made again (id {known}, now {found})")
+        for p, at in start.places.items():
+            same = start.ids.get(p.topic) == now.ids.get(p.topic)
+            if same and p not in now.places:
+                self._lost(f"Partition {p} is gone, or the options do not name it any more")
+            elif same and now.places[p] < at:
+                self._lost(f"Partition {p}'s offset was changed from {at} to {now.places[p]}")
 
     def _not_back(self, start: Position, end: Position) -> Position:
-        """``end`` without partitions that end in front of where the job is, as after an unclean leader election."""
-        for p, at in end.places.items():
-            if at < start.start_of(p, end) and self._pinned is None:
-                self._lost(f"Partition {p}'s offset was changed from {start.places[p]} to {at}")
-        ahead = self._ending() is not None or self._pinned is not None
-        places = {p: max(at, start.start_of(p, end)) if ahead else at for p, at in end.places.items()}
-        return Position(places, end.ids)
+        """An end that was decided before may be behind where the job is."""
+        if self._pinned is None and self._ending() is None:
+            return end
+        return Position({p: max(at, start.start_of(p, end)) for p, at in end.places.items()}, end.ids)
 
     def _put_off(self, new: int) -> bool:
         least = self._source.parsed["minOffsetsPerTrigger"]

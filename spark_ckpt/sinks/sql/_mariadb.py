@@ -1,4 +1,4 @@
-"""What MariaDB and MySQL need: sessions that refuse what they would bend, texts compared exactly, keys that fit.
+"""What MariaDB and MySQL need: texts compared exactly, keys that fit, numbers that they have.
 
 Left to themselves they cut texts that are too long, take ``a``, ``A``, ``ä`` and ``a `` for one key, give a zero in an
 auto-increment column another value, and round a time with a zone into the server's.
@@ -18,51 +18,15 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.storage.sql.mariadb import DIALECTS as DIALECTS
 
 _log = logging.getLogger("spark_ckpt")
 
-DIALECTS = ("mysql", "mariadb")
 NAME_LIMIT = 64
 
-_SESSION = (
-    "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', "
-    "innodb_lock_wait_timeout = {wait_s}, lock_wait_timeout = {wait_s}"
-)
-_ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"  # tasks and commits need no locks between rows
-_AGAIN = (1213, 1020, 1050)  # deadlock, row changed since it was read, somebody else made the table first
-_LOCKED = (1205,)
-_GONE = (
-    1021, 1040, 1053, 1077, 1079, 1080, 1158, 1159, 1160, 1161, 1203, 1226, 1290, 1317, 1836, 1927,
-    2002, 2003, 2006, 2013, 2055, 4031,
-)  # fmt: skip
 # What InnoDB takes in one index; a character is up to four bytes. Half of it for two keys, and so on.
 _INDEX_BYTES = 3072
 _OTHER_KEY_BYTES = 20
-
-
-def prepare_session(connection: Any, wait_ms: int) -> None:
-    """Each new connection, before anything else."""
-    with connection.cursor() as cursor:
-        cursor.execute(_SESSION.format(wait_s=max(1, round(wait_ms / 1000))))
-        cursor.execute(_ISOLATION)
-
-
-def error_code(error: Any) -> int | None:
-    """The server's or client's error number; None for errors of other databases."""
-    code = getattr(error, "errno", None) or next(iter(getattr(error, "args", ())), None)
-    return code if isinstance(code, int) else None
-
-
-def is_transient(error: Any) -> bool:
-    return error_code(error) in _AGAIN
-
-
-def is_lock_timeout(error: Any) -> bool:
-    return error_code(error) in _LOCKED
-
-
-def is_outage(error: Any) -> bool:
-    return error_code(error) in _GONE or is_transient(error) or is_lock_timeout(error)
 
 
 def exact_collation(dialect: Any) -> str:

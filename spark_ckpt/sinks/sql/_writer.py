@@ -17,7 +17,7 @@ from spark_ckpt.sinks import staging
 from spark_ckpt.sinks.base import SinkWriter, WriterContext
 from spark_ckpt.sinks.sql import _dialects as dialects
 from spark_ckpt.sinks.sql import _tables as tables
-from spark_ckpt.sinks.sql._database import Database
+from spark_ckpt.storage.sql.database import Database
 
 _CHUNK_ROWS = 64 * 1024
 _CHUNK_BYTES = 16 * 1024 * 1024

@@ -21,10 +21,11 @@ from spark_ckpt.sinks._options import SinkOption, SinkOptions, option_names
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.sql import _dialects as dialects
 from spark_ckpt.sinks.sql import _tables as tables
-from spark_ckpt.sinks.sql._database import Database
 from spark_ckpt.sinks.sql._dialects import SEQ, STAGE
 from spark_ckpt.sinks.sql._moves import Staged, into
 from spark_ckpt.sinks.sql._writer import SqlWriter, StagingPlace
+from spark_ckpt.storage.sql import connections
+from spark_ckpt.storage.sql.database import Database
 from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 
 _KIND = "sql"
@@ -71,8 +72,8 @@ class SqlSink(TwoPhaseSink):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
         parsed = SinkOptions(_KIND, options, self.DECLARED)
-        url = dialects.parse_url(parsed.required("url"), parsed.text("user"), parsed.text("password"))
-        self._database = Database(url, parsed.duration_ms("lockTimeout"))
+        url = connections.parse_url("sink 'sql'", parsed.required("url"), parsed.text("user"), parsed.text("password"))
+        self._database = Database("sink 'sql'", url, parsed.duration_ms("lockTimeout"))
         self._table = parsed.required("table")
         self._schema = parsed.text("schema")
         self._create = parsed.flag("createTable")
@@ -83,7 +84,7 @@ class SqlSink(TwoPhaseSink):
 
     @classmethod
     def absolute(cls, options: Mapping[str, str]) -> dict[str, str]:
-        return {k: dialects.absolute_url(v) if k.lower() == "url" else v for k, v in options.items()}
+        return {k: connections.absolute_url(v) if k.lower() == "url" else v for k, v in options.items()}
 
     def __repr__(self) -> str:
         return f"SqlSink({self._place})"
@@ -116,7 +117,7 @@ class SqlSink(TwoPhaseSink):
 
         with self._database.errors(f"{self._place}: preparing it", outage=InvalidInputError):
             self._database.check()
-            dialects.prepare_database(self._database.engine)
+            connections.prepare_database(self._database.engine)
             # Another job may create the same tables at the same time: then ours fails once and finds them.
             self._database.transaction(prepare, again_on=(sa.exc.ProgrammingError, sa.exc.IntegrityError))
 

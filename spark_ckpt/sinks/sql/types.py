@@ -11,7 +11,7 @@ from sqlalchemy.dialects import mysql
 
 from spark_ckpt.arrow_types import SQL_NAMES
 from spark_ckpt.formats.json_texts import iso_timestamps
-from spark_ckpt.sinks.sql._mariadb import DIALECTS
+from spark_ckpt.storage.sql.mariadb import DIALECTS
 
 _SQLITE_EXACT_DIGITS = 15  # SQLite turns longer numbers into a double; as text they stay what they are
 

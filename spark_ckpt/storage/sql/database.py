@@ -1,4 +1,4 @@
-"""One database of the ``sql`` sink: transactions that are tried again, and errors without secrets."""
+"""One database: transactions that are tried again, and errors without secrets."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import sqlalchemy as sa
 
 from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError, RetryableError
 from spark_ckpt.redaction import redact, secret_values
-from spark_ckpt.sinks.sql import _dialects as dialects
-from spark_ckpt.sinks.sql import _mariadb as mariadb
 from spark_ckpt.storage.retry import Retry
+from spark_ckpt.storage.sql import connections, mariadb
 
 _T = TypeVar("_T")
 _TRIES = 8
@@ -24,12 +23,14 @@ _log = logging.getLogger("spark_ckpt")
 
 
 class Database:
-    """Made from a URL; connects when first used, and holds a connection only inside a transaction.
+    """Made from a URL; ``what`` (``sink 'sql'``) begins messages about it.
 
-    Locks that others hold are waited for ``lock_timeout_ms`` in all, in tries of which each that fails is logged.
+    Connects when first used, and holds a connection only inside a transaction. Locks that others hold are waited for
+    ``lock_timeout_ms`` in all, in tries of which each that fails is logged.
     """
 
-    def __init__(self, url: sa.URL, lock_timeout_ms: int) -> None:
+    def __init__(self, what: str, url: sa.URL, lock_timeout_ms: int, reading: bool = False) -> None:
+        self._what, self._reading = what, reading
         self._url = url
         self._lock_timeout_ms = lock_timeout_ms
         # Whole seconds, because MariaDB counts in them; at least a second, or a busy SQLite file would fill the log.
@@ -46,7 +47,7 @@ class Database:
     @cached_property
     def engine(self) -> sa.Engine:
         with self._parameters():
-            return dialects.connect_engine(self._url, self._lock_wait_ms)
+            return connections.connect_engine(self._what, self._url, self._lock_wait_ms, self._reading)
 
     def check(self) -> None:
         """Connect once. Raises ``ConfigError`` for a parameter in the URL that the driver does not take."""
@@ -58,7 +59,7 @@ class Database:
         try:
             yield
         except (TypeError, ValueError) as error:
-            found = f"sink 'sql': option 'url' has a parameter that {self._url.drivername} refuses"
+            found = f"{self._what}: option 'url' has a parameter that {self._url.drivername} refuses"
             raise ConfigError(f"{found}: {self.redacted(str(error))}") from None
 
     def transaction(
@@ -72,7 +73,7 @@ class Database:
                     return work(connection)
             except (sa.exc.DBAPIError, self._driver_error()) as error:
                 cause = getattr(error, "orig", None) or error
-                if dialects.is_lock_timeout(cause):
+                if connections.is_lock_timeout(cause):
                     waited_ms += self._lock_wait_ms
                     if waited_ms >= self._lock_timeout_ms:
                         raise
@@ -80,7 +81,7 @@ class Database:
                 else:
                     tries += 1
                     met += isinstance(error, again_on)
-                    again = dialects.is_transient(cause) or (isinstance(error, again_on) and met == 1)
+                    again = connections.is_transient(cause) or (isinstance(error, again_on) and met == 1)
                     if not again or tries == _TRIES:
                         raise
             _RETRY.sleep(next(pauses))
@@ -102,18 +103,18 @@ class Database:
             yield
         except drivers as error:
             cause = getattr(error, "orig", None) or error
-            kind = outage if dialects.is_outage(cause) else InvalidInputError
+            kind = outage if connections.is_outage(cause) else InvalidInputError
             failure = kind(f"{doing} failed: {self.redacted(str(cause)).strip()}{self._advice(cause)}")
         else:
             return
         raise failure from None
 
     def _advice(self, cause: BaseException) -> str:
-        if not dialects.is_lock_timeout(cause):
+        if not connections.is_lock_timeout(cause):
             return ""
         return (
             f". Another session held the lock for {self._lock_timeout_ms / 1000:g} s (option lockTimeout). End that "
-            f"session{dialects.who_waits(self._url.get_backend_name())} and start the query again; nothing is lost"
+            f"session{connections.who_waits(self._url.get_backend_name())} and start the query again; nothing is lost"
         )
 
     def redacted(self, text: str) -> str:

@@ -28,11 +28,23 @@ from spark_ckpt.sinks.sql.types import sql_type
 from spark_ckpt.sources import file_text, files, rate
 from spark_ckpt.sources.ddl import parse_ddl
 from spark_ckpt.sources.delta import options as delta
+from spark_ckpt.sources.iceberg import source as iceberg
 from spark_ckpt.sources.kafka import source as kafka
+from spark_ckpt.sources.sql import source as sql
 
 ROOT = Path(__file__).parents[1]
 PART = re.compile(r"(?P<begin><!-- (?P<kind>[a-z]+): (?P<about>[^>]+) -->\n).*?(?P<end><!-- /(?P=kind) -->)", re.DOTALL)
-SOURCES = {"files": files.OPTIONS, "delta": delta.OPTIONS, "kafka": kafka.OPTIONS, "rate": rate.OPTIONS}
+SOURCES = {
+    name: module.OPTIONS
+    for name, module in (
+        ("files", files),
+        ("delta", delta),
+        ("kafka", kafka),
+        ("iceberg", iceberg),
+        ("sql", sql),
+        ("rate", rate),
+    )
+}
 TYPES = (
     "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal(15,2)", "decimal(38,6)", "string",
     "binary", "date", "timestamp", "timestamp_ntz", "interval day to second", "array<int>", "map<string,int>",

@@ -27,8 +27,10 @@ from spark_ckpt.sources.ddl import parse_ddl
 KNOWN_SOURCES: Mapping[str, str] = {
     "delta": "spark_ckpt.sources.delta.source:DeltaSource",
     "files": "spark_ckpt.sources.files:FilesSource",
+    "iceberg": "spark_ckpt.sources.iceberg.source:IcebergSource",
     "kafka": "spark_ckpt.sources.kafka.source:KafkaSource",
     "rate": "spark_ckpt.sources.rate:RateSource",
+    "sql": "spark_ckpt.sources.sql.source:SqlSource",
 }
 
 Offset = dict[str, Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -54,6 +55,15 @@ class IcebergCatalog:
         """The table as it is now. Raises pyiceberg's errors: see :meth:`errors`."""
         return self.catalog.load_table(self.table)
 
+    def load_recent(self) -> Table:
+        """The table as it was at most a minute ago: to read files that were in it by then. Raises as :meth:`load`."""
+        key, now = (self.name, self.table, tuple(sorted(self._properties.items()))), time.monotonic()
+        at, table = _recent.get(key, (-_RECENT_S, None))
+        if table is None or now - at > _RECENT_S:
+            table = self.load()
+            _recent[key] = (now, table)
+        return table
+
     @contextmanager
     def errors(self, doing: str, kind: type[CkptError] = RetryableError) -> Iterator[None]:
         """pyiceberg's errors as ``kind``, in their own words but without secrets."""
@@ -78,6 +88,10 @@ class IcebergCatalog:
             if redact_url(value) != value:
                 secrets.append(value)
         return redact(str(cause), secrets).strip() or type(cause).__name__
+
+
+_RECENT_S = 60.0
+_recent: dict[object, tuple[float, Table | None]] = {}
 
 
 @lru_cache(maxsize=8)

@@ -69,6 +69,9 @@ shutil.rmtree("checkpoints/orders")
     "iceberg": """
 stored = load_catalog("default", **lake).load_table("sales.orders").scan().to_arrow().to_pylist()
 assert sorted(r["amount"] for r in stored) == [5, 10, 30], stored
+copied = sqlite3.connect("copied.db").execute("SELECT id, customer, amount FROM orders ORDER BY 1").fetchall()
+assert copied == [(1, "a", 10), (2, "b", 30), (3, "a", 5)], copied
+assert [tuple(r) for r in spark.createDataFrame([], rows.schema).dtypes] == [("id", "bigint"), ("text", "string")]
 """,
     "kafka": """
 query.processAllAvailable()

@@ -367,7 +367,9 @@ def test_large_arrow_batches_are_cut() -> None:
 
 
 def test_an_unknown_source_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"expected one of delta, files, .*rate, or a Python DataSource class"):
+    with pytest.raises(
+        ConfigError, match=r"expected one of delta, files, iceberg, .*rate, sql, or a Python DataSource class"
+    ):
         open_source("pulsar", {}, None, "")
 
 

@@ -1,0 +1,3 @@
+"""The ``iceberg`` source."""
+
+from __future__ import annotations

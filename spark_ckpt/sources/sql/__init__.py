@@ -1,0 +1,3 @@
+"""The ``sql`` source."""
+
+from __future__ import annotations

@@ -1,0 +1,139 @@
+"""The table that the ``sql`` source reads: its columns as they are at start, and the queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_ckpt.errors import ConfigError, InvalidInputError
+from spark_ckpt.sources.sql._types import arrow_column, is_text, spark_type
+from spark_ckpt.sources.sql._values import kind_of, normal, within
+from spark_ckpt.storage.sql.mariadb import DIALECTS
+
+_ROWS_AT_ONCE = 8192
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What the driver learnt of a table. Goes to executors; holds no secret."""
+
+    name: str
+    schema: str | None
+    growing: str
+    """The offset column, as the table spells it."""
+    kind: str
+    """How it grows: one of ``_values``."""
+    order: tuple[str, ...]
+    """Columns that order rows in the same way each time."""
+    as_text: tuple[str, ...] = ()
+    """Columns that the database makes texts of."""
+
+    def table(self, names: Sequence[str]) -> sa.TableClause:
+        return sa.table(self.name, *(sa.column(n) for n in names), schema=self.schema)
+
+    def largest(self, connection: sa.Connection) -> Any:
+        table = self.table([self.growing])
+        return normal(self.kind, connection.execute(sa.select(sa.func.max(table.c[self.growing]))).scalar())
+
+    def smallest(self, connection: sa.Connection, start: tuple[str, Any], end: Any) -> Any:
+        column = self.table([self.growing]).c[self.growing]
+        query = sa.select(sa.func.min(column)).where(*within(column, start, end))
+        return normal(self.kind, connection.execute(query).scalar())
+
+    def value_at(self, connection: sa.Connection, start: tuple[str, Any], end: Any, rows: int) -> Any:
+        """The value of the row that is the ``rows``-th behind ``start``; None if there are fewer."""
+        column = self.table([self.growing]).c[self.growing]
+        query = sa.select(column).where(*within(column, start, end)).order_by(column).limit(1).offset(rows - 1)
+        return normal(self.kind, connection.execute(query).scalar())
+
+    def rows(
+        self, connection: sa.Connection, target: pa.Schema, start: tuple[str, Any], end: Any
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of a range in order, as they come from the server."""
+        table = self.table(list(dict.fromkeys([*target.names, self.growing, *self.order])))
+        columns: list[Any] = [sa.cast(table.c[n], sa.Text) if n in self.as_text else table.c[n] for n in target.names]
+        query = sa.select(*columns).where(*within(table.c[self.growing], start, end))
+        query = query.order_by(table.c[self.growing], *(table.c[n] for n in self.order))
+        for part in connection.execution_options(stream_results=True).execute(query).partitions(_ROWS_AT_ONCE):
+            values = list(zip(*part, strict=True))
+            arrays = [arrow_column(f.name, v, f.type) for f, v in zip(target, values, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+class FoundTable:
+    """A table as the database describes it. Raises ``InvalidInputError`` if it is not there."""
+
+    def __init__(self, connection: sa.Connection, name: str, schema: str | None) -> None:
+        self._name, self._schema = name, schema
+        self._dialect = connection.dialect.name
+        inspector = sa.inspect(connection)
+        try:
+            found = inspector.get_columns(name, schema=schema)
+        except sa.exc.NoSuchTableError:
+            found = []
+        if not found:
+            raise InvalidInputError(f"table {self.shown} does not exist, or this user may not see it")
+        quoted = self._dialect in DIALECTS  # SQLAlchemy reads MariaDB's names as they are quoted
+        self._columns = {c["name"].replace("``", "`") if quoted else c["name"]: c for c in found}
+        self._keys = tuple(inspector.get_pk_constraint(name, schema=schema).get("constrained_columns") or ())
+
+    @property
+    def shown(self) -> str:
+        return f"{self._schema}.{self._name}" if self._schema else self._name
+
+    def spark_schema(self) -> StructType:
+        """Raises ``ConfigError`` naming a column whose type Spark does not have."""
+        fields = []
+        for name, column in self._columns.items():
+            found = spark_type(self._dialect, column["type"])
+            if found is None:
+                raise ConfigError(
+                    f"column '{name}' of table {self.shown} has type {column['type']}, which Spark does not have; give "
+                    ".schema(...) without the column, or with it as a string"
+                )
+            fields.append(StructField(name, found))
+        return StructType(fields)
+
+    def facts(self, connection: sa.Connection, schema: StructType, growing: str) -> TableFacts:
+        """Raises ``InvalidInputError`` for columns that are not there, or an offset column that cannot be one."""
+        missing = [f.name for f in schema if f.name not in self._columns]
+        if missing:
+            raise InvalidInputError(
+                f"table {self.shown} has no column {', '.join(missing)}; its columns are {', '.join(self._columns)}"
+            )
+        growing = self._growing(growing)
+        kind = kind_of(self._dialect, spark_type(self._dialect, self._columns[growing]["type"]))
+        if kind is None:
+            raise InvalidInputError(
+                f"option 'offsetColumn' names {growing}, whose type is {self._columns[growing]['type']}; it is a whole "
+                "number, a date or a timestamp that grows from row to row"
+            )
+        texts = [f.name for f in schema if isinstance(f.dataType, StringType)]
+        made = tuple(n for n in texts if not is_text(self._columns[n]["type"]))
+        facts = TableFacts(self._name, self._schema, growing, kind, tuple(k for k in self._keys if k != growing), made)
+        self._refuse_nulls(connection, facts)
+        return facts
+
+    def _growing(self, name: str) -> str:
+        found = [n for n in self._columns if n == name] or [n for n in self._columns if n.lower() == name.lower()]
+        if len(found) != 1:
+            raise InvalidInputError(
+                f"option 'offsetColumn' names {name}; the columns of table {self.shown} are {', '.join(self._columns)}"
+            )
+        return found[0]
+
+    def _refuse_nulls(self, connection: sa.Connection, facts: TableFacts) -> None:
+        if not self._columns[facts.growing]["nullable"]:
+            return
+        table = facts.table([facts.growing])
+        nulls = sa.select(sa.literal(1)).select_from(table).where(table.c[facts.growing].is_(None))
+        if connection.execute(nulls.limit(1)).first():
+            raise InvalidInputError(
+                f"option 'offsetColumn' names {facts.growing}, which is null in rows of table {self.shown}: they would "
+                "never be read; fill it, or choose another"
+            )

@@ -1,0 +1,118 @@
+"""Columns of a database as Spark's types, and a driver's values as Arrow's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+import sqlalchemy as sa
+from pyspark.sql import types as st
+from sqlalchemy.dialects import mysql
+
+from spark_ckpt.errors import BadRecordError
+from spark_ckpt.storage.sql.mariadb import DIALECTS
+
+_MAX_PRECISION = 38
+_PLAIN: tuple[tuple[type[Any], st.DataType], ...] = (
+    (sa.Boolean, st.BooleanType()),
+    (sa.SmallInteger, st.ShortType()),
+    (sa.BigInteger, st.LongType()),
+    (sa.Integer, st.IntegerType()),
+    (sa.Date, st.DateType()),
+    (sa.LargeBinary, st.BinaryType()),
+    (sa.BINARY, st.BinaryType()),
+    (sa.VARBINARY, st.BinaryType()),
+    (mysql.TINYBLOB, st.BinaryType()),
+    (mysql.MEDIUMBLOB, st.BinaryType()),
+    (mysql.LONGBLOB, st.BinaryType()),
+    (sa.Uuid, st.StringType()),
+    (sa.JSON, st.StringType()),
+    (sa.String, st.StringType()),
+)
+"""The first that fits; the same pairs as of the sink, where that has them."""
+
+
+def spark_type(dialect: str, column: sa.types.TypeEngine[Any]) -> st.DataType | None:
+    """The type that the values of ``column`` have in Spark, as of Spark's JDBC source; None if there is none."""
+    kind: Any = column
+    if dialect in DIALECTS and isinstance(kind, mysql.TIMESTAMP):
+        return st.TimestampType()
+    if isinstance(kind, sa.DateTime):
+        return st.TimestampType() if kind.timezone else st.TimestampNTZType()
+    if dialect in DIALECTS and isinstance(kind, sa.Integer):
+        return _mariadb_integer(kind)
+    if dialect == "sqlite" and isinstance(kind, sa.Integer):
+        return st.LongType()  # whatever it is declared as, it holds 64 bits
+    if isinstance(kind, sa.Float):
+        single = dialect != "sqlite" and isinstance(kind, sa.REAL | mysql.FLOAT) and not isinstance(kind, mysql.DOUBLE)
+        return st.FloatType() if single else st.DoubleType()
+    if isinstance(kind, sa.Numeric):
+        return _decimal(kind)
+    return next((found for cls, found in _PLAIN if isinstance(kind, cls)), None)
+
+
+def _mariadb_integer(kind: Any) -> st.DataType:
+    unsigned = bool(getattr(kind, "unsigned", False))
+    if isinstance(kind, mysql.TINYINT):
+        return st.BooleanType() if kind.display_width == 1 else st.ShortType() if unsigned else st.ByteType()
+    if isinstance(kind, sa.BigInteger):
+        return st.DecimalType(20, 0) if unsigned else st.LongType()
+    if isinstance(kind, sa.SmallInteger):
+        return st.IntegerType() if unsigned else st.ShortType()
+    return st.LongType() if unsigned and not isinstance(kind, mysql.MEDIUMINT) else st.IntegerType()
+
+
+def _decimal(kind: Any) -> st.DataType | None:
+    if kind.precision is None:
+        return st.DecimalType(_MAX_PRECISION, 18)
+    return st.DecimalType(kind.precision, kind.scale or 0) if kind.precision <= _MAX_PRECISION else None
+
+
+def is_text(column: sa.types.TypeEngine[Any]) -> bool:
+    """Whether a driver gives texts for it; anything else the database makes one."""
+    return isinstance(column, sa.String) and not isinstance(column, sa.Enum)
+
+
+def arrow_column(name: str, values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """A driver's ``values`` as ``kind``. Raises ``BadRecordError`` for what does not fit: the table was altered."""
+    try:
+        return _arrow(values, kind)
+    except (pa.ArrowException, ArithmeticError, TypeError, ValueError, OverflowError) as error:
+        raise BadRecordError(
+            f"column '{name}': expected values that fit {kind}, found others ({error}); was the table altered? Start "
+            "the query with the type that the column has now, by .schema(...)"
+        ) from None
+
+
+def _arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    if pt.is_boolean(kind):
+        return pa.array([None if v is None else bool(v) for v in values], kind)
+    if pt.is_decimal(kind):
+        return pa.array([None if v is None else str(Decimal(str(v))) for v in values], pa.string()).cast(kind)
+    if pt.is_timestamp(kind):
+        return _timestamps(values, kind)
+    if pt.is_date(kind):
+        return pa.array([str(v)[:10] if v is not None else None for v in values], pa.string()).cast(kind)
+    if pt.is_string(kind) or pt.is_large_string(kind):
+        return pa.array([None if v is None else _text(v) for v in values], kind)
+    return pa.array(values).cast(kind) if pt.is_integer(kind) else pa.array(values, kind)
+
+
+def _timestamps(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Without a zone they count as UTC, as the sink stores them; SQLite has texts."""
+    plain = pa.timestamp("us")
+    if any(isinstance(v, str) for v in values):
+        return pa.array(values, pa.string()).cast(plain).cast(kind)
+    zoned = any(v is not None and v.tzinfo is not None for v in values)
+    return pa.array(values, pa.timestamp("us", "UTC") if zoned else plain).cast(kind)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float):  # SQLite keeps numbers in columns of texts
+        return str(value)
+    raise TypeError(f"a {type(value).__name__}")

@@ -1,0 +1,230 @@
+"""The ``iceberg`` source: the shipped suite, and what it makes of a table's history."""
+
+from __future__ import annotations
+
+import datetime as dt
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.expressions import EqualTo
+from pyiceberg.table import Table
+from pyiceberg.types import LongType
+from pyspark.sql.types import StringType, StructType
+
+from spark_ckpt.errors import ConfigError, InvalidInputError
+from spark_ckpt.testing.sink_harness import SCHEMA, context, permit, stage, stage_table, typed_rows
+from spark_ckpt.testing.source_conformance import SourceConformance, SourceTarget
+from spark_ckpt.testing.source_harness import Rows, batches
+from tests.sinks.iceberg_harness import SECRET, IcebergTarget, catalog_of, catalog_options
+
+ONE_FILE = {"streaming-max-files-per-micro-batch": "1"}
+NO_OVERWRITES = {"streaming-skip-overwrite-snapshots": "true"}
+
+
+class IcebergSourceTarget(SourceTarget):
+    """A table of two columns; each :meth:`add` is a snapshot of one file with two rows."""
+
+    def __init__(self, folder: Path, *snapshots: int, **options: str) -> None:
+        self.own = catalog_options(folder)
+        super().__init__("iceberg", {"table": "db.t", "discoveryInterval": "0s", **self.own, **options}, "")
+        catalog_of(self.own).create_table("db.t", SCHEMA)
+        self.count = 0
+        for _ in snapshots:
+            self.add()
+
+    def table(self) -> Table:
+        return catalog_of(self.own).load_table("db.t")
+
+    def add(self) -> bool:
+        rows = [(self.count, f"v{self.count}"), (self.count + 1, None)]
+        self.table().append(pa.table([list(c) for c in zip(*rows, strict=True)], schema=SCHEMA))
+        self.count += 2
+        return True
+
+    def expected(self) -> Rows:
+        return [(n, None if n % 2 else f"v{n}") for n in range(self.count)]
+
+    def keys(self, start: Any = None) -> list[int]:
+        """What a new reader finds, from its own start on or another."""
+        reader = self.make()
+        found = batches(reader, reader.initial() if start is None else start)
+        return [row[0] for r in found for row in self.rows(reader, *r)]
+
+
+class TestIceberg(SourceConformance):
+    @pytest.fixture
+    def target(self, tmp_path: Path) -> SourceTarget:
+        target = IcebergSourceTarget(tmp_path, 1, 2, 3, **ONE_FILE)
+        target.rows_a_batch = 2
+        return target
+
+
+class TestIcebergAfterExpiry(SourceConformance):
+    """Its first snapshots have expired: what they added is read as it is in the oldest that is left."""
+
+    @pytest.fixture
+    def target(self, tmp_path: Path) -> SourceTarget:
+        target = IcebergSourceTarget(tmp_path, 1, 2, 3, 4, **{"streaming-max-rows-per-micro-batch": "3"})
+        target.rows_a_batch = 3
+        expire(target.table(), 2)
+        return target
+
+
+def expire(table: Table, count: int) -> None:
+    ids = [s.snapshot_id for s in sorted(table.metadata.snapshots, key=lambda s: s.timestamp_ms)]
+    table.maintenance.expire_snapshots().by_ids(ids[:count]).commit()
+
+
+def test_a_row_limit_takes_whole_files_and_one_at_least(tmp_path: Path) -> None:
+    for most, sizes in (("1", [2, 2, 2]), ("2", [2, 2, 2]), ("5", [4, 2]), ("6", [6])):
+        (tmp_path / most).mkdir()
+        target = IcebergSourceTarget(tmp_path / most, 1, 2, 3, **{"streaming-max-rows-per-micro-batch": most})
+        reader = target.make()
+        assert [len(target.rows(reader, *r)) for r in batches(reader, reader.initial())] == sizes
+
+
+def test_an_empty_table_is_read_when_it_grows(tmp_path: Path) -> None:
+    target = IcebergSourceTarget(tmp_path)
+    reader = target.make()
+    start = reader.initial()
+    assert reader.latest(start, False) == start
+    target.add()
+    assert target.rows(reader, start, reader.latest(start, False)) == target.expected()
+
+
+def test_starts(tmp_path: Path) -> None:
+    target = IcebergSourceTarget(tmp_path, 1, 2, 3)
+    snapshots = sorted(target.table().metadata.snapshots, key=lambda s: s.timestamp_ms)
+    second = snapshots[1]
+    at = dt.datetime.fromtimestamp(second.timestamp_ms / 1000, dt.timezone.utc)
+    for options in (
+        {"startingSnapshotId": str(second.snapshot_id)},
+        {"startingTimestamp": at.isoformat()},
+        {"startingTimestamp": at.isoformat().replace("+00:00", "Z")},
+        {"stream-from-timestamp": str(second.timestamp_ms)},
+        {"STREAM-FROM-TIMESTAMP": str(snapshots[0].timestamp_ms + 1)},
+    ):
+        target.options = {"table": "db.t", "discoveryInterval": "0s", **target.own, **options}
+        assert target.keys() == [2, 3, 4, 5], options
+    later = {"startingTimestamp": "2100-01-01T00:00:00Z"}
+    target.options = {"table": "db.t", "discoveryInterval": "0s", **target.own, **later}
+    assert target.keys() == []
+
+
+def test_snapshots_that_take_rows_away_end_the_query_and_can_be_passed_over(tmp_path: Path) -> None:
+    target = IcebergSourceTarget(tmp_path, 1)
+    reader = target.make()
+    end = reader.latest(reader.initial(), False)
+    target.table().delete(EqualTo("k", 0))
+    target.add()
+    with pytest.raises(InvalidInputError, match=r"cannot process overwrite snapshot .* set streaming-skip-overwr"):
+        reader.latest(end, False)
+    target.options |= NO_OVERWRITES
+    assert target.keys(end) == [2, 3]
+    target.table().delete(EqualTo("k", 2))
+    target.table().delete("k = 3")  # the last row of its file: nothing is written, so this one only deletes
+    target.add()
+    with pytest.raises(InvalidInputError, match=r"cannot process delete snapshot .* set streaming-skip-delete-snap"):
+        target.keys(end)
+    target.options |= {"streaming-skip-delete-snapshots": "true"}
+    assert target.keys(end) == [2, 3, 4, 5]
+
+
+def test_what_the_sink_appends_comes_checkpoint_by_checkpoint_and_its_upserts_are_refused(tmp_path: Path) -> None:
+    own = catalog_options(tmp_path)
+    for keys in ("", "k"):
+        sink_target = IcebergTarget("iceberg", {"table": f"db.x{keys}", "mergeKeys": keys, **own})
+        sink = sink_target.validated()
+        for k in (1, 2, 3):
+            sink.commit(permit(k), stage(sink, [(k, "a")], k, 2 * k) + stage(sink, [(10, f"{k}")], k, 2 * k, 1))
+    target = IcebergSourceTarget(tmp_path, table="db.x")
+    assert sorted(target.keys()) == [1, 2, 3, 10, 10, 10]
+    target.options["table"] = "db.xk"
+    with pytest.raises(InvalidInputError, match="overwrite snapshot"):
+        target.keys()
+
+
+def test_merged_manifests_give_each_file_once(tmp_path: Path) -> None:
+    target = IcebergSourceTarget(tmp_path)
+    with target.table().transaction() as change:
+        change.set_properties({"commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "2"})
+    for _ in range(4):
+        target.add()
+    assert target.keys() == list(range(8))
+
+
+def test_types_are_those_of_the_table(tmp_path: Path) -> None:
+    own, rows = catalog_options(tmp_path), typed_rows()
+    sink = IcebergTarget("iceberg", {"table": "db.typed", **own}).validated(rows.schema)
+    sink.commit(permit(1), stage_table(sink, context(1, 1, schema=rows.schema), rows))
+    target = IcebergSourceTarget(tmp_path, table="db.typed")
+    reader = target.make()
+    found = target.rows(reader, reader.initial(), reader.latest(reader.initial(), True))
+    assert sorted(found) == [tuple(r.values()) for r in rows.to_pylist()]
+    changed = {f.name for f, g in zip(rows.schema, reader.arrow_schema, strict=True) if f.type != g.type}
+    assert changed <= {"byte", "short", "large text", "list", "struct", "map"}
+
+
+def test_the_schema_of_the_start_holds_while_the_table_changes(tmp_path: Path) -> None:
+    target = IcebergSourceTarget(tmp_path, 1)
+    target.schema = StructType().add("v", StringType())
+    reader = target.make()
+    start = reader.initial()
+    with target.table().update_schema() as update:
+        update.add_column("more", LongType())
+        update.rename_column("v", "w")
+    target.table().append(pa.table({"k": [2], "w": ["new"], "more": [7]}))
+    assert target.rows(reader, start, reader.latest(start, False)) == [("v0",), (None,), ("new",)]
+    target.schema = StructType().add("w", StringType()).add("more", StringType())
+    assert sorted(target.rows(target.make(), start, reader.latest(start, False)), key=str) == [
+        ("new", "7"), ("v0", None), (None, None),
+    ]  # fmt: skip
+
+
+def test_an_offset_whose_snapshot_expired_or_was_rolled_back_is_refused(tmp_path: Path) -> None:
+    for name in ("expired", "rolled back"):
+        (tmp_path / name).mkdir()
+        target = IcebergSourceTarget(tmp_path / name, 1)
+        reader = target.make()
+        target.add()
+        end = reader.latest(reader.initial(), False)
+        if name == "expired":
+            target.add()
+            expire(target.table(), 2)
+        else:
+            first = min(target.table().metadata.snapshots, key=lambda s: s.timestamp_ms)
+            target.table().manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+            target.add()
+        with pytest.raises(InvalidInputError, match=r"not in its history any more.*The history has"):
+            target.keys(end)
+
+
+REFUSED = {
+    "no table": ({"table": "db.nope"}, "db.nope is not there"),
+    "name": ({"table": "t"}, "namespace.table"),
+    "start": ({"startingSnapshotId": "7"}, "startingSnapshotId' is 7, which is not in the table's history"),
+    "two starts": ({"startingSnapshotId": "7", "stream-from-timestamp": "1"}, "expected one start"),
+    "time": ({"startingTimestamp": "monday"}, "startingTimestamp.*milliseconds since 1970"),
+    "catalogue": ({"catalog.uri": "sqlite:////no/such/folder/x.db"}, "opening it failed"),
+    "option": ({"maxFilesPerTrigger": "1"}, "streaming-max-files-per-micro-batch"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_work_is_refused_when_the_dataframe_is_built(tmp_path: Path, case: str) -> None:
+    options, said = REFUSED[case]
+    target = IcebergSourceTarget(tmp_path, 1)
+    target.options |= options
+    with pytest.raises((InvalidInputError, ConfigError), match=said) as refused:
+        target.make()
+    assert SECRET not in "".join(traceback.format_exception(refused.value))
+
+
+def test_columns_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    target = IcebergSourceTarget(tmp_path, 1)
+    target.schema = StructType().add("nope", StringType())
+    with pytest.raises(InvalidInputError, match="no column nope; its columns are k, v"):
+        target.make()

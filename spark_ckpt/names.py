@@ -39,12 +39,15 @@ def name_problem(name: str) -> str | None:
 
 
 def path_problem(path: str, refused: str = PATH_SPECIAL) -> str | None:
-    """What is wrong with a local folder ``path``, in words that follow it; None if nothing is, or it is a URL.
+    """What is wrong with a folder's ``path`` or URL, in words that follow it; None if nothing is.
 
-    ``refused``: what Delta's and Arrow's libraries read differently, or fail at, in some of their calls.
+    ``refused``: what Delta's and Arrow's libraries read differently, or fail at, in some of their calls. In a URL, they
+    and fsspec also disagree about what begins with ``#`` and ``?``. Without ``refused``, a URL may have anything.
     """
-    if "://" in path:
+    is_url = "://" in path
+    if is_url and not refused:
         return None
+    refused += "#?" if is_url else ""
     odd = next((c for c in path if c in refused or unicodedata.category(c) == "Cc"), None)
     if odd is not None:
         return f"has the character {odd if odd in refused else f'U+{ord(odd):04X}'}"

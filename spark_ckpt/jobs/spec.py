@@ -50,7 +50,8 @@ def with_absolute_dir(config: JobConfig) -> JobConfig:
     if problem is not None:
         raise ConfigError(
             f"spark.ckpt.dir {redact_url(absolute)!r} {problem}: expected a folder whose path has none of"
-            f" {' '.join(PATH_SPECIAL)}, no :: and no control characters, which Delta tables cannot have in theirs;"
+            f" {' '.join(PATH_SPECIAL)} (in a URL # and ?, too), no :: and no control characters,"
+            " which Delta tables cannot have in theirs;"
             " choose another folder"
         )
     if "://" in config.dir or config.dir.startswith(("/", "file:")):

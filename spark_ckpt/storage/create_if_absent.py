@@ -6,10 +6,12 @@ import uuid
 
 from spark_ckpt.errors import StorageNotWritableError
 from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.retry import may_pass
 
 
 def require_create_if_absent(folder: Folder) -> None:
-    """Raise ``StorageNotWritableError`` if two writers of one name would both be told that they created it.
+    """Raise ``StorageNotWritableError`` if two writers of one name would both be told that they created it, and
+    ``StorageUnavailableError`` if the store does not answer.
 
     Driver, when a query starts. Costs three requests on an object store, nothing on local folders, which have links.
     """
@@ -18,9 +20,13 @@ def require_create_if_absent(folder: Folder) -> None:
     probe = f"probe-{uuid.uuid4().hex}"
     try:
         once = folder.create(probe, b"1") and not folder.create(probe, b"2")
+        folder.remove(probe)
     except (NotImplementedError, TypeError, ValueError):  # how fsspec's file systems say that they cannot
         once = False
-    folder.remove(probe)
+    except Exception as error:
+        if may_pass(error):
+            raise folder.retry.unavailable(f"{folder.shown(probe)} could not be written", error) from None
+        raise
     if not once:
         raise StorageNotWritableError(
             f"Cannot keep checkpoints at {folder.shown('').rstrip('/')}: expected a store that creates an object"

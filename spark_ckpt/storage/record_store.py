@@ -108,7 +108,7 @@ class RecordStore:
         Raises ``StorageNotWritableError`` if it cannot be written, belongs to another job, or is on a store that
         cannot create if absent.
         """
-        self._tried("written", "", lambda: require_create_if_absent(self._folder))
+        require_create_if_absent(self._folder)
         try:
             answer = self.create(JOB_RECORD, "job", {"job": job})
         except CorruptStorageError as damage:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +11,11 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 from spark_ckpt.jobs.spec import SinkSpec, with_job_storage
+from spark_ckpt.protocol.records import SAVEPOINT, TriggerRecord
 from spark_ckpt.sinks.delta.sink import DeltaSink
 from spark_ckpt.sinks.files import FilesSink
 from spark_ckpt.storage.object_options import delta_rs_options
-from tests.storage.whole_job import KEYS, TOPOLOGY, WholeJob
+from tests.storage.whole_job import KEYS, ROWS, TOPOLOGY, WholeJob
 
 KINDS = {"delta": DeltaSink, "files": FilesSink}
 
@@ -28,6 +31,16 @@ class JobOnS3(WholeJob):
 
     def _sinks(self) -> tuple[SinkSpec, ...]:
         return (with_job_storage(SinkSpec(self._kind, KINDS[self._kind], {"path": self._out}), self.config),)
+
+    def savepoint(self, path: str) -> None:
+        """A batch whose barrier is of a savepoint in ``path``."""
+        k = self.records.newest_id() + 1
+        now_ms = int(time.time() * 1000)
+        record = TriggerRecord(k, SAVEPOINT, now_ms, "request", path, False, None, self.run.generation)
+        assert self.records.create_trigger(record)
+        end = {"origin": self.run.origin, "position": self.position + ROWS, "barrier": k}
+        self._write("offsets", self.batch + 1, f"v1\n{json.dumps(end)}\n")
+        self._replay(end)
 
     def rows(self) -> list[tuple[int, int, int]]:
         """What a reader of the Delta table sees."""

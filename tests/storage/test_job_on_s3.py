@@ -143,3 +143,18 @@ def test_no_record_below_the_jobs_folder_holds_a_secret(server: S3Server, url: s
     written = {path: files.cat_file(path) for path in files.find(url.removeprefix("s3://"))}
     assert len(written) > 10
     assert [path for path, content in written.items() if SECRET.encode() in content] == []
+
+
+def test_a_savepoint_on_s3_starts_a_job_of_another_folder(server: S3Server, url: str, tmp_path: Path) -> None:
+    job = JobOnS3(tmp_path / "a", url, server.options())
+    job.start()
+    job.step(True)
+    path = f"{url}/savepoints/one"
+    job.savepoint(path)
+    other = JobOnS3(tmp_path / "b", f"{url}/other", server.options())
+    other.start(restore=path)
+    assert (other.position, other.counts) == (job.position, job.counts)
+    begun = other.position
+    other.step(True)
+    assert other.rows() == other.expected()[begun:]
+    assert other.job.verify() == []

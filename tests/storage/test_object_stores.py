@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from spark_ckpt.cli import app
 from spark_ckpt.config import JobConfig
-from spark_ckpt.errors import ConfigError, InvalidInputError, StorageNotWritableError
-from spark_ckpt.jobs.spec import SinkSpec, with_job_storage
+from spark_ckpt.errors import ConfigError, InvalidInputError, StorageNotWritableError, StorageUnavailableError
+from spark_ckpt.jobs.spec import SinkSpec, with_absolute_dir, with_job_storage
 from spark_ckpt.sinks.delta.sink import DeltaSink
 from spark_ckpt.sinks.files import FilesSink
 from spark_ckpt.sinks.memory import MemorySink
@@ -27,6 +27,7 @@ from spark_ckpt.storage.history import History, HistoryRow
 from spark_ckpt.storage.object_options import delta_rs_options, fsspec_options
 from spark_ckpt.storage.record_store import RecordStore
 from spark_ckpt.storage.retry import Retry
+from tests.postgres_server import free_port
 from tests.s3_proxy import S3Proxy
 from tests.s3_server import KEY, REGION, SECRET, S3Server, shared_s3
 
@@ -212,6 +213,33 @@ def test_a_store_without_create_if_absent_is_refused_before_a_record_is_written(
         with pytest.raises(InvalidInputError, match="creates an object only if there is none"):
             sink.validate(ROWS)
     assert server.files().find(bucket) == []
+
+
+@pytest.mark.parametrize("character", "#?%[]^|\\")
+def test_what_the_libraries_read_differently_in_a_url_is_refused(character: str) -> None:
+    """fsspec would write to another place than delta-rs reads, or delta-rs fails."""
+    url = f"s3://lake/a{character}b"
+    with pytest.raises(ConfigError, match="choose another folder"):
+        with_absolute_dir(JobConfig.from_options({"dir": url}))
+    with pytest.raises(ConfigError, match="choose another folder"):
+        DeltaSink({"path": url, "mergeKeys": "k"}).validate(ROWS)
+
+
+def test_a_store_that_does_not_answer_is_said_without_the_clients_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_ckpt.storage.filesystem.Retry", lambda: AT_ONCE)
+    options = {"key": "K", "secret": "hunter2", "endpoint_url": f"http://127.0.0.1:{free_port()}"}
+    with pytest.raises(StorageUnavailableError, match=r"s3://lake/j.*could not be written") as error:
+        RecordStore("s3://lake/j", options).check_writable("j")
+    assert "hunter2" not in str(error.value)
+
+
+def test_a_folder_of_more_than_a_thousand_names_is_listed_whole(server: S3Server, bucket: str) -> None:
+    server.files().pipe({f"{bucket}/j/many/{n:04d}.json": b"" for n in range(1001)})
+    server.files().pipe(f"{bucket}/j/many/below/x.json", b"")
+    folder = Folder(f"s3://{bucket}/j", server.options())
+    assert folder.names("many") == [f"{n:04d}.json" for n in range(1001)]
+    assert folder.folders("many") == ["below"]
+    assert folder.names("none") == []
 
 
 def test_a_bucket_that_is_not_there_is_said(server: S3Server, bucket: str) -> None:

@@ -63,6 +63,7 @@ class Commit:
             self._require_rest(done, "The others were committed")
             self._produce_again(lost)
             self._step("lost rows produced again")  # a crash here: the ledger says so, the next one removes the copies
+        self._end_orphans()
         if self._permit.oldest is not None:
             self._ledger.forget(self._permit.job, memory, memory.before(self._permit.oldest))
         self._remove_copies()
@@ -159,6 +160,18 @@ class Commit:
         key = ledgers.reproduced_key(self._permit.job, self._sink, self._permit.checkpoint)
         again.record(self._ledger.topic, ledgers.COMMITS, key, ledgers.encoded(said))
         again.flush()
+
+    def _end_orphans(self) -> None:
+        """Of tasks that were killed, and of attempts that others overtook: open, they would hold back readers of what
+        was just committed until their time is over. All rows of these epochs are staged: nobody needs them any more."""
+        prefix = f"{staging.staged_prefix(self._permit.job)}{staging.tag(self._sink)}-e"
+        with Transactions(self._settings) as transactions:
+            open_ = (i for i in transactions.open(prefix) if i not in self._entry.transactions)
+            old = [i for i in open_ if int(i[len(prefix) :].partition("-")[0]) <= self._permit.checkpoint]
+            transactions.settle(old, False, lambda _: None)
+        if self._copies is not None:
+            for orphan in old:
+                self._copies.remove(file_of(orphan))
 
     def _remove_copies(self) -> None:
         for s in self._staged:

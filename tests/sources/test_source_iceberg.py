@@ -62,6 +62,7 @@ class TestIceberg(SourceConformance):
         return target
 
 
+@pytest.mark.soak
 class TestIcebergAfterExpiry(SourceConformance):
     """Its first snapshots have expired: what they added is read as it is in the oldest that is left."""
 
@@ -76,6 +77,12 @@ class TestIcebergAfterExpiry(SourceConformance):
 def expire(table: Table, count: int) -> None:
     ids = [s.snapshot_id for s in sorted(table.metadata.snapshots, key=lambda s: s.timestamp_ms)]
     table.maintenance.expire_snapshots().by_ids(ids[:count]).commit()
+
+
+def test_what_expired_snapshots_added_is_read_as_it_is_in_the_oldest_that_is_left(tmp_path: Path) -> None:
+    target = IcebergSourceTarget(tmp_path, 1, 2, 3, 4, **ONE_FILE)
+    expire(target.table(), 2)
+    assert sorted(target.keys()) == list(range(8))
 
 
 def test_a_row_limit_takes_whole_files_and_one_at_least(tmp_path: Path) -> None:

@@ -91,7 +91,9 @@ class TimesTarget(SqlSourceTarget):
         return True
 
 
-@pytest.mark.parametrize("kind", DATABASES)
+@pytest.mark.parametrize(
+    "kind", [k if k == "postgresql" else pytest.param(k, marks=pytest.mark.soak) for k in DATABASES]
+)
 class TestTimes(SourceConformance):
     @pytest.fixture
     def target(self, tmp_path: Path, kind: str) -> SourceTarget:

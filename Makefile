@@ -7,13 +7,16 @@ UNIT := scripts/with_env.sh dev --mariadb --kafka
 TEST := scripts/with_env.sh dev --delta-jars --mariadb --kafka
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak unit simulate explore mutants bench lint format docs site clean
+.PHONY: help demo payments test soak unit simulate explore mutants bench lint format docs site clean
 
 help:  ## this text
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
 demo:  ## stream 336,776 flights, kill the driver, go on, compare with a batch computation; STORAGE=s3: on S3
 	@scripts/with_env.sh $(if $(STORAGE),demo_$(STORAGE),demo) python -m examples.flights.demo $(STORAGE)
+
+payments:  ## payments from Kafka into Kafka, PostgreSQL and Delta; starts the servers, kills the driver, compares
+	@scripts/with_env.sh dev --kafka python -m examples.payments.demo
 
 test: lint  ## everything: lint, types and all tests
 	@$(TEST) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)

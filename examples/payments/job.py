@@ -1,0 +1,91 @@
+"""Payments from Kafka into Kafka, PostgreSQL and Delta under one checkpoint; by the same command again, it goes on.
+
+    python -m examples.payments.job PLACES
+
+``PLACES`` is a JSON file: ``folder``, ``brokers``, ``database`` (a SQLAlchemy URL), and ``now``, true to take what is
+there and end.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import spark_ckpt
+
+PAYMENT = "payment string, merchant int, cents long, at timestamp"
+IN, OUT = "payments", "sums"
+COLUMNS = "start,category,payments,cents"
+
+
+def start(spark: SparkSession, places: dict[str, Any]) -> Any:
+    ckpt, folder = spark_ckpt.enable(spark), places["folder"]
+    received = (
+        ckpt.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", places["brokers"])
+        .option("subscribe", IN)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", places.get("maxOffsetsPerTrigger", 20_000))
+        .option("valueFormat", "json")
+        .option("valueSchema", PAYMENT)
+        .option("badRecords", f"{folder}/bad")
+        .load()
+    )
+    payments = (
+        received.where("value IS NOT NULL")
+        .select("value.*")
+        .withWatermark("at", "1 minute")
+        .dropDuplicatesWithinWatermark(["payment"])
+    )
+    merchants = _merchants(spark, folder)
+    sums = (
+        payments.join(merchants, "merchant")
+        .groupBy(F.window("at", "1 minute"), "category")
+        .agg(F.count("*").alias("payments"), F.sum("cents").alias("cents"), uid="sums")
+        .select(F.col("window.start").alias("start"), "category", "payments", "cents")
+        .withColumn("key", F.col("category"))
+        .withColumn("value", F.to_json(F.struct("start", "category", "payments", "cents")))
+    )
+    kafka = {"kafka.bootstrap.servers": places["brokers"], "topic": OUT, "columns": "key,value"}
+    return (
+        sums.writeStream.format("delta")
+        .option("path", f"{folder}/sums")
+        .option("columns", COLUMNS)
+        .alsoTo("sql", url=places["database"], table="sums", columns=COLUMNS)
+        .alsoTo("kafka", **kafka)
+        .queryName("payments")
+        .trigger(**({"availableNow": True} if places["now"] else {"processingTime": "0 seconds"}))
+        .start()
+    )
+
+
+def _merchants(spark: SparkSession, folder: str) -> Any:
+    """A small table, read once at start, without the JVM's Delta."""
+    from deltalake import DeltaTable
+
+    return F.broadcast(spark.createDataFrame(DeltaTable(f"{folder}/merchants").to_pyarrow_table()))
+
+
+def main() -> None:
+    places = json.loads(Path(sys.argv[1]).read_text())
+    builder = SparkSession.builder.master("local[2]").appName("payments")
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ckpt.dir": f"{places['folder']}/checkpoints",
+        "spark.ckpt.interval": places.get("interval", "2s"),
+        "spark.ckpt.initialDelay": "0s",
+        "spark.ckpt.maxParallelism": "8",
+        "spark.ckpt.endOfInput.closeWindows": "true",
+    }
+    start(builder.config(map=conf).getOrCreate(), places).awaitTermination()
+
+
+if __name__ == "__main__":
+    main()

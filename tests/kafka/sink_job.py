@@ -30,7 +30,9 @@ def main(folder: str, options: str) -> None:
     files = ckpt.readStream.format("files").option("fileFormat", "json").option("maxFilesPerTrigger", "1")
     rows = files.schema("k long, value long").load(f"{folder}/in")
     totals = rows.groupBy("k").aggregate(uid="totals", emit="rows", orderBy="value", n=agg.count(), s=agg.sum("value"))
-    messages = totals.select(F.col("k").cast("string").alias("key"), F.to_json(F.struct("k", "value", "n", "s")).alias("value"))
+    messages = totals.select(
+        F.col("k").cast("string").alias("key"), F.to_json(F.struct("k", "value", "n", "s")).alias("value")
+    )
     writer = messages.writeStream.format("kafka").options(**json.loads(options))
     writer.queryName(JOB).trigger(availableNow=True).start().awaitTermination()
 

@@ -255,7 +255,7 @@ def test_a_start_ends_what_earlier_ones_left_open_and_nobody_will_commit(target:
     stage(sink, [(2, "left")], batch=2)
     new = stage_table(sink, replace(context(1, 3), generation=2), pa.table({"k": [3], "v": ["new"]}))
     sink.end_open(JOB, 2, kept)
-    assert len(target.leftovers()) == 4  # two transactions of one job, and three copies
+    assert len(target.leftovers()) == 3  # two transactions of one job, and their copies
     assert sum(target.make().staged_by().values()) == 2
     sink.commit(permit(1), [*kept, *new])
     assert sorted(target.rows()) == [(1, "kept"), (3, "new")]

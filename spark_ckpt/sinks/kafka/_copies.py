@@ -40,6 +40,10 @@ def file_of(transaction: str) -> str:
     return f"{transaction}.arrow"
 
 
+def transaction_in(file: str) -> str:
+    return file.removesuffix(".arrow")
+
+
 def read_copy(folder: Folder, transaction: str) -> Iterator[pa.RecordBatch]:
     """Its rows. Raises ``CorruptStorageError`` if they are missing."""
     path = folder.path(file_of(transaction))

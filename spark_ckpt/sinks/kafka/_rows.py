@@ -32,7 +32,7 @@ def check_columns(schema: pa.Schema, topic: str | None, formatted: bool = False)
     if VALUE not in schema.names:
         raise InvalidInputError(
             f"Required attribute 'value' not found; the columns are {', '.join(schema.names)}. Name one value, or make "
-            'it: select("key", F.struct("id", "name").alias("value")) and option valueFormat'
+            'it: select(F.struct("id", "name").alias("value")) and option valueFormat'
         )
     if topic is None and TOPIC not in schema.names:
         raise InvalidInputError(

@@ -21,7 +21,7 @@ from spark_ckpt.sinks import staging
 from spark_ckpt.sinks._options import SinkOption, option_names
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.kafka._committing import Commit, abort, staged_of
-from spark_ckpt.sinks.kafka._copies import file_of
+from spark_ckpt.sinks.kafka._copies import file_of, transaction_in
 from spark_ckpt.sinks.kafka._errors import Heard, patiently
 from spark_ckpt.sinks.kafka._ledger import Ledger
 from spark_ckpt.sinks.kafka._producing import OpenTransaction
@@ -145,8 +145,10 @@ class KafkaSink(TwoPhaseSink):
         abort(self._settings, self._copies, staged_of(committables))
 
     def end_open(self, job: str, generation: int, keep: Sequence[Committable]) -> None:
-        """An open transaction holds back all readers of its partitions until its time is over."""
-        self._end(staging.staged_prefix(job), _named(keep), generation)
+        """An open transaction holds back all readers of its partitions until its time is over. Their copies go, too."""
+        named, prefix = _named(keep), staging.staged_prefix(job)
+        self._end(prefix, named, generation)
+        self._remove_copies(prefix, {file_of(t) for t in named}, generation)
 
     def gc(self, job: str, keep: Sequence[Committable]) -> list[str]:
         named = _named(keep)
@@ -174,10 +176,11 @@ class KafkaSink(TwoPhaseSink):
             transactions.settle(lost, False, lambda _: None)
         return lost
 
-    def _remove_copies(self, prefix: str, keep: set[str]) -> list[str]:
+    def _remove_copies(self, prefix: str, keep: set[str], generation: int | None = None) -> list[str]:
         if self._copies is None:
             return []
-        lost = [n for n in self._copies.names() if n.startswith(prefix) and n not in keep]
+        found = [n for n in self._copies.names() if n.startswith(prefix) and n not in keep]
+        lost = [n for n in found if generation is None or generation_of(transaction_in(n)) < generation]
         for name in lost:
             self._copies.remove(name)
         return lost

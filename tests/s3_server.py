@@ -1,6 +1,6 @@
 """S3 servers for tests, on loopback: moto from PyPI (fast to have), and MinIO (the real thing, some minutes to build).
 
-``SPARK_CKPT_S3=minio`` makes tests that take any server use MinIO; ``make soak`` sets it.
+The test command uses moto, ``make soak`` both.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import urllib.request
 import uuid
 from pathlib import Path
 
+import pytest
 import s3fs
 
 from tests.postgres_server import free_port
@@ -25,6 +26,8 @@ from tests.postgres_server import free_port
 KEY, SECRET, REGION = "AKIDEXAMPLE", "wJalrXUtnFEMI+bPxRfiCY=K7MDENG", "eu-west-3"
 MINIO = Path.home() / ".cache/spark-ckpt/minio-v0.0.0-20260212201848-7aac2a2c5b7c/minio"
 """Where ``scripts/with_env.sh ... --minio`` puts it; the version is the one named there."""
+SERVERS = ["moto", pytest.param("minio", marks=pytest.mark.soak)]
+"""For fixtures' ``params``."""
 _UP_S = 120
 
 
@@ -105,6 +108,6 @@ class S3Server:
 
 
 @functools.cache
-def shared_s3(kind: str | None = None) -> S3Server:
+def shared_s3(kind: str = "moto") -> S3Server:
     """The one server of its kind of this test process, started at first use and stopped at exit."""
-    return S3Server(kind or os.environ.get("SPARK_CKPT_S3", "moto")).start()
+    return S3Server(kind).start()

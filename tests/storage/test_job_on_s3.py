@@ -9,20 +9,21 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import s3fs
 from typer.testing import CliRunner
 
 from spark_ckpt.cli import app
 from tests.s3_proxy import FAULTS, S3Proxy
-from tests.s3_server import KEY, SECRET, S3Server, shared_s3
+from tests.s3_server import KEY, SECRET, SERVERS, S3Server, shared_s3
 from tests.storage.job_on_s3 import JobOnS3
 
 REQUESTS = {"LIST": 26, "CREATE": 9, "PUT": 7, "POST": 2, "GET": 17, "HEAD": 9, "DELETE": 10}
 """The most that a checkpoint may ask for, with one operator, one source and a sink `delta`: docs/object-stores.md."""
 
 
-@pytest.fixture(scope="module")
-def server() -> S3Server:
-    return shared_s3()
+@pytest.fixture(scope="module", params=SERVERS)
+def server(request: pytest.FixtureRequest) -> S3Server:
+    return shared_s3(request.param)
 
 
 @pytest.fixture
@@ -119,6 +120,7 @@ def test_the_command_line_lists_verifies_and_collects_with_credentials_of_the_en
     for name, value in (("AWS_ACCESS_KEY_ID", KEY), ("AWS_SECRET_ACCESS_KEY", SECRET), ("AWS_REGION", "eu-west-3")):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+    s3fs.S3FileSystem.clear_instance_cache()  # a process has one environment, and fsspec keeps what it made there
 
     def ran(*command: str) -> str:
         done = CliRunner().invoke(app, [command[0], f"{url}/jobs", "job", *command[1:]], env=dict(os.environ))

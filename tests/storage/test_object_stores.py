@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import s3fs
 from typer.testing import CliRunner
 
 from spark_ckpt.cli import app
@@ -29,15 +30,15 @@ from spark_ckpt.storage.record_store import RecordStore
 from spark_ckpt.storage.retry import Retry
 from tests.postgres_server import free_port
 from tests.s3_proxy import S3Proxy
-from tests.s3_server import KEY, REGION, SECRET, S3Server, shared_s3
+from tests.s3_server import KEY, REGION, SECRET, SERVERS, S3Server, shared_s3
 
 ROWS = pa.schema([("k", pa.int64())])
 AT_ONCE = Retry(timeout_s=0)
 
 
-@pytest.fixture(scope="module")
-def server() -> S3Server:
-    return shared_s3()
+@pytest.fixture(scope="module", params=SERVERS)
+def server(request: pytest.FixtureRequest) -> S3Server:
+    return shared_s3(request.param)
 
 
 @pytest.fixture
@@ -139,6 +140,7 @@ def environment(
     tmp_path: Path,
 ) -> Iterator[str]:
     """Credentials as a cluster has them: in variables, in a profile, or from the container's own address."""
+    s3fs.S3FileSystem.clear_instance_cache()  # a process has one environment, and fsspec keeps what it made there
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
     monkeypatch.setenv("AWS_REGION", REGION)
     if request.param == "variables":
@@ -259,6 +261,22 @@ def test_without_credentials_the_message_says_where_they_are_looked_for(
         folder.names()
     with pytest.raises(StorageNotWritableError, match="NoCredentialsError"):
         folder.replace("a", b"")
+
+
+@pytest.mark.soak  # moto takes any signature
+@pytest.mark.parametrize("wrong", [{"key": "NOBODY"}, {"secret": "hunter2"}])
+def test_wrong_credentials_are_refused_without_showing_them(wrong: dict[str, str]) -> None:
+    real = shared_s3("minio")
+    bucket, options = real.new_bucket(), {**real.options(), **wrong}
+    with pytest.raises(StorageNotWritableError, match="Cannot write s3://") as written:
+        RecordStore(f"s3://{bucket}/j", options).check_writable("j")
+    with pytest.raises(InvalidInputError, match="Cannot read s3://") as read:
+        RecordStore(f"s3://{bucket}/j", options).names("checkpoints")
+    with pytest.raises(InvalidInputError) as made:
+        DeltaSink({"path": f"s3://{bucket}/t", **{f"storage.{k}": v for k, v in options.items()}}).validate(ROWS)
+    for told in (written, read, made):
+        assert not {"NOBODY", "hunter2", SECRET} & set(re.split(r"[\s'\"]", str(told.value)))
+        assert "hunter2" not in str(told.value)
 
 
 def test_the_command_line_takes_the_same_options_and_shows_no_secret(server: S3Server, bucket: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import traceback
 from decimal import Decimal
 from pathlib import Path
@@ -32,7 +33,7 @@ from spark_ckpt.testing.sink_conformance import (
     SinkConformance,
     SinkTarget,
 )
-from spark_ckpt.testing.sink_harness import JOB, context, permit, stage, stage_table, table_of
+from spark_ckpt.testing.sink_harness import JOB, SCHEMA, context, permit, stage, stage_table, table_of
 from tests.sinks.iceberg_harness import SECRET, IcebergTarget, catalog_of, catalog_options
 
 UTC = dt.timezone.utc
@@ -299,3 +300,48 @@ def test_a_table_dropped_while_the_query_runs_is_said(tmp_path: Path) -> None:
     catalog_of(target.options).drop_table("db.t")
     with pytest.raises(InvalidInputError, match="is not there"):
         sink.commit(permit(1), staged)
+
+
+def test_tables_of_format_version_1_are_written_and_of_3_refused(tmp_path: Path) -> None:
+    target = target_of(tmp_path)
+    catalog = catalog_of(target.options)
+    catalog.create_table("db.v1", SCHEMA, properties={"format-version": "1"})
+    newer = catalog.create_table("db.v2", SCHEMA).metadata.model_dump(mode="json", by_alias=True)
+    (tmp_path / "v3.metadata.json").write_text(json.dumps({**newer, "format-version": 3, "next-row-id": 0}))
+    catalog.register_table("db.v3", f"{tmp_path}/v3.metadata.json")
+    old = target_of(tmp_path, table="db.v1")
+    committed(old, table_of([(1, "a"), (2, "b")]))
+    committed(target_of(tmp_path, table="db.v1", mergeKeys="k"), table_of([(2, "new")]), 2)
+    assert (sorted(old.rows()), old.table().format_version) == ([(1, "a"), (2, "new")], 1)
+    with pytest.raises(InvalidInputError, match="has format version 3, and pyiceberg writes versions up to 2"):
+        target_of(tmp_path, table="db.v3").validated()
+
+
+def test_names_and_places_of_all_kinds(tmp_path: Path) -> None:
+    """What a name may have, where the table's properties put its files, and clean-up there."""
+    rows = pa.table({"a b": [1, 2], "x.y": ["p", "q"], "`t`": [1.5, None], "s": [{"i j": 1}, None]})
+    target = target_of(tmp_path, partitionBy="a b")
+    committed(target, rows)
+    assert target.table().scan().to_arrow().to_pylist() == rows.to_pylist()
+    place = {"write.data.path": f"{tmp_path}/elsewhere", "write.object-storage.enabled": "true"}
+    catalog_of(target.options).create_table("db.e", SCHEMA, properties=place)
+    other = target_of(tmp_path, table="db.e")
+    committed(other, table_of([(1, "a")]))
+    sink = other.make()
+    stage(sink, [(2, "lost")], 2, 2)
+    assert (len(sink.staged_by()), len(sink.gc(JOB, [])), sink.staged_by()) == (1, 1, {})
+    assert other.rows() == [(1, "a")]
+    assert len(list((tmp_path / "elsewhere").rglob("*.parquet"))) == 1
+
+
+def test_keys_of_times_bytes_and_nan(tmp_path: Path) -> None:
+    start = dt.datetime(2026, 1, 1, tzinfo=UTC)
+    at = pa.array([start + dt.timedelta(seconds=i) for i in range(500)], pa.timestamp("us", "UTC"))
+    some = {"b": [bytes([i % 256]) for i in range(500)], "f": [i / 2 if i % 100 else float("nan") for i in range(500)]}
+    rows = pa.table({"at": at, **some, "v": range(500)})
+    target = target_of(tmp_path, mergeKeys="at,b,f", partitionBy="hour(at), truncate(1, b)")
+    committed(target, rows.slice(0, 400))
+    newer = rows.slice(100, 400)
+    committed(target, newer.set_column(3, "v", pa.array([-i for i in range(100, 500)])), 2)
+    found = sorted(target.table().scan().to_arrow()["v"].to_pylist())
+    assert found == sorted([*range(100), *(-i for i in range(100, 500))])

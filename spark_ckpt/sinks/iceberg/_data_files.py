@@ -174,7 +174,6 @@ def data_file(table: Table, staged: Mapping[str, Any]) -> DataFile:
     statistics: dict[str, Any] = {name: {int(k): v for k, v in staged[name].items()} for name in _COUNTS}
     statistics |= {name: {int(k): b64decode(v) for k, v in staged[name].items()} for name in _BOUNDS}
     made = DataFile.from_args(
-        _table_format_version=table.format_version,
         content=DataFileContent.DATA,
         file_path=staged["file"],
         file_format=FileFormat.PARQUET,

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 _COMMIT_TRIES = 10
+_NEWEST_FORMAT = 2
 _RETRY = Retry()
 
 
@@ -97,6 +98,7 @@ class IcebergSink(TwoPhaseSink):
             raise InvalidInputError(f"option 'mergeKeys' names {', '.join(nested)}, which are nested; keys are flat")
         with self._catalog.errors("opening it", InvalidInputError):
             table = self._open(stored)
+            self._refuse_version(table)
             check_spec(repr(self._catalog), table.spec(), table.schema(), self._terms)
             check_columns(repr(self._catalog), table.schema(), rows)
         absent = [f.name for f in table.schema().fields if f.name not in rows.names]
@@ -104,6 +106,13 @@ class IcebergSink(TwoPhaseSink):
             raise InvalidInputError(
                 f"{self._catalog} has columns that the query has not: {', '.join(absent)}. With mergeKeys whole rows "
                 "are replaced: add them to the query, such as F.lit(None).cast(...)"
+            )
+
+    def _refuse_version(self, table: Table) -> None:
+        if table.format_version > _NEWEST_FORMAT:
+            raise InvalidInputError(
+                f"{self._catalog} has format version {table.format_version}, and pyiceberg writes versions up to "
+                f"{_NEWEST_FORMAT}; write to a table of version {_NEWEST_FORMAT} (property format-version)"
             )
 
     def _open(self, stored: pa.Schema) -> Table:

@@ -24,7 +24,6 @@ RUN = [
     "sources",
     "sinks",
     "iceberg",
-    "kafka",
     "from-foreachbatch",
     "restore",
     "state",
@@ -32,6 +31,7 @@ RUN = [
     "writing-a-sink",
     "writing-a-source",
     "delta",
+    "kafka",
 ]
 """Pages in an order in which one may build on another: state.md looks at the job of restore.md."""
 

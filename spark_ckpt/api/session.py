@@ -122,7 +122,8 @@ class CkptDataStreamReader(FileReaders, Hinting):
         self._schema: StructType | None = None
 
     def format(self, source: str | type[DataSource]) -> CkptDataStreamReader:
-        """``source``: ``"files"``, ``"delta"``, ``"kafka"``, ``"rate"``, or a class, a Python streaming ``DataSource``.
+        """``source``: ``"files"``, ``"delta"``, ``"kafka"``, ``"iceberg"``, ``"sql"``, ``"rate"``, or a class, a Python
+        streaming ``DataSource``.
 
         A class need not be registered.
         ``"parquet"``, ``"orc"``, ``"json"``, ``"csv"`` and ``"text"`` are ``"files"`` of that kind, with Spark's names

@@ -362,3 +362,14 @@ def test_the_reader_writes_nothing(tmp_path: Path) -> None:
         database = reader._source.database()  # type: ignore[attr-defined]
         with pytest.raises(sa.exc.DBAPIError), database.engine.begin() as connection:
             connection.execute(sa.text("DELETE FROM t"))
+
+
+def test_a_relative_file_is_the_same_for_every_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("sqlite:///x.db", COUNTED["sqlite"], "INSERT INTO t VALUES (1, 'a')")
+    target = SqlSourceTarget("sqlite:///x.db")
+    reader = target.make()
+    end = reader.latest(reader.initial(), True)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert target.rows(reader, reader.initial(), end) == [(1, "a")]

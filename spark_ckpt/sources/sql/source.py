@@ -22,7 +22,7 @@ from spark_ckpt.sources._options import duration_s, parse_options, positive, tex
 from spark_ckpt.sources.sql._settling import Settling, writers
 from spark_ckpt.sources.sql._table import FoundTable, TableFacts
 from spark_ckpt.sources.sql._values import INTEGER, from_json, ranges, to_json
-from spark_ckpt.storage.sql.connections import parse_url
+from spark_ckpt.storage.sql.connections import absolute_url, parse_url
 from spark_ckpt.storage.sql.database import Database
 
 _WHAT = "source 'sql'"
@@ -57,6 +57,7 @@ class SqlSource(DataSource):
             if option.required and self.parsed[name] is None:
                 raise ConfigError(f"{_WHAT}: expected option '{name}' ({option.expects}), found none")
         parse_url(_WHAT, self.parsed["url"], None, None)
+        self.parsed["url"] = absolute_url(self.parsed["url"])
 
     @classmethod
     def name(cls) -> str:

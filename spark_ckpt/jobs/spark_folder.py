@@ -18,8 +18,7 @@ from spark_ckpt.protocol.recovery import SparkLocation
 from spark_ckpt.storage.filesystem import Folder, normalize_url
 from spark_ckpt.storage.object_options import scheme_of
 
-_HADOOP_ONLY = re.compile(r"[a-zA-Z][\w+.-]+:/(?!/)")
-"""Such as ``dbfs:/folder``: a path to a Hadoop file system, and to nothing else."""
+_URL = re.compile(r"(?!file:)[a-zA-Z][\w+.-]*:/")
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -78,9 +77,14 @@ class SparkFolder:
                 yield value
 
 
+def is_url(location: str) -> bool:
+    """Whether ``location`` is no local folder. Hadoop knows URLs such as ``dbfs:/folder``, too."""
+    return _URL.match(location) is not None
+
+
 def one_spelling(location: str) -> str:
     """``location`` as records have it, however it was written."""
-    if _HADOOP_ONLY.match(location) and not location.startswith("file:"):
+    if is_url(location) and "://" not in location:
         return location.rstrip("/")
     return normalize_url(location)
 

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import ConfigError
-from spark_ckpt.jobs.spark_folder import local_location
+from spark_ckpt.jobs.spark_folder import is_url, local_location
 from spark_ckpt.jobs.spec import job_url
 from spark_ckpt.plan.session_confs import session_location
 from spark_ckpt.redaction import redact_url
@@ -83,9 +83,7 @@ class HadoopFolder:
 
 def files_at(spark: Any, location: str) -> HadoopFolder | None:
     """How to read ``location``, as Spark got it; None: by fsspec."""
-    if (scheme_of(location) == "file" and ":/" not in location) or location.startswith("file:") or _is_connect(spark):
-        return None
-    return HadoopFolder(spark, location)
+    return HadoopFolder(spark, location) if is_url(location) and not _is_connect(spark) else None
 
 
 def _writable(spark: Any, url: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from spark_ckpt.jobs.spark_folder import is_url
 from spark_ckpt.storage.filesystem import normalize_url
 
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
@@ -37,8 +38,7 @@ def no_data_batches(conf: Any) -> bool:
 
 def spark_path(location: str) -> str:
     """``location`` as Spark must get it: a path without a scheme could mean HDFS there, never here."""
-    is_url = ":/" in location and not location.startswith("file:")
-    return location if is_url else f"file://{normalize_url(location)}"
+    return location if is_url(location) else f"file://{normalize_url(location)}"
 
 
 def session_location(conf: Any, name: str) -> str | None:

@@ -12,8 +12,10 @@ from deltalake import DeltaTable, QueryBuilder
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError
+from spark_ckpt.jobs.spark_folder import one_spelling
 from spark_ckpt.jobs.spec import with_absolute_dir
 from spark_ckpt.jobs.start import checked_sinks
+from spark_ckpt.plan.session_confs import spark_path
 from spark_ckpt.sinks.registry import create_sink
 from tests.storage.whole_job import OUTPUT, WholeJob
 
@@ -118,3 +120,20 @@ def test_an_unusable_path_says_so_before_anything_is_claimed(tmp_path: Path) -> 
     with pytest.raises(CkptError, match="has the character \\^"):
         job.start()
     assert not (job.folder / "generations").exists()
+
+
+@pytest.mark.parametrize(
+    ("location", "as_recorded", "for_spark"),
+    [
+        ("/a:/b", "/a:/b", "file:///a:/b"),
+        ("file:/a/b/", "/a/b", "file:///a/b"),
+        ("s3a://b/x/", "s3://b/x", "s3a://b/x/"),
+        ("hdfs://n:8020/x", "hdfs://n:8020/x", "hdfs://n:8020/x"),
+        ("dbfs:/x/", "dbfs:/x", "dbfs:/x/"),
+    ],
+)
+def test_spark_gets_its_location_as_it_is_written_and_records_have_one_spelling(
+    location: str, as_recorded: str, for_spark: str
+) -> None:
+    assert one_spelling(location) == as_recorded
+    assert spark_path(location) == for_spark

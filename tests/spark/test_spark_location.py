@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -56,8 +57,9 @@ def test_below_dir_where_hadoop_knows_the_scheme(viewfs: str, spark: SparkSessio
 def viewfs(spark: SparkSession, tmp_path: Path) -> str:
     """A URL that Hadoop knows and fsspec does not, as ``hdfs`` is where its library is missing."""
     (tmp_path / "hadoop").mkdir()
-    spark.conf.set("fs.viewfs.mounttable.here.link./spark", f"file://{tmp_path}/hadoop")
-    return "viewfs://here/spark"
+    name = f"m{uuid.uuid4().hex}"  # Hadoop keeps what it opened, by scheme and name
+    spark.conf.set(f"fs.viewfs.mounttable.{name}.link./spark", f"file://{tmp_path}/hadoop")
+    return f"viewfs://{name}/spark"
 
 
 def test_a_folder_of_hadoop_is_read_as_spark_wrote_it(viewfs: str, spark: SparkSession, tmp_path: Path) -> None:

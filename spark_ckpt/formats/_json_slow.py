@@ -17,9 +17,10 @@ import pyarrow.types as pt
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
-_ODD_NUMBER = re.compile(r"[+-]?(?:NaN|INF|Infinity)")
+_ODD_NUMBER = re.compile(r"NaN|Infinity|[+-]INF|[+-]Infinity")
+_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _SINGLE = re.compile(r"'((?:[^'\\\x00-\x1f]|\\.)*)'")
-_DATE = re.compile(r"(\d{4})-(\d{1,2})(?:-(\d{1,2})(?:[T ].*)?)?")
+_DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[T ].*)?)?)?")
 _TIME = re.compile(
     r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[T ](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?"
     r"\s*(Z|UTC|GMT|[+-]\d{1,2}(?::?\d{1,2})?)?)?)?)?"
@@ -38,6 +39,8 @@ def read_record(record: bytes, kind: pa.StructType) -> Any:
     except RecursionError:
         raise ValueError("values within values, too deep to read") from None
     reader.skip()
+    if value is None:
+        raise ValueError("expected an object, found null")
     if reader.at < len(text):
         raise ValueError(f"text behind the object, at character {reader.at + 1}")
     return value
@@ -171,11 +174,14 @@ def _of_text(text: str, kind: pa.DataType) -> Any:
 
 
 def _decimal(text: str, kind: pa.Decimal128Type) -> Decimal:
+    plain = text.replace(",", "")
     try:
-        found = Decimal(text.replace(",", "")).quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP)
+        if not _DECIMAL.fullmatch(plain):
+            raise InvalidOperation
+        found = Decimal(plain).quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP)
     except InvalidOperation:
         raise ValueError(f"expected {kind}, found {text[:40]}") from None
-    if not found.is_finite() or len(found.as_tuple().digits) > kind.precision:
+    if len(found.as_tuple().digits) > kind.precision:
         raise ValueError(f"expected {kind}, found {text[:40]}")
     return found
 
@@ -184,7 +190,7 @@ def _date(text: str) -> date:
     match = _DATE.fullmatch(text)
     if match is None:
         raise ValueError(text)
-    return date(int(match[1]), int(match[2]), int(match[3] or 1))
+    return date(int(match[1]), int(match[2] or 1), int(match[3] or 1))
 
 
 def _timestamp(text: str, zoned: bool) -> datetime:

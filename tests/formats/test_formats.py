@@ -212,3 +212,26 @@ def test_decimals_and_dates_go_through_avro() -> None:
     spec = FormatSpec("avro", json.dumps(avro_schema(kind)))
     encoded = spec.encoder(kind).encode(pa.array([row], kind))
     assert spec.decoder().decode(encoded.to_pylist()).values.to_pylist() == [row]
+
+
+@pytest.mark.parametrize(
+    ("ddl", "record", "expected"),
+    [
+        ("i int", "null", "expected an object, found null"),
+        ("d double", '{"d":"INF"}', "expected double, found the string 'INF'"),
+        ("d double", '{"d":"+INF"}', {"d": float("inf")}),
+        ("dec decimal(10,2)", '{"dec":"1_0"}', "expected decimal128(10, 2), found the string '1_0'"),
+        ("dec decimal(10,2)", '{"dec":"1,234.565"}', {"dec": Decimal("1234.57")}),
+        ("dec decimal(4,2)", '{"dec":123.4}', "expected decimal128(4, 2), found 123.4"),
+        ("dt date", '{"dt":"2020"}', {"dt": dt.date(2020, 1, 1)}),
+        ("s string", '{"s":{"a": [1, 2.50]}}', {"s": '{"a": [1, 2.50]}'}),
+        ("m map<string,int>", '{"m":{"a":1,"b":null}}', {"m": [("a", 1), ("b", None)]}),
+        ("bin binary", '{"bin":"aGk="}', {"bin": b"hi"}),
+        ("t timestamp", '{"t":5}', {"t": dt.datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)}),
+        ("i int", "{'i':1}", {"i": 1}),
+    ],
+)
+def test_json_is_read_by_the_rules_of_from_json(ddl: str, record: str, expected: Any) -> None:
+    """By those of Spark's JacksonParser: https://github.com/apache/spark, catalyst/json."""
+    found = FormatSpec("json").decoder(json_type(ddl)).decode([record.encode()])
+    assert (found.bad.get(0) or found.values.to_pylist()[0]) == expected

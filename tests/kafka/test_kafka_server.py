@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 from tests.kafka_server import KafkaServer, shared_kafka
 
 
+@pytest.mark.soak  # the sink kills one, too
 def test_what_was_acknowledged_is_there_after_the_broker_was_killed() -> None:
     server = KafkaServer().start()
     try:

@@ -48,6 +48,8 @@ def offsets(micros: pa.Array, zone: str) -> pa.Array:
 
 
 def _ahead(second: int, clock: ZoneInfo) -> int:
+    if second >= _END // SECOND - 86_400:
+        second -= _CYCLE // SECOND  # Python's calendar ends with the year 9999, whatever the zone
     ahead = (_EPOCH + timedelta(seconds=second)).astimezone(clock).utcoffset() or timedelta()
     return int(ahead.total_seconds()) * SECOND
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+from zoneinfo import available_timezones
 
 import pyarrow as pa
 from py4j.java_gateway import is_instance_of
@@ -143,13 +145,12 @@ class _Trees:
 
 
 def _option(name: str, e: JavaObject, mode: str) -> Any:
-    if name in _ZONED:
-        return str(e.timeZoneId().get())
+    if name in _ZONED or (name == "Cast" and "TimestampType" in (str(e.dataType()), str(e.child().dataType()))):
+        return _zone(str(e.timeZoneId().get()))
     if name == "GetStructField":
         return int(e.ordinal())
     if name == "Cast":
-        zone = e.timeZoneId()
-        return mode == "ANSI" if zone.isEmpty() or "decimal" in str(e.child().dataType()).lower() else str(zone.get())
+        return mode == "ANSI"
     if name == "Size":
         return -1 if e.legacySizeOfNull() else None
     if name in ("ElementAt", "GetArrayItem"):
@@ -159,6 +160,14 @@ def _option(name: str, e: JavaObject, mode: str) -> Any:
             raise _StaysError("round by something other than a constant")
         return int(e.scale().value())
     return None
+
+
+@lru_cache
+def _zone(name: str) -> str:
+    """Java has names of zones that nobody else has."""
+    if name not in available_timezones():
+        raise _StaysError(f"the time zone {name} is Spark's only")
+    return name
 
 
 def _mode(name: str, e: JavaObject) -> str:

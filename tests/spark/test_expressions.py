@@ -161,6 +161,18 @@ def test_every_function_of_the_docs_runs_in_python(spark: Any) -> None:
     compare(oracle, found)
 
 
+def test_a_zone_that_only_spark_knows_keeps_times_there(spark: Any) -> None:
+    oracle = Oracle(spark, rows(Random(0), 20))
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    for other, stays in (("GMT+3", True), ("+05:30", True), ("Asia/Kolkata", False)):
+        spark.conf.set("spark.sql.session.timeZone", other)
+        texts = ("hour(at)", "cast(at as string)", "cast(v as timestamp)", "unix_date(day)")
+        found = {text: oracle.translated(text) for text in texts}
+        assert [isinstance(why, Stays) for why in found.values()] == [stays, stays, stays, False]
+        compare(oracle, {text: why for text, why in found.items() if not isinstance(why, Stays)})
+    spark.conf.set("spark.sql.session.timeZone", zone)
+
+
 PATTERNS = [
     "a$", "^$", "^a|b$", r"(\d+)[-/](\d+)?", r"[^\w\s]", "(?i)[b-d]x?", "a{2,3}?b", ".", r"\.", "x.y", "(?:ab)+c?",
     r"[\d.,-]+$", "(a|ab)(c|bcd)(d)?", "[ä-ö]", r"\S+\s",

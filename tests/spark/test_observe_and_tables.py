@@ -113,3 +113,20 @@ def test_lines_of_text_are_those_of_spark(spark: SparkSession, ckpt: Any, job: J
     expected = ordered(map(tuple, spark.read.text(str(tmp_path / "in")).collect()))
     job.run(ckpt.readStream.text(str(tmp_path / "in")))
     assert job.rows() == expected
+
+
+def test_orc_is_read_as_spark_reads_it(spark: SparkSession, ckpt: Any, job: Job, tmp_path: Path) -> None:
+    row = (
+        "timestamp'2024-07-01 12:00:00.123456' t, timestamp_ntz'2024-07-01 12:00:00' w, date'1999-12-31' d, "
+        "cast(1.5 as decimal(10,2)) m, 1Y b, 2L l, 1.5f f, 'ä' s, cast('v' as varchar(3)) v, true o, array(1, null) a, "
+        "named_struct('q', timestamp'2024-01-01 00:00:00') st"
+    )
+    for n in range(2):
+        spark.sql(f"select {row}, {n} n union all select {', '.join(['null'] * 12)}, {-n - 2}").coalesce(1).write.orc(
+            str(tmp_path / "in"), mode="append"
+        )
+    expected = spark.read.orc(str(tmp_path / "in"))
+    found = ckpt.readStream.orc(str(tmp_path / "in"))
+    assert found.schema.simpleString() == expected.schema.simpleString()
+    job.run(found)
+    assert ordered(job.rows()) == ordered(tuple(row.values()) for row in expected.toArrow().to_pylist())

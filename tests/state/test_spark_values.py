@@ -85,6 +85,12 @@ def test_clocks_know_summer_time_in_any_year() -> None:
             assert of("Cast", MOMENT, day, option=ZONE).hour == 12 - hour
 
 
+def test_the_last_day_of_the_year_9999_goes_on_in_the_east() -> None:
+    moment = pa.scalar(dt.datetime(9999, 12, 31, 23, 59, tzinfo=dt.timezone.utc), MOMENT)
+    assert of("Hour", INT, moment, option="Asia/Kolkata") == 5
+    assert of("Cast", TEXT, moment, option="Asia/Kolkata") == "+10000-01-01 05:29:00"
+
+
 def test_decimals_have_sparks_values() -> None:
     small = pa.scalar(Decimal("0.00000001"), pa.decimal128(8, 8))
     assert (of("Cast", TEXT, small, option=True), of("Cast", TEXT, small, option=False)) == ("0.00000001", "1E-8")

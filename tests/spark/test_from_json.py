@@ -1,0 +1,44 @@
+"""JSON that the formats package reads is what Spark's from_json reads, value by value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from spark_ckpt.formats.formats import FormatSpec
+from spark_ckpt.sources._convert import arrow_schema
+from spark_ckpt.sources.ddl import parse_ddl
+from tests.formats.json_records import NASTY, SCHEMA
+
+OTHERWISE = ('{"s":1.10}', '{"s":[1, "x"]}', '{"s":{"a": [1, 2]}}')
+"""In a column of strings, JSON that is no string stays as it is written; from_json writes it anew, 1.1 for 1.10."""
+
+
+def ours(records: list[str], schema: str) -> list[Any]:
+    kind = arrow_schema(StructType([StructField("v", parse_ddl(schema))])).field("v").type
+    found = FormatSpec("json").decoder(kind).decode([r.encode() for r in records])
+    return ["bad" if at in found.bad else shown(v) for at, v in enumerate(found.values.to_pylist())]
+
+
+def shown(value: Any) -> Any:
+    return None if value is None else {k: repr(v) for k, v in value.items()}
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, "l long, s string, t timestamp, d double"])
+def test_records_are_read_as_sparks_from_json_reads_them(spark: SparkSession, schema: str) -> None:
+    """The second schema is one that Arrow reads; the first has a map, which is read one by one."""
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    rows = spark.createDataFrame([(n, record) for n, record in enumerate(NASTY)], "n int, r string").coalesce(1)
+    options = {"columnNameOfCorruptRecord": "_bad"}
+    read = rows.select("n", F.from_json("r", f"{schema}, _bad string", options).alias("v")).orderBy("n").toArrow()
+    expected = []
+    for row in read.column("v").to_pylist():
+        bad = row is not None and row.pop("_bad") is not None
+        expected.append("bad" if bad else shown(row))
+    found = ours(list(NASTY), schema)
+    differ = {r: (e, f) for r, e, f in zip(NASTY, expected, found, strict=True) if e != f and r not in OTHERWISE}
+    assert differ == {}

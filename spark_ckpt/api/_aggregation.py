@@ -12,6 +12,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.aggregates import Split, by_names, split_aggregates
 from spark_ckpt.plan.columns import quoted, refuse_repeated
 from spark_ckpt.plan.key_columns import written
+from spark_ckpt.plan.stars import without_control
 from spark_ckpt.types import CTL, TAG
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def _columns(df: Any, exprs: tuple[Any, ...]) -> list[Column]:
     wrong = [e for e in exprs if not isinstance(e, Column)]
     if wrong:
         raise InvalidInputError(f"agg: expected columns, such as F.sum('price'), or one dict; found {wrong[0]!r}")
-    return list(exprs)
+    return [without_control(e) for e in exprs]
 
 
 def _named(kept: CkptDataFrame, parts: Split, keys: list[str]) -> CkptDataFrame:

@@ -53,6 +53,7 @@ from spark_ckpt.plan.lineage import Lineage, WatermarkNode
 from spark_ckpt.plan.plan_check import check_operation, plan_nodes
 from spark_ckpt.plan.plan_text import Node
 from spark_ckpt.plan.session_confs import pandas_options
+from spark_ckpt.plan.stars import without_control
 from spark_ckpt.plan.udf_plan import for_data_rows
 from spark_ckpt.runtime.operations import Operation, Operations
 from spark_ckpt.runtime.stateless import (
@@ -189,7 +190,8 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         return self if recipe is self._recipe else self._made(recipe, lineage, self._preview)
 
     def _told_apart(self, columns: list[Any]) -> list[Any]:
-        side = self._stream_side
+        """What columns stand for: those of this stream, and for a star the user's."""
+        side, columns = self._stream_side, [without_control(column) for column in columns]
         return columns if side is None else [side.meant(column, self.columns) for column in columns]
 
     def _aliased(self, rows: SparkDF) -> SparkDF:

@@ -122,6 +122,11 @@ def _is_safe(what: str, node: Node) -> bool:
             f"{what} computes {computed} anew, which carries the barriers; name the columns that are to change, or use "
             "the stream's own fillna(...) and replace(...)"
         )
+    if plan_text.reads_control_column(node):
+        raise ControlColumnsError(
+            f"{what}: a star inside of it takes in the columns that carry the barriers; name the columns, as in "
+            "F.struct(*df.columns)"
+        )
     if node.name in _SAFE:
         return True
     if node.name == "Filter":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from spark_ckpt.types import CTL
+from spark_ckpt.types import CTL, TAG
 
 _LINE = re.compile(r"^((?:   |:  )*)(?:\+- |:- )")
 _ID = re.compile(r"#\d+L?")
@@ -17,6 +17,8 @@ _IS_CONTROL = re.compile(rf"isnotnull\({CTL}(#\d+)?\)")
 _IS_DATA = re.compile(rf"isnull\({CTL}(#\d+)?\)")
 _PYTHON_UDF = re.compile(r"\)#\d+")
 _DATA_ROWS_ONLY = re.compile(rf"[^\s(]\(isnotnull\({CTL}#\d+\)[,)]")
+_OF_EXPRESSIONS = ("Project", "Filter", "Generate")
+_READ = re.compile(rf"(?<!AS ){TAG}#\d+L?\b(?! AS {TAG}#)")
 _COMPUTED = re.compile(r"(\S+) AS (__ckpt_tag|__ckpt_ctl)#")
 
 
@@ -89,6 +91,11 @@ def joins_data_rows_only(condition: str) -> bool:
         return True
     both = _split(condition, " AND ")
     return len(both) > 1 and any(map(joins_data_rows_only, both))
+
+
+def reads_control_column(node: Node) -> bool:
+    """Whether the epochs go into an expression: a projection that only passes them on names them once."""
+    return node.name in _OF_EXPRESSIONS and len(_READ.findall(node.text)) > (node.name == "Project")
 
 
 def computed_control_column(node: Node) -> str | None:

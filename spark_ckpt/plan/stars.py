@@ -1,0 +1,67 @@
+"""``F.to_json(F.struct("*"))``: a star means the user's columns, also inside a function. Driver; classic and Connect.
+
+Spark would take in the control columns. A star in a SQL text on Spark Connect is left as it is: the client cannot take
+the text apart, so :mod:`spark_ckpt.plan.plan_check` refuses it by what Spark makes of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column
+
+from spark_ckpt.plan.columns import everything
+from spark_ckpt.plan.condition import _Classic, _Connect
+from spark_ckpt.plan.udf_plan import items_of
+
+JavaObject = Any
+_STAR = "UnresolvedStar"
+_COUNT = "count"
+"""``count(*)`` counts rows and looks at no column."""
+
+
+def may_have_star(column: Any) -> bool:
+    """Quickly; a product looks like one."""
+    return isinstance(column, Column) and ("*" in str(column) or "star" in str(column))
+
+
+def without_control(column: Any) -> Any:
+    """``column`` with stars that leave the control columns out."""
+    if not may_have_star(column):
+        return column
+    if type(column).__module__.startswith("pyspark.sql.classic"):
+        return _ClassicStars(lambda _: None).column(column)
+    from pyspark.sql.connect.column import Column as ConnectColumn
+
+    return ConnectColumn(_ConnectStars(lambda _: None).expression(column._expr))
+
+
+class _ClassicStars(_Classic):
+    def _node(self, node: JavaObject) -> JavaObject:
+        kind = node.getClass().getSimpleName()
+        if kind == _STAR and node.unparsedTarget().isEmpty():
+            return everything()._jc.node()
+        if kind == "UnresolvedFunction" and node.functionName().lower() == _COUNT and not node.isDistinct():
+            return node
+        if kind == "SqlExpression" and "*" not in node.expression():
+            return node
+        return super()._node(node)
+
+    def _expression(self, e: JavaObject) -> JavaObject:
+        kind = e.getClass().getSimpleName()
+        if kind == _STAR and e.target().isEmpty():
+            return self._convert.expression(everything()._jc)
+        if kind == "UnresolvedFunction" and [p.lower() for p in items_of(e.nameParts())] == [_COUNT]:
+            return e
+        return super()._expression(e)
+
+
+class _ConnectStars(_Connect):
+    def expression(self, e: Any) -> Any:
+        from pyspark.sql.connect import expressions
+
+        if isinstance(e, expressions.UnresolvedStar) and e._unparsed_target is None:
+            return everything()._expr
+        if isinstance(e, expressions.UnresolvedFunction) and e._name.lower() == _COUNT and not e._is_distinct:
+            return e
+        return super().expression(e)

@@ -18,6 +18,7 @@ _IS_DATA = re.compile(rf"isnull\({CTL}(#\d+)?\)")
 _PYTHON_UDF = re.compile(r"\)#\d+")
 _DATA_ROWS_ONLY = re.compile(rf"[^\s(]\(isnotnull\({CTL}#\d+\)[,)]")
 _OF_EXPRESSIONS = ("Project", "Filter", "Generate")
+_DROPNA = "atleastnnonnulls("
 _READ = re.compile(rf"(?<!AS ){TAG}#\d+L?\b(?! AS {TAG}#)")
 _COMPUTED = re.compile(r"(\S+) AS (__ckpt_tag|__ckpt_ctl)#")
 
@@ -95,7 +96,9 @@ def joins_data_rows_only(condition: str) -> bool:
 
 def reads_control_column(node: Node) -> bool:
     """Whether the epochs go into an expression: a projection that only passes them on names them once."""
-    return node.name in _OF_EXPRESSIONS and len(_READ.findall(node.text)) > (node.name == "Project")
+    if node.name not in _OF_EXPRESSIONS or _DROPNA in node.text:  # that one has a way of its own
+        return False
+    return len(_READ.findall(node.text)) > (node.name == "Project")
 
 
 def computed_control_column(node: Node) -> str | None:

@@ -209,11 +209,7 @@ class CkptDataStreamReader(FileReaders, Hinting):
         reading. ``uid`` names it in checkpoints. Raises ``InvalidInputError`` for what is not one stream, or keeps
         state::
 
-            def orders(position):
-                options = {} if position is None else {"startingOffsets": json.dumps(position)}
-                return spark.readStream.format("kafka").options(**kafka, **options).load()
-
-            ckpt.readStream.spark(orders)
+            ticks = ckpt.readStream.spark(spark.readStream.format("rate").load().where("value % 2 = 0"))
         """
         return spark_stream(self._session, stream, uid)
 

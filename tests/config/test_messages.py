@@ -17,7 +17,9 @@ from spark_ckpt.config import config_keys
 from spark_ckpt.sinks.registry import sink_class
 from spark_ckpt.sources import files, rate
 from spark_ckpt.sources.delta import options as delta
+from spark_ckpt.sources.iceberg import source as iceberg
 from spark_ckpt.sources.kafka import source as kafka
+from spark_ckpt.sources.sql import source as sql
 
 PACKAGE = Path(spark_ckpt.__file__).parent
 GROUP = typer.main.get_command(app)
@@ -71,11 +73,10 @@ def test_every_command_and_flag_that_a_text_names_is_one() -> None:
 
 
 def test_every_option_that_a_text_names_is_one() -> None:
-    sinks = {o for s in ("delta", "files", "kafka", "sql", "memory") for o in sink_class(s).OPTIONS}
+    sinks = {o for s in ("delta", "files", "iceberg", "kafka", "sql", "memory") for o in sink_class(s).OPTIONS}
+    sources = {o for s in (delta, files, iceberg, kafka, rate, sql) for o in s.OPTIONS}
     own = {"uid", "lanes", "columns", "source", "sink", "job", "dir", "path", *config_keys()}
-    known = {
-        o.lower() for o in sinks | own | SPARKS_OWN | {*files.OPTIONS, *rate.OPTIONS, *delta.OPTIONS, *kafka.OPTIONS}
-    }
+    known = {o.lower() for o in sinks | sources | own | SPARKS_OWN}
     named = [(p, m) for p, t in LITERALS for m in re.findall(r"\boptions? '([A-Za-z.]+)'", t)]
     assert len(named) > 5
     assert [n for n in named if n[1].lower() not in known and not n[1].startswith("storage")] == []

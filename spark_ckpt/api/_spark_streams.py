@@ -66,6 +66,7 @@ def spark_stream(session: Any, stream: SparkStreamMaker | Any, uid: str | None) 
     full = with_control(schema)
 
     def build(ctx: Any) -> Chain:
+        _folder(ctx, node)  # which the source will read: refused now if it cannot
         barriers = ctx.place(Chain(node, full))
         rows = df if make is None else _made(make, ctx, node, schema)
         if make is None:
@@ -110,12 +111,14 @@ def _made(make: SparkStreamMaker, ctx: Any, node: SourceNode, schema: StructType
     return df
 
 
+def _folder(ctx: Any, node: SourceNode) -> SparkFolder:
+    return SparkFolder(ctx.source_options(node)[LOCATION], ctx.run.config)
+
+
 def _refuse_lost_place(ctx: Any, node: SourceNode) -> None:
     """At an empty location a DataFrame begins where its options say, which is not where the checkpoint stood."""
     position = position_of(ctx.restored_position(node))
-    location = ctx.source_options(node)[LOCATION]
-    begun = SparkFolder(location, ctx.run.config.storage_options()).location().planned is not None
-    if position is None or begun:
+    if position is None or _folder(ctx, node).location().planned is not None:
         return
     raise InvalidInputError(
         f"readStream.spark: the job goes on from checkpoint {ctx.run.restored_from} at an empty Spark location, and "

@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.sources.base import UsesMetadata
 from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.object_options import scheme_of
 
 LOCATION = "location"
 """Option: Spark's own location of the query, set at start."""
@@ -61,7 +62,9 @@ class SparkStream(UsesMetadata, DataSource):
         return "spark-stream"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return _Reader(self._location, dict(self.storage_options), self._follow)
+        # The job's storage options are for where the job is.
+        own = scheme_of(self._location) == scheme_of(self.metadata_url)
+        return _Reader(self._location, dict(self.storage_options) if own else {}, self._follow)
 
 
 class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):

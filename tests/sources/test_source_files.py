@@ -566,7 +566,7 @@ def test_text_needs_a_schema(inputs: Input, kind: str) -> None:
 
 
 def test_a_schema_cannot_be_inferred_from_nothing(inputs: Input) -> None:
-    with pytest.raises(ConfigError, match="no readable Parquet file to infer the schema from"):
+    with pytest.raises(ConfigError, match="no readable parquet file to infer the schema from"):
         inputs.source().schema()
 
 

@@ -101,7 +101,12 @@ def run_job(place: str, total: int, kill_at: int | None) -> int:
 
 
 def kill_driver(pid: int) -> None:
-    """SIGKILL for the driver, its JVM and its Python workers, as if the machine had lost power.
+    killed = kill_session(pid)
+    console.print(f"  killed   {killed} processes with SIGKILL: the driver (pid {pid}), its JVM, its Python workers")
+
+
+def kill_session(pid: int) -> int:
+    """SIGKILL for a driver, its JVM and its Python workers, as if the machine had lost power; returns how many.
 
     They are the processes of the session that the driver was started in.
     """
@@ -109,9 +114,7 @@ def kill_driver(pid: int) -> None:
     for victim in sorted(victims):
         with contextlib.suppress(ProcessLookupError):
             os.kill(victim, signal.SIGKILL)
-    console.print(
-        f"  killed   {len(victims)} processes with SIGKILL: the driver (pid {pid}), its JVM, its Python workers"
-    )
+    return len(victims)
 
 
 def _session(process: Path) -> int | None:

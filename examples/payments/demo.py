@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -18,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow as pa
 from confluent_kafka import Producer
 from deltalake import write_deltalake
@@ -26,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 import spark_ckpt
+from examples.flights.demo import kill_session
 from examples.payments import expected
 from examples.payments.generator import Payment, merchants, payments
 from examples.payments.job import IN, OUT
@@ -93,19 +92,9 @@ def start_job(given: Servers, log: Path, **more: Any) -> subprocess.Popen[bytes]
 
 def kill(process: subprocess.Popen[bytes]) -> int:
     """SIGKILL for the driver, its JVM and its Python workers; returns how many there were."""
-    victims = [p for p in psutil.pids() if _session_of(p) == process.pid]
-    for victim in victims:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(victim, signal.SIGKILL)
+    killed = kill_session(process.pid)
     process.wait()
-    return len(victims)
-
-
-def _session_of(pid: int) -> int | None:
-    try:
-        return os.getsid(pid)
-    except ProcessLookupError:
-        return None
+    return killed
 
 
 def committed(given: Servers) -> int:

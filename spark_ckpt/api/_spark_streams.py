@@ -15,16 +15,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from spark_ckpt.api.dataframe import CkptDataFrame
-from spark_ckpt.errors import ControlColumnsError, InvalidInputError
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.jobs.spark_folder import SparkFolder
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.columns import refuse_repeated
+from spark_ckpt.plan.columns import refuse_repeated, refuse_reserved
 from spark_ckpt.plan.lineage import Lineage, SourceNode
 from spark_ckpt.plan.plan_check import plan_nodes
 from spark_ckpt.plan.plan_text import Node
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.sources.spark_stream import LOCATION, SparkStream, position_of
-from spark_ckpt.types import BEFORE_BARRIERS, CONTROL_COLUMNS, CTL, TAG, make_tag
+from spark_ckpt.types import BEFORE_BARRIERS, CTL, TAG, make_tag
 
 SparkStreamMaker = Callable[[Any], Any]
 """From a position (None: from where it likes) to a streaming DataFrame of Spark's."""
@@ -58,19 +58,18 @@ def spark_stream(session: Any, stream: SparkStreamMaker | Any, uid: str | None) 
     df: Any = stream if make is None else make(None)
     _check(df)
     schema = StructType(df.schema.fields)
-    taken = [name for name in schema.fieldNames() if name in CONTROL_COLUMNS]
-    if taken:
-        raise ControlColumnsError(f"the stream has column(s) {taken}, which are reserved for the barriers; rename them")
+    refuse_reserved(schema.fieldNames(), "the stream")
     refuse_repeated(schema.fieldNames(), session.spark)
     node = SourceNode(SparkStream, {}, schema, uid, 1)
     full = with_control(schema)
 
     def build(ctx: Any) -> Chain:
-        _folder(ctx, node)  # which the source will read: refused now if it cannot
-        barriers = ctx.place(Chain(node, full))
-        rows = df if make is None else _made(make, ctx, node, schema)
+        # The source will read this folder: refused now if it cannot.
+        folder = SparkFolder(ctx.source_options(node)[LOCATION], ctx.run.config)
+        barriers, position = ctx.place(Chain(node, full)), position_of(ctx.restored_position(node))
         if make is None:
-            _refuse_lost_place(ctx, node)
+            _refuse_lost_place(folder, position, ctx.run.restored_from)
+        rows = df if make is None else _made(make, position, schema)
         tag, none = F.lit(make_tag(BEFORE_BARRIERS)).cast("long"), F.lit(None).cast("binary")
         return Chain(barriers.union(rows.select("*", tag.alias(TAG), none.alias(CTL))), full)
 
@@ -99,8 +98,8 @@ def _check(df: Any) -> None:
         )
 
 
-def _made(make: SparkStreamMaker, ctx: Any, node: SourceNode, schema: StructType) -> Any:
-    df = make(position_of(ctx.restored_position(node)))
+def _made(make: SparkStreamMaker, position: Any, schema: StructType) -> Any:
+    df = make(position)
     _check(df)
     found = [(f.name, f.dataType) for f in df.schema]
     if found != [(f.name, f.dataType) for f in schema]:
@@ -111,17 +110,12 @@ def _made(make: SparkStreamMaker, ctx: Any, node: SourceNode, schema: StructType
     return df
 
 
-def _folder(ctx: Any, node: SourceNode) -> SparkFolder:
-    return SparkFolder(ctx.source_options(node)[LOCATION], ctx.run.config)
-
-
-def _refuse_lost_place(ctx: Any, node: SourceNode) -> None:
+def _refuse_lost_place(folder: SparkFolder, position: Any, restored: int | None) -> None:
     """At an empty location a DataFrame begins where its options say, which is not where the checkpoint stood."""
-    position = position_of(ctx.restored_position(node))
-    if position is None or _folder(ctx, node).location().planned is not None:
+    if position is None or folder.location().planned is not None:
         return
     raise InvalidInputError(
-        f"readStream.spark: the job goes on from checkpoint {ctx.run.restored_from} at an empty Spark location, and "
+        f"readStream.spark: the job goes on from checkpoint {restored} at an empty Spark location, and "
         f"its stream is to begin at {json.dumps(position)}, which its DataFrame does not say. Give readStream.spark a "
         "function that takes this position and returns the stream that begins there (startingOffsets of Kafka, "
         "startingVersion of Delta), or start at the old location"

@@ -53,7 +53,7 @@ from spark_ckpt.plan.lineage import Lineage, WatermarkNode
 from spark_ckpt.plan.plan_check import check_operation, plan_nodes
 from spark_ckpt.plan.plan_text import Node
 from spark_ckpt.plan.session_confs import pandas_options
-from spark_ckpt.plan.stars import without_control
+from spark_ckpt.plan.stars import may_have_star, without_control
 from spark_ckpt.plan.udf_plan import for_data_rows
 from spark_ckpt.runtime.operations import Operation, Operations
 from spark_ckpt.runtime.stateless import (
@@ -237,7 +237,7 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
 
     def _has_star(self, wanted: list[Any]) -> bool:
         """Whether some ``col("*")`` of Spark's stands for the control columns too."""
-        return any("*" in str(c) or "star" in str(c) for c in wanted) and TAG in self._preview.select(*wanted).columns
+        return any(map(may_have_star, wanted)) and TAG in self._preview.select(*wanted).columns
 
     def _columns(self, names: list[str], renamed: list[str] | None = None) -> CkptDataFrame:
         """Some of the columns, where the rows are; under other names if there are any."""

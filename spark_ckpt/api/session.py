@@ -14,14 +14,13 @@ from spark_ckpt.api._tables import table_source
 from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.config import JobConfig
 from spark_ckpt.config_values import count, option_text
-from spark_ckpt.errors import ConfigError, ControlColumnsError
+from spark_ckpt.errors import ConfigError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.columns import refuse_repeated
+from spark_ckpt.plan.columns import refuse_repeated, refuse_reserved
 from spark_ckpt.plan.lineage import Lineage, SourceNode
 from spark_ckpt.runtime.stateless import control_row, with_control
 from spark_ckpt.sources.base import open_source
-from spark_ckpt.types import CONTROL_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -222,11 +221,7 @@ class CkptDataStreamReader(FileReaders, Hinting):
         opened = open_source(self._format, options, self._schema, f"{config.dir}/_none", storage)
         options = opened.settled_options(options, lambda: self._session.spark.conf.get("spark.sql.session.timeZone"))
         schema = open_source(self._format, options, self._schema, f"{config.dir}/_none", storage).schema()
-        taken = [f.name for f in schema.fields if f.name in CONTROL_COLUMNS]
-        if taken:
-            raise ControlColumnsError(
-                f"the source has column(s) {taken}, which are reserved for the barriers; rename them"
-            )
+        refuse_reserved(schema.fieldNames(), "the source")
         refuse_repeated(schema.fieldNames(), self._session.spark)
         node = SourceNode(self._format, options, schema, uid, lanes)
         full = with_control(schema)

@@ -72,6 +72,13 @@ def refuse_control(names: Iterable[str]) -> None:
         raise ControlColumnsError(f"{reserved} carry the barriers and cannot be dropped, renamed or replaced")
 
 
+def refuse_reserved(names: Iterable[str], what: str) -> None:
+    """``what`` comes into a query with these columns. Raises ``ControlColumnsError``."""
+    taken = [n for n in names if n in CONTROL_COLUMNS]
+    if taken:
+        raise ControlColumnsError(f"{what} has column(s) {taken}, which are reserved for the barriers; rename them")
+
+
 def refuse_repeated(columns: Iterable[str], spark: Any) -> None:
     """Raises ``InvalidInputError`` if a name occurs twice: nothing behind could tell the two columns apart."""
     names = list(columns)

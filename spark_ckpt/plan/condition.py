@@ -67,17 +67,17 @@ def _name_of(text: str) -> Name | None:
 def replaced(condition: Column, replace: Replace) -> Column:
     """``condition`` with other columns for names, where ``replace`` gives one."""
     if type(condition).__module__.startswith("pyspark.sql.classic"):
-        return _Classic(replace).column(condition)
+        return ClassicTree(replace).column(condition)
     from pyspark.sql.connect.column import Column as ConnectColumn
 
-    return ConnectColumn(_Connect(replace).expression(condition._expr))
+    return ConnectColumn(ConnectTree(replace).expression(condition._expr))
 
 
 def shape(condition: Column) -> tuple[str, list[Column]] | None:
     """The operator at the top, ``and``, ``or``, ``not``, ``between``, ``+``, ``-`` or a comparison, and its arguments;
     None if it is something else."""
     if type(condition).__module__.startswith("pyspark.sql.classic"):
-        return _Classic(lambda _: None).shape(condition)
+        return ClassicTree(lambda _: None).shape(condition)
     from pyspark.sql.connect import expressions
     from pyspark.sql.connect.column import Column as ConnectColumn
 
@@ -105,9 +105,9 @@ def names_in(condition: Column) -> list[Name] | None:
     """All names in it; None if there may be others, in a SQL text on Spark Connect."""
     names: list[Name] = []
     if type(condition).__module__.startswith("pyspark.sql.classic"):
-        _Classic(names.append).column(condition)
+        ClassicTree(names.append).column(condition)
         return names
-    walker = _Connect(names.append)
+    walker = ConnectTree(names.append)
     walker.expression(condition._expr)
     return None if walker.texts else names
 
@@ -156,7 +156,7 @@ _EXPRESSIONS = {
 """Spark's classes."""
 
 
-class _Classic:
+class ClassicTree:
     """A column is a tree of Spark's column nodes, which are turned into expressions when they meet a plan."""
 
     def __init__(self, replace: Replace) -> None:
@@ -254,7 +254,7 @@ def _name(unresolved: JavaObject) -> Name:
     return Name(".".join(quoted(part) for part in items_of(unresolved.nameParts())))
 
 
-class _Connect:
+class ConnectTree:
     def __init__(self, replace: Replace) -> None:
         from pyspark.sql.connect import expressions
 

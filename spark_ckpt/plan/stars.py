@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import Column
 
 from spark_ckpt.plan.columns import everything
-from spark_ckpt.plan.condition import _Classic, _Connect
+from spark_ckpt.plan.condition import ClassicTree, ConnectTree
 from spark_ckpt.plan.udf_plan import items_of
 
 JavaObject = Any
@@ -22,12 +22,12 @@ _COUNT = "count"
 
 def may_have_star(column: Any) -> bool:
     """Quickly; a product looks like one."""
-    return isinstance(column, Column) and ("*" in str(column) or "star" in str(column))
+    return "*" in str(column) or "star" in str(column)
 
 
 def without_control(column: Any) -> Any:
     """``column`` with stars that leave the control columns out."""
-    if not may_have_star(column):
+    if not (isinstance(column, Column) and may_have_star(column)):
         return column
     if type(column).__module__.startswith("pyspark.sql.classic"):
         return _ClassicStars(lambda _: None).column(column)
@@ -36,7 +36,7 @@ def without_control(column: Any) -> Any:
     return ConnectColumn(_ConnectStars(lambda _: None).expression(column._expr))
 
 
-class _ClassicStars(_Classic):
+class _ClassicStars(ClassicTree):
     def _node(self, node: JavaObject) -> JavaObject:
         kind = node.getClass().getSimpleName()
         if kind == _STAR and node.unparsedTarget().isEmpty():
@@ -56,7 +56,7 @@ class _ClassicStars(_Classic):
         return super()._expression(e)
 
 
-class _ConnectStars(_Connect):
+class _ConnectStars(ConnectTree):
     def expression(self, e: Any) -> Any:
         from pyspark.sql.connect import expressions
 

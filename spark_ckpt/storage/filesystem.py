@@ -16,7 +16,7 @@ from typing import Any
 
 import fsspec
 
-from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.redaction import redact_url
 from spark_ckpt.storage._refusals import reading, writing
 from spark_ckpt.storage._s3_requests import is_object, listed
@@ -66,6 +66,15 @@ def open_filesystem(
             f" ({reason}). Install its package (spark-ckpt[s3], [gcs] or [azure] brings one) or use another URL."
         ) from None
     return fs, str(path).rstrip("/") or "/"
+
+
+def file_of_option(option: str, url: str, storage_options: Mapping[str, Any]) -> bytes:
+    """All of the file that ``option`` names. Any process. Raises ``ConfigError`` if it cannot be read."""
+    try:
+        with fsspec.open(normalize_url(url), "rb", **storage_options) as file:
+            return bytes(file.read())
+    except OSError as error:
+        raise ConfigError(f"option '{option}': expected a readable file, found {error}") from None
 
 
 class Folder:

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import fsspec
 import pyarrow as pa
 
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.formats.base import Encoder
 from spark_ckpt.formats.formats import FORMATS, FormatSpec, registry_of
 from spark_ckpt.sinks._options import SinkOption, SinkOptions
-from spark_ckpt.storage.filesystem import normalize_url
+from spark_ckpt.storage.filesystem import file_of_option
 
 DECLARED = (
     SinkOption(
@@ -51,7 +50,7 @@ class ValueFormat:
         if registry is not None and topic is None:
             raise ConfigError("option 'schemaRegistryUrl' needs option 'topic', whose name is in the schema's subject")
         file = self.given["valueDescriptorFile"]
-        descriptors = None if file is None else _content(file, storage)
+        descriptors = None if file is None else file_of_option("valueDescriptorFile", file, storage)
         subject = "" if topic is None else f"{topic}-value"
         spec = FormatSpec(
             self.name, self.given["valueSchema"], descriptors, self.given["valueMessageName"], registry, subject
@@ -77,11 +76,3 @@ def value_format(parsed: SinkOptions) -> ValueFormat | None:
             f"sink 'kafka': option(s) {', '.join(stray)} do not go with valueFormat {name or '(none)'}; leave them out"
         )
     return None if name is None else ValueFormat(name, given)
-
-
-def _content(url: str, storage: Mapping[str, Any]) -> bytes:
-    try:
-        with fsspec.open(normalize_url(url), "rb", **storage) as file:
-            return bytes(file.read())
-    except OSError as error:
-        raise ConfigError(f"option 'valueDescriptorFile': expected a readable file, found {error}") from None

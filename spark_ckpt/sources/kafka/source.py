@@ -12,7 +12,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import fsspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StructField, StructType
@@ -31,7 +30,7 @@ from spark_ckpt.sources.kafka._options import OPTIONS, check_format, check_range
 from spark_ckpt.sources.kafka._reader import KafkaReader
 from spark_ckpt.sources.kafka._rows import schema_of
 from spark_ckpt.sources.kafka._values import Values
-from spark_ckpt.storage.filesystem import normalize_url
+from spark_ckpt.storage.filesystem import file_of_option
 
 
 def value_decoder(parsed: Mapping[str, Any], topics: list[str], storage: Mapping[str, Any]) -> Decoder:
@@ -44,7 +43,7 @@ def value_decoder(parsed: Mapping[str, Any], topics: list[str], storage: Mapping
     registry = registry_of(parsed)
     if name == "avro" and schema is None and registry is not None and not subject:
         raise ConfigError("valueFormat avro of several topics needs option 'valueSchema'")
-    descriptors = None if file is None else _content(file, storage)
+    descriptors = None if file is None else file_of_option("valueDescriptorFile", file, storage)
     spec = FormatSpec(name, schema, descriptors, parsed["valueMessageName"], registry, subject)
     return spec.decoder(kind)
 
@@ -56,14 +55,6 @@ def _nullable(kind: Any) -> Any:
     if isinstance(kind, ArrayType):
         return ArrayType(_nullable(kind.elementType))
     return MapType(kind.keyType, _nullable(kind.valueType)) if isinstance(kind, MapType) else kind
-
-
-def _content(url: str, storage: Mapping[str, Any]) -> bytes:
-    try:
-        with fsspec.open(normalize_url(url), "rb", **storage) as file:
-            return bytes(file.read())
-    except OSError as error:
-        raise ConfigError(f"option 'valueDescriptorFile': expected a readable file, found {error}") from None
 
 
 class KafkaSource(DataSource, UsesMetadata):

@@ -39,7 +39,7 @@ def with_rows(progress: Any, run: RunSpec, rows: Rows) -> Any:
 
 def _counted(sources: list[dict[str, Any]], uids: Sequence[str], known: Mapping[str, int]) -> bool:
     """Whether the rows of each are known now."""
-    if len(sources) == 2 and not known:
+    if len(sources) == len(uids) + 1 and not known:
         # A stream that Spark reads, and in front of it the source of its control rows.
         _count(sources[0], 0)
         return True

@@ -356,6 +356,16 @@ def test_a_table_that_is_altered_while_it_is_read(tmp_path: Path) -> None:
         target.rows(reader, start, end)
 
 
+@pytest.mark.parametrize("kind, value", [("BOOLEAN", "'false'"), ("BOOLEAN", "0.5"), ("DATETIME", "1767225600")])
+def test_what_sqlite_keeps_in_a_column_of_another_type_is_refused_by_its_value(
+    tmp_path: Path, kind: str, value: str
+) -> None:
+    url = new_database("sqlite", tmp_path)
+    run(url, f"CREATE TABLE t (id INTEGER PRIMARY KEY, v {kind})", f"INSERT INTO t (v) VALUES (NULL), ({value})")
+    with pytest.raises(InvalidInputError, match=rf"column 'v': expected .* {value.strip()}\); was the table altered"):
+        everything(SqlSourceTarget(url))
+
+
 def test_the_reader_writes_nothing(tmp_path: Path) -> None:
     for kind in ("sqlite", "postgresql"):
         reader = CountedTarget(kind, new_database(kind, tmp_path)).make()

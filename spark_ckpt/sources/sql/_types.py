@@ -89,7 +89,7 @@ def arrow_column(name: str, values: Sequence[Any], kind: pa.DataType) -> pa.Arra
 
 def _arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if pt.is_boolean(kind):
-        return pa.array([None if v is None else bool(v) for v in values], kind)
+        return pa.array([None if v is None else _flag(v) for v in values], kind)
     if pt.is_decimal(kind):
         return pa.array([None if v is None else str(Decimal(str(v))) for v in values], pa.string()).cast(kind)
     if pt.is_timestamp(kind):
@@ -106,8 +106,18 @@ def _timestamps(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     plain = pa.timestamp("us")
     if any(isinstance(v, str) for v in values):
         return pa.array(values, pa.string()).cast(plain).cast(kind)
+    numbers = [v for v in values if isinstance(v, int | float)]
+    if numbers:  # SQLite takes them in a column of times: seconds, milliseconds or days, it does not say
+        raise TypeError(f"the number {numbers[0]}")
     zoned = any(v is not None and v.tzinfo is not None for v in values)
     return pa.array(values, pa.timestamp("us", "UTC") if zoned else plain).cast(kind)
+
+
+def _flag(value: Any) -> bool:
+    """SQLite keeps what it is given in a column of booleans, and to Python the text 'false' is true."""
+    if isinstance(value, int):
+        return bool(value)
+    raise TypeError(f"the {type(value).__name__} {value!r}")
 
 
 def _text(value: Any) -> str:

@@ -122,6 +122,8 @@ AIMS: tuple[Aim, ...] = (
     ),
     Aim(_JVM, "10 K keys, rows/s", 1, speed("keyed", f"ours, {FEW}", f"jvm, {FEW}")),
     Aim(_JVM, "1 M keys, rows/s", 6, speed("keyed", f"ours, {MANY}", f"jvm, {MANY}")),
+    Aim(_JVM, "behind a filter, 10 K keys, rows/s", 1.6, speed("filtered", f"ours, {FEW}", f"jvm, {FEW}")),
+    Aim(_JVM, "behind a filter, 1 M keys, rows/s", 12, speed("filtered", f"ours, {MANY}", f"jvm, {MANY}")),
     Aim("Flink SQL", "10 K keys, rows/s", 2, speed("peers", f"ours, {FEW}", f"Flink SQL, {FEW}")),
     Aim("Flink SQL", "1 M keys, rows/s", 2, speed("peers", f"ours, {MANY}", f"Flink SQL, {MANY}")),
     *_queries(),

@@ -37,7 +37,7 @@ mutants:  ## break one rule of the protocol at a time; a test must notice. ONLY=
 	@$(DEV) python scripts/mutants.py $(if $(ONLY),--only "$(ONLY)")
 
 bench:  ## all benchmarks and their peers, an hour and a quarter; writes benchmarks/RESULTS.md. ONLY=keyed,small for some
-	@$(DEV) python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(BENCH_ARGS)
+	@scripts/with_env.sh dev --kafka python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(BENCH_ARGS)
 
 lint:  ## ruff, the layering of the packages, mypy
 	@$(DEV) ruff check .

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.cost_model import fit_and_check, points_of, worst_held_out
+from benchmarks.latency.events import RATES, cell
+from benchmarks.latency.figures import EVERYWHERE
+from benchmarks.latency.shown import AIMS_S
 from benchmarks.workers.queries import GROUPS, TOP_N
 
 Results = Mapping[str, Mapping[str, Any]]
 """Section -> its data."""
 
+FLINK = "Flink SQL"
 FEW, MANY = "10000 keys", "1000000 keys"
 
 
@@ -102,6 +106,29 @@ def _queries() -> Iterator[Aim]:
             yield Aim("Flink SQL", what, 1, speed(section, ours, f"Flink SQL, {name}, {keys}"))
 
 
+def seconds(engine: str, interval: str, rate: int, sink: str, figure: str) -> Callable[[Results], float]:
+    """A latency of the section of that name."""
+    return lambda r: r["latency"][cell(engine, interval, rate)]["sinks"][sink][figure]
+
+
+def _latencies() -> Iterator[Aim]:
+    """Into all three sinks: in seconds, and beside what Flink needs into Kafka alone."""
+    for interval, bounds in AIMS_S.items():
+        for rate in RATES:
+            for figure, bound in zip(("p50_s", "p99_s"), bounds):
+                what = f"interval {interval}, {rate // 1000} K events/s, {figure[:3]}"
+                ours = seconds("ours", interval, rate, EVERYWHERE, figure)
+                theirs = seconds(FLINK, interval, rate, "kafka", figure)
+                yield Aim("seconds from an event's time to all three sinks", what, bound, ours, at_most=True)
+                yield Aim(
+                    "Flink SQL into Kafka, exactly once",
+                    f"ours into all three, {what}",
+                    1,
+                    lambda r, ours=ours, theirs=theirs: ours(r) / theirs(r),  # type: ignore[misc]
+                    at_most=True,
+                )
+
+
 _PROCESSOR = "plain PySpark transformWithState"
 _PANDAS, _JVM = "plain PySpark applyInPandasWithState", "Spark JVM aggregation"
 AIMS: tuple[Aim, ...] = (
@@ -127,6 +154,7 @@ AIMS: tuple[Aim, ...] = (
     Aim("Flink SQL", "10 K keys, rows/s", 2, speed("peers", f"ours, {FEW}", f"Flink SQL, {FEW}")),
     Aim("Flink SQL", "1 M keys, rows/s", 2, speed("peers", f"ours, {MANY}", f"Flink SQL, {MANY}")),
     *_queries(),
+    *_latencies(),
     Aim("PyFlink", "10 K keys, rows/s", 50, speed("peers", f"ours, {FEW}", f"PyFlink, {FEW}")),
     Aim("PyFlink", "1 M keys, rows/s", 50, speed("peers", f"ours, {MANY}", f"PyFlink, {MANY}")),
     *(

@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks import plots
 from benchmarks.aims import AIMS, Aim
 from benchmarks.cost_model import TERMS, fit_and_check, points_of, worst_held_out
+from benchmarks.latency import shown
 from benchmarks.words import HOW, NOTES, SIDES, TITLES
 
 HERE = Path(__file__).parent
@@ -80,6 +81,8 @@ def _section(name: str, title: str, sections: Mapping[str, Any], drawn: Sequence
         body = snapshot_text(data)
     elif name == "answers":
         body = answers_table(data)
+    elif name == "latency":
+        body = table(shown.HEAD, shown.rows(data))
     elif name == "curves":
         points = points_of({n: s["data"] for n, s in sections.items()})
         body = "The model that is fitted to them: [cost-model.md](../docs/design/cost-model.md).\n\n" + curve_table(

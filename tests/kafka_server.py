@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -54,10 +54,11 @@ _SETTINGS = {
 
 class KafkaServer:
     """``start()``, then ``new_topic()``, then ``stop()``; ``kill()`` and ``restart()`` keep the data. ``settings`` are
-    more of the broker's, as in its ``server.properties``."""
+    more of the broker's, as in its ``server.properties``; ``java``: options of its Java."""
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, settings: Mapping[str, str] | None = None, java: Sequence[str] = _JAVA) -> None:
         self._more = dict(settings or {})
+        self._options = tuple(java)
         self._root: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._ports: dict[str, int] = {}
@@ -158,7 +159,7 @@ class KafkaServer:
     def _java(self, *command: str) -> list[str]:
         home = os.environ.get("JAVA_HOME")
         java = f"{home}/bin/java" if home else "java"
-        return [java, *_JAVA, "-cp", f"{_jars()}/*", *command]
+        return [java, *self._options, "-cp", f"{_jars()}/*", *command]
 
     def _wait(self, topic: str | None = None) -> None:
         """Until the broker answers, and knows a leader for each partition of ``topic``."""

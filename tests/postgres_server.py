@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 import time
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
@@ -37,9 +38,11 @@ _SETTINGS = {
 
 
 class PostgresServer:
-    """``start()``, then ``url`` or ``new_database()``, then ``stop()``. Both are idempotent."""
+    """``start()``, then ``url`` or ``new_database()``, then ``stop()``. Both are idempotent. ``settings`` are more of
+    the server's, as in its ``postgresql.conf``."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        self._more = dict(settings or {})
         self._root: Path | None = None
         self._port = 0
         self._bin = Path()
@@ -85,7 +88,7 @@ class PostgresServer:
         self._run("initdb", "-U", "postgres", "-E", "UTF8", "--locale=C", "--auth=scram-sha-256", "--no-sync",
                   f"--pwfile={self._root / 'password'}", "-D", str(self._data))  # fmt: skip
         self._port = free_port()
-        settings = "".join(f"{k} = '{v}'\n" for k, v in {**_SETTINGS, "port": str(self._port)}.items())
+        settings = "".join(f"{k} = '{v}'\n" for k, v in {**_SETTINGS, **self._more, "port": str(self._port)}.items())
         with (self._data / "postgresql.conf").open("a") as file:
             file.write(settings)
         self._run("pg_ctl", "-w", "-D", str(self._data), "-l", str(self._root / "log"), "start")

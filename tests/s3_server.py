@@ -6,6 +6,7 @@ The test command uses moto, ``make soak`` both.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 import shutil
@@ -16,6 +17,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,21 +34,37 @@ _UP_S = 120
 
 
 class S3Server:
-    """``start()``, then ``new_bucket()``, then ``stop()``; the first and the last are idempotent."""
+    """``start()``, then ``new_bucket()``, then ``stop()``; the first and the last are idempotent. ``kill()`` and
+    ``restart()`` keep MinIO's data, and not moto's, which are in its memory."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.endpoint = ""
+        self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._root: Path | None = None
 
     def start(self) -> S3Server:
-        if self._process is not None:
+        if self._root is not None:
             return self
-        port = free_port()
+        self._port = free_port()
         self._root = Path(tempfile.mkdtemp(prefix=f"spark-ckpt-{self.kind}-"))
-        self.endpoint = f"http://127.0.0.1:{port}"
+        self.endpoint = f"http://127.0.0.1:{self._port}"
         atexit.register(self.stop)
+        self.restart()
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL, as when its machine goes; :meth:`restart` brings it back at the same port."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
+    def restart(self) -> None:
+        """The server that was killed, on the same data."""
+        assert self._root is not None
+        address = f"127.0.0.1:{self._port}"
         settings = {
             "MINIO_ROOT_USER": KEY,
             "MINIO_ROOT_PASSWORD": SECRET,
@@ -54,15 +72,30 @@ class S3Server:
             "MINIO_UPDATE": "off",
         }
         command = {
-            "moto": [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-            "minio": [str(MINIO), "server", "--address", f"127.0.0.1:{port}", "--console-address", "127.0.0.1:0",
+            "moto": [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._port)],
+            "minio": [str(MINIO), "server", "--address", address, "--console-address", "127.0.0.1:0",
                       str(self._root / "data")],
         }[self.kind]  # fmt: skip
-        with (self._root / "log").open("wb") as log:
+        with (self._root / "log").open("ab") as log:
             environment = {**os.environ, **settings, "PYTHONWARNINGS": "ignore"}
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
         self._wait()
-        return self
+
+    @contextlib.contextmanager
+    def in_environment(self) -> Iterator[None]:
+        """Where it is and its credentials are in the environment of this process, and of those that it starts."""
+        more = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": REGION,
+                "AWS_ENDPOINT_URL": self.endpoint, "AWS_ALLOW_HTTP": "true"}  # fmt: skip
+        before = {name: os.environ.get(name) for name in more}
+        os.environ.update(more)
+        s3fs.S3FileSystem.clear_instance_cache()  # fsspec keeps what it made in another environment
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name)
+                os.environ.update({} if value is None else {name: value})
+            s3fs.S3FileSystem.clear_instance_cache()
 
     def options(self, endpoint: str | None = None) -> dict[str, str]:
         """Storage options by name, without ``spark.ckpt.storage.``."""
@@ -100,11 +133,10 @@ class S3Server:
     def stop(self) -> None:
         atexit.unregister(self.stop)
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+            self.kill()
         if self._root is not None:
             shutil.rmtree(self._root, ignore_errors=True)
-        self._process = self._root = None
+        self._root = None
 
 
 @functools.cache

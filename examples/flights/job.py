@@ -52,7 +52,8 @@ def turnarounds(key: tuple[str], batches: Iterable[pd.DataFrame], state: Any) ->
     yield flights.assign(turnaround_min=pd.array(waits, "Int64"), short=shorts, trips=counts, short_trips=short_counts)
 
 
-def start(spark: SparkSession, folder: Path, place: str) -> Any:
+def start(spark: SparkSession, place: str, database: str) -> Any:
+    """``place``: a folder or URL. ``database``: a SQLAlchemy URL."""
     ckpt = spark_ckpt.enable(spark)
     flights = (
         ckpt.readStream.format("files")
@@ -81,7 +82,7 @@ def start(spark: SparkSession, folder: Path, place: str) -> Any:
         .option("path", f"{place}/flights")
         .alsoTo(
             "sql",
-            url=f"sqlite:///{folder}/aircraft.db",
+            url=database,
             table="aircraft",
             mergeKeys="tailnum",
             columns="tailnum,id,carrier,dest,trips,short_trips",
@@ -92,24 +93,27 @@ def start(spark: SparkSession, folder: Path, place: str) -> Any:
     )
 
 
+def settings(folder: Path, place: str) -> dict[str, str]:
+    """Spark's own part of the job is in ``folder``."""
+    return {
+        "spark.app.name": "flights",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ckpt.dir": f"{place}/checkpoints",
+        "spark.ckpt.sparkDir": str(folder / "spark"),
+        "spark.ckpt.interval": "4s",
+        "spark.ckpt.initialDelay": "0s",
+        "spark.ckpt.retain": "3",
+        "spark.ckpt.maxParallelism": "16",
+    }
+
+
 def main() -> None:
     folder = Path(sys.argv[1]).resolve()
     place = sys.argv[2] if len(sys.argv) > 2 else str(folder)
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .appName("flights")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.ckpt.dir", f"{place}/checkpoints")
-        .config("spark.ckpt.sparkDir", str(folder / "spark"))
-        .config("spark.ckpt.interval", "4s")
-        .config("spark.ckpt.initialDelay", "0s")
-        .config("spark.ckpt.retain", "3")
-        .config("spark.ckpt.maxParallelism", "16")
-        .getOrCreate()
-    )
-    start(spark, folder, place).awaitTermination()
+    spark = SparkSession.builder.master("local[2]").config(map=settings(folder, place)).getOrCreate()
+    start(spark, place, f"sqlite:///{folder}/aircraft.db").awaitTermination()
 
 
 if __name__ == "__main__":

@@ -42,20 +42,23 @@ console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 class Servers:
     """Both, on loopback, with the two topics, a database and the table of merchants."""
 
+    folder: Path
     kafka: KafkaServer
     postgres: PostgresServer
     places: dict[str, Any]
 
     def write_places(self, **more: Any) -> Path:
-        path = Path(self.places["folder"]) / "places.json"
+        path = self.folder / "places.json"
         path.write_text(json.dumps({**self.places, **more}))
         path.chmod(0o600)  # the database's password is in it
         return path
 
 
 @contextlib.contextmanager
-def servers(folder: Path) -> Iterator[Servers]:
+def servers(folder: Path, url: str = "") -> Iterator[Servers]:
+    """``url``: where the job and its Delta tables are, if not in ``folder``; credentials are in the environment."""
     folder.mkdir(parents=True)
+    place = url or str(folder)
     with contextlib.ExitStack() as stack:
         kafka, postgres = KafkaServer().start(), PostgresServer()
         stack.callback(kafka.stop)
@@ -65,9 +68,9 @@ def servers(folder: Path) -> Iterator[Servers]:
             kafka.new_topic(2, name=topic)
         table = pa.Table.from_pylist([{"merchant": m, "category": c} for m, c in merchants()])
         table = table.cast(pa.schema([("merchant", pa.int32()), ("category", pa.string())]))
-        write_deltalake(f"{folder}/merchants", table)
-        places = {"folder": str(folder), "brokers": kafka.bootstrap, "database": postgres.new_database()}
-        yield Servers(kafka, postgres, places)
+        write_deltalake(f"{place}/merchants", table)
+        places = {"folder": place, "brokers": kafka.bootstrap, "database": postgres.new_database()}
+        yield Servers(folder, kafka, postgres, places)
 
 
 def produce(brokers: str, found: Iterable[Payment]) -> int:

@@ -2,17 +2,20 @@
 
     python -m examples.payments.job PLACES
 
-``PLACES`` is a JSON file: ``folder``, ``brokers``, ``database`` (a SQLAlchemy URL), and ``now``, true to take what is
-there and end.
+``PLACES`` is a JSON file: ``folder`` (or a URL, such as s3://bucket/payments, with credentials in the environment),
+``brokers``, ``database`` (a SQLAlchemy URL), and ``now``, true to take what is there and end; ``conf``, if it is
+there, has more settings of Spark's.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -42,7 +45,7 @@ def start(spark: SparkSession, places: dict[str, Any]) -> Any:
         .withWatermark("at", "1 minute")
         .dropDuplicatesWithinWatermark(["payment"])
     )
-    merchants = _merchants(spark, folder)
+    merchants = merchants_table(spark, folder)
     sums = (
         payments.join(merchants, "merchant")
         .groupBy(F.window("at", "1 minute"), "category")
@@ -64,17 +67,23 @@ def start(spark: SparkSession, places: dict[str, Any]) -> Any:
     )
 
 
-def _merchants(spark: SparkSession, folder: str) -> Any:
-    """A small table, read once at start, without the JVM's Delta."""
-    from deltalake import DeltaTable
+def merchants_table(spark: SparkSession, folder: str) -> Any:
+    """Each batch reads the newest version of this Delta table: one task does, in Python, without the JVM's Delta."""
 
-    return F.broadcast(spark.createDataFrame(DeltaTable(f"{folder}/merchants").to_pyarrow_table()))
+    def newest(asked: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from deltalake import DeltaTable
+
+        for _ in asked:
+            yield from DeltaTable(f"{folder}/merchants").to_pyarrow_table(columns=["merchant", "category"]).to_batches()
+
+    return F.broadcast(spark.range(0, 1, 1, 1).mapInArrow(newest, "merchant int, category string"))
 
 
 def main() -> None:
     places = json.loads(Path(sys.argv[1]).read_text())
-    builder = SparkSession.builder.master("local[2]").appName("payments")
     conf = {
+        "spark.master": "local[2]",
+        "spark.app.name": "payments",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
@@ -83,8 +92,9 @@ def main() -> None:
         "spark.ckpt.initialDelay": "0s",
         "spark.ckpt.maxParallelism": "8",
         "spark.ckpt.endOfInput.closeWindows": "true",
+        **places.get("conf", {}),
     }
-    start(builder.config(map=conf).getOrCreate(), places).awaitTermination()
+    start(SparkSession.builder.config(map=conf).getOrCreate(), places).awaitTermination()
 
 
 if __name__ == "__main__":

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import socket
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pyspark
 
 from tests.kill.killed_job import JAVA_OPTIONS
@@ -27,7 +29,15 @@ EXECUTORS = {
 @dataclass(frozen=True)
 class Cluster:
     url: str
-    workers: tuple[Session, ...]
+    workers: list[Session]
+    _start_worker: Callable[[], Session]
+
+    def add_worker(self) -> Session:
+        """One more, on a host of its own; returns when the master knows it."""
+        worker = self._start_worker()
+        self.workers.append(worker)
+        await_condition("a worker's registration", lambda: _has_said(worker, "Successfully registered"))
+        return worker
 
     def executor_ends(self) -> list[int]:
         """The exit codes of executors that ended, as the workers report them: 137 is death by SIGKILL."""
@@ -38,12 +48,27 @@ class Cluster:
         """The processes of the workers and of their executors."""
         return [pid for worker in self.workers for pid in worker.members()]
 
+    def executors(self) -> list[psutil.Process]:
+        """Their JVMs."""
+        return executors_of(self.members())
+
+
+def executors_of(pids: Iterable[int]) -> list[psutil.Process]:
+    """Those of ``pids`` that are JVMs of executors."""
+    found = []
+    for pid in pids:
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            if any("CoarseGrainedExecutorBackend" in part for part in process.cmdline()):
+                found.append(process)
+    return found
+
 
 @contextmanager
 def standalone_cluster(folder: Path, hosts: int = 1) -> Iterator[Cluster]:
     """A running cluster. Everything, executors included, is gone afterwards.
 
-    ``hosts``: one worker on each. Spark starts a second copy of a task on another host only.
+    ``hosts``: one worker on each; they share two cores. Spark starts a second copy of a task on another host only.
     """
     port = _free_port()
     url = f"spark://127.0.0.1:{port}"
@@ -51,12 +76,11 @@ def standalone_cluster(folder: Path, hosts: int = 1) -> Iterator[Cluster]:
         master = _daemon(folder, "master", "127.0.0.1", "--port", str(port))
         stack.enter_context(master)
         await_condition("the master's start", lambda: _has_said(master, "I have been elected leader"))
-        workers = tuple(_worker(folder, url, n, 2 // hosts) for n in range(1, hosts + 1))
-        for worker in workers:
-            stack.enter_context(worker)
-        for worker in workers:
-            await_condition("a worker's registration", lambda w=worker: _has_said(w, "Successfully registered"))
-        yield Cluster(url, workers)
+        numbers = itertools.count(1)
+        cluster = Cluster(url, [], lambda: stack.enter_context(_worker(folder, url, next(numbers), 2 // hosts)))
+        for _ in range(hosts):
+            cluster.add_worker()
+        yield cluster
 
 
 def _worker(folder: Path, url: str, number: int, cores: int) -> Session:

@@ -1,35 +1,41 @@
-"""The payments job for ten minutes, while its processes and the servers at both of its ends are killed at random.
+"""The payments job on a cluster for ten minutes, while its processes and all servers around it are killed at random.
 
 ``make soak PYTEST_ARGS="tests/soak/test_payments.py -s" KILLS=100 MINUTES=10 SEED=7`` prints every blow.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
-import subprocess
 import threading
 import time
-from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from confluent_kafka import Producer
 
 import spark_ckpt
-from examples.payments.demo import Servers, compare, kill, servers, start_job
+from examples.payments import expected
+from examples.payments.demo import Servers, compare, servers
 from examples.payments.generator import payments
 from examples.payments.job import IN
 from spark_ckpt.sinks.kafka.sink import KafkaSink
+from tests.cluster.standalone import EXECUTORS, standalone_cluster
+from tests.kill.killed_job import JAVA_OPTIONS
+from tests.postgres_server import PASSWORD
+from tests.s3_server import SECRET, S3Server
+from tests.soak.left_over import objects_with, staged_rows, unnamed_files
+from tests.soak.payments_kills import Kills
 
 KILLS = int(os.environ.get("KILLS", "100"))
 MINUTES = float(os.environ.get("MINUTES", "10"))
 SEED = int(os.environ.get("SEED", "1"))
 PER_SECOND = 100
-BLOWS = ("driver", "JVM", "Python worker", "broker", "PostgreSQL")
-WEIGHTS = (3, 2, 3, 1, 2)
+A_VOLLEY = 1.8
+"""Kills that a volley is about, as what is away already cannot be killed."""
 
 
 class Sending(threading.Thread):
@@ -59,73 +65,79 @@ class Sending(threading.Thread):
         return self.sent
 
 
-def strike(blow: str, given: Servers, job: subprocess.Popen[bytes], draw: random.Random) -> bool:
-    """Kill it; servers come back at once. Returns whether there was anything to kill."""
-    if blow == "driver":
-        kill(job)
-        return True
-    if blow == "broker":
-        given.kafka.kill()
-        given.kafka.restart()
-        return True
-    if blow == "PostgreSQL":
-        given.postgres.kill()
-        given.postgres.restart()
-        return True
-    wanted = "java" if blow == "JVM" else "pyspark"
-    found = [p for p in psutil.process_iter(["cmdline"]) if _of(p, job.pid) and _is(p, wanted)]
-    if not found:
-        return False
-    victim = draw.choice(found)
-    victim.kill()
-    return True
-
-
-def _of(process: psutil.Process, session: int) -> bool:
-    try:
-        return os.getsid(process.pid) == session and process.pid != session
-    except ProcessLookupError:
-        return False
-
-
-def _is(process: psutil.Process, wanted: str) -> bool:
-    command = process.info["cmdline"] or []
-    return (wanted == "java" and command[:1] and command[0].endswith("java")) or (
-        wanted == "pyspark" and any(part.startswith("pyspark.") for part in command)
-    )
+@contextlib.contextmanager
+def everything(folder: Path) -> Iterator[Kills]:
+    """MinIO, the broker, PostgreSQL, a cluster of two executors, and the job on them."""
+    with contextlib.ExitStack() as stack:
+        minio = S3Server("minio").start()
+        stack.callback(minio.stop)
+        stack.enter_context(minio.in_environment())
+        place = f"s3://{minio.new_bucket()}/payments"
+        given = stack.enter_context(servers(folder / "payments", place))
+        (folder / "cluster").mkdir()
+        cluster = stack.enter_context(standalone_cluster(folder / "cluster"))
+        conf = {
+            **EXECUTORS,
+            "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+            "spark.master": cluster.url,
+            "spark.ckpt.sparkDir": str(folder / "spark"),
+        }
+        by_name = {"broker": given.kafka, "PostgreSQL": given.postgres, "MinIO": minio}
+        kills = Kills(given, cluster, by_name, folder / "job.log", conf, random.Random(SEED))
+        stack.callback(kills.end)
+        yield kills
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_payments_are_counted_once_in_three_systems_whatever_is_killed(tmp_path: Path) -> None:
-    draw, blows, starts = random.Random(SEED), Counter[str](), 0
-    with servers(tmp_path / "payments") as given:
-        log = tmp_path / "job.log"
-        sending = Sending(given.places["brokers"])
+    with everything(tmp_path) as kills:
+        sending = Sending(kills.given.places["brokers"])
         sending.start()
-        end = time.monotonic() + 60 * MINUTES
-        job = start_job(given, log, now=False)
-        while time.monotonic() < end or blows.total() < KILLS:
-            time.sleep(draw.uniform(1, 2 * 60 * MINUTES / KILLS - 1))
-            if job.poll() is not None:
-                kill(job)  # what it left behind
-                job, starts = start_job(given, log, now=False), starts + 1
-            blow = draw.choices(BLOWS, WEIGHTS)[0]
-            if strike(blow, given, job, draw):
-                blows[blow] += 1
-                print(f"{blows.total():4} {blow}; {len(sending.sent)} payments, start {starts}", flush=True)  # noqa: T201
-        kill(job)
+        began = time.monotonic()
+        while time.monotonic() < began + 60 * MINUTES or kills.counts.total() < KILLS:
+            _wait(kills, began)
+            struck = kills.volley()
+            at = time.monotonic() - began
+            print(f"{at:6.0f} s {kills.counts.total():4} {', '.join(struck)}; start {kills.starts}", flush=True)  # noqa: T201
+        kills.all_back()
         sent = sending.end()
-        last = start_job(given, log, now=True)
-        assert last.wait(1800) == 0, log.read_text()[-4000:]
-        compare(given, sent)
-        found = spark_ckpt.job(f"{given.places['folder']}/checkpoints", "payments")
-        assert found.verify() == []
-        found.gc()
-        assert _open_transactions(given) == 0
-        assert found.gc() == [], "the first one removed all"
-    assert blows.total() >= KILLS
+        progress = _committed(kills.given)
+        kills.finish(1800)
+        compare(kills.given, sent)
+        _check_left_over(kills.given)
+    print(f"{kills.counts.total()} kills: {dict(kills.counts)}; {kills.starts} starts; {len(sent)} payments; "  # noqa: T201
+          f"{progress} windows committed before the last start")  # fmt: skip
+    assert progress > 0, "nothing was committed in between"
+    assert kills.counts.total() >= KILLS
 
 
-def _open_transactions(given: Servers) -> int:
-    return sum(KafkaSink({"kafka.bootstrap.servers": given.places["brokers"], "topic": "sums"}).staged_by().values())
+def _wait(kills: Kills, began: float) -> None:
+    """Until the next volley: more often when the kills lag behind the time. A job that has ended is started at once."""
+    left = KILLS - kills.counts.total()
+    left_s = began + 60 * MINUTES - time.monotonic()
+    mean_s = max(1.0, A_VOLLEY * left_s / left) if left > 0 else 10.0
+    until = time.monotonic() + kills.draw.uniform(0, 2 * mean_s)
+    while time.monotonic() < until:
+        kills.start_again_if_ended()
+        time.sleep(0.1)
+
+
+def _committed(given: Servers) -> int:
+    with contextlib.suppress(Exception):
+        return len(expected.in_delta(given.places["folder"]))
+    return 0
+
+
+def _check_left_over(given: Servers) -> None:
+    """No open transaction, no staged row, and after ``gc`` no file that nothing names."""
+    place = given.places["folder"]
+    found = spark_ckpt.job(f"{place}/checkpoints", "payments")
+    assert found.verify() == []
+    print(f"gc removed {len(found.gc())}")  # noqa: T201
+    kafka = KafkaSink({"kafka.bootstrap.servers": given.places["brokers"], "topic": "sums"})
+    assert sum(kafka.staged_by().values()) == 0
+    assert staged_rows(given.places["database"]) == {}
+    assert found.gc() == [], "the first one removed all"
+    assert unnamed_files(found, f"{place}/checkpoints/payments", f"{place}/sums") == []
+    assert objects_with(SECRET, place) == objects_with(PASSWORD, place) == []

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.spark.conftest import Input, Job, ordered
+from examples.payments.job import merchants_table
+from tests.spark.conftest import Input, Job, ordered, wait_until
 
 
 def _static(df: Any) -> Any:
@@ -57,3 +61,25 @@ def test_columns_of_one_name_are_told_apart_as_in_spark(
     assert {kind for *_, kind in expected} == {kind.__name__ for kind in KINDS}
     job.run(_all(data.stream(ckpt)))
     assert job.rows() == expected
+
+
+def test_each_batch_reads_a_static_table_that_python_reads_anew(
+    spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], job: Job, tmp_path: Path
+) -> None:
+    def write(category: str) -> None:
+        table = pa.table({"merchant": pa.array([1, 2], pa.int32()), "category": [category, None]})
+        write_deltalake(str(tmp_path / "merchants"), table, mode="overwrite")
+
+    write("food")
+    data = new_input("in", "id long, merchant int")
+    data.add((1, 1), (2, 2), (3, 3))
+    joined = data.stream(ckpt).join(merchants_table(spark, str(tmp_path)), "merchant").select("id", "category")
+    spark.conf.set("spark.ckpt.interval", "1ms")
+    spark.conf.set("spark.ckpt.initialDelay", "0s")
+    query = job.start(joined, now=False)
+    wait_until(lambda: len(job.rows()) == 2, query)
+    write("fuel")
+    data.add((4, 1), (5, 2))
+    wait_until(lambda: len(job.rows()) == 4, query)
+    query.stop()
+    assert job.rows() == ordered([(1, "food"), (2, None), (4, "fuel"), (5, None)])

@@ -40,6 +40,8 @@ class OpenTransaction:
 
     def _begin(self) -> None:
         try:
+            # Connected first: before it is, librdkafka looks for the transaction's coordinator twice a second only.
+            self._producer.list_topics(self._settings.ledger, self._settings.answer_s)
             self._producer.init_transactions(self._settings.answer_s)
         except KafkaException as error:
             self._producer.poll(0)
@@ -59,8 +61,10 @@ class OpenTransaction:
         self._produce(topic, partition, [{"key": key, "value": value}])
 
     def flush(self) -> None:
-        """Everything sent is in Kafka."""
-        self._wait(0)
+        """Everything sent is in Kafka. Nothing lingers for others to go with."""
+        while len(self._producer):
+            self._producer.flush(0.1)
+            self._check()
 
     def commit(self) -> None:
         """End it here; raises ``RetryableError`` where it is unknown whether it was."""

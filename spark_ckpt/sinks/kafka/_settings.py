@@ -32,11 +32,9 @@ _DELIVERY_MS = 120_000
 _RENAMED = {"max.request.size": "message.max.bytes", "max.in.flight.requests.per.connection": "max.in.flight"}
 _OURS = ("transactional.id", "enable.idempotence", "delivery.report.only.error", "delivery.timeout.ms",
          "message.timeout.ms", "transaction.timeout.ms", "isolation.level", "group.id")  # fmt: skip
-_QUIET = {"log_level": "2"}
-"""An outage is a line in our log, and not some at each try to connect."""
-_FAST = {"reconnect.backoff.ms": "20"}
-"""Clients are made for a task, or a commit. Half of this is what librdkafka waits before the first connection of one; it
-doubles while brokers are away."""
+_COMMON = {"log_level": "2", "reconnect.backoff.ms": "20"}
+"""An outage is a line in our log, and not some at each try to connect. Clients are made for a task or a commit: half of
+the first pause is what librdkafka waits before a new one connects at all; it doubles while brokers are away."""
 _BYTES = ("key.serializer", "value.serializer")
 _OF_PRODUCERS = ("acks", "batch.", "compression.", "linger.", "message.", "partitioner", "queue.buffering.", "retries",
                  "max.in.flight", "sticky.", "transaction", "delivery.", "enable.gapless")  # fmt: skip
@@ -124,12 +122,13 @@ class KafkaSettings:
     def producer(self, **more: Any) -> dict[str, Any]:
         """Keys go to the partitions that Kafka's Java client, and so Spark, would choose."""
         times = {"transaction.timeout.ms": self.transaction_ms, "message.timeout.ms": self.message_ms}
-        return {"partitioner": "murmur2_random", "linger.ms": 20, **_QUIET, **_FAST, **self.conf, "acks": "all", **times, **more}
+        ours = {"partitioner": "murmur2_random", "linger.ms": 20, **_COMMON}
+        return {**ours, **self.conf, "acks": "all", **times, **more}
 
     def ledger_producer(self, timeout_ms: int) -> dict[str, Any]:
         """Not idempotent, which takes half a second to begin: what comes twice has the same key and value."""
         large = {"message.max.bytes": 10_000_000, "compression.type": "lz4", "linger.ms": 0}
-        return {**_QUIET, **_FAST, **self.conf, "acks": "all", "max.in.flight": 1, **large, "message.timeout.ms": timeout_ms}
+        return {**_COMMON, **self.conf, "acks": "all", "max.in.flight": 1, **large, "message.timeout.ms": timeout_ms}
 
     @property
     def message_ms(self) -> int:
@@ -137,11 +136,11 @@ class KafkaSettings:
 
     def consumer(self, **more: Any) -> dict[str, Any]:
         common = {k: v for k, v in self.conf.items() if not k.startswith(_OF_PRODUCERS)}
-        return {**_QUIET, **_FAST, **common, "isolation.level": "read_committed", "enable.auto.commit": False, **more}
+        return {**_COMMON, **common, "isolation.level": "read_committed", "enable.auto.commit": False, **more}
 
     def admin(self) -> dict[str, str]:
         """For librdkafka's admin client."""
-        return {**_QUIET, **_FAST, **{k: v for k, v in self.conf.items() if not k.startswith(_OF_PRODUCERS)}}
+        return {**_COMMON, **{k: v for k, v in self.conf.items() if not k.startswith(_OF_PRODUCERS)}}
 
     def protocol_client(self) -> dict[str, Any]:
         """The arguments of kafka-python's admin client."""

@@ -162,6 +162,13 @@ class JobConfig:
         "Run Python operations that follow each other in one Python worker. Spark then counts batches, not rows, as "
         "the input of a source whose rows never reach the JVM.",
     )
+    static_join_max_bytes: int = _key(
+        "staticJoin.maxBytes",
+        SIZE,
+        "128m",
+        "Largest static DataFrame, in Arrow, that a stream is joined with in Python; each Python worker keeps one. "
+        "Spark joins larger ones; with 0, all.",
+    )
     lanes: int | None = _key(
         "lanes", count(1), None, "Parallelism of each source.", "decided at start from the cores of the cluster"
     )

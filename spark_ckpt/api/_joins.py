@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,12 @@ from pyspark.sql import functions as F
 from spark_ckpt.api._operation import HasOperation
 from spark_ckpt.api._stream_joins import stream_join
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.chain import Recipe
+from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import quoted, refuse_control
 from spark_ckpt.plan.condition import Name, replaced
+from spark_ckpt.plan.static_in_arrow import joined_in_arrow
 from spark_ckpt.plan.static_join import StaticJoin, join_kind, refuse_right_side
+from spark_ckpt.plan.static_side import StaticPlace
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
@@ -56,6 +58,7 @@ class JoinMethods(HasOperation):
     _recipe: Recipe
     _alias: str | None
     _stream_side: StreamSide | None
+    _static_places: tuple[StaticPlace, ...]
 
     @property
     def columns(self) -> list[str]:
@@ -112,8 +115,23 @@ class JoinMethods(HasOperation):
 
         # What is tried meanwhile, the preview, is not to read the static side.
         made = self._operation("join", lambda df: join(called(df), other), tried=lambda df: join(called(df), nothing))
+        left = called(self._preview)
+        columns = joined_in_arrow(left, nothing, join.condition(left), join.kind, made._preview)
+        made = self._placed(made, StaticPlace(columns, other))
         made._alias, made._stream_side = None, named
         return made
+
+    def _placed(self, made: CkptDataFrame, place: StaticPlace) -> CkptDataFrame:
+        """``made``, a join in Spark, in Python where the rows are there and the static side comes there."""
+        parent, in_spark, like = self._recipe, made._recipe, made._preview
+
+        def make(ctx: Any) -> Chain:
+            return place.joined(ctx, ctx.chain(parent), like) or in_spark.make(ctx)
+
+        lineage = replace(made._lineage, places=(*self._lineage.places, f"join: {place.told}"))
+        placed = made._made(Recipe(make, (parent,)), lineage, like)
+        placed._static_places = (*self._static_places, place)
+        return placed
 
     def crossJoin(self, other: SparkDF) -> CkptDataFrame:
         """As PySpark's: every row with every row of the static DataFrame ``other``."""

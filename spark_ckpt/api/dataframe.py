@@ -54,6 +54,7 @@ from spark_ckpt.plan.plan_check import check_operation, plan_nodes
 from spark_ckpt.plan.plan_text import Node
 from spark_ckpt.plan.session_confs import pandas_options
 from spark_ckpt.plan.stars import may_have_star, without_control
+from spark_ckpt.plan.static_side import StaticPlace, pin
 from spark_ckpt.plan.udf_plan import for_data_rows
 from spark_ckpt.runtime.operations import Operation, Operations
 from spark_ckpt.runtime.stateless import (
@@ -91,6 +92,8 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
     """What ``alias`` called it: Spark forgets that where rows come out of Python."""
     _stream_side: StreamSide | None = None
     """Behind a join with a static DataFrame."""
+    _static_places: tuple[StaticPlace, ...] = ()
+    """Where such joins run."""
     _ahead: FindAhead | None = None
     """Where nothing but projections and filters lies behind ``withWatermark``: what was ahead of it."""
 
@@ -162,6 +165,8 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
             check_operation(what, self._preview, self._nodes, result)
         preview = ordered(result, columns)
         here = Stays(stays or "it reads something else") if stays or tried else in_arrow(self._preview, preview)
+        like = self._known_as(preview)
+        pinned = pin(self._static_places, self._preview, result)
 
         def in_spark(rows: SparkDF) -> SparkDF:
             return ordered(_done(operation, self._aliased(rows)), columns)
@@ -169,19 +174,24 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         def make(ctx: Any) -> Chain:
             if isinstance(here, Stays):
                 return Chain(in_spark(ctx.frame(parent)), preview.schema)
-            return ctx.chain(parent).either(Operations(here), in_spark, preview.schema)
+            return ctx.chain(parent).either(Operations(here), in_spark, preview.schema, like)
 
         place = f"in Spark: {here.why}" if isinstance(here, Stays) else "in Python, if its rows are there"
+        place += ", and so do the static joins in front of it" if pinned else ""
         lineage = replace(self._lineage, places=(*self._lineage.places, f"{what}: {place}"))
         made = self._made(Recipe(make, (parent,)), lineage, preview)
         if not (tried or stays):
             made._ahead = behind_operation(self, made, lambda rows: rows._operation(what, operation, check=True))
         return made
 
+    def _known_as(self, preview: SparkDF) -> SparkDF | None:
+        """What columns of an operation's result are known by, where their names may not do."""
+        return None if self._stream_side is None else preview
+
     def _made(self, recipe: Recipe, lineage: Lineage, preview: SparkDF) -> CkptDataFrame:
         """What this becomes by an operation that keeps the columns' alias."""
         made = CkptDataFrame(self._session, recipe, lineage, preview)
-        made._alias, made._stream_side = self._alias, self._stream_side
+        made._alias, made._stream_side, made._static_places = self._alias, self._stream_side, self._static_places
         return made
 
     def _beside(self, other: CkptDataFrame) -> CkptDataFrame:
@@ -251,7 +261,8 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         preview = in_spark(self._preview)
 
         def make(ctx: Any) -> Chain:
-            return ctx.chain(parent).either(Project(wanted, renamed and called), in_spark, preview.schema)
+            project = Project(wanted, renamed and called)
+            return ctx.chain(parent).either(project, in_spark, preview.schema, self._known_as(preview))
 
         made = self._made(Recipe(make, (parent,)), self._lineage, preview)
         made._ahead = behind_operation(self, made, lambda rows: rows._columns(names, renamed))
@@ -434,10 +445,11 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
             chain, number = ctx.chain(parent), ctx.stream_number(node)
             marked = MarkStream(number, ctx.stream_name(node), node.column, node.delay_us)
             if node in ctx.told:
-                return chain.then(marked, chain.schema)
-            return chain.either(marked, lambda df: _mark_stream(df, number), chain.schema)
+                return chain.then(marked, chain.schema, self._known_as(preview))
+            return chain.either(marked, lambda df: _mark_stream(df, number), chain.schema, self._known_as(preview))
 
-        made = self._made(Recipe(make, (parent,)), lineage, self._with_event_time(column, node.delay_us // 1000))
+        preview = self._with_event_time(column, node.delay_us // 1000)
+        made = self._made(Recipe(make, (parent,)), lineage, preview)
         made._ahead = lambda: OneAhead(self, column, delayThreshold)
         return made
 

@@ -13,6 +13,7 @@ from spark_ckpt.errors import TopologyError
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, SourceSpec
 from spark_ckpt.names import checked_name
+from spark_ckpt.plan._known_as import known_as
 from spark_ckpt.plan.chain import Chain, Recipe, in_python
 from spark_ckpt.plan.lineage import NEEDS_UID, Lineage, OperatorNode, SourceNode, WatermarkNode
 from spark_ckpt.protocol.evolution import FAMILY_OF
@@ -150,8 +151,10 @@ class BuildContext:
     def place(self, chain: Chain) -> Any:
         """Give the open operations a stage: the source's own, else one ``mapInArrow``."""
         if isinstance(chain.head, SourceNode):
-            return self._load(chain)
-        return in_python(chain.head, chain.operations, chain.schema) if chain.operations else chain.head
+            placed = self._load(chain)
+        else:
+            placed = in_python(chain.head, chain.operations, chain.schema) if chain.operations else chain.head
+        return placed if chain.like is None else known_as(placed, chain.like)
 
     def _load(self, chain: Chain) -> Any:
         spec = self._specs[chain.head]

@@ -26,23 +26,29 @@ _PLAIN = re.compile(r"[^.`*]+", re.DOTALL)
 
 @dataclass(frozen=True)
 class Chain:
-    """``head`` is a Spark DataFrame or a source; ``schema`` is that of the rows behind ``operations``. Driver."""
+    """``head`` is a Spark DataFrame or a source; ``schema`` is that of the rows behind ``operations``. Driver.
+
+    ``like``: a DataFrame by whose columns later operations know those behind ``operations``, if names do not do.
+    """
 
     head: Any
     schema: StructType
     operations: tuple[Operation, ...] = ()
+    like: Any = None
 
     @property
     def open(self) -> bool:
         """Whether a Python operation would run in a Python worker that is there anyhow."""
         return bool(self.operations) or isinstance(self.head, SourceNode)
 
-    def then(self, operation: Operation, schema: StructType) -> Chain:
-        return replace(self, schema=nullable(schema), operations=(*self.operations, operation))
+    def then(self, operation: Operation, schema: StructType, like: Any = None) -> Chain:
+        return replace(self, schema=nullable(schema), operations=(*self.operations, operation), like=like)
 
-    def either(self, operation: Operation, in_spark: Callable[[Any], Any], schema: StructType) -> Chain:
+    def either(
+        self, operation: Operation, in_spark: Callable[[Any], Any], schema: StructType, like: Any = None
+    ) -> Chain:
         """What both can do, where the rows are: it is no reason to leave Python, nor to go there."""
-        return self.then(operation, schema) if self.open else Chain(in_spark(self.head), schema)
+        return self.then(operation, schema, like) if self.open else Chain(in_spark(self.head), schema)
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,7 +45,7 @@ class Stays:
     why: str
 
 
-class _StaysError(Exception):
+class StaysError(Exception):
     pass
 
 
@@ -60,39 +60,39 @@ def in_arrow(before: SparkDF, after: SparkDF) -> tuple[Operation, ...] | Stays:
             return Stays(f"in Spark's plan of it is a {node.nodeName()}")
         nodes.append(node)
         node = node.child()
-    columns = _Columns([a.exprId().id() for a in items_of(stop.output())], [f.dataType for f in before.schema.fields])
+    columns = RowColumns([a.exprId().id() for a in items_of(stop.output())], [f.dataType for f in before.schema.fields])
     try:
         return tuple(_operations(reversed(nodes), columns, before.sparkSession))
-    except _StaysError as e:
+    except StaysError as e:
         return Stays(str(e))
 
 
 @dataclass(frozen=True)
-class _Columns:
+class RowColumns:
     """Of the rows that an expression reads: Spark's ids, and types."""
 
     ids: list[int]
     types: list[T.DataType | pa.DataType]
 
 
-def _operations(nodes: Iterable[JavaObject], columns: _Columns, session: Any) -> list[Operation]:
+def _operations(nodes: Iterable[JavaObject], columns: RowColumns, session: Any) -> list[Operation]:
     made: list[Operation] = []
     for node in nodes:
-        trees = _Trees(columns, session)
+        trees = Trees(columns, session)
         if node.nodeName() == "Filter":
             made.append(Keep(trees.tree(node.condition())))
         elif node.nodeName() == "Project":
             found = items_of(node.projectList())
             computed = [trees.tree(e) for e in found]
             made.append(Compute([(str(e.name()), tree) for e, tree in zip(found, computed, strict=True)]))
-            columns = _Columns([e.exprId().id() for e in found], [tree.type for tree in computed])
+            columns = RowColumns([e.exprId().id() for e in found], [tree.type for tree in computed])
     return made
 
 
-class _Trees:
+class Trees:
     """Translates expressions over rows of these columns."""
 
-    def __init__(self, columns: _Columns, session: Any) -> None:
+    def __init__(self, columns: RowColumns, session: Any) -> None:
         self._places = {column: i for i, column in enumerate(columns.ids)}
         self._types = columns.types
         self._gateway = session.sparkContext._gateway
@@ -116,13 +116,13 @@ class _Trees:
         if is_instance_of(self._gateway, e, _REPLACED):
             return self.tree(e.replacement())
         if not rules.known(name):
-            raise _StaysError(f"{e.prettyName()} runs in Spark only")
+            raise StaysError(f"{e.prettyName()} runs in Spark only")
         return self._call(name, e)
 
     def _input(self, e: JavaObject) -> Tree:
         place = self._places.get(e.exprId().id())
         if place is None:
-            raise _StaysError(f"{e.name()} is not a column of these rows")
+            raise StaysError(f"{e.name()} is not a column of these rows")
         kind = self._types[place]
         return Input(place, kind if isinstance(kind, pa.DataType) else _in_arrow(kind))
 
@@ -131,16 +131,16 @@ class _Trees:
         if name == "Round":
             children = children[:1]
         if name == "Like" and str(e.escapeChar()) != "\\":
-            raise _StaysError("like with ESCAPE runs in Spark only")
+            raise StaysError("like with ESCAPE runs in Spark only")
         if name in _OF_PATTERNS and self._time_parser != "CORRECTED":
-            raise _StaysError(f"spark.sql.legacy.timeParserPolicy is {self._time_parser}")
+            raise StaysError(f"spark.sql.legacy.timeParserPolicy is {self._time_parser}")
         parts, mode = tuple(map(self.tree, children)), _mode(name, e)
         if name == "UnaryMinus" and isinstance(parts[0], Literal) and pa.types.is_duration(parts[0].type):
             return Literal(-parts[0].value, parts[0].type)
-        call = rules.shortened(Call(name, parts, _arrow_type(e), False, _option(name, e, mode)))
+        call = rules.shortened(Call(name, parts, arrow_type(e), False, _option(name, e, mode)))
         refused = rules.refused(call) or (rules.trying(call) if mode == "TRY" else None)
         if refused:
-            raise _StaysError(refused)
+            raise StaysError(refused)
         return rules.folded(rules.checking(call, mode))
 
 
@@ -157,7 +157,7 @@ def _option(name: str, e: JavaObject, mode: str) -> Any:
         return bool(e.failOnError())
     if name == "Round":
         if str(e.scale().nodeName()) != "Literal":
-            raise _StaysError("round by something other than a constant")
+            raise StaysError("round by something other than a constant")
         return int(e.scale().value())
     return None
 
@@ -166,7 +166,7 @@ def _option(name: str, e: JavaObject, mode: str) -> Any:
 def _zone(name: str) -> str:
     """Java has names of zones that nobody else has."""
     if name not in available_timezones():
-        raise _StaysError(f"the time zone {name} is Spark's only")
+        raise StaysError(f"the time zone {name} is Spark's only")
     return name
 
 
@@ -177,25 +177,25 @@ def _mode(name: str, e: JavaObject) -> str:
     return str(e.evalMode().toString()) if name in rules.MODES else "LEGACY"
 
 
-def _arrow_type(e: JavaObject) -> pa.DataType:
+def arrow_type(e: JavaObject) -> pa.DataType:
     return _in_arrow(T._parse_datatype_json_string(e.dataType().json()))
 
 
 def _in_arrow(kind: T.DataType) -> pa.DataType:
     if isinstance(kind, T.StringType) and kind.simpleString() != "string":
-        raise _StaysError(f"{kind.simpleString()} is compared in Spark only")
+        raise StaysError(f"{kind.simpleString()} is compared in Spark only")
     try:
         return to_arrow_type(kind, timezone="UTC")
     except Exception as e:
-        raise _StaysError(f"Arrow has no {kind.simpleString()}") from e
+        raise StaysError(f"Arrow has no {kind.simpleString()}") from e
 
 
 def _literal(e: JavaObject) -> Literal:
-    kind, value = _arrow_type(e), e.value()
+    kind, value = arrow_type(e), e.value()
     if value is None or isinstance(value, bool | int | float | str):
         return Literal(value, kind)
     if pa.types.is_string(kind):
         return Literal(str(value.toString()), kind)
     if pa.types.is_decimal(kind):
         return Literal(value.toJavaBigDecimal(), kind)
-    raise _StaysError(f"a literal of type {kind}")
+    raise StaysError(f"a literal of type {kind}")

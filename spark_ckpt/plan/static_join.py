@@ -20,11 +20,11 @@ from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import control_last, is_case_sensitive, quoted, user_columns
 from spark_ckpt.plan.condition import Name, replaced
 from spark_ckpt.plan.key_columns import column_named
+from spark_ckpt.runtime.static_join import ANTI, INNER, LEFT, SEMI
 from spark_ckpt.types import CONTROL_COLUMNS, CTL
 
 SparkDF = Any
 
-INNER, LEFT, SEMI, ANTI = "inner", "left", "left_semi", "left_anti"
 _MATCH, _OUTER = "__ckpt_match", "__ckpt_left_"
 _KINDS = {
     **dict.fromkeys(("inner", "cross"), INNER),
@@ -73,6 +73,10 @@ class StaticJoin:
         if self.kind == LEFT:
             return control_last(self._outer(left, right, "left"))
         return _matched(self._outer(left, right.withColumn(_MATCH, F.lit(True)), "left"))
+
+    def condition(self, left: SparkDF) -> list[str] | Column | None:
+        """What plain Spark is given to join by, without a word of control rows."""
+        return _bound(self.on, left) if isinstance(self.on, Column) else self.on
 
     def _outer(self, left: SparkDF, right: SparkDF, how: str) -> SparkDF:
         if isinstance(self.on, list):

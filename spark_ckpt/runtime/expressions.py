@@ -54,6 +54,18 @@ def _kept(values: pa.Array, wanted: pa.Array, mask: np.ndarray, count: int) -> p
     return pa.array(as_numbers.to_numpy()[mask]).view(values.type)
 
 
+def picked(values: pa.Array, at: np.ndarray) -> pa.Array:
+    """The values at these places; null at -1."""
+    if values.null_count == len(values):
+        return pa.nulls(len(at), values.type)
+    alone = at < 0
+    missing = alone if alone.any() else None
+    if values.null_count or values.type not in _PLAIN:
+        return values.take(pa.array(at, mask=missing))
+    found = values.view(_PLAIN[values.type]).to_numpy().take(at)  # the last one at -1
+    return pa.array(found, mask=missing).view(values.type)
+
+
 class Compute:
     """New columns of a batch; those that are there already are passed on as they are."""
 

@@ -21,14 +21,20 @@ def candidates(one: Rows, other: Rows, keys: int, piece: int | None = None) -> I
     order = stable_order(other, keys)
     per_key = np.bincount(other, minlength=keys)
     starts = np.cumsum(per_key) - per_key
-    found = per_key[one]
+    for row, place in spread(starts[one], per_key[one], piece):
+        yield row, place if order is None else order[place]
+
+
+def spread(first: Rows, found: Rows, piece: int | None = None) -> Iterator[tuple[Rows, Rows]]:
+    """Of rows that meet ``found[i]`` neighbours from place ``first[i]`` on: all pairs (row, place), by row, at most
+    ``piece`` at a time."""
     ends = np.cumsum(found)
+    begins = first - (ends - found)
     total, piece = int(ends[-1]) if len(ends) else 0, piece or PIECE
     for begin in range(0, total, piece):
         pair = np.arange(begin, min(begin + piece, total))
         row = _rows_of(pair, ends)
-        place = starts[one[row]] + pair - (ends - found)[row]
-        yield row, place if order is None else order[place]
+        yield row, begins[row] + pair
 
 
 def _rows_of(pair: Rows, ends: Rows) -> Rows:

@@ -1,0 +1,30 @@
+"""Columns under the ids that Spark's analysis has given others. Driver; classic Spark.
+
+Rows that come out of Python have columns of their own ids. An expression that a user took from a static DataFrame,
+``prices["net"]``, asks for the id that it has there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_ckpt.plan.udf_plan import items_of
+
+SparkDF = Any
+
+
+def known_as(rows: SparkDF, like: SparkDF) -> SparkDF:
+    """``rows`` with the ids and qualifiers of the columns of ``like``, by position."""
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    spark = rows.sparkSession
+    jvm = spark.sparkContext._jvm
+    catalyst, to_seq = jvm.org.apache.spark.sql.catalyst, jvm.PythonUtils.toSeq
+    plan, wanted = (df._jdf.queryExecution().analyzed() for df in (rows, like))
+    none, empty = jvm.scala.Option.empty(), to_seq([])
+    named = [
+        catalyst.expressions.Alias(new, old.name(), old.exprId(), old.qualifier(), none, empty)
+        for new, old in zip(items_of(plan.output()), items_of(wanted.output()), strict=True)
+    ]
+    made = catalyst.plans.logical.Project(to_seq(named), plan)
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, made), spark)

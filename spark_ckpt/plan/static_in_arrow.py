@@ -1,0 +1,170 @@
+"""Which joins with a static DataFrame run in Python, on Arrow batches, with the rows of Spark's join. Driver.
+
+Spark's analysed plan says what is equal to what, with every cast. A join is taken whose static side is looked up by at
+least one equality of types that compare alike here; what else its condition says must be for expressions in Python. The
+rest stays in Spark, and on Spark Connect, which has no analysed plan, all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import types as T
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.expressions.tree import Call, Tree
+from spark_ckpt.plan._trying import unlogged
+from spark_ckpt.plan.in_arrow import RowColumns, Stays, StaysError, Trees, arrow_type
+from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.runtime.static_join import JoinColumns
+from spark_ckpt.state.keys.keys import check_key_schema
+from spark_ckpt.types import CONTROL_COLUMNS
+
+SparkDF = Any
+JavaObject = Any
+
+_FLAT = (
+    T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType, T.DecimalType,
+    T.StringType, T.BinaryType, T.DateType, T.TimestampType, T.TimestampNTZType,
+)  # fmt: skip
+
+
+def joined_in_arrow(left: SparkDF, right: SparkDF, on: Any, kind: str, result: SparkDF) -> JoinColumns | Stays:
+    """How ``left`` (control columns last) and ``right`` become the columns of ``result``."""
+    if not type(left).__module__.startswith("pyspark.sql.classic"):
+        return Stays("Spark Connect does not tell how Spark analysed it")
+    if on is None:
+        return Stays("every row meets every row")
+    try:
+        _check_types(right.schema)
+        with unlogged():
+            plain = left.join(right, on, kind)
+        return _Reader(left, right).columns(plain._jdf.queryExecution().analyzed(), kind, result)
+    except StaysError as e:
+        return Stays(str(e))
+    except PySparkException:
+        return Stays("Spark tells its two sides apart in another way")
+
+
+class _Reader:
+    """Reads Spark's plan of a join of ``left`` with ``right``."""
+
+    def __init__(self, left: SparkDF, right: SparkDF) -> None:
+        self._types = [f.dataType for f in left.schema.fields], [f.dataType for f in right.schema.fields]
+        self._session = left.sparkSession
+
+    def columns(self, plan: JavaObject, kind: str, result: SparkDF) -> JoinColumns:
+        join, wanted = _join_below(plan), items_of(plan.output())
+        ids = [[a.exprId().id() for a in items_of(side.output())] for side in (join.left(), join.right())]
+        if [len(i) for i in ids] != [len(kinds) for kinds in self._types]:
+            raise StaysError("it asks for a column that Spark hides")
+        self._left, self._right = (
+            Trees(RowColumns(i, list(kinds)), self._session) for i, kinds in zip(ids, self._types, strict=True)
+        )
+        both = Trees(RowColumns([*ids[0], *ids[1]], [*self._types[0], *self._types[1]]), self._session)
+        keys, others = self._parts(join.condition())
+        if not keys:
+            raise StaysError("no column of the stream is equal to one of the static side")
+        condition = [both.tree(e) for e in others]
+        place = {column: i for i, column in enumerate([*ids[0], *ids[1]])}
+        out = [(str(a.name()), place[a.exprId().id()]) for a in wanted]
+        out = [*(o for o in out if o[0] not in CONTROL_COLUMNS), *(o for o in out if o[0] in CONTROL_COLUMNS)]
+        if [name for name, _ in out] != result.columns:
+            raise StaysError("Spark gives its columns another order")
+        stream, static = zip(*keys, strict=True)
+        return JoinColumns(kind, stream, static, _all(condition), tuple(out), len(ids[0]))
+
+    def _parts(self, condition: JavaObject) -> tuple[list[tuple[Tree, Tree]], list[JavaObject]]:
+        """The equalities of both sides, and what else it is the AND of."""
+        keys, others = list[tuple[Tree, Tree]](), []
+        for part in _conjuncts(condition.get()) if condition.isDefined() else ():
+            found = self._equality(part)
+            keys.extend([found] if found else [])
+            others.extend([] if found else [part])
+        return keys, others
+
+    def _equality(self, e: JavaObject) -> tuple[Tree, Tree] | None:
+        if e.nodeName() != "EqualTo":
+            return None
+        for one, two in ((e.left(), e.right()), (e.right(), e.left())):
+            try:
+                return self._key(self._left, one), self._key(self._right, two)
+            except StaysError:
+                continue
+        return None
+
+    def _key(self, trees: Trees, e: JavaObject) -> Tree:
+        if not _harmless(e):
+            raise StaysError(f"a key is {e.prettyName()} of columns")
+        tree = trees.tree(e)
+        try:
+            check_key_schema(pa.schema([pa.field("key", tree.type)]))
+        except InvalidInputError as unfit:
+            raise StaysError(f"keys of type {tree.type} are compared in Spark only") from unfit
+        return tree
+
+
+def _join_below(node: JavaObject) -> JavaObject:
+    while node.nodeName() == "Project":
+        if any(item.nodeName() != "AttributeReference" for item in items_of(node.projectList())):
+            raise StaysError("Spark computes columns of it")
+        node = node.child()
+    if node.nodeName() != "Join":
+        raise StaysError(f"in Spark's plan of it is a {node.nodeName()}")
+    return node
+
+
+def _conjuncts(e: JavaObject) -> Iterator[JavaObject]:
+    if e.nodeName() == "And":
+        for part in items_of(e.children()):
+            yield from _conjuncts(part)
+    else:
+        yield e
+
+
+def _harmless(e: JavaObject) -> bool:
+    """A column, or one in a wider type: what cannot fail for a row that finds nothing."""
+    if e.nodeName() == "AttributeReference":
+        return True
+    return e.nodeName() == "Cast" and _harmless(e.child()) and _wider(arrow_type(e.child()), arrow_type(e))
+
+
+def _wider(one: pa.DataType, other: pa.DataType) -> bool:
+    if one == other:
+        return True
+    if pa.types.is_integer(one):
+        digits = len(str(2 ** (one.bit_width - 1)))
+        if pa.types.is_decimal128(other):
+            return bool(other.precision - other.scale >= digits)
+        return bool(
+            (pa.types.is_integer(other) and other.bit_width > one.bit_width)
+            or (pa.types.is_float64(other) and one.bit_width <= 32)
+        )
+    if pa.types.is_decimal128(one) and pa.types.is_decimal128(other):
+        return bool(other.scale >= one.scale and other.precision - other.scale >= one.precision - one.scale)
+    return bool(pa.types.is_float32(one) and pa.types.is_float64(other))
+
+
+def _all(conditions: list[Tree]) -> Tree | None:
+    if not conditions:
+        return None
+    return reduce(lambda one, two: Call("And", (one, two), pa.bool_()), conditions)
+
+
+def _check_types(schema: T.StructType) -> None:
+    """Raises ``StaysError`` for columns that Arrow and Spark do not hand to each other as they are."""
+    for f in schema.fields:
+        if not _plain(f.dataType):
+            raise StaysError(f"{f.name} is {f.dataType.simpleString()}")
+
+
+def _plain(kind: T.DataType) -> bool:
+    if isinstance(kind, T.ArrayType):
+        return _plain(kind.elementType)
+    if isinstance(kind, T.StructType):
+        return all(_plain(f.dataType) for f in kind.fields)
+    return isinstance(kind, _FLAT)

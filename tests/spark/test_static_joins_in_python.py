@@ -1,0 +1,198 @@
+"""Joins with a static DataFrame that never changes run where the stream's rows are, with the rows of Spark's own."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from decimal import Decimal
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_ckpt.plan import static_side
+from spark_ckpt.runtime.static_join import JoinColumns
+from tests.spark.conftest import Input, Job, ordered
+
+STREAM = "id long, k int, l long, s string, d double, f float, c decimal(9,2), day date, ok boolean, b binary"
+STATIC = pa.schema(
+    [
+        ("sk", pa.int32()),
+        ("sl", pa.int64()),
+        ("ss", pa.string()),
+        ("sd", pa.float64()),
+        ("sf", pa.float32()),
+        ("sc", pa.decimal128(12, 4)),
+        ("sday", pa.date32()),
+        ("sok", pa.bool_()),
+        ("sb", pa.binary()),
+        ("word", pa.string()),
+        ("xs", pa.list_(pa.int64())),
+    ]
+)
+_VALUES: dict[str, list[Any]] = {
+    "k": [None, 0, 1, 2, 3, -1],
+    "l": [None, 0, 1, 2, 2**40],
+    "s": [None, "", "a", "b", "ä", "a "],
+    "d": [None, 0.0, -0.0, math.nan, 1.5, 1.0],
+    "f": [None, 0.0, -0.0, math.nan, 1.5, 1.0],
+    "c": [None, Decimal("0.00"), Decimal("1.50"), Decimal("-1.50")],
+    "day": [None, 0, 1, -700000],
+    "ok": [None, True, False],
+    "b": [None, b"", b"a", b"\x00"],
+}
+
+
+def _static_rows(chosen: random.Random, rows: int) -> pa.Table:
+    drawn = [[chosen.choice(values) for _ in range(rows)] for values in _VALUES.values()]
+    words = [chosen.choice([None, "one", "two", "three"]) for _ in range(rows)]
+    lists = [chosen.choice([None, [], [1, None, 3]]) for _ in range(rows)]
+    arrays = [pa.array(c, f.type) for c, f in zip([*drawn, words, lists], STATIC, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=STATIC)
+
+
+def _of(df: Any) -> SparkSession:
+    session = df._session.spark if hasattr(type(df), "transformSpark") else df.sparkSession
+    assert isinstance(session, SparkSession)
+    return session
+
+
+def conditions(a: Any, x: Any) -> list[Any]:
+    """Equalities of every type and of two types, of several columns, with conditions beside them."""
+    return [
+        a["k"] == x["sk"],
+        a["l"] == x["sl"],
+        a["k"] == x["sl"],
+        a["s"] == x["ss"],
+        a["d"] == x["sd"],
+        a["f"] == x["sf"],
+        a["f"] == x["sd"],
+        a["k"] == x["sd"],
+        a["c"] == x["sc"],
+        a["k"] == x["sc"],
+        a["day"] == x["sday"],
+        a["ok"] == x["sok"],
+        a["b"] == x["sb"],
+        (a["k"] == x["sk"]) & (x["ss"] == a["s"]) & (a["d"] == x["sd"]),
+        (a["k"] == x["sk"]) & (a["l"] > x["sl"]),
+        (a["ok"] == x["sok"]) & (x["word"] == "two") & (F.length("s") > 0),
+        (a["s"] == x["ss"]) & a["d"].eqNullSafe(x["sd"]),
+    ]
+
+
+def in_python(df: Any) -> bool:
+    return all(isinstance(place.columns, JoinColumns) and not place.pinned for place in df._static_places)
+
+
+ALL = [(how, number) for how in ("inner", "left", "left_semi", "left_anti") for number in range(17)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "kinds"),
+    [
+        (40, ALL[1:68:23]),
+        pytest.param(0, ALL, marks=pytest.mark.soak),  # each join is a branch of the plan: minutes
+        pytest.param(40, ALL, marks=pytest.mark.soak),
+    ],
+)
+def test_rows_are_those_of_sparks_join(
+    spark: SparkSession,
+    ckpt: Any,
+    new_input: Callable[[str, str], Input],
+    job: Job,
+    rows: int,
+    kinds: list[tuple[str, int]],
+) -> None:
+    chosen = random.Random(11 + rows)
+    static = _static_rows(chosen, rows)
+    data = new_input("in", STREAM)
+    for start in (0, 60):
+        drawn = [tuple(chosen.choice(values) for values in _VALUES.values()) for _ in range(60)]
+        data.add(*[(start + i, *row) for i, row in enumerate(drawn)])
+
+    def joined(df: Any) -> Any:
+        made, x = [], _of(df).createDataFrame(static)
+        every = conditions(df, x)
+        for how, number in kinds:
+            found = df.join(x, every[number], how)
+            assert not hasattr(found, "_static_places") or in_python(found), (how, number)
+            word = F.concat_ws("-", "word", "sk", "ss", F.size("xs")) if how in ("inner", "left") else F.lit("")
+            made.append(found.select(F.lit(f"{how} {number}").alias("what"), "id", word.alias("found")))
+        return reduce(lambda one, two: one.union(two), made)
+
+    expected = ordered(map(tuple, joined(data.table(spark)).collect()))
+    job.run(joined(data.stream(ckpt)))
+    assert job.rows() == expected
+    found = {what for what, *_ in expected}
+    assert found == {f"{how} {number}" for how, number in kinds if rows or how in ("left", "left_anti")}
+
+
+def _two(a: Any) -> Any:
+    x, y = (
+        (_of(a).createDataFrame(pa.table({"k": [0, 1, 1, None], "w": ["zero", "one", "uno", "none"]}))).withColumn(
+            "k", F.col("k").cast("int")
+        ),
+        _of(a).range(3).withColumnRenamed("id", "l"),
+    )
+    return a.join(x, "k", "left").join(y, "l").join(x.select("w", F.col("k").alias("k2")), "w", "left_semi")
+
+
+def _named_by_the_static_side(a: Any) -> Any:
+    """What stays in Spark behind the join still knows the static side's columns."""
+    x = _of(a).createDataFrame(pa.table({"k": pa.array([0, 1, 1], pa.int32()), "s": ["zero", "one", "uno"]}))
+    made = a.join(x, a["k"] == x["k"], "left").where(a["id"] > 3).withColumn("m", F.soundex(x["s"]))
+    return made.select("id", F.concat_ws("-", a["s"], x["s"], F.soundex(a["s"]), "m"), x["k"])
+
+
+def _hidden(a: Any) -> Any:
+    """The second join asks for a column that Spark hides behind the first."""
+    x = _of(a).createDataFrame(pa.table({"k": pa.array([0, 1, 1], pa.int32()), "w": ["zero", "one", "uno"]}))
+    y = _of(a).createDataFrame(pa.table({"z": pa.array([1, 2], pa.int32())}))
+    return a.join(x, "k", "left").join(y, x["k"] == y["z"]).select("id", "k", "w", "z")
+
+
+def _widened(a: Any) -> Any:
+    """Keys that a row in control could have, a filter, a computed key."""
+    x = _of(a).sql("select * from values (2, 'two'), (9, 'nine'), (9, 'neun') as t(two, word)")
+    return a.withColumn("two", F.lit(2)).fillna(9).join(x, "two").where("id % 2 = 0").select("id", "two", "word", "k")
+
+
+KINDS: list[Callable[[Any], Any]] = [_two, _named_by_the_static_side, _hidden, _widened]
+
+
+def test_what_is_behind_such_joins_has_the_columns_that_it_has_in_spark(
+    spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], job: Job
+) -> None:
+    data, chosen = new_input("in", STREAM), random.Random(5)
+    for start in (0, 20):
+        drawn = [tuple(chosen.choice(values) for values in _VALUES.values()) for _ in range(20)]
+        data.add(*[(start + i, *row) for i, row in enumerate(drawn)])
+
+    def all_(df: Any) -> Any:
+        made = [(kind.__name__, kind(df)) for kind in KINDS]
+        rows = [some.select(F.lit(name).alias("what"), F.to_json(F.struct("*")).alias("row")) for name, some in made]
+        return reduce(lambda one, two: one.union(two), rows)
+
+    expected = ordered(map(tuple, all_(data.table(spark)).collect()))
+    assert {what for what, *_ in expected} == {kind.__name__ for kind in KINDS}
+    stream = data.stream(ckpt)
+    assert [in_python(kind(stream)) for kind in KINDS] == [True, True, False, True]
+    job.run(all_(stream))
+    assert job.rows() == expected
+
+
+def test_what_never_changes_is_local_data_whose_columns_go_by_itself_alone(spark: SparkSession) -> None:
+    local = spark.createDataFrame(pa.table({"k": ["a", "b"], "n": [1, 2]}))
+    for same in (local, F.broadcast(local), spark.range(5), local.groupBy("k").agg(F.sum("n")), local.where("n > 1")):
+        assert static_side.never_changes(same)
+    assert not static_side.never_changes(spark.createDataFrame([("a", 1)], "k string, n int"))
+    for column in (
+        F.rand(), F.current_timestamp(), F.now(), F.localtimestamp(), F.unix_timestamp(),
+        F.udf(lambda n: n, "long")("n"),
+        F.expr("(select max(id) from range(3))"), F.current_database(),
+    ):  # fmt: skip
+        assert not static_side.never_changes(local.withColumn("x", column))

@@ -154,9 +154,10 @@ def test_what_comes_out_by_event_time_is_what_spark_puts_out(
     spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, query: str
 ) -> None:
     made, delay = new_input("in", SCHEMA), f"{DELAY.seconds} seconds"
-    batches = _batches(list(QUERIES).index(query), 9)
+    half = 3 if query in SHORT else 5
+    batches = _batches(list(QUERIES).index(query), 2 * half)
     theirs: list[tuple[Any, ...]] = []
-    for part, partitions in ((batches[:5], "2"), (batches[5:], "3")):
+    for part, partitions in ((batches[:half], "2"), (batches[half:], "3")):
         for rows in part:
             made.add(*rows)
         rows_of_spark = QUERIES[query](made.spark_stream(spark).withWatermark("t", delay))

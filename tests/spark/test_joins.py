@@ -202,7 +202,8 @@ def test_what_comes_out_is_what_comes_out_of_spark(
     chance, left, right, expected = random.Random(seed), new_input("l", LEFT), new_input("r", RIGHT), []
     for life in range(lives):
         last = life == lives - 1
-        sides = [_batches(chance, 3, 3 * life, kinds != SOME) for _ in range(2)]
+        size = 2 if kinds == SOME else 3
+        sides = [_batches(chance, size, size * life, kinds != SOME) for _ in range(2)]
         for one, other in zip(*sides, strict=True):
             left.add(*one)
             right.add(*other)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SHORT = ("join, aliased", "processor of rows", "filters, taken apart")
+SHORT = ("join, aliased", "processor of rows")
 """In the test command; static joins are in random chains there."""
 
 

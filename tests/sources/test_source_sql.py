@@ -356,7 +356,7 @@ def test_a_table_that_is_altered_while_it_is_read(tmp_path: Path) -> None:
         target.rows(reader, start, end)
 
 
-@pytest.mark.parametrize("kind, value", [("BOOLEAN", "'false'"), ("BOOLEAN", "0.5"), ("DATETIME", "1767225600")])
+@pytest.mark.parametrize(("kind", "value"), [("BOOLEAN", "'false'"), ("BOOLEAN", "0.5"), ("DATETIME", "1767225600")])
 def test_what_sqlite_keeps_in_a_column_of_another_type_is_refused_by_its_value(
     tmp_path: Path, kind: str, value: str
 ) -> None:

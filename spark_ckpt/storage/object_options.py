@@ -79,10 +79,14 @@ _AZURE = _Store(
 )
 _ELSE = _Store(frozenset())
 _CLIENT = (
-    "allow_http", "allow_invalid_certificates", "connect_timeout", "http1_only", "http2_only", "max_retries",
+    "allow_http", "allow_invalid_certificates", "backoff_config.base", "backoff_config.init_backoff",
+    "backoff_config.max_backoff", "connect_timeout", "http1_only", "http2_only", "max_retries",
     "pool_idle_timeout", "pool_max_idle_per_host", "proxy_url", "retry_timeout", "timeout", "user_agent",
 )  # fmt: skip
 """Names of delta-rs's that are the same for all stores."""
+PATIENCE: Mapping[str, str] = {"max_retries": "1000", "retry_timeout": "30s", "backoff_config.max_backoff": "5s"}
+"""How long delta-rs asks again: by time, as ``spark.ckpt.retry.timeout`` is by default. By itself it counts ten tries,
+with pauses drawn at random: a store that is away is given up after anything from one to twenty seconds."""
 _STORES = (_S3, _GCS, _AZURE)
 
 OBJECT_STORES: frozenset[str] = frozenset().union(*(store.schemes for store in _STORES))
@@ -118,7 +122,8 @@ def delta_rs_options(url: str, options: Options | None) -> dict[str, str]:
     """
     store = _store_of(url)
     given = _read(store, options).items()
-    found = {n: _as_text(v) for n, v in given if store is _ELSE or n in store.names or _is_delta_rs_only(store, n)}
+    found = {} if store is _ELSE else dict(PATIENCE)
+    found |= {n: _as_text(v) for n, v in given if store is _ELSE or n in store.names or _is_delta_rs_only(store, n)}
     if store is _S3:
         endpoint = found.get("aws_endpoint_url") or _endpoint_of_environment()
         if endpoint and endpoint.startswith("http://"):
@@ -145,7 +150,7 @@ def _read(store: _Store, options: Options | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in _flat(options or {}):
         low = name.lower()
-        known = theirs.get(low) or store.also.get(low) or (low if low.startswith(store.own) else name)
+        known = theirs.get(low) or store.also.get(low) or (low if _is_delta_rs_only(store, low) else name)
         if store is _S3 and low in ("profile", "aws_profile"):
             raise ConfigError(
                 "Storage option profile is for fsspec only, and Delta tables would not be found by it: set AWS_PROFILE "

@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Thread, Timer
 from typing import Any
 
 import pyarrow as pa
 import pytest
 import s3fs
+from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner
 
 from spark_ckpt.cli import app
@@ -25,7 +26,7 @@ from spark_ckpt.sinks.files import FilesSink
 from spark_ckpt.sinks.memory import MemorySink
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.history import History, HistoryRow
-from spark_ckpt.storage.object_options import delta_rs_options, fsspec_options
+from spark_ckpt.storage.object_options import PATIENCE, delta_rs_options, fsspec_options
 from spark_ckpt.storage.record_store import RecordStore
 from spark_ckpt.storage.retry import Retry
 from tests.postgres_server import free_port
@@ -56,6 +57,7 @@ FOR_DELTA_RS = {
     "aws_region": "eu",
     "aws_allow_http": "true",
     "aws_conditional_put": "etag",
+    **PATIENCE,
 }
 
 
@@ -74,9 +76,11 @@ def test_both_libraries_get_the_same_from_either_ones_names(given: dict[str, Any
 
 
 def test_what_one_library_alone_knows_does_not_reach_the_other(no_environment: None) -> None:
-    given = {"anon": True, "config_kwargs": {"max_pool_connections": 3}, "timeout": "5s", "aws_sse_kms_key_id": "x"}
+    given = {"anon": True, "config_kwargs": {"max_pool_connections": 3}, "timeout": "5s", "aws_sse_kms_key_id": "x",
+             "retry_timeout": "1min", "backoff_config.init_backoff": "1s"}  # fmt: skip
     assert fsspec_options("s3://b", given) == {"anon": True, "config_kwargs": {"max_pool_connections": 3}}
-    wanted = {"aws_skip_signature": "true", "timeout": "5s", "aws_sse_kms_key_id": "x", "aws_conditional_put": "etag"}
+    wanted = {"aws_skip_signature": "true", "timeout": "5s", "aws_sse_kms_key_id": "x", "aws_conditional_put": "etag",
+              **PATIENCE, "retry_timeout": "1min", "backoff_config.init_backoff": "1s"}  # fmt: skip
     assert delta_rs_options("s3://b", given) == wanted
 
 
@@ -84,6 +88,7 @@ def test_names_of_azure_and_google_are_translated_too() -> None:
     assert delta_rs_options("abfss://c@a.dfs.core.windows.net/x", {"account_name": "a", "account_key": "k"}) == {
         "azure_storage_account_name": "a",
         "azure_storage_account_key": "k",
+        **PATIENCE,
     }
     assert fsspec_options("gs://b", {"google_service_account": "/key.json"}) == {"token": "/key.json"}
 
@@ -289,3 +294,20 @@ def test_the_command_line_takes_the_same_options_and_shows_no_secret(server: S3S
 
 def _storage(server: S3Server, endpoint: str | None = None) -> dict[str, str]:
     return {f"storage.{name}": value for name, value in server.options(endpoint).items()}
+
+
+@pytest.mark.soak
+def test_delta_rs_waits_for_a_store_that_is_away_as_long_as_the_job_does() -> None:
+    server = S3Server("minio").start()
+    try:
+        url = f"s3://{server.new_bucket()}/table"
+        options = delta_rs_options(url, server.options())
+        write_deltalake(url, pa.table({"k": [1]}), storage_options=options)
+        server.kill()
+        back = Timer(15, server.restart)  # ten tries often take less than three seconds
+        back.start()
+        write_deltalake(url, pa.table({"k": [2]}), mode="append", storage_options=options)
+        back.join()
+        assert sorted(DeltaTable(url, storage_options=options).to_pyarrow_table()["k"].to_pylist()) == [1, 2]
+    finally:
+        server.stop()

@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.aggregates import Split, by_names, split_aggregates
-from spark_ckpt.plan.columns import quoted, refuse_repeated
+from spark_ckpt.plan.columns import proposing_user_columns, quoted, refuse_repeated
 from spark_ckpt.plan.key_columns import written
 from spark_ckpt.plan.stars import without_control
 from spark_ckpt.types import CTL, TAG
@@ -46,8 +46,7 @@ class Aggregation:
         With ``F.window`` among the keys and a watermark of its time column, a window comes out once, when the watermark
         passes its end (output mode append, the default), or with every change until then (update). A session of
         ``F.session_window``, whose gap may be an expression, comes out once (append).
-        Aggregates: count, count_if, sum, avg, min, max, first, last, any_value, stddev, bool_and, bool_or,
-        count_distinct of one column and approx_count_distinct. ``uid`` is the operator's name in checkpoints.
+        Which aggregates there are, docs/methods.md says. ``uid`` is the operator's name in checkpoints.
 
         An aggregate's state is named by what it computes: results may be renamed and moved. Raises
         ``InvalidInputError`` for functions that are not in the list, Spark's ``AnalysisException`` for what Spark
@@ -74,7 +73,8 @@ class Aggregation:
         def split(df: Any) -> Split:
             return split_aggregates(window.analysed(df) if window else df, given, shown, columns)
 
-        parts = split(parent._preview)
+        with proposing_user_columns():
+            parts = split(parent._preview)
         if joined is not None:
             parts.names = [joined.text(name) for name in parts.names]
         refuse_repeated([*(parts.keys if self._given else []), *parts.names], parent._session.spark)

@@ -37,6 +37,7 @@ from spark_ckpt.plan.columns import (
     everything,
     is_case_sensitive,
     ordered,
+    proposing_user_columns,
     quoted,
     refuse_control,
     refuse_repeated,
@@ -158,8 +159,9 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         ``tried`` is the same for the preview, if the operation would read something there. ``stays``: why it runs in
         Spark whatever is in it.
         """
-        parent, result = self._recipe, _done(tried or operation, self._preview)
-        columns = result.columns
+        with proposing_user_columns():
+            parent, result = self._recipe, _done(tried or operation, self._preview)
+            columns = result.columns
         require_control(columns)
         if check:
             check_operation(what, self._preview, self._nodes, result)
@@ -436,7 +438,11 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         column = column_named(self.columns, eventTime, sensitive)
         found = {f.name: f.dataType for f in self.schema.fields}.get(column or eventTime)
         if column is None or not isinstance(found, TimestampType):
-            raise InvalidInputError(f"withWatermark needs a timestamp column; {eventTime!r} is {found}")
+            there = f"the columns are {self.columns}" if found is None else f"{eventTime!r} is {found.simpleString()}"
+            raise InvalidInputError(
+                f"withWatermark needs a timestamp column; found {eventTime!r}, and {there}. What is in a struct, or of "
+                "another type, gets a column of its own first, by select or withColumn"
+            )
         delay_us = delay_ms(self._session.spark, delayThreshold) * 1000
         node = WatermarkNode(column, delay_us, self._lineage.sources)
         lineage, parent = self._lineage.with_watermark(node), self._recipe

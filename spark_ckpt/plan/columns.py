@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -13,6 +16,10 @@ from spark_ckpt.errors import ControlColumnsError, InvalidInputError
 from spark_ckpt.types import CONTROL_COLUMNS
 
 SparkDF = Any
+
+_CONTROL = "|".join(f"`{name}`" for name in CONTROL_COLUMNS)
+_PROPOSED = re.compile(f", (?:{_CONTROL})|(?:{_CONTROL}), ")
+_NO_SUCH_COLUMN = "UNRESOLVED_COLUMN"
 
 
 def quoted(name: str) -> str:
@@ -64,6 +71,19 @@ def require_control(columns: Sequence[str]) -> None:
             f"{list(CONTROL_COLUMNS)} once, found {list(columns)}. Keep them in every select and leave "
             "their values alone."
         )
+
+
+@contextmanager
+def proposing_user_columns() -> Iterator[None]:
+    """Inside, what Spark raises for a column that is not there proposes the user's columns and no control column."""
+    try:
+        yield
+    except AnalysisException as error:
+        for text in ("_desc", "_message"):  # where classic Spark and Connect keep it
+            said = getattr(error, text, None)
+            if isinstance(said, str) and _NO_SUCH_COLUMN in said:
+                setattr(error, text, _PROPOSED.sub("", said))
+        raise
 
 
 def refuse_control(names: Iterable[str]) -> None:

@@ -51,7 +51,8 @@ class _ClassicStars(ClassicTree):
         kind = e.getClass().getSimpleName()
         if kind == _STAR and e.target().isEmpty():
             return self._convert.expression(everything()._jc)
-        if kind == "UnresolvedFunction" and [p.lower() for p in items_of(e.nameParts())] == [_COUNT]:
+        counts = kind == "UnresolvedFunction" and [p.lower() for p in items_of(e.nameParts())] == [_COUNT]
+        if counts and not e.isDistinct():
             return e
         return super()._expression(e)
 

@@ -15,6 +15,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.state.functions.pandas_input import in_timezone
+from spark_ckpt.state.ipc import nullable_type
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG, epoch_of_tag, make_tag
 
 
@@ -29,8 +30,13 @@ def nullable(schema: StructType) -> StructType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The canonical Arrow form: timestamps in UTC."""
-    return to_arrow_schema(schema, timezone="UTC")
+    """The canonical Arrow form: timestamps in UTC, and whatever is inside of a value nullable.
+
+    A field of a struct that Spark knows to be never null is null in Arrow where the struct is: behind an outer join, in
+    a control row. Arrow refuses such a value in a cast to the very type that it has.
+    """
+    exact = to_arrow_schema(schema, timezone="UTC")
+    return pa.schema([field.with_type(nullable_type(field.type)) for field in exact])
 
 
 def control_row(schema: StructType) -> pa.Table:

@@ -28,21 +28,21 @@ Rows = npt.NDArray[np.int64]
 @lru_cache(maxsize=256)
 def nullable_schema(schema: pa.Schema) -> pa.Schema:
     """``schema`` with every field nullable and without metadata, so that schemas of one meaning compare equal."""
-    return pa.schema([pa.field(f.name, _nullable(f.type)) for f in schema])
+    return pa.schema([pa.field(f.name, nullable_type(f.type)) for f in schema])
 
 
-def _nullable(kind: pa.DataType) -> pa.DataType:
+def nullable_type(kind: pa.DataType) -> pa.DataType:
     """``kind`` with nullable children: missing state is null all the way down."""
     if pa.types.is_list(kind):
-        return pa.list_(_nullable(kind.value_type))
+        return pa.list_(nullable_type(kind.value_type))
     if pa.types.is_large_list(kind):
-        return pa.large_list(_nullable(kind.value_type))
+        return pa.large_list(nullable_type(kind.value_type))
     if pa.types.is_map(kind):
-        return pa.map_(_nullable(kind.key_type), _nullable(kind.item_type))
+        return pa.map_(nullable_type(kind.key_type), nullable_type(kind.item_type))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, _nullable(f.type)) for f in kind])
+        return pa.struct([pa.field(f.name, nullable_type(f.type)) for f in kind])
     if pa.types.is_dictionary(kind):
-        return _nullable(kind.value_type)  # a record batch message alone carries no dictionary
+        return nullable_type(kind.value_type)  # a record batch message alone carries no dictionary
     return kind
 
 

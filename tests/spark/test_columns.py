@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_ckpt import agg
@@ -115,3 +117,25 @@ def test_two_columns_of_one_name_are_refused_before_anything_starts(spark: Any, 
         assert stream.withColumn("V", F.lit(1)).columns == ["k", "v", "V"]
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
+
+
+def test_a_misspelt_column_is_told_as_spark_tells_it(spark: SparkSession, ckpt: Any, new_input: NewInput) -> None:
+    data = new_input("in", "customer string, amount int")
+    data.add(("a", 1))
+    for build in (
+        lambda df: df.select("amont"),
+        lambda df: df.where("amont > 1"),
+        lambda df: df.withColumn("x", F.col("amont") + 1),
+        lambda df: df.groupBy("customer").agg(F.sum("amont")),
+    ):
+        said = []
+        for df in (data.table(spark), data.stream(ckpt)):
+            with pytest.raises(AnalysisException) as refused:
+                build(df)
+            said.append(str(refused.value).splitlines()[0])
+        assert said[1] == said[0]
+        assert "[`amount`, `customer`]" in said[0]
+    with pytest.raises(InvalidInputError, match=r"found 'at', and the columns are \['customer', 'amount'\]"):
+        data.stream(ckpt).withWatermark("at", "1 minute")
+    with pytest.raises(InvalidInputError, match=r"'customer' is string.*withColumn"):
+        data.stream(ckpt).withWatermark("customer", "1 minute")

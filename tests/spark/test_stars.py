@@ -25,7 +25,9 @@ ROWS = {
 }
 GROUPS = {
     "aggregate": lambda df: df.groupBy("k").agg(F.max(F.struct("*")).alias("m"), F.count("*").alias("n")),
-    "counts": lambda df: df.groupBy("k").agg(F.count("*").alias("n"), F.expr("count(*)").alias("m")),
+    "counts": lambda df: df.groupBy("k").agg(
+        F.count("*").alias("n"), F.expr("count(*)").alias("m"), F.expr("count(DISTINCT *)").alias("d")
+    ),
 }
 
 

@@ -1,0 +1,36 @@
+"""Structs with fields that are never null, and are null themselves: behind outer joins, in control rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests.spark.conftest import Input, Job, ordered
+
+NewInput = Callable[[str, str], Input]
+
+
+def test_a_struct_whose_fields_are_never_null_may_be_null(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job
+) -> None:
+    data = new_input("in", "k string, v int")
+    data.add(("a", 1), ("b", None), (None, 3))
+    data.add(("a", 5), ("c", 2))
+    known = spark.createDataFrame([("a",)], "k string").select("k", F.struct(F.lit(1).alias("one")).alias("known"))
+    some = F.when(F.col("v") > 2, F.struct(F.lit("x").alias("x"), F.array(F.lit(1)).alias("y")))
+
+    def query(df: Any) -> Any:
+        joined = df.join(known, "k", "left").withColumn("some", some).dropDuplicates(["k", "v"])
+        set_of = F.collect_set(F.struct(F.coalesce("v", F.lit(0)).alias("v"), "k"))
+        one = F.max("known").alias("known"), F.max("some.x").alias("x"), F.sort_array(set_of).alias("set")
+        return joined.groupBy("k").agg(*one, F.max_by("some", "v").alias("some"))
+
+    expected = [row.asDict(recursive=True) for row in query(data.table(spark)).collect()]  # toArrow fails at them, too
+    job.run(query(data.stream(ckpt)), "k", mode="update")
+    assert job.rows() == ordered(tuple(row.values()) for row in expected)
+    assert {row["k"]: row["some"] for row in expected} == {
+        "a": {"x": "x", "y": [1]}, "b": None, None: {"x": "x", "y": [1]}, "c": None,
+    }  # fmt: skip

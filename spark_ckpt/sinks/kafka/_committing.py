@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks.kafka import _ledger as ledgers
+from spark_ckpt.sinks.kafka._clients import Clients
 from spark_ckpt.sinks.kafka._copies import file_of, read_copy
-from spark_ckpt.sinks.kafka._ledger import Entry, Ledger, Memory
+from spark_ckpt.sinks.kafka._ledger import Entry, Memory
 from spark_ckpt.sinks.kafka._producing import OpenTransaction
 from spark_ckpt.sinks.kafka._settings import KIND, KafkaSettings
 from spark_ckpt.sinks.kafka._transactions import COMMITTED, COMMITTING, ONGOING, Transactions
@@ -44,6 +45,7 @@ class Commit:
     def __init__(
         self,
         settings: KafkaSettings,
+        clients: Clients,
         copies: Folder | None,
         permit: CommitPermit,
         committables: Sequence[Committable],
@@ -52,7 +54,7 @@ class Commit:
         self._settings, self._copies, self._permit, self._step = settings, copies, permit, on_step
         self._sink, self._staged = staging.sink_of(committables), staged_of(committables)
         self._entry = Entry(staging.digest(committables), tuple(s.transaction for s in self._staged))
-        self._ledger = Ledger(settings)
+        self._ledger, self._transactions = clients.ledger, clients.transactions
 
     def run(self) -> None:
         memory = self._memory()
@@ -71,19 +73,19 @@ class Commit:
     def _commit_open(self, memory: Memory) -> set[str]:
         """Commit what is open; the ids of all that are committed or were produced again by then."""
         done = self._done(memory)
-        with Transactions(self._settings) as transactions:
-            states = {i: t.state for i, t in transactions.describe(self._entry.transactions).items()}
-            done |= self._ended_well(states)
-            open_ = [i for i, state in states.items() if state in (ONGOING, COMMITTING)]
-            self._require_rest({*done, *open_}, "Nothing was committed")
-            if len(done) == len(self._staged):
-                return done
-            if self._place not in memory.entries:
-                self._ledger.remember(self._permit.job, self._sink, self._permit.checkpoint, self._entry)
-            # A crash here: nothing is visible; the next commit finds the entry and goes on.
-            self._step("entry written")
-            states.update(transactions.settle(open_, True, self._step))
-            return done | self._ended_well(states)
+        known = self._transactions.describe(self._entry.transactions)
+        states = {i: t.state for i, t in known.items()}
+        done |= self._ended_well(states)
+        open_ = [i for i, state in states.items() if state in (ONGOING, COMMITTING)]
+        self._require_rest({*done, *open_}, "Nothing was committed")
+        if len(done) == len(self._staged):
+            return done
+        if self._place not in memory.entries:
+            self._ledger.remember(self._permit.job, self._sink, self._permit.checkpoint, self._entry)
+        # A crash here: nothing is visible; the next commit finds the entry and goes on.
+        self._step("entry written")
+        states.update(self._transactions.settle(open_, True, self._step, known))
+        return done | self._ended_well(states)
 
     @property
     def _place(self) -> tuple[str, int]:
@@ -165,10 +167,9 @@ class Commit:
         """Of tasks that were killed, and of attempts that others overtook: open, they would hold back readers of what
         was just committed until their time is over. All rows of these epochs are staged: nobody needs them any more."""
         prefix = f"{staging.staged_prefix(self._permit.job)}{staging.tag(self._sink)}-e"
-        with Transactions(self._settings) as transactions:
-            open_ = (i for i in transactions.open(prefix) if i not in self._entry.transactions)
-            old = [i for i in open_ if int(i[len(prefix) :].partition("-")[0]) <= self._permit.checkpoint]
-            transactions.settle(old, False, lambda _: None)
+        open_ = (i for i in self._transactions.open(prefix) if i not in self._entry.transactions)
+        old = [i for i in open_ if int(i[len(prefix) :].partition("-")[0]) <= self._permit.checkpoint]
+        self._transactions.settle(old, False, lambda _: None)
         if self._copies is not None:
             for orphan in old:
                 self._copies.remove(file_of(orphan))

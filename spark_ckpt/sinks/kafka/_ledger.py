@@ -11,17 +11,17 @@ them.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
-from spark_ckpt.sinks.kafka._errors import patiently, said
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.sinks.kafka._errors import patiently
+from spark_ckpt.sinks.kafka._ledger_reader import LedgerReader, Values
 from spark_ckpt.sinks.kafka._settings import KafkaSettings
-from spark_ckpt.storage.retry import Retry
 
 COMMITS, MARKERS = 0, 1
 _SETTINGS = {
@@ -54,11 +54,19 @@ class Memory:
 
 
 class Ledger:
-    """One topic. Cheap to make."""
+    """One topic. Cheap to make; its clients are made at first use, and used again. One thread."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings, self.topic = settings, settings.ledger
         self._place = f"kafka {settings.servers}: ledger topic {self.topic}"
+        self._readers: dict[int, LedgerReader] = {}
+        self._producer: Producer | None = None
+
+    def close(self) -> None:
+        """It may be used again, and reads from the beginning then."""
+        readers, self._readers, self._producer = list(self._readers.values()), {}, None
+        for reader in readers:
+            reader.close()
 
     def ensure(self, admin: AdminClient) -> None:
         """Make it, if it is missing. Raises ``InvalidInputError`` if it is not compacted, or may not be made."""
@@ -115,7 +123,8 @@ class Ledger:
             patiently(f"{self._place}: writing", self._settings, lambda: self._send(records))
 
     def _send(self, records: Sequence[tuple[int, bytes, bytes | None]]) -> None:
-        producer = Producer(self._settings.ledger_producer(1000 * _ANSWER_S))
+        # Only one that everything went well with is used again.
+        producer, self._producer = self._producer or Producer(self._settings.ledger_producer(1000 * _ANSWER_S)), None
         failed: list[KafkaError] = []
         for partition, key, value in records:
             producer.produce(
@@ -124,55 +133,21 @@ class Ledger:
         producer.flush()
         if failed:
             raise KafkaException(failed[0])
+        self._producer = producer
 
-    def _values(self, partition: int, wait: bool = True) -> dict[tuple[Any, ...], Any]:
+    def _values(self, partition: int, wait: bool = True) -> Values:
         """The last value of each key. ``wait`` until open transactions of others have ended, which may be in front."""
         return patiently(f"{self._place}: reading", self._settings, lambda: self._read(partition, wait))
 
-    def _read(self, partition: int, wait: bool) -> dict[tuple[Any, ...], Any]:
-        found: dict[tuple[Any, ...], Any] = {}
-        for key, value in self._messages(partition, wait):
-            try:
-                place = tuple(json.loads(key))
-                body = None if value is None else json.loads(value)
-            except ValueError:
-                raise CorruptStorageError(
-                    f"{self._place}: expected keys and values in JSON, found others; give the sink a topic of its own"
-                ) from None
-            if body is None:
-                found.pop(place, None)
-            else:
-                found[place] = body
-        return found
-
-    def _messages(self, partition: int, wait: bool) -> Iterator[tuple[bytes, bytes | None]]:
-        retry = Retry(self._settings.patience_s)
-        deadline = retry.clock() + retry.timeout_s
-        at = TopicPartition(self.topic, partition, 0)
-        conf = {
-            "group.id": "spark_ckpt_ledger",
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-            "fetch.wait.max.ms": 10,
-        }
-        consumer = Consumer(self._settings.consumer(**conf))
+    def _read(self, partition: int, wait: bool) -> Values:
+        reader = self._readers.pop(partition, None) or LedgerReader(self._settings, self.topic, partition)
         try:
-            _, end = consumer.get_watermark_offsets(at, _ANSWER_S, cached=False)
-            consumer.assign([at])
-            while True:
-                message = consumer.poll(0.1)
-                error = None if message is None else message.error()
-                if message is not None and error is None:
-                    yield message.key(), message.value()
-                elif error is not None and error.code() == KafkaError._PARTITION_EOF:
-                    if not wait or message.offset() >= end:
-                        return
-                elif error is not None:
-                    raise said(f"{self._place}: reading", self._settings, KafkaException(error))
-                if retry.clock() > deadline:
-                    raise RetryableError(f"{self._place} was not read to its end within {retry.timeout_s:g} s")
-        finally:
-            consumer.close()
+            found = reader.values(wait)
+        except BaseException:
+            reader.close()
+            raise
+        self._readers[partition] = reader
+        return found
 
 
 def commit_key(job: str, sink: str, checkpoint: int) -> bytes:

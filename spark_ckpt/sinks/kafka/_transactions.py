@@ -7,7 +7,7 @@ transaction can hide it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,8 @@ _POLL_S = 0.01
 
 
 class Transactions:
-    """One connection, made at first use and made anew after an error. Use as a context manager; one thread."""
+    """One connection, made at first use and made anew after an error. Use as a context manager, or close it; one
+    thread."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -34,14 +35,26 @@ class Transactions:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._close()
+        self.close()
 
-    def settle(self, ids: Collection[str], commit: bool, on_step: Callable[[str], None]) -> dict[str, str]:
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def settle(
+        self,
+        ids: Collection[str],
+        commit: bool,
+        on_step: Callable[[str], None],
+        known: Mapping[str, Transaction] | None = None,
+    ) -> dict[str, str]:
         """End those that are open, and wait until all have ended; their states, of those that the broker still knows.
 
-        Idempotent. ``on_step`` is told when one has been asked to end and the others have not.
+        Idempotent. ``on_step`` is told when one has been asked to end and the others have not. ``known`` is what was
+        just told of them.
         """
-        found = self.describe(ids)
+        found = self.describe(ids) if known is None else {i: known[i] for i in ids if i in known}
         ongoing = [t for t in found.values() if t.state == ONGOING]
         self._end(ongoing[:1], commit)
         on_step("one transaction ended")  # a crash here: the next commit finds those that ended, and ends the others
@@ -49,6 +62,8 @@ class Transactions:
         deadline = time.monotonic() + self._settings.patience_s
         while open_ := [t.id for t in found.values() if t.state in _OPEN]:
             found.update(self.describe(open_))
+            if not any(t.state in _OPEN for t in found.values()):
+                break
             self._end([t for t in found.values() if t.state == ONGOING], commit)
             if time.monotonic() > deadline:
                 raise RetryableError(
@@ -77,7 +92,7 @@ class Transactions:
             try:
                 return request(self._connected())
             except BaseException:
-                self._close()  # what it knew of coordinators may be old
+                self.close()  # what it knew of coordinators may be old
                 raise
 
         return patiently(f"kafka {self._settings.servers}: {doing}", self._settings, attempt)
@@ -88,8 +103,3 @@ class Transactions:
 
             self._client = ProtocolClient(self._settings.protocol_client())
         return self._client
-
-    def _close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            client.close()

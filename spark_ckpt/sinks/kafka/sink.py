@@ -20,6 +20,7 @@ from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks._options import SinkOption, option_names
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
+from spark_ckpt.sinks.kafka._clients import KeptClients
 from spark_ckpt.sinks.kafka._committing import Commit, abort, staged_of
 from spark_ckpt.sinks.kafka._copies import file_of, transaction_in
 from spark_ckpt.sinks.kafka._errors import Heard, patiently
@@ -74,6 +75,10 @@ class KafkaSink(TwoPhaseSink):
         if self.place is None:
             raise ConfigError("sink 'kafka': staging=durable needs option 'stagingPath' where no job runs the sink")
         return Folder(self.place.url, self.place.config.storage_options())
+
+    @cached_property
+    def _clients(self) -> KeptClients:
+        return KeptClients(self._settings)
 
     def validate(self, schema: pa.Schema) -> None:
         """Asks the broker for the topic and the right to write to it, makes the ledger topic, and begins and ends an
@@ -138,7 +143,8 @@ class KafkaSink(TwoPhaseSink):
         return KafkaWriter(self._settings, ctx, self._copies)
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
-        Commit(self._settings, self._copies, permit, committables, self._step).run()
+        with self._clients.taken() as clients:
+            Commit(self._settings, clients, self._copies, permit, committables, self._step).run()
         self._step("copies removed")  # a crash here: the next commit finds everything done
 
     def abort(self, committables: Sequence[Committable]) -> None:

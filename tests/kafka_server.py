@@ -21,6 +21,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.postgres_server import free_port
+from tests.servers import Guard
 
 USER, PASSWORD = "ckpt", "s3cret-pass-word"
 _UP_S = 120
@@ -61,6 +62,7 @@ class KafkaServer:
         self._options = tuple(java)
         self._root: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
         self._ports: dict[str, int] = {}
 
     @property
@@ -120,9 +122,11 @@ class KafkaServer:
     def kill(self) -> None:
         """SIGKILL, as when its machine goes; :meth:`restart` brings it back at the same ports."""
         assert self._process is not None
+        assert self._guard is not None
         self._process.kill()
         self._process.wait()
-        self._process = None
+        self._guard.release()
+        self._process = self._guard = None
 
     def restart(self) -> None:
         """The broker that was killed, on the same data."""
@@ -132,7 +136,13 @@ class KafkaServer:
                 self._java("kafka.Kafka", str(self._properties)),
                 cwd=self._root, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
+        self._guard = Guard(self._process.pid, self._root)
         self._wait()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     @property
     def _properties(self) -> Path:

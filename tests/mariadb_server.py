@@ -19,6 +19,7 @@ from pathlib import Path
 import pymysql
 
 from tests.postgres_server import PASSWORD, free_port, system_user
+from tests.servers import Guard
 
 _QUOTED = "s3cret%2Fpass%3Aword"
 _SETTINGS = {
@@ -50,6 +51,7 @@ class MariaDbServer:
     def __init__(self) -> None:
         self._root: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
         self._port = 0
 
     def url_of(self, database: str) -> str:
@@ -98,7 +100,13 @@ class MariaDbServer:
                 [_program("mariadbd"), "--no-defaults", *where, *settings],
                 cwd=self._root, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
+        self._guard = Guard(self._process.pid, self._root)
         self._wait()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def _wait(self) -> None:
         assert self._root is not None
@@ -121,9 +129,11 @@ class MariaDbServer:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+        if self._guard is not None:
+            self._guard.release()
         if self._root is not None:
             shutil.rmtree(self._root)
-        self._root = self._process = None
+        self._root = self._process = self._guard = None
 
 
 @functools.cache

@@ -24,6 +24,8 @@ from pathlib import Path
 import psutil
 import psycopg
 
+from tests.servers import Guard
+
 PASSWORD = "s3cret/pass:word"
 """Needs quoting in a URL, so that forgetting to quote or to redact it shows."""
 
@@ -46,6 +48,7 @@ class PostgresServer:
         self._root: Path | None = None
         self._port = 0
         self._bin = Path()
+        self._guard: Guard | None = None
 
     @property
     def url(self) -> str:
@@ -91,11 +94,12 @@ class PostgresServer:
         settings = "".join(f"{k} = '{v}'\n" for k, v in {**_SETTINGS, **self._more, "port": str(self._port)}.items())
         with (self._data / "postgresql.conf").open("a") as file:
             file.write(settings)
-        self._run("pg_ctl", "-w", "-D", str(self._data), "-l", str(self._root / "log"), "start")
+        self.restart()
 
     def stop(self) -> None:
         if self._root is None:
             return
+        self._release()
         self._run("pg_ctl", "-w", "-m", "immediate", "-D", str(self._data), "stop")
         shutil.rmtree(self._root)
         self._root = None
@@ -103,12 +107,13 @@ class PostgresServer:
 
     def kill(self) -> None:
         """SIGKILL to every process of the server, as when its machine goes; :meth:`restart` brings it back."""
-        server = psutil.Process(int((self._data / "postmaster.pid").read_text().split()[0]))
+        self._release()
+        server = psutil.Process(self.pid)
         processes = [server, *server.children(recursive=True)]
         for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        while any(_runs(process) for process in processes):
+        while any(runs(process) for process in processes):
             time.sleep(0.02)
         # It names a process that nobody may have reaped yet, which a new server would take for one that runs.
         (self._data / "postmaster.pid").unlink(missing_ok=True)
@@ -116,6 +121,17 @@ class PostgresServer:
     def restart(self) -> None:
         assert self._root is not None
         self._run("pg_ctl", "-w", "-D", str(self._data), "-l", str(self._root / "log"), "start")
+        self._guard = Guard(self.pid, self._root)
+
+    @property
+    def pid(self) -> int:
+        """Of the server process, whose end ends all others of it."""
+        return int((self._data / "postmaster.pid").read_text().split()[0])
+
+    def _release(self) -> None:
+        if self._guard is not None:
+            self._guard.release()
+        self._guard = None
 
     @property
     def _data(self) -> Path:
@@ -149,7 +165,8 @@ def shared_server() -> PostgresServer:
     return PostgresServer().start()
 
 
-def _runs(process: psutil.Process) -> bool:
+def runs(process: psutil.Process) -> bool:
+    """A zombie does not."""
     try:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

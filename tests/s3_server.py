@@ -24,6 +24,7 @@ import pytest
 import s3fs
 
 from tests.postgres_server import free_port
+from tests.servers import Guard
 
 KEY, SECRET, REGION = "AKIDEXAMPLE", "wJalrXUtnFEMI+bPxRfiCY=K7MDENG", "eu-west-3"
 MINIO = Path.home() / ".cache/spark-ckpt/minio-v0.0.0-20260212201848-7aac2a2c5b7c/minio"
@@ -42,6 +43,7 @@ class S3Server:
         self.endpoint = ""
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
         self._root: Path | None = None
 
     def start(self) -> S3Server:
@@ -57,9 +59,11 @@ class S3Server:
     def kill(self) -> None:
         """SIGKILL, as when its machine goes; :meth:`restart` brings it back at the same port."""
         assert self._process is not None
+        assert self._guard is not None
         self._process.kill()
         self._process.wait()
-        self._process = None
+        self._guard.release()
+        self._process = self._guard = None
 
     def restart(self) -> None:
         """The server that was killed, on the same data."""
@@ -79,6 +83,7 @@ class S3Server:
         with (self._root / "log").open("ab") as log:
             environment = {**os.environ, **settings, "PYTHONWARNINGS": "ignore"}
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+        self._guard = Guard(self._process.pid, self._root)
         self._wait()
 
     @contextlib.contextmanager
@@ -96,6 +101,11 @@ class S3Server:
                 os.environ.pop(name)
                 os.environ.update({} if value is None else {name: value})
             s3fs.S3FileSystem.clear_instance_cache()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def options(self, endpoint: str | None = None) -> dict[str, str]:
         """Storage options by name, without ``spark.ckpt.storage.``."""

@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.jobs.requests import create_request, open_requests, withdraw_request
 from spark_ckpt.jobs.spec import RunSpec, SourceSpec
 from spark_ckpt.protocol import events as ev
-from spark_ckpt.protocol.records import AbortedRecord, BatchRecord, CompletionRecord, GenerationRecord, Topology
+from spark_ckpt.protocol.records import (
+    AbortedRecord,
+    BatchRecord,
+    CommittedRecord,
+    CompletionRecord,
+    GenerationRecord,
+    Topology,
+)
 from spark_ckpt.runtime.source.reader import CkptStreamReader
 
 TOPOLOGY = Topology(4, 4, ("a", "b"), {}, ("s",))
 LIMIT = ReadMaxRows(2**31 - 1)
 
 
-def reader(tmp_path: Path, leader: bool = True, generation: int = 1, **options: str) -> CkptStreamReader:
+def reader(
+    tmp_path: Path, leader: bool = True, generation: int = 1, inner: Any = "rate", **options: str
+) -> CkptStreamReader:
     settings = {"dir": str(tmp_path), "interval": "1h", "initialDelay": "1h", "triggerPollInterval": "0ms", **options}
     config = JobConfig.from_options(settings)
     run = RunSpec("job", config, generation, 1, 1, None, None, TOPOLOGY, 1)
-    source = SourceSpec("a" if leader else "b", "rate", {"rowsPerSecond": "1000"}, None, leader, (), (), 2)
+    given = {"rowsPerSecond": "1000"} if inner == "rate" else {}
+    source = SourceSpec("a" if leader else "b", inner, given, None, leader, (), (), 2)
     made = CkptStreamReader(run, source)
     record = GenerationRecord(generation, 1, "spark", None, 0, TOPOLOGY)
     made._coordinator().records.create_generation(record)
@@ -109,3 +121,60 @@ def test_the_leading_source_says_that_the_job_lives_until_it_is_stopped(tmp_path
     assert store.names("alive") == ["0000000001.json"]
     a.stop()
     assert store.names("alive") == []
+
+
+class Queue(DataSource):
+    """One message a batch, as long as ``left`` says; remembers what it heard of."""
+
+    left = 1
+    heard: ClassVar[list[int]] = []
+
+    def schema(self) -> str:
+        return "n int"
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return QueueReader()
+
+
+class QueueReader(DataSourceStreamReader):
+    def initialOffset(self) -> dict[str, int]:
+        return {"at": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
+        return {"at": min(Queue.left, start["at"] + 1)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return []
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return iter(())
+
+    def commit(self, end: dict[str, int]) -> None:
+        Queue.heard.append(end["at"])
+
+
+def test_upstream_hears_of_each_completed_checkpoint_while_nothing_comes_and_when_the_query_ends(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(Queue, "heard", [])
+    a = reader(tmp_path, inner=Queue)
+    store, start = a._coordinator().records.store, a.initialOffset()
+
+    def complete(start: Any, number: int) -> Any:
+        """A batch with a checkpoint; Spark hears of no other."""
+        create_request(store, "checkpoint", None, terminal=False)
+        monkeypatch.setattr(Queue, "left", number + 1)
+        end = a.latestOffset(start, LIMIT)
+        (ack,) = [e for e in ran((a,), (start,), (end,), number)[0] if isinstance(e, ev.SourceAck)]
+        k = ack.checkpoint
+        done = CompletionRecord(k, "checkpoint", 1, 1, number, number, {"a": ack.offset}, {}, (), TOPOLOGY, 0, 0)
+        store.create(f"checkpoints/{k:010d}.json", "checkpoint", done.to_json())
+        store.create(f"committed/{k:010d}.json", "committed", CommittedRecord(k, 1, 0).to_json())
+        return end
+
+    end = complete(start, 0)
+    while Queue.heard != [1]:
+        assert a.latestOffset(end, LIMIT) is end
+    last = complete(end, 1)
+    a.stop()
+    assert (Queue.heard, last["inner"]) == ([1, 2], {"at": 2})

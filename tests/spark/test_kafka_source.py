@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 from pyspark.sql import functions as F
 
@@ -43,3 +43,17 @@ def test_a_keyed_job_over_kafka_goes_on_where_it_was_with_other_lanes_and_a_new_
     produce(topic, range(30, 60), 3)
     job.run(totals(3), "k")
     assert job.rows() == [(f"k{k}", 20, sum(range(k, 60, 3)), sum(range(k, 60, 3))) for k in range(3)]
+
+
+def test_the_group_hears_of_the_last_checkpoint_of_a_query_that_was_drained(ckpt: Any, job: Job) -> None:
+    kafka = shared_kafka()
+    topic = kafka.new_topic()
+    produce(topic, range(5), 1)
+    reader = ckpt.readStream.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap)
+    reader = reader.options(subscribe=topic, startingOffsets="earliest").option("kafka.group.id", f"lag-{topic}")
+    query = job.start(reader.load().select("value"), now=False)
+    query.stop(drain=True)
+    group = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": f"lag-{topic}"})
+    # Spark ends the source's process, which tells it, and does not wait for that.
+    wait_until(lambda: group.committed([TopicPartition(topic, 0)], 60)[0].offset == 5)
+    group.close()

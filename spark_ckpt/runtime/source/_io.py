@@ -64,7 +64,7 @@ class SourceIO:
 
     def _ReadSourceStart(self, step: st.ReadSourceStart) -> st.SourceStart:
         records = self.records
-        completed = self._newest_completed(records.ids("checkpoints"))
+        completed = self.newest_completed()
         newest = records.readable_checkpoint(completed)
         if self.leader:
             self._clean_up("answers", lambda: drop_old_answers(records.store, self._now_ms - _DAY_MS))
@@ -99,6 +99,10 @@ class SourceIO:
             frozenset(k for k in step.checkpoints if self._state(k, k in there).given_up),
             frozenset(r for r, a in answers.items() if a is not None and a.error is not None),
         )
+
+    def newest_completed(self) -> int:
+        """The newest checkpoint that is complete, whether or not its sinks have been committed yet; 0 if none is."""
+        return self._newest_completed(self.records.ids("checkpoints"))
 
     def _newest_completed(self, ids: list[int]) -> int:
         return next((k for k in sorted(ids, reverse=True) if self._name_of(k) is Name.COMPLETION), 0)

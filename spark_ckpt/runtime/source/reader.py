@@ -23,12 +23,14 @@ from pyspark.sql.streaming.datasource import (
 
 from spark_ckpt import clock
 from spark_ckpt.jobs.heartbeat import Heart
+from spark_ckpt.jobs.records import left_for_later
 from spark_ckpt.jobs.spec import RunSpec, SourceSpec
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.source_events import announcements, manifests_to_send
 from spark_ckpt.protocol.source_offset import SourceOffset, with_inner
 from spark_ckpt.protocol.source_steps import InnerRead
 from spark_ckpt.runtime.operations import Operation, Operations
+from spark_ckpt.runtime.source._ending import end_in_order
 from spark_ckpt.runtime.source._lost_barriers import BarrierWatch
 from spark_ckpt.runtime.source._restore_rows import restore_events
 from spark_ckpt.runtime.source.trigger_coordinator import TriggerCoordinator
@@ -92,8 +94,10 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         before = SourceOffset.from_json(start)
         self._watch.check(self._coordinator(), before, clock.now_ms())
         end = self._coordinator().next(before, ask_inner, self._available_now, clock.now_ms())
-        # The very same JSON, whatever release wrote it: Spark compares text.
-        return start if end == before else end.to_json()
+        if end != before:
+            return end.to_json()
+        self._tell(self._coordinator().newly_completed_offset())
+        return start  # the very same JSON, whatever release wrote it: Spark compares text
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._available_now = True
@@ -105,19 +109,30 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(2**31 - 1)
 
     def commit(self, end: Offset) -> None:
-        """After every batch. Upstream hears of an offset only when a completed checkpoint has recorded it."""
+        """Before every batch but the first. Upstream hears of an offset only when a completed checkpoint has recorded
+        it: here, while nothing comes, or at the end of the query."""
         self.inner.batch_ended()
-        offset = self._coordinator().newly_completed_offset()
-        if offset is not None:
-            self.inner.commit(offset)
+        self._tell(self._coordinator().newly_completed_offset())
 
     def stop(self) -> None:
-        if self._heart is not None:
-            self._heart.stop()
-        self.inner.stop()
+        """The query has ended; what its last batch completed is told, as Spark does not ask any more. It may be on its
+        way into the sinks yet: if it does not get there, the next start commits it."""
+        try:
+            self._tell(None if self._triggers is None else self._triggers.newly_completed_offset(ended=True))
+        except Exception as error:  # noqa: BLE001 - nothing depends on it, and the next start tells of more
+            left_for_later("telling the source what was completed", error)
+        finally:
+            if self._heart is not None:
+                self._heart.stop()
+            self.inner.stop()
+
+    def _tell(self, completed: Any | None) -> None:
+        if completed is not None:
+            self.inner.commit(completed)
 
     def _coordinator(self) -> TriggerCoordinator:
         if self._triggers is None:
+            end_in_order()
             self._triggers = TriggerCoordinator(self.run, self.source, clock.now_ms())
             if self.source.leader and self._heart is None:
                 self._heart = Heart(self._triggers.records, self.run.generation).start()

@@ -31,7 +31,7 @@ class TriggerCoordinator:
         self._io = SourceIO(run, self.records, source.leader, now_ms)
         self._role = _role(run, source, now_ms)
         self._view: SourceView | None = None
-        self._reported = self.records.newest_committed()
+        self._reported = self._io.newest_completed()
 
     def initial(self) -> SourceOffset:
         """Stable for one Spark location: asked again whenever its first batch is replayed."""
@@ -53,13 +53,14 @@ class TriggerCoordinator:
         """A checkpoint that cannot be completed any more; its cancel marker goes into the next offset."""
         self._io.execute(GiveUp(record, triggered_ms))
 
-    def newly_completed_offset(self) -> Any | None:
-        """The inner offset of the newest committed checkpoint, once."""
-        newest = self.records.newest_committed()
-        if newest <= self._reported:
+    def newly_completed_offset(self, ended: bool = False) -> Any | None:
+        """The inner offset of the newest completed checkpoint that this source knows of, once; None if there is no
+        newer one. ``ended``: look for it, as nobody will ask again."""
+        known = self._io.newest_completed() if ended else 0 if self._view is None else self._view.completed
+        if known <= self._reported:
             return None
-        self._reported = newest
-        return self._position_at(newest).inner
+        self._reported = known
+        return self._position_at(known).inner
 
     def _position_at(self, checkpoint: int) -> SourcePosition:
         """Where the source stood at ``checkpoint``."""

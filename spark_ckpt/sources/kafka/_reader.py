@@ -60,6 +60,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ask_again_at = float("-inf")
         self._last_batch_at = float("-inf")
         self._commit: Future[Any] | None = None
+        self._untold: dict[str, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_connected": None, "_commit": None}
@@ -99,13 +100,22 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Tells the consumer group, for tools that show how far behind it is; nothing is ever read from there."""
         if self._commit is not None and self._commit.done():
             self._told()
+        self._untold = end
         if self._commit is None:
-            self._commit = self._brokers().commit(self._source.group, Position.of(end).places)
+            self._tell()
 
     def stop(self) -> None:
-        if self._commit is not None:
+        """Waits some seconds at most until the group has heard of the last offset that was committed."""
+        self._told()
+        if self._untold is not None:
+            self._tell()
             self._told()
         self._connected = None
+
+    def _tell(self) -> None:
+        end, self._untold = self._untold, None
+        if end is not None:
+            self._commit = self._brokers().commit(self._source.group, Position.of(end).places)
 
     def _told(self) -> None:
         commit, self._commit = self._commit, None

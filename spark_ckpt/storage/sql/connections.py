@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any
 
@@ -55,8 +56,10 @@ def absolute_url(text: str) -> str:
     return url.set(database=os.path.abspath(file)).render_as_string(hide_password=False)
 
 
+@functools.lru_cache(maxsize=16)
 def connect_engine(what: str, url: sa.URL, lock_wait_ms: int, reading: bool) -> sa.Engine:
-    """An engine without a pool: a task holds a connection only while it writes or reads.
+    """An engine without a pool: a task holds a connection only while it writes or reads. One for all tasks of a
+    process, as each new one asks the server for its version and settings before its first statement.
 
     With ``reading`` nothing can be written. A statement waits ``lock_wait_ms`` for a lock and then fails
     (:func:`is_lock_timeout`). Raises ``ConfigError`` if SQLAlchemy does not know the database, or its driver is not

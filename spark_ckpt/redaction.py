@@ -13,6 +13,7 @@ _NAMES = (
 _USER = re.compile(r"(?<!\w)(?!(?:abfss?|wasbs?)://)([a-z][\w+.-]*://)[^/@:\s?#]*@", re.IGNORECASE)
 _PASSWORD = re.compile(r"(://[^/@:\s?#]*):[^/\s?#]*@")
 _PARAMETER = re.compile(rf"(?i)([?&;][^=&;\s]*(?:{'|'.join(_NAMES)})[^=&;\s]*=)[^&;\s]*")
+_BRANCH = re.compile(r"\s*\x1b\[\d+m↳\x1b\[0m\s*")
 
 
 def redact_url(text: str) -> str:
@@ -40,7 +41,11 @@ def secret_values(options: Mapping[str, Any]) -> list[str]:
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
-    """``text`` without ``secrets``, plain or as a URL quotes them, and without those in URLs."""
+    """``text`` without ``secrets``, plain or as a URL quotes them, and without those in URLs.
+
+    delta-rs's errors, which are trees in a terminal's colours, come out as the one line that they were made of.
+    """
+    text = _BRANCH.sub(": ", text).rstrip("\n")
     for secret in secrets:
         for form in (secret, quote(secret, safe=""), quote_plus(secret)):
             text = text.replace(form, "***")

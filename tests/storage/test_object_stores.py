@@ -19,8 +19,15 @@ from typer.testing import CliRunner
 
 from spark_ckpt.cli import app
 from spark_ckpt.config import JobConfig
-from spark_ckpt.errors import ConfigError, InvalidInputError, StorageNotWritableError, StorageUnavailableError
+from spark_ckpt.errors import (
+    ConfigError,
+    InvalidInputError,
+    RetryableError,
+    StorageNotWritableError,
+    StorageUnavailableError,
+)
 from spark_ckpt.jobs.spec import SinkSpec, with_absolute_dir, with_job_storage
+from spark_ckpt.sinks import staging
 from spark_ckpt.sinks.delta.sink import DeltaSink
 from spark_ckpt.sinks.files import FilesSink
 from spark_ckpt.sinks.memory import MemorySink
@@ -29,6 +36,8 @@ from spark_ckpt.storage.history import History, HistoryRow
 from spark_ckpt.storage.object_options import PATIENCE, delta_rs_options, fsspec_options
 from spark_ckpt.storage.record_store import RecordStore
 from spark_ckpt.storage.retry import Retry
+from spark_ckpt.testing.sink_harness import permit
+from spark_ckpt.types import Committable
 from tests.postgres_server import free_port
 from tests.s3_proxy import S3Proxy
 from tests.s3_server import KEY, REGION, SECRET, SERVERS, S3Server, shared_s3
@@ -294,6 +303,19 @@ def test_the_command_line_takes_the_same_options_and_shows_no_secret(server: S3S
 
 def _storage(server: S3Server, endpoint: str | None = None) -> dict[str, str]:
     return {f"storage.{name}": value for name, value in server.options(endpoint).items()}
+
+
+def test_what_delta_rs_says_of_a_store_that_is_away_is_one_line_without_a_secret() -> None:
+    patience = {"max_retries": "1", "retry_timeout": "1s"}
+    options = {"key": "K", "secret": "hunter2", "endpoint_url": f"http://127.0.0.1:{free_port()}", **patience}
+    sink = DeltaSink({"path": "s3://lake/table", **{f"storage.{name}": value for name, value in options.items()}})
+    staged = Committable("delta", 1, staging.encode("delta", file="f", size=1, stats={}, written_ms=0, keys=[]))
+    with pytest.raises(RetryableError, match=r"Delta table s3://lake/table: the commit failed: .*Connect") as error:
+        sink.commit(permit(1), [staged])
+    said = str(error.value)
+    assert "\n" not in said
+    assert "\x1b" not in said
+    assert "hunter2" not in said
 
 
 @pytest.mark.soak

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import subprocess
@@ -51,10 +52,10 @@ class Kills:
         self.job = self._start(now=False)
 
     def volley(self) -> list[str]:
-        """Kill one to three kinds at the same time; returns what was there to be killed."""
+        """Kill one to three kinds at the same time, of those that are there; returns which."""
         self.start_again_if_ended()
         kinds = sorted(WEIGHTS, key=lambda kind: self.draw.random() ** (1 / WEIGHTS[kind]), reverse=True)
-        struck = [kind for kind in kinds[: self.draw.choice((1, 2, 2, 3))] if self._strike(kind)]
+        struck = list(itertools.islice(filter(self._strike, kinds), self.draw.choice((1, 2, 2, 3))))
         self.counts.update(struck)
         return struck
 

@@ -167,7 +167,7 @@ class JobConfig:
         SIZE,
         "128m",
         "Largest static DataFrame, in Arrow, that a stream is joined with in Python; each Python worker keeps one. "
-        "Spark joins larger ones; with 0, all.",
+        "Spark joins larger ones.",
     )
     lanes: int | None = _key(
         "lanes", count(1), None, "Parallelism of each source.", "decided at start from the cores of the cluster"

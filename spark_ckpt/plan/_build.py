@@ -14,7 +14,7 @@ from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, SourceSpec
 from spark_ckpt.names import checked_name
 from spark_ckpt.plan._known_as import known_as
-from spark_ckpt.plan.chain import Chain, Recipe, in_python
+from spark_ckpt.plan.chain import Chain, Recipe, in_python, with_names_of_their_own
 from spark_ckpt.plan.lineage import NEEDS_UID, Lineage, OperatorNode, SourceNode, WatermarkNode
 from spark_ckpt.protocol.evolution import FAMILY_OF
 from spark_ckpt.protocol.records import Topology
@@ -150,10 +150,13 @@ class BuildContext:
 
     def place(self, chain: Chain) -> Any:
         """Give the open operations a stage: the source's own, else one ``mapInArrow``."""
+        one_by_one = with_names_of_their_own(chain) if chain.open else chain
         if isinstance(chain.head, SourceNode):
-            placed = self._load(chain)
+            placed = self._load(one_by_one)
+        elif chain.operations:
+            placed = in_python(chain.head, one_by_one.operations, one_by_one.schema)
         else:
-            placed = in_python(chain.head, chain.operations, chain.schema) if chain.operations else chain.head
+            placed = chain.head
         return placed if chain.like is None else known_as(placed, chain.like)
 
     def _load(self, chain: Chain) -> Any:

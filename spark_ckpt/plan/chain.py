@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from spark_ckpt.plan.lineage import OperatorNode, SourceNode
 from spark_ckpt.runtime.operations import Operation, Operations, Renamed
@@ -92,3 +92,14 @@ def in_python(df: Any, operations: tuple[Operation, ...], schema: StructType) ->
     if not all(_PLAIN.fullmatch(name) for name in names):
         df, operations = df.toDF(*[f"c{i}" for i in range(len(names))]), (Renamed(names), *operations)
     return df.mapInArrow(Operations(operations), schema)
+
+
+def with_names_of_their_own(chain: Chain) -> Chain:
+    """Behind a join two columns may have one name, which Spark does not take from Python. ``chain.like`` has them."""
+    names = chain.schema.fieldNames()
+    if chain.like is None or len({name.lower() for name in names}) == len(names):
+        return chain
+    apart = [f"c{i}" for i in range(len(names))]
+    pairs = zip(apart, chain.schema.fields, strict=True)
+    fields = [StructField(name, f.dataType, True, f.metadata) for name, f in pairs]
+    return chain.then(Renamed(apart), StructType(fields))

@@ -2,6 +2,9 @@
 
 What is made of local data and ranges alone never changes: it is collected once, and Spark brings it to the executors as
 a file. Spark deletes its copies with the application; this process deletes its own when it ends.
+
+All else is read by each batch, in Spark's plan of the batch, as one row that Spark broadcasts. The stream's rows pass
+the JVM as whole record batches, and the first of a task carries that row along.
 """
 
 from __future__ import annotations
@@ -15,12 +18,14 @@ from typing import Any
 
 import pyarrow as pa
 import xxhash
+from pyspark.sql import functions as F
 
 from spark_ckpt.plan.chain import Chain
 from spark_ckpt.plan.in_arrow import Stays
 from spark_ckpt.plan.udf_plan import items_of
-from spark_ckpt.runtime.stateless import arrow_schema
-from spark_ckpt.runtime.static_join import JoinColumns, JoinStatic
+from spark_ckpt.runtime.operations import MARKED, EncloseMarked
+from spark_ckpt.runtime.stateless import arrow_schema, nullable, spark_schema
+from spark_ckpt.runtime.static_join import JoinCarried, JoinColumns, JoinStatic
 from spark_ckpt.runtime.static_sides import StaticFile
 
 SparkDF = Any
@@ -50,19 +55,32 @@ class StaticPlace:
         """For people, before the start."""
         if isinstance(self.columns, Stays):
             return f"in Spark: {self.columns.why}"
-        if not never_changes(self.static):
-            return "in Spark: the static side may change"
-        return "in Python, if its rows are there and the static side is not above spark.ckpt.staticJoin.maxBytes"
+        if never_changes(self.static):
+            return "in Python, if its rows are there and the static side is not above spark.ckpt.staticJoin.maxBytes"
+        return "in Python, if its rows are there and Spark would broadcast the static side; each batch reads that again"
 
     def joined(self, ctx: Any, chain: Chain, like: SparkDF) -> Chain | None:
         """The join behind ``chain``; None if Spark has to do it. ``like`` has the columns that come out."""
-        limit = ctx.run.config.static_join_max_bytes
-        if isinstance(self.columns, Stays) or self.pinned or not chain.open or not limit:
+        columns, limit = self.columns, ctx.run.config.static_join_max_bytes
+        if isinstance(columns, Stays) or self.pinned or not chain.open:
             return None
-        if not never_changes(self.static) or expected_bytes(self.static) > limit:
-            return None
-        side = as_file(ctx.spark, self.static, limit)
-        return None if side is None else chain.then(JoinStatic(self.columns, side), like.schema, like)
+        if not never_changes(self.static):
+            small = _bytes(self.static) <= min(limit, _broadcast_threshold(ctx.spark))
+            return _carried(ctx, chain, columns, self.static, like) if small else None
+        side = as_file(ctx.spark, self.static, limit) if _bytes(self.static) <= limit else None
+        return None if side is None else chain.then(JoinStatic(columns, side), like.schema, like)
+
+
+def _carried(ctx: Any, chain: Chain, columns: JoinColumns, static: SparkDF, like: SparkDF) -> Chain:
+    enclosed = ctx.place(chain.then(EncloseMarked(), spark_schema(MARKED)))
+    names = [f"c{i}" for i in range(len(static.columns))]
+    # One task reads it, so that its rows need no shuffle to come together.
+    row = static.toDF(*names).coalesce(1).agg(F.collect_list(F.struct(*names)).alias("static"))
+    carrying = enclosed.crossJoin(F.broadcast(row)).select(
+        "body", F.when(F.col("first"), F.col("static")).alias("static")
+    )
+    operation = JoinCarried(columns, arrow_schema(chain.schema), _canonical(static))
+    return Chain(carrying, nullable(like.schema), (operation,), like)
 
 
 def pin(places: Iterable[StaticPlace], before: SparkDF, after: SparkDF) -> bool:
@@ -77,6 +95,9 @@ def pin(places: Iterable[StaticPlace], before: SparkDF, after: SparkDF) -> bool:
         place.pinned = True
     return True
 
+
+_UNKNOWN = 1 << 62
+"""What Spark takes for the size of what it knows nothing of is more."""
 
 _folders: dict[str, tempfile.TemporaryDirectory[str]] = {}
 """Of files that were added, for each Spark application."""
@@ -105,9 +126,14 @@ def _nodes(node: JavaObject) -> Iterator[JavaObject]:
         yield from _nodes(child)
 
 
-def expected_bytes(static: SparkDF) -> int:
-    """What Spark's statistics say of its size; a very large number where they say nothing."""
-    return int(str(static._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+def _bytes(static: SparkDF) -> int:
+    """Its size as Spark's statistics have it. Where they have none, as of an RDD, its rows are counted."""
+    said = int(str(static._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+    return said if said < _UNKNOWN else static.count() * int(static._jdf.schema().defaultSize())
+
+
+def _broadcast_threshold(spark: Any) -> int:
+    return int(spark._jsparkSession.sessionState().conf().autoBroadcastJoinThreshold())
 
 
 def as_file(spark: Any, static: SparkDF, limit: int) -> StaticFile | None:
@@ -126,9 +152,13 @@ def as_file(spark: Any, static: SparkDF, limit: int) -> StaticFile | None:
 
 def _collected(static: SparkDF) -> pa.Table:
     """In the types that rows have here; columns are called by their places, as names may come twice."""
-    table, kinds = static.toArrow(), arrow_schema(static.schema)
-    columns = [c.cast(f.type) for c, f in zip(table.columns, kinds, strict=True)]
-    return pa.Table.from_arrays(columns, [f"c{i}" for i in range(len(columns))]).combine_chunks()
+    table, schema = static.toArrow(), _canonical(static)
+    columns = [c.cast(f.type) for c, f in zip(table.columns, schema, strict=True)]
+    return pa.Table.from_arrays(columns, schema=schema).combine_chunks()
+
+
+def _canonical(static: SparkDF) -> pa.Schema:
+    return pa.schema([(f"c{i}", f.type) for i, f in enumerate(arrow_schema(static.schema))])
 
 
 def _added(context: Any, name: str, data: pa.Buffer) -> str:

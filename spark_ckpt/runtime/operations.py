@@ -15,6 +15,7 @@ Operation = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 ENCLOSED = pa.schema([("body", pa.binary())])
 """Of what :class:`Enclose` makes."""
+MARKED = pa.schema([*ENCLOSED, ("first", pa.bool_())])
 
 
 class Operations:
@@ -48,6 +49,16 @@ class Enclose:
             for message in messages(batch, MAX_BODY_BYTES):
                 body = pa.array([message.to_pybytes()], pa.binary())
                 yield pa.RecordBatch.from_arrays([body], schema=ENCLOSED)
+
+
+class EncloseMarked(Enclose):
+    """The same, and which of a task's binary rows is its first: what comes along with that one, a task gets once."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        first = True
+        for enclosed in super().__call__(batches):
+            yield pa.RecordBatch.from_arrays([*enclosed.columns, pa.array([first])], schema=MARKED)
+            first = False
 
 
 class Disclose:

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from spark_ckpt.expressions.evaluate import column
 from spark_ckpt.expressions.tree import Input, Tree, calls
 from spark_ckpt.runtime.expressions import kept_rows, picked
-from spark_ckpt.runtime.static_sides import StaticSide
-from spark_ckpt.state.ipc import Rows
+from spark_ckpt.runtime.static_sides import StaticSide, carried_side
+from spark_ckpt.state.ipc import Rows, from_bytes
 from spark_ckpt.state.joins.static_index import Pairs
 from spark_ckpt.state.keys.keys import Mask
 from spark_ckpt.types import CTL
@@ -59,6 +59,23 @@ class JoinStatic:
         for batch in batches:
             side = side or self.side(self.columns.static_keys)
             yield from Joining(self.columns, side, batch).rows()
+
+
+class JoinCarried:
+    """The same over binary rows, the first of which carries the static side as this batch reads it.
+
+    ``rows`` is the stream's schema, ``static`` that of the static side. Pickled to every task.
+    """
+
+    def __init__(self, columns: JoinColumns, rows: pa.Schema, static: pa.Schema) -> None:
+        self.columns, self.rows, self.static = columns, rows, static
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        side: StaticSide | None = None
+        for batch in batches:
+            side = side or carried_side(batch.column("static"), self.columns.static_keys, self.static)
+            for body in batch.column("body"):
+                yield from Joining(self.columns, side, from_bytes(body.as_buffer(), self.rows)).rows()
 
 
 class Joining:

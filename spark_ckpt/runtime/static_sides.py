@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
+import xxhash
 from pyspark import SparkFiles
 
 from spark_ckpt.expressions.evaluate import column
@@ -58,3 +59,11 @@ class StaticFile:
         """Mapped, so that the processes of a machine share its memory."""
         with pa.memory_map(SparkFiles.get(self.name)) as mapped, pa.ipc.open_file(mapped) as file:
             return file.read_all()
+
+
+def carried_side(column: pa.ListArray, keys: tuple[Tree, ...], schema: pa.Schema) -> StaticSide:
+    """The static side that the first row of ``column`` has, as a list of structs."""
+    columns = [c.cast(f.type) for c, f in zip(column.slice(0, 1).flatten().flatten(), schema, strict=True)]
+    rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+    digest = xxhash.xxh3_128_hexdigest(rows.serialize())
+    return static_side(digest, keys, lambda: pa.Table.from_batches([rows]))

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from decimal import Decimal
 from functools import reduce
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -84,6 +85,28 @@ def conditions(a: Any, x: Any) -> list[Any]:
     ]
 
 
+def with_rows_in_python(df: Any) -> Any:
+    """Of a stream that several branches share, Spark has the rows."""
+    return df.mapInArrow(lambda batches: batches, df.schema) if hasattr(type(df), "transformSpark") else df
+
+
+@pytest.fixture
+def done_in_python(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The joins that a start has placed in Python."""
+    placed: list[str] = []
+
+    def noted(made: Any) -> Callable[..., Any]:
+        def make(*arguments: Any) -> Any:
+            placed.append(made.__name__)
+            return made(*arguments)
+
+        return make
+
+    for made in (static_side.JoinStatic, static_side.JoinCarried):
+        monkeypatch.setattr(static_side, made.__name__, noted(made))
+    return placed
+
+
 def in_python(df: Any) -> bool:
     return all(isinstance(place.columns, JoinColumns) and not place.pinned for place in df._static_places)
 
@@ -94,7 +117,7 @@ ALL = [(how, number) for how in ("inner", "left", "left_semi", "left_anti") for 
 @pytest.mark.parametrize(
     ("rows", "kinds"),
     [
-        (40, ALL[1:68:23]),
+        (40, ALL[1:68:34]),
         pytest.param(0, ALL, marks=pytest.mark.soak),  # each join is a branch of the plan: minutes
         pytest.param(40, ALL, marks=pytest.mark.soak),
     ],
@@ -106,6 +129,7 @@ def test_rows_are_those_of_sparks_join(
     job: Job,
     rows: int,
     kinds: list[tuple[str, int]],
+    done_in_python: list[str],
 ) -> None:
     chosen = random.Random(11 + rows)
     static = _static_rows(chosen, rows)
@@ -115,10 +139,13 @@ def test_rows_are_those_of_sparks_join(
         data.add(*[(start + i, *row) for i, row in enumerate(drawn)])
 
     def joined(df: Any) -> Any:
-        made, x = [], _of(df).createDataFrame(static)
-        every = conditions(df, x)
-        for how, number in kinds:
-            found = df.join(x, every[number], how)
+        made, once = [], _of(df).createDataFrame(static)
+        each_batch = once.where(F.rand() >= 0)
+        assert static_side.never_changes(once)
+        assert not static_side.never_changes(each_batch)
+        for (how, number), x in product(kinds, (once, each_batch)):
+            a = with_rows_in_python(df)
+            found = a.join(x, conditions(a, x)[number], how)
             assert not hasattr(found, "_static_places") or in_python(found), (how, number)
             word = F.concat_ws("-", "word", "sk", "ss", F.size("xs")) if how in ("inner", "left") else F.lit("")
             made.append(found.select(F.lit(f"{how} {number}").alias("what"), "id", word.alias("found")))
@@ -127,6 +154,7 @@ def test_rows_are_those_of_sparks_join(
     expected = ordered(map(tuple, joined(data.table(spark)).collect()))
     job.run(joined(data.stream(ckpt)))
     assert job.rows() == expected
+    assert done_in_python == ["JoinStatic", "JoinCarried"] * len(kinds)
     found = {what for what, *_ in expected}
     assert found == {f"{how} {number}" for how, number in kinds if rows or how in ("left", "left_anti")}
 
@@ -165,7 +193,11 @@ KINDS: list[Callable[[Any], Any]] = [_two, _named_by_the_static_side, _hidden, _
 
 
 def test_what_is_behind_such_joins_has_the_columns_that_it_has_in_spark(
-    spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], job: Job
+    spark: SparkSession,
+    ckpt: Any,
+    new_input: Callable[[str, str], Input],
+    job: Job,
+    done_in_python: list[str],
 ) -> None:
     data, chosen = new_input("in", STREAM), random.Random(5)
     for start in (0, 20):
@@ -173,7 +205,7 @@ def test_what_is_behind_such_joins_has_the_columns_that_it_has_in_spark(
         data.add(*[(start + i, *row) for i, row in enumerate(drawn)])
 
     def all_(df: Any) -> Any:
-        made = [(kind.__name__, kind(df)) for kind in KINDS]
+        made = [(kind.__name__, kind(with_rows_in_python(df))) for kind in KINDS]
         rows = [some.select(F.lit(name).alias("what"), F.to_json(F.struct("*")).alias("row")) for name, some in made]
         return reduce(lambda one, two: one.union(two), rows)
 
@@ -182,6 +214,7 @@ def test_what_is_behind_such_joins_has_the_columns_that_it_has_in_spark(
     stream = data.stream(ckpt)
     assert [in_python(kind(stream)) for kind in KINDS] == [True, True, False, True]
     job.run(all_(stream))
+    assert done_in_python == ["JoinStatic"] * 4
     assert job.rows() == expected
 
 

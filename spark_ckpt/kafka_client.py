@@ -60,6 +60,12 @@ def without_secrets(text: str, conf: Mapping[str, str]) -> str:
     return redact(text, secrets_of(conf))
 
 
+def is_tls_refusal(name: str, text: str) -> bool:
+    """Whether an error of librdkafka, by name and text, says that broker and client do not trust each other, or do not
+    both speak TLS. A broker that goes down in the middle of a handshake is an outage."""
+    return (name == "_SSL" and "Disconnected" not in text) or (name == "_TRANSPORT" and "SSL alert" in text)
+
+
 def _login(jaas: str) -> dict[str, str]:
     """Java's login module of user and password, as librdkafka's two settings."""
     if not any(module in jaas for module in _PASSWORD_MODULES):

@@ -1,7 +1,8 @@
 """A real Kafka broker for tests: one KRaft node on loopback and free ports, from the jars of ``org.apache.kafka``.
 
 ``scripts/with_env.sh ... --kafka`` fetches the jars. Its data are in a temporary folder. Nobody needs a password at
-``bootstrap``; at ``sasl_bootstrap`` it is SASL/PLAIN, with :data:`USER` and :data:`PASSWORD`.
+``bootstrap``; at ``sasl_bootstrap`` it is SASL/PLAIN, with :data:`USER` and :data:`PASSWORD`, or :data:`OTHER` and
+:data:`PASSWORD`; at ``secured`` SCRAM over TLS, and at ``mutual`` TLS with a client's certificate.
 """
 
 from __future__ import annotations
@@ -18,12 +19,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
+from tests.certificates import Certificates
 from tests.postgres_server import free_port
 from tests.servers import Guard
 
-USER, PASSWORD = "ckpt", "s3cret-pass-word"
+USER, OTHER, PASSWORD = "ckpt", "other", "s3cret-pass-word"
 _UP_S = 120
 _JAVA = ["-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
 _SETTINGS = {
@@ -31,10 +39,17 @@ _SETTINGS = {
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
-    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,"
+    "SECURED:SASL_SSL,MUTUAL:SSL",
+    "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.secured.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    "listener.name.secured.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule "
+    "required;",
+    "listener.name.mutual.ssl.client.auth": "required",
+    "ssl.keystore.type": "PEM",
+    "ssl.truststore.type": "PEM",
     "listener.name.sasl.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
-    f'user_{USER}="{PASSWORD}";',
+    f'user_{USER}="{PASSWORD}" user_{OTHER}="{PASSWORD}";',
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
     "super.users": "User:ANONYMOUS",
@@ -64,6 +79,7 @@ class KafkaServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: Guard | None = None
         self._ports: dict[str, int] = {}
+        self.certificates: Certificates
 
     @property
     def bootstrap(self) -> str:
@@ -73,6 +89,23 @@ class KafkaServer:
     @property
     def sasl_bootstrap(self) -> str:
         return f"127.0.0.1:{self._ports['SASL']}"
+
+    @property
+    def secured(self) -> str:
+        """``bootstrap.servers`` of the listener with SCRAM-SHA-512 over TLS; :meth:`add_scram_user` makes its user."""
+        return f"127.0.0.1:{self._ports['SECURED']}"
+
+    @property
+    def mutual(self) -> str:
+        """``bootstrap.servers`` of the listener that wants a client's certificate."""
+        return f"127.0.0.1:{self._ports['MUTUAL']}"
+
+    def add_scram_user(self) -> None:
+        """:data:`USER`, with :data:`PASSWORD`."""
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        admin = self.admin()  # it must outlive what it was asked for
+        made = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
+        admin.alter_user_scram_credentials([made])[USER].result(_UP_S)
 
     @property
     def sasl(self) -> dict[str, str]:
@@ -151,11 +184,14 @@ class KafkaServer:
 
     def _configure(self) -> None:
         assert self._root is not None
-        self._ports = {name: free_port() for name in ("PLAINTEXT", "SASL", "CONTROLLER")}
+        self._ports = {name: free_port() for name in ("PLAINTEXT", "SASL", "SECURED", "MUTUAL", "CONTROLLER")}
+        self.certificates = Certificates(self._root / "certificates")
         listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self._ports.items())
         voters = f"1@127.0.0.1:{self._ports['CONTROLLER']}"
         places = {"listeners": listeners, "controller.quorum.voters": voters, "log.dirs": str(self._root / "data")}
-        settings = {**_SETTINGS, **places, **self._more}
+        files = {"keystore": self.certificates.server, "truststore": self.certificates.ca}
+        trust = {f"ssl.{kind}.location": str(file) for kind, file in files.items()}
+        settings = {**_SETTINGS, **places, **trust, **self._more}
         self._properties.write_text("".join(f"{k}={v}\n" for k, v in settings.items()))
 
     def _format(self) -> None:

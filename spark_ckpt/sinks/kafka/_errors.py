@@ -9,6 +9,7 @@ from typing import TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError, RetryableError
+from spark_ckpt.kafka_client import is_tls_refusal
 from spark_ckpt.redaction import redact
 from spark_ckpt.sinks.kafka._settings import KafkaSettings
 from spark_ckpt.storage.retry import Retry
@@ -16,11 +17,19 @@ from spark_ckpt.storage.retry import Retry
 _log = logging.getLogger("spark_ckpt")
 _Result = TypeVar("_Result")
 
-_REFUSED = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
+_REFUSED = (
+    KafkaError._AUTHENTICATION,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    KafkaError._SSL,
+)
 """What librdkafka tells its ``error_cb`` only, and takes for an outage otherwise."""
 _ADVICE = {
     KafkaError._AUTHENTICATION: "check kafka.security.protocol, kafka.sasl.mechanism and the user and password",
     KafkaError.SASL_AUTHENTICATION_FAILED: "check kafka.sasl.mechanism and the user and password",
+    KafkaError.UNSUPPORTED_SASL_MECHANISM: "check kafka.sasl.mechanism",
+    KafkaError._SSL: "check kafka.security.protocol and the certificates (kafka.ssl.ca.location or "
+    "kafka.ssl.truststore.*, kafka.ssl.certificate.location and kafka.ssl.key.location)",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant the user Describe and Write on the topic and the ledger topic, and "
     "Read on the ledger topic",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "grant the user Describe and Write on transactional ids that "
@@ -48,9 +57,14 @@ class Heard:
         self._last: KafkaError | None = None
 
     def __call__(self, error: KafkaError) -> None:
-        self._last = error
+        if is_tls_refusal(error.name(), error.str()):
+            error = KafkaError(KafkaError._SSL, error.str())
+        elif error.code() == KafkaError._SSL:  # the broker went down meanwhile
+            error = KafkaError(KafkaError._TRANSPORT, error.str())
         if error.code() in _REFUSED or error.fatal():
             self._refused = error
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or self._last is None:  # which does not say why
+            self._last = error
 
     def reason(self, error: KafkaException) -> KafkaException:
         """Of ``error``. The client must have been polled since."""

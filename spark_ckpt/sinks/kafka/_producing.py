@@ -16,6 +16,7 @@ from spark_ckpt.sinks.kafka._settings import KafkaSettings
 _CHUNK_ROWS = 20_000
 _CHUNK_BYTES = 8 * 1024 * 1024
 _ANSWER_S = 10
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 _QUEUE = {"queue.buffering.max.messages": 4 * _CHUNK_ROWS, "queue.buffering.max.kbytes": 1024 * 1024}
 
 
@@ -108,7 +109,17 @@ class OpenTransaction:
     def _check(self) -> None:
         # The first one is the reason; the others are purged because of it.
         if self._failed:
-            raise said(self._doing, self._settings, KafkaException(self._failed[0]))
+            raise said(self._doing, self._settings, self._reason(self._failed[0]))
+
+    def _reason(self, error: KafkaError) -> KafkaException:
+        """Where the transaction as such has failed, librdkafka only says that it purged the messages. To commit tells
+        why: it never does that where one message has failed."""
+        if error.code() in _PURGED:
+            try:
+                self._producer.commit_transaction(_ANSWER_S)
+            except KafkaException as why:
+                return why
+        return KafkaException(error)
 
     @contextlib.contextmanager
     def _errors(self) -> Any:

@@ -46,7 +46,8 @@ class KafkaWriter(SinkWriter):
             self._encoder = self._settings.encoder(self._ctx.schema)
         rows = message_rows(batch, self._schema, self._encoder)
         if self._open is None:
-            doing = f"staging rows of epoch {self._ctx.epoch}"
+            topic = self._settings.topic or "of column topic"
+            doing = f"staging rows of epoch {self._ctx.epoch} for topic {topic}"
             self._open = OpenTransaction(self._settings, self._name, doing)
         self._open.send(rows, self._settings.topic)
         if self._copy is not None:

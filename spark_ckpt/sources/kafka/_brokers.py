@@ -18,10 +18,10 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec
 
 from spark_ckpt.errors import InvalidInputError, RetryableError
-from spark_ckpt.kafka_client import without_secrets
+from spark_ckpt.kafka_client import is_tls_refusal, without_secrets
 from spark_ckpt.sources.kafka._options import Wanted
 from spark_ckpt.sources.kafka._positions import Partition, Places
 
@@ -34,7 +34,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 _UNKNOWN_FOR_S = 5.0
 """A topic that was just made may be unknown to a broker for a moment."""
 
-REFUSED = frozenset(
+_REFUSED = frozenset(
     {
         KafkaError._AUTHENTICATION,
         KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -42,9 +42,14 @@ REFUSED = frozenset(
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError.TOPIC_EXCEPTION,
-        KafkaError._SSL,
     }
 )
+_CREDENTIALS = "correct the credentials (options kafka.security.protocol, kafka.sasl.*, kafka.ssl.*)"
+_RIGHTS = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant the user Describe and Read on the topic",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant the user Describe on the cluster",
+    KafkaError.TOPIC_EXCEPTION: "correct the topic's name in option subscribe or assign",
+}
 _TIMED_OUT = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT})
 UNKNOWN = frozenset(
     {
@@ -54,6 +59,16 @@ UNKNOWN = frozenset(
         KafkaError.UNKNOWN_TOPIC_ID,
     }
 )
+
+
+def refused(error: KafkaError) -> bool:
+    """Whether it does not pass by itself."""
+    return error.code() in _REFUSED or is_tls_refusal(error.name(), error.str())
+
+
+def what_to_do(error: KafkaError) -> str:
+    """About what was refused."""
+    return _RIGHTS.get(error.code(), _CREDENTIALS)
 
 
 class Brokers:
@@ -96,7 +111,7 @@ class Brokers:
         partitions: list[Partition] = []
         open_, until = sorted(set(names)), time.monotonic() + patience_s
         while open_:
-            found = self._ask("topics", functools.partial(self._describe, open_))
+            found = self._ask(f"topics {', '.join(open_)}", functools.partial(self._describe, open_))
             for name, topic in found.items():
                 ids[name] = str(topic.topic_id)
                 partitions += [Partition(name, p.id) for p in topic.partitions]
@@ -106,6 +121,16 @@ class Brokers:
             if open_:
                 time.sleep(0.2)
         return ids, sorted(partitions)
+
+    def require_read(self, names: Iterable[str]) -> None:
+        """Raises ``InvalidInputError`` for topics that the user may look at but not read, which tasks would meet."""
+        asked = functools.partial(self._describe, sorted(names), include_authorized_operations=True)
+        for name, topic in self._ask("rights", asked).items():
+            may = topic.authorized_operations
+            if may is not None and not {AclOperation.READ, AclOperation.ALL} & set(may):
+                raise InvalidInputError(
+                    f"Kafka at {self._where}: the user may not read topic {name}; grant it Read there"
+                )
 
     def earliest(self, partitions: Iterable[Partition]) -> Places:
         return self._offsets(dict.fromkeys(partitions, OffsetSpec.earliest()))
@@ -135,7 +160,7 @@ class Brokers:
         return self._admin
 
     def _hear(self, error: KafkaError) -> None:
-        if self._heard is None or self._heard.code() not in REFUSED:
+        if self._heard is None or not refused(self._heard):
             self._heard = error
 
     def _matching(self, matches: Callable[[str], Any]) -> list[str]:
@@ -144,8 +169,8 @@ class Brokers:
             name for name in found if matches(name) and name not in ("__consumer_offsets", "__transaction_state")
         )
 
-    def _describe(self, names: list[str], timeout_s: float) -> dict[str, Any]:
-        asked = self._client().describe_topics(TopicCollection(names), request_timeout=timeout_s)
+    def _describe(self, names: list[str], timeout_s: float, **more: bool) -> dict[str, Any]:
+        asked = self._client().describe_topics(TopicCollection(names), request_timeout=timeout_s, **more)
         found = {}
         for name, future in asked.items():
             try:
@@ -164,7 +189,7 @@ class Brokers:
             asked = self._client().list_offsets(wanted, isolation_level=self._isolation, request_timeout=timeout_s)
             return {Partition(tp.topic, tp.partition): f.result().offset for tp, f in asked.items()}
 
-        return self._ask("offsets", ask)
+        return self._ask(f"offsets of {', '.join(sorted({p.topic for p in specs}))}", ask)
 
     def _ask(self, what: str, ask: Callable[[float], _Result]) -> _Result:
         """What ``ask`` gives, asked again with pauses that grow and vary until it is given or the time is over."""
@@ -174,7 +199,7 @@ class Brokers:
                 return ask(max(0.1, min(_ONE_REQUEST_S, until - time.monotonic())))
             except KafkaException as error:
                 found = self._cause(error)
-            if found.code() in REFUSED or time.monotonic() + pause > until:
+            if refused(found) or time.monotonic() + pause > until:
                 raise self._failed(what, found)
             if not told:
                 _logger.warning("Kafka at %s: %s; asking for %s again", self._where, self._text(found), what)
@@ -190,10 +215,9 @@ class Brokers:
         return heard if heard is not None and found.code() in _TIMED_OUT else found
 
     def _failed(self, what: str, error: KafkaError) -> Exception:
-        if error.code() in REFUSED:
+        if refused(error):
             return InvalidInputError(
-                f"Kafka at {self._where} refused to tell {what}: {self._text(error)}; correct the credentials (options "
-                "kafka.security.protocol, kafka.sasl.*, kafka.ssl.*) or the permissions of their user"
+                f"Kafka at {self._where} refused to tell {what}: {self._text(error)}; {what_to_do(error)}"
             )
         return RetryableError(
             f"expected Kafka at {self._where} to tell {what} within {self.timeout_s:g} s, found {self._text(error)}; "

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from spark_ckpt.errors import InvalidInputError, RetryableError
 from spark_ckpt.kafka_client import without_secrets
-from spark_ckpt.sources.kafka._brokers import REFUSED, UNKNOWN, Brokers
+from spark_ckpt.sources.kafka._brokers import UNKNOWN, Brokers, refused, what_to_do
 from spark_ckpt.sources.kafka._positions import Partition, Range
 
 _logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class _Kept:
         self.partition, self.at = None, -1
 
     def _hear(self, error: KafkaError) -> None:
-        if self.heard is None or self.heard.code() not in REFUSED:
+        if self.heard is None or not refused(self.heard):
             self.heard = error
 
 
@@ -154,13 +154,13 @@ def _at_end(kept: _Kept, range_: Range, message: Message) -> bool:
     if error.code() == KafkaError._AUTO_OFFSET_RESET or error.code() in UNKNOWN:
         raise DataLossError(f"{range_.partition}, offsets {kept.at} to {range_.end}: {error.str()}")
     kept.heard = error
-    if error.code() in REFUSED:
+    if refused(error):
         raise _failure(kept, range_)
     return False
 
 
 def _still_waiting(kept: _Kept, range_: Range, until: float) -> None:
-    if kept.heard is not None and kept.heard.code() in REFUSED:
+    if kept.heard is not None and refused(kept.heard):
         raise _failure(kept, range_)
     if time.monotonic() < until:
         if kept.heard is not None and not kept.told:
@@ -177,11 +177,8 @@ def _still_waiting(kept: _Kept, range_: Range, until: float) -> None:
 def _failure(kept: _Kept, range_: Range) -> Exception:
     text, heard = _text(kept), kept.heard
     kept.heard = None
-    if heard is not None and heard.code() in REFUSED:
-        return InvalidInputError(
-            f"Kafka refused to send {range_.partition}: {text}; correct the credentials (options "
-            "kafka.security.protocol, kafka.sasl.*, kafka.ssl.*) or the permissions of their user"
-        )
+    if heard is not None and refused(heard):
+        return InvalidInputError(f"Kafka refused to send {range_.partition}: {text}; {what_to_do(heard)}")
     return RetryableError(
         f"expected {range_.partition}, offsets {kept.at} to {range_.end}, from Kafka within "
         f"{kept.brokers.timeout_s:g} s, found {text}; nothing is lost: start the query again when the brokers are up"

@@ -202,6 +202,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return known
         brokers, parsed = self._brokers(), self._source.parsed
         ids, partitions = brokers.topics(self._source.wanted)
+        brokers.require_read(ids)
         end = last_places(brokers, parsed, partitions)
         start = Position(first_places(brokers, parsed, partitions), ids)
         body = {"start": start.offset(), "end": None if end is None else as_json(end)}

@@ -79,3 +79,18 @@ def test_a_ledger_that_was_made_anew_is_read_anew(target: KafkaTarget) -> None:
     assert [key for key in ledger_of(target.server, target.ledger) if b'"commit"' in key] == [
         f'["commit","{JOB}","totals",4]'.encode()
     ]
+
+
+def test_a_transaction_does_not_wait_for_its_coordinator_to_be_looked_for_again(
+    target: KafkaTarget, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """librdkafka does so twice a second, where it is connected to no broker when it looks for the first time."""
+    target.validated()
+    target.options |= {"kafka.debug": "eos", "kafka.log_level": "7"}
+    sink = target.make()
+    capfd.readouterr()
+    for attempt in range(20):
+        stage(sink, [(attempt, "a")], 1, attempt)
+    said = capfd.readouterr().err
+    assert said.count("FindCoordinator response") >= 20
+    assert "Unable to query for transaction coordinator" not in said

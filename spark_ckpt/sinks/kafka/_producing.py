@@ -16,7 +16,9 @@ from spark_ckpt.sinks.kafka._settings import KafkaSettings
 _CHUNK_ROWS = 20_000
 _CHUNK_BYTES = 8 * 1024 * 1024
 _ANSWER_S = 10
-_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+_NOT_WHY = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._STATE)
+_ASKED_AT_MOST = 10
+"""A client that stays with the connection it began with can use that."""
 _QUEUE = {"queue.buffering.max.messages": 4 * _CHUNK_ROWS, "queue.buffering.max.kbytes": 1024 * 1024}
 
 
@@ -41,13 +43,20 @@ class OpenTransaction:
 
     def _begin(self) -> None:
         try:
-            # Connected first: before it is, librdkafka looks for the transaction's coordinator twice a second only.
-            self._producer.list_topics(self._settings.ledger, self._settings.answer_s)
+            self._connect()
             self._producer.init_transactions(self._settings.answer_s)
         except KafkaException as error:
             self._producer.poll(0)
             raise self._heard.reason(error) from None
         self._producer.begin_transaction()
+
+    def _connect(self) -> None:
+        """Until a broker of the cluster has answered, and not one as it stands in ``bootstrap.servers``: librdkafka
+        leaves that connection when it knows the brokers. Where it has none it looks for the transaction's coordinator
+        again after half a second."""
+        for _ in range(_ASKED_AT_MOST):
+            if self._producer.list_topics(self._settings.ledger, self._settings.answer_s).orig_broker_id >= 0:
+                return
 
     def send(self, rows: pa.RecordBatch, topic: str | None) -> None:
         """Messages of :func:`spark_ckpt.sinks.kafka._rows.message_rows`."""
@@ -112,9 +121,9 @@ class OpenTransaction:
             raise said(self._doing, self._settings, self._reason(self._failed[0]))
 
     def _reason(self, error: KafkaError) -> KafkaException:
-        """Where the transaction as such has failed, librdkafka only says that it purged the messages. To commit tells
-        why: it never does that where one message has failed."""
-        if error.code() in _PURGED:
+        """Where the transaction as such has failed, librdkafka only says that it purged the messages, or takes no more.
+        To commit tells why: it never does that where one message has failed."""
+        if error.code() in _NOT_WHY:
             try:
                 self._producer.commit_transaction(_ANSWER_S)
             except KafkaException as why:

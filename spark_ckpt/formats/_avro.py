@@ -69,7 +69,7 @@ class AvroEncoder(Encoder):
     """By ``schema``, or by one made of the column's type; with a registry in its wire format, under ``subject``."""
 
     def __init__(self, kind: pa.DataType, schema: str | None, registry: SchemaRegistry | None, subject: str) -> None:
-        self._schema = schema or json.dumps(avro_schema(kind))
+        self._schema = schema or json.dumps(avro_schema(kind, evolves=registry is not None))
         self._registry, self._subject = registry, subject
         expected = arrow_type(parsed(self._schema))
         if schema is not None and not _same(expected, kind):
@@ -152,20 +152,31 @@ def _union(branches: list[Any], names: Mapping[str, Any]) -> pa.DataType:
     )
 
 
-def avro_schema(kind: pa.DataType, name: str = "topLevelRecord") -> Any:
-    """A schema for ``kind``, every field nullable, with the names that Spark's ``to_avro`` gives."""
+def avro_schema(kind: pa.DataType, name: str = "topLevelRecord", evolves: bool = False) -> Any:
+    """A schema for ``kind``, every field nullable, with the names that Spark's ``to_avro`` gives.
+
+    ``evolves``: fields are null by default, which Spark's are not, so that by a later schema with more of them what
+    was written by this one can be read: registries refuse it otherwise.
+    """
     if kind in _TO_AVRO:
         return _TO_AVRO[kind]
     if pt.is_decimal(kind):
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
     if pt.is_struct(kind):
-        fields = [{"name": f.name, "type": [avro_schema(f.type, f"{name}_{f.name}"), "null"]} for f in kind]
+        fields = [_avro_field(f.name, avro_schema(f.type, f"{name}_{f.name}", evolves), evolves) for f in kind]
         return {"type": "record", "name": name, "fields": fields}
     if pt.is_map(kind) and pt.is_string(kind.key_type):
-        return {"type": "map", "values": [avro_schema(kind.item_type, f"{name}_value"), "null"]}
+        return {"type": "map", "values": [avro_schema(kind.item_type, f"{name}_value", evolves), "null"]}
     if pt.is_list(kind):
-        return {"type": "array", "items": [avro_schema(kind.value_type, f"{name}_element"), "null"]}
+        return {"type": "array", "items": [avro_schema(kind.value_type, f"{name}_element", evolves), "null"]}
     raise ConfigError(f"valueFormat avro cannot hold a value of type {kind}; cast it, or leave it out")
+
+
+def _avro_field(name: str, kind: Any, evolves: bool) -> dict[str, Any]:
+    """A default is of a union's first type."""
+    return (
+        {"name": name, "type": ["null", kind], "default": None} if evolves else {"name": name, "type": [kind, "null"]}
+    )
 
 
 def _same(a: pa.DataType, b: pa.DataType) -> bool:

@@ -1,0 +1,90 @@
+"""A real schema registry for long tests, on loopback: Apicurio's, which answers as Confluent's does.
+
+``scripts/with_env.sh ... --registry`` fetches it. It keeps everything in memory.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from tests.postgres_server import free_port
+from tests.servers import Guard
+
+HOME = Path.home() / ".cache/spark-ckpt/apicurio-registry-2.6.13.Final"
+_JAR = HOME / "apicurio-registry-app-2.6.13.Final-runner.jar"
+_JAVA = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+_UP_S = 180
+
+
+class RegistryServer:
+    """``start()``, then ``url``, then ``stop()``."""
+
+    def __init__(self) -> None:
+        self._root: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
+        self.url = ""
+
+    def start(self) -> RegistryServer:
+        if not _JAR.exists():
+            raise RuntimeError(f"the tests need a schema registry in {HOME}: with_env.sh --registry fetches it")
+        self._root, port = Path(tempfile.mkdtemp(prefix="spark-ckpt-registry-", dir="/tmp")), free_port()
+        self.url = f"http://127.0.0.1:{port}/apis/ccompat/v7"
+        atexit.register(self.stop)
+        home = os.environ.get("JAVA_HOME")
+        where = [f"-Dquarkus.http.port={port}", "-Dquarkus.http.host=127.0.0.1"]
+        with (self._root / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [f"{home}/bin/java" if home else "java", *_JAVA, *where, "-jar", str(_JAR)],
+                cwd=self._root, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+        self._guard = Guard(self._process.pid, self._root)
+        self._wait()
+        return self
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def ask(self, path: str, body: Any = None, method: str | None = None) -> Any:
+        """A client of its own, past the code under test."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+        with urllib.request.urlopen(
+            urllib.request.Request(self.url + path, data, headers, method=method), timeout=60
+        ) as answer:
+            return json.load(answer)
+
+    def _wait(self) -> None:
+        assert self._root is not None
+        assert self._process is not None
+        deadline = time.monotonic() + _UP_S
+        while True:
+            try:
+                self.ask("/subjects")
+                return
+            except OSError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"no schema registry:\n{(self._root / 'log').read_text()}") from None
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        atexit.unregister(self.stop)
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        if self._guard is not None:
+            self._guard.release()
+        if self._root is not None:
+            shutil.rmtree(self._root)
+        self._root = self._process = self._guard = None

@@ -100,8 +100,9 @@ NOTES = {
         "each sink, and it is known when the event was due and checked that nothing else is in the row. Times are "
         "those at which a consumer with `read_committed` gets the row, a SELECT by key every 5 ms finds it, and the "
         'file of the Delta version with it got its name (looked up afterwards). "All three" is the last of them, for '
-        "each event. The time of an event is when it was due, so a producer that is late counts as latency, too. 12 s "
-        "of warm-up, then 30 s, of a job that was just started in a session that runs one after the other."
+        "each event. The time of an event is when it was due, so a producer that is late counts as latency, too. 20 s "
+        "of warm-up, then 30 s, of a job that was just started in a session that runs one after the other. Flink runs "
+        "without mini-batches."
     ),
     "cluster": ("Master, worker and two executor JVMs on the same two cores; executors share nothing but the disk."),
     "state": (

@@ -21,7 +21,7 @@ from benchmarks.measuring import CORES, WorkerError, end_process, kill_process, 
 from benchmarks.sections.running import say
 
 ALL, KAFKA = ("kafka", "sql", "delta"), ("kafka",)
-_SECONDS, _WARM_UP_S = 30.0, 12.0
+_SECONDS, _WARM_UP_S = 30.0, 20.0
 _LAST_S = 20.0
 """How long the last event may take to be seen everywhere."""
 _LIMIT_S = 240.0

@@ -40,14 +40,8 @@ class SchemaRegistry:
         return _schema(self, schema_id)
 
     def latest(self, subject: str) -> str:
-        """The text of the newest schema of ``subject``. Raises as :meth:`schema`, and ``InvalidInputError`` if it has
-        none."""
-        try:
-            return str(self._asked(f"/subjects/{quote(subject, safe='')}/versions/latest")["schema"])
-        except ValueError as missing:
-            raise InvalidInputError(
-                f"{missing} at {self._shown(self.url)}: register a schema for that subject, or give option 'valueSchema'"
-            ) from None
+        """The text of the newest schema of ``subject``. Raises as :meth:`schema`."""
+        return str(self._asked(f"/subjects/{quote(subject, safe='')}/versions/latest")["schema"])
 
     def register(self, subject: str, schema: str) -> int:
         """The id of ``schema``, which is registered if it is not yet. Raises as :meth:`schema`."""

@@ -17,12 +17,13 @@ from benchmarks.latency.events import INTERVALS, RATES, TABLE, Pace, cell
 from benchmarks.latency.figures import latencies
 from benchmarks.latency.flink_connector import provide_connector
 from benchmarks.latency.servers import Places, Servers, servers
+from benchmarks.latency.totals import check_totals
 from benchmarks.measuring import CORES, WorkerError, end_process, kill_process, read_answer, start_process
 from benchmarks.sections.running import say
 
 ALL, KAFKA = ("kafka", "sql", "delta"), ("kafka",)
 _SECONDS, _WARM_UP_S = 30.0, 20.0
-_LAST_S = 20.0
+_LAST_S = 60.0
 """How long the last event may take to be seen everywhere."""
 _LIMIT_S = 240.0
 """No run takes longer; one that does failed."""
@@ -88,6 +89,8 @@ def _measured(running: Servers, engine: Any, job: Job, quick: bool) -> dict[str,
             ask(engine, {"start": asked})
             try:
                 produced, seen = _watched(places, job, pace)
+                if "sql" in job.sinks:
+                    check_totals(places.dsn, pace, _LAST_S)
             finally:
                 told = ask(engine, {"stop": True})
             if "delta" in job.sinks:

@@ -20,6 +20,7 @@ from benchmarks.latency import observers, producer, shown
 from benchmarks.latency.delta_log import seen_in_delta
 from benchmarks.latency.events import INTERVALS, KEYS, PARTITIONS, RATES, Pace, cell
 from benchmarks.latency.figures import EVERYWHERE, figures, latencies
+from benchmarks.latency.totals import check_totals
 from tests.kafka_server import shared_kafka
 from tests.postgres_server import shared_server
 
@@ -127,6 +128,20 @@ def test_postgresql_shows_a_probe_when_its_transaction_is_committed() -> None:
         watched(observer, 1)
     assert set(observer.seen) == {0, 1, 2}
     assert observer.seen[2] < observer.seen[0] == observer.seen[1]
+
+
+def test_a_run_whose_totals_are_not_those_of_its_events_has_failed() -> None:
+    server = shared_server()
+    dsn = server.dsn(server.new_database().rpartition("/")[2])
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE totals (k bigint PRIMARY KEY, n bigint, total numeric)")
+        with pytest.raises(RuntimeError, match=r"expected 300 events of sum 44850 in PostgreSQL, found \(0, 0\)"):
+            check_totals(dsn, PACE, 0)
+        connection.execute("INSERT INTO totals VALUES (1, 299, 44551), (2, 1, 299)")
+        check_totals(dsn, PACE, 0)
+        connection.execute("UPDATE totals SET n = 2 WHERE k = 2")
+        with pytest.raises(RuntimeError, match=r"found \(301, 44850\)"):
+            check_totals(dsn, PACE, 60)
 
 
 def test_a_delta_table_shows_a_probe_with_its_version(tmp_path: Path) -> None:

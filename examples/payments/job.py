@@ -24,6 +24,8 @@ import spark_ckpt
 PAYMENT = "payment string, merchant int, cents long, at timestamp"
 IN, OUT = "payments", "sums"
 COLUMNS = "start,category,payments,cents"
+PATIENCE = {"max_retries": "1000", "retry_timeout": "30s"}
+"""For a store that is away: delta-rs else gives up after ten tries, often within two seconds."""
 
 
 def start(spark: SparkSession, places: dict[str, Any]) -> Any:
@@ -74,7 +76,8 @@ def merchants_table(spark: SparkSession, folder: str) -> Any:
         from deltalake import DeltaTable
 
         for _ in asked:
-            yield from DeltaTable(f"{folder}/merchants").to_pyarrow_table(columns=["merchant", "category"]).to_batches()
+            table = DeltaTable(f"{folder}/merchants", storage_options=PATIENCE)
+            yield from table.to_pyarrow_table(columns=["merchant", "category"]).to_batches()
 
     return F.broadcast(spark.range(0, 1, 1, 1).mapInArrow(newest, "merchant int, category string"))
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampType
@@ -41,6 +42,7 @@ from spark_ckpt.plan.columns import (
     quoted,
     refuse_control,
     refuse_repeated,
+    refuse_unwritable,
     require_control,
     user_columns,
 )
@@ -49,7 +51,7 @@ from spark_ckpt.plan.durations import delay_ms
 from spark_ckpt.plan.event_time import kept_by_name, with_event_time, without_notes
 from spark_ckpt.plan.generators import for_control_rows
 from spark_ckpt.plan.in_arrow import Stays, in_arrow
-from spark_ckpt.plan.key_columns import column_named
+from spark_ckpt.plan.key_columns import column_named, is_column
 from spark_ckpt.plan.lineage import Lineage, WatermarkNode
 from spark_ckpt.plan.plan_check import check_operation, plan_nodes
 from spark_ckpt.plan.plan_text import Node
@@ -66,6 +68,7 @@ from spark_ckpt.runtime.stateless import (
     arrow_schema,
     with_control,
 )
+from spark_ckpt.sources.spark_stream import SparkStream
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG
 
 if TYPE_CHECKING:
@@ -126,22 +129,35 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         """Print the columns as a tree, as PySpark does."""
         self._preview.select(*[F.col(quoted(c)) for c in self.columns]).printSchema()
 
-    def __getitem__(self, name: str) -> Column:
-        if name not in self.columns:
+    def __getitem__(self, item: Any) -> Any:
+        """As PySpark's: the column of a name, a field (``"s.x"``) or a position; of a condition, :meth:`where`; of a
+        list, :meth:`select`. Raises ``InvalidInputError`` if there is no such column."""
+        if isinstance(item, Column):
+            return self.where(item)
+        if isinstance(item, list | tuple):
+            return self.select(*item)
+        name = self.columns[item] if isinstance(item, int) else item
+        if name == "*":
+            return F.col(name)
+        if name not in self.columns and not is_column(self._in_spark(), name):
             raise InvalidInputError(f"there is no column {name!r}; the columns are {self.columns}")
-        return stream_column(name, self._recipe.number)
+        return stream_column(name, self._recipe.number, self.columns)
 
     def __getattr__(self, name: str) -> Column:  # so that a type checker objects where what is misspelt is called
         if name.startswith("_"):
             raise missing(self, name, {})
         if name in self.columns:
-            return self[name]
+            return stream_column(name, self._recipe.number, self.columns)
         if hasattr(DataFrame, name) and name not in WAYS:
             raise AttributeError(f"DataFrame.{name} {_NOT_HERE}")
         raise missing(self, name, WAYS, self.columns)
 
     def _arrow_schema(self) -> Any:
-        """Of what sinks get: Spark's own notes are not for readers of it."""
+        """Of what sinks get: Spark's own notes are not for readers of it.
+
+        Raises ``InvalidInputError`` naming a column that would not be what it is.
+        """
+        refuse_unwritable(self.schema)
         return arrow_schema(without_notes(self.schema))
 
     # -- stateless operations ----------------------------------------------------------------------------------
@@ -164,7 +180,8 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
             columns = result.columns
         require_control(columns)
         if check:
-            check_operation(what, self._preview, self._nodes, result)
+            spark_reads = any(source.inner is SparkStream for source in self._lineage.sources)
+            check_operation(what, self._preview, self._nodes, result, spark_reads)
         preview = ordered(result, columns)
         here = Stays(stays or "it reads something else") if stays or tried else in_arrow(self._preview, preview)
         like = self._known_as(preview)
@@ -292,8 +309,12 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         moved = in_front(self, parts)
         if moved is not None:
             return moved
-        # In this order: what fails on nulls is not even looked at for control rows.
-        made = self._operation(what, lambda df: df.where(F.col(CTL).isNotNull() | condition), check=True)
+        try:
+            # In this order: what fails on nulls is not even looked at for control rows.
+            made = self._operation(what, lambda df: df.where(F.col(CTL).isNotNull() | condition), check=True)
+        except AnalysisException:
+            _ = self._in_spark().where(condition).columns  # Spark says of the user's condition what is wrong with it
+            raise
         made._ahead = behind_filter(self, condition)
         return made
 
@@ -412,8 +433,9 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
     def _both(self, other: CkptDataFrame, operation: Callable[[SparkDF, SparkDF], SparkDF]) -> CkptDataFrame:
         other = other._beside(self)
         left, right = self._recipe, other._recipe
-        result = operation(self._preview, other._preview)
-        columns = result.columns
+        with proposing_user_columns():
+            result = operation(self._preview, other._preview)
+            columns = result.columns
         preview = ordered(result, columns)
 
         def make(ctx: Any) -> Chain:

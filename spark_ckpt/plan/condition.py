@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,8 @@ JavaObject = Any
 _SEQ, _PAIR = "scala.collection.immutable.Seq", "scala.Tuple2"
 _SEVERAL = (_SEQ, _PAIR, "scala.Option")
 _A_NAME = re.compile(r"(?:[^\W\d]\w*|`(?:[^`]|``)+`)(?:\.(?:[^\W\d]\w*|`(?:[^`]|``)+`))*")
-_OF_STREAM = re.compile(r"(`(?:[^`]|``)+`) --(\d+)")
+_PART = re.compile(r"`(?:[^`]|``)+`|[^.`]+")
+_OF_STREAM = re.compile(r"(`(?:[^`]|``)+`(?:\.`(?:[^`]|``)+`)*) --(\d+)")
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,17 @@ class Name:
 Replace = Callable[[Name], Column | None]
 
 
-def stream_column(name: str, stream: int) -> Column:
-    """``stream[name]``: a text where ``F.col`` is none, to know it again. To Spark the number is a comment."""
-    return F.expr(f"{quoted(name)} --{stream}")
+def stream_column(name: str, stream: int, columns: Sequence[str]) -> Column:
+    """``stream[name]``: a text where ``F.col`` is none, to know it again. To Spark the number is a comment.
+
+    ``name`` is one of ``columns``, dots and all, or as Spark's parser reads it, fields of structs included.
+    """
+    parts = [name] if name in columns else [_unquoted(part) for part in _PART.findall(name)]
+    return F.expr(f"{'.'.join(map(quoted, parts))} --{stream}")
+
+
+def _unquoted(part: str) -> str:
+    return part[1:-1].replace("``", "`") if part.startswith("`") else part
 
 
 def without_stream(text: str) -> str:

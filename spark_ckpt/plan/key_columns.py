@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -124,6 +124,15 @@ def _is_column(preview: Any, expression: Column, found: T.StructField, name: str
     except AnalysisException:
         return True
     return False
+
+
+def is_column(df: Any, name: Any) -> bool:
+    """Whether Spark finds one of this name, in another case or inside of a struct, too."""
+    try:
+        with unlogged():
+            return isinstance(name, str) and bool(df.select(name).columns)
+    except PySparkException:
+        return False
 
 
 def _at(columns: Sequence[str], ordinal: int) -> str:

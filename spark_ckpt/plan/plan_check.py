@@ -33,6 +33,7 @@ _SAFE = {
 _ROW_BY_ROW = {"Filter", "Generate", "Expand", "MapInPandas", "MapInArrow"}
 """These look at each row alone (the last two as far as one can know), so one control row speaks for all."""
 
+_OF_FILES = re.compile(r"\binput_file_(?:name|block_start|block_length)\(\)")
 _RAISED = re.compile(r"[\w.]*(Error|Exception|Exit|Interrupt)\b.*")
 
 WINDOW_WAY = (
@@ -87,10 +88,11 @@ def plan_nodes(df: SparkDF) -> list[Node]:
     return plan_text.parse(analyzed.treeString(True, False, 1_000_000, False, False))
 
 
-def check_operation(what: str, before: SparkDF, known: list[Node], after: SparkDF) -> None:
+def check_operation(what: str, before: SparkDF, known: list[Node], after: SparkDF, spark_reads: bool = False) -> None:
     """``before`` and ``after`` are the previews around the operation ``what``; ``known`` are the nodes of ``before``.
 
-    Raises ``InvalidInputError`` if the operation could drop, multiply or mix control rows.
+    Raises ``InvalidInputError`` if the operation could drop, multiply or mix control rows, or, unless ``spark_reads``
+    the source, if it asks for the file that Spark reads.
     """
     whole = plan_nodes(after)
     gone = Counter(n.same for n in known) - Counter(n.same for n in whole)
@@ -106,6 +108,13 @@ def check_operation(what: str, before: SparkDF, known: list[Node], after: SparkD
             count[node.same] -= 1
         else:
             new.append(node)
+    asked = next((found[0] for n in new if (found := _OF_FILES.search(n.text))), None)
+    if asked is not None and not spark_reads:
+        raise InvalidInputError(
+            f"{what}: {asked} would be empty in every row, as Spark does not read the sources of spark_ckpt. Let it "
+            "read the files: "
+            'ckpt.readStream.spark(spark.readStream.schema(...).json(path).select("*", "_metadata.file_name"))'
+        )
     suspects = [n for n in reversed(new) if not _is_safe(what, n)]
     if suspects:
         window = any("precisetimestampconversion(" in n.text for n in new)

@@ -130,6 +130,8 @@ CASES: list[tuple[str, dict[str, str]]] = [
     ("v2", {"startingVersion": "0", "maxBytesPerTrigger": "500"}),
     ("v2", {"maxFilesPerTrigger": "2"}),
     ("v2", {"startingVersion": "2", "excludeRegex": "part-00000-[0-7]"}),
+    ("cow", {"excludeRegex": "-0000.-[0-7]"}),
+    ("cow", {"readChangeFeed": "true", "startingVersion": "0", "excludeRegex": "-0000.-[0-7]"}),
 ]
 
 

@@ -289,6 +289,17 @@ def test_what_changes_no_row_is_no_change(tmp_path: Path) -> None:
     assert changes_of(table) == [(1, "insert", 1)]
 
 
+def test_files_that_are_excluded_are_left_out_of_the_first_rows_and_of_changes(tmp_path: Path) -> None:
+    table = HandMade(tmp_path / "t", enableChangeDataFeed="true")
+    table.commit(table.add(id_v([1])), table.add(id_v([2])), table.add(id_v([3])))
+    told = [id_v([n]).append_column("_change_type", [["update_postimage"]]) for n in (4, 5)]
+    table.commit(table.change(told[0]), table.change(told[1]), table.add(id_v([4, 5, 6])), operation="UPDATE")
+    excluded = {"excludeRegex": "part-0000[05]|cdc-00003", "maxFilesPerTrigger": "1"}
+    assert ids(rows(opened(table.path, **excluded))) == [2, 3]
+    assert [number for _, _, number in changes_of(table, **excluded)] == [2, 3, 5]
+    assert ids(rows(opened(table.path, startingVersion="0", **excluded))) == [2, 3]
+
+
 def test_a_version_of_changes_is_in_one_batch_and_the_first_rows_are_not(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "t", enableChangeDataFeed="true")
     table.commit(*(table.add(id_v([n])) for n in range(3)))

@@ -82,8 +82,9 @@ def _check_removal(version: int, removed: DataFile, updated: bool, policy: Polic
     )
 
 
-def changed(commit: Commit, time_ms: int) -> list[Entry | None]:
-    """The rows of the version's change data feed: its files of changes, else what was added and removed.
+def changed(commit: Commit, policy: Policy, time_ms: int) -> list[Entry | None]:
+    """The rows of the version's change data feed: its files of changes, else what was added and removed; None for a
+    file that ``policy`` excludes.
 
     All rows that are not there any more come ahead of all that are, so that a sink may merge them as they come: a key
     may be in both, in files that different tasks read.
@@ -91,7 +92,8 @@ def changed(commit: Commit, time_ms: int) -> list[Entry | None]:
     version = commit.version
     if commit.changes:
         halves = (GONE, THERE)
-        return [Entry(f, f.vector, None, "", version, time_ms, kinds) for kinds in halves for f in commit.changes]
+        both = [Entry(f, f.vector, None, "", version, time_ms, kinds) for kinds in halves for f in commit.changes]
+        return _not_excluded(both, policy)
     if commit.copies_only:
         return []
     removed = {file.path: file for file in commit.removes if file.data_change}
@@ -103,8 +105,12 @@ def changed(commit: Commit, time_ms: int) -> list[Entry | None]:
         else:  # only its vector is another: rows died, or came back (RESTORE)
             found += _between(file, before.vector, file.vector, version, time_ms)
     found += [Entry(file, file.vector, None, "delete", version, time_ms) for file in removed.values()]
-    gone_first: list[Entry] = sorted(found, key=lambda entry: entry.change != "delete")
-    return list(gone_first)
+    return _not_excluded(sorted(found, key=lambda entry: entry.change != "delete"), policy)
+
+
+def _not_excluded(entries: Sequence[Entry], policy: Policy) -> list[Entry | None]:
+    """Places in a version are counted with the files that are left out."""
+    return [None if policy.excludes(entry.file) else entry for entry in entries]
 
 
 def _between(file: DataFile, old: Vector | None, new: Vector | None, version: int, time_ms: int) -> Sequence[Entry]:
@@ -113,8 +119,10 @@ def _between(file: DataFile, old: Vector | None, new: Vector | None, version: in
     return died + came
 
 
-def snapshot(files: Sequence[DataFile], version: int, time_ms: int, as_changes: bool) -> list[Entry | None]:
-    """All rows of a table at ``version``, oldest files first, as Delta orders them."""
+def snapshot(
+    files: Sequence[DataFile], policy: Policy, version: int, time_ms: int, as_changes: bool
+) -> list[Entry | None]:
+    """All rows of a table at ``version``, oldest files first, as Delta orders them; None as in :func:`changed`."""
     ordered = sorted(files, key=lambda file: (file.modified_ms, file.path))
     change = "insert" if as_changes else None
-    return [Entry(file, file.vector, None, change, version, time_ms) for file in ordered]
+    return _not_excluded([Entry(file, file.vector, None, change, version, time_ms) for file in ordered], policy)

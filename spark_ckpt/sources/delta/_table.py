@@ -68,7 +68,7 @@ class FollowedTable:
             return []
         self._check(commit)
         if self._reading.changes:
-            return changed(commit, self.time_ms(commit))
+            return changed(commit, self._reading.policy, self.time_ms(commit))
         return appended(commit, self._reading.policy, self.shown)
 
     def snapshot(self, version: int) -> Sequence[Entry | None]:
@@ -77,7 +77,8 @@ class FollowedTable:
             listing = self.listing if version <= self.listing.newest else self._log.listing()
             state = self._log.state(version, listing, with_files=True)
             at_ms = self.time_ms(self._log.commit(version)) if self._reading.changes else 0
-            self._snapshot = version, snapshot(state.files, version, at_ms, self._reading.changes)
+            policy, changes = self._reading.policy, self._reading.changes
+            self._snapshot = version, snapshot(state.files, policy, version, at_ms, changes)
         return self._snapshot[1]
 
     def forget_snapshot(self) -> None:

@@ -52,7 +52,7 @@ OPTIONS = {
         "Go on where a version updates, merges or overwrites; rows of files that it wrote anew come again."
     ),
     "skipChangeCommits": flag().means("Go on where a version deletes or updates, and leave all of it out."),
-    "excludeRegex": Option(_regex, "a regular expression").means("Leave out new files in whose path it is found."),
+    "excludeRegex": Option(_regex, "a regular expression").means("Leave out files in whose path it is found."),
     "failOnDataLoss": flag(True).means("false: go on where the log was cleaned up before it was read."),
     "maxSplitBytes": size(128 << 20).means("Larger files are read in parallel."),
 }

@@ -17,6 +17,7 @@ from spark_ckpt.storage.filesystem import normalize_url, open_filesystem
 
 _TIME_KEYS = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
 _GLOB = re.compile(r"[*?\[]")
+_PARTITION = re.compile(r"[^=]+=.*")
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,10 @@ class InputFolder:
             except FileNotFoundError:
                 continue
             if info["type"] == "directory":
-                yield from (found for found in self._below(path) if self._is_input(found, path))
+                for found in self._below(path):
+                    self._refuse_partition(found)
+                    if self._is_input(found, path):
+                        yield found
             elif self._is_input(info, path.rsplit("/", 1)[0]):
                 yield info
 
@@ -138,6 +142,18 @@ class InputFolder:
         else:
             yield from self.fs.ls(folder, detail=True)
 
+    def _refuse_partition(self, info: dict[str, Any]) -> None:
+        """Spark would read what is in there, and make a column of the folder's name."""
+        name = info["name"].rstrip("/").rsplit("/", 1)[-1]
+        if self._recursive or info["type"] != "directory" or _hidden(name) or not _PARTITION.fullmatch(name):
+            return
+        raise InvalidInputError(
+            f"expected files in {redact_url(self.url)}, found the folder {name!r}, as a partitioned table has; this "
+            "source does not make columns of folders. Let Spark read them, "
+            "ckpt.readStream.spark(spark.readStream.schema(...).parquet(path)), or read the files below without these "
+            "columns with option recursive=true"
+        )
+
     def _is_input(self, info: dict[str, Any], folder: str) -> bool:
         name = info["name"].rsplit("/", 1)[-1]
         if info["type"] != "file" or any(_hidden(part) for part in info["name"][len(folder) :].split("/")):
@@ -154,7 +170,10 @@ class InputFolder:
 
 
 def _scan(folder: str, recursive: bool) -> Iterator[dict[str, Any]]:
-    """What is in a local folder, links followed. What is renamed or removed meanwhile is left out, not an error."""
+    """What is in a local folder, links followed; folders in it are walked if ``recursive``, and else told.
+
+    What is renamed or removed meanwhile is left out, not an error.
+    """
     with os.scandir(folder) as found:
         for item in found:
             try:
@@ -163,8 +182,8 @@ def _scan(folder: str, recursive: bool) -> Iterator[dict[str, Any]]:
                 continue
             if info["type"] == "file":
                 yield info
-            elif info["type"] == "directory" and recursive and not _hidden(item.name):
-                yield from _scan(item.path, recursive)
+            elif info["type"] == "directory" and not _hidden(item.name):
+                yield from _scan(item.path, recursive) if recursive else [info]
 
 
 def _local_info(path: str, status: os.stat_result) -> dict[str, Any]:

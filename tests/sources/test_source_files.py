@@ -133,6 +133,19 @@ def test_hidden_and_empty_files_and_folders_are_left_out(inputs: Input) -> None:
     assert batches(inputs.open()) == [[1]]
 
 
+def test_folders_of_a_partitioned_table_are_not_passed_over(inputs: Input) -> None:
+    """Spark reads what is in them, and makes a column of the name."""
+    inputs.write("1.parquet", [1])
+    inputs.write("_temporary=0/0.parquet", [0])
+    inputs.write("plain/0.parquet", [0])
+    assert batches(inputs.open()) == [[1]]
+    inputs.write("day=2026-01-01/2.parquet", [2])
+    for path in (str(inputs.path), f"local://{inputs.path}"):  # the second goes through fsspec
+        with pytest.raises(InvalidInputError, match=r"found the folder 'day=2026-01-01'.*readStream.*recursive=true"):
+            batches(inputs.open(path=path))
+    assert batches(inputs.open(recursive="true", pathGlobFilter="[12].parquet")) == [[1, 2]]
+
+
 def test_a_recursive_source_reads_folders_below_but_no_hidden_ones(inputs: Input) -> None:
     inputs.write("a.parquet", [1])
     inputs.write("x/y/b.parquet", [2], mtime=2000)

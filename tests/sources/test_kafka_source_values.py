@@ -102,6 +102,9 @@ def test_json_values_are_a_struct_and_bad_ones_stop_are_skipped_or_kept_once(tmp
     with pytest.raises(BadRecordError, match=f"{topic}-0, offset 2: expected struct.*found b.*badRecords"):
         rows(reader(tmp_path, topic, **options))
     assert [(r[4], r[1]) for r in rows(reader(tmp_path, topic, **options, badRecords="skip"))] == good
+    assert [(r[4], r[1]) for r in rows(reader(tmp_path, topic, **options, mode="DROPMALFORMED"))] == good
+    with pytest.raises(BadRecordError):
+        rows(reader(tmp_path, topic, **options, mode="failFast"))
     keeping = reader(tmp_path, topic, **options, badRecords=str(tmp_path / "bad"))
     assert [(r[4], r[1]) for r in rows(keeping)] == good
     assert rows(keeping) == rows(keeping)
@@ -154,6 +157,12 @@ def test_what_is_written_with_a_registry_is_read_with_it(registry: SchemaRegistr
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (
+            {"valueFormat": "json", "valueSchema": "id long", "mode": "PERMISSIVE"},
+            "DROPMALFORMED.*found 'PERM.*from_json",
+        ),
+        ({"valueFormat": "json", "columnNameOfCorruptRecord": "_c"}, "badRecords keeps .*Spark's from_json"),
+        ({"mode": "FAILFAST", "badRecords": "skip"}, "no badRecords beside it"),
         ({"valueFormat": "json"}, "valueFormat json needs option 'valueSchema'"),
         ({"valueFormat": "xml"}, "option 'valueFormat'.*avro, json, protobuf, string"),
         ({"valueSchema": "id long"}, "option 'valueSchema'.*does not go with valueFormat None"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -317,7 +318,32 @@ def test_wrong_credentials_and_missing_permission_are_said_without_the_password(
     run(url, "DROP ROLE reader_of_nothing")
 
 
-def test_a_server_that_goes_down_ends_the_query_and_a_new_start_goes_on() -> None:
+def test_a_server_that_is_away_for_a_while_is_waited_for_with_a_line_in_the_log(caplog: Any) -> None:
+    server = PostgresServer().start()
+    try:
+        url = server.new_database()
+        run(url, COUNTED["postgresql"], "INSERT INTO t (v) VALUES ('a')")
+        target = SqlSourceTarget(url)
+        reader = target.make()
+        start = reader.initial()
+        for ask in (
+            lambda: reader.latest(start, False),
+            lambda: target.rows(reader, start, reader.latest(start, False)),
+        ):
+            server.kill()
+            back = threading.Timer(0.5, server.restart)
+            back.start()
+            found = ask()
+            back.join()
+        assert found == [(1, "a")]
+        assert "it is asked again for 30 s" in caplog.text
+        assert PASSWORD not in caplog.text
+    finally:
+        server.stop()
+
+
+def test_a_server_that_goes_down_ends_the_query_and_a_new_start_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_ckpt.sources.sql.source._PATIENCE_S", 0.3)
     server = PostgresServer().start()
     try:
         url = server.new_database()

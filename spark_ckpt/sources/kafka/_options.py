@@ -181,6 +181,32 @@ def wanted(parsed: Mapping[str, Any]) -> Wanted:
     return Wanted(parsed["subscribe"], parsed["subscribePattern"], parsed["assign"])
 
 
+_MODES = {"failfast": FAIL, "dropmalformed": SKIP}
+_FROM_JSON = (
+    "badRecords keeps what cannot be read in a folder; for columns of null beside columnNameOfCorruptRecord leave "
+    "valueFormat out and use Spark's from_json(col('value').cast('string'), schema, {'mode': 'PERMISSIVE', ...})"
+)
+
+
+def with_bad_records(given: Mapping[str, str]) -> dict[str, str]:
+    """``given`` with Spark's ``mode`` of ``from_json`` as option ``badRecords``. Raises ``ConfigError`` for PERMISSIVE,
+    whose rows of nulls cannot be told from others, and for both options."""
+    names = {name.lower(): name for name in given}
+    corrupt = names.get("columnnameofcorruptrecord")
+    if corrupt is not None:
+        raise ConfigError(f"source 'kafka' has no option '{corrupt}': {_FROM_JSON}")
+    if "mode" not in names:
+        return dict(given)
+    mode = given[names["mode"]]
+    if mode.lower() not in _MODES or "badrecords" in names:
+        raise ConfigError(
+            f"option 'mode' of source 'kafka': expected FAILFAST or DROPMALFORMED, and no badRecords beside it, found "
+            f"'{mode}'; {_FROM_JSON}"
+        )
+    rest = {name: value for name, value in given.items() if name.lower() != "mode"}
+    return {**rest, "badRecords": _MODES[mode.lower()]}
+
+
 def check_format(parsed: Mapping[str, Any]) -> None:
     """Raises ``ConfigError`` for options that belong to another format, or to one where there is none."""
     found = parsed["valueFormat"]

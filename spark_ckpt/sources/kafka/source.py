@@ -26,7 +26,14 @@ from spark_ckpt.sources._options import parse_options, storage_options_of
 from spark_ckpt.sources.base import UsesMetadata
 from spark_ckpt.sources.ddl import parse_ddl
 from spark_ckpt.sources.kafka._brokers import Brokers
-from spark_ckpt.sources.kafka._options import OPTIONS, check_format, check_range, consumer_conf, wanted
+from spark_ckpt.sources.kafka._options import (
+    OPTIONS,
+    check_format,
+    check_range,
+    consumer_conf,
+    wanted,
+    with_bad_records,
+)
 from spark_ckpt.sources.kafka._reader import KafkaReader
 from spark_ckpt.sources.kafka._rows import schema_of
 from spark_ckpt.sources.kafka._values import Values
@@ -67,7 +74,7 @@ class KafkaSource(DataSource, UsesMetadata):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._own_storage, plain = storage_options_of(options)
         client, rest = client_options(plain)
-        self.parsed = parse_options("kafka", OPTIONS, rest)
+        self.parsed = parse_options("kafka", OPTIONS, with_bad_records(rest))
         self.wanted = wanted(self.parsed)
         check_range(self.parsed)
         check_format(self.parsed)

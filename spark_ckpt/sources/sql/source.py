@@ -29,6 +29,8 @@ _WHAT = "source 'sql'"
 _LOCK_TIMEOUT_MS = 60_000
 _ALL_ROWS = 2**63 - 1
 _PAUSE_S = 0.05
+_PATIENCE_S = 30.0
+"""How long the database may be away from a query that runs."""
 
 OPTIONS = {
     "url": text(expects="a SQLAlchemy URL").means("The database: SQLite, PostgreSQL or MariaDB.", required=True),
@@ -158,7 +160,8 @@ class SqlReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         database = self._source.database()
         with (
             database.errors(f"{_WHAT}: reading table {self._facts.name} of {database}"),
-            database.engine.connect() as connection,
+            # Where it goes away later, rows may have been given already: the task fails, and reads its range again.
+            database.patiently(database.engine.connect, _PATIENCE_S) as connection,
             connection.begin(),
         ):
             yield from self._facts.rows(connection, self._target, start, end)
@@ -197,7 +200,8 @@ class SqlReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._database is None:
             self._database = self._source.database()
         with self._database.errors(f"{_WHAT}: {doing} in table {self._facts.name} of {self._database}"):
-            return self._database.transaction(question)
+            database = self._database
+            return database.patiently(lambda: database.transaction(question), _PATIENCE_S)
 
     def _parse_starting(self, value: str | None) -> Any:
         try:

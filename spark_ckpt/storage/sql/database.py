@@ -86,6 +86,26 @@ class Database:
                         raise
             _RETRY.sleep(next(pauses))
 
+    def patiently(self, action: Callable[[], _T], patience_s: float) -> _T:
+        """``action()``, again with pauses that grow and vary while the database is away, for ``patience_s``.
+
+        For what only reads: an answer that was lost does no harm. The first failure is logged.
+        """
+        told = False
+
+        def again(error: BaseException) -> bool:
+            nonlocal told
+            cause = getattr(error, "orig", None) or error
+            if not isinstance(error, sa.exc.DBAPIError | self._driver_error()) or not connections.is_outage(cause):
+                return False
+            if not told:
+                said = self.redacted(str(cause)).strip()
+                _log.warning("%r: %s; it is asked again for %g s", self, said, patience_s)
+            told = True
+            return True
+
+        return Retry(patience_s, _RETRY.first_pause_s).call(action, again)
+
     def _log_wait(self, waited_ms: int) -> None:
         _log.warning(
             "%r: waited %.0f s for a lock that another session holds; trying again until %.0f s are over (lockTimeout)",

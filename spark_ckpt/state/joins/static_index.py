@@ -36,22 +36,24 @@ class StaticIndex:
         self._hashes = None if self._dense else xxhash64(kept)
         self._shift = np.uint64(64 - max(1, (2 * len(rows)).bit_length()))
         self._injective = injective(pa.schema([pa.field(str(i), k.type) for i, k in enumerate(keys)]))
-        self._arrange(kept, rows, places if self._dense else 1 << int(np.uint64(64) - self._shift))
+        self._buckets = places if self._dense else 1 << int(np.uint64(64) - self._shift)
+        self._arrange(kept, rows)
 
-    def _arrange(self, keys: list[pa.Array], rows: Rows, buckets: int) -> None:
+    def _arrange(self, keys: list[pa.Array], rows: Rows) -> None:
         bucket = self._bucket(self._numbers, self._hashes)
+        per_bucket = np.bincount(bucket, minlength=self._buckets)
+        self.unique = self._dense and int(per_bucket.max()) <= 1
+        self._numbers = None
+        if self.unique:
+            self._only = np.full(self._buckets, -1, np.int32)
+            self._only[bucket] = rows
+            return
         order = np.argsort(bucket, kind="stable")
-        per_bucket = np.bincount(bucket, minlength=buckets)
-        self._starts = np.zeros(buckets + 1, np.int32)
+        self._starts = np.zeros(self._buckets + 1, np.int32)
         np.cumsum(per_bucket, out=self._starts[1:])
         self._rows = rows[order]
-        self.unique = self._dense and (not len(rows) or int(per_bucket.max()) <= 1)
-        self._only = np.full(buckets if self.unique else 0, -1, np.int32)
-        if self.unique:
-            self._only[bucket] = rows
         self._hashes = None if self._hashes is None else self._hashes[order]
         self._keys = [] if self._dense or self._injective else _taken(keys, order)
-        self._numbers = None
 
     def _bucket(self, numbers: Rows | None, hashes: Hashes | None) -> Rows:
         if hashes is None:
@@ -78,7 +80,7 @@ class StaticIndex:
         assert numbers is not None
         place = numbers - self._low
         # What lies below wraps around or is negative: as a number without sign it is beyond the end.
-        inside = place.view(np.uint64) < np.uint64(len(self._starts) - 1)
+        inside = place.view(np.uint64) < np.uint64(self._buckets)
         rows = None if inside.all() else np.flatnonzero(inside)
         place = place if rows is None else place[rows]
         for at, found in self._only_pairs(place) if self.unique else self._bucket_pairs(place):

@@ -8,6 +8,7 @@ import json
 import math
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -57,13 +58,13 @@ def _string_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _float_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    texts = column.cast(pa.string())
+    """A whole number has its ``.0``, as in Spark, so that readers who go by the text take it for no integer."""
+    texts = pc.replace_substring_regex(column.cast(pa.string()), r"^(-?\d+)$", r"\1.0")
     for value, name in (
         ("nan", '"NaN"'),
         ("-nan", '"NaN"'),
         ("inf", '"Infinity"'),
         ("-inf", '"-Infinity"'),
-        ("-0", "-0.0"),
     ):
         texts = pc.if_else(pc.equal(texts, value), name, texts)
     return texts
@@ -92,6 +93,8 @@ def _value_text(value: Any, kind: pa.DataType, nulls: bool) -> str:
         return str(value)
     if pt.is_floating(kind) and not math.isfinite(value):
         return '"NaN"' if math.isnan(value) else ('"Infinity"' if value > 0 else '"-Infinity"')
+    if pt.is_float32(kind):
+        return str(np.float32(value))  # 0.1, where its double is 0.10000000149011612
     if isinstance(value, bytes):
         return f'"{base64.b64encode(value).decode()}"'
     if isinstance(value, datetime.datetime):

@@ -112,6 +112,16 @@ def _avro_schema() -> Any:
     return avro_schema(ORDER)
 
 
+def test_numbers_in_json_are_spelt_alike_in_a_column_and_inside_of_values() -> None:
+    """As Spark's ``to_json`` spells them: a double that is whole is no integer, a float is no double."""
+    kind = json_type("d double, f float, ds array<double>, s struct<f:float>, m map<string,float>")
+    row = {"d": 1.0, "f": 0.1, "ds": [1.0, -0.0, 2.5], "s": {"f": 0.1}, "m": {"k": -3.0}}
+    expected = b'{"d":1.0,"f":0.1,"ds":[1.0,-0.0,2.5],"s":{"f":0.1},"m":{"k":-3.0}}'
+    assert FormatSpec("json").encoder(kind).encode(pa.array([row], kind)).to_pylist() == [expected]
+    row = {"d": -0.0, "f": 10000000.0, "ds": None, "s": None, "m": None}
+    assert FormatSpec("json").encoder(kind).encode(pa.array([row], kind)).to_pylist() == [b'{"d":-0.0,"f":10000000.0}']
+
+
 def test_nulls_are_left_out_of_json_and_not_set_in_protobuf() -> None:
     values = pa.array([SPARSE, {**SPARSE, "id": 1, "inner": {"x": None}}], ORDER)
     assert FormatSpec("json").encoder(ORDER).encode(values).to_pylist() == [b"{}", b'{"id":1,"inner":{}}']

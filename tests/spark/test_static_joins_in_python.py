@@ -9,14 +9,18 @@ from decimal import Decimal
 from functools import reduce
 from itertools import product
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_ckpt.plan import static_side
-from spark_ckpt.runtime.static_join import JoinColumns
+from spark_ckpt.runtime.static_join import JoinColumns, JoinStatic
+from spark_ckpt.runtime.static_sides import static_side as static_side_of
+from spark_ckpt.types import CTL, TAG
 from tests.spark.conftest import Input, Job, ordered
 
 STREAM = "id long, k int, l long, s string, d double, f float, c decimal(9,2), day date, ok boolean, b binary"
@@ -114,29 +118,56 @@ def in_python(df: Any) -> bool:
 ALL = [(how, number) for how in ("inner", "left", "left_semi", "left_anti") for number in range(17)]
 
 
-@pytest.mark.parametrize(
-    ("rows", "kinds"),
-    [
-        (40, ALL[1:68:34]),
-        pytest.param(0, ALL, marks=pytest.mark.soak),  # each join is a branch of the plan: minutes
-        pytest.param(40, ALL, marks=pytest.mark.soak),
-    ],
-)
+def _drawn(chosen: random.Random, start: int, rows: int) -> list[tuple[Any, ...]]:
+    return [(start + i, *[chosen.choice(values) for values in _VALUES.values()]) for i in range(rows)]
+
+
+def _as_a_task_has_it(found: Any, rows: pa.Table, static: pa.Table) -> pa.Table:
+    """What the join makes of one batch of a source."""
+    table = rows.append_column(TAG, pa.array([1] * len(rows), pa.int64())).append_column(
+        CTL, pa.nulls(len(rows), pa.binary())
+    )
+    operation = JoinStatic(
+        found._static_places[0].columns, lambda keys: static_side_of(uuid4().hex, keys, lambda: static)
+    )
+    batches = list(operation(iter(table.combine_chunks().to_batches())))
+    return pa.Table.from_batches(batches).drop_columns([TAG, CTL]) if batches else None
+
+
+@pytest.mark.parametrize("kinds", [ALL[::11], pytest.param(ALL, marks=pytest.mark.soak)], ids=["some", "all"])
+@pytest.mark.parametrize("size", [0, 40])
+def test_every_equality_is_that_of_sparks_join(
+    spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], size: int, kinds: list[tuple[str, int]]
+) -> None:
+    chosen = random.Random(size)
+    static, data = _static_rows(chosen, size), new_input("in", STREAM)
+    data.add(*_drawn(chosen, 0, 60))
+    rows, stream = pq.read_table(next(data.folder.glob("*.parquet"))), data.stream(ckpt)
+    batch, x = data.table(spark), spark.createDataFrame(static)
+    for how, number in kinds:
+        expected = batch.join(x, conditions(batch, x)[number], how).toArrow().to_pylist()
+        found = stream.join(x, conditions(stream, x)[number], how)
+        assert in_python(found), (how, number)
+        made = _as_a_task_has_it(found, rows, static)
+        assert ordered(_shown(made.to_pylist() if made else [])) == ordered(_shown(expected)), (how, number)
+
+
+def _shown(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    return [tuple(map(repr, row.values())) for row in rows]
+
+
 def test_rows_are_those_of_sparks_join(
     spark: SparkSession,
     ckpt: Any,
     new_input: Callable[[str, str], Input],
     job: Job,
-    rows: int,
-    kinds: list[tuple[str, int]],
     done_in_python: list[str],
 ) -> None:
-    chosen = random.Random(11 + rows)
-    static = _static_rows(chosen, rows)
+    chosen, kinds = random.Random(51), ALL[1:68:34]
+    static = _static_rows(chosen, 40)
     data = new_input("in", STREAM)
     for start in (0, 60):
-        drawn = [tuple(chosen.choice(values) for values in _VALUES.values()) for _ in range(60)]
-        data.add(*[(start + i, *row) for i, row in enumerate(drawn)])
+        data.add(*_drawn(chosen, start, 60))
 
     def joined(df: Any) -> Any:
         made, once = [], _of(df).createDataFrame(static)
@@ -156,7 +187,7 @@ def test_rows_are_those_of_sparks_join(
     assert job.rows() == expected
     assert done_in_python == ["JoinStatic", "JoinCarried"] * len(kinds)
     found = {what for what, *_ in expected}
-    assert found == {f"{how} {number}" for how, number in kinds if rows or how in ("left", "left_anti")}
+    assert found == {f"{how} {number}" for how, number in kinds}
 
 
 def _two(a: Any) -> Any:
@@ -201,8 +232,7 @@ def test_what_is_behind_such_joins_has_the_columns_that_it_has_in_spark(
 ) -> None:
     data, chosen = new_input("in", STREAM), random.Random(5)
     for start in (0, 20):
-        drawn = [tuple(chosen.choice(values) for values in _VALUES.values()) for _ in range(20)]
-        data.add(*[(start + i, *row) for i, row in enumerate(drawn)])
+        data.add(*_drawn(chosen, start, 20))
 
     def all_(df: Any) -> Any:
         made = [(kind.__name__, kind(with_rows_in_python(df))) for kind in KINDS]

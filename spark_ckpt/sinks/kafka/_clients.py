@@ -29,9 +29,9 @@ class Clients:
 
 
 class KeptClients:
-    """Those of one sink object. They are made anew after an error, whatever it was, and when they were not used for a
-    minute: what they know may be old. Only one commit at a time has them; another one that runs meanwhile has its own.
-    They are closed with this object.
+    """Those of one sink object, the ledger's connections open. They are made anew after an error, whatever it was, and
+    when they were not used for a minute: what they know may be old. Only one commit at a time has them; another one
+    that runs meanwhile has its own. They are closed with this object.
     """
 
     def __init__(self, settings: KafkaSettings, clock: Callable[[], float] = time.monotonic) -> None:
@@ -47,6 +47,8 @@ class KeptClients:
         except BaseException:
             clients.close()
             raise
+        # Not this one: kafka-python's client has a thread, which would look for brokers that are away all the time.
+        clients.transactions.close()
         _close(self._kept)
         self._kept.append((clients, self._clock()))
 

@@ -55,14 +55,14 @@ def _soon(a: Any, b: Any) -> Any:
     )
 
 
-def _known(a: Any, how: str) -> Any:
+def _known(a: Any, how: str, *keys: str) -> Any:
     """In full joins of Spark's streams, and in those by a double, null equals null as a key."""
-    return a.where("k is not null") if how in ("full", "outer") else a
+    return a.dropna(subset=list(keys)) if how in ("full", "outer") else a
 
 
 def _ranged(how: str, *more: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def join(a: Any, b: Any) -> Any:
-        a, b = _timed(_known(a, how), b)
+        a, b = _timed(_known(a, how, "k"), b)
         conditions = [a["k"] == b["k"], _soon(a, b), *(condition(a, b) for condition in more)]
         return a.join(b, reduce(lambda one, two: one & two, conditions), how)
 
@@ -71,7 +71,7 @@ def _ranged(how: str, *more: Callable[[Any, Any], Any]) -> Callable[[Any, Any], 
 
 def _by_time(how: str) -> Callable[[Any, Any], Any]:
     def join(a: Any, b: Any) -> Any:
-        a, b = _known(a, how), b.withColumnRenamed("seen", "at").drop("d")
+        a, b = _known(a, how, "k", "at"), b.withColumnRenamed("seen", "at").drop("d")
         return a.withWatermark("at", "1 second").join(b.withWatermark("at", "2 seconds"), ["k", "at"], how)
 
     return join

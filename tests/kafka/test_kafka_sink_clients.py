@@ -90,7 +90,7 @@ def test_a_transaction_does_not_wait_for_its_coordinator_to_be_looked_for_again(
     sink = target.make()
     capfd.readouterr()
     for attempt in range(20):
-        stage(sink, [(attempt, "a")], 1, attempt)
+        sink.abort(stage(sink, [(attempt, "a")], 1, attempt))
     said = capfd.readouterr().err
     assert said.count("FindCoordinator response") >= 20
     assert "Unable to query for transaction coordinator" not in said

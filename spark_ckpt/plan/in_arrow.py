@@ -23,6 +23,7 @@ from spark_ckpt.expressions.tree import Call, Input, Literal, Tree
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.runtime.expressions import Compute, Keep
 from spark_ckpt.runtime.operations import Operation
+from spark_ckpt.state.ipc import nullable_type
 
 SparkDF = Any
 JavaObject = Any
@@ -185,7 +186,7 @@ def _in_arrow(kind: T.DataType) -> pa.DataType:
     if isinstance(kind, T.StringType) and kind.simpleString() != "string":
         raise StaysError(f"{kind.simpleString()} is compared in Spark only")
     try:
-        return to_arrow_type(kind, timezone="UTC")
+        return nullable_type(to_arrow_type(kind, timezone="UTC"))  # as rows have it: runtime/stateless.py, arrow_schema
     except Exception as e:
         raise StaysError(f"Arrow has no {kind.simpleString()}") from e
 

@@ -249,6 +249,16 @@ def test_without_copies_what_the_broker_aborted_is_refused_or_skipped_as_asked(
     assert target.rows() == [(1, "a")]
 
 
+def test_a_checkpoint_of_many_transactions_is_committed_and_another_one_dropped(target: KafkaTarget) -> None:
+    sink = target.validated()
+    staged = [one for batch in range(12) for one in stage(sink, [(batch, "a")], batch=batch)]
+    dropped = [one for batch in range(12) for one in stage(sink, [(batch, "b")], 2, 12 + batch)]
+    sink.commit(permit(1), staged)
+    sink.abort(dropped)
+    assert sorted(target.rows()) == [(batch, "a") for batch in range(12)]
+    assert target.leftovers() == []
+
+
 def test_a_start_ends_what_earlier_ones_left_open_and_nobody_will_commit(target: KafkaTarget) -> None:
     sink = target.validated()
     kept = stage(sink, [(1, "kept")])

@@ -25,6 +25,10 @@ _NOT_FOUND = 105
 _NO_LONGER = {47, 48, 49, 90}
 """EndTxn came too late: the transaction ended otherwise. Its state tells how."""
 _AT_ONCE = 500
+"""Transactions in one request."""
+_IN_FLIGHT = 50
+"""Requests of ours side by side on a connection, half of what it takes. By default it takes 5, and kafka-python may
+never send what it holds back beyond that."""
 _END_TXN_VERSION = 4
 """Newer ones raise the producer's epoch, and an answer that got lost could not be asked for again."""
 _ANSWER_MS = 10_000
@@ -53,7 +57,8 @@ class ProtocolClient:
     def __init__(self, arguments: dict[str, Any]) -> None:
         with _errors():
             times = {"bootstrap_timeout_ms": _ANSWER_MS, "request_timeout_ms": _ANSWER_MS}
-            self._client: Any = KafkaAdminClient(**arguments, **times)
+            requests = {"max_in_flight_requests_per_connection": 2 * _IN_FLIGHT}
+            self._client: Any = KafkaAdminClient(**arguments, **times, **requests)
 
     def close(self) -> None:
         self._client.close()
@@ -74,7 +79,7 @@ class ProtocolClient:
                     raise for_code(answer.error_code)(f"ending transaction {t.id}")
 
         with _errors():
-            for part in _parts(transactions):
+            for part in _parts(transactions, _IN_FLIGHT):
                 self._client._manager.run(end, part)
 
     def open(self) -> list[str]:
@@ -100,8 +105,8 @@ class ProtocolClient:
         return found
 
 
-def _parts(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
-    return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
+def _parts(items: Sequence[_Item], size: int = _AT_ONCE) -> Iterator[Sequence[_Item]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 def _end_request(t: Transaction, commit: bool) -> Any:

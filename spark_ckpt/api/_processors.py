@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from spark_ckpt.api._event_time import timed_preview
 from spark_ckpt.errors import InvalidInputError, UserFunctionError
 from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.key_columns import column_named, stored_name
@@ -132,7 +133,7 @@ def _transformed(
         return made
     lineage = parent._lineage
     (watermark, *_) = lineage.open_watermarks or lineage.watermarks[::-1]
-    return made._made(made._recipe, made._lineage, made._with_event_time(time, watermark.delay_us // 1000))
+    return made._made(made._recipe, made._lineage, timed_preview(made, time, watermark.delay_us // 1000))
 
 
 def _output_time(parent: CkptDataFrame, output: T.StructType, name: str) -> str:

@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType, TimestampType
+from pyspark.sql.types import StructType
 
 from spark_ckpt.api._distinct import Distinct
+from spark_ckpt.api._event_time import EventTime
 from spark_ckpt.api._joins import JoinMethods
 from spark_ckpt.api._other_ways import WAYS
+from spark_ckpt.api._python_functions import PythonFunctions
 from spark_ckpt.api._rows import RowMethods
+from spark_ckpt.api._several_streams import SeveralStreams
 from spark_ckpt.api._watermark import (
     FindAhead,
-    OneAhead,
-    ahead_of_union,
     behind_alias,
     behind_filter,
     behind_operation,
@@ -36,7 +37,6 @@ from spark_ckpt.plan.again import again
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import (
     everything,
-    is_case_sensitive,
     ordered,
     proposing_user_columns,
     quoted,
@@ -47,29 +47,23 @@ from spark_ckpt.plan.columns import (
     user_columns,
 )
 from spark_ckpt.plan.condition import conjuncts, stream_column
-from spark_ckpt.plan.durations import delay_ms
-from spark_ckpt.plan.event_time import kept_by_name, with_event_time, without_notes
+from spark_ckpt.plan.event_time import without_notes
 from spark_ckpt.plan.generators import for_control_rows
 from spark_ckpt.plan.in_arrow import Stays, in_arrow
-from spark_ckpt.plan.key_columns import column_named, is_column
-from spark_ckpt.plan.lineage import Lineage, WatermarkNode
+from spark_ckpt.plan.key_columns import is_column
+from spark_ckpt.plan.lineage import Lineage
 from spark_ckpt.plan.plan_check import check_operation, plan_nodes
 from spark_ckpt.plan.plan_text import Node
-from spark_ckpt.plan.session_confs import pandas_options
 from spark_ckpt.plan.stars import may_have_star, without_control
 from spark_ckpt.plan.static_side import StaticPlace, pin
 from spark_ckpt.plan.udf_plan import for_data_rows
-from spark_ckpt.runtime.operations import Operation, Operations
+from spark_ckpt.runtime.operations import Operations
 from spark_ckpt.runtime.stateless import (
-    MapArrow,
-    MapPandas,
-    MarkStream,
     Project,
     arrow_schema,
-    with_control,
 )
 from spark_ckpt.sources.spark_stream import SparkStream
-from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG
+from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
 
 if TYPE_CHECKING:
     from spark_ckpt.api._joined_names import JoinedNames
@@ -87,7 +81,7 @@ _NOT_HERE = (
 )
 
 
-class CkptDataFrame(RowMethods, JoinMethods, Distinct):
+class CkptDataFrame(RowMethods, PythonFunctions, JoinMethods, SeveralStreams, EventTime, Distinct):
     """A stream with barriers in it. Immutable; every method returns a new one."""
 
     _joined: JoinedNames | None = None
@@ -236,12 +230,6 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
     def _nodes(self) -> list[Node]:
         return plan_nodes(self._preview)
 
-    def _python_operation(self, operation: Operation, out: StructType) -> CkptDataFrame:
-        """An operation that stays in Python together with its neighbours (:mod:`spark_ckpt.plan.chain`)."""
-        parent = self._recipe
-        recipe = Recipe(lambda ctx: ctx.chain(parent).then(operation, out), (parent,))
-        return CkptDataFrame(self._session, recipe, self._lineage, self._session.preview(out))
-
     def select(self, *cols: Any) -> CkptDataFrame:
         """As PySpark's: ``cols`` are names, ``"*"`` and expressions, one by one or as a list.
 
@@ -385,107 +373,6 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
         lineage = replace(self._lineage, plain_operations=(*self._lineage.plain_operations, named))
         return CkptDataFrame(self._session, done._recipe, lineage, done._preview)
 
-    def mapInArrow(self, func: Callable[..., Any], schema: StructType | str) -> CkptDataFrame:
-        """As PySpark's: ``func`` maps an iterator of Arrow batches to another one, whose columns are ``schema``.
-
-        It sees data rows only, and is called once for each run of rows of the same epoch; columns go by position::
-
-            def shout(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-                for batch in batches:
-                    yield pa.record_batch([pc.utf8_upper(batch["customer"])], ["customer"])
-
-            orders.mapInArrow(shout, "customer string")
-        """
-        out = with_control(kept_by_name(_as_struct(schema), self.schema))
-        return self._python_operation(MapArrow(func, out), out)
-
-    def mapInPandas(self, func: Callable[..., Any], schema: StructType | str) -> CkptDataFrame:
-        """As PySpark's: ``func`` maps an iterator of pandas DataFrames to another one, whose columns are ``schema``.
-
-        It sees data rows only, and is called once for each run of rows of the same epoch.
-        """
-        out, conf = with_control(kept_by_name(_as_struct(schema), self.schema)), self._session.spark.conf
-        operation = MapPandas(func, out, conf.get("spark.sql.session.timeZone"), pandas_options(conf))
-        return self._python_operation(operation, out)
-
-    # -- several streams ---------------------------------------------------------------------------------------
-
-    def union(self, other: CkptDataFrame) -> CkptDataFrame:
-        """As PySpark's: the rows of both, columns by position. Keyed operators behind it align the barriers of both.
-
-        A keyed operator that both contain keeps its state twice, as in Spark: for ``other`` under a uid such as
-        ``counts-2``. Raises ``InvalidInputError`` if ``other`` has more or fewer columns, ``TopologyError`` if both
-        contain operators of one uid.
-        """
-        if len(self.columns) != len(other.columns):
-            raise InvalidInputError(f"union needs equally many columns; found {self.columns} and {other.columns}")
-        return self._both(other, lambda one, two: one.union(two))
-
-    unionAll = union
-
-    def unionByName(self, other: CkptDataFrame, allowMissingColumns: bool = False) -> CkptDataFrame:
-        """As PySpark's: :meth:`union` with ``other`` by the columns' names.
-
-        ``allowMissingColumns`` fills up with nulls.
-        """
-        return self._both(other, lambda one, two: one.unionByName(two, allowMissingColumns))
-
-    def _both(self, other: CkptDataFrame, operation: Callable[[SparkDF, SparkDF], SparkDF]) -> CkptDataFrame:
-        other = other._beside(self)
-        left, right = self._recipe, other._recipe
-        with proposing_user_columns():
-            result = operation(self._preview, other._preview)
-            columns = result.columns
-        preview = ordered(result, columns)
-
-        def make(ctx: Any) -> Chain:
-            return Chain(ordered(operation(ctx.frame(left), ctx.frame(right)), columns), preview.schema)
-
-        recipe = Recipe(make, (left, right))
-        made = CkptDataFrame(self._session, recipe, self._lineage.union(other._lineage), preview)
-        made._ahead = ahead_of_union(self, other, lambda one, two: one._both(two, operation))
-        return made
-
-    # -- time and keys -----------------------------------------------------------------------------------------
-
-    def withWatermark(self, eventTime: str, delayThreshold: str) -> CkptDataFrame:
-        """Spark's watermark: the largest ``eventTime`` seen minus ``delayThreshold``, the smallest over all streams.
-
-        ``eventTime`` names a timestamp column, ``delayThreshold`` is a duration, ``"10 minutes"``. The watermark is
-        that of the rows that come by here, and travels in-band; behind an expression of Spark, of those that reach the
-        next keyed operator. As in Spark, a filter behind it that does not look at the event time counts as if it were
-        in front. Raises ``InvalidInputError`` if either is something else.
-        """
-        sensitive = is_case_sensitive(self._session.spark)
-        column = column_named(self.columns, eventTime, sensitive)
-        found = {f.name: f.dataType for f in self.schema.fields}.get(column or eventTime)
-        if column is None or not isinstance(found, TimestampType):
-            there = f"the columns are {self.columns}" if found is None else f"{eventTime!r} is {found.simpleString()}"
-            raise InvalidInputError(
-                f"withWatermark needs a timestamp column; found {eventTime!r}, and {there}. What is in a struct, or of "
-                "another type, gets a column of its own first, by select or withColumn"
-            )
-        delay_us = delay_ms(self._session.spark, delayThreshold) * 1000
-        node = WatermarkNode(column, delay_us, self._lineage.sources)
-        lineage, parent = self._lineage.with_watermark(node), self._recipe
-
-        def make(ctx: Any) -> Chain:
-            chain, number = ctx.chain(parent), ctx.stream_number(node)
-            marked = MarkStream(number, ctx.stream_name(node), node.column, node.delay_us)
-            if node in ctx.told:
-                return chain.then(marked, chain.schema, self._known_as(preview))
-            return chain.either(marked, lambda df: _mark_stream(df, number), chain.schema, self._known_as(preview))
-
-        preview = self._with_event_time(column, node.delay_us // 1000)
-        made = self._made(Recipe(make, (parent,)), lineage, preview)
-        made._ahead = lambda: OneAhead(self, column, delayThreshold)
-        return made
-
-    def _with_event_time(self, column: str, delay_ms: int) -> SparkDF:
-        """The preview, in which Spark then tells where the event time goes; called by the same alias."""
-        preview = with_event_time(self._preview, column, delay_ms)
-        return preview if self._alias is None else preview.alias(self._alias)
-
     def groupBy(self, *cols: Any) -> CkptGroupedData:
         """As PySpark's: ``cols`` are the keys of a stateful operator, columns by name, position or expression.
 
@@ -520,14 +407,3 @@ class CkptDataFrame(RowMethods, JoinMethods, Distinct):
 def _done(operation: Callable[[SparkDF], SparkDF], rows: SparkDF) -> SparkDF:
     """``operation`` with ``rows``, control rows among them, which its generators and Python functions are told of."""
     return for_data_rows(for_control_rows(operation(rows), rows), rows)
-
-
-def _mark_stream(df: SparkDF, number: int) -> SparkDF:
-    cleared = F.col(TAG).bitwiseAND(F.lit(~STREAM_MASK).cast("long"))
-    return df.withColumn(TAG, cleared.bitwiseOR(F.lit(number).cast("long")))
-
-
-def _as_struct(schema: Any) -> StructType:
-    if isinstance(schema, StructType):
-        return schema
-    return StructType.fromDDL(schema)

@@ -1,0 +1,76 @@
+"""``withWatermark`` of a checkpointed stream. Driver only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
+
+from spark_ckpt.api._watermark import OneAhead
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.columns import is_case_sensitive
+from spark_ckpt.plan.durations import delay_ms
+from spark_ckpt.plan.event_time import with_event_time
+from spark_ckpt.plan.key_columns import column_named
+from spark_ckpt.plan.lineage import WatermarkNode
+from spark_ckpt.runtime.stateless import MarkStream
+from spark_ckpt.types import STREAM_MASK, TAG
+
+if TYPE_CHECKING:
+    from spark_ckpt.api.dataframe import CkptDataFrame
+
+SparkDF = Any
+
+
+class EventTime:
+    """The method of a DataFrame that says which of its columns is the event time."""
+
+    def withWatermark(self: Any, eventTime: str, delayThreshold: str) -> CkptDataFrame:
+        """Spark's watermark: the largest ``eventTime`` seen minus ``delayThreshold``, the smallest over all streams.
+
+        ``eventTime`` names a timestamp column, ``delayThreshold`` is a duration, ``"10 minutes"``. The watermark is
+        that of the rows that come by here, and travels in-band; behind an expression of Spark, of those that reach the
+        next keyed operator. As in Spark, a filter behind it that does not look at the event time counts as if it were
+        in front. Raises ``InvalidInputError`` if either is something else.
+        """
+        return _timed(self, eventTime, delayThreshold)
+
+
+def _timed(df: CkptDataFrame, event_time: str, delay: str) -> CkptDataFrame:
+    sensitive = is_case_sensitive(df._session.spark)
+    column = column_named(df.columns, event_time, sensitive)
+    found = {f.name: f.dataType for f in df.schema.fields}.get(column or event_time)
+    if column is None or not isinstance(found, TimestampType):
+        there = f"the columns are {df.columns}" if found is None else f"{event_time!r} is {found.simpleString()}"
+        raise InvalidInputError(
+            f"withWatermark needs a timestamp column; found {event_time!r}, and {there}. What is in a struct, or of "
+            "another type, gets a column of its own first, by select or withColumn"
+        )
+    delay_us = delay_ms(df._session.spark, delay) * 1000
+    node = WatermarkNode(column, delay_us, df._lineage.sources)
+    lineage, parent = df._lineage.with_watermark(node), df._recipe
+
+    def make(ctx: Any) -> Chain:
+        chain, number = ctx.chain(parent), ctx.stream_number(node)
+        marked = MarkStream(number, ctx.stream_name(node), node.column, node.delay_us)
+        if node in ctx.told:
+            return chain.then(marked, chain.schema, df._known_as(preview))
+        return chain.either(marked, lambda rows: _mark_stream(rows, number), chain.schema, df._known_as(preview))
+
+    preview = timed_preview(df, column, node.delay_us // 1000)
+    made = df._made(Recipe(make, (parent,)), lineage, preview)
+    made._ahead = lambda: OneAhead(df, column, delay)
+    return made
+
+
+def timed_preview(df: CkptDataFrame, column: str, delay_ms: int) -> SparkDF:
+    """The preview, in which Spark then tells where the event time goes; called by the same alias."""
+    preview = with_event_time(df._preview, column, delay_ms)
+    return preview if df._alias is None else preview.alias(df._alias)
+
+
+def _mark_stream(df: SparkDF, number: int) -> SparkDF:
+    cleared = F.col(TAG).bitwiseAND(F.lit(~STREAM_MASK).cast("long"))
+    return df.withColumn(TAG, cleared.bitwiseOR(F.lit(number).cast("long")))

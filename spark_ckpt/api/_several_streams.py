@@ -1,0 +1,57 @@
+"""``union`` and ``unionByName`` of checkpointed streams. Driver only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from spark_ckpt.api._watermark import ahead_of_union
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.columns import ordered, proposing_user_columns
+
+if TYPE_CHECKING:
+    from spark_ckpt.api.dataframe import CkptDataFrame
+
+SparkDF = Any
+
+
+class SeveralStreams:
+    """The methods of a DataFrame that put the rows of several together."""
+
+    def union(self: Any, other: CkptDataFrame) -> CkptDataFrame:
+        """As PySpark's: the rows of both, columns by position. Keyed operators behind it align the barriers of both.
+
+        A keyed operator that both contain keeps its state twice, as in Spark: for ``other`` under a uid such as
+        ``counts-2``. Raises ``InvalidInputError`` if ``other`` has more or fewer columns, ``TopologyError`` if both
+        contain operators of one uid.
+        """
+        if len(self.columns) != len(other.columns):
+            raise InvalidInputError(f"union needs equally many columns; found {self.columns} and {other.columns}")
+        return _both(self, other, lambda one, two: one.union(two))
+
+    unionAll = union
+
+    def unionByName(self: Any, other: CkptDataFrame, allowMissingColumns: bool = False) -> CkptDataFrame:
+        """As PySpark's: :meth:`union` with ``other`` by the columns' names.
+
+        ``allowMissingColumns`` fills up with nulls.
+        """
+        return _both(self, other, lambda one, two: one.unionByName(two, allowMissingColumns))
+
+
+def _both(df: CkptDataFrame, other: CkptDataFrame, operation: Callable[[SparkDF, SparkDF], SparkDF]) -> CkptDataFrame:
+    other = other._beside(df)
+    left, right = df._recipe, other._recipe
+    with proposing_user_columns():
+        result = operation(df._preview, other._preview)
+        columns = result.columns
+    preview = ordered(result, columns)
+
+    def make(ctx: Any) -> Chain:
+        return Chain(ordered(operation(ctx.frame(left), ctx.frame(right)), columns), preview.schema)
+
+    recipe = Recipe(make, (left, right))
+    made = type(df)(df._session, recipe, df._lineage.union(other._lineage), preview)
+    made._ahead = ahead_of_union(df, other, lambda one, two: _both(one, two, operation))
+    return made

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
@@ -123,6 +123,10 @@ class CkptDataFrame(RowMethods, PythonFunctions, JoinMethods, SeveralStreams, Ev
         """Print the columns as a tree, as PySpark does."""
         self._preview.select(*[F.col(quoted(c)) for c in self.columns]).printSchema()
 
+    @overload
+    def __getitem__(self, item: int | str) -> Column: ...
+    @overload
+    def __getitem__(self, item: Column | list[Any] | tuple[Any, ...]) -> CkptDataFrame: ...
     def __getitem__(self, item: Any) -> Any:
         """As PySpark's: the column of a name, a field (``"s.x"``) or a position; of a condition, :meth:`where`; of a
         list, :meth:`select`. Raises ``InvalidInputError`` if there is no such column."""

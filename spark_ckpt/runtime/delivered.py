@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
@@ -33,7 +34,8 @@ class DeliveredRows(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         deliveries = Deliveries(self.url, self.storage, self.job, self.sink)
         checkpoint = int(self.options["checkpoint"])
-        return _Reader(self.url, self.storage, checkpoint, deliveries.files(checkpoint))
+        declared = to_arrow_schema(schema, timezone="UTC")
+        return _Reader(self.url, self.storage, checkpoint, deliveries.files(checkpoint), declared)
 
 
 class _Files(InputPartition):
@@ -43,8 +45,11 @@ class _Files(InputPartition):
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, url: str, storage: dict[str, Any], checkpoint: int, files: Sequence[ReadyFile]) -> None:
+    def __init__(
+        self, url: str, storage: dict[str, Any], checkpoint: int, files: Sequence[ReadyFile], declared: pa.Schema
+    ) -> None:
         self._url, self._storage, self._checkpoint, self._files = url, storage, checkpoint, files
+        self._declared = declared
 
     def partitions(self) -> Sequence[InputPartition]:
         return [_Files([f.path for f in files]) for files in together(self._files)]
@@ -54,12 +59,18 @@ class _Reader(DataSourceReader):
         folder = Folder(self._url, self._storage)
         for path in partition.paths:
             try:
-                yield from read_rows(folder, path)
+                yield from (_as_declared(batch, self._declared) for batch in read_rows(folder, path))
             except FileNotFoundError:
                 raise InvalidInputError(
                     f"the rows of checkpoint {self._checkpoint} are gone: they were delivered. They are there only "
                     "while the function of foreachBatch runs; what is needed later, it must write somewhere"
                 ) from None
+
+
+def _as_declared(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The same bytes under Spark's types, by which nested fields may be never null. In a null struct they are null, so
+    Arrow does not cast to such a type."""
+    return batch if batch.schema.equals(schema) else pa.ipc.read_record_batch(batch.serialize(), schema)
 
 
 def together(files: Sequence[ReadyFile]) -> list[list[ReadyFile]]:

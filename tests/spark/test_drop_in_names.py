@@ -106,7 +106,7 @@ def test_keys_are_found_as_spark_finds_them(spark: SparkSession, stream: Any) ->
     try:
         with pytest.raises(Exception, match="K"):
             df.groupBy("K")
-        with pytest.raises(InvalidInputError, match="'T' is None"):
+        with pytest.raises(InvalidInputError, match="found 'T', and the columns are"):
             df.withWatermark("T", "1 second")
     finally:
         spark.conf.unset("spark.sql.caseSensitive")

@@ -20,6 +20,7 @@ from spark_ckpt.errors import ExpressionError
 from spark_ckpt.expressions.evaluate import CHOOSING, FUNCTIONS
 from spark_ckpt.expressions.tree import calls
 from spark_ckpt.plan.in_arrow import Stays, in_arrow
+from spark_ckpt.state.ipc import nullable_type
 from tests.generated.typed_expressions import Writer, rows, shown
 
 SEED = int(os.environ.get("SEED", "1"))
@@ -84,7 +85,7 @@ def compare(oracle: Oracle, texts: dict[str, Any]) -> None:
         return
     for column, (text, operations) in zip(expected.columns, texts.items(), strict=True):
         found = oracle.ours(operations)
-        assert found.type == column.type or pa.types.is_timestamp(found.type), text
+        assert found.type == nullable_type(column.type) or pa.types.is_timestamp(found.type), text
         wrong = [pair for pair in zip(shown(found), shown(column.combine_chunks()), strict=True) if pair[0] != pair[1]]
         assert not wrong, f"{text}: ours and Spark's differ in {len(wrong)} rows, first {wrong[0]}"
 

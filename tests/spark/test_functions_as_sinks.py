@@ -49,6 +49,7 @@ def test_the_rows_have_the_streams_types_and_values_to_the_last_digit(
         "interval '1 2:03:04.5' day to second as i",
         "if(v = 1, x'00ff', null) as b",
         "map(coalesce(k, ''), array(struct(float('nan') as x, k as y), null)) as m",
+        "if(v = 1, struct(1 as z, array(k || 'x', '') as zs), null) as st",
         "v = 1 as bo",
         "cast(v as tinyint) as by", "k || '\\u0000é😀' as s",
     )  # fmt: skip

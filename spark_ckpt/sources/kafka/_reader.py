@@ -107,9 +107,8 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Waits some seconds at most until the group has heard of the last offset that was committed."""
         self._told()
-        if self._untold is not None:
-            self._tell()
-            self._told()
+        self._tell()
+        self._told()
         self._connected = None
 
     def _tell(self) -> None:

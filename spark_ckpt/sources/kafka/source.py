@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import ArrayType, BinaryType, MapType, StructField, StructType
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.formats.base import Decoder
@@ -45,7 +45,7 @@ def value_decoder(parsed: Mapping[str, Any], topics: list[str], storage: Mapping
     name, schema, file = parsed["valueFormat"], parsed["valueSchema"], parsed["valueDescriptorFile"]
     kind = None
     if name == "json" and schema is not None:
-        kind = arrow_schema(StructType([StructField("value", _nullable(parse_ddl(schema)))])).field("value").type
+        kind = arrow_schema(StructType([StructField("value", parse_ddl(schema))])).field("value").type
     subject = f"{topics[0]}-value" if len(topics) == 1 else ""
     registry = registry_of(parsed)
     if name == "avro" and schema is None and registry is not None and not subject:
@@ -53,15 +53,6 @@ def value_decoder(parsed: Mapping[str, Any], topics: list[str], storage: Mapping
     descriptors = None if file is None else file_of_option("valueDescriptorFile", file, storage)
     spec = FormatSpec(name, schema, descriptors, parsed["valueMessageName"], registry, subject)
     return spec.decoder(kind)
-
-
-def _nullable(kind: Any) -> Any:
-    """As Spark's ``from_json`` has it: anything may be missing."""
-    if isinstance(kind, StructType):
-        return StructType([StructField(f.name, _nullable(f.dataType)) for f in kind])
-    if isinstance(kind, ArrayType):
-        return ArrayType(_nullable(kind.elementType))
-    return MapType(kind.keyType, _nullable(kind.valueType)) if isinstance(kind, MapType) else kind
 
 
 class KafkaSource(DataSource, UsesMetadata):

@@ -3,8 +3,8 @@
 SEEDS ?= 10000
 PYTEST_ARGS ?=
 DEV := scripts/with_env.sh dev
-UNIT := scripts/with_env.sh dev --mariadb --kafka
-TEST := scripts/with_env.sh dev --delta-jars --mariadb --kafka
+UNIT := scripts/with_env.sh dev --mariadb --kafka --iceberg-rest
+TEST := scripts/with_env.sh dev --delta-jars --mariadb --kafka --iceberg-rest
 
 .DEFAULT_GOAL := help
 .PHONY: help demo payments test soak unit simulate explore mutants bench lint format docs site clean

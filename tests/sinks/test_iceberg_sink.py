@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import traceback
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -34,9 +35,16 @@ from spark_ckpt.testing.sink_conformance import (
     SinkTarget,
 )
 from spark_ckpt.testing.sink_harness import JOB, SCHEMA, context, permit, stage, stage_table, table_of
-from tests.sinks.iceberg_harness import SECRET, IcebergTarget, catalog_of, catalog_options
+from tests.sinks.iceberg_harness import CATALOGUES, SECRET, IcebergTarget, catalog_of, catalog_options, use
 
 UTC = dt.timezone.utc
+
+
+@pytest.fixture(autouse=True, params=CATALOGUES)
+def catalogue(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Everything here is so with an SQL catalogue and with a REST catalogue."""
+    with use(request.param):
+        yield
 
 
 class TestIcebergSink(SinkConformance, MergeConformance, ChangeConformance, ReplaceConformance):

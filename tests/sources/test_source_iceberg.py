@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.testing.sink_harness import SCHEMA, context, permit, stage, stage_table, typed_rows
 from spark_ckpt.testing.source_conformance import SourceConformance, SourceTarget
 from spark_ckpt.testing.source_harness import Rows, batches
-from tests.sinks.iceberg_harness import SECRET, IcebergTarget, catalog_of, catalog_options
+from tests.sinks.iceberg_harness import CATALOGUES, SECRET, IcebergTarget, catalog_of, catalog_options, use
 
 ONE_FILE = {"streaming-max-files-per-micro-batch": "1"}
 NO_OVERWRITES = {"streaming-skip-overwrite-snapshots": "true"}
@@ -52,6 +53,13 @@ class IcebergSourceTarget(SourceTarget):
         reader = self.make()
         found = batches(reader, reader.initial() if start is None else start)
         return [row[0] for r in found for row in self.rows(reader, *r)]
+
+
+@pytest.fixture(autouse=True, params=CATALOGUES)
+def catalogue(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Everything here is so with an SQL catalogue and with a REST catalogue."""
+    with use(request.param):
+        yield
 
 
 class TestIceberg(SourceConformance):

@@ -27,7 +27,7 @@ from spark_ckpt.sinks.iceberg._merge import Merge
 from spark_ckpt.sinks.iceberg._partitions import check_spec, check_terms, parse_terms
 from spark_ckpt.sinks.iceberg._snapshots import Change, Entry, SnapshotMaker
 from spark_ckpt.sinks.iceberg._types import check_columns, iceberg_arrow
-from spark_ckpt.storage.iceberg_catalog import FAILURES, IcebergCatalog, absolute, check_catalog
+from spark_ckpt.storage.iceberg_catalog import FAILURES, PATIENCE_S, IcebergCatalog, absolute, check_catalog
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.types import CommitPermit, Committable
 
@@ -127,24 +127,37 @@ class IcebergSink(TwoPhaseSink):
                 with transaction.update_spec() as spec:
                     for term in self._terms:
                         spec.add_field(term.column, term.transform, term.field)
+        except (TableAlreadyExistsError, CommitFailedException):
+            pass  # another job makes it at the same time
+        except FAILURES:
+            self._refuse_namespace()
+            raise
+        return self._catalog.load()
+
+    def _refuse_namespace(self) -> None:
+        """REST catalogues say in ways of their own that it is not there; some only when the table is committed."""
+        namespace = self._catalog.table.rpartition(".")[0]
+        try:
+            self._catalog.catalog.load_namespace_properties(namespace)
         except NoSuchNamespaceError:
-            namespace = self._catalog.table.rpartition(".")[0]
             raise InvalidInputError(
                 f"{self._catalog}: namespace {namespace} does not exist; create it, such as with CREATE NAMESPACE "
                 f"{namespace} in Spark, or catalog.create_namespace({namespace!r}) in pyiceberg"
             ) from None
-        except (TableAlreadyExistsError, CommitFailedException):
-            pass  # another job makes it at the same time
-        return self._catalog.load()
 
     def writer(self, ctx: WriterContext) -> SinkWriter:
         stem = staging.staged_name(ctx)
         not_null = [f.name for f in ctx.schema if not f.nullable]
         with self._catalog.errors("opening it to stage rows"):
-            table = self._catalog.load()
+            # A task that fails is run again four times at once, which no outage is as short as.
+            table = self._catalog.load_patiently(self._patience_s)
             if self._keys:
                 return KeyedFile(table, stem, ctx, repr(self._catalog), self._keys, self._change)
             return DataFiles(table, stem, ctx, repr(self._catalog), not_null)
+
+    @property
+    def _patience_s(self) -> float:
+        return PATIENCE_S if self.place is None else self.place.config.retry_timeout_ms / 1000
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         sink = staging.sink_of(committables)

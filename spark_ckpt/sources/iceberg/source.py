@@ -179,7 +179,7 @@ class IcebergReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lacks = table is None or (needs is not None and table.metadata.snapshot_by_id(needs) is None)
         if lacks or (not self._is_pinned and (now or clock >= self._next_look)):
             with self._source.catalog.errors("looking for new snapshots"):
-                found = self._source.catalog.load()
+                found = self._source.catalog.load_patiently()
             if table is None or found.metadata_location != table.metadata_location:
                 self._table, self._history = found, self._source.history(found)
             self._next_look = clock + self._source.parsed["discoveryInterval"]

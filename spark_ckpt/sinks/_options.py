@@ -36,6 +36,15 @@ def misfit(table: str, problems: Sequence[str]) -> InvalidInputError:
     )
 
 
+def altered(table: str, checkpoint: int, problems: Sequence[str]) -> InvalidInputError:
+    """Rows wait for the commit of a checkpoint, and the table they were staged for is another one now."""
+    return InvalidInputError(
+        f"{table} was altered behind the rows that wait for checkpoint {checkpoint}: {'; '.join(problems)}. None of "
+        "them was written. Give the table what they need and start the query again, which commits them, or give them "
+        "up with spark-ckpt abandon"
+    )
+
+
 def _is_relative(path: str) -> bool:
     return bool(path.strip()) and "://" not in path and not path.startswith(("/", "file:"))
 

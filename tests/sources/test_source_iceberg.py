@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg import types as iceberg
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
@@ -197,6 +198,57 @@ def test_the_schema_of_the_start_holds_while_the_table_changes(tmp_path: Path) -
     assert sorted(target.rows(target.make(), start, reader.latest(start, False)), key=str) == [
         ("new", "7"), ("v0", None), (None, None),
     ]  # fmt: skip
+
+
+ALTERED: dict[str, tuple[Callable[[IcebergSourceTarget], None], str, list[Any]]] = {
+    # what somebody does, what the running query says, and what (k, v) of the old and the new row are for the next start
+    "gone": (lambda t: change(t, lambda u: u.delete_column("v")), r"column 'v' \(string\) is gone", []),
+    "gone and back": (
+        lambda t: change(t, lambda u: u.delete_column("v"), lambda u: u.add_column("v", iceberg.StringType())),
+        r"column 'v' \(string\) is gone",
+        [(1, None), (2, "b")],
+    ),
+    "wider": (lambda t: change(t, lambda u: u.update_column("k", LongType())), "'k' was int and is long",
+              [(1, "a"), (2, "b")]),
+    "made anew": (lambda t: made_anew(t), "was dropped and made anew while the query read it", []),
+}  # fmt: skip
+
+
+def change(target: IcebergSourceTarget, *steps: Callable[[Any], Any]) -> None:
+    for step in steps:
+        with target.table().update_schema(allow_incompatible_changes=True) as update:
+            step(update)
+
+
+def made_anew(target: IcebergSourceTarget) -> None:
+    catalog_of(target.own).drop_table("db.t")
+    catalog_of(target.own).create_table("db.t", pa.schema([("v", pa.string()), ("k", pa.int64())]))
+
+
+@pytest.mark.parametrize("case", ALTERED)
+def test_a_column_that_is_read_and_altered_ends_the_query_and_is_not_null_from_then_on(
+    tmp_path: Path, case: str
+) -> None:
+    """pyiceberg gives nulls for a column that a file has under another id."""
+    alter, said, later = ALTERED[case]
+    target = IcebergSourceTarget(tmp_path)
+    catalog_of(target.own).drop_table("db.t")
+    catalog_of(target.own).create_table("db.t", pa.schema([("k", pa.int32()), ("v", pa.string())]))
+    rows = {"k": pa.array([1], pa.int32()), "v": ["a"]}
+    if case != "made anew":  # an empty one has no history that could tell
+        target.table().append(pa.table(rows))
+    reader = target.make()
+    start = reader.initial()
+    end = reader.latest(start, False)
+    alter(target)
+    names = [f.name for f in target.table().schema().fields]
+    target.table().append(pa.table({"k": pa.array([2], target.make().arrow_schema.field("k").type), "v": ["b"]})
+                          .select(names))  # fmt: skip
+    with pytest.raises(InvalidInputError, match=said):
+        reader.latest(end, False)
+    if later:
+        again = target.make()
+        assert sorted(target.rows(again, start, again.latest(start, False))) == later
 
 
 def test_an_offset_whose_snapshot_expired_or_was_rolled_back_is_refused(tmp_path: Path) -> None:

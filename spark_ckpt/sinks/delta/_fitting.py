@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -10,7 +11,7 @@ from deltalake import DeltaTable, Schema
 
 from spark_ckpt.arrow_types import delta_schema
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.sinks._options import misfit
+from spark_ckpt.sinks._options import altered, misfit
 
 WRITER_FEATURES = frozenset(
     ("appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors", "generatedColumns",
@@ -78,6 +79,66 @@ def check_columns(path: str, found: pa.Schema, wanted: pa.Schema, declared: pa.S
     problems += [f"column '{name}' must not be null in the table and the query does not have it" for name in absent]
     if problems:
         raise misfit(f"Delta table {path}", problems)
+
+
+def shape(kind: pa.DataType) -> Any:
+    """A type of Delta's for a committable: its name, or what each part of it is."""
+    if pt.is_struct(kind):
+        return {f.name: shape(f.type) for f in kind}
+    if pt.is_list(kind):
+        return ["list", shape(kind.value_type)]
+    if pt.is_map(kind):
+        return ["map", shape(kind.key_type), shape(kind.item_type)]
+    return str(kind)
+
+
+def check_staged(path: str, table: DeltaTable, staged: Sequence[Mapping[str, Any]], checkpoint: int) -> None:
+    """Nobody looks into files that are added: ones that do not fit would spoil the table for all its readers.
+
+    Raises ``InvalidInputError`` if the table's columns or partitions became others since its start.
+    """
+    schema, partitions = pa.schema(table.schema()), set(table.metadata().partition_columns)
+    there = {f.name: shape(delta_schema(pa.schema([f])).field(0).type) for f in schema}
+    required = [f.name for f in schema if not f.nullable]
+    problems = [p for one in staged for p in _problems(one, there, required, partitions)]
+    if problems:
+        raise altered(f"Delta table {path}", checkpoint, list(dict.fromkeys(problems)))
+
+
+def _problems(
+    staged: Mapping[str, Any], there: Mapping[str, Any], required: Sequence[str], partitions: set[str]
+) -> Iterator[str]:
+    columns = staged.get("columns")
+    if columns is None:
+        return  # staged by a release that did not say
+    for name, ours in columns.items():
+        if name not in there:
+            yield f"it has no column '{name}' ({_said(ours)}) any more"
+        elif not _holds(there[name], ours):
+            yield f"column '{name}' is {_said(there[name])} and the rows have {_said(ours)}"
+    stats = staged["stats"]
+    nulls = {**dict.fromkeys(required, stats["numRecords"]), **dict.fromkeys(columns, 0), **stats["nullCount"]}
+    yield from (f"column '{n}' must not be null, and is in some row" for n in required if nulls[n])
+    mine = set(staged.get("partition", {}))
+    if not staged["keys"] and mine != partitions:  # delta-rs lays merged rows out itself
+        yield f"it is partitioned by {_listed(partitions)} and the rows by {_listed(mine)}"
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(sorted(names)) or "nothing"
+
+
+def _holds(there: Any, ours: Any) -> bool:
+    """A struct may have got more fields."""
+    if isinstance(there, dict) and isinstance(ours, dict):
+        return all(name in there and _holds(there[name], kind) for name, kind in ours.items())
+    if isinstance(there, list) and isinstance(ours, list):
+        return len(there) == len(ours) and all(map(_holds, there, ours))
+    return bool(there == ours)
+
+
+def _said(kind: Any) -> str:
+    return kind if isinstance(kind, str) else "another struct, list or map"
 
 
 def with_columns(found: pa.Schema, wanted: pa.Schema) -> pa.Schema:

@@ -9,9 +9,11 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction
 
+from spark_ckpt.arrow_types import delta_schema
 from spark_ckpt.change_rows import REMOVALS
 from spark_ckpt.sinks import staging
 
@@ -42,6 +44,7 @@ def merge(
     rows = pa.concat_tables(
         [pq.read_table(s["file"], filesystem=files, partitioning=None) for s in staged], promote_options="default"
     )
+    rows = _widened(rows, delta_schema(pa.schema(table.schema())))
     extra = [f.name for f in table.schema().fields if f.name not in rows.column_names]
     same = " AND ".join(f"(t.{_quoted(k)} IS NOT DISTINCT FROM s.{_quoted(k)})" for k in keys)
     merger = table.merge(
@@ -59,6 +62,13 @@ def merge(
         # Only removals, of what is not there: delta-rs writes no version, and so nothing that says it is done.
         # A crash here: the files are staged as before, the next commit starts over.
         add(table, [], "append", properties)
+
+
+def _widened(rows: pa.Table, stored: pa.Schema) -> pa.Table:
+    """With the fields of structs that came to the table behind ``rows``, which delta-rs does not fill in."""
+    kinds = {f.name: f.type for f in stored}
+    fields = [f.with_type(kinds.get(f.name, f.type)) if pt.is_nested(f.type) else f for f in rows.schema]
+    return rows.cast(pa.schema(fields))
 
 
 def _quoted(name: str) -> str:

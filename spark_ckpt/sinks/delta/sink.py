@@ -37,7 +37,7 @@ from spark_ckpt.sinks._options import (
 from spark_ckpt.sinks._parquet import open_parquet
 from spark_ckpt.sinks._partitions import PartitionedWriter, Values, check_partitions, without
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
-from spark_ckpt.sinks.delta._fitting import added, check_columns, check_rules, with_columns
+from spark_ckpt.sinks.delta._fitting import added, check_columns, check_rules, check_staged, shape, with_columns
 from spark_ckpt.sinks.delta._fitting import check_partitions as check_partitions_of
 from spark_ckpt.sinks.delta._log import Transactions, logged_names
 from spark_ckpt.sinks.delta._stats import file_stats
@@ -95,6 +95,7 @@ class DeltaSink(TwoPhaseSink):
         self._given = parsed.fsspec()
         self._storage = delta_rs_options(self._path, self._given)
         self._table: DeltaTable | None = None
+        self._entry: tuple[str, Any, Any] | None = None
         self._transactions = Transactions()
 
     @classmethod
@@ -189,7 +190,8 @@ class DeltaSink(TwoPhaseSink):
             if self._is_committed(table, permit, sink, found):
                 return
             check_rules(self._path, table, self._rewrites)  # somebody may have changed the table since the start
-            self._check_staged(staged)
+            check_staged(self._path, table, staged, permit.checkpoint)
+            self._check_there(staged)
             self._step("before version")  # a crash here: the files are staged as before, the next commit starts over
             if keys:
                 merge(table, self._files(), staged, keys, change, properties)
@@ -228,24 +230,33 @@ class DeltaSink(TwoPhaseSink):
     def _open(self) -> DeltaTable:
         try:
             known, self._table = self._table, None
-            self._table = self._newer(known) or DeltaTable(self._path, storage_options=self._storage)
+            self._table = self._newer(known) or self._whole()
             return self._table
         except TableNotFoundError as error:
             raise InvalidInputError(
                 f"Delta table {self._path} is gone; it was there when the query started. Restore it"
             ) from error
 
+    def _whole(self) -> DeltaTable:
+        table = DeltaTable(self._path, storage_options=self._storage)
+        self._entry = _identity(self._files().get_file_info(_entry_name(table)))
+        self._transactions = Transactions()
+        return table
+
     def _newer(self, known: DeltaTable | None) -> DeltaTable | None:
         """``known`` at its newest version, without reading the whole log again; None if it has to be."""
-        if known is None:
+        if known is None or self._entry is None:
             return None
         try:
             known.update_incremental()
-            newest = self._files().get_file_info(f"_delta_log/{known.version():020d}.json")
+            before, newest = self._files().get_file_info([self._entry[0], _entry_name(known)])
         except (DeltaError, OSError):
             return None
-        # A table that was removed meanwhile, or made anew, has not got it.
-        return known if newest.type == pafs.FileType.File else None
+        # A table that was removed meanwhile has not got them; one that was made anew has others.
+        if _identity(before) != self._entry or newest.type != pafs.FileType.File:
+            return None
+        self._entry = _identity(newest)
+        return known
 
     def _files(self) -> pafs.FileSystem:
         return pafs.PyFileSystem(DeltaStorageHandler(self._path, self._storage))
@@ -262,13 +273,13 @@ class DeltaSink(TwoPhaseSink):
         staging.check_same_life(f"Delta table {self._path}", permit, sink, ours[0]["digest"] if ours else None, found)
         return True
 
-    def _check_staged(self, staged: Sequence[Mapping[str, Any]]) -> None:
+    def _check_there(self, staged: Sequence[Mapping[str, Any]]) -> None:
         infos = self._files().get_file_info([s["file"] for s in staged])
         missing = [i.path for i in infos if i.type != pafs.FileType.File]
         if missing:
             raise CorruptStorageError(
-                f"staged file(s) {', '.join(missing)} are missing from {self._path}: was the table vacuumed with a "
-                "retention shorter than a checkpoint takes? Nothing was committed; put them back"
+                f"staged file(s) {', '.join(missing)} are missing from {self._path}: was the table made anew, or "
+                "vacuumed with a retention shorter than a checkpoint takes? Nothing was committed; put them back"
             )
 
     def _told(self, error: Exception) -> str:
@@ -303,6 +314,14 @@ class DeltaSink(TwoPhaseSink):
         for name in lost:
             files.delete_file(name)
         return lost
+
+
+def _identity(entry: pafs.FileInfo) -> tuple[str, Any, Any]:
+    return entry.path, entry.size, entry.mtime_ns
+
+
+def _entry_name(table: DeltaTable) -> str:
+    return f"_delta_log/{table.version():020d}.json"
 
 
 class _DeltaWriter(staging.FileWriter):
@@ -349,6 +368,8 @@ class _DeltaWriter(staging.FileWriter):
         stats = file_stats(self._footers[0], self._schema)
         place: dict[str, Any] = {"partition": self._partition} if self._partition else {}
         place |= {"change": self._change} if self._change else {}
+        columns = {f.name: shape(f.type) for f in changes.without(self._change, self._schema)}
         return staging.encode(
-            _KIND, file=self._name, size=size, stats=stats, written_ms=clock.now_ms(), keys=self._keys, **place
-        )
+            _KIND, file=self._name, size=size, stats=stats, written_ms=clock.now_ms(), keys=self._keys,
+            columns=columns, **place,
+        )  # fmt: skip

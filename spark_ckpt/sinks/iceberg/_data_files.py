@@ -19,7 +19,7 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.typedef import Record
 
 from spark_ckpt.errors import InvalidInputError
@@ -149,6 +149,7 @@ class DataFiles(SinkWriter):
             parquet_column_mapping=parquet_path_to_id_mapping(self._file_schema),
         ).to_serialized_dict()
         what = {"file": location, "size": file.size_bytes, "spec": self._spec.spec_id, "rows": found["record_count"]}
+        what |= {"table": str(self._table.metadata.table_uuid), "ids": sorted(index_by_id(self._file_schema))}
         return [staging.encode(KIND, **what, partition=_texts(partition, self._spec, self._of_table), **_plain(found))]
 
 
@@ -163,6 +164,21 @@ def _texts(partition: Record, spec: PartitionSpec, schema: Schema) -> list[str |
     kinds: list[Any] = [f.field_type for f in spec.partition_type(schema).fields]
     values = [partition[i] for i in range(len(kinds))]
     return [None if v is None else b64encode(to_bytes(k, v)).decode() for k, v in zip(kinds, values, strict=True)]
+
+
+def fits_as_it_is(table: Table, staged: Mapping[str, Any]) -> bool:
+    """Whether a reader of ``table``, who finds columns by their ids, finds all that the file has where it belongs.
+
+    One that was dropped and added again has another id, and a table that was made anew has its own.
+    """
+    if staged["spec"] != table.metadata.default_spec_id:
+        return False
+    if "ids" not in staged:
+        return True  # staged by a release that did not say
+    ids, nulls = set(staged["ids"]), staged["null_value_counts"]
+    filled = all(f.field_id in ids and not nulls.get(str(f.field_id)) for f in table.schema().fields if f.required)
+    same = staged["table"] == str(table.metadata.table_uuid)
+    return same and filled and index_by_id(table.schema()).keys() >= ids
 
 
 def data_file(table: Table, staged: Mapping[str, Any]) -> DataFile:

@@ -16,11 +16,14 @@ import pyarrow.parquet as pq
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan
 
+from spark_ckpt.arrow_types import plain_type
 from spark_ckpt.sinks import staging
+from spark_ckpt.sinks._options import altered
 from spark_ckpt.sinks.base import WriterContext
-from spark_ckpt.sinks.iceberg._data_files import DataFiles, data_file
+from spark_ckpt.sinks.iceberg._data_files import DataFiles, data_file, fits_as_it_is
 from spark_ckpt.sinks.iceberg._merge import Merge
 from spark_ckpt.sinks.iceberg._staged_files import remove
+from spark_ckpt.sinks.iceberg._types import column_problems
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -84,13 +87,16 @@ class SnapshotMaker:
     shown: str
 
     def append(self, staged: Sequence[Mapping[str, Any]]) -> Change:
-        """All that was staged, file by file. Rows that were staged for another partitioning are written anew."""
+        """All that was staged, file by file. Rows that were staged for another partitioning, or other columns of the
+        same names, are written anew."""
         change = Change()
         for one in (s for s in staged if s["rows"]):
-            if one["spec"] == self.table.metadata.default_spec_id:
+            if fits_as_it_is(self.table, one):
                 change.added.append(data_file(self.table, one))
             else:
-                self._write([self._staged_rows(one)], change)
+                rows = self._staged_rows(one)
+                self._check(rows)
+                self._write([rows], change)
         return change
 
     def replace(self, staged: Sequence[Mapping[str, Any]]) -> Change:
@@ -102,6 +108,7 @@ class SnapshotMaker:
         """Files with rows of the keys are written anew without them, and the new rows to the first of these."""
         change = Change()
         rows = pa.concat_tables([self._staged_rows(s) for s in staged], promote_options="default")
+        self._check(rows if merge.change is None else rows.drop_columns(merge.change))
         new, touched = merge.last(rows, self.table.schema())
         for task in self.table.scan(row_filter=merge.filter(touched)).plan_files():
             there = self._rows_of(task, new.schema)
@@ -112,6 +119,12 @@ class SnapshotMaker:
                 new = new.slice(0, 0)
         self._write([new], change)
         return change
+
+    def _check(self, rows: pa.Table) -> None:
+        """Raises ``InvalidInputError`` if the table was altered so that columns of staged ``rows`` have no place."""
+        problems = column_problems(self.table.schema(), pa.schema([_as_filled(rows, f) for f in rows.schema]))
+        if problems:
+            raise altered(self.shown, self.entry.checkpoint, problems)
 
     def commit(self, change: Change) -> None:
         """One atomic change of the table. Raises pyiceberg's ``CommitFailedException`` if somebody else was first.
@@ -157,3 +170,7 @@ class SnapshotMaker:
             writer.close()
         change.added += [data_file(self.table, one) for one in made]
         change.written += [one["file"] for one in made]
+
+
+def _as_filled(rows: pa.Table, field: pa.Field) -> pa.Field:
+    return pa.field(field.name, plain_type(field.type), rows.column(field.name).null_count > 0)

@@ -56,6 +56,12 @@ def file_schema(table: Schema, names: Sequence[str]) -> tuple[Schema, pa.Schema]
 
 def check_columns(shown: str, table: Schema, rows: pa.Schema) -> None:
     """Raises ``InvalidInputError`` if ``rows``, a query's, cannot go into ``table``."""
+    problems = column_problems(table, rows)
+    if problems:
+        raise misfit(shown, problems)
+
+
+def column_problems(table: Schema, rows: pa.Schema) -> list[str]:
     found = schema_to_pyarrow(table, include_field_ids=False)
     problems: list[str] = []
     for field in rows:
@@ -69,9 +75,7 @@ def check_columns(shown: str, table: Schema, rows: pa.Schema) -> None:
         if not there.nullable and field.nullable:
             problems.append(f"column '{field.name}' is required in the table and may be null in the query")
     absent = [f.name for f in table.fields if f.name not in rows.names and f.required]
-    problems += [f"column '{name}' is required in the table and the query does not have it" for name in absent]
-    if problems:
-        raise misfit(shown, problems)
+    return [*problems, *(f"column '{n}' is required in the table and the query does not have it" for n in absent)]
 
 
 def _is_finer(kind: pa.DataType) -> bool:

@@ -151,6 +151,7 @@ class IcebergSink(TwoPhaseSink):
         with self._catalog.errors("opening it to stage rows"):
             # A task that fails is run again four times at once, which no outage is as short as.
             table = self._catalog.load_patiently(self._patience_s)
+            check_columns(repr(self._catalog), table.schema(), changes.without(self._change, ctx.schema))
             if self._keys:
                 return KeyedFile(table, stem, ctx, repr(self._catalog), self._keys, self._change)
             return DataFiles(table, stem, ctx, repr(self._catalog), not_null)

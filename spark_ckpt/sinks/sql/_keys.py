@@ -36,6 +36,11 @@ def key_problems(
     return [*rounded, *look(connection, table, keys)]
 
 
+def index_problems(connection: sa.Connection, table: sa.TableClause, keys: Sequence[str]) -> list[str]:
+    """What to look at again in each commit: others refuse an upsert without the index, MariaDB appends then."""
+    return list(_mariadb_indexes(connection, table, keys)) if connection.dialect.name in mariadb.DIALECTS else []
+
+
 def _rounds(dialect: str, there: Any, kind: pa.DataType) -> bool:
     if isinstance(there, sa.DateTime):
         return pt.is_timestamp(kind) and _microseconds(dialect, there) < 6

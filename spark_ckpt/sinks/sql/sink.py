@@ -17,11 +17,12 @@ from spark_ckpt.arrow_types import database_schema
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.sinks import _changes as changes
 from spark_ckpt.sinks import staging
-from spark_ckpt.sinks._options import SinkOption, SinkOptions, option_names
+from spark_ckpt.sinks._options import SinkOption, SinkOptions, altered, option_names
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.sql import _dialects as dialects
 from spark_ckpt.sinks.sql import _tables as tables
 from spark_ckpt.sinks.sql._dialects import SEQ, STAGE
+from spark_ckpt.sinks.sql._keys import index_problems
 from spark_ckpt.sinks.sql._moves import Staged, into
 from spark_ckpt.sinks.sql._writer import SqlWriter, StagingPlace
 from spark_ckpt.storage.sql import connections
@@ -144,7 +145,7 @@ class SqlSink(TwoPhaseSink):
             if self.replacing:
                 connection.execute(sa.delete(sa.table(self._table, schema=self._schema)))
             for name, group in groupby(enumerate(staged), key=lambda s: str(s[1]["staging"])):
-                self._move(connection, name, list(group), self._mine(row))
+                self._move(connection, name, list(group), self._mine(row), permit.checkpoint)
             self._step("after move")
             connection.execute(sa.delete(self._stages).where(self._stages.c.position.is_not(None), *self._mine(row)))
 
@@ -237,6 +238,7 @@ class SqlSink(TwoPhaseSink):
         name: str,
         staged: Sequence[tuple[int, Mapping[str, Any]]],
         mine: Sequence[sa.ColumnElement[bool]],
+        checkpoint: int,
     ) -> None:
         """Move neighbours in commit order that were staged in table ``name``."""
         said = staged[-1][1]
@@ -247,6 +249,9 @@ class SqlSink(TwoPhaseSink):
         stages = self._stages.c
         ours = sa.and_(stages.position.between(staged[0][0], staged[-1][0]), *mine)
         joined = source.join(self._stages, stages.id == source.c[STAGE])
+        problems = index_problems(connection, target, said["keys"]) if said["keys"] else []
+        if problems:
+            raise altered(self._place, checkpoint, problems)
         rows = Staged(source, joined, ours, (stages.position, source.c[SEQ]))
         into(connection, target, rows, columns, said["keys"], change)
         self._empty(connection, name, [s["stage"] for _, s in staged])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+from pyiceberg.schema import index_by_id
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
@@ -180,12 +181,33 @@ class IcebergReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if lacks or (not self._is_pinned and (now or clock >= self._next_look)):
             with self._source.catalog.errors("looking for new snapshots"):
                 found = self._source.catalog.load_patiently()
+            self._check_columns(found)
             if table is None or found.metadata_location != table.metadata_location:
                 self._table, self._history = found, self._source.history(found)
             self._next_look = clock + self._source.parsed["discoveryInterval"]
         assert self._table is not None
         assert self._history is not None
         return self._table, self._history
+
+    def _check_columns(self, found: Table) -> None:
+        """Columns are read by the ids and types that they had at start: of others' files they would be null."""
+        if self._table is not None and self._table.metadata.table_uuid != found.metadata.table_uuid:
+            raise InvalidInputError(
+                f"{self._source.catalog} was dropped and made anew while the query read it; start anew, with an empty "
+                "job folder, to read the new one"
+            )
+        there, problems = index_by_id(found.schema()), []
+        for number, field in index_by_id(self._columns).items():
+            name, kind = self._columns.find_column_name(number), field.field_type
+            if number not in there:
+                problems.append(f"column '{name}' ({kind}) is gone")
+            elif kind.is_primitive and there[number].field_type != kind:
+                problems.append(f"column '{name}' was {kind} and is {there[number].field_type}")
+        if problems:
+            raise InvalidInputError(
+                f"{self._source.catalog} was altered while the query read it: {'; '.join(problems)}. Start the query "
+                "again, from load() on: it then reads the columns as they are"
+            )
 
     # --- executor ---------------------------------------------------------------------------------------------------
 

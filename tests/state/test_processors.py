@@ -15,7 +15,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import Row
 
 from spark_ckpt.state.lsm.compaction import CompactionPolicy
+from spark_ckpt.state.processors import _call as calls
 from spark_ckpt.state.processors import _maps as maps
+from spark_ckpt.state.processors import _written as written
 from tests.state.processors_harness import Operator, function, struct
 
 TTL = 10
@@ -206,10 +208,12 @@ def play(history: Any, time_mode: str, policy: CompactionPolicy) -> None:
 
 
 @pytest.fixture(autouse=True)
-def small_maps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some maps are large."""
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some maps are large, and most calls take several portions of keys."""
     monkeypatch.setattr(maps, "SMALL", 2)
     monkeypatch.setattr(maps, "_SAMPLE", 1)
+    monkeypatch.setattr(calls, "PORTION_KEYS", 2)
+    monkeypatch.setattr(written, "_MOST_TABLES", 1)
 
 
 @settings(max_examples=25)

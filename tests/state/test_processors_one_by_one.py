@@ -236,6 +236,59 @@ def test_lists_keep_their_order_over_many_keys_read_ahead() -> None:
     assert operator.stored("_lists") == sum(1 for k in range(3000) if k % 4)
 
 
+def test_timers_find_the_values_that_rows_of_thousands_of_keys_wrote() -> None:
+    class Timed(Processor):
+        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+            time, k = expiredTimerInfo.getExpiryTimeInMs(), key[0]
+            again = time > 2_000 + k % 7
+            assert self.v.get() == (None if k % 5 == 0 or (again and k % 3 == 0) else (k + again,))
+            self.v.update((k + 1 + again,)) if k % 5 and k % 3 else self.v.clear()
+            yield Row(k=key[0], n=time)
+
+    def rows(self: Any, key: Any, rows: Any) -> Iterator[Row]:
+        assert self.v.get() == expected(key[0])
+        self.v.update((key[0],)) if key[0] % 5 else self.v.clear()
+        for time in (2_000 + key[0] % 7, 3_000 - key[0] % 11):
+            self.handle.registerTimer(time)
+        yield from ()
+
+    expected: Any = lambda k: None  # noqa: E731
+    operator = Operator(function(Timed(rows, ("Value", "v")), OUT, "ProcessingTime", pandas=False))
+    operator.batch([(k, 0) for k in range(3000)])
+    operator.flush()
+    expected = lambda k: (k,) if k % 5 else None  # noqa: E731
+    out = operator.batch([(k, 0) for k in range(3000)], 4_000)
+    assert sorted(out) == sorted((k, time) for k in range(3000) for time in (2_000 + k % 7, 3_000 - k % 11))
+    assert {r["k"]: r["n"] for r in operator.table("v")} == {k: k + 2 for k in range(3000) if k % 5 and k % 3}
+
+
+@pytest.mark.parametrize("kind", ["Value", "List", "Map"])
+def test_there_is_no_key_to_ask_for_when_all_have_been_called(kind: str) -> None:
+    class Closing(Processor):
+        def close(self) -> None:
+            if hasattr(self, "called"):  # else it is the driver, which asks what init declares
+                self.x.clear()
+
+    def rows(self: Any, key: Any, rows: Any) -> Iterator[Row]:
+        self.called = True
+        yield from ()
+
+    operator = Operator(function(Closing(rows, (kind, "x")), OUT, pandas=False))
+    with pytest.raises(UserFunctionError, match="close: the user's function raised IndexError"):
+        operator.batch([(1, 0)])
+
+
+def test_of_several_mistakes_the_first_is_told() -> None:
+    def rows(self: Any, key: Any, rows: Any) -> Iterator[Any]:
+        yield 1 / 0 if called else "no row"
+        called.append(key)
+
+    called: list[Any] = []
+    with pytest.raises(UserFunctionError, match="with the names of outputStructType, found 'no row'") as e:
+        row_operator(rows).batch([(k, 0) for k in range(9)])
+    assert f"key {called[0]}" in str(e.value)
+
+
 @pytest.mark.parametrize("pandas", [True, False])
 def test_the_initial_state_of_a_key_comes_before_its_rows(pandas: bool) -> None:
     class Begun(Processor):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cached_property, partial
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +14,10 @@ from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.state.functions.base import CallContext, Touched
 from spark_ckpt.state.functions.pandas_function import PORTION_KEYS, collector_paused
 from spark_ckpt.state.functions.user_error import raised
-from spark_ckpt.state.ipc import Rows
+from spark_ckpt.state.ipc import Rows, one_batch, picked
 from spark_ckpt.state.processors._lists import Lists, NextIndexes
 from spark_ckpt.state.processors._maps import Maps
-from spark_ckpt.state.processors._rows import Key, by_key, iterated
+from spark_ckpt.state.processors._rows import Key, Outputs, by_key, iterated
 from spark_ckpt.state.processors._stored import Progress, end_expired
 from spark_ckpt.state.processors._timers import Timers
 from spark_ckpt.state.processors._values import Values
@@ -27,11 +27,16 @@ from spark_ckpt.state.processors.handle import CLOSED, CREATED, DATA_PROCESSED, 
 if TYPE_CHECKING:
     from spark_ckpt.state.processors.function import ProcessorFunction
 
-OfKey = tuple[int, Iterator[Any]]
-"""A key, by its place among the touched ones, and its rows."""
-One = tuple[int, Callable[[], Any]]
-"""A key, by its place among the touched ones, and the call for it."""
-Calls = Callable[[Iterator[OfKey]], Iterator[One]]
+
+class _Calls(NamedTuple):
+    """Calls of one method of the processor. ``places``: for which keys, by their places among the touched ones.
+
+    ``given(i, j)`` is what calls number *i* to *j* - 1 get besides their key and the times.
+    """
+
+    places: Rows
+    method: Callable[[Key, Any, Any], Any]
+    given: Callable[[int, int], Iterable[Any]]
 
 
 class ProcessorCall:
@@ -53,15 +58,15 @@ class ProcessorCall:
             for family in self._ctx.families.values():
                 end_expired(family)
             return outputs[0]
-        self._keys = self._function.form.keys(self._touched)
         rows, timers = self._row_calls(), self._timer_calls()
-        self._order += [key for _, key in self._due]
+        self._progress = Progress(np.concatenate([calls.places for calls in [*rows, timers]]))
         self._open()
         handle = Handle(self._function.time_mode, CREATED, self._stored, self._timers)
         self._user("init", self._processor.init, handle)
         self._check(handle.declared)
         handle.phase = INITIALIZED
-        outputs += self._outputs(rows)
+        for calls in rows:
+            outputs += self._outputs(calls)
         handle.phase = DATA_PROCESSED
         outputs += self._outputs(timers)
         handle.phase = CLOSED
@@ -71,49 +76,42 @@ class ProcessorCall:
 
     # -- calls -------------------------------------------------------------------------------------------------
 
-    def _row_calls(self) -> Iterator[One]:
+    def _row_calls(self) -> list[_Calls]:
         """Those for the initial state, which only the first batch has, and those for rows."""
         function, rows, index = self._function, self._touched.rows, self._touched.key_index
-        self._order: list[int] = []
-        initial: Iterator[One] = iter(())
+        found = []
         if function.initial:
             states = rows.column(INITIAL).combine_chunks()
             is_state = states.is_valid().to_numpy(zero_copy_only=False)
             if is_state.any():
                 table = pa.table(states.drop_null().flatten(), [f.name for f in states.type])
-                initial = self._calls(table, index[is_state], self._begun)
+                found.append(self._calls(table, index[is_state], self._begin))
             rows, index = rows.filter(pa.array(~is_state)), index[~is_state]
-        return chain(initial, self._calls(rows.select(function.input_schema.names), index, self._handled))
+        names = function.input_schema.names
+        return [*found, self._calls(rows.select(names), index, self._processor.handleInputRows)]
 
-    def _calls(self, rows: pa.Table, key_index: Rows, calls: Calls) -> Iterator[One]:
+    def _calls(self, rows: pa.Table, key_index: Rows, method: Callable[[Key, Any, Any], Any]) -> _Calls:
         places, rows, starts, ends = by_key(rows, key_index, self._touched.keys.num_rows)
-        keys = places.tolist()
-        self._order += keys
-        return calls(zip(keys, self._function.form.rows(rows, starts, ends)))
+        return _Calls(places, method, self._function.form.rows(rows, starts, ends))
 
-    def _handled(self, rows: Iterator[OfKey]) -> Iterator[One]:
-        handle, keys, times = self._processor.handleInputRows, self._keys, self._times
-        for key, own in rows:
-            yield key, partial(handle, keys[key], own, times)
-
-    def _begun(self, states: Iterator[OfKey]) -> Iterator[One]:
-        for key, own in states:
-            yield key, partial(self._begin, self._keys[key], own)
-
-    def _begin(self, key: Key, states: Iterator[Any]) -> Any:
+    def _begin(self, key: Key, states: Iterator[Any], times: Any) -> Any:
         for state in states:
-            self._processor.handleInitialState(key, state, self._times)
+            self._processor.handleInitialState(key, state, times)
         return ()
 
-    def _timer_calls(self) -> Iterator[One]:
+    def _timer_calls(self) -> _Calls:
+        times = [time for time, _ in self._due]
+        places = np.array([key for _, key in self._due], np.int64)
+        return _Calls(places, self._expired, lambda first, end: times[first:end])
+
+    def _expired(self, key: Key, time: int, times: Any) -> Iterator[Any]:
         from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo
 
-        times, handle = self._times, self._processor.handleExpiredTimer
-        for time, key in self._due:
-            info = ExpiredTimerInfo(time)
-            yield key, partial(handle, key=self._keys[key], timerValues=times, expiredTimerInfo=info)
-            assert self._timers is not None
-            self._timers.fired(key, time)
+        info = ExpiredTimerInfo(time)
+        result = self._processor.handleExpiredTimer(key=key, timerValues=times, expiredTimerInfo=info)
+        yield from iterated(result, self._function.form.takes, self._where, key)
+        assert self._timers is not None
+        self._timers.fired(self._progress.key, time)
 
     @cached_property
     def _times(self) -> Any:
@@ -124,34 +122,46 @@ class ProcessorCall:
         watermark_ms = self._ctx.watermark_ms
         return TimerValues(self._ctx.processing_time_ms, 0 if watermark_ms is None else watermark_ms)
 
-    def _outputs(self, calls: Iterator[One]) -> Iterator[pa.Table]:
+    def _outputs(self, calls: _Calls) -> Iterator[pa.Table]:
         """A table for so many keys; what waits for its conversion is let go of then."""
-        for first in calls:
+        for first in range(0, len(calls.places), PORTION_KEYS):
             with collector_paused():
-                table = self._converted(self._portion(chain([first], calls)))
+                table = self._portion(calls, first, min(first + PORTION_KEYS, len(calls.places)))
             if table is not None:
                 yield table
 
-    def _converted(self, outputs: list[tuple[Key, list[Any]]]) -> pa.Table | None:
-        """In a call of its own, so that the outputs are gone when the collector goes on."""
-        return self._function.form.table(outputs, self._where()) if outputs else None
+    def _portion(self, calls: _Calls, first: int, end: int) -> pa.Table | None:
+        """Calls number ``first`` to ``end`` - 1. In a call of its own, so that the outputs are gone when the collector
+        goes on."""
+        form, progress = self._function.form, self._progress
+        slots = progress.enter(calls.places[first:end])
+        keys = form.keys(picked(one_batch(self._touched.keys), progress.places))
+        outputs = Outputs(keys if isinstance(slots, range) else [keys[slot] for slot in slots])
+        values = [variable for variable in self._variables.values() if isinstance(variable, Values)]
+        for variable in values:
+            variable.enter()
+        self._run(calls.method, zip(slots, outputs.keys, calls.given(first, end)), outputs)
+        table = form.table(outputs, self._where) if outputs.found else None
+        for variable in values:
+            variable.leave(self._where())
+        progress.leave()
+        return table
 
-    def _portion(self, calls: Iterator[One]) -> list[tuple[Key, list[Any]]]:
-        """The outputs of so many keys, without those that have none."""
-        form, keys, progress, where, outputs = self._function.form, self._keys, self._progress, self._where, []
-        for place, call in islice(calls, PORTION_KEYS):
-            key = keys[place]
-            try:
+    def _run(self, method: Callable[..., Any], calls: Iterable[tuple[int, Key, Any]], outputs: Outputs) -> None:
+        form, progress, times, where = self._function.form, self._progress, self._times, self._where
+        found, ends, key = outputs.found, outputs.ends, None
+        try:
+            for at, (slot, key, given) in enumerate(calls, progress.begun):
+                progress.at, progress.slot = at, slot
+                result = method(key, given, times)
                 # Run to its end, whatever of its outputs will be of use.
-                found = list(iterated(call(), form.takes, where, key))
-            except UserFunctionError:
+                found.extend(result if type(result) is GeneratorType else iterated(result, form.takes, where, key))
+                ends.append(len(found))
+        except Exception as e:
+            form.check(outputs, where)  # what came before is told first
+            if isinstance(e, UserFunctionError):
                 raise
-            except Exception as e:
-                raise UserFunctionError(raised(where(key), e)) from e
-            if found and (found := form.checked(where, key, found)):
-                outputs.append((key, found))
-            progress.at += 1
-        return outputs
+            raise UserFunctionError(raised(where(key), e)) from e
 
     def _user(self, name: str, method: Any, *args: Any) -> None:
         try:
@@ -166,7 +176,6 @@ class ProcessorCall:
     # -- state -------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        self._progress = Progress(np.array(self._order, np.int64))
         families, keys, now_ms = self._ctx.families, self._touched.keys.num_rows, self._ctx.processing_time_ms
         if TIMERS in families:
             self._timers = Timers(families[TIMERS], self._progress)

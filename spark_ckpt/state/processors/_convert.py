@@ -14,14 +14,15 @@ from spark_ckpt.state.processors.declared import Columns
 
 Value = tuple[Any, ...]
 
-_PLAIN = frozenset([int, float, str, bool, type(None)])
+PLAIN = frozenset([int, float, str, bool, type(None)])
+"""Values of these types are Python's own and never change."""
 
 
 def cleaned(value: Sequence[Any]) -> Value:
     """As the user sees it again in the same batch: Python's own types, nothing that the user may still change."""
-    if _PLAIN.issuperset(map(type, value)):
+    if PLAIN.issuperset(map(type, value)):
         return tuple(value)
-    return tuple([v if type(v) in _PLAIN else _clean(v) for v in value])
+    return tuple([v if type(v) in PLAIN else _clean(v) for v in value])
 
 
 def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
+from operator import attrgetter
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from spark_ckpt.errors import UserFunctionError
-from spark_ckpt.state.functions.base import Touched
 from spark_ckpt.state.functions.pandas_input import Frames, in_timezone, key_tuples, spark_struct
 from spark_ckpt.state.functions.pandas_output import KeyOutput, OutputConversion, checked_frame
 from spark_ckpt.state.ipc import Rows
@@ -29,14 +29,31 @@ if TYPE_CHECKING:
     from spark_ckpt.state.processors.function import ProcessorFunction
 
 Key = tuple[Any, ...]
-Where = Callable[[Key], str]
-"""Says of a message what it is about."""
+Where = Callable[..., str]
+"""Says of a message what it is about: where the call runs, and, with a key, which."""
+RowsOf = Callable[[int, int], Iterator[Iterator[Any]]]
+"""What calls number *i* to *j* - 1 get."""
 
 
 def by_key(rows: pa.Table, key_index: Rows, keys: int) -> tuple[Rows, pa.Table, Rows, Rows]:
     """The keys that have rows, the rows side by side in that order, where those of each begin and end."""
     seg, found = segments_by_index(key_index, keys)
     return found, rows if seg.order is None else rows.take(pa.array(seg.order)), seg.starts, seg.ends
+
+
+class Outputs:
+    """What the calls of a portion put out, in one list: ``ends[i]`` is behind what belongs to ``keys[i]``."""
+
+    def __init__(self, keys: list[Key]) -> None:
+        self.keys = keys
+        self.found: list[Any] = []
+        self.ends: list[int] = []
+
+    def by_key(self) -> Iterator[tuple[Key, list[Any]]]:
+        """Those that put out something."""
+        for key, begin, end in zip(self.keys, [0, *self.ends], self.ends):  # a call may have failed
+            if end > begin:
+                yield key, self.found[begin:end]
 
 
 class FramesForm:
@@ -47,29 +64,37 @@ class FramesForm:
     def __init__(self, function: ProcessorFunction) -> None:
         self._function, self._names = function, function.output_schema.names
 
-    def keys(self, touched: Touched) -> list[Key]:
-        keys = key_tuples(touched.keys.select(self._function.key_schema.names), self._function)
-        return [tuple([v.item() if isinstance(v, np.generic) else v for v in key]) for key in keys]
+    def keys(self, keys: pa.RecordBatch) -> list[Key]:
+        found = key_tuples(pa.Table.from_batches([keys]).select(self._function.key_schema.names), self._function)
+        return [tuple([v.item() if isinstance(v, np.generic) else v for v in key]) for key in found]
 
-    def rows(self, rows: pa.Table, starts: Rows, ends: Rows) -> Iterator[Iterator[Any]]:
+    def rows(self, rows: pa.Table, starts: Rows, ends: Rows) -> RowsOf:
         """For each key an iterator of its one DataFrame."""
-        if not len(starts):
-            return
-        frames = Frames(rows.cast(_widened(rows.schema)), starts, self._function)
-        for at, (start, end) in enumerate(zip(starts.tolist(), ends.tolist())):
-            yield (frames.slice(*one) for one in ((at, start, end),))
+        frames = Frames(rows.cast(_widened(rows.schema)), starts, self._function) if len(starts) else None
 
-    def checked(self, where: Where, key: Key, outputs: list[Any]) -> list[Any]:
-        by_name = self._function.options.get("assign_cols_by_name", True)
-        frames = [checked_frame(lambda: where(key), output, self._names, by_name) for output in outputs]
-        return [frame for frame in frames if frame is not None]
+        def of(first: int, end: int) -> Iterator[Iterator[Any]]:
+            assert frames is not None
+            pairs = zip(starts[first:end].tolist(), ends[first:end].tolist(), strict=True)
+            for at, (begin, behind) in enumerate(pairs, first):
+                yield (frames.slice(*one) for one in ((at, begin, behind),))
 
-    def table(self, outputs: list[tuple[Key, list[Any]]], where: str) -> pa.Table:
-        function = self._function
+        return of
+
+    def check(self, outputs: Outputs, where: Where) -> list[KeyOutput]:
+        """Raises ``UserFunctionError`` for what is no DataFrame with the columns of ``outputStructType``."""
+        by_name, checked = self._function.options.get("assign_cols_by_name", True), []
+        for key, found in outputs.by_key():
+            frames = [checked_frame(partial(where, key), output, self._names, by_name) for output in found]
+            if frames := [frame for frame in frames if frame is not None]:
+                checked.append(KeyOutput(key, frames))
+        return checked
+
+    def table(self, outputs: Outputs, where: Where) -> pa.Table:
+        function, checked = self._function, self.check(outputs, where)
         struct = spark_struct(function.output_struct, function.output_schema)
         known = {k: v for k, v in function.options.items() if k in ("safecheck", "int_to_decimal_coercion_enabled")}
         conversion = OutputConversion(function.output_schema, struct, function.session_timezone, known)
-        return conversion.table([KeyOutput(key, frames) for key, frames in outputs], where)
+        return conversion.table(checked, where())
 
 
 class RowsForm:
@@ -82,46 +107,68 @@ class RowsForm:
 
         self._function, self._row = function, Row
 
-    def keys(self, touched: Touched) -> list[Key]:
-        columns = self._lists(touched.keys.select(self._function.key_schema.names))
-        return list(zip(*columns, strict=True))
+    def keys(self, keys: pa.RecordBatch) -> list[Key]:
+        return list(zip(*self._lists(keys.select(self._function.key_schema.names)), strict=True))
 
-    def rows(self, rows: pa.Table, starts: Rows, ends: Rows) -> Iterator[Iterator[Any]]:
+    def rows(self, rows: pa.Table, starts: Rows, ends: Rows) -> RowsOf:
+        """For each key an iterator of its rows, which are made in one sweep."""
         make = partial(tuple.__new__, row_class(tuple(rows.column_names)))
-        for portion in range(0, len(starts), _PORTION):
-            begin, end = starts[portion : portion + _PORTION], ends[portion : portion + _PORTION]
-            first, last = int(begin[0]), int(end[-1])
-            made = list(map(make, zip(*self._lists(rows.slice(first, last - first)), strict=True)))
-            for one, behind in zip((begin - first).tolist(), (end - first).tolist()):
-                yield iter(made[one:behind])
 
-    def _lists(self, table: pa.Table) -> list[list[Any]]:
+        def of(first: int, end: int) -> Iterator[Iterator[Any]]:
+            begin, behind = int(starts[first]), int(ends[end - 1])
+            made = map(make, zip(*self._lists(rows.slice(begin, behind - begin)), strict=True))
+            if behind - begin == end - first:
+                return map(iter, zip(made))  # a row a key
+            every = list(made)
+            pairs = zip((starts[first:end] - begin).tolist(), (ends[first:end] - begin).tolist(), strict=True)
+            return (iter(every[one:after]) for one, after in pairs)
+
+        return of
+
+    def _lists(self, table: pa.Table | pa.RecordBatch) -> list[list[Any]]:
         timezone = self._function.session_timezone
-        return [python_values(column.cast(in_timezone(column.type, timezone))) for column in table.columns]
+        return [python_values(_in_timezone(column, timezone)) for column in table.columns]
 
-    def checked(self, where: Where, key: Key, outputs: list[Any]) -> list[Any]:
-        for output in outputs:
-            if not isinstance(output, self._row) or not hasattr(output, "__fields__"):
-                raise UserFunctionError(
-                    f"{where(key)}: expected pyspark.sql.Row with the names of outputStructType, found {output!r}. "
-                    f"Yield Row({', '.join(f'{n}=...' for n in self._function.output_schema.names)})."
-                )
-        return outputs
+    def check(self, outputs: Outputs, where: Where) -> None:
+        """Raises ``UserFunctionError`` for what is no ``Row`` with names."""
+        for key, rows in outputs.by_key():
+            for row in rows:
+                if not isinstance(row, self._row) or not hasattr(row, "__fields__"):
+                    names = ", ".join(f"{n}=..." for n in self._function.output_schema.names)
+                    raise UserFunctionError(
+                        f"{where(key)}: expected pyspark.sql.Row with the names of outputStructType, found {row!r}. "
+                        f"Yield Row({names})."
+                    )
 
-    def table(self, outputs: list[tuple[Key, list[Any]]], where: str) -> pa.Table:
-        schema = self._function.output_schema
+    def table(self, outputs: Outputs, where: Where) -> pa.Table:
+        schema, rows = self._function.output_schema, outputs.found
         try:
-            return _of_rows([row for _, rows in outputs for row in rows], schema)
+            if (table := self._in_order(rows, schema)) is not None:
+                return table
+            self.check(outputs, where)
+            return _of_rows(rows, schema)
+        except UserFunctionError:
+            raise
         except Exception as e:
+            self.check(outputs, where)
             key, bad, error = _misfit(outputs, schema, e)
             expected = ", ".join(f"{f.name} {f.type}" for f in schema)
             raise UserFunctionError(
-                f"{where}, key {key!r}: the processor's output does not fit outputStructType: expected ({expected}), "
+                f"{where(key)}: the processor's output does not fit outputStructType: expected ({expected}), "
                 f"found {bad!r}: {type(error).__name__}: {error}"
             ) from e
 
+    def _in_order(self, rows: list[Any], schema: pa.Schema) -> pa.Table | None:
+        """None where not all are plain ``Row``s whose fields are those of ``schema``, one by one."""
+        if any(pa.types.is_nested(f.type) for f in schema) or set(map(type, rows)) != {self._row}:
+            return None
+        if list(map(_FIELDS, rows)).count(schema.names) != len(rows):
+            return None
+        columns = zip(*rows, strict=True)
+        return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
 
-_PORTION = 1024
+
+_FIELDS = attrgetter("__fields__")
 
 
 @lru_cache(maxsize=64)
@@ -139,18 +186,18 @@ def row_class(names: tuple[str, ...]) -> type[Row]:
     return type("Row", (Row,), {**own, "__fields__": Row(*names), "__module__": Row.__module__})
 
 
+def _in_timezone(column: pa.ChunkedArray | pa.Array, timezone: str) -> pa.ChunkedArray | pa.Array:
+    kind = in_timezone(column.type, timezone)
+    return column if kind == column.type else column.cast(kind)  # a cast that changes nothing takes its time, too
+
+
 def _of_rows(rows: list[Any], schema: pa.Schema) -> pa.Table:
     """By name; what a row does not have is null, as in Spark."""
-    names = schema.names
-    if all(row.__fields__ == names for row in rows):
-        columns = list(zip(*rows)) or [()] * len(schema)
-        if not any(pa.types.is_nested(f.type) for f in schema):
-            return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, schema)], schema=schema)
     return pa.Table.from_pylist([row.asDict(True) for row in rows], schema=schema)
 
 
-def _misfit(outputs: list[tuple[Key, list[Any]]], schema: pa.Schema, error: Exception) -> tuple[Any, Any, Exception]:
-    for key, rows in outputs:
+def _misfit(outputs: Outputs, schema: pa.Schema, error: Exception) -> tuple[Any, Any, Exception]:
+    for key, rows in outputs.by_key():
         for row in rows:
             try:
                 _of_rows([row], schema)

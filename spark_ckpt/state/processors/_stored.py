@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -46,16 +46,38 @@ def end_expired(family: Family) -> None:
 
 
 class Progress:
-    """Which key of a call the user's processor is at. ``order`` lists the keys as they are called; one can repeat."""
+    """Which key of a call the user's processor is at. ``order`` lists the keys as they are called; one can repeat.
+
+    Calls are made a portion at a time: ``places`` are the keys of the present one, ascending and each once, and
+    ``slot`` says which of them it is.
+    """
+
+    __slots__ = ("_behind", "_places", "at", "begun", "order", "places", "slot")
 
     def __init__(self, order: Rows) -> None:
         self.order = order
-        self.at = 0
-        self._keys: list[int] = order.tolist()
+        self.at = self.slot = self.begun = self._behind = 0
+        self.places = np.empty(0, np.int64)
+        self._places: list[int] = []
+
+    def enter(self, places: Rows) -> Sequence[int]:
+        """A portion begins, whose calls are for ``places``, from number ``begun`` on; returns the slot of each."""
+        self.begun = self.at = self._behind
+        self._behind += len(places)
+        slots: Sequence[int] = range(len(places))
+        if (places[1:] <= places[:-1]).any():
+            places, inverse = np.unique(places, return_inverse=True)
+            slots = inverse.tolist()
+        self.places, self._places, self.slot = places, places.tolist(), 0
+        return slots
+
+    def leave(self) -> None:
+        """The portion is over: there is no key until the next one."""
+        self.places, self._places = self.places[:0], []
 
     @property
     def key(self) -> int:
-        return self._keys[self.at]
+        return self._places[self.slot]
 
 
 class ReadAhead(Generic[T]):

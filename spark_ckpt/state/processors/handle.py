@@ -32,8 +32,9 @@ class _Variable:
 
     def __init__(self, handle: Handle, kind: str, name: str, stored: Any) -> None:
         self._handle, self._kind, self._name, self._stored = handle, kind, name, stored
-        self._open: Any = None
-        """Where it is stored while it may be asked: what is asked for every key passes no other check."""
+
+    def _opened(self, opened: bool) -> None:
+        """From now on it may be asked, or no longer."""
 
     def _of(self, action: str, operation: str) -> Any:
         """Where it is stored. Raises if there is no key or no such variable any more."""
@@ -48,18 +49,26 @@ class ValueState(_Variable):
     """As PySpark's."""
 
     def exists(self) -> bool:
-        stored: Values = self._open or self._of("Error checking value state exists", "exists")
+        stored: Values = self._of("Error checking value state exists", "exists")
         return stored.get() is not None
 
     def get(self) -> tuple[Any, ...] | None:
-        stored: Values = self._open or self._of("Error getting value state", "get")
+        stored: Values = self._of("Error getting value state", "get")
         return stored.get()
 
     def update(self, newValue: Any) -> None:
-        (self._open or self._of("Error updating value state", "update")).update(newValue)
+        self._of("Error updating value state", "update").update(newValue)
 
     def clear(self) -> None:
         self._of("Error clearing value state", "clear").clear()
+
+    def _opened(self, opened: bool) -> None:
+        """What is asked for every key goes straight to where it is stored while it may be asked."""
+        for name in ("get", "update"):
+            if opened:
+                setattr(self, name, getattr(self._stored, name))
+            else:
+                self.__dict__.pop(name, None)
 
 
 class ListState(_Variable):
@@ -142,7 +151,7 @@ class Handle:
     def phase(self, phase: str) -> None:
         self._phase = phase
         for variable in self._variables.values():
-            variable._open = None if phase in (PRE_INIT, CREATED) else variable._stored
+            variable._opened(phase not in (PRE_INIT, CREATED))
 
     def getValueState(self, stateName: str, schema: Any, ttlDurationMs: int | None = None) -> Any:
         return self._declared(VALUE, stateName, schema, None, ttlDurationMs)

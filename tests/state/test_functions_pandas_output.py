@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.runtime.stateless import arrow_schema
-from spark_ckpt.state.functions.pandas_output import KeyOutput, OutputConversion
+from spark_ckpt.state.functions.pandas_output import KeyOutput, OutputConversion, _Frames, _joined
 from tests.state.functions_harness import call, function
 
 ZONE = "America/New_York"
@@ -95,6 +95,37 @@ def test_a_long_beside_another_keys_nan_stays_what_it_is() -> None:
     output = call(function(lambda key, pdfs, state: [pd.DataFrame({"k": key[0], "n": [values[key[0]]] * 2})]),
                   list("abc"), [(0, 1), (1, 1), (2, 1)]).output  # fmt: skip
     assert output["n"].to_pylist() == [2**53 + 1, 2**53 + 1, None, None, 1, 1]
+
+
+LONG, DOUBLE, TEXT, TIME = [1], [0.5], ["x"], [NOON]
+
+
+@pytest.mark.parametrize(
+    ("frames", "fast"),
+    [
+        ([{"a": LONG, "b": DOUBLE}, {"a": [2, 3], "b": [np.nan, 1]}], True),
+        ([{"a": LONG, "b": DOUBLE, "c": LONG}] * 3, True),
+        ([{"a": TEXT, "b": [[1, 2]]}, {"a": [None], "b": [None]}], True),
+        ([{"a": LONG}, {"a": DOUBLE}], False),
+        ([{"a": LONG, "b": DOUBLE, "c": LONG}, {"a": LONG, "b": LONG, "c": DOUBLE}], False),
+        ([{"a": LONG, "b": DOUBLE, "c": DOUBLE}, {"a": LONG, "b": DOUBLE, "c": LONG}], False),
+        ([dict(zip("abcd", [LONG, DOUBLE, *rest])) for rest in ([DOUBLE, LONG], [LONG, DOUBLE])], False),
+        ([{"a": LONG, "b": DOUBLE}, {"b": DOUBLE, "a": LONG}], False),
+        ([{"a": LONG, "b": LONG}, {"b": LONG, "a": LONG}], False),
+        ([{"a": TEXT}, {"a": TIME}], False),
+        ([{"a": TIME}, {"a": TIME}], False),
+        ([{"a": pd.array([1], "Int64")}] * 2, False),
+        ([{"a": [NOON.to_pydatetime()], "b": LONG}] * 2, False),
+    ],
+)
+def test_frames_side_by_side_are_what_pandas_makes_of_them(frames: list[dict[str, Any]], fast: bool) -> None:
+    made = [pd.DataFrame(frame) for frame in frames]
+    made += [frame.copy() for frame in made]
+    expected, joined = pd.concat(made, ignore_index=True), _joined(made)
+    merged = _Frames([KeyOutput((i,), [frame]) for i, frame in enumerate(made)]).merged
+    assert (joined is not None) == fast
+    for name in expected:
+        pd.testing.assert_series_equal(merged[name], expected[name], check_names=False)
 
 
 def test_an_empty_frame_may_have_other_names_and_one_without_names_goes_by_position() -> None:

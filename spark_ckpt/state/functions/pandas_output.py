@@ -12,10 +12,11 @@ type there; else key by key. The conversion is PySpark's own each time.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from spark_ckpt.errors import UserFunctionError
@@ -127,7 +128,8 @@ class _Frames:
     def __init__(self, outputs: Sequence[KeyOutput]) -> None:
         self.outputs = outputs
         self.all = [frame for output in outputs for frame in output.frames]
-        self.merged = _concat(self.all)
+        joined = _joined(self.all)
+        self.merged: Mapping[str, pd.Series] | pd.DataFrame = _concat(self.all) if joined is None else joined
         self._alone: list[pd.DataFrame] | None = None
         self._types: list[pd.Series] | None = None
 
@@ -155,6 +157,29 @@ def _concat(frames: list[pd.DataFrame]) -> pd.DataFrame:
         # pandas announces a change for all-null columns that Spark's own concat is subject to as well.
         warnings.simplefilter("ignore", FutureWarning)
         return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+
+
+def _joined(frames: list[pd.DataFrame]) -> dict[str, pd.Series] | None:
+    """The columns that ``pd.concat`` makes of DataFrames of a few rows, in a fraction of the time; None if they do not
+    have the same columns and plain types, or pandas has other parts than we know.
+    """
+    import pandas as pd
+
+    names, parts = frames[0].columns.tolist(), []
+    for frame in frames:
+        blocks = getattr(getattr(frame, "_mgr", None), "blocks", None)
+        if blocks is None or frame.columns.tolist() != names:
+            return None
+        parts.append(blocks)
+    columns: dict[int, Any] = {}
+    for at, block in enumerate(parts[0]):
+        kind, places = block.dtype, block.mgr_locs.as_array.tolist()
+        alike = [p[at] for p in parts if len(p) == len(parts[0]) and p[at].dtype == kind]
+        values = [b.values for b in alike if type(b.values) is np.ndarray and b.mgr_locs.as_array.tolist() == places]
+        if len(values) < len(parts):
+            return None
+        columns |= dict(zip(places, np.concatenate(values, axis=1), strict=True))
+    return {name: pd.Series(columns[at], dtype=columns[at].dtype) for at, name in enumerate(names)}
 
 
 def _together(series: pd.Series, kind: pa.DataType) -> pd.Series | None:

@@ -13,7 +13,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,7 +28,7 @@ from confluent_kafka.admin import (
 
 from tests.certificates import Certificates
 from tests.postgres_server import free_port
-from tests.servers import Guard
+from tests.servers import ServerProcess
 
 USER, OTHER, PASSWORD = "ckpt", "other", "s3cret-pass-word"
 _UP_S = 120
@@ -76,8 +75,7 @@ class KafkaServer:
         self._more = dict(settings or {})
         self._options = tuple(java)
         self._root: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._guard: Guard | None = None
+        self._process: ServerProcess | None = None
         self._ports: dict[str, int] = {}
         self.certificates: Certificates
 
@@ -155,21 +153,13 @@ class KafkaServer:
     def kill(self) -> None:
         """SIGKILL, as when its machine goes; :meth:`restart` brings it back at the same ports."""
         assert self._process is not None
-        assert self._guard is not None
         self._process.kill()
-        self._process.wait()
-        self._guard.release()
-        self._process = self._guard = None
+        self._process = None
 
     def restart(self) -> None:
         """The broker that was killed, on the same data."""
         assert self._root is not None
-        with (self._root / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                self._java("kafka.Kafka", str(self._properties)),
-                cwd=self._root, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            )  # fmt: skip
-        self._guard = Guard(self._process.pid, self._root)
+        self._process = ServerProcess(self._java("kafka.Kafka", str(self._properties)), self._root)
         self._wait()
 
     @property
@@ -209,19 +199,17 @@ class KafkaServer:
 
     def _wait(self, topic: str | None = None) -> None:
         """Until the broker answers, and knows a leader for each partition of ``topic``."""
-        assert self._root is not None
         assert self._process is not None
-        admin, deadline = self.admin(), time.monotonic() + _UP_S
-        while True:
+        admin = self.admin()
+
+        def answers() -> bool:
             try:
                 found = admin.list_topics(topic, timeout=1).topics
-                if topic is None or all(p.leader >= 0 and not p.error for p in found[topic].partitions.values()):
-                    return
             except KafkaException:
-                pass
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the Kafka broker does not answer:\n{(self._root / 'log').read_text()}")
-            time.sleep(0.05)
+                return False
+            return topic is None or all(p.leader >= 0 and not p.error for p in found[topic].partitions.values())
+
+        self._process.await_up(answers, _UP_S)
 
 
 @functools.cache

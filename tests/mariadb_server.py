@@ -12,14 +12,13 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 import uuid
 from pathlib import Path
 
 import pymysql
 
 from tests.postgres_server import PASSWORD, free_port, system_user
-from tests.servers import Guard
+from tests.servers import ServerProcess
 
 _QUOTED = "s3cret%2Fpass%3Aword"
 _SETTINGS = {
@@ -50,8 +49,7 @@ class MariaDbServer:
 
     def __init__(self) -> None:
         self._root: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._guard: Guard | None = None
+        self._process: ServerProcess | None = None
         self._port = 0
 
     def url_of(self, database: str) -> str:
@@ -95,31 +93,21 @@ class MariaDbServer:
             raise RuntimeError(f"mariadb-install-db failed:\n{made.stdout.decode()}{made.stderr.decode()}")
         places = {"port": self._port, "socket": self._root / "socket", "init-file": self._root / "user.sql"}
         settings = [f"--{k}={v}" for k, v in {**_SETTINGS, **places}.items()]
-        with (self._root / "log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [_program("mariadbd"), "--no-defaults", *where, *settings],
-                cwd=self._root, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            )  # fmt: skip
-        self._guard = Guard(self._process.pid, self._root)
-        self._wait()
+        command = [_program("mariadbd"), "--no-defaults", *where, *settings]
+        self._process = ServerProcess(command, self._root)
+        self._process.await_up(self._answers, _UP_S)
 
     @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
 
-    def _wait(self) -> None:
-        assert self._root is not None
-        assert self._process is not None
-        deadline = time.monotonic() + _UP_S
-        while True:
-            try:
-                self._connect().close()
-                return
-            except pymysql.err.OperationalError:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"mariadbd did not start:\n{(self._root / 'log').read_text()}") from None
-            time.sleep(0.05)
+    def _answers(self) -> bool:
+        try:
+            self._connect().close()
+        except pymysql.err.OperationalError:
+            return False
+        return True
 
     def _connect(self) -> pymysql.Connection:
         return pymysql.connect(host="127.0.0.1", port=self._port, user="ckpt", password=PASSWORD)
@@ -128,12 +116,9 @@ class MariaDbServer:
         atexit.unregister(self.stop)
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
-        if self._guard is not None:
-            self._guard.release()
         if self._root is not None:
             shutil.rmtree(self._root)
-        self._root = self._process = self._guard = None
+        self._root = self._process = None
 
 
 @functools.cache

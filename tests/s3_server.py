@@ -10,10 +10,8 @@ import contextlib
 import functools
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
 import uuid
@@ -24,7 +22,7 @@ import pytest
 import s3fs
 
 from tests.postgres_server import free_port
-from tests.servers import Guard
+from tests.servers import ServerProcess
 
 KEY, SECRET, REGION = "AKIDEXAMPLE", "wJalrXUtnFEMI+bPxRfiCY=K7MDENG", "eu-west-3"
 MINIO = Path.home() / ".cache/spark-ckpt/minio-v0.0.0-20260212201848-7aac2a2c5b7c/minio"
@@ -42,8 +40,7 @@ class S3Server:
         self.kind = kind
         self.endpoint = ""
         self._port = 0
-        self._process: subprocess.Popen[bytes] | None = None
-        self._guard: Guard | None = None
+        self._process: ServerProcess | None = None
         self._root: Path | None = None
 
     def start(self) -> S3Server:
@@ -59,11 +56,8 @@ class S3Server:
     def kill(self) -> None:
         """SIGKILL, as when its machine goes; :meth:`restart` brings it back at the same port."""
         assert self._process is not None
-        assert self._guard is not None
         self._process.kill()
-        self._process.wait()
-        self._guard.release()
-        self._process = self._guard = None
+        self._process = None
 
     def restart(self) -> None:
         """The server that was killed, on the same data."""
@@ -80,11 +74,9 @@ class S3Server:
             "minio": [str(MINIO), "server", "--address", address, "--console-address", "127.0.0.1:0",
                       str(self._root / "data")],
         }[self.kind]  # fmt: skip
-        with (self._root / "log").open("ab") as log:
-            environment = {**os.environ, **settings, "PYTHONWARNINGS": "ignore"}
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
-        self._guard = Guard(self._process.pid, self._root)
-        self._wait()
+        environment = {**os.environ, **settings, "PYTHONWARNINGS": "ignore"}
+        self._process = ServerProcess(command, self._root, environment)
+        self._process.await_up(self._answers, _UP_S)
 
     @contextlib.contextmanager
     def in_environment(self) -> Iterator[None]:
@@ -124,21 +116,14 @@ class S3Server:
             key=KEY, secret=SECRET, endpoint_url=self.endpoint, client_kwargs=kwargs, use_listings_cache=False
         )
 
-    def _wait(self) -> None:
-        assert self._process is not None
-        assert self._root is not None
-        deadline = time.monotonic() + _UP_S
-        while True:
-            try:
-                with urllib.request.urlopen(f"{self.endpoint}/minio/health/live", timeout=5):
-                    return
-            except urllib.error.HTTPError:
-                return  # moto has no such page, but answers
-            except OSError:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    log = (self._root / "log").read_text(errors="replace")
-                    raise RuntimeError(f"{self.kind} did not start:\n{log}") from None
-            time.sleep(0.05)
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.endpoint}/minio/health/live", timeout=5):
+                return True
+        except urllib.error.HTTPError:
+            return True  # moto has no such page, but answers
+        except OSError:
+            return False
 
     def stop(self) -> None:
         atexit.unregister(self.stop)

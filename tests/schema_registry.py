@@ -9,15 +9,13 @@ import atexit
 import json
 import os
 import shutil
-import subprocess
 import tempfile
-import time
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 from tests.postgres_server import free_port
-from tests.servers import Guard
+from tests.servers import ServerProcess
 
 HOME = Path.home() / ".cache/spark-ckpt/apicurio-registry-2.6.13.Final"
 _JAR = HOME / "apicurio-registry-app-2.6.13.Final-runner.jar"
@@ -30,8 +28,7 @@ class RegistryServer:
 
     def __init__(self) -> None:
         self._root: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._guard: Guard | None = None
+        self._process: ServerProcess | None = None
         self.url = ""
 
     def start(self) -> RegistryServer:
@@ -42,13 +39,9 @@ class RegistryServer:
         atexit.register(self.stop)
         home = os.environ.get("JAVA_HOME")
         where = [f"-Dquarkus.http.port={port}", "-Dquarkus.http.host=127.0.0.1"]
-        with (self._root / "log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [f"{home}/bin/java" if home else "java", *_JAVA, *where, "-jar", str(_JAR)],
-                cwd=self._root, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            )  # fmt: skip
-        self._guard = Guard(self._process.pid, self._root)
-        self._wait()
+        command = [f"{home}/bin/java" if home else "java", *_JAVA, *where, "-jar", str(_JAR)]
+        self._process = ServerProcess(command, self._root)
+        self._process.await_up(self._answers, _UP_S)
         return self
 
     @property
@@ -65,26 +58,17 @@ class RegistryServer:
         ) as answer:
             return json.load(answer)
 
-    def _wait(self) -> None:
-        assert self._root is not None
-        assert self._process is not None
-        deadline = time.monotonic() + _UP_S
-        while True:
-            try:
-                self.ask("/subjects")
-                return
-            except OSError:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"no schema registry:\n{(self._root / 'log').read_text()}") from None
-            time.sleep(0.1)
+    def _answers(self) -> bool:
+        try:
+            self.ask("/subjects")
+        except OSError:
+            return False
+        return True
 
     def stop(self) -> None:
         atexit.unregister(self.stop)
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
-        if self._guard is not None:
-            self._guard.release()
         if self._root is not None:
             shutil.rmtree(self._root)
-        self._root = self._process = self._guard = None
+        self._root = self._process = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 _WATCH = 'cat > /dev/null; kill -9 "$0"; for i in 1 2 3 4 5 6 7 8 9; do rm -rf "$1" && break; sleep 0.5; done'
@@ -26,3 +28,33 @@ class Guard:
         """The server has ended: its number may be another process's soon."""
         self._watch.kill()
         self._watch.communicate()
+
+
+class ServerProcess:
+    """One life of a server that is a single process, with its output in ``folder``'s file ``log``."""
+
+    def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> None:
+        self._log = folder / "log"
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+            )
+        self._guard = Guard(self.pid, folder)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def await_up(self, is_up: Callable[[], bool], limit_s: float) -> None:
+        """Poll until ``is_up``. Raises ``RuntimeError`` with what the server said if it ends, or after ``limit_s``."""
+        deadline = time.monotonic() + limit_s
+        while not is_up():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the server does not answer:\n{self._log.read_text(errors='replace')}")
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """SIGKILL, as when its machine goes. The folder stays."""
+        self._process.kill()
+        self._process.wait()
+        self._guard.release()

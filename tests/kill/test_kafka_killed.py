@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -64,10 +65,18 @@ def test_a_killed_driver_and_a_killed_broker_leave_each_committed_record_counted
     folder = conf_folder(tmp_path, f"{conf}spark.ckpt.interval 1s\nspark.ckpt.initialDelay 0s\n")
     topic = kafka.new_topic(PARTITIONS)
     produce(kafka, topic, 0, 3000)
+    options = {
+        "kafka.bootstrap.servers": kafka.bootstrap,
+        "kafka.isolation.level": "read_committed",
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": "200",
+        "minPartitions": "4",
+    }
 
     def driver(lanes: int) -> Session:
-        command = [sys.executable, str(REPOSITORY / "tests/kill/kafka_job.py"), str(tmp_path)]
-        arguments = [kafka.bootstrap, topic, str(lanes)]
+        command = [sys.executable, str(REPOSITORY / "tests/kill/totals_job.py"), str(tmp_path)]
+        arguments = ["kafka", json.dumps({**options, "lanes": str(lanes)})]
         return Session([*command, *arguments], tmp_path / "driver.log", environment(SPARK_CONF_DIR=folder))
 
     with driver(lanes=3):

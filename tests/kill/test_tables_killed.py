@@ -64,7 +64,7 @@ def test_a_driver_that_is_killed_again_and_again_counts_each_row_of_a_table_once
     table.add(range(ROWS))
 
     def driver() -> Session:
-        command = [sys.executable, str(REPOSITORY / "tests/kill/table_job.py"), str(tmp_path)]
+        command = [sys.executable, str(REPOSITORY / "tests/kill/totals_job.py"), str(tmp_path)]
         arguments = [table.source, json.dumps(table.options)]
         return Session([*command, *arguments], tmp_path / "driver.log", environment(SPARK_CONF_DIR=folder))
 

@@ -1,7 +1,8 @@
-"""Totals of a Kafka topic in SQLite, as a program: ``python kafka_job.py FOLDER BOOTSTRAP TOPIC LANES``."""
+"""Totals of a growing table or topic in SQLite: ``python totals_job.py FOLDER SOURCE OPTIONS``, options as JSON."""
 
 from __future__ import annotations
 
+import json
 import sys
 
 from pyspark.sql import SparkSession
@@ -9,14 +10,14 @@ from pyspark.sql import functions as F
 
 import spark_ckpt
 
+OF_MESSAGES = ("cast(key as string) as k", "cast(cast(value as string) as bigint) as v")
 
-def main(folder: str, bootstrap: str, topic: str, lanes: str) -> None:
+
+def main(folder: str, source: str, options: str) -> None:
     spark = SparkSession.builder.master("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
     ckpt = spark_ckpt.enable(spark)
-    reader = ckpt.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
-    reader = reader.options(startingOffsets="earliest", maxOffsetsPerTrigger=200, minPartitions=4, lanes=lanes)
-    rows = reader.option("kafka.isolation.level", "read_committed").load()
-    numbers = rows.select(F.col("key").cast("string").alias("k"), F.col("value").cast("string").cast("long").alias("v"))
+    rows = ckpt.readStream.format(source).options(**json.loads(options)).load()
+    numbers = rows.selectExpr(*OF_MESSAGES if source == "kafka" else ("k", "id as v"))
     totals = numbers.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("total"), uid="totals")
     writer = totals.writeStream.format("sql").option("url", f"sqlite:///{folder}/totals.db").option("table", "totals")
     writer = writer.option("mergeKeys", "k").queryName("totals").trigger(processingTime="100 milliseconds")

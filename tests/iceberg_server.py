@@ -13,7 +13,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -21,7 +20,7 @@ from pathlib import Path
 from pyiceberg.catalog import Catalog, load_catalog
 
 from tests.postgres_server import free_port
-from tests.servers import Guard
+from tests.servers import ServerProcess
 
 USER, PASSWORD = "ckpt", "s3cret-pass-word"
 JARS = Path.home() / ".cache/spark-ckpt/iceberg-rest-1.10.1"
@@ -35,8 +34,7 @@ class IcebergServer:
 
     def __init__(self) -> None:
         self._root: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._guard: Guard | None = None
+        self._process: ServerProcess | None = None
         self._port = 0
         self._emptied_for: Path | None = None
 
@@ -88,23 +86,16 @@ class IcebergServer:
     def kill(self) -> None:
         """SIGKILL, as when its machine goes; :meth:`restart` brings it back at the same port."""
         assert self._process is not None
-        assert self._guard is not None
         self._process.kill()
-        self._process.wait()
-        self._guard.release()
-        self._process = self._guard = None
+        self._process = None
 
     def restart(self) -> None:
         """The server that was killed, on the same tables; tokens that it gave are not known any more."""
         assert self._root is not None
         arguments = ["IcebergRest", str(self._root), str(self._port), USER, PASSWORD]
-        with (self._root / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [_java(), *_JAVA, "-cp", f"{self._root}/classes:{JARS}/*", *arguments],
-                cwd=self._root, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            )  # fmt: skip
-        self._guard = Guard(self._process.pid, self._root)
-        self._wait()
+        command = [_java(), *_JAVA, "-cp", f"{self._root}/classes:{JARS}/*", *arguments]
+        self._process = ServerProcess(command, self._root)
+        self._process.await_up(self._is_up, _UP_S)
 
     def stop(self) -> None:
         atexit.unregister(self.stop)
@@ -125,20 +116,14 @@ class IcebergServer:
         if made.returncode:
             raise RuntimeError(f"{_MAIN.name} does not compile:\n{made.stdout}{made.stderr}")
 
-    def _wait(self) -> None:
-        assert self._process is not None
-        assert self._root is not None
-        deadline = time.monotonic() + _UP_S
-        while True:
-            try:
-                urllib.request.urlopen(f"{self.uri}/v1/config", timeout=5).close()
-            except urllib.error.HTTPError:
-                return  # it asks for a token
-            except OSError:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    log = (self._root / "log").read_text(errors="replace")
-                    raise RuntimeError(f"the REST catalogue did not start:\n{log}") from None
-            time.sleep(0.05)
+    def _is_up(self) -> bool:
+        try:
+            urllib.request.urlopen(f"{self.uri}/v1/config", timeout=5).close()
+        except urllib.error.HTTPError:
+            return True  # it asks for a token
+        except OSError:
+            return False
+        return True
 
 
 @functools.cache

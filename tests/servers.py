@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 _WATCH = 'cat > /dev/null; kill -9 "$0"; for i in 1 2 3 4 5 6 7 8 9; do rm -rf "$1" && break; sleep 0.5; done'
 """Reads a pipe that nobody writes to: it ends when the only process that holds its other end does. What the server
@@ -58,3 +61,36 @@ class ServerProcess:
         self._process.kill()
         self._process.wait()
         self._guard.release()
+
+
+class Killable(Protocol):
+    def kill(self) -> None: ...
+
+    def restart(self) -> None: ...
+
+
+class Missed(logging.Handler):
+    """A context manager: the server is killed, and comes back when somebody logs that it is asked again."""
+
+    def __init__(self, server: Killable) -> None:
+        super().__init__()
+        self._server = server
+        self._thread = threading.Thread(target=server.restart)
+        self.said = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self.said and "asked again" in record.getMessage():
+            self.said = record.getMessage()
+            self._thread.start()
+
+    def __enter__(self) -> Missed:
+        self._server.kill()
+        logging.getLogger("spark_ckpt").addHandler(self)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        logging.getLogger("spark_ckpt").removeHandler(self)
+        if self.said:
+            self._thread.join()
+        else:
+            self._server.restart()

@@ -73,7 +73,7 @@ class JobIO:
         self._tables: dict[str, StateTable] = {}
         self._contents: dict[str, TableContent] = {}
         self._manifests: dict[str, StateManifest] = {}
-        self._history = History(self.records.paths.history, config.storage_options())
+        self._history = History(self.records.paths.history, config.storage_options(), self._retry.timeout_s)
 
     def run(self, coroutine: Generator[st.Step, Any, Result]) -> Result:
         """Drive a coroutine of the protocol to its end. What a step raises ends it."""

@@ -24,7 +24,7 @@ from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.storage.content import FileEntry
 from spark_ckpt.storage.deletion_vectors import to_delta
 from spark_ckpt.storage.delta_schema import table_features, to_delta_schema
-from spark_ckpt.storage.filesystem import Folder, open_filesystem
+from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.object_options import DELTA_RS_SCHEMES, delta_rs_options, scheme_of
 
 LOG = "_delta_log"
@@ -126,7 +126,7 @@ class DeltaLog:
         if not delta_rs_can_open(self._folder.url):
             return
         try:
-            open_delta(self._folder.url, self._folder.storage_options).create_checkpoint()
+            open_delta(self._folder).create_checkpoint()
         except (DeltaError, OSError) as error:
             _logger.warning("No Delta log checkpoint for %r this time: %s", self._folder, type(error).__name__)
 
@@ -260,7 +260,7 @@ def delta_rs_can_open(url: str) -> bool:
     return scheme_of(url) in DELTA_RS_SCHEMES
 
 
-def open_delta(url: str, storage_options: Mapping[str, Any] | None = None, version: int | None = None) -> DeltaTable:
-    """The table through delta-rs, with the storage options of its folder."""
-    open_filesystem(url, storage_options)
-    return DeltaTable(url, version=version, storage_options=delta_rs_options(url, storage_options) or None)
+def open_delta(folder: Folder) -> DeltaTable:
+    """The table in ``folder`` through delta-rs, which asks its store again for as long as the folder does."""
+    options = delta_rs_options(folder.url, folder.storage_options, folder.retry.timeout_s)
+    return DeltaTable(folder.url, storage_options=options or None)

@@ -95,11 +95,14 @@ class HistoryRow:
 
 
 class History:
-    """The history table at ``url`` (local or an object store that delta-rs knows). Driver; one writer at a time."""
+    """The history table at ``url`` (local or an object store that delta-rs knows). Driver; one writer at a time.
+    ``patience_s``: as in ``delta_rs_options``."""
 
-    def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, url: str, storage_options: Mapping[str, Any] | None = None, patience_s: float | None = None
+    ) -> None:
         self.url = normalize_url(url)
-        self._options = delta_rs_options(self.url, storage_options) or None
+        self._options = delta_rs_options(self.url, storage_options, patience_s) or None
         self._table: DeltaTable | None = None
         self._appended: int | None = None
         """The newest checkpoint that this object has appended."""

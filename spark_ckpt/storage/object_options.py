@@ -85,8 +85,8 @@ _CLIENT = (
 )  # fmt: skip
 """Names of delta-rs's that are the same for all stores."""
 PATIENCE: Mapping[str, str] = {"max_retries": "1000", "retry_timeout": "30s", "backoff_config.max_backoff": "5s"}
-"""How long delta-rs asks again: by time, as ``spark.ckpt.retry.timeout`` is by default. By itself it counts ten tries,
-with pauses drawn at random: a store that is away is given up after anything from one to twenty seconds."""
+"""How long delta-rs asks again, where no job's ``spark.ckpt.retry.timeout`` says it: by time. By itself it counts ten
+tries, with pauses drawn at random: a store that is away is given up after anything from one to twenty seconds."""
 _STORES = (_S3, _GCS, _AZURE)
 
 OBJECT_STORES: frozenset[str] = frozenset().union(*(store.schemes for store in _STORES))
@@ -115,14 +115,17 @@ def fsspec_options(url: str, options: Options | None) -> dict[str, Any]:
     return found
 
 
-def delta_rs_options(url: str, options: Options | None) -> dict[str, str]:
+def delta_rs_options(url: str, options: Options | None, patience_s: float | None = None) -> dict[str, str]:
     """``options`` as delta-rs wants those of the table at ``url``: flat texts, without what only fsspec knows.
 
-    Raises as :func:`fsspec_options`.
+    ``patience_s``: how long each request is asked again, unless an option of delta-rs's own says it. Raises as
+    :func:`fsspec_options`.
     """
     store = _store_of(url)
     given = _read(store, options).items()
     found = {} if store is _ELSE else dict(PATIENCE)
+    if found and patience_s is not None:
+        found["retry_timeout"] = f"{round(1000 * patience_s)}ms"
     found |= {n: _as_text(v) for n, v in given if store is _ELSE or n in store.names or _is_delta_rs_only(store, n)}
     if store is _S3:
         endpoint = found.get("aws_endpoint_url") or _endpoint_of_environment()

@@ -5,8 +5,6 @@ What a table is read and written like is in ``test_iceberg_sink`` and ``test_sou
 
 from __future__ import annotations
 
-import logging
-import threading
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +18,7 @@ from spark_ckpt.sources.iceberg.source import IcebergSource
 from spark_ckpt.testing.sink_harness import permit, stage
 from tests.iceberg_server import PASSWORD, USER, IcebergServer, shared_iceberg
 from tests.s3_proxy import S3Proxy
+from tests.servers import Missed
 from tests.sinks.iceberg_harness import SECRET, IcebergTarget, catalog_options, use
 from tests.sources.test_source_iceberg import IcebergSourceTarget
 
@@ -70,31 +69,6 @@ def test_wrong_credentials_and_a_server_that_is_away_are_refused_at_start(tmp_pa
         assert [s for s in (PASSWORD, WRONG, SECRET) if s in shown] == []
 
 
-class Back(logging.Handler):
-    """Brings the server back when somebody says that it is asked again."""
-
-    def __init__(self, server: IcebergServer) -> None:
-        super().__init__()
-        self._server = server
-        self._thread = threading.Thread(target=server.restart)
-        self.said = ""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if not self.said:
-            self.said = record.getMessage()
-            self._thread.start()
-
-    def __enter__(self) -> Back:
-        self._server.kill()
-        logging.getLogger("spark_ckpt").addHandler(self)
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        logging.getLogger("spark_ckpt").removeHandler(self)
-        assert "it is asked again for" in self.said
-        self._thread.join()
-
-
 def test_a_task_and_a_source_wait_for_a_server_that_is_away(tmp_path: Path, server: IcebergServer) -> None:
     """It has forgotten the tokens that it gave, too."""
     source = IcebergSourceTarget(tmp_path, 1)
@@ -103,8 +77,9 @@ def test_a_task_and_a_source_wait_for_a_server_that_is_away(tmp_path: Path, serv
     source.add()
     target = target_of(tmp_path, table="db.written")
     sink = target.validated()
-    with Back(server), ThreadPoolExecutor() as pool:
+    with Missed(server) as missed, ThreadPoolExecutor() as pool:
         looking, staging = pool.submit(reader.latest, start, False), pool.submit(stage, sink, [(1, "a")])
+    assert "it is asked again for 30 s" in missed.said
     sink.commit(permit(1), staging.result())
     assert target.rows() == [(1, "a")]
     assert source.rows(reader, start, looking.result()) == source.expected()[2:]

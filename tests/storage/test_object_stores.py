@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread, Timer
@@ -28,9 +29,11 @@ from spark_ckpt.errors import (
 )
 from spark_ckpt.jobs.spec import SinkSpec, with_absolute_dir, with_job_storage
 from spark_ckpt.sinks import staging
+from spark_ckpt.sinks.base import JobPlace
 from spark_ckpt.sinks.delta.sink import DeltaSink
 from spark_ckpt.sinks.files import FilesSink
 from spark_ckpt.sinks.memory import MemorySink
+from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.history import History, HistoryRow
 from spark_ckpt.storage.object_options import PATIENCE, delta_rs_options, fsspec_options
@@ -310,12 +313,34 @@ def test_what_delta_rs_says_of_a_store_that_is_away_is_one_line_without_a_secret
     options = {"key": "K", "secret": "hunter2", "endpoint_url": f"http://127.0.0.1:{free_port()}", **patience}
     sink = DeltaSink({"path": "s3://lake/table", **{f"storage.{name}": value for name, value in options.items()}})
     staged = Committable("delta", 1, staging.encode("delta", file="f", size=1, stats={}, written_ms=0, keys=[]))
-    with pytest.raises(RetryableError, match=r"Delta table s3://lake/table: the commit failed: .*Connect") as error:
-        sink.commit(permit(1), [staged])
-    said = str(error.value)
-    assert "\n" not in said
-    assert "\x1b" not in said
-    assert "hunter2" not in said
+    for doing, ask in (
+        ("the commit", lambda: sink.commit(permit(1), [staged])),
+        ("looking for what is staged", sink.staged_by),
+        ("collecting garbage", lambda: sink.gc("job", [])),
+        ("collecting garbage", lambda: sink.discard("job@0")),
+        ("aborting", lambda: sink.abort([staged])),
+    ):
+        with pytest.raises(RetryableError, match=rf"Delta table s3://lake/table: {doing} failed: .*Connect") as error:
+            ask()
+        said = str(error.value)
+        assert "\n" not in said
+        assert "\x1b" not in said
+        assert "hunter2" not in said
+
+
+def test_delta_rs_asks_again_for_as_long_as_the_job_says(no_environment: None) -> None:
+    config = JobConfig.from_options({"spark.ckpt.dir": "s3://lake/jobs", "spark.ckpt.retry.timeout": "2min"})
+    options = {"path": "s3://lake/table", "storage.key": "K", "storage.secret": "S"}
+
+    def asked(options: dict[str, str], config: JobConfig) -> str:
+        return str(create_sink("delta", options, place=JobPlace("s3://lake/jobs/j", config))._storage["retry_timeout"])
+
+    assert asked(options, config) == "120000ms"
+    assert asked({**options, "storage.retry_timeout": "7s"}, config) == "7s"
+    short = JobConfig.from_options({"spark.ckpt.dir": "s3://lake/jobs", "spark.ckpt.timeout": "1min"})
+    assert asked(options, replace(short, retry_timeout_ms=50_000)) == "30000ms"
+    assert History("s3://lake/jobs/j/history", {}, 120.0)._options["retry_timeout"] == "120000ms"
+    assert delta_rs_options("/a/table", {}, 120.0) == {}
 
 
 @pytest.mark.soak

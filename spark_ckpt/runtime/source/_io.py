@@ -20,7 +20,7 @@ from spark_ckpt.protocol.records import AbortedRecord, CompletionRecord, Trigger
 from spark_ckpt.protocol.steps import StorageFailed
 from spark_ckpt.storage.history import History, HistoryRow
 from spark_ckpt.storage.job_paths import JobPaths, drained_of
-from spark_ckpt.storage.retry import describe, is_storage_failure
+from spark_ckpt.storage.retry import Retry, describe, is_storage_failure
 
 Result = TypeVar("Result")
 _DAY_MS = 86_400_000
@@ -181,4 +181,5 @@ class SourceIO:
         kind = trigger.kind if trigger else None
         # No batch: the one that carries the cancel marker has no number yet.
         row = HistoryRow(record.checkpoint, kind, record.cause, step.triggered_ms, record.generation, -1, record.reason)
-        History(self.records.paths.history, self.run_spec.config.storage_options()).record(row)
+        config = self.run_spec.config
+        History(self.records.paths.history, config.storage_options(), Retry.of(config).timeout_s).record(row)

@@ -8,8 +8,10 @@ refuses a concurrent one, so a checkpoint lands once however often and by howeve
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -18,7 +20,6 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 
-from spark_ckpt import clock
 from spark_ckpt.arrow_types import delta_schema
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
 from spark_ckpt.names import PATH_SPECIAL
@@ -34,14 +35,13 @@ from spark_ckpt.sinks._options import (
     option_names,
     with_absolute_path,
 )
-from spark_ckpt.sinks._parquet import open_parquet
 from spark_ckpt.sinks._partitions import PartitionedWriter, Values, check_partitions, without
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
-from spark_ckpt.sinks.delta._fitting import added, check_columns, check_rules, check_staged, shape, with_columns
+from spark_ckpt.sinks.delta._fitting import added, check_columns, check_rules, check_staged, with_columns
 from spark_ckpt.sinks.delta._fitting import check_partitions as check_partitions_of
 from spark_ckpt.sinks.delta._log import Transactions, logged_names
-from spark_ckpt.sinks.delta._stats import file_stats
 from spark_ckpt.sinks.delta._versions import add, merge
+from spark_ckpt.sinks.delta._writer import KIND, DeltaWriter
 from spark_ckpt.storage.create_if_absent import require_create_if_absent
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.object_options import S3_SCHEMES, delta_rs_options, scheme_of
@@ -50,7 +50,6 @@ from spark_ckpt.types import CommitPermit, Committable
 
 _COMMIT_TRIES = 10
 _RETRY = Retry()
-_KIND = "delta"
 
 
 class DeltaSink(TwoPhaseSink):
@@ -85,15 +84,15 @@ class DeltaSink(TwoPhaseSink):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
-        parsed = SinkOptions(_KIND, options, self.DECLARED)
+        parsed = SinkOptions(KIND, options, self.DECLARED)
         path = parsed.required("path")
         self._path = "/" + path[5:].lstrip("/") if path.startswith("file:") else path
         self._local = "://" not in self._path
         self._keys, self._partitions = parsed.merge_keys(), parsed.names("partitionBy")
-        self._change = changes.change_column(_KIND, parsed, self._keys)
+        self._change = changes.change_column(KIND, parsed, self._keys)
         self._merge_schema = parsed.flag("mergeSchema")
         self._given = parsed.fsspec()
-        self._storage = delta_rs_options(self._path, self._given)
+        delta_rs_options(self._path, self._given)  # refuses what it does not know
         self._table: DeltaTable | None = None
         self._entry: tuple[str, Any, Any] | None = None
         self._transactions = Transactions()
@@ -105,11 +104,27 @@ class DeltaSink(TwoPhaseSink):
     def __repr__(self) -> str:
         return f"DeltaSink({self._path})"
 
+    @cached_property
+    def _storage(self) -> dict[str, str]:
+        patience_s = None if self.place is None else Retry.of(self.place.config).timeout_s
+        return delta_rs_options(self._path, self._given, patience_s)
+
+    @contextmanager
+    def _errors(self, doing: str) -> Iterator[None]:
+        """Of what is not a commit: what the store says, without secrets."""
+        try:
+            yield
+        except (DeltaError, OSError) as error:
+            raise RetryableError(
+                f"Delta table {redact_url(self._path)}: {doing} failed: {self._told(error)}. Nothing is lost: try "
+                "again when the store answers"
+            ) from None
+
     def validate(self, schema: pa.Schema) -> None:
         """Creates the table if it is absent. Refuses one the rows do not fit or whose rules nobody would check."""
         # delta-rs merges through URLs, in which more is special; what it takes for quoted, no mode can have.
         quoted = "%" if re.search("%[0-9A-Fa-f]{2}", self._path) else ""
-        check_path(_KIND, self._path, PATH_SPECIAL if self._keys else f"{quoted}\\")
+        check_path(KIND, self._path, PATH_SPECIAL if self._keys else f"{quoted}\\")
         changes.check_column(self._change, schema)
         schema = changes.without(self._change, schema)
         wanted = delta_schema(schema)
@@ -166,18 +181,18 @@ class DeltaSink(TwoPhaseSink):
     def writer(self, ctx: WriterContext) -> SinkWriter:
         files, folder = self._files(), self._path if self._local else None
         if self._keys or not self._partitions:  # a merge writes the table's files itself
-            return _DeltaWriter(files, ctx, self._keys, folder, redact_url(self._path), change=self._change)
+            return DeltaWriter(files, ctx, self._keys, folder, redact_url(self._path), change=self._change)
         inner = replace(ctx, schema=without(self._partitions, ctx.schema))
 
         def opened(values: Values, number: int) -> SinkWriter:
             place = number, dict(zip(self._partitions, values, strict=True))
-            return _DeltaWriter(files, inner, (), folder, redact_url(self._path), place)
+            return DeltaWriter(files, inner, (), folder, redact_url(self._path), place)
 
         return PartitionedWriter(self._partitions, opened, ctx.replacing)
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         sink = staging.sink_of(committables)
-        staged = [staging.decode(_KIND, c) for c in committables]
+        staged = [staging.decode(KIND, c) for c in committables]
         app, found = f"{permit.job}/{sink}", staging.digest(committables)
         keys: list[str] = next((s["keys"] for s in reversed(staged) if s["keys"]), [])
         change = next((s["change"] for s in reversed(staged) if s.get("change")), None)
@@ -208,21 +223,25 @@ class DeltaSink(TwoPhaseSink):
             self._remove([s["file"] for s in staged])
 
     def abort(self, committables: Sequence[Committable]) -> None:
-        self._remove([staging.decode(_KIND, c)["file"] for c in committables])
+        with self._errors("aborting"):
+            self._remove([staging.decode(KIND, c)["file"] for c in committables])
 
     def gc(self, job: str, keep: Sequence[Committable]) -> list[str]:
         named = {staging.decode_any(c).get("file") for c in keep}
         prefix = staging.staged_prefix(job)
-        return self._remove([n for n in self._present() if n.startswith(prefix) and n not in named])
+        with self._errors("collecting garbage"):
+            return self._remove([n for n in self._present() if n.startswith(prefix) and n not in named])
 
     def staged_by(self) -> dict[str, int]:
         """Reads the table's log."""
-        present = [n for n in self._present() if n.startswith("ckpt-")]
-        logged = logged_names(self._files(), present) if present else set()
+        with self._errors("looking for what is staged"):
+            present = [n for n in self._present() if n.startswith("ckpt-")]
+            logged = logged_names(self._files(), present) if present else set()
         return staging.count_stagers(n for n in present if n not in logged)
 
     def discard(self, who: str) -> list[str]:
-        return self._remove([n for n in self._present() if n.startswith(staging.prefix_of(who))])
+        with self._errors("collecting garbage"):
+            return self._remove([n for n in self._present() if n.startswith(staging.prefix_of(who))])
 
     def _present(self) -> list[str]:
         return [i.base_name for i in self._files().get_file_info(pafs.FileSelector("", allow_not_found=True))]
@@ -322,54 +341,3 @@ def _identity(entry: pafs.FileInfo) -> tuple[str, Any, Any]:
 
 def _entry_name(table: DeltaTable) -> str:
     return f"_delta_log/{table.version():020d}.json"
-
-
-class _DeltaWriter(staging.FileWriter):
-    """One Parquet file, row groups of some 128 K rows."""
-
-    def __init__(
-        self,
-        files: pafs.FileSystem,
-        ctx: WriterContext,
-        keys: Sequence[str],
-        folder: str | None,
-        shown: str,
-        partition: tuple[int, dict[str, str | None]] | None = None,
-        change: str | None = None,
-    ) -> None:
-        super().__init__(f"staging rows in {shown}", ctx)
-        number, self._partition = ("", {}) if partition is None else (f"-{partition[0]:05d}", partition[1])
-        self._name = f"{staging.staged_name(ctx)}{number}.parquet"
-        self._folder = folder
-        self._files, self._keys, self._change = files, list(keys), change
-        self._schema = delta_schema(ctx.schema)
-        self._not_null = [f.name for f in ctx.schema if not f.nullable]
-        self._footers: list[Any] = []
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        for name in self._not_null:
-            if batch.column(name).null_count:
-                raise InvalidInputError(f"column '{name}' is declared not null, but a row has null in it")
-        changes.check_rows(self._change, batch)
-        super().write(batch)
-
-    def _open(self, rows: pa.Table) -> tuple[Any, Any]:
-        stream = self._files.open_output_stream(self._name)
-        return stream, open_parquet(stream, self._schema, rows.cast(self._schema), metadata_collector=self._footers)
-
-    def _put(self, rows: pa.Table) -> None:
-        self._writer.write_table(rows.cast(self._schema))
-
-    def _finish(self) -> bytes:
-        size = self._stream.tell()
-        self._stream.close()
-        if self._folder is not None:
-            durable.sync([f"{self._folder}/{self._name}"])
-        stats = file_stats(self._footers[0], self._schema)
-        place: dict[str, Any] = {"partition": self._partition} if self._partition else {}
-        place |= {"change": self._change} if self._change else {}
-        columns = {f.name: shape(f.type) for f in changes.without(self._change, self._schema)}
-        return staging.encode(
-            _KIND, file=self._name, size=size, stats=stats, written_ms=clock.now_ms(), keys=self._keys,
-            columns=columns, **place,
-        )  # fmt: skip

@@ -158,7 +158,7 @@ class IcebergSink(TwoPhaseSink):
 
     @property
     def _patience_s(self) -> float:
-        return PATIENCE_S if self.place is None else self.place.config.retry_timeout_ms / 1000
+        return PATIENCE_S if self.place is None else Retry.of(self.place.config).timeout_s
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         sink = staging.sink_of(committables)

@@ -25,13 +25,15 @@ _CHUNK_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class StagingPlace:
-    """Where rows for one target wait; ``target`` is its full name, ``table`` the name without its schema."""
+    """Where rows for one target wait; ``target`` is its full name, ``table`` the name without its schema. A server that
+    is away is waited for ``patience_s``."""
 
     database: Database
     stages: sa.Table
     schema: str | None
     table: str
     target: str
+    patience_s: float
 
 
 class SqlWriter(SinkWriter):
@@ -77,17 +79,26 @@ class SqlWriter(SinkWriter):
     def _put(self, rows: pa.Table | None) -> None:
         if rows is None:
             return
-        plain = rows.cast(self._schema)
+        plain, tries = rows.cast(self._schema), 0
 
         def insert(connection: sa.Connection) -> None:
+            nonlocal tries
+            tries += 1
+            # Where the server went away inside of a commit, the rows are there, and nobody heard of it.
+            if tries > 1 and self._are_there(connection, self._rows + len(plain)):
+                return
             self._register(connection, len(plain))
             if len(plain):
                 dialects.stage_rows(connection, self._staging, self._place.schema, plain, self._stage, self._rows)
 
         database, target = self._place.database, self._place.target
         with database.errors(f"table {target} of {database}: staging rows of epoch {self._ctx.epoch}"):
-            database.transaction(insert)
+            database.patiently(lambda: database.transaction(insert), self._place.patience_s)
         self._rows += len(plain)
+
+    def _are_there(self, connection: sa.Connection, rows: int) -> bool:
+        stages = self._place.stages.c
+        return connection.execute(sa.select(stages.rows).where(stages.id == self._stage)).scalar() == rows
 
     def _register(self, connection: sa.Connection, rows: int) -> None:
         stages = self._place.stages

@@ -87,16 +87,16 @@ class Database:
             _RETRY.sleep(next(pauses))
 
     def patiently(self, action: Callable[[], _T], patience_s: float) -> _T:
-        """``action()``, again with pauses that grow and vary while the database is away, for ``patience_s``.
+        """``action()``, again with pauses that grow and vary while the database's server is away, for ``patience_s``.
 
-        For what only reads: an answer that was lost does no harm. The first failure is logged.
+        Whether it was done when its answer was lost is for ``action`` to find out. The first failure is logged.
         """
         told = False
 
         def again(error: BaseException) -> bool:
             nonlocal told
             cause = getattr(error, "orig", None) or error
-            if not isinstance(error, sa.exc.DBAPIError | self._driver_error()) or not connections.is_outage(cause):
+            if not isinstance(error, sa.exc.DBAPIError | self._driver_error()) or not self._is_away(cause):
                 return False
             if not told:
                 said = self.redacted(str(cause)).strip()
@@ -105,6 +105,11 @@ class Database:
             return True
 
         return Retry(patience_s, _RETRY.first_pause_s).call(action, again)
+
+    def _is_away(self, cause: object) -> bool:
+        """Locks were waited for already. A file has no server: what is said of it (a full disk) does not pass."""
+        is_file = self._url.get_backend_name() == "sqlite"
+        return not is_file and connections.is_outage(cause) and not connections.is_lock_timeout(cause)
 
     def _log_wait(self, waited_ms: int) -> None:
         _log.warning(

@@ -1,0 +1,73 @@
+"""The executor's half of the ``delta`` sink: rows into Parquet files of the table's folder, which no version names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from spark_ckpt import clock
+from spark_ckpt.arrow_types import delta_schema
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.sinks import _changes as changes
+from spark_ckpt.sinks import _durable as durable
+from spark_ckpt.sinks import staging
+from spark_ckpt.sinks._parquet import open_parquet
+from spark_ckpt.sinks.base import WriterContext
+from spark_ckpt.sinks.delta._fitting import shape
+from spark_ckpt.sinks.delta._stats import file_stats
+
+KIND = "delta"
+
+
+class DeltaWriter(staging.FileWriter):
+    """One Parquet file, row groups of some 128 K rows."""
+
+    def __init__(
+        self,
+        files: pafs.FileSystem,
+        ctx: WriterContext,
+        keys: Sequence[str],
+        folder: str | None,
+        shown: str,
+        partition: tuple[int, dict[str, str | None]] | None = None,
+        change: str | None = None,
+    ) -> None:
+        super().__init__(f"staging rows in {shown}", ctx)
+        number, self._partition = ("", {}) if partition is None else (f"-{partition[0]:05d}", partition[1])
+        self._name = f"{staging.staged_name(ctx)}{number}.parquet"
+        self._folder = folder
+        self._files, self._keys, self._change = files, list(keys), change
+        self._schema = delta_schema(ctx.schema)
+        self._not_null = [f.name for f in ctx.schema if not f.nullable]
+        self._footers: list[Any] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for name in self._not_null:
+            if batch.column(name).null_count:
+                raise InvalidInputError(f"column '{name}' is declared not null, but a row has null in it")
+        changes.check_rows(self._change, batch)
+        super().write(batch)
+
+    def _open(self, rows: pa.Table) -> tuple[Any, Any]:
+        stream = self._files.open_output_stream(self._name)
+        return stream, open_parquet(stream, self._schema, rows.cast(self._schema), metadata_collector=self._footers)
+
+    def _put(self, rows: pa.Table) -> None:
+        self._writer.write_table(rows.cast(self._schema))
+
+    def _finish(self) -> bytes:
+        size = self._stream.tell()
+        self._stream.close()
+        if self._folder is not None:
+            durable.sync([f"{self._folder}/{self._name}"])
+        stats = file_stats(self._footers[0], self._schema)
+        place: dict[str, Any] = {"partition": self._partition} if self._partition else {}
+        place |= {"change": self._change} if self._change else {}
+        columns = {f.name: shape(f.type) for f in changes.without(self._change, self._schema)}
+        return staging.encode(
+            KIND, file=self._name, size=size, stats=stats, written_ms=clock.now_ms(), keys=self._keys,
+            columns=columns, **place,
+        )  # fmt: skip

@@ -22,7 +22,7 @@ _NO_OPERAND = {"interval", "and", "or", "not", "between"}
 
 
 @dataclass(frozen=True)
-class _Token:
+class Token:
     kind: str
     text: str
     start: int
@@ -35,22 +35,22 @@ class _Token:
 
 def taken_apart(text: str) -> tuple[str, list[str]] | None:
     """None for whatever else it is."""
-    tokens = _tokens(text)
+    tokens = tokens_of(text)
     while tokens and _wrapped(tokens):
         text = text[tokens[0].end : tokens[-1].start]
-        tokens = _tokens(text)
+        tokens = tokens_of(text)
     if not tokens:
         return None
     top = [t for t in tokens if t.depth == 0]
     return _logic(text, top) or _compared(text, top)
 
 
-def _wrapped(tokens: list[_Token]) -> bool:
+def _wrapped(tokens: list[Token]) -> bool:
     """Whether the first is a parenthesis that the last closes."""
     return tokens[0].text == "(" and tokens[-1].text == ")" and all(t.depth > 0 for t in tokens[1:-1])
 
 
-def _logic(text: str, top: list[_Token]) -> tuple[str, list[str]] | None:
+def _logic(text: str, top: list[Token]) -> tuple[str, list[str]] | None:
     for t in top:
         if t.word("or"):
             return "or", [text[: t.start], text[t.end :]]
@@ -64,7 +64,7 @@ def _logic(text: str, top: list[_Token]) -> tuple[str, list[str]] | None:
     return ("not", [text[top[0].end :]]) if top[0].word("not") or top[0].text == "!" else None
 
 
-def _compared(text: str, top: list[_Token]) -> tuple[str, list[str]] | None:
+def _compared(text: str, top: list[Token]) -> tuple[str, list[str]] | None:
     if any(t.word(*_UNKNOWN) or t.text in ("|", "&", "^", "||", "->", "=>", "<<", ">>", "::") for t in top):
         return None
     between = [t for t in top if t.word("between")]
@@ -77,7 +77,7 @@ def _compared(text: str, top: list[_Token]) -> tuple[str, list[str]] | None:
     return _sum(text, top)
 
 
-def _between(text: str, top: list[_Token], between: _Token) -> tuple[str, list[str]] | None:
+def _between(text: str, top: list[Token], between: Token) -> tuple[str, list[str]] | None:
     ends = [t for t in top if t.word("and") and t.start > between.start]
     before = top[top.index(between) - 1] if top.index(between) else between
     if len(ends) != 1 or before.word("not"):
@@ -85,7 +85,7 @@ def _between(text: str, top: list[_Token], between: _Token) -> tuple[str, list[s
     return "between", [text[: between.start], text[between.end : ends[0].start], text[ends[0].end :]]
 
 
-def _sum(text: str, top: list[_Token]) -> tuple[str, list[str]] | None:
+def _sum(text: str, top: list[Token]) -> tuple[str, list[str]] | None:
     """The last one, as they are computed from left to right."""
     for before, t in reversed(list(pairwise(top))):
         operand = before.kind != "op" or before.text in (")", "]")
@@ -94,9 +94,9 @@ def _sum(text: str, top: list[_Token]) -> tuple[str, list[str]] | None:
     return None
 
 
-def _tokens(text: str) -> list[_Token]:
+def tokens_of(text: str) -> list[Token]:
     """None of them for what is not understood. ``CASE ... END`` is as deep as parentheses."""
-    found: list[_Token] = []
+    found: list[Token] = []
     at = depth = 0
     while at < len(text):
         match = _TOKENS.match(text, at)
@@ -108,6 +108,6 @@ def _tokens(text: str) -> list[_Token]:
         opens = part in ("(", "[") or (kind == "word" and part.lower() == "case")
         closes = part in (")", "]") or (kind == "word" and part.lower() == "end" and depth > 0)
         depth -= closes
-        found.append(_Token(kind, part, match.start(), match.end(), depth))
+        found.append(Token(kind, part, match.start(), match.end(), depth))
         depth += opens
     return found if depth == 0 else []

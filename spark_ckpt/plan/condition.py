@@ -67,7 +67,7 @@ def _of_stream(text: str) -> Name | None:
     return None if found is None else Name(found[1], int(found[2]))
 
 
-def _name_of(text: str) -> Name | None:
+def name_of(text: str) -> Name | None:
     """What a SQL text on Spark Connect names, if it is a name and nothing else."""
     plain = _A_NAME.fullmatch(text.strip()) and text.strip().lower() not in ("null", "true", "false")
     return Name(text.strip()) if plain else _of_stream(text)
@@ -132,7 +132,7 @@ def bare_name(condition: Column) -> bool:
     from pyspark.sql.connect import expressions
 
     tree = condition._expr
-    text = isinstance(tree, expressions.SQLExpression) and _name_of(tree._expr) is not None
+    text = isinstance(tree, expressions.SQLExpression) and name_of(tree._expr) is not None
     return text or isinstance(tree, expressions.ColumnReference)
 
 
@@ -273,7 +273,7 @@ class ConnectTree:
 
     def expression(self, e: Any) -> Any:
         if isinstance(e, self._text):
-            name = _name_of(e._expr)
+            name = name_of(e._expr)
             self.texts |= name is None
             return e if name is None else self._named(e, name)
         if isinstance(e, self._reference):

@@ -2,7 +2,7 @@
 
 Spark's analysed plan of an operation has every column resolved and every cast and evaluation mode written out. A tree
 all of whose functions :mod:`spark_ckpt.expressions` has, for these types, is sent to the executors; else the operation
-stays in Spark. On Spark Connect there is no analysed plan to be had, so all of them stay there.
+stays in Spark. Spark Connect has no such plan to give: :mod:`spark_ckpt.plan._in_arrow_connect`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class StaysError(Exception):
 def in_arrow(before: SparkDF, after: SparkDF) -> tuple[Operation, ...] | Stays:
     """What makes the rows of ``after`` of those of ``before``, which an operation was applied to."""
     if not type(after).__module__.startswith("pyspark.sql.classic"):
-        return Stays("Spark Connect does not tell how Spark analysed it")
+        from spark_ckpt.plan._in_arrow_connect import in_arrow as connect
+
+        return connect(before, after)
     stop, node = before._jdf.queryExecution().analyzed(), after._jdf.queryExecution().analyzed()
     nodes: list[JavaObject] = []
     while not node.fastEquals(stop):
@@ -125,7 +127,7 @@ class Trees:
         if place is None:
             raise StaysError(f"{e.name()} is not a column of these rows")
         kind = self._types[place]
-        return Input(place, kind if isinstance(kind, pa.DataType) else _in_arrow(kind))
+        return Input(place, kind if isinstance(kind, pa.DataType) else arrow_kind(kind))
 
     def _call(self, name: str, e: JavaObject) -> Tree:
         children = items_of(e.valExprs()) if name == "CreateNamedStruct" else items_of(e.children())
@@ -138,16 +140,21 @@ class Trees:
         parts, mode = tuple(map(self.tree, children)), _mode(name, e)
         if name == "UnaryMinus" and isinstance(parts[0], Literal) and pa.types.is_duration(parts[0].type):
             return Literal(-parts[0].value, parts[0].type)
-        call = rules.shortened(Call(name, parts, arrow_type(e), False, _option(name, e, mode)))
-        refused = rules.refused(call) or (rules.trying(call) if mode == "TRY" else None)
-        if refused:
-            raise StaysError(refused)
-        return rules.folded(rules.checking(call, mode))
+        return checked(Call(name, parts, arrow_type(e), False, _option(name, e, mode)), mode)
+
+
+def checked(call: Call, mode: str) -> Tree:
+    """``call`` in Spark's ``mode``, ``ANSI``, ``LEGACY`` or ``TRY``. Raises ``StaysError`` if it is not for Python."""
+    call = rules.shortened(call)
+    refused = rules.refused(call) or (rules.trying(call) if mode == "TRY" else None)
+    if refused:
+        raise StaysError(refused)
+    return rules.folded(rules.checking(call, mode))
 
 
 def _option(name: str, e: JavaObject, mode: str) -> Any:
     if name in _ZONED or (name == "Cast" and "TimestampType" in (str(e.dataType()), str(e.child().dataType()))):
-        return _zone(str(e.timeZoneId().get()))
+        return zone(str(e.timeZoneId().get()))
     if name == "GetStructField":
         return int(e.ordinal())
     if name == "Cast":
@@ -164,11 +171,16 @@ def _option(name: str, e: JavaObject, mode: str) -> Any:
 
 
 @lru_cache
-def _zone(name: str) -> str:
+def zone(name: str) -> str:
     """Java has names of zones that nobody else has."""
     if name not in available_timezones():
         raise StaysError(f"the time zone {name} is Spark's only")
     return name
+
+
+def mode_of(function: str, ansi: bool) -> str:
+    """The mode of Spark's class in a session."""
+    return "ANSI" if ansi and (function in rules.MODES or function in _FAILS_ON_ERROR) else "LEGACY"
 
 
 def _mode(name: str, e: JavaObject) -> str:
@@ -179,10 +191,11 @@ def _mode(name: str, e: JavaObject) -> str:
 
 
 def arrow_type(e: JavaObject) -> pa.DataType:
-    return _in_arrow(T._parse_datatype_json_string(e.dataType().json()))
+    return arrow_kind(T._parse_datatype_json_string(e.dataType().json()))
 
 
-def _in_arrow(kind: T.DataType) -> pa.DataType:
+def arrow_kind(kind: T.DataType) -> pa.DataType:
+    """Raises ``StaysError`` for what Arrow, or this package, has not."""
     if isinstance(kind, T.StringType) and kind.simpleString() != "string":
         raise StaysError(f"{kind.simpleString()} is compared in Spark only")
     try:

@@ -36,7 +36,7 @@ _FLAT = (
 def joined_in_arrow(left: SparkDF, right: SparkDF, on: Any, kind: str, result: SparkDF) -> JoinColumns | Stays:
     """How ``left`` (control columns last) and ``right`` become the columns of ``result``."""
     if not type(left).__module__.startswith("pyspark.sql.classic"):
-        return Stays("Spark Connect does not tell how Spark analysed it")
+        return Stays("Spark Connect tells neither how Spark analysed it nor how large the static side is")
     if on is None:
         return Stays("every row meets every row")
     try:

@@ -21,7 +21,15 @@ from pyspark.sql import functions as F
 
 import spark_ckpt
 from spark_ckpt.api.dataframe import CkptDataFrame
-from tests.spark import test_distinct, test_event_time, test_joins, test_topn, test_transform_with_state, test_windows
+from tests.spark import (
+    test_distinct,
+    test_event_time,
+    test_expressions,
+    test_joins,
+    test_topn,
+    test_transform_with_state,
+    test_windows,
+)
 from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
 
 Query = Callable[..., Any]
@@ -110,6 +118,26 @@ def _newer(df: Any) -> Any:
     )  # fmt: skip
 
 
+def _in_python(made: Any) -> Any:
+    """``made``, all of whose operations on single rows run in Python, if it is ours."""
+    places = made._lineage.places if isinstance(made, CkptDataFrame) else ()
+    assert all("in Python" in place for place in places), places
+    return made
+
+
+def _computed(df: Any) -> Any:
+    columns = df.where("v > 1 AND k IS NOT NULL AND t BETWEEN '1999-12-31' AND '2100-01-01'").withColumn(
+        "w", F.col("v") * 2 + F.expr("CASE k WHEN 'a' THEN 1 ELSE 0.5D END")
+    )
+    named = columns.select(df["k"], "w", F.struct("K", "v").alias("row"), F.hour("t"), F.upper(F.concat("k", "v")))
+    return _in_python(named.withColumnRenamed("w", "x").alias("o").where(F.col("o.row.v") != 3).drop("k"))
+
+
+def _inputs(df: Any) -> Any:
+    """Of aggregates."""
+    return _in_python(df.groupBy("k").agg(F.sum(F.col("v") * 2), F.max(F.upper("k")), F.avg(F.expr("v + 1"))))
+
+
 def _static(how: str) -> Query:
     def joined(df: Any) -> Any:
         static = _session(df).createDataFrame([("a", "A"), ("a", "AA"), (None, "nothing")], "k string, word string")
@@ -137,6 +165,7 @@ def _cases() -> dict[str, Case]:
     found |= {f"top-N, {kind}": _top(kind) for kind in test_topn.KINDS}
     found |= {f"static, {how}": _processed(_static(how)) for how in ("inner", "left", "left_semi", "left_anti")}
     found["processor of DataFrames"], found["processor of rows"] = _processed(_visits), _processed(_sessions)
+    found["columns"], found["inputs of aggregates"] = _processed(_computed), _processed(_inputs)
     found["initial state"], found["aggregates"] = _processed(_initial), _processed(_newer)
     return found
 
@@ -172,6 +201,21 @@ def check(spark: SparkSession, folder: Path, case: Case, number: int) -> str:
     return "" if found == expected and expected else f"expected {expected}\nfound    {found}"
 
 
+def _expressions(spark: SparkSession) -> None:
+    test_expressions.check(spark, Random(1), 40, ansi=False)
+    test_expressions.check(spark, Random(1), 5, ansi=True)
+
+
+def _many_expressions(spark: SparkSession) -> None:
+    for seed in range(10):
+        test_expressions.check(spark, Random(f"many {seed}"), 400, ansi=False)
+        test_expressions.check(spark, Random(f"many ansi {seed}"), 200, ansi=True)
+
+
+CHECKS = {"expressions": _expressions, "many expressions": _many_expressions}
+"""By themselves: each raises if it fails."""
+
+
 def main(folder: str, *names: str) -> int:
     for module in (test_transform_with_state, sys.modules[__name__]):
         cloudpickle.register_pickle_by_value(module)
@@ -179,11 +223,12 @@ def main(folder: str, *names: str) -> int:
     for key, value in {**CONFS, "spark.ckpt.cache.dir": f"{folder}/cache"}.items():
         builder = builder.config(key, value)
     spark, wrong = builder.getOrCreate(), 0
-    for number, (name, case) in enumerate((n, c) for n, c in _cases().items() if not names or n in names):
+    cases = {**_cases(), **CHECKS}
+    for number, (name, case) in enumerate((n, c) for n, c in cases.items() if not names or n in names):
         own = Path(folder) / str(number)
         own.mkdir()
         try:
-            said = check(spark, own, case, number)
+            said = check(spark, own, case, number) if isinstance(case, Case) else case(spark)
         except Exception:  # noqa: BLE001 - the other cases are to be tried, too
             said = traceback.format_exc()
         wrong += bool(said)

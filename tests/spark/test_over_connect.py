@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SHORT = ("join, aliased", "processor of rows")
+SHORT = ("join, aliased", "processor of rows", "columns", "expressions")
 """In the test command; static joins are in random chains there."""
 
 

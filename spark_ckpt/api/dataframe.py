@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from spark_ckpt.api._distinct import Distinct
 from spark_ckpt.api._event_time import EventTime
 from spark_ckpt.api._joins import JoinMethods
+from spark_ckpt.api._left_out import Wider, behind_row_by_row, filtered_in_front, left_out
 from spark_ckpt.api._other_ways import WAYS
 from spark_ckpt.api._python_functions import PythonFunctions
 from spark_ckpt.api._rows import RowMethods
@@ -94,6 +95,9 @@ class CkptDataFrame(RowMethods, PythonFunctions, JoinMethods, SeveralStreams, Ev
     """Where such joins run."""
     _ahead: FindAhead | None = None
     """Where nothing but projections and filters lies behind ``withWatermark``: what was ahead of it."""
+
+    _wider: Wider | None = None
+    """Behind a projection: the same rows with the columns that it left out."""
 
     def __init__(self, session: Any, recipe: Recipe, lineage: Lineage, preview: SparkDF) -> None:
         self._session = session
@@ -249,7 +253,9 @@ class CkptDataFrame(RowMethods, PythonFunctions, JoinMethods, SeveralStreams, Ev
         if all(isinstance(c, str) and c in self.columns and not {".", "`"} & set(c) for c in wanted):
             return self._columns(wanted)
         control = [] if self._has_star(wanted) else [TAG, CTL]
-        return self._operation("select", lambda df: df.select(*wanted, *control), check=True)
+        made = self._operation("select", lambda df: df.select(*wanted, *control), check=True)
+        made._wider = left_out(self, made, lambda rows, more: rows.select(*wanted, *[F.col(quoted(n)) for n in more]))
+        return made
 
     def _all_columns(self) -> list[Column]:
         names = self.columns
@@ -277,6 +283,8 @@ class CkptDataFrame(RowMethods, PythonFunctions, JoinMethods, SeveralStreams, Ev
 
         made = self._made(Recipe(make, (parent,)), self._lineage, preview)
         made._ahead = behind_operation(self, made, lambda rows: rows._columns(names, renamed))
+        new = renamed or names
+        made._wider = left_out(self, made, lambda rows, more: rows._columns([*names, *more], [*new, *more]))
         return made
 
     def selectExpr(self, *exprs: str) -> CkptDataFrame:
@@ -298,16 +306,17 @@ class CkptDataFrame(RowMethods, PythonFunctions, JoinMethods, SeveralStreams, Ev
 
     def _filtered(self, what: str, condition: Column) -> CkptDataFrame:
         parts = conjuncts(condition) if self._ahead is not None else []
-        moved = in_front(self, parts)
-        if moved is not None:
-            return moved
         try:
+            moved = filtered_in_front(self, condition) or in_front(self, parts)
+            if moved is not None:
+                return moved
             # In this order: what fails on nulls is not even looked at for control rows.
             made = self._operation(what, lambda df: df.where(F.col(CTL).isNotNull() | condition), check=True)
         except AnalysisException:
             _ = self._in_spark().where(condition).columns  # Spark says of the user's condition what is wrong with it
             raise
         made._ahead = behind_filter(self, condition)
+        made._wider = behind_row_by_row(self, lambda rows: rows.where(condition))
         return made
 
     def withColumn(self, name: str, col: Column) -> CkptDataFrame:
@@ -320,7 +329,9 @@ class CkptDataFrame(RowMethods, PythonFunctions, JoinMethods, SeveralStreams, Ev
         if self._joined is not None:
             return self._joined.with_columns(columns)
         columns = dict(zip(columns, self._told_apart(list(columns.values())), strict=True))
-        return self._operation("withColumn", lambda df: df.withColumns(columns), check=True)
+        made = self._operation("withColumn", lambda df: df.withColumns(columns), check=True)
+        made._wider = behind_row_by_row(self, lambda rows: rows.withColumns(columns))
+        return made
 
     def withColumnRenamed(self, existing: str, new: str) -> CkptDataFrame:
         """As PySpark's: ``existing`` is called ``new``; nothing happens if there is no such column."""
@@ -337,7 +348,9 @@ class CkptDataFrame(RowMethods, PythonFunctions, JoinMethods, SeveralStreams, Ev
         if self._joined is not None:
             return self._joined.drop(list(cols))
         gone = self._told_apart(list(cols))
-        return self._operation("drop", lambda df: df.drop(*gone))
+        made = self._operation("drop", lambda df: df.drop(*gone))
+        made._wider = left_out(self, made, lambda rows, more: rows._columns([*made.columns, *more]))
+        return made
 
     def toDF(self, *names: str) -> CkptDataFrame:
         """As PySpark's: all columns under new ``names``, in order.

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_ckpt.expressions import _zones
+from spark_ckpt.expressions import zones
 from spark_ckpt.expressions._values import Function, as_array, overflowing, plain, refuse, sized
-from spark_ckpt.expressions._zones import DAY, SECOND
 from spark_ckpt.expressions.tree import Call
+from spark_ckpt.expressions.zones import DAY, SECOND
 
 _UNITS = {
     "MICROSECOND": 1,
@@ -62,13 +62,13 @@ def _truncated(call: Call, count: int, name: Any, value: Any) -> Any:
     moments, by = micros(value, count), unit(name.as_py(), of_days=False)
     if isinstance(by, int) and by <= SECOND:
         return _cut(moments, by).cast(call.type)
-    ahead = _zones.offsets(moments, call.option)
+    ahead = zones.offsets(moments, call.option)
     shown = pc.add(moments, ahead)
     if isinstance(by, int):
-        found = _zones.moments(_cut(shown, by), call.option, ahead)
+        found = zones.moments(_cut(shown, by), call.option, ahead)
     else:
         days = first_day(shown.fill_null(0).to_numpy() // DAY, str(by))
-        found = _zones.beginnings(pa.array(days * DAY, mask=_nulls(shown)), call.option)
+        found = zones.beginnings(pa.array(days * DAY, mask=_nulls(shown)), call.option)
     refuse(pc.greater(found, moments), "ARITHMETIC_OVERFLOW", "date_trunc of the first moment that there is")
     return found.cast(call.type)
 
@@ -85,7 +85,7 @@ def _nulls(values: pa.Array) -> np.ndarray:
 
 def day_of(call: Call, count: int, value: Any) -> Any:
     """The day that the clock shows at a moment."""
-    shown = _zones.local(micros(value, count), call.option)
+    shown = zones.local(micros(value, count), call.option)
     days = shown.fill_null(0).to_numpy() // DAY
     return pa.array(days.astype(np.int32), mask=_nulls(shown)).cast(call.type)
 
@@ -93,7 +93,7 @@ def day_of(call: Call, count: int, value: Any) -> Any:
 def start_of(call: Call, count: int, value: Any) -> Any:
     """The moment at which a day begins."""
     days = as_array(value, count).cast(pa.int32()).cast(pa.int64())
-    return _zones.beginnings(pc.multiply(days, DAY), call.option).cast(call.type)
+    return zones.beginnings(pc.multiply(days, DAY), call.option).cast(call.type)
 
 
 def _later(call: Call, count: int, value: Any, interval: Any) -> Any:
@@ -102,9 +102,9 @@ def _later(call: Call, count: int, value: Any, interval: Any) -> Any:
     days = abs(size) // DAY * (1 if size > 0 else -1)
     with overflowing("timestamp"):
         if days:
-            ahead = _zones.offsets(moments, call.option)
+            ahead = zones.offsets(moments, call.option)
             shown = pc.add_checked(pc.add_checked(moments, ahead), days * DAY)
-            moments = _zones.moments(shown, call.option, ahead)
+            moments = zones.moments(shown, call.option, ahead)
         return pc.add_checked(moments, size - days * DAY).cast(call.type)
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_ckpt.expressions import _clocks, _zones
+from spark_ckpt.expressions import _clocks, zones
 from spark_ckpt.expressions._values import Function, as_array, each, sized
-from spark_ckpt.expressions._zones import DAY, SECOND
 from spark_ckpt.expressions.tree import Call
+from spark_ckpt.expressions.zones import DAY, SECOND
 
 _MONTHS = [
     "January",
@@ -95,7 +95,7 @@ def _is_fraction(field: str) -> bool:
 
 
 def _shown(moments: pa.Array, zone: str) -> _Clock:
-    values = _zones.local(moments, zone).fill_null(0).to_numpy()
+    values = zones.local(moments, zone).fill_null(0).to_numpy()
     return _Clock(values // DAY, values % DAY)
 
 

@@ -12,11 +12,11 @@ from zoneinfo import ZoneInfo, available_timezones
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_ckpt.expressions import _formats, _zones
+from spark_ckpt.expressions import _formats, zones
 from spark_ckpt.expressions._from_text import BLANKS, parsed, refuse_invalid
 from spark_ckpt.expressions._values import Function, as_array, sized
-from spark_ckpt.expressions._zones import DAY, SECOND
 from spark_ckpt.expressions.tree import Call
+from spark_ckpt.expressions.zones import DAY, SECOND
 
 _PLAIN_DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _PLAIN_MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$"
@@ -50,7 +50,7 @@ def day_from_text(call: Call, count: int, text: Any) -> Any:
 def moment_from_text(call: Call, count: int, text: Any) -> Any:
     plain = _by_arrow(text, count, _PLAIN_MOMENT, pa.timestamp("us"))
     if plain is not None:
-        return _zones.moments(plain.cast(pa.int64()), call.option).cast(call.type)
+        return zones.moments(plain.cast(pa.int64()), call.option).cast(call.type)
     found = _in_zones(text, count, _moment, call.option)
     refuse_invalid(call, text, found, count)
     return found.cast(call.type)
@@ -72,9 +72,9 @@ def _in_zones(text: Any, count: int, parse: Callable[[str, str], tuple[int, str]
     pairs = [parse(one, zone) for one in coded.dictionary.to_pylist()]
     shown = pa.array([pair and pair[0] for pair in pairs], pa.int64())
     where = [pair[1] if pair else zone for pair in pairs]
-    found = _zones.moments(shown, zone)
+    found = zones.moments(shown, zone)
     for other in set(where) - {zone}:
-        found = pc.if_else(pa.array([name == other for name in where]), _zones.moments(shown, other), found)
+        found = pc.if_else(pa.array([name == other for name in where]), zones.moments(shown, other), found)
     return found.take(coded.indices)
 
 
@@ -189,7 +189,7 @@ def _by_pattern(call: Call, count: int, text: Any, pattern: Any) -> Any:
     if pattern.as_py() == "yyyy-MM-dd HH:mm:ss":
         plain = _by_arrow(text, count, r"^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}$", pa.timestamp("us"))
     if plain is not None:
-        return _zones.moments(plain.cast(pa.int64()), call.option)
+        return zones.moments(plain.cast(pa.int64()), call.option)
     compiled = _pattern(pattern.as_py())
     found = _in_zones(text, count, lambda one, zone: _read(one, compiled, zone), call.option)
     refuse_invalid(call, text, found, count, "CANNOT_PARSE_TIMESTAMP")

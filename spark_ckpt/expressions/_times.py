@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.expressions._values import Function, as_array, overflowing, plain, sized, typed
-from spark_ckpt.expressions._zones import SECOND, local, near
 from spark_ckpt.expressions.tree import Call
+from spark_ckpt.expressions.zones import SECOND, local, near
 
 
 def _clock(unit: int, size: int) -> Function:

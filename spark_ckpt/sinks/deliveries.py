@@ -20,7 +20,7 @@ from spark_ckpt.sinks import _durable as durable
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks._options import SinkOption, SinkOptions, option_names, with_absolute_path
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
-from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.filesystem import Folder, make_on
 from spark_ckpt.storage.job_paths import checkpoint_of
 from spark_ckpt.storage.record_store import Exists, RecordStore
 from spark_ckpt.types import CheckpointId, CommitPermit, Committable
@@ -220,7 +220,7 @@ class _Writer(staging.FileWriter):
         self._schema = ctx.schema.with_metadata({SPARK_SCHEMA: spark_schema.encode()})
 
     def _open(self, rows: pa.Table) -> tuple[Any, Any]:
-        self._folder.fs.makedirs(self._folder.path(_ROWS), exist_ok=True)
+        make_on(self._folder.fs, self._folder.path(_ROWS))
         stream = self._folder.fs.open(self._folder.path(f"{_ROWS}/{self._name}"), "wb")
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         return stream, pa.ipc.new_stream(stream, self._schema, options=options)

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
-from spark_ckpt.redaction import redact, secret_values
+from spark_ckpt.redaction import redact, redact_url, secret_values
 from spark_ckpt.sinks import _durable as durable
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks._options import (
@@ -35,8 +35,9 @@ from spark_ckpt.sinks._options import (
 from spark_ckpt.sinks._partitions import PartitionedWriter, check_partitions, folder_of, without
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.files_formats import EXTENSIONS, FileOptions, check_schema, open_writer
-from spark_ckpt.storage.filesystem import open_filesystem
+from spark_ckpt.storage.filesystem import make_on, open_filesystem
 from spark_ckpt.storage.object_options import OBJECT_STORES, scheme_of
+from spark_ckpt.storage.refusals import writing
 from spark_ckpt.types import CommitPermit, Committable
 
 _KIND = "files"
@@ -95,13 +96,14 @@ class FilesSink(TwoPhaseSink):
         check_path(_KIND, self._url)
         try:
             files, root = self._open()
-            probe = f"{root}/{_STAGING}/.probe-{uuid.uuid4().hex}"
+            probe = f"{_STAGING}/.probe-{uuid.uuid4().hex}"
             if durable.is_local(files):
                 durable.make_folders(f"{root}/{_STAGING}")
                 durable.make_folders(f"{root}/{_MANIFESTS}")
-            files.makedirs(f"{root}/{_STAGING}", exist_ok=True)
-            files.pipe_file(probe, b"")
-            files.rm_file(probe)
+            make_on(files, f"{root}/{_STAGING}")
+            with writing(redact_url(f"{self._url}/{probe}")):
+                files.pipe_file(f"{root}/{probe}", b"")
+                files.rm_file(f"{root}/{probe}")
         except (OSError, ValueError, ImportError) as error:
             told = redact(str(error), secret_values(self._storage))
             raise InvalidInputError(f"{self!r}: the folder cannot be written: {told}") from None
@@ -200,7 +202,7 @@ class FilesSink(TwoPhaseSink):
             if durable.is_local(files):
                 durable.make_folders(folder)
             else:
-                files.makedirs(folder, exist_ok=True)
+                make_on(files, folder)
 
     @staticmethod
     def _sync(files: Any, *folders: str) -> None:
@@ -226,7 +228,7 @@ class FilesSink(TwoPhaseSink):
             self._step("before manifest move")
             files.pipe_file(manifest, json.dumps(body, indent=1).encode())
             return
-        files.makedirs(f"{root}/{_MANIFESTS}", exist_ok=True)
+        make_on(files, f"{root}/{_MANIFESTS}")
         # A name of its own: of two drivers, one must not move what the other is still writing.
         stem = f"{staging.staged_prefix(body['job'])}{manifest.rsplit('/', 1)[-1].removesuffix('.json')}-"
         aside = f"{root}/{_STAGING}/{stem}{uuid.uuid4().hex}.json"
@@ -263,7 +265,7 @@ class _FilesWriter(staging.FileWriter):
         self._rows = 0
 
     def _open(self, rows: pa.Table) -> tuple[Any, Any]:
-        self._files.makedirs(self._folder, exist_ok=True)
+        make_on(self._files, self._folder)
         stream = self._files.open(f"{self._folder}/{self._name}", "wb")
         return stream, open_writer(self._format, stream, self._schema, self._how)
 

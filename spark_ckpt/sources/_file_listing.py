@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
 import re
@@ -14,6 +15,8 @@ from typing import Any
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.redaction import redact_url
 from spark_ckpt.storage.filesystem import normalize_url, open_filesystem
+from spark_ckpt.storage.object_options import OBJECT_STORES, scheme_of
+from spark_ckpt.storage.refusals import reading
 
 _TIME_KEYS = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
 _GLOB = re.compile(r"[*?\[]")
@@ -73,7 +76,8 @@ class InputFolder:
         Raises ``InvalidInputError`` if a local path does not exist.
         """
         self.fs.invalidate_cache()
-        entries = [self._entry(info) for info in self._infos()]
+        with contextlib.nullcontext() if self.local else reading(redact_url(self.url)):
+            entries = [self._entry(info) for info in self._infos()]
         return sorted((e for e in entries if e.size > 0), key=lambda e: (e.mtime_us, e.path))
 
     def check(self, entry: FileEntry) -> bool:
@@ -115,6 +119,7 @@ class InputFolder:
             try:
                 info = self._info(path)
             except FileNotFoundError:
+                self._require_bucket()
                 continue
             if info["type"] == "directory":
                 for found in self._below(path):
@@ -133,6 +138,20 @@ class InputFolder:
                 "check the option 'path'"
             )
         return [self.root]
+
+    def _require_bucket(self) -> None:
+        """A folder of an object store is there as soon as something is in it; a bucket has to be."""
+        if scheme_of(self.url) not in OBJECT_STORES:
+            return
+        try:
+            self.fs.info(self.root.split("/", 1)[0])
+        except PermissionError:
+            pass  # of a part of the bucket only
+        except FileNotFoundError:
+            raise InvalidInputError(
+                f"expected a bucket (or container) that is there, found none at {redact_url(self.url)}; check the "
+                "option 'path'"
+            ) from None
 
     def _below(self, folder: str) -> Iterator[dict[str, Any]]:
         if self.local:

@@ -26,6 +26,7 @@ import pyarrow.types as pt
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.sources._bad_records import MalformedFileError
 from spark_ckpt.sources._convert import conform
+from spark_ckpt.sources._local_times import instants
 
 CHUNK_BYTES = 4 << 20
 _NEWLINE, _RETURN = 10, 13
@@ -36,7 +37,8 @@ _FINER_THAN_MICROS = r"(\.\d{6})\d+"
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How to read the text: ``kind`` is json, csv or text, the rest concerns csv."""
+    """How to read the text: ``kind`` is json, csv or text; ``zone`` is that of times which name none, the rest concerns
+    csv."""
 
     kind: str
     sep: str = ","
@@ -44,6 +46,7 @@ class TextFormat:
     header: bool = False
     multi_line: bool = False
     null_value: str = ""
+    zone: str = "UTC"
 
 
 def check_schema(kind: str, schema: pa.Schema) -> None:
@@ -160,7 +163,8 @@ class TextParser:
         batches = table.combine_chunks().to_batches()
         if not batches:
             return pa.RecordBatch.from_pylist([], schema=self._schema)
-        batch = conform(_with_timestamps(batches[0], self._schema), self._schema, fill_missing=True)
+        timed = _with_timestamps(batches[0], self._schema, self._fmt.zone)
+        batch = conform(timed, self._schema, fill_missing=True)
         require_values(batch)
         return batch
 
@@ -246,8 +250,8 @@ def _physical_type(kind: str, kind_of: pa.DataType) -> pa.DataType:
 
 
 def _json_type(wanted: pa.DataType) -> pa.DataType | None:
-    """The JSON reader takes dates as numbers of days: read them as text. None for what it cannot read."""
-    if pt.is_date(wanted):
+    """Days, which the JSON reader takes for numbers, and times are read as texts. None for what it cannot read."""
+    if pt.is_date(wanted) or pt.is_timestamp(wanted):
         return pa.string()
     if pt.is_struct(wanted):
         fields = [(field.name, _json_type(field.type)) for field in wanted]
@@ -260,17 +264,27 @@ def _json_type(wanted: pa.DataType) -> pa.DataType | None:
     return wanted
 
 
-def _with_timestamps(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    columns = list(batch.columns)
-    for index, name in enumerate(batch.schema.names):
-        target = schema.field(name).type
-        if pt.is_timestamp(target) and pt.is_string(columns[index].type):
-            columns[index] = _timestamps(columns[index], target)
+def _with_timestamps(batch: pa.RecordBatch, schema: pa.Schema, zone: str) -> pa.RecordBatch:
+    columns = [_timed(c, schema.field(n).type, zone) for n, c in zip(batch.schema.names, batch.columns, strict=True)]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _timestamps(text: pa.Array, target: pa.DataType) -> pa.Array:
-    """ISO 8601 to microseconds. With a zone where the target has one; what has none then counts as UTC."""
+def _timed(column: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
+    """``column`` with its texts of times, also inside of structs and lists, as ``target`` has them."""
+    if pt.is_timestamp(target) and pt.is_string(column.type):
+        return _timestamps(column, target, zone)
+    if pt.is_struct(target) and pt.is_struct(column.type):
+        parts = [_timed(column.field(n), field.type, zone) for n, field in enumerate(target)]
+        return pa.StructArray.from_arrays(parts, names=[f.name for f in target], mask=column.is_null())
+    if pt.is_list(target) and pt.is_list(column.type):
+        values = _timed(column.values, target.value_type, zone)
+        return pa.ListArray.from_arrays(column.offsets, values, mask=column.is_null())
+    return column
+
+
+def _timestamps(text: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
+    """ISO 8601 to microseconds. With a zone where the target has one; what has none is what the clock of ``zone``
+    showed."""
     text = pc.replace_substring_regex(text, pattern=_FINER_THAN_MICROS, replacement=r"\1")
     plain = pa.timestamp(target.unit)
     if target.tz is None:
@@ -278,4 +292,4 @@ def _timestamps(text: pa.Array, target: pa.DataType) -> pa.Array:
     zoned = pc.match_substring_regex(text, pattern=_ZONE)
     nothing = pa.scalar(None, pa.string())
     with_zone = pc.if_else(zoned, text, nothing).cast(target)
-    return pc.coalesce(with_zone, pc.if_else(zoned, nothing, text).cast(plain).cast(target))
+    return pc.coalesce(with_zone, instants(pc.if_else(zoned, nothing, text).cast(plain), zone).cast(target))

@@ -22,6 +22,7 @@ from spark_ckpt.sources._convert import arrow_schema, pieces, spark_schema
 from spark_ckpt.sources._file_listing import ChangePolicy, FileEntry, InputFolder
 from spark_ckpt.sources._file_plan import Cut, FileSplit, Limits, Position, next_position, plan_splits
 from spark_ckpt.sources._file_rows import FileRows, ParquetRows, TextRows
+from spark_ckpt.sources._local_times import check_zone
 from spark_ckpt.sources._options import (
     anything,
     choice,
@@ -49,6 +50,7 @@ CSV_OPTIONS = {
     "multiLine": flag().means("csv only. A line break inside quotes does not end the record."),
     "nullValue": anything("").means("csv only. What stands for null."),
 }
+_UTC = "UTC"
 
 OPTIONS = {
     "path": text(expects="a folder, file or glob, local or any fsspec URL").means(
@@ -74,6 +76,9 @@ OPTIONS = {
     ),
     "ignoreMissingFiles": flag().means("Go on without a file that has vanished."),
     "discoveryInterval": duration_s(1.0).means("How often the folder is listed at most."),
+    "timeZone": text(expects="a region such as Europe/Paris, or an offset such as +02:00").means(
+        "json and csv only. The zone of times that name none; without it, the session's."
+    ),
     **CSV_OPTIONS,
 }
 
@@ -96,6 +101,7 @@ class FilesSource(DataSource, UsesMetadata):
     - ``changedFiles`` (fail): fail, or accept a file that is no longer what was discovered.
       ``ignoreMissingFiles`` (false): go on without a file that has vanished.
     - ``discoveryInterval`` (1s): how often the folder is listed at most.
+    - ``timeZone`` (json and csv; the session's, where there is one, else UTC): of times that name none.
     - csv only: ``header`` (false: columns by position; true: by name), ``sep`` (,), ``quote`` ("), ``multiLine``
       (false), ``nullValue`` (empty).
     - ``storage.*``: of the input's fsspec file system; without any, those of the job's own storage are used where
@@ -142,6 +148,11 @@ class FilesSource(DataSource, UsesMetadata):
             "give .schema(...)"
         )
 
+    def settled(self, options: Mapping[str, str], zone: Callable[[], str]) -> dict[str, str]:
+        """With the session's time zone, which other processes do not know, where it counts."""
+        counts = self.parsed["fileFormat"] in ("json", "csv") and self.parsed["timeZone"] is None
+        return {**options, "timeZone": zone()} if counts else dict(options)
+
     def streamReader(self, schema: StructType) -> FilesReader:
         return FilesReader(self, schema)
 
@@ -157,8 +168,8 @@ class FilesSource(DataSource, UsesMetadata):
             return ParquetRows(folder, stream=o["badRecords"] == FAIL)
         if o["fileFormat"] == "orc":
             return OrcRows(folder)
-        fmt = TextFormat(o["fileFormat"], o["sep"], o["quote"], o["header"], o["multiLine"], o["nullValue"])
-        return TextRows(folder, fmt)
+        csv = o["sep"], o["quote"], o["header"], o["multiLine"], o["nullValue"]
+        return TextRows(folder, TextFormat(o["fileFormat"], *csv, o["timeZone"] or _UTC))
 
     def bad_records(self) -> BadRecords:
         policy = self.parsed["badRecords"]
@@ -201,6 +212,7 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             check_orc(self._schema)
         elif o["fileFormat"] != "parquet":
             check_schema(o["fileFormat"], self._schema)
+            check_zone(o["timeZone"] or _UTC, self._schema)
         self._limits = Limits(o["maxFilesPerTrigger"], o["maxRowsPerTrigger"], o["maxBytesPerTrigger"])
         self._folder = source.folder()
         self._rows = source.rows(self._folder)

@@ -18,9 +18,9 @@ import fsspec
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.redaction import redact_url
-from spark_ckpt.storage._refusals import reading, writing
 from spark_ckpt.storage._s3_requests import is_object, listed
 from spark_ckpt.storage.object_options import OBJECT_STORES, fsspec_options, scheme_of
+from spark_ckpt.storage.refusals import reading, writing
 from spark_ckpt.storage.retry import Retry, http_status
 
 _TEMPORARY = ".tmp"
@@ -66,6 +66,13 @@ def open_filesystem(
             f" ({reason}). Install its package (spark-ckpt[s3], [gcs] or [azure] brings one) or use another URL."
         ) from None
     return fs, str(path).rstrip("/") or "/"
+
+
+def make_on(fs: fsspec.AbstractFileSystem, path: str) -> None:
+    """Folder ``path`` of ``fs`` and those above it. Object stores have none, and s3fs would make a bucket."""
+    schemes = {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
+    if not schemes & OBJECT_STORES:
+        fs.makedirs(path, exist_ok=True)
 
 
 def file_of_option(option: str, url: str, storage_options: Mapping[str, Any]) -> bytes:

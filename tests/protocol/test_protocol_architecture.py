@@ -48,6 +48,7 @@ INNER = {
         "arrow_types",
         "config",
         "config_values",
+        "expressions",
         "formats",
         "kafka_client",
         "protocol",

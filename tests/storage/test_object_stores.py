@@ -34,6 +34,8 @@ from spark_ckpt.sinks.delta.sink import DeltaSink
 from spark_ckpt.sinks.files import FilesSink
 from spark_ckpt.sinks.memory import MemorySink
 from spark_ckpt.sinks.registry import create_sink
+from spark_ckpt.sources.base import open_source
+from spark_ckpt.sources.ddl import parse_ddl
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.history import History, HistoryRow
 from spark_ckpt.storage.object_options import PATIENCE, delta_rs_options, fsspec_options
@@ -265,6 +267,22 @@ def test_a_bucket_that_is_not_there_is_said(server: S3Server, bucket: str) -> No
     store = RecordStore(f"s3://{bucket}-not/j", server.options())
     with pytest.raises(StorageNotWritableError, match=f"Cannot write s3://{bucket}-not/.*expected a bucket"):
         store.check_writable("j")
+
+
+def test_a_sink_or_source_of_files_whose_bucket_is_misspelt_says_so_and_makes_none(
+    server: S3Server, bucket: str, tmp_path: Path
+) -> None:
+    storage = {f"storage.{name}": value for name, value in server.options().items()}
+    nowhere = {"path": f"s3://{bucket}-x/t", "fileFormat": "json", **storage}
+    with pytest.raises(StorageNotWritableError, match=r"expected a bucket .* found none of that name"):
+        FilesSink(nowhere).validate(ROWS)
+    read = open_source("files", nowhere, parse_ddl("k long"), str(tmp_path)).reader(parse_ddl("k long"))
+    with pytest.raises(InvalidInputError, match=rf"expected a bucket .* found none at s3://{bucket}-x/t"):
+        read.latest(read.initial(), False)
+    assert f"{bucket}-x" not in server.files().ls("")
+    there = open_source("files", {**nowhere, "path": f"s3://{bucket}/t"}, parse_ddl("k long"), str(tmp_path))
+    empty = there.reader(parse_ddl("k long"))
+    assert empty.latest(empty.initial(), False) == empty.initial(), "a folder is there when something is in it"
 
 
 def test_without_credentials_the_message_says_where_they_are_looked_for(

@@ -11,7 +11,7 @@ from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.sinks import _durable as durable
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks.base import WriterContext
-from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.filesystem import Folder, make_on
 
 
 class CopyWriter(staging.FileWriter):
@@ -22,7 +22,7 @@ class CopyWriter(staging.FileWriter):
         self._folder, self._schema, self._name = folder, schema, file_of(name)
 
     def _open(self, rows: pa.Table) -> tuple[Any, Any]:
-        self._folder.fs.makedirs(self._folder.root, exist_ok=True)
+        make_on(self._folder.fs, self._folder.root)
         stream = self._folder.fs.open(self._folder.path(self._name), "wb")
         return stream, pa.ipc.new_stream(stream, self._schema, options=pa.ipc.IpcWriteOptions(compression="lz4"))
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from spark_ckpt.jobs.job import Job, job
     from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
     from spark_ckpt.sinks.registry import register_sink
+    from spark_ckpt.sources.starting import starting_options
     from spark_ckpt.state.functions.base import CallContext
     from spark_ckpt.types import CONTROL_COLUMNS, CONTROL_ROW, CommitPermit, Committable
 
@@ -63,6 +64,7 @@ __all__ = [
     "errors",
     "job",
     "register_sink",
+    "starting_options",
 ]
 
 # Spark starts half a dozen Python processes for a query, and each imports this package for one part of it. So a name
@@ -90,6 +92,7 @@ _MODULES = {
     "enable": "api.session",
     "job": "jobs.job",
     "register_sink": "sinks.registry",
+    "starting_options": "sources.starting",
 }
 
 

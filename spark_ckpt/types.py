@@ -32,7 +32,9 @@ STREAM_BITS = 16
 STREAM_MASK = (1 << STREAM_BITS) - 1
 
 BEFORE_BARRIERS = Epoch(0)
-"""The label of rows that Spark's own source reads, which knows no epochs: before every barrier of their batch."""
+"""The label of rows that Spark's own sources read, which know no epochs: before every barrier of their batch. That is
+the truth for a checkpoint whose barrier their control source sends, as it is the last of all to send it; with a barrier
+that others have sent ahead, what they read behind it waits, and these rows do not."""
 
 KEY_HASH = "_key_hash"
 KEY_GROUP = "_key_group"

@@ -15,6 +15,8 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryLis
 
 from spark_ckpt.jobs.rows_read import Rows, rows_read, run_of
 from spark_ckpt.jobs.spec import RunSpec
+from spark_ckpt.plan.lineage import SPARK_STREAMS
+from spark_ckpt.sources.spark_stream import is_control, is_ours
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
@@ -38,17 +40,29 @@ def with_rows(progress: Any, run: RunSpec, rows: Rows) -> Any:
 
 
 def _counted(sources: list[dict[str, Any]], uids: Sequence[str], known: Mapping[str, int]) -> bool:
-    """Whether the rows of each are known now."""
-    if len(sources) == len(uids) + 1 and not known:
-        # A stream that Spark reads, and in front of it the source of its control rows.
-        _count(sources[0], 0)
-        return True
-    if len(sources) != len(uids):
+    """Whether the rows of each are known now. Of the streams that Spark reads it is Spark that knows them."""
+    ends = [_parsed(source.get("endOffset")) for source in sources]
+    control = [source for source, end in zip(sources, ends, strict=True) if is_control(end)]
+    own = sources
+    if control:
+        own = [s for s, end in zip(sources, ends, strict=True) if is_ours(end) and not is_control(end)]
+        uids = [uid for uid in uids if uid != SPARK_STREAMS.uid]
+    if len(own) != len(uids):
         return False
     # Spark's order is that of the plan, from left to right; ours is that in which the streams were put together.
-    for source, uid in zip(sources, uids, strict=True):
+    for source, uid in zip(own, uids, strict=True):
         _count(source, known.get(uid, 0))
+    for source in control:
+        _count(source, 0)
     return True
+
+
+def _parsed(offset: Any) -> Any:
+    """Spark has an offset as JSON inside of its own, or, in what was read back, as a text."""
+    try:
+        return json.loads(offset) if isinstance(offset, str) else offset
+    except ValueError:
+        return None
 
 
 def _count(source: dict[str, Any], rows: int) -> None:

@@ -1,8 +1,9 @@
 """``readStream.spark(df)``: a stream that Spark reads, with barriers beside it. Driver.
 
 Spark's source knows nothing of epochs, so its rows have a label of their own (``BEFORE_BARRIERS``) and count as being
-before every barrier of their batch. With one control source in the query each barrier is aligned in the batch that
-brings it, so that is the truth; with a second source, whose barrier may come a batch later, it would not be.
+before every barrier of their batch. All such streams of a query have one control source beside them, which sends each
+barrier when all other sources have sent it: so the barrier is aligned in the batch that brings it, and that is the
+truth.
 """
 
 from __future__ import annotations
@@ -19,15 +20,20 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.jobs.spark_folder import SparkFolder
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import refuse_repeated, refuse_reserved
-from spark_ckpt.plan.lineage import Lineage, SourceNode
+from spark_ckpt.plan.lineage import SPARK_STREAMS, Lineage, SparkStreamNode
 from spark_ckpt.plan.plan_check import plan_nodes
 from spark_ckpt.plan.plan_text import Node
+from spark_ckpt.plan.spark_streams import marked
 from spark_ckpt.runtime.stateless import with_control
-from spark_ckpt.sources.spark_stream import LOCATION, SparkStream, position_of
+from spark_ckpt.sources.spark_stream import LOCATION, position_of
+from spark_ckpt.sources.starting import starting_options
 from spark_ckpt.types import BEFORE_BARRIERS, CTL, TAG, make_tag
 
 SparkStreamMaker = Callable[[Any], Any]
 """From a position (None: from where it likes) to a streaming DataFrame of Spark's."""
+
+_BARRIERS = Recipe(lambda _ctx: Chain(SPARK_STREAMS, with_control(SPARK_STREAMS.schema)))
+"""The control rows, once a query."""
 
 _STREAMS = {"StreamingRelationV2", "StreamingRelation"}
 _ROW_BY_ROW = {
@@ -60,20 +66,27 @@ def spark_stream(session: Any, stream: SparkStreamMaker | Any, uid: str | None) 
     schema = StructType(df.schema.fields)
     refuse_reserved(schema.fieldNames(), "the stream")
     refuse_repeated(schema.fieldNames(), session.spark)
-    node = SourceNode(SparkStream, {}, schema, uid, 1)
-    full = with_control(schema)
+    node, full = SparkStreamNode(uid), with_control(schema)
 
     def build(ctx: Any) -> Chain:
         # The source will read this folder: refused now if it cannot.
-        folder = SparkFolder(ctx.source_options(node)[LOCATION], ctx.run.config)
-        barriers, position = ctx.place(Chain(node, full)), position_of(ctx.restored_position(node))
+        folder = SparkFolder(ctx.source_options(SPARK_STREAMS)[LOCATION], ctx.run.config)
+        name = ctx.streams[node]
+        position = position_of(ctx.restored_position(SPARK_STREAMS), name)
         if make is None:
-            _refuse_lost_place(folder, position, ctx.run.restored_from)
+            _refuse_lost_place(folder, name, position, ctx.run.restored_from)
         rows = df if make is None else _made(make, position, schema)
         tag, none = F.lit(make_tag(BEFORE_BARRIERS)).cast("long"), F.lit(None).cast("binary")
-        return Chain(barriers.union(rows.select("*", tag.alias(TAG), none.alias(CTL))), full)
+        rows = marked(rows.select("*", tag.alias(TAG), none.alias(CTL)), list(ctx.streams).index(node))
+        return Chain(_with_nulls(ctx.frame(_BARRIERS), schema).union(rows), full)
 
-    return CkptDataFrame(session, Recipe(build), Lineage(1, (node,)), session.preview(full))
+    lineage = Lineage(1, (SPARK_STREAMS,), spark_streams=(node,))
+    return CkptDataFrame(session, Recipe(build, (_BARRIERS,)), lineage, session.preview(full))
+
+
+def _with_nulls(barriers: Any, schema: StructType) -> Any:
+    """Control rows with the columns of a stream."""
+    return barriers.select(*(F.lit(None).cast(f.dataType).alias(f.name) for f in schema), TAG, CTL)
 
 
 def _check(df: Any) -> None:
@@ -110,13 +123,20 @@ def _made(make: SparkStreamMaker, position: Any, schema: StructType) -> Any:
     return df
 
 
-def _refuse_lost_place(folder: SparkFolder, position: Any, restored: int | None) -> None:
+def _refuse_lost_place(folder: SparkFolder, name: str, position: Any, restored: int | None) -> None:
     """At an empty location a DataFrame begins where its options say, which is not where the checkpoint stood."""
     if position is None or folder.location().planned is not None:
         return
+    where = (
+        f"readStream.spark: the job goes on from checkpoint {restored} at an empty Spark location, and its stream "
+        f"{name} is to begin at {json.dumps(position)}, which its DataFrame does not say. "
+    )
+    try:
+        options = starting_options(position)
+    except InvalidInputError as no_way:
+        raise InvalidInputError(f"{where}{str(no_way).removeprefix('starting_options: ')}") from None
     raise InvalidInputError(
-        f"readStream.spark: the job goes on from checkpoint {restored} at an empty Spark location, and "
-        f"its stream is to begin at {json.dumps(position)}, which its DataFrame does not say. Give readStream.spark a "
-        "function that takes this position and returns the stream that begins there (startingOffsets of Kafka, "
-        "startingVersion of Delta), or start at the old location"
+        f"{where}Give readStream.spark a function that takes this position and returns the stream that begins there, "
+        f"with the options of spark_ckpt.starting_options(position), here {json.dumps(options)}; or start at the old "
+        "location"
     )

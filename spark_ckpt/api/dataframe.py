@@ -63,7 +63,6 @@ from spark_ckpt.runtime.stateless import (
     Project,
     arrow_schema,
 )
-from spark_ckpt.sources.spark_stream import SparkStream
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
 
 if TYPE_CHECKING:
@@ -182,7 +181,7 @@ class CkptDataFrame(RowMethods, PythonFunctions, JoinMethods, SeveralStreams, Ev
             columns = result.columns
         require_control(columns)
         if check:
-            spark_reads = any(source.inner is SparkStream for source in self._lineage.sources)
+            spark_reads = all(source.by_spark for source in self._lineage.sources)
             check_operation(what, self._preview, self._nodes, result, spark_reads)
         preview = ordered(result, columns)
         here = Stays(stays or "it reads something else") if stays or tried else in_arrow(self._preview, preview)

@@ -204,11 +204,17 @@ class CkptDataStreamReader(FileReaders, Hinting):
         location needs nothing. Where one goes on from a checkpoint at an empty location, the function gets that offset,
         as parsed from JSON, and must begin right there; the DataFrame alone is refused then.
 
-        One such stream a query, and no other source beside it. ``stop(drain=True)`` is refused, as Spark goes on
-        reading. ``uid`` names it in checkpoints. Raises ``InvalidInputError`` for what is not one stream, or keeps
-        state::
+        Several such streams, and other sources, may stand in one query: in unions, joins, or apart.
+        ``stop(drain=True)`` is refused, as Spark goes on reading. ``uid`` names it in checkpoints (else ``stream-0``,
+        by its number in the query). Raises ``InvalidInputError`` for what is not one stream, or keeps state::
 
             ticks = ckpt.readStream.spark(spark.readStream.format("rate").load().where("value % 2 = 0"))
+
+            def orders(position):
+                options = spark_ckpt.starting_options(position)
+                return spark.readStream.format("kafka").options(**kafka, **options).load()
+
+            ckpt.readStream.spark(orders, uid="orders")
         """
         return spark_stream(self._session, stream, uid)
 

@@ -129,6 +129,10 @@ class SourceSpec:
     """User functions that its rows can reach want to know of completed checkpoints."""
     plain_operations: tuple[str, ...] = ()
     """The user's own Spark operations in the query: where a barrier can get lost."""
+    can_drain: bool = True
+    """Rows stop coming when the query's sources stand still."""
+    last: bool = False
+    """It stands beside rows without epochs: it injects a checkpoint only when all others have."""
 
 
 @dataclass(frozen=True)

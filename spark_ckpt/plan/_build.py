@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from itertools import count
@@ -15,7 +16,7 @@ from spark_ckpt.jobs.spec import RunSpec, SinkSpec, SourceSpec
 from spark_ckpt.names import checked_name
 from spark_ckpt.plan._known_as import known_as
 from spark_ckpt.plan.chain import Chain, Recipe, in_python, with_names_of_their_own
-from spark_ckpt.plan.lineage import NEEDS_UID, Lineage, OperatorNode, SourceNode, WatermarkNode
+from spark_ckpt.plan.lineage import NEEDS_UID, Lineage, OperatorNode, SourceNode, SparkStreamNode, WatermarkNode
 from spark_ckpt.protocol.evolution import FAMILY_OF
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.protocol.source_offset import SourcePosition
@@ -23,19 +24,30 @@ from spark_ckpt.runtime.datasource import source_class_of
 from spark_ckpt.runtime.operations import ENCLOSED, Disclose, Enclose, Operation
 from spark_ckpt.runtime.sink.writer import require_control_columns
 from spark_ckpt.runtime.stateless import arrow_schema, spark_schema
-from spark_ckpt.sources.spark_stream import SparkStream, followed
+from spark_ckpt.sources.spark_stream import followed
 
 
 def name_sources(lineage: Lineage) -> dict[SourceNode, str]:
-    """Every source's id: its ``uid`` option, else its format and number in the query."""
+    """Every source's id: its ``uid`` option, else its format and number in the query. The first is to lead: what stands
+    beside Spark's streams sends each barrier last, and comes last."""
     named: dict[SourceNode, str] = {}
-    for number, node in enumerate(lineage.sources):
+    for number, node in enumerate(sorted(lineage.sources, key=lambda source: source.by_spark)):
         kind = node.inner if isinstance(node.inner, str) else getattr(node.inner, "__name__", "source")
         default = f"{kind.rsplit(':', 1)[-1].lower()}-{number}"
         named[node] = checked_name("source uid", node.uid or default, TopologyError)
     ids = list(named.values())
     if len(set(ids)) != len(ids):
         raise TopologyError(f"two sources have the same uid: {sorted(ids)}; give each its own (reader option uid)")
+    return named
+
+
+def name_streams(lineage: Lineage) -> dict[SparkStreamNode, str]:
+    """What checkpoints call the streams that Spark reads: by the given uid, else by their number in the query."""
+    nodes = enumerate(lineage.spark_streams)
+    named = {node: checked_name("stream uid", node.uid or f"stream-{n}", TopologyError) for n, node in nodes}
+    twice = sorted(name for name, uses in Counter(named.values()).items() if uses > 1)
+    if twice:
+        raise TopologyError(f"several readStream.spark(...) have the uid {', '.join(twice)}; give each its own")
     return named
 
 
@@ -113,8 +125,10 @@ class BuildContext:
         output_mode: str,
         uids: dict[OperatorNode, str],
         told: tuple[WatermarkNode, ...] = (),
+        streams: Mapping[SparkStreamNode, str] | None = None,
     ) -> None:
         self.told = told
+        self.streams = dict(streams or {})
         self.spark = spark
         self.output_mode = output_mode
         self.format_name = format_name
@@ -207,10 +221,12 @@ def source_specs(
     uids: dict[OperatorNode, str],
     no_data_batches: bool = True,
     location: str = "",
+    streams: Iterable[str] = (),
 ) -> dict[SourceNode, SourceSpec]:
     """The first source leads; each operator's state comes with the first source whose rows reach it.
 
-    ``location``: Spark's own, as streams that Spark reads are followed there."""
+    ``location``: Spark's own, as the ``streams`` that Spark reads are followed there."""
+    by_spark = any(node.by_spark for node in named)
     timed = {s for o in lineage.operators if o.timeout == "EventTimeTimeout" for s in o.upstream}
     restores: dict[SourceNode, list[str]] = {node: [] for node in named}
     for operator, uid in uids.items():
@@ -219,7 +235,7 @@ def source_specs(
         node: SourceSpec(
             id=name,
             inner=node.inner,
-            options=followed(location, node in timed) if node.inner is SparkStream else node.options,
+            options=followed(location, node in timed, tuple(streams)) if node.by_spark else node.options,
             schema=node.schema,
             leader=number == 0,
             restores=tuple(restores[node]),
@@ -229,6 +245,8 @@ def source_specs(
             no_data_batches=no_data_batches,
             tells=any(o.listens and node in o.upstream for o in lineage.operators),
             plain_operations=lineage.plain_operations,
+            can_drain=not by_spark,
+            last=node.by_spark and len(named) > 1,
         )
         for number, (node, name) in enumerate(named.items())
     }

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pyspark.sql.types import StructType
+
 from spark_ckpt.errors import TopologyError
 from spark_ckpt.names import checked_name, family_table
 from spark_ckpt.sources.spark_stream import SparkStream
@@ -23,6 +25,22 @@ class SourceNode:
     schema: Any
     uid: str | None
     lanes: int | None = None
+
+    @property
+    def by_spark(self) -> bool:
+        """It stands beside the streams that Spark itself reads."""
+        return self.inner is SparkStream
+
+
+SPARK_STREAMS = SourceNode(SparkStream, {}, StructType(), "spark-streams", 1)
+"""Sends the barriers of all streams of a query that Spark itself reads."""
+
+
+@dataclass(frozen=True, eq=False)
+class SparkStreamNode:
+    """One ``readStream.spark(...)``. ``uid`` None: named as :func:`spark_ckpt.plan._build.name_streams` says."""
+
+    uid: str | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +103,7 @@ class Lineage:
     ``plain_operations`` are the user's own Spark operations, as messages name them. ``told_watermarks``: those of
     ``watermarks`` whose columns do not reach the next keyed operator, so that they are computed where
     ``withWatermark`` stands. ``places`` says for people which filters and computed columns can run in Python.
+    ``spark_streams``: those that Spark itself reads, in the order in which they stand in the plan.
     """
 
     inputs: int = 1
@@ -95,6 +114,7 @@ class Lineage:
     plain_operations: tuple[str, ...] = ()
     told_watermarks: tuple[WatermarkNode, ...] = ()
     places: tuple[str, ...] = ()
+    spark_streams: tuple[SparkStreamNode, ...] = ()
 
     def union(self, other: Lineage, what: str = "union") -> Lineage:
         given = {t for o in other.operators for t in o.given}
@@ -105,22 +125,16 @@ class Lineage:
                 f"them twice. {what.capitalize()} before the operator, or build it anew for each side, by a function "
                 "that is called twice: then each has state of its own, under a uid of its own."
             )
-        sources = _merge(self.sources, other.sources)
-        if len(sources) > 1 and any(s.inner is SparkStream for s in sources):
-            raise TopologyError(
-                f"{what}: one side comes from readStream.spark(...), whose rows carry no epochs, so no other source "
-                "can stand in the same query. Read both here, by formats of spark_ckpt, or join the other as a static "
-                "DataFrame"
-            )
         return Lineage(
             self.inputs + other.inputs,
-            sources,
+            _merge(self.sources, other.sources),
             self.operators + other.operators,
             _merge(self.watermarks, other.watermarks),
             _merge(self.open_watermarks, other.open_watermarks),
             _merge(self.plain_operations, other.plain_operations),
             _merge(self.told_watermarks, other.told_watermarks),
             _merge(self.places, other.places),
+            _merge(self.spark_streams, other.spark_streams),
         )
 
     def with_watermark(self, node: WatermarkNode) -> Lineage:

@@ -20,6 +20,7 @@ from spark_ckpt.plan._build import (
     BuildContext,
     name_operators,
     name_sources,
+    name_streams,
     query_topology,
     sink_input,
     source_specs,
@@ -28,7 +29,9 @@ from spark_ckpt.plan._spark_location import files_at, spark_location
 from spark_ckpt.plan.batch_functions import as_sinks, deliverer_of, thread_of, with_functions_last
 from spark_ckpt.plan.lineage import OperatorNode
 from spark_ckpt.plan.session_confs import SessionConfs, no_data_batches, spark_path
+from spark_ckpt.plan.spark_streams import in_order
 from spark_ckpt.runtime.datasource import sink_class_of
+from spark_ckpt.runtime.operations import Operation
 
 _log = logging.getLogger("spark_ckpt")
 
@@ -66,7 +69,7 @@ def start_query(request: StartRequest) -> Running:
         raise ConfigError("a job needs a name: set queryName(...) or spark.ckpt.job")
     config = replace(with_absolute_dir(config), job=job, lanes=config.lanes or _default_lanes(spark))
     location = spark_location(spark, request.location, config, job)
-    sources = name_sources(lineage)
+    sources, streams = name_sources(lineage), name_streams(lineage)
     requests = with_functions_last(request.sinks)
     replacing = request.output_mode == "complete"
     checked = checked_sinks(as_sinks(requests, config, job, request.df.schema), replacing)
@@ -88,10 +91,14 @@ def start_query(request: StartRequest) -> Running:
     with FirstBeats() as beats, SessionConfs(spark, plan.location):
         run = begin(plan, beats.on_claim)
         format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in job)}_{run.generation}"
-        specs = source_specs(run, lineage, sources, uids, no_data_batches(spark.conf), plan.location)
         root, told = request.df._recipe, lineage.told_watermarks
-        ctx = BuildContext(spark, format_name, run, specs, root, request.output_mode, uids, told)
-        df, operations = sink_input(ctx, root)
+
+        def build(names: tuple[str, ...]) -> tuple[Any, tuple[Operation, ...]]:
+            specs = source_specs(run, lineage, sources, uids, no_data_batches(spark.conf), plan.location, names)
+            ctx = BuildContext(spark, format_name, run, specs, root, request.output_mode, uids, told, streams)
+            return sink_input(ctx, root)
+
+        df, operations = in_order(build, tuple(streams.values()))
         spark.dataSource.register(sink_class_of(format_name, run, sinks, request.df._arrow_schema(), operations))
         writer = df.writeStream.format(format_name).outputMode("append")
         writer = writer.option("checkpointLocation", spark_path(location)).queryName(request.query_name or job)

@@ -85,12 +85,13 @@ def _commit_completions(view: JobView, records: Iterable[CompletionRecord], now_
 
 
 def labelled(view: JobView, record: BatchRecord) -> BatchRecord:
-    """``record`` with a true epoch for what was staged of rows that had none: that of the barrier in their batch, else
-    the one that is open. Driver, sink commit.
+    """``record`` with a true epoch for what was staged of rows that had none: the oldest that is open. Driver, sink
+    commit.
 
-    A replay says the same: no checkpoint completes in a batch without its barrier, as such rows have one source only.
+    Their source is the last to send each barrier, so a checkpoint completes in the batch of that barrier or not at all.
+    A replay of that batch finds it complete, and its barrier says that the rows are in it.
     """
-    epoch = min(record.barriers, default=view.last_id + 1)
+    epoch = min((*record.barriers, view.last_id + 1))
     staged = tuple(replace(c, epoch=Epoch(epoch)) if c.epoch == BEFORE_BARRIERS else c for c in record.staged)
     return replace(record, staged=staged)
 

@@ -70,7 +70,7 @@ def _position(role: SourceRole, view: SourceView, start: SourceOffset) -> Genera
         read = yield AskInner(start.inner)
     still = read.inner == start.inner
     drained = role.available_now and still and not frozen
-    return Position(read.inner, start.ended or (still and read.finished), frozen, drained)
+    return Position(read.inner, start.ended or (still and read.finished), frozen, drained, read.injected)
 
 
 def _turns(
@@ -98,17 +98,28 @@ def _follow(
         yield AnnounceDrained(role.generation, role.source)
         # Stopped here: of a generation that is over; the next one does not look at it.
         view = replace(view, announced=True)
-    early = not (at.drained or view.behind or due(view.followed_ms, now_ms, role.poll_ms))
+    early = _early(role, view, start, at, now_ms)
     if early or (at.frozen and start.drain is None):
         return view, Injection(None, given_up)
     found: tuple[TriggerRecord, ...] = yield ReadOpenTriggers(start.epoch)
     # A driver that was halted and fenced may still create one, of which the leader of this generation knows nothing.
     known = role.inherited
     triggers = [t for t in found if known is None or t.generation == role.generation or t.checkpoint in known]
+    if role.last:
+        triggers = [t for t in triggers if t.checkpoint <= at.injected]
     taken = take_up(triggers, role.generation, at.drained)
     # More of them wait: they are not kept waiting for another poll.
-    view = replace(view, followed_ms=now_ms, behind=taken is not None and len(triggers) > 1)
+    view = replace(view, followed_ms=now_ms, behind=taken is not None and len(triggers) > 1, injected=at.injected)
     return view, Injection(None if taken is None else pending_of(taken, role.generation), given_up)
+
+
+def _early(role: SourceRole, view: SourceView, start: SourceOffset, at: Position, now_ms: int) -> bool:
+    """Whether it is too early to look for triggers. Who is to be the last knows by the others when there is one."""
+    if role.last and at.injected < start.epoch:
+        return True
+    if role.last and at.injected > view.injected:
+        return False
+    return not (at.drained or view.behind or due(view.followed_ms, now_ms, role.poll_ms))
 
 
 def take_up(triggers: Iterable[TriggerRecord], generation: int, drained: bool) -> TriggerRecord | None:

@@ -56,10 +56,13 @@ class AskInner:
 
 @dataclass(frozen=True)
 class InnerRead:
-    """``finished``: nothing will ever come behind ``inner`` (only asked when it did not move)."""
+    """``finished``: nothing will ever come behind ``inner`` (only asked when it did not move). ``injected``: the newest
+    checkpoint whose barrier all other sources have sent, by the offsets that Spark has logged (only asked of a source
+    that is to be the last)."""
 
     inner: Any
     finished: bool = False
+    injected: int = 0
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ class SourceRole:
     batch follows that lets time-outs see it. ``tells``: user functions want to know of completed checkpoints.
     ``inherited``: the triggers of earlier generations that were open when this one started (None: not known).
     ``idle_ms``: a source that nothing comes from for so long is idle (None: none is). ``closes_windows``: windows end
-    at the end of the input. ``can_drain``: rows stop coming when the source stands still.
+    at the end of the input. ``can_drain``: rows stop coming when the sources stand still. ``last``: it injects a
+    checkpoint only when all others have (its rows have no epochs, see :data:`spark_ckpt.types.BEFORE_BARRIERS`).
     """
 
     source: str
@@ -44,6 +45,7 @@ class SourceRole:
     idle_ms: int | None = None
     closes_windows: bool = False
     can_drain: bool = True
+    last: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class SourceView:
     looked_ms: int | None = None
     asked_ms: int | None = None
     followed_ms: int | None = None
+    injected: int = 0
+    """What all others had injected when it looked for triggers last. Kept only by the one that is to be the last."""
     waiting: Wait | None = None
     moved_ms: int | None = None
     """When something came last, or the counting began. Kept only where sources fall idle."""
@@ -89,12 +93,14 @@ class Injection:
 
 @dataclass(frozen=True)
 class Position:
-    """Where the inner source stands now. ``frozen``: nothing may be read. ``drained``: see ``SourceOffset``."""
+    """Where the inner source stands now. ``frozen``: nothing may be read. ``drained``: see ``SourceOffset``;
+    ``injected``: see ``InnerRead``."""
 
     inner: Any
     ended: bool
     frozen: bool
     drained: bool
+    injected: int = 0
 
 
 def is_frozen(start: SourceOffset, generation: int, aborted: Iterable[int], released: Collection[str | None]) -> bool:

@@ -154,6 +154,14 @@ class InnerReader:
         recorded = getattr(self._user_reader, "recorded", None)
         return _offset(recorded(offset), "recorded") if callable(recorded) else offset
 
+    def injected(self) -> int:
+        """Driver: the newest checkpoint whose barrier all other sources of the query have sent.
+
+        Only asked of :class:`~spark_ckpt.sources.spark_stream.SparkStream`, whose reader knows.
+        """
+        found: int = self._user_reader.injected()
+        return found
+
     @property
     def _user_reader(self) -> Any:
         return self._reader.simple if isinstance(self._reader, SimpleAdapter) else self._reader

@@ -1,4 +1,5 @@
-"""A job whose stream Spark itself reads, killed around each step of its commit: each row is counted once."""
+"""A job whose streams Spark itself reads, alone or beside others, killed around each step of its commit: each row is
+counted once."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import pytest
 import spark_ckpt
 from tests.kill.processes import DEADLINE_S, Session, environment
 
-FILES, ROWS = 12, 40
+ROWS = 40
 PLACES = (
     "after PrepareCommit",
     "before WriteBatch",
@@ -34,19 +35,29 @@ os.environ["SPARK_CKPT_KILL_PID"] = str(-os.getpgid(0))
 conf = {"spark.ckpt.dir": f"{folder}/jobs", "spark.ckpt.interval": "1ms", "spark.ckpt.initialDelay": "0s",
         "spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
 spark = SparkSession.builder.master("local[2]").config(map=conf).getOrCreate()
-rows = spark.readStream.schema("k int, v long").option("maxFilesPerTrigger", 1).json(f"{folder}/in")
-ours = spark_ckpt.enable(spark).readStream.spark(rows.where("v % 5 <> 0"))
-if query == "sums":
+ckpt = spark_ckpt.enable(spark)
+
+def by_spark(which):
+    rows = spark.readStream.schema("k int, v long").option("maxFilesPerTrigger", 1).json(f"{folder}/in/{which}")
+    return ckpt.readStream.spark(rows.where("v % 5 <> 0"))
+
+if query.endswith("beside"):
+    reader = ckpt.readStream.format("files").option("fileFormat", "json").option("maxFilesPerTrigger", 1)
+    own = reader.schema("k int, v long").load(f"{folder}/in/*0.json").where("v % 5 <> 0")
+    ours = by_spark("*[1-4].json").union(own).union(by_spark("*[5-9].json"))
+else:
+    ours = by_spark("*")
+if query.startswith("sums"):
     ours = ours.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("v"), uid="sums")
 writer = ours.writeStream.format("sql").option("url", f"sqlite:///{folder}/out.db").option("table", "found")
-writer = writer.option("mergeKeys", "k").outputMode("update") if query == "sums" else writer
+writer = writer.option("mergeKeys", "k").outputMode("update") if query.startswith("sums") else writer
 writer.queryName("job").trigger(availableNow=True).start().awaitTermination()
 """
 
 
-def _make_input(folder: Path) -> list[dict[str, int]]:
+def _make_input(folder: Path, files: int) -> list[dict[str, int]]:
     (folder / "in").mkdir()
-    rows = [[{"k": (file + n) % 7, "v": file * ROWS + n} for n in range(ROWS)] for file in range(FILES)]
+    rows = [[{"k": (file + n) % 7, "v": file * ROWS + n} for n in range(ROWS)] for file in range(files)]
     for file, found in enumerate(rows):
         (folder / "in" / f"{file:03d}.json").write_text("\n".join(map(json.dumps, found)))
     return [row for found in rows for row in found if row["v"] % 5]
@@ -54,11 +65,12 @@ def _make_input(folder: Path) -> list[dict[str, int]]:
 
 @pytest.mark.soak  # eight starts of Spark each
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("query", ["rows", "sums"])
+@pytest.mark.parametrize("query", ["rows", "sums", "rows beside", "sums beside"])
 def test_rows_that_spark_reads_are_counted_once_whatever_is_killed(tmp_path: Path, query: str) -> None:
-    expected = _make_input(tmp_path)
+    # Beside each other, several are read in a batch.
+    expected = _make_input(tmp_path, 36 if query.endswith("beside") else 12)
     (tmp_path / "job.py").write_text(JOB)
-    places = [place for place in PLACES if query == "sums" or place != "after CommitState"]
+    places = [place for place in PLACES if query.startswith("sums") or place != "after CommitState"]
     for life, place in enumerate([*places, ""]):
         at = f"{place}#{life % 2 + 1}={tmp_path}/died-{life}" if place else ""
         command = [sys.executable, str(tmp_path / "job.py"), str(tmp_path), query]
@@ -66,7 +78,7 @@ def test_rows_that_spark_reads_are_counted_once_whatever_is_killed(tmp_path: Pat
             code = driver.process.wait(DEADLINE_S)
         assert code == (-9 if place else 0), (place, (tmp_path / "log").read_text()[-3000:])
     with sqlite3.connect(tmp_path / "out.db") as connection:
-        if query == "rows":
+        if query.startswith("rows"):
             found = connection.execute("SELECT k, v FROM found ORDER BY v").fetchall()
             assert found == [(row["k"], row["v"]) for row in expected]
         else:

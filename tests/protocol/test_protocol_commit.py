@@ -813,6 +813,13 @@ def test_staged_leftovers_that_cannot_be_aborted_are_aborted_later():
     assert set(job.world.sink.staged) == {b"new"}
 
 
+def test_rows_without_an_epoch_are_of_the_oldest_open_checkpoint_though_others_sent_a_newer_barrier_ahead():
+    job = Job()
+    job.trigger(1)
+    ahead = replace(job.batch(0, [replace(job.stage("s1", 1), epoch=BEFORE_BARRIERS)]), barriers={2: 1})
+    assert [c.epoch for c in labelled(job.view, ahead).staged] == [1]
+
+
 def test_rows_without_an_epoch_are_of_the_barrier_in_their_batch_or_of_the_open_checkpoint():
     job = Job()
     job.trigger(1)

@@ -29,7 +29,7 @@ class Source:
 
     def __init__(self, role=LEADER, start=START):
         self.role, self.start, self.view, self.did = role, start, None, []
-        self.inner, self.finished = start.inner, False
+        self.inner, self.finished, self.injected = start.inner, False, 0
         self.known = SourceStart(newest_id=3)
         self.completed, self.aborted, self.released = 0, set(), set()
         self.triggers, self.requests, self.drained, self.taken_ids = [], [], set(), set()
@@ -56,7 +56,7 @@ class Source:
 
     def _AskInner(self, step):
         self.did.append("AskInner")
-        return InnerRead(self.inner, self.inner == step.inner and self.finished)
+        return InnerRead(self.inner, self.inner == step.inner and self.finished, self.injected)
 
     def _Look(self, step):
         self.looks += 1
@@ -462,6 +462,33 @@ def test_a_follower_that_is_drained_does_not_wait_for_its_poll():
     b.next(100_000)
     b.triggers = [trigger(4, FINAL)]
     assert b.next(100_001).barrier == 4
+
+
+def test_the_source_beside_rows_without_epochs_takes_a_trigger_up_when_all_others_have_and_then_at_once():
+    c = Source(replace(FOLLOWER, last=True))
+    c.triggers, c.injected = [trigger(4), trigger(5)], 3
+    assert [c.next(now).barrier for now in (100_000, 100_001, 200_000)] == [None] * 3
+    c.injected = 4
+    assert c.next(200_001).barrier == 4
+    c.next(300_000)
+    assert not c.moved
+    c.injected = 5
+    assert c.next(300_001).barrier == 5
+
+
+def test_it_does_not_look_for_triggers_all_the_time_where_what_others_have_injected_was_given_up():
+    c, looks = Source(replace(FOLLOWER, last=True)), []
+    c._ReadOpenTriggers = lambda step: looks.append(step) or ()
+    c.injected = 4
+    for now in range(100_000, 100_500):
+        c.next(now)
+    assert len(looks) == 1
+    c.injected = 6
+    c.next(100_500)
+    assert len(looks) == 2
+    c.injected, c.triggers = 7, [trigger(7)]
+    c._ReadOpenTriggers = lambda step: tuple(c.triggers)
+    assert c.next(100_501).barrier == 7
 
 
 # --- standing still ------------------------------------------------------------------------------------------------

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
+from spark_ckpt import starting_options
 from spark_ckpt.errors import CkptError, ControlColumnsError, InvalidInputError, TopologyError
 from spark_ckpt.sources.base import open_source
 from spark_ckpt.sources.spark_stream import SparkStream, followed, position_of
@@ -109,8 +111,8 @@ def test_rows_of_a_batch_are_in_the_checkpoint_whose_barrier_it_has_and_nothing_
         query.stop(drain=True, timeout_s=60)
     query.stop(savepoint=str(Path(job.sink).parent / "second"))
     assert len(job.rows()) == len([v for f in (0, 1) for _, v, _ in some_rows(f) if v % 3 != 1])
-    recorded = max(query.job.records.completions(), key=lambda c: c.checkpoint).sources["orders"]
-    assert position_of(recorded["inner"]) == {"logOffset": 1}
+    recorded = max(query.job.records.completions(), key=lambda c: c.checkpoint).sources["spark-streams"]
+    assert position_of(recorded["inner"], "orders") == {"logOffset": 1}
 
 
 def data_read(query: Any) -> int:
@@ -133,7 +135,7 @@ def test_at_an_empty_location_a_function_gets_the_position_and_a_dataframe_is_re
     assert seen == [None, None]
     data.add(*some_rows(1))
     elsewhere = {"checkpointLocation": str(tmp_path / "elsewhere")}
-    with pytest.raises(InvalidInputError, match=r'begin at \{"logOffset": 0\}.*Give readStream.spark a function'):
+    with pytest.raises(InvalidInputError, match=r'stream-0 is to begin at \{"logOffset": 0\}.*format\("files"\)'):
         job.run(counted(ckpt.readStream.spark(data.spark_stream(spark))), "k", mode="update", **elsewhere)
     job.run(counted(ckpt.readStream.spark(orders)), "k", mode="update", **elsewhere)
     assert seen[2:] == [None, {"logOffset": 0}]
@@ -157,9 +159,8 @@ def test_what_is_not_one_stream_without_state_is_refused(
         read.spark(stream.groupBy("k").count())
     with pytest.raises(ControlColumnsError, match="__ckpt_tag"):
         read.spark(stream.withColumn("__ckpt_tag", F.lit(1)))
-    ours = read.spark(stream)
-    with pytest.raises(TopologyError, match="no other source can stand in the same query"):
-        ours.union(data.stream(ckpt))
+    with pytest.raises(TopologyError, match=r"several readStream.spark\(...\) have the uid a"):
+        job.run(read.spark(stream, uid="a").union(read.spark(stream, uid="a")))
     given = iter([stream, stream, stream.drop("k")])
     with pytest.raises(InvalidInputError, match="the same columns"):
         job.run(read.spark(lambda _: next(given)) and read.spark(lambda _: next(given)))
@@ -177,35 +178,187 @@ def test_one_stream_twice_in_a_query_is_read_once(
     assert job.rows() == ordered(map(tuple, expected))
 
 
+# --- several, and other sources beside them ---------------------------------------------------------------------------
+
+
+def test_two_streams_of_sparks_and_one_of_ours_give_what_spark_gives_for_three_of_its_own(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
+) -> None:
+    inputs, plain = [new_input(name, SCHEMA) for name in "abc"], Plain(spark, tmp_path / "plain", "update")
+    a, b, c = inputs
+    for files in ((3, 1, 2), (1, 4, 1)):
+        for data, more in zip(inputs, files, strict=True):
+            for _ in range(more):
+                data.add(*some_rows(data._files))
+        plain.run(counted(stateless(a.spark_stream(spark)).union(stateless(b.spark_stream(spark))).union(
+            stateless(c.spark_stream(spark)))))  # fmt: skip
+        one, two = (stateless(ckpt.readStream.spark(x.spark_stream(spark))) for x in (a, b))
+        ours = job.run(counted(one.union(stateless(c.stream(ckpt))).union(two)), "k", mode="update")
+        assert job.rows() == plain.rows()
+        assert sum(p.numInputRows for p in ours.recentProgress) == 5 * sum(files)
+    assert ours.job.verify() == []
+    recorded = max(ours.job.records.completions(), key=lambda done: done.checkpoint).sources
+    assert set(recorded) == {"files-0", "spark-streams"}
+    streams = recorded["spark-streams"]["inner"]
+    assert [position_of(streams, f"stream-{n}") for n in (0, 1)] == [{"logOffset": 3}, {"logOffset": 4}]
+
+
+@pytest.mark.parametrize("second", ["spark", "ours"])
+def test_a_join_of_two_streams_gives_sparks_rows_whoever_reads_the_second(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, second: str
+) -> None:
+    left, right, plain = new_input("l", SCHEMA), new_input("r", SCHEMA), Plain(spark, tmp_path / "plain", "append")
+
+    def joined(one: Any, two: Any) -> Any:
+        one = one.withWatermark("t", "1 minute").selectExpr("k AS lk", "v AS lv", "t AS lt")
+        # Spark itself would look for such keys in front of the watermark.
+        two = two.where("k IS NOT NULL").withWatermark("t", "2 minutes").selectExpr("k AS rk", "v AS rv", "t AS rt")
+        near = F.expr("lk = rk AND rt BETWEEN lt AND lt + INTERVAL 30 SECONDS")
+        return one.join(two, near, "left").select("lk", "lv", "rv")
+
+    for files in (range(4), range(4, 6)):
+        for file in files:
+            left.add(*some_rows(file))
+            right.add(*(row for row in some_rows(file) if row[1] % 4))
+        plain.run(joined(left.spark_stream(spark), right.spark_stream(spark)))
+        two = ckpt.readStream.spark(right.spark_stream(spark)) if second == "spark" else right.stream(ckpt)
+        job.run(joined(ckpt.readStream.spark(left.spark_stream(spark)), two))
+    assert job.rows() == plain.rows()
+    assert {row[2] is None for row in job.rows()} == {True, False}
+
+
+def test_rows_without_operators_beside_ours_are_in_the_checkpoint_whose_position_has_them(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
+) -> None:
+    theirs, ours, savepoints = new_input("theirs", SCHEMA), new_input("ours", SCHEMA), []
+    for file in range(3):
+        theirs.add(*some_rows(file))
+        ours.add(*some_rows(10 + file))
+    read = ckpt.readStream.spark(theirs.spark_stream(spark), uid="theirs")
+    both = read.union(ours.stream(ckpt, uid="ours")).drop("t")
+    query = job.start(both, now=False)
+    for file in range(3, 8):
+        theirs.add(*some_rows(file))
+        ours.add(*some_rows(10 + file))
+        query.savepoint(str(tmp_path / f"savepoint-{file}"))
+        found = sorted(query.job.records.completions(), key=lambda done: done.checkpoint)[-1]
+        position = position_of(found.sources["spark-streams"]["inner"], "theirs")
+        savepoints.append(0 if position is None else position["logOffset"] + 1)
+        read_by_then = [10 * f + n for f in range(savepoints[-1]) for n in range(5)]
+        assert sorted(v for _, v in job.rows() if v < 100) == read_by_then
+    query.stop()
+    job.run(both)
+    assert sorted(v for _, v in job.rows()) == sorted(10 * f + n for f in (*range(8), *range(10, 18)) for n in range(5))
+    assert savepoints == sorted(savepoints)
+
+
+def test_elsewhere_each_stream_gets_its_own_position_and_ours_goes_on_by_itself(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
+) -> None:
+    inputs, seen = {name: new_input(name, SCHEMA) for name in ("a", "b", "c")}, dict[str, Any]()
+    for name, data in inputs.items():
+        for _ in range(ord(name) - ord("a") + 1):
+            data.add(*some_rows(data._files))
+
+    def begins(name: str) -> Any:
+        def make(position: Any) -> Any:
+            seen[name] = position
+            read = 0 if position is None else position["logOffset"] + 1
+            # Spark's file source cannot begin in the middle: what a real one would leave out is left out here.
+            return inputs[name].spark_stream(spark).where(f"v >= {10 * read}")
+
+        return make
+
+    def query(*order: str) -> Any:
+        streams = {name: ckpt.readStream.spark(begins(name), uid=name) for name in ("a", "b")}
+        streams["c"] = inputs["c"].stream(ckpt, uid="c")
+        one, two, three = (streams[name] for name in order)
+        return counted(one.union(two).union(three))
+
+    job.run(query("a", "b", "c"), "k", mode="update")
+    for data in inputs.values():
+        data.add(*some_rows(data._files))
+    job.run(query("c", "b", "a"), "k", mode="update", checkpointLocation=str(tmp_path / "elsewhere"))
+    assert seen == {"a": {"logOffset": 0}, "b": {"logOffset": 1}}
+    batch = [data.table(spark) for data in inputs.values()]
+    assert job.rows() == ordered(map(tuple, counted(batch[0].union(batch[1]).union(batch[2])).collect()))
+
+
 # --- without Spark --------------------------------------------------------------------------------------------------
 
 
-def _log(folder: Path, batch: int, offset: str, ours: bool = True) -> None:
+def _log(folder: Path, batch: int, *lines: Any) -> None:
     (folder / "offsets").mkdir(exist_ok=True, parents=True)
-    own = json.dumps({"origin": 1, "inner": {}, "epoch": 2})
-    (folder / "offsets" / str(batch)).write_text("\n".join(["v1", "{}", *([own] if ours else []), offset]))
+    text = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    (folder / "offsets" / str(batch)).write_text("\n".join(["v1", "{}", *text]))
+
+
+def _reader(location: Path, *names: str, event_time: bool = True) -> Any:
+    source = open_source(SparkStream, followed(str(location), event_time, names), None, str(location.parent))
+    return source._source.streamReader(StructType())
+
+
+OWN = {"origin": 1, "inner": {"streams": {}, "looks": 0}, "epoch": 2}
 
 
 def test_the_offset_follows_what_spark_logs_one_batch_behind_and_stands_still_at_the_end(tmp_path: Path) -> None:
     location = tmp_path / "location"
-    source = open_source(SparkStream, followed(str(location), True), None, str(tmp_path))._source
-    reader: Any = source.streamReader(None)
+    reader = _reader(location, "a", "b")
     reader.prepareForTriggerAvailableNow()
     at = reader.initialOffset()
     first = reader.latestOffset(at, None)
-    assert first == {"streams": [], "looks": 1}, "a batch is made to see whether there are rows"
-    _log(location, 0, '{"n":5}')
+    assert first == {"streams": {}, "looks": 1}, "a batch is made to see whether there are rows"
+    _log(location, 0, OWN, '{"n":5}', "-")
     second = reader.latestOffset(first, None)
-    assert second == {"streams": ['{"n":5}'], "looks": 1}
-    _log(location, 1, '{"n":5}')
+    assert second == {"streams": {"a": '{"n":5}', "b": "-"}, "looks": 1}
+    _log(location, 1, OWN, '{"n":5}', "-")
     assert reader.recorded(second) == second
     reader.batch_ended()
     assert reader.latestOffset(second, None) == second, "no rows came with the last batch"
-    assert position_of(second) == {"n": 5}
-    assert position_of({"streams": ["-"], "looks": 1}) is None
+    assert position_of(second, "a") == {"n": 5}
+    assert [position_of(second, "b"), position_of(second, "c"), position_of(None, "a")] == [None] * 3
+
+
+def test_what_all_others_have_injected_is_read_in_sparks_log_whatever_stands_between(tmp_path: Path) -> None:
+    reader = _reader(tmp_path, "a", event_time=False)
+    assert reader.injected() == 0
+    ours = {"origin": 1, "inner": [3], "epoch": 7}
+    _log(tmp_path, 0, ours, '{"epoch":1,"n":5}', OWN, {**ours, "epoch": 6})
+    assert reader.injected() == 5
+    _log(tmp_path, 1, ours, '{"epoch":1,"n":5}', OWN, ours)
+    assert reader.injected() == 5, "nobody has said that there is another batch"
+    reader.batch_ended()
+    assert reader.injected() == 6
+
+
+def test_a_log_of_another_query_is_an_error_and_no_wrong_position(tmp_path: Path) -> None:
+    _log(tmp_path, 0, OWN, "3", "4")
+    with pytest.raises(CkptError, match="expected offsets of what Spark reads, a, found 3, 4"):
+        _reader(tmp_path, "a").recorded({"streams": {}, "looks": 0})
+    assert _reader(tmp_path, "a", "b").recorded({"looks": 0})["streams"] == {"a": "3", "b": "4"}
+    with pytest.raises(CkptError, match="expected offsets of what Spark reads, a, a, found 3, 4"):
+        _reader(tmp_path, "a", "a").recorded({"looks": 0})
 
 
 def test_a_location_without_the_batchs_offsets_is_an_error_and_no_empty_position(tmp_path: Path) -> None:
-    reader: Any = open_source(SparkStream, followed(str(tmp_path / "gone"), False), None, "")._source.streamReader(None)
+    reader = _reader(tmp_path / "gone", "a", event_time=False)
     with pytest.raises(CkptError, match="expected the offsets of the batch"):
         reader.recorded(reader.initialOffset())
+
+
+def test_each_connectors_offset_becomes_its_options_or_the_reason_why_there_are_none() -> None:
+    assert starting_options(None) == {}
+    kafka = {"orders": {"0": 17, "11": 0}, "late": {"0": 3}}
+    assert json.loads(starting_options(kafka)["startingOffsets"]) == kafka
+    delta = {"sourceVersion": 1, "reservoirId": "x", "reservoirVersion": 3, "index": -1, "isStartingVersion": False}
+    assert starting_options(delta) == {"startingVersion": "3"}
+    for position, reason in [
+        ({**delta, "index": 0}, "inside of version 3"),
+        ({**delta, "isStartingVersion": True}, "still reading the table as it was at version 3"),
+        ({"logOffset": 3}, "file source remembers"),
+        (17, "rate source"),
+        ({}, "expected an offset of Kafka or Delta"),
+        ({"orders": {"first": 1}}, "expected an offset of Kafka or Delta"),
+    ]:
+        with pytest.raises(InvalidInputError, match=reason):
+            starting_options(position)

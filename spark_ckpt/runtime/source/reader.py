@@ -89,7 +89,8 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         def ask_inner(behind: Any) -> InnerRead:
             inner = self.inner.latest(behind, everything)
-            return InnerRead(inner, inner == behind and self.inner.finished(inner))
+            finished = inner == behind and self.inner.finished(inner)
+            return InnerRead(inner, finished, self.inner.injected() if self.source.last else 0)
 
         before = SourceOffset.from_json(start)
         self._watch.check(self._coordinator(), before, clock.now_ms())

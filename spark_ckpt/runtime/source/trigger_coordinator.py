@@ -18,7 +18,6 @@ from spark_ckpt.protocol.source_offset import SourceOffset, SourcePosition, init
 from spark_ckpt.protocol.source_steps import GiveUp, InnerRead
 from spark_ckpt.protocol.source_view import SourceRole, SourceView
 from spark_ckpt.runtime.source._io import SourceIO
-from spark_ckpt.sources.spark_stream import SparkStream
 
 
 class TriggerCoordinator:
@@ -86,6 +85,7 @@ def _role(run: RunSpec, source: SourceSpec, now_ms: int) -> SourceRole:
         tells=source.tells,
         idle_ms=c.idle_timeout_ms if source.event_time else None,
         closes_windows=c.close_windows and source.event_time,
-        can_drain=source.inner is not SparkStream,
+        can_drain=source.can_drain,
+        last=source.last,
         policy=TriggerPolicy(c.interval_ms, c.min_pause_ms, c.timeout_ms, c.max_concurrent),
     )

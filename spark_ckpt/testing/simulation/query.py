@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from spark_ckpt.protocol.aligner import AlignerConfig
-from spark_ckpt.protocol.commit import JobView, commit_batch, rebuild
+from spark_ckpt.protocol.commit import JobView, commit_batch, labelled, rebuild
 from spark_ckpt.protocol.events import (
     Event,
     Restore,
@@ -96,7 +96,7 @@ class Query:
             spec.name: first_offset(spec, self.restored, self.origin, epoch, s.sabotage) for spec in s.sources
         }
         self.view = self._rebuild()
-        self.readers = [SourceReader(self.world, spec, self._role(spec)) for spec in s.sources]
+        self.readers = [SourceReader(self.world, spec, self._role(spec), self.location) for spec in s.sources]
 
     def _next_generation(self) -> int:
         """The first of a later life is numbered by the clock, and what is left of a torn record is a trace."""
@@ -117,6 +117,8 @@ class Query:
             tolerable_failures=s.tolerable_failures,
             policy=s.policy,
             inherited=self.inherited,
+            can_drain=not any(x.by_spark for x in s.sources),
+            last=spec.by_spark and len(s.sources) > 1 and s.sabotage != "not_the_last",
         )
 
     def _check_adopt(self, decision: GoOn) -> None:
@@ -260,7 +262,7 @@ class Query:
                 self._write(name, output)
             staged += self._write(name, output)
             events += [event for _, event in output.controls]
-        return batch_record(self.origin, number, self.generation, staged, events)
+        return labelled(self.view, batch_record(self.origin, number, self.generation, staged, events))
 
     def _write(self, name: str, output: Output) -> list[Committable]:
         by_epoch: dict[int, list[Visible]] = {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from spark_ckpt.errors import (
@@ -48,6 +48,7 @@ SABOTAGES = (
     "failed_is_done",
     "same_life",
     "late_at_the_end",
+    "not_the_last",
 )
 """Rules that can be broken on purpose; the simulation must notice every one."""
 
@@ -129,10 +130,14 @@ class Report:
     seen: Counter[str]
 
 
-def make_scenario(rng: random.Random, sabotage: str = "") -> Scenario:
+def make_scenario(rng: random.Random, sabotage: str = "", by_spark: bool = False) -> Scenario:
+    """``by_spark``: the last of the sources is one that Spark itself reads."""
     key_groups = rng.randint(1, 4)
     count, operators, sink_inputs = rng.choice(SHAPES)
     sources = tuple(_source(rng, f"source{i}", key_groups) for i in range(count))
+    if by_spark:
+        # Its end is not told, and its rows are of its lanes' tasks all the same.
+        sources = (*sources[:-1], replace(sources[-1], by_spark=True, ends=False))
     operator_facts = {uid: {"state": "count long", "keys": "key long"} for uid in operators}
     names = tuple(s.name for s in sources)
     weight = len(sink_inputs) * key_groups
@@ -219,7 +224,7 @@ def _stop(rng: random.Random) -> int | str:
 def run_seed(seed: int, sabotage: str = "", trace: list[str] | None = None) -> Report:
     """One run. Raises ``SimulationError`` (or what broke) if anything is wrong; ``trace`` collects what happened."""
     rng = random.Random(seed)
-    scenario = make_scenario(rng, sabotage)
+    scenario = make_scenario(rng, sabotage, sabotage == "not_the_last" or (not sabotage and seed % 4 == 3))
     world = World(rng, trace)
     world.log("scenario", scenario)
     world.faults_left, world.fault_rate, world.slow_left = scenario.faults, rng.choice((0.001, 0.01)), scenario.slow

@@ -18,7 +18,8 @@ from spark_ckpt.protocol.source_events import announcements, manifests_to_send
 from spark_ckpt.protocol.source_offset import SourceOffset, SourcePosition, initial_offset, with_inner
 from spark_ckpt.protocol.source_view import SourceRole, SourceView
 from spark_ckpt.testing.simulation._state import Output
-from spark_ckpt.testing.simulation.world import Answer, SimulationError, World
+from spark_ckpt.testing.simulation.world import Answer, Location, SimulationError, World
+from spark_ckpt.types import BEFORE_BARRIERS
 
 Offset = dict[str, Any]
 """A source's offset as Spark's offset log keeps it."""
@@ -27,7 +28,8 @@ Offset = dict[str, Any]
 @dataclass(frozen=True)
 class SourceSpec:
     """``splits``: the keys of each split's rows, in order. ``step``: the most rows of a split in a batch. ``ends``: it
-    says so when it has read all. ``restores``, ``reaches``: operators, as the real reader is told."""
+    says so when it has read all. ``restores``, ``reaches``: operators, as the real reader is told. ``by_spark``: Spark
+    itself reads its rows, so they have no epochs, and what sends its barriers is the last to do so."""
 
     name: str
     splits: tuple[tuple[int, ...], ...]
@@ -37,6 +39,7 @@ class SourceSpec:
     poll_ms: int = 500
     restores: tuple[str, ...] = ()
     reaches: tuple[str, ...] = ()
+    by_spark: bool = False
 
     def of_lane(self, lane: int) -> list[int]:
         return [i for i in range(len(self.splits)) if i % self.lanes == lane]
@@ -57,8 +60,8 @@ def first_offset(
 class SourceReader:
     """The driver's side of one source. Volatile; a new one after every start."""
 
-    def __init__(self, world: World, spec: SourceSpec, role: SourceRole) -> None:
-        self.world, self.spec, self.role = world, spec, role
+    def __init__(self, world: World, spec: SourceSpec, role: SourceRole, location: Location) -> None:
+        self.world, self.spec, self.role, self.location = world, spec, role, location
         self.view: SourceView | None = None
         self._parsed: tuple[Offset, SourceOffset] | None = None
 
@@ -67,15 +70,15 @@ class SourceReader:
             self._parsed = start, SourceOffset.from_json(start)
         before = self._parsed[1]
         steps = next_offset(self.role, self.view, before, self.world.now_ms)
-        self.view, end = self.world.drive(steps, SourceShell(self.world, self.spec, self.role))
+        self.view, end = self.world.drive(steps, SourceShell(self.world, self.spec, self.role, self.location))
         return start if end == before else end.to_json()
 
 
 class SourceShell:
     """Executes one source's steps on the simulated world, and checks what must always hold."""
 
-    def __init__(self, world: World, spec: SourceSpec, role: SourceRole) -> None:
-        self.world, self.spec, self.role = world, spec, role
+    def __init__(self, world: World, spec: SourceSpec, role: SourceRole, location: Location) -> None:
+        self.world, self.spec, self.role, self.location = world, spec, role, location
 
     def __call__(self, step: Any) -> Any:
         return getattr(self, f"_{type(step).__name__}")(step)
@@ -92,7 +95,12 @@ class SourceShell:
             inner = ahead
         finished = inner == step.inner and spec.ends and spec.at_end(inner)
         self.world.seen["a source ends"] += finished
-        return st.InnerRead(inner, finished)
+        return st.InnerRead(inner, finished, self._injected() if self.role.last else 0)
+
+    def _injected(self) -> int:
+        """What all other sources have injected, by the newest offsets that were logged."""
+        logged = self.location.offsets.get(max(self.location.offsets, default=-1), {})
+        return min((o["epoch"] - 1 for name, o in logged.items() if name != self.spec.name), default=0)
 
     def _ReadSourceStart(self, step: st.ReadSourceStart) -> st.SourceStart:
         r = self.world.records
@@ -169,7 +177,8 @@ def read(spec: SourceSpec, start: Offset, end: Offset, key_groups: int, manifest
 
 def _rows(spec: SourceSpec, lane: int, start: SourceOffset, end: SourceOffset) -> list[tuple[int, int, int]]:
     ranges = ((i, range(start.inner[i], end.inner[i])) for i in spec.of_lane(lane))
-    return [(start.epoch, spec.splits[i][n], i * 1000 + n) for i, numbers in ranges for n in numbers]
+    label = BEFORE_BARRIERS if spec.by_spark else start.epoch
+    return [(label, spec.splits[i][n], i * 1000 + n) for i, numbers in ranges for n in numbers]
 
 
 def _labelled(start: SourceOffset, events: Iterable[Event]) -> list[tuple[int, Event]]:

@@ -47,6 +47,11 @@ Gone = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
+def _say(text: str) -> None:
+    """To who waits, and not into what is printed for programs."""
+    typer.echo(text, err=True)
+
+
 def _print_version(asked: bool) -> None:
     if asked:
         typer.echo(f"spark-ckpt {spark_ckpt.__version__}")
@@ -126,7 +131,7 @@ def show(
 def savepoint(dir: Dir, job: Name, path: Path, timeout: Timeout = 600.0, storage: Storage = None) -> None:
     """Ask the running job for a savepoint, and wait until it is complete."""
     with _errors():
-        done = _open(dir, job, storage).savepoint(path, timeout_s=timeout)
+        done = _open(dir, job, storage).savepoint(path, timeout, _say)
     typer.echo(f"savepoint of checkpoint {done} is complete: {path}")
 
 
@@ -148,7 +153,7 @@ def stop(
     if path is None and not drain:
         raise typer.BadParameter("give PATH, a folder for the savepoint, or --drain")
     with _errors():
-        done = _open(dir, job, storage).stop(path, timeout_s=timeout, drain=drain)
+        done = _open(dir, job, storage).stop(path, timeout, drain, _say)
     what = f"checkpoint {done} is complete" if path is None else f"savepoint of checkpoint {done} is complete: {path}"
     typer.echo(f"{what}; the job {'is drained and ends' if drain else 'stands still and can be ended'}")
 

@@ -127,6 +127,11 @@ def require_stopped(records: JobRecords, job: str, what: str, besides: int | Non
         raise InvalidInputError(refused.reason)
 
 
+def is_heard(records: JobRecords) -> bool:
+    """Whether a driver runs the job, as far as its heartbeats tell. Raises ``CorruptStorageError``."""
+    return bool(_living(records))
+
+
 def drop_dead(records: JobRecords) -> None:
     """Forget heartbeats of drivers that crashed."""
     living = {JobPaths.alive(b.generation) for b in _living(records)}

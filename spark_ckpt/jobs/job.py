@@ -14,6 +14,7 @@ from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.jobs._garbage import GarbageCollector
 from spark_ckpt.jobs._report import recorded_rows
+from spark_ckpt.jobs._unheard import Unheard
 from spark_ckpt.jobs._verify import verify_job
 from spark_ckpt.jobs.heartbeat import require_stopped
 from spark_ckpt.jobs.records import JobRecords
@@ -126,26 +127,37 @@ class Job(Hinting):
             )
         return self.records.paths.state(uid), record.tables[uid].version
 
-    def savepoint(self, path: str, timeout_s: float = 600.0) -> int:
+    def savepoint(self, path: str, timeout_s: float = 600.0, progress: Callable[[str], None] = lambda _: None) -> int:
         """Ask the running job for a savepoint in the empty folder ``path`` (or URL) and wait for it; returns its id.
 
-        Raises as :meth:`spark_ckpt.CkptQuery.savepoint`, after ``timeout_s`` seconds if no driver runs the job.
+        ``progress`` is told, at once and every ten seconds, if no driver of the job is heard of. Raises as
+        :meth:`spark_ckpt.CkptQuery.savepoint`, after ``timeout_s`` seconds if no driver runs the job.
         """
-        return self._ask(path, False, timeout_s)
+        return self._ask(path, False, timeout_s, progress)
 
-    def stop(self, path: str | None = None, timeout_s: float = 600.0, drain: bool = False) -> int:
+    def stop(
+        self,
+        path: str | None = None,
+        timeout_s: float = 600.0,
+        drain: bool = False,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> int:
         """Ask the running job for a synchronous savepoint in ``path``; returns its id, within ``timeout_s`` seconds.
 
         The query then idles until its owner stops it. With ``drain``, which needs no ``path``, it ends by itself, for
         good: see :meth:`spark_ckpt.CkptQuery.stop`, which says what it raises. ``InvalidInputError`` for neither.
+        ``progress`` is as with :meth:`savepoint`.
         """
         if path is None and not drain:
             raise InvalidInputError("expected a folder for the savepoint, or drain=True, found neither")
-        return self._ask(path, True, timeout_s, drain)
+        return self._ask(path, True, timeout_s, progress, drain)
 
-    def _ask(self, path: str | None, terminal: bool, timeout_s: float, drain: bool = False) -> int:
+    def _ask(
+        self, path: str | None, terminal: bool, timeout_s: float, progress: Callable[[str], None], drain: bool = False
+    ) -> int:
         kind = SAVEPOINT if path is not None else FINAL
-        return ask(self.records, kind, path, terminal, timeout_s, lambda: None, drain)
+        unheard = Unheard(self.records, self.name, timeout_s, progress)
+        return ask(self.records, kind, path, terminal, timeout_s, unheard, drain)
 
     def abandon(self, checkpoint: int, sink: str, force: bool = False) -> None:
         """Give up, for good, what completed ``checkpoint`` would commit in ``sink``; only while the job is stopped.

@@ -121,6 +121,13 @@ def test_a_savepoint_of_a_job_that_does_not_run_gives_up_and_withdraws_the_reque
     assert list((job / "flights" / "requests").glob("*.json")) == []
 
 
+@pytest.mark.parametrize("name", ["savepoint", "stop"])
+def test_who_waits_for_a_job_that_nobody_runs_is_told_at_once(job: Path, name: str) -> None:
+    result = command(name, str(job), "flights", str(job / "savepoint"), "--timeout", "0.2")
+    assert result.stderr.startswith("no driver of job 'flights' is heard of: start its query, or stop waiting")
+    assert (result.exit_code, result.stdout) == (1, "")
+
+
 @pytest.mark.parametrize("option", ["hunter2", "=hunter2"])
 def test_a_storage_option_without_a_name_is_refused_without_showing_it(tmp_path: Path, option: str) -> None:
     result = command("list", str(tmp_path), "flights", "--storage", option)

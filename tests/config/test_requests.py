@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +12,8 @@ import pytest
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
+from spark_ckpt.jobs._unheard import Unheard
+from spark_ckpt.jobs.heartbeat import Heart
 from spark_ckpt.jobs.job import Job, ask
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.requests import (
@@ -23,7 +26,7 @@ from spark_ckpt.jobs.requests import (
     read_answer,
     withdraw_request,
 )
-from spark_ckpt.protocol.records import AbortedRecord, CommittedRecord, TriggerRecord
+from spark_ckpt.protocol.records import AbortedRecord, CommittedRecord, GenerationRecord, Topology, TriggerRecord
 from spark_ckpt.storage.job_paths import id_name
 
 
@@ -96,6 +99,27 @@ def test_an_answer_is_found_when_a_newer_checkpoint_has_retired_its_own(records:
     thread = played(records, job)
     assert ask(records, "savepoint", "there", False, 60, nothing) == 1
     thread.join()
+
+
+def test_who_waits_hears_nothing_while_a_driver_lives_and_that_one_came(tmp_path: Path) -> None:
+    job, heard = Job(JobConfig(dir=str(tmp_path)), "job"), list[str]()
+    unheard = Unheard(job.records, "job", 60.0, heard.append)
+    unheard()
+    unheard()
+    assert heard == [
+        "no driver of job 'job' is heard of: start its query, or stop waiting, which withdraws what was asked for; "
+        "60 s left"
+    ]
+    unheard._next = 0.0
+    unheard()
+    assert re.fullmatch("still no driver of job 'job' heard of; [56][0-9] s left", heard.pop())
+    job.records.create_generation(GenerationRecord(1, 1, "", None, 0, Topology(1, 1, (), {}, ())))
+    Heart(job.records, 1).beat()
+    unheard._next = 0.0
+    unheard()
+    assert heard[1:] == ["a driver runs job 'job' now"]
+    Unheard(job.records, "job", 60.0, heard.append)()
+    assert len(heard) == 2
 
 
 def test_a_request_that_is_not_answered_in_time_is_withdrawn_for_good(records: JobRecords) -> None:

@@ -382,6 +382,26 @@ def test_a_table_that_is_altered_while_it_is_read(tmp_path: Path) -> None:
         target.rows(reader, start, end)
 
 
+def test_a_table_that_begins_its_numbers_anew_is_told_once(tmp_path: Path, caplog: Any) -> None:
+    url = new_database("sqlite", tmp_path)
+    run(url, "CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT)", "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (7, 'c')")
+    reader = SqlSourceTarget(url).make()
+    end = reader.latest(reader.initial(), False)
+    assert end == {"after": 7}
+    run(url, "DELETE FROM t WHERE id > 1")  # tidied up: nothing came
+    assert reader.latest(end, False) == end
+    run(url, "DELETE FROM t")
+    assert reader.latest(end, False) == end
+    run(url, "INSERT INTO t VALUES (1, 'new')")
+    assert reader.latest(end, False) == end
+    assert not caplog.records
+    for number in (2, 3):
+        run(url, f"INSERT INTO t VALUES ({number}, 'new')")
+        assert reader.latest(end, False) == end
+    (told,) = [r.getMessage() for r in caplog.records]
+    assert "was read up to id = 7, and has new rows up to 2, which are not read" in told
+
+
 @pytest.mark.parametrize(("kind", "value"), [("BOOLEAN", "'false'"), ("BOOLEAN", "0.5"), ("DATETIME", "1767225600")])
 def test_what_sqlite_keeps_in_a_column_of_another_type_is_refused_by_its_value(
     tmp_path: Path, kind: str, value: str

@@ -6,6 +6,7 @@ were written. Rows that become visible late are waited for (:mod:`spark_ckpt.sou
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -25,6 +26,7 @@ from spark_ckpt.sources.sql._values import INTEGER, from_json, ranges, to_json
 from spark_ckpt.storage.sql.connections import absolute_url, parse_url
 from spark_ckpt.storage.sql.database import Database
 
+_log = logging.getLogger("spark_ckpt")
 _WHAT = "source 'sql'"
 _LOCK_TIMEOUT_MS = 60_000
 _ALL_ROWS = 2**63 - 1
@@ -116,6 +118,9 @@ class SqlReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._pinned: Any = None
         self._is_pinned = False
         self._next_look = 0.0
+        self._read_up_to: Any = None
+        self._lower: Any = None
+        self._told_lower = False
 
     # --- driver -----------------------------------------------------------------------------------------------------
 
@@ -127,6 +132,7 @@ class SqlReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         low = self._bound(start)
+        self._read_up_to = low[1] if low[0] == "after" else None
         end = self._pinned if self._is_pinned else self._settled()
         if end is None or (low[1] is not None and (end < low[1] if low[0] == "from" else end <= low[1])):
             return start
@@ -190,7 +196,20 @@ class SqlReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         largest, running = self._ask("looking for new rows", ask)
         self._settler.look(largest, running)
+        self._tell_lower(largest)
         return largest
+
+    def _tell_lower(self, largest: Any) -> None:
+        """Rows that come below what was read are never read: the numbers of an emptied table may begin anew."""
+        is_lower = largest is not None and self._read_up_to is not None and largest < self._read_up_to
+        if is_lower and self._lower is not None and largest > self._lower and not self._told_lower:
+            self._told_lower = True
+            _log.warning(
+                "source sql: table %s was read up to %s = %s, and has new rows up to %s, which are not read: was it "
+                "emptied, and do its numbers begin anew? Start anew to read them, with an empty job folder",
+                self._facts.name, self._facts.growing, self._read_up_to, largest,
+            )  # fmt: skip
+        self._lower = largest if is_lower else None
 
     def _bound(self, offset: Mapping[str, Any]) -> tuple[str, Any]:
         rule = "from" if "from" in offset else "after"

@@ -14,7 +14,7 @@ import pyarrow.types as pt
 from fastavro.schema import SchemaParseException
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
-from spark_ckpt.formats._schema_registry import SchemaRegistry, unwrapped, wrapped
+from spark_ckpt.formats._schema_registry import Registered, SchemaRegistry, unwrapped, wrapped
 from spark_ckpt.formats.base import Decoded, Decoder, Encoder, one_by_one
 
 _PLAIN = {
@@ -106,7 +106,7 @@ def parsed(schema: str) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _registered(registry: SchemaRegistry, subject: str, schema: str) -> int:
-    return registry.register(subject, schema)
+    return registry.register(subject, Registered(schema))
 
 
 def arrow_type(schema: Any, names: Mapping[str, Any] | None = None) -> pa.DataType:

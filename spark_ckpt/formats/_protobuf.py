@@ -14,7 +14,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, EncodeError, Message
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
-from spark_ckpt.formats._schema_registry import unwrapped
+from spark_ckpt.formats._protobuf_registry import head_of
+from spark_ckpt.formats._schema_registry import SchemaRegistry, unwrapped
 from spark_ckpt.formats.base import Decoded, Decoder, Encoder, one_by_one
 
 _D = FieldDescriptor
@@ -50,24 +51,36 @@ class ProtobufDecoder(Decoder):
 
 class ProtobufEncoder(Encoder):
     """Struct values as messages; a null field is one that is not set. Fields of the message that the struct lacks stay
-    unset, and a field that only the struct has is refused."""
+    unset, and a field that only the struct has is refused. With a registry in its wire format, under ``subject``."""
 
-    def __init__(self, kind: pa.DataType, descriptors: bytes, message: str) -> None:
+    def __init__(
+        self,
+        kind: pa.DataType,
+        descriptors: bytes,
+        message: str,
+        registry: SchemaRegistry | None = None,
+        subject: str = "",
+    ) -> None:
         self._descriptors, self._message = descriptors, message
+        self._registry, self._subject = registry, subject
         if not pt.is_struct(kind):
             raise ConfigError(f"valueFormat protobuf: expected a struct, found {kind}")
         _check(kind, message_class(descriptors, message).DESCRIPTOR)
 
     def encode(self, values: pa.Array) -> pa.BinaryArray:
-        made = message_class(self._descriptors, self._message)
-        found = []
+        made, head, found = message_class(self._descriptors, self._message), self._head(), []
         for value in values.to_pylist():
             message = made()
             try:
-                found.append(None if value is None else _filled(message, value).SerializeToString())
+                found.append(None if value is None else head + _filled(message, value).SerializeToString())
             except (TypeError, ValueError, EncodeError) as error:
                 raise InvalidInputError(f"expected a value that {self._message} can hold, found {error}") from None
         return pa.array(found, pa.binary())
+
+    def _head(self) -> bytes:
+        if self._registry is None:
+            return b""
+        return head_of(self._registry, self._subject, self._descriptors, self._message)
 
 
 @functools.lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ import struct
 import time
 import urllib.error
 import urllib.request
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -23,6 +23,30 @@ _TYPE = "application/vnd.schemaregistry.v1+json"
 _ONE_REQUEST_S = 10.0
 _PASSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 _HEAD = struct.Struct(">bI")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a schema imports by ``name``: a version of another subject."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A schema as it is registered; ``kind`` is AVRO or PROTOBUF."""
+
+    text: str
+    kind: str = "AVRO"
+    references: tuple[Reference, ...] = ()
+
+    def body(self) -> bytes:
+        if self.kind == "AVRO":  # which every registry takes for granted, those that know nothing else, too
+            return json.dumps({"schema": self.text}).encode()
+        references = [asdict(reference) for reference in self.references]
+        return json.dumps({"schemaType": self.kind, "schema": self.text, "references": references}).encode()
 
 
 @dataclass(frozen=True)
@@ -43,10 +67,13 @@ class SchemaRegistry:
         """The text of the newest schema of ``subject``. Raises as :meth:`schema`."""
         return str(self._asked(f"/subjects/{quote(subject, safe='')}/versions/latest")["schema"])
 
-    def register(self, subject: str, schema: str) -> int:
+    def register(self, subject: str, schema: Registered) -> int:
         """The id of ``schema``, which is registered if it is not yet. Raises as :meth:`schema`."""
-        body = json.dumps({"schema": schema}).encode()
-        return int(self._asked(f"/subjects/{quote(subject, safe='')}/versions", body)["id"])
+        return int(self._asked(f"/subjects/{quote(subject, safe='')}/versions", schema.body())["id"])
+
+    def version(self, subject: str, schema: Registered) -> int:
+        """Which version of ``subject`` a registered ``schema`` is. Raises as :meth:`schema`."""
+        return int(self._asked(f"/subjects/{quote(subject, safe='')}", schema.body())["version"])
 
     def _asked(self, path: str, body: bytes | None = None) -> dict[str, Any]:
         until, pause, told = time.monotonic() + self.timeout_s, 0.1, False

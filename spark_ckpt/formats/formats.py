@@ -62,11 +62,9 @@ class FormatSpec:
             from spark_ckpt.formats._avro import AvroEncoder
 
             return AvroEncoder(kind, self.schema, self.registry, self.subject)
-        if self.registry is not None:
-            raise ConfigError("valueFormat protobuf is written without a schema registry: leave schemaRegistryUrl out")
         from spark_ckpt.formats._protobuf import ProtobufEncoder
 
-        return ProtobufEncoder(kind, *self._described())
+        return ProtobufEncoder(kind, *self._described(), self.registry, self.subject)
 
     def _registered(self) -> str:
         if self.registry is None:

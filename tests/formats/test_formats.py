@@ -15,6 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
+from spark_ckpt.formats._protobuf import _behind_indexes as behind_indexes
+from spark_ckpt.formats._protobuf_registry import _indexes as indexes
+from spark_ckpt.formats._protobuf_registry import _places as places_of
 from spark_ckpt.formats.formats import FormatSpec
 from spark_ckpt.sources._convert import arrow_schema
 from spark_ckpt.sources.ddl import parse_ddl
@@ -86,6 +89,20 @@ def descriptors() -> bytes:
 
 
 PROTOBUF = FormatSpec("protobuf", descriptors=descriptors(), message="shop.Order")
+
+
+@pytest.mark.parametrize(
+    ("message", "places"),
+    [("shop.Order", b"\0"), ("shop.Order.Inner", b"\x04\0\0"), ("shop.Order.CountsEntry", b"\x04\0\x02")],
+)
+def test_places_of_a_message_are_those_in_its_file(message: str, places: bytes) -> None:
+    (file,) = (f for f in descriptor_pb2.FileDescriptorSet.FromString(descriptors()).file if f.package == "shop")
+    found = places_of(file, message)
+    assert found is not None
+    assert indexes(found) == places
+    assert behind_indexes(places + b"rest") == b"rest"
+    assert behind_indexes(indexes([0, 300, 1]) + b"rest") == b"rest"
+    assert [places_of(file, m) for m in ("shop.Inner", "Order", "other.Order")] == [None, None, None]
 
 
 def json_type(ddl: str) -> pa.DataType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 
 from spark_ckpt.errors import BadRecordError, ConfigError, InvalidInputError, RetryableError
 from spark_ckpt.formats._schema_registry import SchemaRegistry
@@ -34,9 +35,10 @@ def registry() -> Iterator[RegistryServer]:
     server.stop()
 
 
-def write(folder: Path, topic: str, url: str, values: pa.Array, checkpoint: int) -> None:
+def write(folder: Path, topic: str, url: str, values: pa.Array, checkpoint: int, **options: str) -> None:
     given = {"kafka.bootstrap.servers": shared_kafka().bootstrap, "topic": topic, "stagingPath": f"{folder}/staged"}
-    sink = KafkaSink({**given, "valueFormat": "avro", "schemaRegistryUrl": url, "ledgerTopic": f"l-{topic}"})
+    plain = {"valueFormat": "avro", "schemaRegistryUrl": url, "ledgerTopic": f"l-{topic}"}
+    sink = KafkaSink({**given, **plain, **options})
     rows = pa.table({"value": values})
     sink.validate(rows.schema)
     sink.commit(permit(checkpoint), stage_table(sink, context(checkpoint, checkpoint, schema=rows.schema), rows))
@@ -121,6 +123,60 @@ def test_protobuf_in_the_registrys_wire_format_is_read(tmp_path: Path, registry:
     assert producer.flush(60) == 0
     options = {"valueFormat": "protobuf", "valueMessageName": "shop.Order", "schemaRegistryUrl": registry.url}
     assert values(tmp_path, topic, valueDescriptorFile=f"{tmp_path}/order.desc", **options) == [{"id": 5, "who": "b"}]
+
+
+def shop(folder: Path, more: bool = False) -> tuple[str, descriptor_pb2.FileDescriptorSet]:
+    """A descriptor file: orders, whose lines are a message inside of another, and whose money is in a file of its own;
+    ``more``: with another field."""
+    kinds = descriptor_pb2.FieldDescriptorProto
+    money = descriptor_pb2.FileDescriptorProto(name="shop/money.proto", package="shop", syntax="proto3")
+    money.message_type.add(name="Money").field.add(name="cents", number=1, type=kinds.TYPE_INT64, label=1)
+    orders = descriptor_pb2.FileDescriptorProto(name="shop/orders.proto", package="shop", syntax="proto3")
+    orders.dependency.extend(["shop/money.proto", "google/protobuf/timestamp.proto"])
+    orders.message_type.add(name="Other")
+    order = orders.message_type.add(name="Order")
+    order.nested_type.add(name="Note")
+    line = order.nested_type.add(name="Line")
+    line.field.add(name="what", number=1, type=kinds.TYPE_STRING, label=1)
+    line.field.add(name="price", number=2, type=kinds.TYPE_MESSAGE, label=1, type_name=".shop.Money")
+    line.field.add(name="at", number=3, type=kinds.TYPE_MESSAGE, label=1, type_name=".google.protobuf.Timestamp")
+    if more:
+        line.field.add(name="n", number=4, type=kinds.TYPE_INT32, label=1)
+    time = descriptor_pb2.FileDescriptorProto()
+    timestamp_pb2.DESCRIPTOR.CopyToProto(time)
+    made = descriptor_pb2.FileDescriptorSet(file=[time, money, orders])
+    (folder / f"shop{more}.desc").write_bytes(made.SerializeToString())
+    return f"{folder}/shop{more}.desc", made
+
+
+def test_protobuf_is_registered_with_what_it_imports_written_and_read(tmp_path: Path, registry: RegistryServer) -> None:
+    topic, (file, made) = shared_kafka().new_topic(), shop(tmp_path)
+    options = {"valueFormat": "protobuf", "valueDescriptorFile": file, "valueMessageName": "shop.Order.Line"}
+    at = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)
+    money, time = pa.struct([("cents", pa.int64())]), pa.timestamp("us", "UTC")
+    kind = pa.struct([("what", pa.string()), ("price", money), ("at", time)])
+    rows = [{"what": "ä", "price": {"cents": 250}, "at": at}, None, {"what": None, "price": None, "at": None}]
+    write(tmp_path, topic, registry.url, pa.array(rows, kind), 1, **options)
+    assert values(tmp_path, topic, **options, schemaRegistryUrl=registry.url) == rows
+    pool = descriptor_pool.DescriptorPool()
+    for one in made.file:
+        pool.Add(one)
+    parse = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order.Line")).FromString
+    first, none, empty = (m.value() for m in committed(shared_kafka(), topic))
+    registered = registry.ask(f"/subjects/{topic}-value/versions/1")
+    # Two places: the second message of the file, and the second inside of that.
+    head = b"\0" + registered["id"].to_bytes(4, "big") + b"\x04\x02\x02"
+    assert (first[: len(head)], none, empty) == (head, None, head)
+    assert (parse(first[len(head) :]).what, parse(first[len(head) :]).price.cents) == ("ä", 250)
+    assert registered["schemaType"] == "PROTOBUF"
+    assert registered["references"] == [{"name": "shop/money.proto", "subject": "shop/money.proto", "version": 1}]
+    write(tmp_path, topic, registry.url, pa.array(rows[:1], kind), 2, **options)
+    assert registry.ask(f"/subjects/{topic}-value/versions") == [1]
+    wider = pa.array([{"what": "b", "n": 7}], pa.struct([("what", pa.string()), ("n", pa.int32())]))
+    write(tmp_path, topic, registry.url, wider, 3, **{**options, "valueDescriptorFile": shop(tmp_path, True)[0]})
+    assert registry.ask(f"/subjects/{topic}-value/versions") == [1, 2]
+    found = values(tmp_path, topic, **options, schemaRegistryUrl=registry.url)
+    assert found == [*rows, rows[0], {"what": "b", "price": None, "at": None}]
 
 
 def test_a_registry_that_went_away_ends_the_query_and_the_next_start_goes_on(tmp_path: Path) -> None:

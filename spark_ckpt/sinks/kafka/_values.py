@@ -29,7 +29,9 @@ DECLARED = (
     ),
     SinkOption("valueMessageName", "the full name of a message", "protobuf only. Which of its messages."),
     SinkOption(
-        "schemaRegistryUrl", "a URL of http or https", "avro only. Confluent's wire format; subject `<topic>-value`."
+        "schemaRegistryUrl",
+        "a URL of http or https",
+        "avro and protobuf only. Confluent's wire format; subject `<topic>-value`.",
     ),
     SinkOption("schemaRegistryUser", meaning="Of the registry, where it asks for one."),
     SinkOption("schemaRegistryPassword", meaning="Of the registry. Never shown."),
@@ -68,7 +70,7 @@ def value_format(parsed: SinkOptions) -> ValueFormat | None:
         name = parsed.choice("valueFormat")
         own = {
             "avro": ("valueSchema", *_OF_REGISTRY),
-            "protobuf": ("valueDescriptorFile", "valueMessageName"),
+            "protobuf": ("valueDescriptorFile", "valueMessageName", *_OF_REGISTRY),
         }.get(name, ())
     stray = sorted(o for o, value in given.items() if value is not None and o not in own)
     if stray:

@@ -30,6 +30,7 @@ def await_condition(what: str, condition: Callable[[], bool], deadline_s: float 
 def conf_folder(folder: Path, settings: str) -> str:
     """What Spark is started with, for ``SPARK_CONF_DIR``: ``settings``, and those that make tests quick."""
     quick = (REPOSITORY / "tests" / "spark_conf" / "spark-defaults.conf").read_text()
+    quick += "spark.sql.streaming.checkpoint.fileChecksum.enabled true\n"
     (folder / "conf").mkdir()
     (folder / "conf" / "spark-defaults.conf").write_text(settings + quick)
     return str(folder / "conf")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -122,7 +122,7 @@ class FilesSink(TwoPhaseSink):
         )
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
-        with staging.disk_errors(f"{self!r}: committing checkpoint {permit.checkpoint}", secret_values(self._storage)):
+        with self._disk(f"committing checkpoint {permit.checkpoint}"):
             self._commit(permit, committables)
 
     def _commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
@@ -157,23 +157,29 @@ class FilesSink(TwoPhaseSink):
 
     def abort(self, committables: Sequence[Committable]) -> None:
         files, root = self._open()
-        for c in committables:
-            _remove(files, f"{root}/{_STAGING}/{staging.decode(_KIND, c)['file']}")
+        with self._disk("aborting"):
+            for c in committables:
+                _remove(files, f"{root}/{_STAGING}/{staging.decode(_KIND, c)['file']}")
+
+    def _disk(self, doing: str) -> AbstractContextManager[None]:
+        return staging.disk_errors(f"{self!r}: {doing}", secret_values(self._storage))
 
     def gc(self, job: str, keep: Sequence[Committable]) -> list[str]:
         return self._remove_staged(staging.staged_prefix(job), {staging.decode_any(c).get("file") for c in keep})
 
     def staged_by(self) -> dict[str, int]:
-        return staging.count_stagers(self._staged(*self._open()))
+        with self._disk("looking for what is staged"):
+            return staging.count_stagers(self._staged(*self._open()))
 
     def discard(self, who: str) -> list[str]:
         return self._remove_staged(staging.prefix_of(who), set())
 
     def _remove_staged(self, prefix: str, keep: set[str | None]) -> list[str]:
         files, root = self._open()
-        lost = [n for n in self._staged(files, root) if n.startswith(prefix) and n not in keep]
-        for name in lost:
-            _remove(files, f"{root}/{_STAGING}/{name}")
+        with self._disk("collecting garbage"):
+            lost = [n for n in self._staged(files, root) if n.startswith(prefix) and n not in keep]
+            for name in lost:
+                _remove(files, f"{root}/{_STAGING}/{name}")
         return lost
 
     @staticmethod

@@ -279,6 +279,8 @@ def test_a_sink_or_source_of_files_whose_bucket_is_misspelt_says_so_and_makes_no
     read = open_source("files", nowhere, parse_ddl("k long"), str(tmp_path)).reader(parse_ddl("k long"))
     with pytest.raises(InvalidInputError, match=rf"expected a bucket .* found none at s3://{bucket}-x/t"):
         read.latest(read.initial(), False)
+    with pytest.raises(InvalidInputError, match=rf"Delta table s3://{bucket}-x/t: opening it failed: .*NoSuchBucket"):
+        open_source("delta", {"path": f"s3://{bucket}-x/t", **storage}, None, str(tmp_path)).schema()
     assert f"{bucket}-x" not in server.files().ls("")
     there = open_source("files", {**nowhere, "path": f"s3://{bucket}/t"}, parse_ddl("k long"), str(tmp_path))
     empty = there.reader(parse_ddl("k long"))
@@ -309,7 +311,12 @@ def test_wrong_credentials_are_refused_without_showing_them(wrong: dict[str, str
         RecordStore(f"s3://{bucket}/j", options).names("checkpoints")
     with pytest.raises(InvalidInputError) as made:
         DeltaSink({"path": f"s3://{bucket}/t", **{f"storage.{k}": v for k, v in options.items()}}).validate(ROWS)
-    for told in (written, read, made):
+    storage = {f"storage.{k}": v for k, v in options.items()}
+    with pytest.raises(InvalidInputError, match=r"opening it failed: .*403 Forbidden \(\w+\)\. Check the") as opened:
+        open_source("delta", {"path": f"s3://{bucket}/t", **storage}, None, "none").schema()
+    with pytest.raises(StorageNotWritableError, match="Cannot write s3://") as filed:
+        FilesSink({"path": f"s3://{bucket}/t", **storage}).validate(ROWS)
+    for told in (written, read, made, opened, filed):
         assert not {"NOBODY", "hunter2", SECRET} & set(re.split(r"[\s'\"]", str(told.value)))
         assert "hunter2" not in str(told.value)
 

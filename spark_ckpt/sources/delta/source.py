@@ -6,7 +6,9 @@ Options, what the first batch has and what ends a stream are those of Delta's so
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -14,8 +16,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from spark_ckpt.errors import ConfigError, InvalidInputError
-from spark_ckpt.redaction import redact_url
+from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError, RetryableError
+from spark_ckpt.redaction import redact, redact_url, secret_values
 from spark_ckpt.sources._convert import arrow_schema
 from spark_ckpt.sources._options import parse_options, storage_options_of
 from spark_ckpt.sources.base import OwnSchema, UsesMetadata
@@ -29,6 +31,9 @@ from spark_ckpt.sources.delta._table import FollowedTable, Reading
 from spark_ckpt.sources.delta.options import OPTIONS, refuse_others
 from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.object_options import delta_rs_options, scheme_of
+
+_ANSWER = re.compile(r":?\s*<\?xml.*?<Code>(\w+)</Code>.*", re.DOTALL)
+"""What a store answers in full: it may tell how the request was signed."""
 
 
 class DeltaSource(DataSource, UsesMetadata, OwnSchema):
@@ -66,8 +71,9 @@ class DeltaSource(DataSource, UsesMetadata, OwnSchema):
     def schema(self) -> StructType:
         """The table's columns as they are now. Raises ``InvalidInputError`` if there is no table, one that cannot be
         read, or none of the version that the stream is to begin with."""
-        table = self.follow()
-        check_start(self.parsed, table)
+        with self.errors("opening it", InvalidInputError):
+            table = self.follow()
+            check_start(self.parsed, table)
         return stream_schema(table.state.metadata, self._reading.changes, self.shown)
 
     def settled(self, options: Mapping[str, str], zone: Callable[[], str]) -> dict[str, str]:
@@ -85,6 +91,19 @@ class DeltaSource(DataSource, UsesMetadata, OwnSchema):
         same = scheme_of(self._path) == scheme_of(normalize_url(self.metadata_url or "/"))
         given = self._own_storage or (self.storage_options if same else {})
         return table_files(self._path, delta_rs_options(self._path, given))
+
+    @contextmanager
+    def errors(self, doing: str, kind: type[CkptError] = RetryableError) -> Iterator[None]:
+        """What the store says no to, or that it is away, as ``kind``: in one line, and without secrets."""
+        try:
+            yield
+        except OSError as error:
+            secrets = secret_values({**self._own_storage, **self.storage_options})
+            told = _ANSWER.sub(r" (\1)", redact(str(error), secrets))
+            raise kind(
+                f"{self.shown}: {doing} failed: {told}. Check the store, the bucket's name and the credentials in "
+                "storage options or the environment, and start the query again"
+            ) from None
 
     def follow(self) -> FollowedTable:
         """The table as it is now. Driver."""
@@ -115,6 +134,10 @@ class DeltaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """From the beginning on always another offset than ``start``: it says where the stream began."""
+        with self._source.errors("looking for new versions"):
+            return self._latest(start, limit)
+
+    def _latest(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         at, table = Position.of(start), self._opened()
         if at is None:
             at = self._start = self._start or first_position(self._source.parsed, table, self._pinned)
@@ -133,9 +156,14 @@ class DeltaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if start == end.offset() else end.offset()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._pinned = self._opened().look_now()
+        with self._source.errors("looking for new versions"):
+            self._pinned = self._opened().look_now()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        with self._source.errors("planning a batch"):
+            return self._splits(start, end)
+
+    def _splits(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         stop, table = Position.of(end), self._opened()
         if stop is None:
             return []

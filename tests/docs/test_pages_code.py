@@ -1,4 +1,4 @@
-"""The Python of the pages runs, block after block, in the order in which a page shows it."""
+"""The Python of the README and of the pages runs, block after block, in the order in which a page shows it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
@@ -52,10 +53,20 @@ spark = (
     .config("spark.ckpt.maxParallelism", "4")
     .getOrCreate()
 )
+"""
+STREAMS = """
 ckpt = spark_ckpt.enable(spark)
 stream = ckpt.readStream.format("files").option("fileFormat", "json")
 orders = stream.schema("id long, customer string, amount long").load("orders")
 totals = orders.groupBy("customer").aggregate(uid="totals", n=agg.count(), total=agg.sum("amount"))
+"""
+README = """
+s = "customer_id LONG, amount LONG"
+spark.conf.set("spark.ckpt.dir", "readme/checkpoints")
+{code}
+assert not query.isActive
+assert query.checkpoints()[-1]["outcome"] == "completed", query.checkpoints()
+spark.conf.set("spark.ckpt.dir", "checkpoints")
 """
 BEHIND = {
     "sinks": """
@@ -116,7 +127,7 @@ def test_the_pages_code_runs(tmp_path: Path) -> None:
     kafka = shared_kafka()
     kafka.new_topic(name="orders")
     kafka.new_topic(2, name="totals")
-    script = [PREAMBLE]
+    script = [PREAMBLE, README.format(code=code_of_the_readme(tmp_path / "readme")), STREAMS]
     for page in RUN:
         script.append(f"print('--- {page}', flush=True)")
         script += BLOCK.findall((DOCS / f"{page}.md").read_text())
@@ -135,6 +146,7 @@ def test_the_pages_code_runs(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout[-6000:]
     assert "--- end" in done.stdout
+    check_readme(tmp_path / "readme")
     for file in ("before", "after", "totals"):
         assert customers(tmp_path / f"{file}.db") == [("a", 2, 15), ("b", 1, 30)]
     assert customers(tmp_path / "totals.db", "orders_copy") in ([], [("a", 2, 15), ("b", 1, 30)])
@@ -146,6 +158,31 @@ def test_the_pages_code_runs(tmp_path: Path) -> None:
     assert len(list((tmp_path / "arrow-orders").glob("*.arrow"))) == 1
     assert len(list((tmp_path / "events").glob("*.parquet"))) >= 1
     assert sorted(p.name for p in (tmp_path / "savepoints").iterdir()) == ["before-v2", "monday"]
+
+
+def code_of_the_readme(folder: Path) -> str:
+    """On local data, with local addresses in place of those it shows."""
+    block = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert block is not None
+    code = block[1]
+    for shown, local in (
+        ("s3://lake/orders", f"{folder}/orders"),
+        ("s3://lake/savepoints", f"{folder}/savepoints"),
+        ("postgresql+psycopg://...", f"sqlite:///{folder}/totals.db"),
+    ):
+        assert shown in code
+        code = code.replace(shown, local)
+    (folder / "orders").mkdir(parents=True)
+    pq.write_table(pa.table({"customer_id": [1, 2, 1, 3], "amount": [10, 20, 5, 0]}), folder / "orders" / "1.parquet")
+    return code
+
+
+def check_readme(folder: Path) -> None:
+    connection = sqlite3.connect(folder / "totals.db")
+    rows = connection.execute("SELECT customer_id, n, total FROM totals ORDER BY 1").fetchall()
+    connection.close()
+    assert rows == [(1, 2, 15), (2, 1, 20)]
+    assert sorted(p.name for p in (folder / "savepoints").iterdir()) == ["before-v2", "last"]
 
 
 def customers(database: Path, table: str = "") -> list[tuple[object, ...]]:

@@ -56,11 +56,7 @@ def over_connect(folder: Path, size: int, *seeds: int) -> None:
     assert done.returncode == 0, done.stderr[-5000:]
 
 
-def test_chains_over_connect_give_what_batch_gives(tmp_path: Path) -> None:
-    over_connect(tmp_path, 4, 2)
-
-
-@pytest.mark.soak
+@pytest.mark.soak  # a few of them, beside other queries over Connect: tests/spark/test_over_connect.py
 def test_many_chains_over_connect_give_what_batch_gives(tmp_path: Path) -> None:
     over_connect(tmp_path, IN_A_QUERY, *range(SEED, SEED + max(1, SOAKED // (20 * IN_A_QUERY))))
 

@@ -94,9 +94,9 @@ class KilledJob:
         assert code == 1, f"expected a failed query by death {kill}, found exit code {code}:\n{self.tail()}"
         assert self.was_killed(kill)
 
-    def finish(self, *kills: str) -> None:
+    def finish(self, *kills: str, **plan: Any) -> None:
         """Start the command and see it end well, in spite of ``kills``."""
-        code = self.start(*kills)
+        code = self.start(*kills, **plan)
         assert all(map(self.was_killed, kills))
         assert code == 0, f"expected a good end, found exit code {code}:\n{self.tail()}"
 

@@ -1,4 +1,7 @@
-"""A Python worker process of an executor dies by SIGKILL in the middle of a batch."""
+"""A Python worker process of an executor dies by SIGKILL in the middle of a batch, and the query with it.
+
+Where Spark retries its task instead: test_kill_driver.py.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,6 @@ import pytest
 
 from tests.kill.killed import KilledJob
 from tests.kill.killed_job import IN_FUNCTION
-
-
-def test_a_worker_killed_where_spark_retries_its_task_changes_no_result(make_job: Callable[..., KilledJob]) -> None:
-    job = make_job("sql", victim="worker", master="local[2,4]")
-    job.finish(f"{IN_FUNCTION}#3", "after WriteStateFile#3", "after PrepareCommit#3")
-    job.check_finished()
-    # What the dead attempt had staged and nobody was told of. (Its state file was collected after a later checkpoint.)
-    assert any(name.startswith("ckpt-") for name in job.collected)
 
 
 @pytest.mark.soak

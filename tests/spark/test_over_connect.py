@@ -1,4 +1,5 @@
-"""Joins, de-duplication, windows, processors and aggregates through Spark Connect, in a process of their own."""
+"""Joins, de-duplication, windows, processors, aggregates and random chains through Spark Connect, in one process of
+their own."""
 
 from __future__ import annotations
 
@@ -12,22 +13,38 @@ import pytest
 SHORT = ("join, aliased", "processor of rows", "columns", "expressions")
 """In the test command; static joins are in random chains there."""
 
+BOTH = """
+import sys
+from tests.generated import over_connect as chains
+from tests.spark import over_connect as operators
 
-def _over_connect(folder: Path, *names: str) -> None:
+folder, *names = sys.argv[1:]
+sys.exit(operators.main(f"{folder}/operators", *names) or chains.main(f"{folder}/chains", "4", "2"))
+"""
+"""One start of Spark for both: it takes longer than the queries do."""
+
+
+def _over_connect(folder: Path, *program: str) -> None:
     root = str(Path(__file__).parents[2])
     paths = os.pathsep.join([root, f"{root}/python_datasource", os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, "-m", "tests.spark.over_connect", str(folder), *names]
     done = subprocess.run(
-        command, stderr=subprocess.PIPE, text=True, check=False, cwd=folder, env={**os.environ, "PYTHONPATH": paths}
+        [sys.executable, *program],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": paths},
     )
     assert done.returncode == 0, done.stderr[-5000:]
 
 
-def test_stateful_operators_over_connect_are_those_of_spark(tmp_path: Path) -> None:
-    _over_connect(tmp_path, *SHORT)
+def test_stateful_operators_over_connect_are_those_of_spark_and_chains_give_what_batch_gives(tmp_path: Path) -> None:
+    for program in ("operators", "chains"):
+        (tmp_path / program).mkdir()
+    _over_connect(tmp_path, "-c", BOTH, str(tmp_path), *SHORT)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3000)
 def test_all_cases_over_connect_are_those_of_spark(tmp_path: Path) -> None:
-    _over_connect(tmp_path)
+    _over_connect(tmp_path, "-m", "tests.spark.over_connect", str(tmp_path))

@@ -1,7 +1,7 @@
 """The aggregate expressions of Spark Connect, as the user wrote them. Driver.
 
-The server analyses them, names them and refuses what is wrong; the client has their trees. What it knows by a SQL text
-only cannot be taken apart.
+The server analyses them, names them and refuses what is wrong; the client has their trees. A SQL text is read, and
+taken apart if Spark says that what was read is the same.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import KINDS
+from spark_ckpt.plan._connect_scope import without_texts
+from spark_ckpt.plan._sql_expressions import read
+from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.aggregates import Call
 from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.key_columns import column_named
@@ -31,23 +35,39 @@ class ConnectExpressions:
         from pyspark.sql.connect.column import Column as ConnectColumn
 
         self._e, self._column_class = expressions, ConnectColumn
-        self.names: list[str] = df.groupBy(*keys).agg(*exprs).columns
+        aggregated = df.groupBy(*keys).agg(*exprs)
+        self.names: list[str] = aggregated.columns
         self._columns, self._client = df.columns, df.sparkSession.client
         self._sensitive = is_case_sensitive(df.sparkSession)
         self._keys = [self._bare(k) for k in keys]
-        self._results = [self._bare(c) for c in exprs]
+        self._results = [self._bare(c) for c in self._without_texts(df, keys, exprs, aggregated)]
+
+    def _without_texts(self, df: SparkDF, keys: list[Column], exprs: list[Column], aggregated: SparkDF) -> list[Column]:
+        """``exprs``, as they are if it is not sure what their texts say. Inside of an aggregate a text may stay."""
+        zone = str(df.sparkSession.conf.get("spark.sql.session.timeZone"))
+        trees = [without_texts(self._expression(c), lambda text: read(text, zone), self._is_aggregate) for c in exprs]
+        if all(tree is self._expression(c) for tree, c in zip(trees, exprs, strict=True)):
+            return exprs
+        found = [self.column(tree) for tree in trees]
+        try:
+            with unlogged():
+                same = df.groupBy(*keys).agg(*found).sameSemantics(aggregated)
+        except PySparkException:
+            same = False
+        return found if same else exprs
 
     def results(self) -> list[Tree]:
         return self._results
 
     def aggregate(self, tree: Tree) -> Call | None:
-        if not isinstance(tree, self._e.UnresolvedFunction | self._e.CallFunction):
+        if not self._is_aggregate(tree):
             return None
         name, args = tree._name.lower(), list(tree._args)
-        if name not in KINDS:
-            return None
         options = self._options(name, args)
         return Call(name, args, options, getattr(tree, "_is_distinct", False))
+
+    def _is_aggregate(self, tree: Tree) -> bool:
+        return isinstance(tree, self._e.UnresolvedFunction | self._e.CallFunction) and tree._name.lower() in KINDS
 
     def _options(self, name: str, args: list[Tree]) -> dict[str, Any]:
         """What the function is told beside its columns, which is taken out of ``args``."""

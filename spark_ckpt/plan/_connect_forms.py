@@ -37,6 +37,16 @@ def _array_size(of: CallOf) -> Typed:
     return Typed(checked(call, "LEGACY"), for_spark("array_size", of.args))
 
 
+def _array_contains(of: CallOf) -> Typed:
+    """Spark may make the elements wider, which is not done here."""
+    values, wanted = of.args
+    kind = values.type.value_type if pt.is_list(values.type) else None
+    if kind is None or known.common([kind, wanted.type], of.trees.settings.ansi) != kind:
+        raise StaysError(f"{wanted.type} in {values.type}")
+    parts = [values, of.trees.to_type(wanted, kind)]
+    return Typed(of.trees.call("ArrayContains", parts, BOOL), for_spark("array_contains", parts))
+
+
 def _whole(of: CallOf) -> Typed:
     """``ceil`` and ``floor``."""
     if len(of.args) != 1 or not known.is_number(of.args[0].type):
@@ -192,8 +202,8 @@ def _struct(of: CallOf) -> Typed:
 
 FORMS: dict[str, Form] = {
     **dict.fromkeys(ARITHMETIC, _arithmetic), **dict.fromkeys(("btrim", "ltrim", "rtrim", "trim"), _trim),
-    **dict.fromkeys(("ceil", "ceiling", "floor"), _whole), "!=": _not_equal, "array_size": _array_size,
-    "between": _between, "get": _get, "in": _in, "left": _left, "named_struct": _struct, "nullif": _null_if,
-    "nvl2": _second_or_third, "positive": _itself, "right": _right, "round": _round, "struct": _struct,
-    "to_date": _to_time, "to_timestamp": _to_time, "when": _when,
+    **dict.fromkeys(("ceil", "ceiling", "floor"), _whole), "!=": _not_equal, "array_contains": _array_contains,
+    "array_size": _array_size, "between": _between, "get": _get, "in": _in, "left": _left, "named_struct": _struct,
+    "nullif": _null_if, "nvl2": _second_or_third, "positive": _itself, "right": _right, "round": _round,
+    "struct": _struct, "to_date": _to_time, "to_timestamp": _to_time, "when": _when,
 }  # fmt: skip

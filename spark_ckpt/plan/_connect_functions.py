@@ -13,8 +13,8 @@ import pyarrow.types as pt
 
 TEXT, INT, LONG, DOUBLE, BOOL = pa.string(), pa.int32(), pa.int64(), pa.float64(), pa.bool_()
 DAY, MOMENT = pa.date32(), pa.timestamp("us", "UTC")
-SAME, ANY = "same", "any"
-"""Of one type with the others that say so; as it is."""
+SAME, ANY, SMALL = "same", "any", "small"
+"""Of one type with the others that say so; as it is; as it is if it is an integer of at most 32 bits."""
 COMPARED = (SAME, SAME)
 _CLOCK = "yyyy-MM-dd HH:mm:ss"
 _TO_THE_END = 2**31 - 1
@@ -59,12 +59,13 @@ FUNCTIONS: dict[str, Signature] = {
     "unix_micros": ("UnixMicros", (MOMENT,)), "unix_date": ("UnixDate", (DAY,)),
     "timestamp_seconds": ("SecondsToTimestamp", (ANY,)), "timestamp_millis": ("MillisToTimestamp", (ANY,)),
     "timestamp_micros": ("MicrosToTimestamp", (ANY,)),
-    "date_add": ("DateAdd", (DAY, ANY)), "date_sub": ("DateSub", (DAY, ANY)), "add_months": ("AddMonths", (DAY, INT)),
+    "date_add": ("DateAdd", (DAY, SMALL)), "date_sub": ("DateSub", (DAY, SMALL)),
+    "add_months": ("AddMonths", (DAY, INT)),
     **dict.fromkeys(("datediff", "date_diff"), ("DateDiff", (DAY, DAY))),
     "date_trunc": ("TruncTimestamp", (TEXT, MOMENT)), "trunc": ("TruncDate", (DAY, TEXT)),
     "date_format": ("DateFormatClass", (MOMENT, TEXT)), "from_unixtime": ("FromUnixTime", (LONG, TEXT)),
     "unix_timestamp": ("UnixTimestamp", (ANY, TEXT)), "to_unix_timestamp": ("ToUnixTimestamp", (ANY, TEXT)),
-    "array_contains": ("ArrayContains", (ANY, ANY)), "element_at": ("ElementAt", (ANY, ANY)),
+    "element_at": ("ElementAt", (ANY, SMALL)),
     **dict.fromkeys(("size", "cardinality"), ("Size", (ANY,))),
 }  # fmt: skip
 """Those that are a class of Spark's with the arguments as they stand."""
@@ -92,6 +93,10 @@ _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
 def takes(function: str, first: pa.DataType) -> bool:
     """Whether Spark's class takes a first part of this type without a cast."""
     return function not in _OF_NUMBERS or _OF_NUMBERS[function](first)
+
+
+def is_small(kind: pa.DataType) -> bool:
+    return bool(pt.is_integer(kind) and kind.bit_width <= INT.bit_width)
 
 
 def common(kinds: list[pa.DataType], ansi: bool) -> pa.DataType | None:

@@ -52,17 +52,22 @@ class Scope:
         raise StaysError(f"{text} is not a column of these rows")
 
 
-def without_texts(tree: Any, read: Callable[[str], Any | None]) -> Any:
-    """``tree`` with what ``read`` makes of the SQL texts in it, where that is something, and references for names."""
-    return _WithoutTexts(read).expression(tree)
+def without_texts(tree: Any, read: Callable[[str], Any | None], whole: Callable[[Any], bool] = lambda _: False) -> Any:
+    """``tree`` with what ``read`` makes of the SQL texts in it, where that is something, and references for names.
+
+    What is ``whole`` stays as it is.
+    """
+    return _WithoutTexts(read, whole).expression(tree)
 
 
 class _WithoutTexts(ConnectTree):
-    def __init__(self, read: Callable[[str], Any | None]) -> None:
+    def __init__(self, read: Callable[[str], Any | None], whole: Callable[[Any], bool]) -> None:
         super().__init__(lambda _: None)
-        self._read = read
+        self._read, self._whole = read, whole
 
     def expression(self, e: Any) -> Any:
+        if self._whole(e):
+            return e
         if not isinstance(e, self._text):
             return super().expression(e)
         name = name_of(e._expr)

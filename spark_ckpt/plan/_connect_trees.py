@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from spark_ckpt.expressions.tree import Call, Input, Literal, Tree
 from spark_ckpt.plan import _connect_functions as known
-from spark_ckpt.plan._connect_functions import ANY, BOOL, COMPARED, FUNCTIONS, LEFT_OUT, MOMENT, SAME, TEXT
+from spark_ckpt.plan._connect_functions import ANY, BOOL, COMPARED, FUNCTIONS, LEFT_OUT, MOMENT, SAME, SMALL, TEXT
 from spark_ckpt.plan._connect_scope import Scope
 from spark_ckpt.plan._sql_expressions import Interval
 from spark_ckpt.plan.in_arrow import StaysError, arrow_kind, checked, mode_of, zone
@@ -57,13 +57,16 @@ class Typed:
         return self.tree.type
 
 
-def function_name(e: Expression) -> str:
-    return "when" if isinstance(e, E.CaseWhen) else str(e._name).lower()
+def called(e: Expression) -> str | None:
+    """The name of the function that ``e`` calls, if it calls one."""
+    if isinstance(e, E.CaseWhen):
+        return "when"
+    return str(e._name).lower() if isinstance(e, E.UnresolvedFunction | E.CallFunction) else None
 
 
 def asked(e: Expression) -> Iterator[Expression]:
     """The parts of ``e``, itself among them, whose types only Spark knows."""
-    if _is_decimal(e) or (isinstance(e, _CALLS) and not (hasattr(e, "_name") and _is_known_type(e))):
+    if _is_decimal(e) or (isinstance(e, _CALLS) and not _is_known_type(e)):
         yield e
     if isinstance(e, (*_CALLS, E.ColumnAlias, E.UnresolvedExtractValue)):
         for part in [e._child] if isinstance(e, E.ColumnAlias | E.UnresolvedExtractValue) else e.children:
@@ -86,7 +89,7 @@ def _is_decimal(e: Expression) -> bool:
 
 
 def _is_known_type(e: Expression) -> bool:
-    return FUNCTIONS.get(function_name(e), ("",))[0] in _OF_TYPE
+    return FUNCTIONS.get(called(e) or "", ("",))[0] in _OF_TYPE
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class CallOf:
 
     @property
     def name(self) -> str:
-        return function_name(self.call)
+        return str(called(self.call))
 
 
 class Trees:
@@ -130,7 +133,7 @@ class Trees:
         raise StaysError(f"Spark Connect sends it as {type(e).__name__}")
 
     def _function(self, e: Expression) -> Typed:
-        name, args = function_name(e), list(e.children)
+        name, args = str(called(e)), list(e.children)
         if getattr(e, "_is_distinct", False):
             raise StaysError(f"{name} of distinct values runs in Spark only")
         if name in self._forms:
@@ -161,7 +164,11 @@ class Trees:
         if SAME in types:
             alike = iter(self.alike([p for p, kind in zip(parts, types, strict=True) if kind is SAME]))
             parts = [next(alike) if kind is SAME else p for p, kind in zip(parts, types, strict=True)]
-        return [p if kind in (SAME, ANY) else self.to_type(p, kind) for p, kind in zip(parts, types, strict=True)]
+        for part, kind in zip(parts, types, strict=True):
+            if kind is SMALL and not known.is_small(part.type):
+                raise StaysError(f"{part.type} where an int is expected")
+        asks = (SAME, ANY, SMALL)
+        return [p if kind in asks else self.to_type(p, kind) for p, kind in zip(parts, types, strict=True)]
 
     def alike(self, parts: list[Typed], compared: bool = False) -> list[Typed]:
         """``parts`` as one type. What is ``compared`` with a decimal becomes one of its own first."""

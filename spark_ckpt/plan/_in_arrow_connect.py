@@ -18,8 +18,9 @@ from pyspark.sql.connect.dataframe import DataFrame
 
 from spark_ckpt.expressions.tree import Input
 from spark_ckpt.plan._connect_forms import FORMS
+from spark_ckpt.plan._connect_functions import FUNCTIONS
 from spark_ckpt.plan._connect_scope import Scope, without_texts
-from spark_ckpt.plan._connect_trees import Settings, Trees, Typed, asked
+from spark_ckpt.plan._connect_trees import Settings, Trees, Typed, asked, called
 from spark_ckpt.plan._sql_expressions import read
 from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import quoted
@@ -171,6 +172,9 @@ class _Steps:
         plain = [self._plain(e) for e in expressions]
         questions = [part for e in plain for part in asked(e)]
         types: dict[int, Any] = {}
+        unknown = [name for name in map(called, questions) if not (name is None or name in FORMS or name in FUNCTIONS)]
+        if unknown:
+            raise StaysError(f"{unknown[0]} runs in Spark only")
         if questions:
             columns = [Column(q).alias(f"c{i}") for i, q in enumerate(questions)]
             try:

@@ -239,7 +239,12 @@ class _Reader:
             what = self._expression()
             self._must("from")
             return _call(_TRIMS[side], what, *self._several(self._expression))
-        return _call(name, *self._several(self._named if name == "struct" else self._expression))
+        distinct = bool(self._taken("distinct"))
+        args = self._several(self._named if name == "struct" else self._argument)
+        return E.UnresolvedFunction(name, args, distinct)
+
+    def _argument(self) -> Expression:
+        return E.UnresolvedStar(None) if self._taken("*") else self._expression()
 
     def _several(self, part: Callable[[], Expression]) -> list[Expression]:
         """Up to the parenthesis that closes them."""

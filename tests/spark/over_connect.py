@@ -26,6 +26,8 @@ from tests.spark import (
     test_event_time,
     test_expressions,
     test_joins,
+    test_nested_values,
+    test_stars,
     test_topn,
     test_transform_with_state,
     test_windows,
@@ -56,6 +58,8 @@ class Case:
     mode: str = "append"
     batch: Query | None = None
     """What a batch of Spark's has, of the first input, where its streams have nothing; ours puts out changes to it."""
+    keys: str | None = None
+    """Results are those of Spark's batch, kept by these; "" for all rows."""
 
 
 def _both(name: str) -> Case:
@@ -138,6 +142,28 @@ def _inputs(df: Any) -> Any:
     return _in_python(df.groupBy("k").agg(F.sum(F.col("v") * 2), F.max(F.upper("k")), F.avg(F.expr("v + 1"))))
 
 
+def _as_batch(query: Query, keys: str = "") -> Case:
+    return Case(query, (("k string, v int", test_nested_values.ROWS),), "update" if keys else "append", keys=keys)
+
+
+def _known_columns(df: Any) -> Any:
+    """Columns that are taken from a stream, of it and of what was made of it."""
+    more = df.withColumn("w", df["v"] + 1).withColumn("s", F.struct(df.k, "v"))
+    kept = more[more["w"] > df.v][["k", "s", "w"]]
+    return kept.select(kept[0], kept["s.v"], kept["s"].k, more["w"]).where(df["k"].isNotNull())
+
+
+def _texts(df: Any) -> Any:
+    """Aggregates in SQL texts, which the client takes apart."""
+    texts = (
+        "sum(v) / count(*) AS mean",
+        "count(DISTINCT v)",
+        "max(v + 1)",
+        "CASE WHEN count(*) > 1 THEN min(v) ELSE 0 END",
+    )
+    return df.groupBy("k").agg(*map(F.expr, texts), F.sum(F.expr("v * 2")), F.expr("avg(v)") * 2)
+
+
 def _static(how: str) -> Query:
     def joined(df: Any) -> Any:
         static = _session(df).createDataFrame([("a", "A"), ("a", "AA"), (None, "nothing")], "k string, word string")
@@ -166,6 +192,12 @@ def _cases() -> dict[str, Case]:
     found |= {f"static, {how}": _processed(_static(how)) for how in ("inner", "left", "left_semi", "left_anti")}
     found["processor of DataFrames"], found["processor of rows"] = _processed(_visits), _processed(_sessions)
     found["columns"], found["inputs of aggregates"] = _processed(_computed), _processed(_inputs)
+    stars = {name: test_stars.ROWS[name] for name in ("struct", "column", "several", "product")}
+    found |= {f"star, {name}": _as_batch(query) for name, query in stars.items()}
+    found["star, aggregate"] = _as_batch(test_stars.GROUPS["aggregate"], "k")
+    found["texts of aggregates"] = _as_batch(_texts, "k")
+    found["columns of a stream"] = _as_batch(_known_columns)
+    found["nested nulls"] = _as_batch(lambda df: test_nested_values.nested(df, _session(df)), "k")
     found["initial state"], found["aggregates"] = _processed(_initial), _processed(_newer)
     return found
 
@@ -191,12 +223,15 @@ def check(spark: SparkSession, folder: Path, case: Case, number: int) -> str:
     for made, (_, batches) in zip(inputs, case.inputs, strict=True):
         for rows in batches:
             made.add(*rows)
-    if case.batch is None:
+    if case.keys is not None:
+        batch = case.query(*(i.table(spark) for i in inputs)).collect()
+        expected = ordered(_flat(row.asDict(recursive=True)) for row in batch)
+    elif case.batch is None:
         expected = _of_spark(spark, case.query(*(i.spark_stream(spark) for i in inputs)), case.mode, number)
     else:
         expected = case.batch(inputs[0].table(spark))
     job, ckpt = Job(folder), spark_ckpt.enable(spark)
-    job.run(case.query(*(i.stream(ckpt, uid=i.folder.name) for i in inputs)), mode=case.mode)
+    job.run(case.query(*(i.stream(ckpt, uid=i.folder.name) for i in inputs)), case.keys or None, mode=case.mode)
     found = ordered(_flat(row) for row in (job.rows() if case.batch is None else test_topn._rows_behind(job)))
     return "" if found == expected and expected else f"expected {expected}\nfound    {found}"
 

@@ -38,9 +38,10 @@ READ = {
     "DATE'2024-03-01'": "2024-03-01",
     "date": "date",
     "f()": "f()",
+    "count(*) / sum(DISTINCT a)": "/(count(unresolvedstar()), sum(distinct a))",
 }
 LEFT = (
-    "a +", "a b c", "sum(DISTINCT a)", "a << 2", "x -> x + 1", "exists (select 1)", "count(*)",
+    "a +", "a b c", "a << 2", "x -> x + 1", "exists (select 1)",
     "a IN (select b from t)",
     "'it''s'", "'\\u0041'", "'\\%'", "a LIKE 'b' ESCAPE '/'", "a -- b", "300Y", "position('a' IN s)",
     "substring(s FROM 2)", "INTERVAL 1 MONTH", "INTERVAL '1 2' DAY TO HOUR", "INTERVAL 1 DAY 2 HOURS",

@@ -297,7 +297,8 @@ def _load(name: str) -> Any:
     if known is None and ":" not in name:
         raise ConfigError(
             f"unknown source '{name}': expected one of {', '.join(sorted(KNOWN_SOURCES))}, or a Python DataSource "
-            "class, given as the class itself or as its import path 'module:Class'"
+            "class, given as the class itself or as its import path 'module:Class'. What only Spark reads: "
+            f"ckpt.readStream.spark(spark.readStream.format('{name}').load())"
         )
     module, _, attribute = (known or name).partition(":")
     try:

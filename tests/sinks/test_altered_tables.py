@@ -3,6 +3,7 @@ no table is spoilt for its readers."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -102,6 +103,19 @@ def test_columns_and_fields_that_come_to_a_delta_table_are_null_in_rows_that_wai
     overwritten(path, {"k": 9, "s": None, "w": 1}, K, wide, pa.field("w", pa.int32(), nullable=True))
     sink.commit(permit(1), staged)
     assert rows_of(path, "k, s, w") == [(1, {"a": 1, "b": None}, None), (9, None, 1)]
+
+
+def test_partitions_of_a_delta_table_that_must_not_be_null_may_not_be_null(tmp_path: Path) -> None:
+    schema, path = pa.schema([K, pa.field("v", pa.string(), **NOT_NULL)]), tmp_path / "t"
+    sink = DeltaSink({"path": str(path), "partitionBy": "v"})
+    DeltaTable.create(path, schema=schema, partition_by=["v"])
+    sink.validate(schema)
+    for number, value in enumerate(("a", None), 1):
+        rows = pa.table([[number], [value]], schema=SCHEMA)
+        staged = stage_table(sink, context(number, number, schema=SCHEMA), rows)
+        with contextlib.nullcontext() if value else pytest.raises(InvalidInputError, match="'v' must not be null"):
+            sink.commit(permit(number), staged)
+    assert rows_of(path) == [(1, "a")]
 
 
 def test_a_delta_table_that_is_made_anew_is_seen_as_it_is_now(tmp_path: Path) -> None:

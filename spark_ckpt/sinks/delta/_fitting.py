@@ -116,12 +116,12 @@ def _problems(
             yield f"it has no column '{name}' ({_said(ours)}) any more"
         elif not _holds(there[name], ours):
             yield f"column '{name}' is {_said(there[name])} and the rows have {_said(ours)}"
-    stats = staged["stats"]
+    stats, place = staged["stats"], staged.get("partition", {})
     nulls = {**dict.fromkeys(required, stats["numRecords"]), **dict.fromkeys(columns, 0), **stats["nullCount"]}
+    nulls |= {name: stats["numRecords"] * (value is None) for name, value in place.items()}
     yield from (f"column '{n}' must not be null, and is in some row" for n in required if nulls[n])
-    mine = set(staged.get("partition", {}))
-    if not staged["keys"] and mine != partitions:  # delta-rs lays merged rows out itself
-        yield f"it is partitioned by {_listed(partitions)} and the rows by {_listed(mine)}"
+    if not staged["keys"] and set(place) != partitions:  # delta-rs lays merged rows out itself
+        yield f"it is partitioned by {_listed(partitions)} and the rows by {_listed(set(place))}"
 
 
 def _listed(names: set[str]) -> str:

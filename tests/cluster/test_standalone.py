@@ -37,10 +37,13 @@ def test_two_executors_give_the_result_of_one_process(on_cluster: Callable[..., 
     assert len(job.executors()) == 2
 
 
+@pytest.mark.soak  # six JVMs
 def test_an_executor_killed_when_the_last_stage_was_half_done_costs_a_retry(
     cluster: Cluster, on_cluster: Callable[..., KilledJob]
 ) -> None:
-    """The tasks in front of the last stage, whose output dies with the executor, must say the same again."""
+    """The tasks in front of the last stage, whose output dies with the executor, must say the same again: what
+    tests/spark/test_repeated_task.py tries in every order, without Spark.
+    """
     before = cluster.executor_ends().count(128 + signal.SIGKILL)
     job = on_cluster("sql", victim="executor", half=True)
     job.finish(f"{IN_FUNCTION}#3")

@@ -41,6 +41,7 @@ print("few", few.isStreaming, few.columns)
 """
 
 
+@pytest.mark.soak  # a start of Spark with settings of its own; tests/spark/test_plain_plugin.py does what it shows
 @pytest.mark.timeout(600)
 def test_the_pages_code_does_what_the_page_says(tmp_path: Path) -> None:
     (tmp_path / "orders").mkdir()

@@ -113,6 +113,7 @@ def test_at_least_once_holds_nothing_back_and_a_restore_repeats_what_overtook_th
     assert crossing.job.rows() == [("after", 3, 2020), ("before", 2, 11)], "read again, on top of a state that has it"
 
 
+@pytest.mark.soak  # one that is declined: test_hooks.py; when: tests/protocol/test_protocol_aligner_table.py
 def test_too_many_rows_held_back_decline_the_checkpoint_and_the_query_goes_on(crossing: Crossing) -> None:
     query = crossing.start(alignment__maxBufferedBytes="1", tolerableFailures="0")  # which counts failures only
     crossing.cross(query)
@@ -127,6 +128,7 @@ def test_too_many_rows_held_back_decline_the_checkpoint_and_the_query_goes_on(cr
     assert crossing.job.rows() == BOTH_ONCE
 
 
+@pytest.mark.soak  # with causes of other kinds: test_failure_tolerance.py
 def test_a_failed_checkpoint_fails_the_query_once_if_none_is_tolerated(crossing: Crossing) -> None:
     query = crossing.start(timeout="1s")
     wait_until(lambda: query.job.records.ids("triggers") == [1], query)

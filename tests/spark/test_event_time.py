@@ -145,7 +145,7 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
     ),
     "sessions that keep values, with a gap a row": lambda df: _kept(df, _gap_of_row()),
 }
-SHORT = ["windows of sessions", "sessions that keep values"]
+SHORT = ["windows of sessions"]
 """In the test command; the others with the soak tests."""
 
 
@@ -262,9 +262,7 @@ OF_TIMES: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "case", [c if c in ("append", "update") else pytest.param(c, marks=pytest.mark.soak) for c in OF_TIMES]
-)
+@pytest.mark.parametrize("case", [c if c == "append" else pytest.param(c, marks=pytest.mark.soak) for c in OF_TIMES])
 def test_groups_of_the_event_time_come_out_and_end_as_in_spark(
     spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, case: str
 ) -> None:

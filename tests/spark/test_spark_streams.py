@@ -73,7 +73,12 @@ class Plain:
 
 @pytest.mark.parametrize(
     ("query", "mode"),
-    [(stateless, "append"), (counted, "update"), (windows, "append"), (distinct, "append")],
+    [
+        (stateless, "append"),
+        (counted, "update"),
+        (windows, "append"),
+        pytest.param(distinct, "append", marks=pytest.mark.soak),
+    ],
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_a_stream_of_sparks_own_gives_sparks_rows_through_a_restart(

@@ -110,6 +110,7 @@ def test_the_command_line_drains_a_job_and_its_query_ends_by_itself(
     assert CliRunner().invoke(app, ["stop", str(tmp_path / "jobs"), "job"]).exit_code == 2
 
 
+@pytest.mark.soak  # without a drain: test_sources.py; with one: tests/protocol/test_protocol_drain.py
 def test_a_source_that_has_ended_counts_as_arrived_after_restarts_restores_and_in_a_drain(
     ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
 ) -> None:

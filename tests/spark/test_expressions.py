@@ -91,7 +91,7 @@ def compare(oracle: Oracle, texts: dict[str, Any]) -> None:
 
 
 def test_random_expressions_have_sparks_values(spark: Any) -> None:
-    check(spark, Random(SEED), 360, ansi=False)
+    check(spark, Random(SEED), 240, ansi=False)
 
 
 def test_random_expressions_fail_where_spark_fails(spark: Any) -> None:

@@ -26,6 +26,7 @@ from spark_ckpt.protocol import steps as st
 from spark_ckpt.protocol.records import CompletionRecord, GenerationRecord, TableRef, VoidRecord
 from spark_ckpt.protocol.recovery import StartFacts
 from spark_ckpt.sinks.base import TwoPhaseSink
+from spark_ckpt.sinks.side_by_side import Call, side_by_side
 from spark_ckpt.storage.content import TableContent, named_files
 from spark_ckpt.storage.delta_schema import to_delta_schema
 from spark_ckpt.storage.history import History
@@ -41,7 +42,7 @@ Result = TypeVar("Result")
 
 _PHASES: dict[type[Any], str] = {
     st.CommitState: "commit_state_ms",
-    st.CommitSink: "commit_sinks_ms",
+    st.CommitSinks: "commit_sinks_ms",
     st.WriteSavepoint: "commit_sinks_ms",
 }
 """What a completed checkpoint's statistics tell of the steps."""
@@ -213,9 +214,17 @@ class JobIO:
     def _CreateCompletion(self, step: st.CreateCompletion) -> st.Created | st.Exists:
         return self._create_checkpoint(step.record)
 
-    def _CommitSink(self, step: st.CommitSink) -> None:
-        # A commit may be repeated, whatever became of it, as after a crash.
-        self._retry.call(lambda: self.sink(step.sink).commit_newest(step.permit, step.committables), _may_be_repeated)
+    def _CommitSinks(self, step: st.CommitSinks) -> tuple[Exception | None, ...]:
+        return tuple(r.error for r in side_by_side([self._commit(c, self.sink(c.sink)) for c in step.commits]))
+
+    def _commit(self, step: st.CommitSink, sink: TwoPhaseSink) -> Call[None]:
+        def commit() -> None:
+            reach("before CommitSink")
+            # A commit may be repeated, whatever became of it, as after a crash.
+            self._retry.call(lambda: sink.commit_newest(step.permit, step.committables), _may_be_repeated)
+            reach("after CommitSink")
+
+        return Call(commit, type(sink))
 
     def _WriteSavepoint(self, step: st.WriteSavepoint) -> st.SavepointFailed | None:
         return write_savepoint(self.job, self.records, self.table, step.record)

@@ -7,7 +7,7 @@ and the simulation drive the very same code. The order for a batch:
     for every checkpoint that is now fully acknowledged:
         ReadTrigger, CreateVoid and WriteAborted (instead of the rest, if it is late or its trigger is lost),
         ReadNewestGeneration, CommitState (each uid), ReadNewestGeneration, CreateCompletion,
-        CommitSink (each sink with committables that were not abandoned), WriteSavepoint (if it is one),
+        CommitSinks (each sink with committables that were not abandoned), WriteSavepoint (if it is one),
         ReadNewestGeneration, AnswerRequest (if somebody asked), WriteCommitted, AppendHistory,
         ReadTrigger, WriteAborted, AppendHistory (each older one that it subsumes)
     AbortSink (of what a replaced attempt staged),

@@ -5,7 +5,7 @@ Part of the sink's commit: see :mod:`spark_ckpt.protocol.commit` for the order o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from spark_ckpt.errors import CkptError, FencedError
@@ -18,6 +18,7 @@ from spark_ckpt.protocol.steps import (
     AnswerRequest,
     AppendHistory,
     CommitSink,
+    CommitSinks,
     SavepointFailed,
     WriteCommitted,
     WriteSavepoint,
@@ -33,22 +34,14 @@ def publish(
 ) -> Steps:
     """Make a complete checkpoint visible. The only place that asks for a commit permit."""
     permit = permit_for(record, view.job, view.oldest)
-    abandoned: list[str] = []
-    for sink, group in by_sink(record.committables, record.topology.sinks):
-        if (record.checkpoint, sink) in view.abandoned:
-            abandoned.append(sink)
-            continue
-        try:
-            yield CommitSink(permit, sink, group)
-        except FencedError:
-            raise
-        except CkptError as error:
-            error.args = (with_ways_out(str(error), view.job, record.checkpoint, sink),)
-            raise
-        except Exception as error:  # a user's sink; what it says may hold secrets
-            raise CkptError(with_ways_out(type(error).__name__, view.job, record.checkpoint, sink)) from error
-        # Stopped here: the record authorises the rest; the next start commits every sink again, which changes nothing
-        # where it was done.
+    sinks = by_sink(record.committables, record.topology.sinks)
+    abandoned = [sink for sink, _ in sinks if (record.checkpoint, sink) in view.abandoned]
+    commits = tuple(CommitSink(permit, sink, group) for sink, group in sinks if sink not in abandoned)
+    if commits:
+        raised = yield CommitSinks(commits)
+        # Stopped in it or here: the record authorises the rest; the next start commits every sink again, which changes
+        # nothing where it was done.
+        _check_committed(view, commits, raised)
     failed: SavepointFailed | None = None
     if record.kind == SAVEPOINT and record.target is not None:
         # After the sinks: whoever restores the savepoint, perhaps under another job's name that no ledger knows, finds
@@ -67,6 +60,26 @@ def publish(
     # Stopped here: K is done; the history misses a row, and what may be dropped is dropped after the next checkpoint.
     yield replace(history_of_completion(record, done), subtasks=subtasks or {})
     return replace(view, committed=view.committed | {record.checkpoint})
+
+
+def _check_committed(view: JobView, commits: Sequence[CommitSink], raised: Sequence[Exception | None]) -> None:
+    """Raise what the first sink raised that was not committed; its message names the others, too."""
+    failed = [(c, e) for c, e in zip(commits, raised, strict=True) if e is not None]
+    for _, error in failed:
+        if isinstance(error, FencedError):
+            raise error
+    for commit, error in failed[:1]:
+        others = "".join(f"; sink {c.sink!r} failed, too: {_said(e)}" for c, e in failed[1:])
+        text = with_ways_out(_said(error) + others, view.job, commit.permit.checkpoint, commit.sink)
+        if not isinstance(error, CkptError):
+            raise CkptError(text) from error
+        error.args = (text,)
+        raise error
+
+
+def _said(error: Exception) -> str:
+    """What a user's sink says may hold secrets."""
+    return str(error) if isinstance(error, CkptError) else type(error).__name__
 
 
 def by_sink(

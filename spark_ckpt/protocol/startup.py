@@ -3,7 +3,7 @@
 CreateGeneration (a claim), ReadStartFacts,
 PutBack (each checkpoints/K that is lost and has a copy; then back to ReadStartFacts),
 restoring or fresh: CreateVoid (each open trigger; back to ReadStartFacts if one completed meanwhile),
-WriteGeneration (the decision), CommitSink ... AppendHistory (each completion not confirmed as committed),
+WriteGeneration (the decision), CommitSinks ... AppendHistory (each completion not confirmed as committed),
 restoring or fresh: AbortSink (what nobody will commit), WriteAborted (each open trigger), DropBatches
 """
 

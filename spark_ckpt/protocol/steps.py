@@ -144,11 +144,21 @@ class Exists:
 
 @dataclass(frozen=True)
 class CommitSink:
-    """Call the sink's ``commit``. Result: None."""
+    """One sink's part of :class:`CommitSinks`: call its ``commit``."""
 
     permit: CommitPermit
     sink: str
     committables: tuple[Committable, ...]
+
+
+@dataclass(frozen=True)
+class CommitSinks:
+    """Commit each of these sinks, in any order or side by side: a crash leaves any of them committed, and any not.
+
+    All of them are tried. Result: what each raised, None where it is committed, in their order.
+    """
+
+    commits: tuple[CommitSink, ...]
 
 
 @dataclass(frozen=True)
@@ -257,7 +267,7 @@ Step = (
     | ReadNewestGeneration
     | CommitState
     | CreateCompletion
-    | CommitSink
+    | CommitSinks
     | WriteSavepoint
     | AnswerRequest
     | WriteCommitted

@@ -85,6 +85,11 @@ class TwoPhaseSink(ABC):
     CAN_REPLACE: ClassVar[bool] = False
     """Whether :attr:`replacing` is understood."""
 
+    SIDE_BY_SIDE: ClassVar[bool] = False
+    """Whether a thread of its own may call :meth:`commit`, and :meth:`SinkWriter.prepare_commit` of its writers, while
+    other threads do the same for sinks of other classes. Never two threads for one class. A checkpoint is then visible
+    after the slowest of its sinks, and not after the sum of them."""
+
     replacing: bool = False
     """Output mode complete: what a checkpoint commits takes the place of all rows that the target had, in one step
     with their going. Set before any method is called."""

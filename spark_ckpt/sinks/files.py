@@ -72,6 +72,7 @@ class FilesSink(TwoPhaseSink):
         STORAGE_OPTIONS,
     )
     OPTIONS = option_names(DECLARED)
+    SIDE_BY_SIDE = True
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)

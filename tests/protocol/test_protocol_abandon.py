@@ -74,7 +74,14 @@ def test_every_start_says_what_failed_and_the_ways_out():
             "`spark_ckpt.job(dir, 'job').abandon(1, sink='append')`",
         ):
             assert part in str(told.value)
-    assert job.committed == []
+    assert job.committed == [b"merge1"], "one sink that fails does not keep the others from their rows"
+
+
+def test_all_sinks_that_failed_are_named():
+    job = Stuck()
+    job.world.sink.refused["job", "merge", 1] = 0
+    with pytest.raises(InvalidInputError, match=r"its sink 'append' .*; sink 'merge' failed, too: a row breaks a"):
+        job.start()
 
 
 def test_what_was_given_up_is_passed_over_and_the_rest_is_committed():

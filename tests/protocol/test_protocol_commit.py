@@ -124,8 +124,8 @@ def test_the_order_of_steps():
     job.commit(job.complete(1, 1, [job.stage("b", 1, "merge")], file="f"))
     assert job.steps == [
         "WriteBatch", "WriteBatch", "ReadTrigger", "ReadNewestGeneration", "CommitState", "ReadNewestGeneration",
-        "CreateCompletion", "CommitSink", "CommitSink", "ReadNewestGeneration", "WriteCommitted", "AppendHistory",
-        "DropBatches",
+        "CreateCompletion", "CommitSinks", "CommitSink", "CommitSink", "ReadNewestGeneration", "WriteCommitted",
+        "AppendHistory", "DropBatches",
     ]  # fmt: skip
     record = job.world.records.get("checkpoints", 1)
     assert [c.data for c in record.committables] == [b"a", b"b"]
@@ -497,7 +497,7 @@ def test_a_fenced_driver_confirms_nothing():
     job.trigger(1)
     steps = commit_batch(job.view, job.complete(1, 0, [job.stage("a", 1)]), NOW_MS)
     step = next(steps)
-    while type(step).__name__ != "CommitSink":
+    while type(step).__name__ != "CommitSinks":
         step = steps.send(job.shell(step))
     job.world.records.put("generations", 2, GenerationRecord(2, 2, "elsewhere", None, 0, TOPOLOGY))
     step = steps.send(job.shell(step))

@@ -69,8 +69,9 @@ def test_a_restore_shuts_older_drivers_out_then_commits_and_cleans_up():
     assert isinstance(started.decision, RestoreFrom)
     assert (started.generation.origin, started.generation.restored_from) == (2, 1)
     assert job.steps == [
-        "CreateGeneration", "ReadStartFacts", "CreateVoid", "WriteGeneration", "ReadNewestGeneration", "CommitSink",
-        "ReadNewestGeneration", "WriteCommitted", "AppendHistory", "AbortSink", "WriteAborted", "DropBatches",
+        "CreateGeneration", "ReadStartFacts", "CreateVoid", "WriteGeneration", "ReadNewestGeneration", "CommitSinks",
+        "CommitSink", "ReadNewestGeneration", "WriteCommitted", "AppendHistory", "AbortSink", "WriteAborted",
+        "DropBatches",
     ]  # fmt: skip
     assert job.world.records.voids() == {2}
     assert job.world.sink.committed == {b"done"}

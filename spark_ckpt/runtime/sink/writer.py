@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -19,6 +20,7 @@ from spark_ckpt.runtime._worker_gc import freeze
 from spark_ckpt.runtime.operations import Operation, Operations
 from spark_ckpt.runtime.stateless import runs_of_tag, split_control
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
+from spark_ckpt.sinks.side_by_side import Call, side_by_side
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, Committable, Epoch, epoch_of_tag
 
 
@@ -142,15 +144,24 @@ class _TaskWriters:
         )
 
     def prepare_commit(self) -> tuple[Committable, ...]:
+        writers = sorted(self._open.items())
+        prepared = side_by_side([Call(partial(_prepare, w), type(self._sinks[sink])) for (sink, _), w in writers])
         staged: list[Committable] = []
-        for (sink, epoch), writer in sorted(self._open.items()):
-            staged.extend(Committable(sink, Epoch(epoch), data) for data in writer.prepare_commit())
-            reach("after PrepareCommit")
+        for ((sink, epoch), _), outcome in zip(writers, prepared, strict=True):
+            if outcome.error is not None:
+                raise outcome.error
+            staged.extend(Committable(sink, Epoch(epoch), data) for data in outcome.value or ())
         return tuple(staged)
 
     def close(self) -> None:
         for writer in self._open.values():
             writer.close()
+
+
+def _prepare(writer: SinkWriter) -> Sequence[bytes]:
+    data = writer.prepare_commit()
+    reach("after PrepareCommit")
+    return data
 
 
 def _gather(messages: list[WriterCommitMessage | None]) -> tuple[list[Committable], list[ev.Event]]:

@@ -68,6 +68,7 @@ class IcebergSink(TwoPhaseSink):
     )
     OPTIONS = option_names(DECLARED)
     CAN_REPLACE = True
+    SIDE_BY_SIDE = True
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)

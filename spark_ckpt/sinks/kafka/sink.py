@@ -47,6 +47,7 @@ class KafkaSink(TwoPhaseSink):
 
     DECLARED: ClassVar[tuple[SinkOption, ...]] = DECLARED
     OPTIONS = option_names(DECLARED)
+    SIDE_BY_SIDE = True
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)

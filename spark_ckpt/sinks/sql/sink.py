@@ -72,6 +72,7 @@ class SqlSink(TwoPhaseSink):
     )
     OPTIONS = option_names(DECLARED)
     CAN_REPLACE = True
+    SIDE_BY_SIDE = True
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)

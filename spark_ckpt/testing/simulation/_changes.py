@@ -14,7 +14,7 @@ from spark_ckpt.protocol.checkpoint_state import Name
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import Topology, VoidRecord
 from spark_ckpt.protocol.recovery import GoOn, RestoreFrom, StartFresh
-from spark_ckpt.protocol.steps import CommitSink, ReadNewestGeneration
+from spark_ckpt.protocol.steps import CommitSinks, ReadNewestGeneration
 from spark_ckpt.testing.simulation.sources import placed
 from spark_ckpt.testing.simulation.world import Crash, Location, SimulationError, StateTables, Visible, World
 
@@ -76,7 +76,7 @@ def another_life(world: World, scenario: Any) -> None:
     if world.rng.random() < 0.5:
         world.log("== the folder is removed")
         # A driver believed dead may come back where it looks who owns the job first, or in a sink's commit.
-        world.zombies = [z for z in world.zombies if isinstance(z.step, ReadNewestGeneration | CommitSink)]
+        world.zombies = [z for z in world.zombies if isinstance(z.step, ReadNewestGeneration | CommitSinks)]
         world.remove_folder()
         scenario.carried = Counter()
         world.seen["the folder is removed"] += 1

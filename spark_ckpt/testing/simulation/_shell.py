@@ -167,7 +167,16 @@ class Shell:
 
     # --- sink ---
 
-    def _CommitSink(self, step: s.CommitSink) -> None:
+    def _CommitSinks(self, step: s.CommitSinks) -> tuple[Exception | None, ...]:
+        """In any order, as threads would; the process may stop before and after each."""
+        raised: dict[int, Exception | None] = {}
+        order = list(range(len(step.commits)))
+        self.world.rng.shuffle(order)
+        for i in order:
+            raised[i] = self.world.attempt(step.commits[i], self._commit_sink)
+        return tuple(raised[i] for i in range(len(step.commits)))
+
+    def _commit_sink(self, step: s.CommitSink) -> None:
         if self.sabotage == "commit_before_record":
             return
         k = step.permit.checkpoint

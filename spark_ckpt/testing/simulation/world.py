@@ -372,6 +372,22 @@ class World:
                 self.zombies.append(Zombie(steps, step, execute, self.rng.choice((0.01, 0.05, 0.3))))
             raise
 
+    def attempt(self, part: Any, execute: Callable[[Any], Any]) -> Exception | None:
+        """One of several things that a step does side by side; what it raised, if it did."""
+        alone = self.zombie_moves  # nobody else moves until it is done
+        try:
+            if not alone:
+                self.point("before", part)
+                self._storage_fails(part)
+            execute(part)
+            if not alone:
+                self._storage_fails(part)
+        except CkptError as error:
+            return None if self._passes_over(part) else error
+        if not alone:
+            self.point("after", part)
+        return None
+
     def _storage_fails(self, step: Any) -> None:
         """Storage and sinks may fail, before or after they did what they were asked for, or take their time."""
         if self.slow_left and self.rng.random() < 0.02:

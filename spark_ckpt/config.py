@@ -74,7 +74,12 @@ class JobConfig:
     job: str | None = _key(
         "job", NAME, None, "The job's name, its identity across restarts and restores.", "the query's name"
     )
-    interval_ms: int = _key("interval", POSITIVE_DURATION, "10s", "Time between the triggers of two checkpoints.")
+    interval_ms: int = _key(
+        "interval",
+        POSITIVE_DURATION,
+        "10s",
+        "Time between the triggers of two checkpoints. A barrier goes into the batch that begins nearest to its time.",
+    )
     initial_delay_ms: int | None = _key(
         "initialDelay", DURATION, None, "Time before the first trigger.", "random between 0 and `interval`"
     )

@@ -55,6 +55,8 @@ def next_offset(role: SourceRole, view: SourceView | None, start: SourceOffset, 
     at = yield from _position(role, view, start)
     decide = lead if role.leader else _follow
     view, injection = yield from decide(role, view, start, at, now_ms)
+    if role.leader:
+        view = replace(view, called_ms=now_ms)
     view, now_turns = _turns(role, view, start, at, now_ms)
     return view, _assemble(role, view, start, at, injection, now_turns)
 

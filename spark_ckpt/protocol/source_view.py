@@ -73,6 +73,8 @@ class SourceView:
     waiting: Wait | None = None
     moved_ms: int | None = None
     """When something came last, or the counting began. Kept only where sources fall idle."""
+    called_ms: int | None = None
+    """When the leader was asked for an offset before."""
 
     def state(self, checkpoint: int) -> CheckpointState:
         """Of a checkpoint that was triggered, as far as the source knows: of complete ones it knows the newest."""

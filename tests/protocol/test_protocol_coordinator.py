@@ -47,6 +47,18 @@ def test_the_next_one_comes_an_interval_after_the_last_trigger():
     assert isinstance(decide_trigger(POLICY, replace(waiting, now_ms=105_000)), TriggerNow)
 
 
+def test_the_barrier_goes_into_the_batch_that_begins_nearest_to_its_time():
+    waiting = facts(last_trigger_ms=90_000, turn_ms=600)
+    assert decide_trigger(POLICY, replace(waiting, now_ms=99_699)) == Wait(100_000, WaitReason.INTERVAL)
+    assert isinstance(decide_trigger(POLICY, replace(waiting, now_ms=99_700)), TriggerNow)
+    pausing = replace(waiting, last_completion_ms=97_000, now_ms=99_900)
+    assert decide_trigger(POLICY, pausing) == Wait(100_000, WaitReason.MIN_PAUSE), "a pause is never shorter"
+
+
+def test_batches_that_take_longer_than_the_interval_each_have_a_barrier():
+    assert isinstance(decide_trigger(POLICY, facts(last_trigger_ms=99_000, turn_ms=20_000)), TriggerNow)
+
+
 def test_the_minimum_pause_counts_from_the_last_completion():
     slow = facts(last_trigger_ms=80_000, last_completion_ms=98_000)
     assert decide_trigger(POLICY, slow) == Wait(101_000, WaitReason.MIN_PAUSE)

@@ -189,10 +189,22 @@ def test_the_next_trigger_comes_an_interval_later_once_the_last_is_complete():
     assert [p.checkpoint for p in a.start.pending] == [5]
 
 
+def test_the_time_between_two_batches_tells_which_one_begins_nearest_to_the_next_trigger():
+    source = Source()
+    source.next(101_000)
+    source.completed = 4
+    for now_ms in (104_000, 107_000):
+        source.next(now_ms)
+        assert not source.moved
+    assert source.next(110_000).barrier == 5, "the batch behind it would begin at 113,000, and the time is 111,000"
+
+
 def test_the_minimum_pause_counts_from_the_completion_even_if_it_is_seen_only_when_the_next_is_due():
     a = Source(replace(LEADER, policy=replace(POLICY, min_pause_ms=5_000, max_concurrent=2)))
     a.next(101_000)
+    a.view = replace(a.view, called_ms=110_998)
     a.next(110_999)
+    assert not a.moved
     a.completed = 4  # since the look a millisecond ago
     a.next(111_000)
     assert not a.moved

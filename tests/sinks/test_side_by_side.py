@@ -1,4 +1,5 @@
 """Sinks of different classes are waited for at the same time; those of one class take turns."""
+
 from __future__ import annotations
 
 import threading

@@ -299,7 +299,7 @@ def test_a_trigger_that_cannot_be_written_is_a_failed_checkpoint_and_the_next_on
     assert a.did[-1] == "GiveUp 4 failed"
     assert a.recorded[-1].reason == "its trigger was not recorded: no space"
     assert not a.moved, "nobody hears of it"
-    a.next(110_999)
+    a.next(105_999)
     assert not a.moved
     assert a.next(111_000).barrier == 5, "an interval later"
 

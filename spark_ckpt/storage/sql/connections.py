@@ -107,7 +107,7 @@ def _new_engine(what: str, url: sa.URL, lock_wait_ms: int, reading: bool) -> sa.
 
 
 def _kept(url: sa.URL) -> dict[str, Any]:
-    """What keeps a connection, and finds out whether the server still knows it. A file is opened anew, which is cheap."""
+    """What keeps a connection, and finds out whether the server still knows it. A file is opened anew: cheap."""
     if url.get_backend_name() == "sqlite":
         return {"poolclass": sa.pool.NullPool}
     kept: dict[str, Any] = {"pool_size": 1, "max_overflow": -1, "pool_pre_ping": True}

@@ -102,10 +102,10 @@ NOTES = {
         "each sink, and it is known when the event was due and checked that nothing else is in the row. Times are "
         "those at which a consumer with `read_committed` gets the row, a SELECT by key every 5 ms finds it, and the "
         'file of the Delta version with it got its name (looked up afterwards). "All three" is the last of them, for '
-        "each event. The time of an event is when it was due, so a producer that is late counts as latency, too. 20 s "
-        "of warm-up, then 30 s, of a job that was just started in a session that runs one after the other. Flink runs "
-        "without mini-batches. At the end of a run of ours count and sum over all keys in PostgreSQL are those of all "
-        "events, or the run counts as failed."
+        "each event. The time of an event is when it was due, so a producer that is late counts as latency, too. 90 s "
+        "of warm-up, as a JVM compiles for more than a minute what each batch runs, then 30 s, of a job that was just "
+        "started in a session that runs one after the other. Flink runs without mini-batches. At the end of a run of "
+        "ours count and sum over all keys in PostgreSQL are those of all events, or the run counts as failed."
     ),
     "cluster": ("Master, worker and two executor JVMs on the same two cores; executors share nothing but the disk."),
     "state": (

@@ -12,6 +12,8 @@ import gc
 
 from pyspark import TaskContext
 
+from spark_ckpt.runtime._worker_memory import keep_freed_memory
+
 # The first task imports most of what a stage needs; what later ones load (a compaction, a snapshot) is met once more.
 _FREEZE_AT = (2, 8)
 
@@ -20,7 +22,8 @@ _newest_task: int | None = None
 
 
 def freeze() -> None:
-    """Called at the beginning of every call of a stage; does something in a process's second and eighth task only.
+    """Called at the beginning of every call of a stage; does something in a process's second and eighth task only, but
+    that the first one also settles what is done with memory that is free again.
 
     Cyclic garbage is collected before, so that it is not kept. Where there is no task (a planner's or the commit's
     process) every call counts as one.
@@ -31,6 +34,8 @@ def freeze() -> None:
     if task is not None and task == _newest_task:
         return
     _newest_task = task
+    if not _tasks:
+        keep_freed_memory()
     _tasks += 1
     if _tasks in _FREEZE_AT:
         gc.collect()

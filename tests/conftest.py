@@ -22,6 +22,13 @@ hypothesis.settings.register_profile("project", deadline=None, derandomize=True,
 hypothesis.settings.load_profile("project")
 
 DELTA_VERSION = "4.4.0"
+FIRST = ("test_state_table_jvm.py",)
+"""Long, and behind tests/spark by its folder's name: one process would be busy with it when the other has nothing left.
+It also ends the JVM that it finds."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in FIRST)
 
 
 @pytest.fixture(scope="session")

@@ -491,6 +491,10 @@ def test_the_source_beside_rows_without_epochs_takes_a_trigger_up_when_all_other
 def test_it_does_not_look_for_triggers_all_the_time_where_what_others_have_injected_was_given_up():
     c, looks = Source(replace(FOLLOWER, last=True)), []
     c._ReadOpenTriggers = lambda step: looks.append(step) or ()
+    c.injected = 3
+    for now in range(90_000, 100_000, 100):
+        c.next(now)
+    assert looks == [], "nobody is ahead of it"
     c.injected = 4
     for now in range(100_000, 100_500):
         c.next(now)
@@ -498,9 +502,11 @@ def test_it_does_not_look_for_triggers_all_the_time_where_what_others_have_injec
     c.injected = 6
     c.next(100_500)
     assert len(looks) == 2
-    c.injected, c.triggers = 7, [trigger(7)]
-    c._ReadOpenTriggers = lambda step: tuple(c.triggers)
-    assert c.next(100_501).barrier == 7
+    c._ReadOpenTriggers = lambda step: (trigger(7),)
+    c.next(200_000)
+    assert not c.moved, "others have injected what was given up, and not all of them the next"
+    c.injected = 7
+    assert c.next(200_001).barrier == 7
 
 
 # --- standing still ------------------------------------------------------------------------------------------------

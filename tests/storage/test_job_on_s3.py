@@ -28,7 +28,8 @@ def server(request: pytest.FixtureRequest) -> S3Server:
 
 @pytest.fixture
 def url(server: S3Server) -> str:
-    return f"s3://{server.new_bucket()}/lake"
+    """With what a name of S3 may have, and libraries read and quote in ways of their own."""
+    return f"s3://{server.new_bucket()}/the lake/ü+x=y&'z'"
 
 
 def test_a_checkpoint_asks_for_no_more_than_the_docs_say_however_long_the_job_runs(

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.state.keys import grouping
 from spark_ckpt.state.keys.grouping import group_rows
 from spark_ckpt.state.keys.keys import (
     NULL_HASH,
@@ -54,8 +55,12 @@ def test_rows_group_by_hash_and_key_and_the_first_arrival_stands_for_each(rows: 
     assert order == sorted(order)
 
 
+@pytest.mark.parametrize("many", [1_000, 10_000])
 @pytest.mark.parametrize("pieces", [1, 2, 300])
-def test_long_inputs_group_alike_whether_they_come_sorted_or_not(pieces: int) -> None:
+def test_long_inputs_group_alike_whether_they_come_sorted_or_not(
+    pieces: int, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grouping, "_MANY", many)
     rng = random.Random(pieces)
     rows = [(rng.randrange(-500, 500) << 40, rng.choice("ab")) for _ in range(3000)]
     size = len(rows) // pieces
@@ -63,6 +68,19 @@ def test_long_inputs_group_alike_whether_they_come_sorted_or_not(pieces: int) ->
     first, inverse = grouped(*arrays(rows))
     assert [rows[i] for i in first] == sorted(set(rows), key=lambda r: (r[0], rows.index(r)))
     assert [rows[i] for i in first[inverse]] == rows
+
+
+@pytest.mark.parametrize("limit", [2, 300, 1 << 16, 70_000, 1 << 40, 1 << 60])
+@pytest.mark.parametrize("pieces", [1, 2, 7, 0])
+def test_integers_are_ordered_stably_however_large_they_are(limit: int, pieces: int) -> None:
+    rng = np.random.default_rng(limit % 1000 + pieces)
+    index = rng.integers(0, limit, 4000)
+    index[:1000] = index[2000:3000]
+    index = np.concatenate([np.sort(piece) for piece in np.array_split(index, pieces)]) if pieces else index
+    before, order = index.copy(), grouping.stable_order(index, limit)
+    assert (order is None) == (pieces == 1)
+    assert pieces == 1 or (order is not None and order.tolist() == np.argsort(index, kind="stable").tolist())
+    assert index.tolist() == before.tolist()
 
 
 @pytest.mark.parametrize("upper_halves", [1, 50, 100_000])

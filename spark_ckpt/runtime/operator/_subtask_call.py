@@ -230,12 +230,14 @@ class SubtaskCall:
         keys = pa.table([normalised(column) for column in keys.columns], names)
         lookup = self.keyed.touch(hashes[first], keys)
         inputs = rows.drop_columns([KEY_HASH, *([EVENT_TIME] if EVENT_TIME in rows.column_names else [])])
-        self._apply(lookup, inputs, seg.places(), np.zeros(len(lookup), bool), epoch)
+        none = np.zeros(len(lookup), bool)
+        self._apply(
+            Touched(lookup.keys, inputs, seg.places(), lookup.state, lookup.exists, none, lookup.timeout_ms, seg),
+            lookup,
+            epoch,
+        )
 
-    def _apply(
-        self, lookup: Lookup, rows: pa.Table, index: Any, timed_out: Any, epoch: int, now_ms: int | None = None
-    ) -> None:
-        touched = Touched(lookup.keys, rows, index, lookup.state, lookup.exists, timed_out, lookup.timeout_ms)
+    def _apply(self, touched: Touched, lookup: Lookup, epoch: int, now_ms: int | None = None) -> None:
         context = self._context(epoch, lookup, now_ms)
         changed: Changed = self.spec.function.process(context, touched)
         timeouts = changed.timeout_ms if self.keyed.layout.with_timeout else None
@@ -416,8 +418,13 @@ class SubtaskCall:
     def _call_due(self, now_ms: int) -> None:
         due = self._due(now_ms)
         if len(due):
-            no_rows = self._rows_schema().empty_table()
-            self._apply(due, no_rows, np.empty(0, np.int64), np.ones(len(due), bool), self._epoch, now_ms)
+            no_rows, index, all_of_them = (
+                self._rows_schema().empty_table(),
+                np.empty(0, np.int64),
+                np.ones(len(due), bool),
+            )
+            touched = Touched(due.keys, no_rows, index, due.state, due.exists, all_of_them, due.timeout_ms)
+            self._apply(touched, due, self._epoch, now_ms)
 
     def _due(self, now_ms: int) -> Lookup:
         """The keys whose time-out has passed, or some of whose rows in a family have expired."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from spark_ckpt.state.keys.grouping import Segments, segments_by_index
 from spark_ckpt.state.lsm.layout import FamilyLayout, StateLayout
 
 if TYPE_CHECKING:
@@ -59,6 +60,14 @@ class Touched:
     exists: np.ndarray
     timed_out: np.ndarray
     timeout_ms: np.ndarray
+    grouped: Segments | None = None
+    """``rows`` by key, where every key has some and whoever makes the call has grouped them already."""
+
+    def by_key(self) -> tuple[Segments, np.ndarray]:
+        """``rows`` by key, and the keys that have rows: a segment each."""
+        if self.grouped is None:
+            return segments_by_index(self.key_index, self.keys.num_rows)
+        return self.grouped, np.arange(self.keys.num_rows)
 
 
 @dataclass(frozen=True)

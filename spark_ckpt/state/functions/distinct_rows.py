@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from spark_ckpt.state.aggregates.function import MIN_REDUCTION
 from spark_ckpt.state.aggregates.segments import plain_array
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
-from spark_ckpt.state.keys.grouping import Segments, group_rows, packed, rows_per_key, segments_by_index
+from spark_ckpt.state.keys.grouping import Segments, group_rows, packed, rows_per_key
 from spark_ckpt.types import EVENT_TIME, KEY_HASH, TIMEOUT_MS
 
 SEEN = "_seen"
@@ -111,13 +111,17 @@ class DistinctRows(StateFunction):
 
     def process(self, ctx: CallContext, touched: Touched) -> Changed:
         n = touched.keys.num_rows
-        seg, found = segments_by_index(touched.key_index, n)
+        seg, found = touched.by_key()
         new = ~touched.exists[found]
         keys, firsts = found[new], seg.firsts()[new]
         write, timeouts = np.zeros(n, bool), np.full(n, NO_TIMEOUT, np.int64)
         write[keys] = True
-        rows = touched.rows if len(firsts) == touched.rows.num_rows else touched.rows.take(pa.array(np.sort(firsts)))
+        rows = touched.rows
         if self.expiry is not None and len(keys):
-            timeouts[keys[np.argsort(firsts)]] = self.expiry.timeouts_ms(rows)
+            timeouts[keys] = self.expiry.timeouts_ms(rows.select([self.expiry.column]).take(pa.array(firsts)))
+        if len(firsts) < rows.num_rows:
+            first = np.zeros(rows.num_rows, bool)
+            first[firsts] = True
+            rows = rows.filter(pa.array(first))
         state = pa.table({SEEN: pa.repeat(True, n)}, schema=self.state_schema)
         return Changed(rows.select(self.output_schema.names), state, write, touched.timed_out, timeouts)

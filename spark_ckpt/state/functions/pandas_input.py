@@ -13,7 +13,6 @@ import pyarrow as pa
 from spark_ckpt.state.aggregates.segments import plain_array
 from spark_ckpt.state.functions.base import CallContext, Touched
 from spark_ckpt.state.ipc import one_batch
-from spark_ckpt.state.keys.grouping import segments_by_index
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +44,7 @@ class CallInput:
     def calls(self) -> Iterator[tuple[int, object]]:
         """Keys with rows, each with an iterator of its one DataFrame; then timed-out keys."""
         touched, names = self.touched, self.function.input_schema.names
-        seg, found = segments_by_index(touched.key_index, touched.keys.num_rows)
+        seg, found = touched.by_key()
         rows = touched.rows.select(names)
         if seg.order is not None:
             rows = rows.take(pa.array(seg.order))

@@ -17,13 +17,14 @@ from spark_ckpt.state.keys.keys import NULL_HASH, Hashes, equal_keys, equal_rows
 _BITS: Final = 63
 """Of an integer without its sign."""
 _RADIX: Final = 1 << 16
-"""NumPy sorts 16-bit numbers in linear time."""
-_FEW_FALLS: Final = 64
-"""With so many rows to each place where order breaks, a merge sort joins the ascending pieces in linear time."""
+_FEW_FALLS: Final = 3
+"""At so few places where order breaks, a merge sort joins the ascending pieces in linear time."""
+_MANY: Final = 1 << 18
+"""So many rows are worth finding out how often keys repeat."""
 _SAMPLED = 64
 """One in so many keys is looked at to estimate the number of keys."""
-_REPEATED = 2
-"""From so many rows a key on, a hash table that numbers the keys pays."""
+_REPEATED, _FEW_KEYS = 2, 1 << 14
+"""From so many rows a key on, and of so few keys, a hash table that numbers the keys pays."""
 _FEW = 2048
 """So many rows are sorted before anything is found out about them."""
 
@@ -89,21 +90,18 @@ def rows_per_key(hashes: Hashes) -> float:
 
 
 def stable_order(index: Rows, limit: int) -> Rows | None:
-    """Stable argsort of integers in ``[0, limit)``; None if they are sorted already.
-
-    NumPy sorts 16-bit integers by radix in linear time, so wider ones are sorted by their halves.
-    """
+    """Stable argsort of integers in ``[0, limit)``; None if they are sorted already."""
     falls = int(np.count_nonzero(index[1:] < index[:-1]))
     if not falls:
         return None
-    if falls * _FEW_FALLS <= len(index):
+    if falls <= _FEW_FALLS:
         return np.argsort(index, kind="stable")
-    if limit <= _RADIX:
+    if limit <= _RADIX:  # a radix sort, in linear time
         return np.argsort(index.astype(np.uint16), kind="stable")
-    order = np.argsort((index & (_RADIX - 1)).astype(np.uint16), kind="stable")
-    if limit <= _RADIX * _RADIX:
-        return order[np.argsort((index >> 16)[order].astype(np.uint16), kind="stable")]
-    return np.argsort(index, kind="stable")
+    bits = (len(index) - 1).bit_length()
+    if limit.bit_length() + bits >= _BITS:
+        return np.argsort(index, kind="stable")
+    return _sorted_places(index.astype(np.int64) << bits, bits)
 
 
 @dataclass(frozen=True)
@@ -148,15 +146,16 @@ def _group_hashes(hashes: Hashes, per_key: float | None = None) -> Segments:
     falls = int(np.count_nonzero(hashes[1:] < hashes[:-1]))
     if not falls:
         return _segments(hashes, None)
-    if falls * _FEW_FALLS <= len(hashes) or len(hashes) <= _FEW:
+    if falls <= _FEW_FALLS:
         return _segments(hashes, np.argsort(hashes, kind="stable"))
-    if per_key is None:
-        per_key = rows_per_key(hashes)
-    if per_key >= _REPEATED and len(hashes) / per_key < _RADIX:
-        coded = pa.array(hashes).dictionary_encode()
-        if len(coded.dictionary) <= _RADIX:
-            return _group_codes(coded)
-    return _segments(hashes, _radix_order(hashes))
+    if len(hashes) > _MANY:
+        if per_key is None:
+            per_key = rows_per_key(hashes)
+        if per_key >= _REPEATED and len(hashes) / per_key < _FEW_KEYS:
+            coded = pa.array(hashes).dictionary_encode()
+            if len(coded.dictionary) <= _RADIX:
+                return _group_codes(coded)
+    return _segments(hashes, _hash_order(hashes))
 
 
 def _group_codes(coded: pa.DictionaryArray) -> Segments:
@@ -169,24 +168,26 @@ def _group_codes(coded: pa.DictionaryArray) -> Segments:
     return Segments(np.argsort(rank, kind="stable"), np.cumsum(counts) - counts, len(rank), rank)
 
 
-def _radix_order(hashes: Hashes) -> Rows:
-    """Stable order of many distinct hashes: numpy sorts 16-bit numbers by radix, several times faster than longer ones.
-
-    The upper two of four digits nearly always decide; the few rows that share them are sorted among themselves.
-    """
-    order = np.argsort((hashes >> 32).astype(np.uint16), kind="stable")
-    order = order[np.argsort(((hashes >> 48) + (1 << 15)).astype(np.uint16)[order], kind="stable")]
-    upper = (hashes >> 32).astype(np.int32)[order]
-    same = upper[1:] == upper[:-1]
-    if not same.any():
-        return order
-    tied = np.zeros(len(order), bool)
-    tied[1:] = same
-    tied[:-1] |= same
-    places = np.flatnonzero(tied)
-    rows = order[places]
-    order[places] = rows[np.argsort(hashes[rows], kind="stable")]
+def _hash_order(hashes: Hashes) -> Rows:
+    """Stable order of hashes. Their upper bits nearly always decide, so in the lower ones stands the place of each."""
+    bits = (len(hashes) - 1).bit_length()
+    order = _sorted_places(hashes & ~np.int64((1 << bits) - 1), bits)
+    ordered = hashes[order]
+    if (ordered[1:] < ordered[:-1]).any():
+        return order[np.argsort(ordered, kind="stable")]  # sorted but for few: a merge sort takes linear time
     return order
+
+
+def _sorted_places(numbers: Rows, bits: int) -> Rows:
+    """Stable argsort of numbers whose lower ``bits``, enough for each place, are 0. Overwrites them.
+
+    NumPy sorts 64-bit numbers with the processor's vector instructions, and several times faster than it finds the
+    order of others.
+    """
+    numbers |= np.arange(len(numbers))
+    numbers.sort()
+    numbers &= (1 << bits) - 1
+    return numbers
 
 
 def _strangers(hashes: Hashes, keys: pa.Table, seg: Segments) -> Rows:

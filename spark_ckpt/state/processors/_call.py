@@ -15,9 +15,10 @@ from spark_ckpt.state.functions.base import CallContext, Touched
 from spark_ckpt.state.functions.pandas_function import PORTION_KEYS, collector_paused
 from spark_ckpt.state.functions.user_error import raised
 from spark_ckpt.state.ipc import Rows, one_batch, picked
+from spark_ckpt.state.keys.grouping import Segments, segments_by_index
 from spark_ckpt.state.processors._lists import Lists, NextIndexes
 from spark_ckpt.state.processors._maps import Maps
-from spark_ckpt.state.processors._rows import Key, Outputs, by_key, iterated
+from spark_ckpt.state.processors._rows import Key, Outputs, iterated, side_by_side
 from spark_ckpt.state.processors._stored import Progress, end_expired
 from spark_ckpt.state.processors._timers import Timers
 from spark_ckpt.state.processors._values import Values
@@ -78,21 +79,21 @@ class ProcessorCall:
 
     def _row_calls(self) -> list[_Calls]:
         """Those for the initial state, which only the first batch has, and those for rows."""
-        function, rows, index = self._function, self._touched.rows, self._touched.key_index
-        found = []
-        if function.initial:
-            states = rows.column(INITIAL).combine_chunks()
-            is_state = states.is_valid().to_numpy(zero_copy_only=False)
-            if is_state.any():
-                table = pa.table(states.drop_null().flatten(), [f.name for f in states.type])
-                found.append(self._calls(table, index[is_state], self._begin))
-            rows, index = rows.filter(pa.array(~is_state)), index[~is_state]
+        function, rows, handle = self._function, self._touched.rows, self._processor.handleInputRows
         names = function.input_schema.names
-        return [*found, self._calls(rows.select(names), index, self._processor.handleInputRows)]
+        if not function.initial:
+            return [self._calls(rows.select(names), *self._touched.by_key(), handle)]
+        found, index, keys = [], self._touched.key_index, self._touched.keys.num_rows
+        states = rows.column(INITIAL).combine_chunks()
+        is_state = states.is_valid().to_numpy(zero_copy_only=False)
+        if is_state.any():
+            table = pa.table(states.drop_null().flatten(), [f.name for f in states.type])
+            found.append(self._calls(table, *segments_by_index(index[is_state], keys), self._begin))
+        rows = rows.filter(pa.array(~is_state)).select(names)
+        return [*found, self._calls(rows, *segments_by_index(index[~is_state], keys), handle)]
 
-    def _calls(self, rows: pa.Table, key_index: Rows, method: Callable[[Key, Any, Any], Any]) -> _Calls:
-        places, rows, starts, ends = by_key(rows, key_index, self._touched.keys.num_rows)
-        return _Calls(places, method, self._function.form.rows(rows, starts, ends))
+    def _calls(self, rows: pa.Table, seg: Segments, keys: Rows, method: Callable[[Key, Any, Any], Any]) -> _Calls:
+        return _Calls(keys, method, self._function.form.rows(*side_by_side(rows, seg)))
 
     def _begin(self, key: Key, states: Iterator[Any], times: Any) -> Any:
         for state in states:

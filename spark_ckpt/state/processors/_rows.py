@@ -20,7 +20,7 @@ from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.state.functions.pandas_input import Frames, in_timezone, key_tuples, spark_struct
 from spark_ckpt.state.functions.pandas_output import KeyOutput, OutputConversion, checked_frame
 from spark_ckpt.state.ipc import Rows
-from spark_ckpt.state.keys.grouping import segments_by_index
+from spark_ckpt.state.keys.grouping import Segments
 from spark_ckpt.state.processors._convert import python_values
 
 if TYPE_CHECKING:
@@ -35,10 +35,9 @@ RowsOf = Callable[[int, int], Iterator[Iterator[Any]]]
 """What calls number *i* to *j* - 1 get."""
 
 
-def by_key(rows: pa.Table, key_index: Rows, keys: int) -> tuple[Rows, pa.Table, Rows, Rows]:
-    """The keys that have rows, the rows side by side in that order, where those of each begin and end."""
-    seg, found = segments_by_index(key_index, keys)
-    return found, rows if seg.order is None else rows.take(pa.array(seg.order)), seg.starts, seg.ends
+def side_by_side(rows: pa.Table, seg: Segments) -> tuple[pa.Table, Rows, Rows]:
+    """The rows of each key side by side, and where they begin and end."""
+    return rows if seg.order is None else rows.take(pa.array(seg.order)), seg.starts, seg.ends
 
 
 class Outputs:

@@ -22,6 +22,8 @@ from tests.cluster.standalone import Cluster
 
 SERVERS = ("broker", "PostgreSQL", "MinIO")
 WEIGHTS = {"driver": 1, "JVM": 1, "executor": 4, "Python worker": 4, **dict.fromkeys(SERVERS, 3)}
+ENDING = ("driver", "JVM")
+"""The query ends with these, and with the Python processes beside the driver; the rest is tried again."""
 AWAY_S = 4.0
 """The longest that a server stays away before it is started again."""
 
@@ -51,11 +53,14 @@ class Kills:
         self._returning = ThreadPoolExecutor(len(SERVERS))
         self.job = self._start(now=False)
 
-    def volley(self) -> list[str]:
-        """Kill one to three kinds at the same time, of those that are there; returns which."""
+    def volley(self, ending: bool, most: int = 3) -> list[str]:
+        """Kill one to ``most`` kinds at the same time, of those that are there; returns which. ``ending``: the query
+        may end."""
         self.start_again_if_ended()
-        kinds = sorted(WEIGHTS, key=lambda kind: self.draw.random() ** (1 / WEIGHTS[kind]), reverse=True)
-        struck = list(itertools.islice(filter(self._strike, kinds), self.draw.choice((1, 2, 2, 3))))
+        kinds = [kind for kind in WEIGHTS if ending or kind not in ENDING]
+        kinds.sort(key=lambda kind: self.draw.random() ** (1 / WEIGHTS[kind]), reverse=True)
+        number = min(most, self.draw.choice((1, 2, 2, 3)))
+        struck = list(itertools.islice((kind for kind in kinds if self._strike(kind, ending)), number))
         self.counts.update(struck)
         return struck
 
@@ -75,6 +80,12 @@ class Kills:
         for future in self._away.values():
             future.result()
 
+    def raise_if_not_back(self) -> None:
+        """What a server's start raised, if one could not be started again."""
+        for future in self._away.values():
+            if future.done():
+                future.result()
+
     def end(self) -> None:
         """Whatever happened before: nothing of the job lives on, and each server can be stopped."""
         kill(self.job)
@@ -84,10 +95,10 @@ class Kills:
         self.starts += 1
         return start_job(self.given, self.log, now=now, conf=self.conf)
 
-    def _strike(self, kind: str) -> bool:
+    def _strike(self, kind: str, ending: bool) -> bool:
         if kind in SERVERS:
             return self._strike_server(kind)
-        found = [process for process in self._processes() if _KINDS[kind](process, self.job.pid)]
+        found = [process for process in self._processes(ending) if _KINDS[kind](process, self.job.pid)]
         if not found:
             return False
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -108,9 +119,9 @@ class Kills:
         time.sleep(pause_s)
         self.servers[kind].restart()
 
-    def _processes(self) -> list[psutil.Process]:
-        of_cluster = set(self.cluster.members())
-        return [p for p in psutil.process_iter(["cmdline"]) if p.pid in of_cluster or _session(p) == self.job.pid]
+    def _processes(self, with_driver: bool) -> list[psutil.Process]:
+        of_cluster, driver = set(self.cluster.members()), self.job.pid if with_driver else -1
+        return [p for p in psutil.process_iter(["cmdline"]) if p.pid in of_cluster or _session(p) == driver]
 
 
 def _session(process: psutil.Process) -> int | None:

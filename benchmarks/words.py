@@ -47,8 +47,8 @@ NOTES = {
     ),
     "processors": (
         "`transformWithState` on both, the same processor; of 1 M keys, plain Spark is sampled: 10 K of them a batch. "
-        "What is left of ours is one call a key: 5 us of one core for rows, the processor itself included, and 140 for "
-        'DataFrames, of which `frame["v"].sum()` and `pd.DataFrame({...})` in the processor take 100.'
+        "What is left of ours is one call a key: 2.5 us of one core for rows, 0.9 of it the processor itself, and 100 "
+        'for DataFrames, of which `frame["v"].sum()` and `pd.DataFrame({...})` in the processor take 65.'
     ),
     "filtered": (
         "`where` and `withColumn` are written as for Spark. Ours runs them in Arrow, next to the source "

@@ -26,6 +26,7 @@ _TIME = re.compile(
     r"\s*(Z|UTC|GMT|[+-]\d{1,2}(?::?\d{1,2})?)?)?)?)?"
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_UNREAD = object()
 _anything = json.JSONDecoder().raw_decode
 
 
@@ -46,9 +47,28 @@ def read_record(record: bytes, kind: pa.StructType) -> Any:
     return value
 
 
+def read_what_fits(record: bytes, kind: pa.StructType) -> dict[str, Any]:
+    """The object in a ``record`` that :func:`read_record` refuses, as Spark's mode PERMISSIVE reads it: a field whose
+    value does not fit is null, and so is every field of what is no object. Raises nothing."""
+    try:
+        reader = _Lenient(record.decode())
+        reader.skip()
+        value = reader.value(kind)
+        reader.skip()
+        if value is not None and reader.at == len(reader.text):
+            return dict(value)
+    except (ValueError, RecursionError):
+        pass
+    return dict.fromkeys(kind.names)
+
+
 class _Reader:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
+
+    def field(self, kind: pa.DataType) -> Any:
+        """The value of a struct's field."""
+        return self.value(kind)
 
     def skip(self) -> None:
         self.at = _BLANK.match(self.text, self.at).end()  # type: ignore[union-attr]
@@ -60,17 +80,19 @@ class _Reader:
         if pt.is_struct(kind):
             return self._struct(kind)
         if pt.is_map(kind):
-            return list(self._members(lambda _: kind.item_type))
+            return list(self._members(lambda _: kind.item_type, self.value))
         if pt.is_list(kind):
             return self._list(kind)
         return self._plain(kind)
 
     def _struct(self, kind: pa.StructType) -> dict[str, Any]:
         types = {field.name: field.type for field in kind}
-        found = dict(self._members(types.get))
+        found = dict(self._members(types.get, self.field))
         return {name: found.get(name) for name in types}
 
-    def _members(self, type_of: Callable[[str], pa.DataType | None]) -> list[tuple[str, Any]]:
+    def _members(
+        self, type_of: Callable[[str], pa.DataType | None], read: Callable[[pa.DataType], Any]
+    ) -> list[tuple[str, Any]]:
         """The members whose names have a type; the last of several of one name counts."""
         found: list[tuple[str, Any]] = []
         first = True
@@ -84,7 +106,7 @@ class _Reader:
             if kind is None:
                 self.at = self._end_of_anything()
             else:
-                found.append((name, self.value(kind)))
+                found.append((name, read(kind)))
         return found
 
     def _list(self, kind: pa.ListType) -> list[Any]:
@@ -133,6 +155,26 @@ class _Reader:
             found = repr(self.text[self.at : self.at + 10]) if self.at < len(self.text) else "the end"
             raise ValueError(f"expected '{sign}' at character {self.at + 1}, found {found}")
         self.at += 1
+
+
+class _Lenient(_Reader):
+    """What does not fit somewhere in a field makes that field null, the innermost; in an array or a map as a whole."""
+
+    def _struct(self, kind: pa.StructType) -> dict[str, Any]:
+        types = {field.name: field.type for field in kind}
+        found = {n: v for n, v in self._members(types.get, self.field) if v is not _UNREAD}  # an earlier one stays
+        return {name: found.get(name) for name in types}
+
+    def field(self, kind: pa.DataType) -> Any:
+        start = self.at
+        try:
+            value = self.value(kind)
+            pa.array([value], kind)  # a whole number may be too large
+            return value
+        except (ValueError, pa.ArrowTypeError, OverflowError):
+            self.at = start
+            self.at = self._end_of_anything()  # raises for what is no JSON: then nothing of the object is known
+            return _UNREAD
 
 
 def _of_token(token: str, kind: pa.DataType) -> Any:

@@ -12,17 +12,20 @@ import pyarrow.types as pt
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.formats._json_decode import JsonDecoder
 from spark_ckpt.formats._json_encode import JsonEncoder
+from spark_ckpt.formats._json_permissive import PermissiveJsonDecoder
 from spark_ckpt.formats._schema_registry import SchemaRegistry
 from spark_ckpt.formats.base import Decoder, Encoder, TextDecoder, TextEncoder
 
 FORMATS = ("avro", "json", "protobuf", "string")
+CORRUPT = "_corrupt_record"
+"""What Spark calls the column for corrupt records where nobody says otherwise."""
 _NEEDS = {"avro": "fastavro", "protobuf": "google.protobuf"}
 
 
 @dataclass(frozen=True)
 class FormatSpec:
     """What the options say. ``schema``: Avro's JSON; ``descriptors``: what the descriptor file holds; ``subject``: in
-    the registry, where there is one."""
+    the registry, where there is one; ``corrupt``: the field for the text of what cannot be read, in mode PERMISSIVE."""
 
     format: str
     schema: str | None = None
@@ -30,6 +33,7 @@ class FormatSpec:
     message: str | None = None
     registry: SchemaRegistry | None = None
     subject: str = ""
+    corrupt: str | None = None
 
     def decoder(self, kind: pa.DataType | None = None) -> Decoder:
         """``kind`` is the type to read, for json. Raises ``ConfigError`` for what is missing or does not fit, and as
@@ -40,6 +44,8 @@ class FormatSpec:
         if self.format == "json":
             if kind is None or not pt.is_struct(kind):
                 raise ConfigError("valueFormat json needs option 'valueSchema', such as 'id long, name string'")
+            if self.corrupt is not None:
+                return PermissiveJsonDecoder(kind, self.corrupt, self.registry is not None)
             return JsonDecoder(kind, self.registry is not None)
         if self.format == "avro":
             from spark_ckpt.formats._avro import AvroDecoder

@@ -95,6 +95,22 @@ def topic_of(*values: bytes | None) -> str:
     return topic
 
 
+def test_json_values_that_do_not_fit_are_null_in_mode_permissive_with_their_text_beside(tmp_path: Path) -> None:
+    topic = topic_of(b'{"id":1,"name":"a"}', None, b'{"id":"x","name":"b"}', b"\xff", b'{"id":4', b" ")
+    options = {"valueFormat": "json", "valueSchema": "_bad string, id long, name string"}
+    read = [(r[4], r[1]) for r in rows(reader(tmp_path, topic, **options, columnNameOfCorruptRecord="_bad"))]
+    assert read == [
+        (0, {"_bad": None, "id": 1, "name": "a"}),
+        (1, None),
+        (2, {"_bad": '{"id":"x","name":"b"}', "id": None, "name": "b"}),
+        (3, {"_bad": "\ufffd", "id": None, "name": None}),
+        (4, {"_bad": '{"id":4', "id": None, "name": None}),
+        (5, None),
+    ]
+    plain = reader(tmp_path, topic, **{**options, "valueSchema": "id long, name string"}, mode="permissive")
+    assert [r[1] for r in rows(plain)][2:4] == [{"id": None, "name": "b"}, {"id": None, "name": None}]
+
+
 def test_json_values_are_a_struct_and_bad_ones_stop_are_skipped_or_kept_once(tmp_path: Path) -> None:
     topic = topic_of(b'{"id":1,"name":"a"}', None, b'{"id":"x"}', b"\xff", b'{"id":4}')
     options = {"valueFormat": "json", "valueSchema": "id long, name string NOT NULL"}
@@ -158,14 +174,22 @@ def test_what_is_written_with_a_registry_is_read_with_it(registry: SchemaRegistr
     ("options", "message"),
     [
         (
-            {"valueFormat": "json", "valueSchema": "id long", "mode": "PERMISSIVE"},
-            "DROPMALFORMED.*found 'PERM.*from_json",
+            {"valueFormat": "json", "valueSchema": "id long", "mode": "lenient"},
+            "expected PERMISSIVE, FAILFAST or DROPMALFORMED, found 'lenient'",
         ),
-        ({"valueFormat": "json", "columnNameOfCorruptRecord": "_c"}, "badRecords keeps .*Spark's from_json"),
-        ({"mode": "FAILFAST", "badRecords": "skip"}, "no badRecords beside it"),
+        ({"valueFormat": "json", "mode": "FAILFAST", "columnNameOfCorruptRecord": "_c"}, "goes with mode PERMISSIVE"),
+        ({"valueFormat": "json", "mode": "FAILFAST", "badRecords": "skip"}, "found both; leave one out"),
+        ({"valueFormat": "json", "columnNameOfCorruptRecord": "_c", "badRecords": "skip"}, "found both; leave one out"),
+        ({"mode": "DROPMALFORMED"}, "option 'mode' of source 'kafka' needs option 'valueFormat'.*stay bytes"),
+        ({"badRecords": "skip"}, "option 'badRecords' of source 'kafka' needs option 'valueFormat'.*stay bytes"),
+        ({"valueFormat": "string", "mode": "PERMISSIVE"}, "'mode'.*does not go with valueFormat string"),
+        (
+            {"valueFormat": "json", "valueSchema": "id long, _corrupt_record int", "mode": "PERMISSIVE"},
+            "The column `_corrupt_record` for corrupt records must have the nullable STRING type, but got",
+        ),
         ({"valueFormat": "json"}, "valueFormat json needs option 'valueSchema'"),
         ({"valueFormat": "xml"}, "option 'valueFormat'.*avro, json, protobuf, string"),
-        ({"valueSchema": "id long"}, "option 'valueSchema'.*does not go with valueFormat None"),
+        ({"valueSchema": "id long"}, "option 'valueSchema'.*needs option 'valueFormat'"),
         ({"valueFormat": "string", "valueSchema": "id long"}, "'valueSchema'.*does not go with valueFormat string"),
         ({"valueFormat": "protobuf", "valueDescriptorFile": "/no/such", "valueMessageName": "a"}, "readable file"),
         (

@@ -18,6 +18,36 @@ OTHERWISE = ('{"s":1.10}', '{"s":[1, "x"]}', '{"s":{"a": [1, 2]}}')
 """In a column of strings, JSON that is no string stays as it is written; from_json writes it anew, 1.1 for 1.10."""
 
 
+HALF = (
+    '{"i":1,"l":"x","s":"y"}', '{"i":"x","st":{"x":"no","t":"2020-01-01T00:00:00Z"},"s":"y"}', '{"a":[1,"x",3],"i":5}',
+    '{"a":["x",{"i":7},[8]],"i":5}', '{"m":{"k":1,"j":"x"},"i":5}', '{"st":5,"i":6}', '{"st":[],"i":6}',
+    '{"i":{"a":1},"l":2}', '{"i":[1],"l":2}', '{"l":2,"i":3000000000,"sh":40000}', '{"i":1,"l":', '{"i":1,"l":"x"',
+    '{"i":1,"l":"x",}', '{"i":1 "l":2}', '[{"i":1}]', '[]', '"x"', "5", "null", "true", "{", "}", "", "  ", "x",
+    '{"_bad":"mine","i":1}', '{"_bad":"mine","i":"x"}', '{"dec":"x","d":"y","b":"z","dt":"w","t":"v","bin":"?","i":1}',
+    '{"i":1,"i":"x"}', '{"i":"x","i":1}', '{"d":"","i":1}',
+)  # fmt: skip
+"""Of which some fields can be read, or none."""
+
+
+@pytest.mark.parametrize("schema", [f"{SCHEMA}, _bad string", "l long, _bad string, s string, i int", "i int, l long"])
+def test_what_cannot_be_read_is_null_and_kept_as_text_as_in_permissive_from_json(
+    spark: SparkSession, schema: str
+) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    records = [*NASTY, *HALF, None]
+    rows = spark.createDataFrame(list(enumerate(records)), "n int, r string").coalesce(1)
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_bad"}
+    read = rows.select("n", F.from_json("r", schema, options).alias("v")).orderBy("n").toArrow()
+    expected = [shown(row) for row in read.column("v").to_pylist()]
+    kind = arrow_schema(StructType([StructField("v", parse_ddl(schema))])).field("v").type
+    decoder = FormatSpec("json", corrupt="_bad").decoder(kind)
+    found = decoder.decode([None if r is None else r.encode() for r in records])
+    assert found.bad == {}
+    values = [shown(v) for v in found.values.to_pylist()]
+    differ = {r: (e, f) for r, e, f in zip(records, expected, values, strict=True) if e != f and r not in OTHERWISE}
+    assert differ == {}
+
+
 def ours(records: list[str], schema: str) -> list[Any]:
     kind = arrow_schema(StructType([StructField("v", parse_ddl(schema))])).field("v").type
     found = FormatSpec("json").decoder(kind).decode([r.encode() for r in records])

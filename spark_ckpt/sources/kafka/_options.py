@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException
 
 from spark_ckpt.errors import ConfigError
-from spark_ckpt.formats.formats import FORMATS
+from spark_ckpt.formats.formats import CORRUPT, FORMATS
 from spark_ckpt.kafka_client import librdkafka_conf, without_secrets
 from spark_ckpt.sources._bad_records import FAIL, SKIP
 from spark_ckpt.sources._options import Option, choice, duration_s, flag, positive, text
@@ -141,6 +141,11 @@ OPTIONS = {
         "With `valueFormat`: what cannot be read ends the query, is left out, or is kept once, as a JSON file in that "
         "folder."
     ),
+    "mode": choice("permissive", "failfast", "dropmalformed").means(
+        "As in Spark's `from_json`: FAILFAST is `badRecords=fail`, DROPMALFORMED `skip`. PERMISSIVE, json only: what "
+        "does not fit is null, and the record's text is in the column for corrupt records, if `valueSchema` has it."
+    ),
+    "columnNameOfCorruptRecord": text().means(f"The name of that column, `{CORRUPT}` without it."),
     "kafkaConsumer.pollTimeoutMs": positive(120_000).means(
         "How long brokers may be away, in milliseconds, before the query fails and is to be started again."
     ),
@@ -182,29 +187,34 @@ def wanted(parsed: Mapping[str, Any]) -> Wanted:
 
 
 _MODES = {"failfast": FAIL, "dropmalformed": SKIP}
-_FROM_JSON = (
-    "badRecords keeps what cannot be read in a folder; for columns of null beside columnNameOfCorruptRecord leave "
-    "valueFormat out and use Spark's from_json(col('value').cast('string'), schema, {'mode': 'PERMISSIVE', ...})"
-)
+_PERMISSIVE = "permissive"
 
 
 def with_bad_records(given: Mapping[str, str]) -> dict[str, str]:
-    """``given`` with Spark's ``mode`` of ``from_json`` as option ``badRecords``. Raises ``ConfigError`` for PERMISSIVE,
-    whose rows of nulls cannot be told from others, and for both options."""
+    """``given`` with Spark's ``mode`` of ``from_json`` as option ``badRecords``; PERMISSIVE stays, with the name of its
+    column, which alone asks for it as Spark's default does. Raises ``ConfigError`` for what does not go together."""
     names = {name.lower(): name for name in given}
-    corrupt = names.get("columnnameofcorruptrecord")
-    if corrupt is not None:
-        raise ConfigError(f"source 'kafka' has no option '{corrupt}': {_FROM_JSON}")
-    if "mode" not in names:
+    column = names.get("columnnameofcorruptrecord")
+    mode = given[names["mode"]].lower() if "mode" in names else None if column is None else _PERMISSIVE
+    if mode is None:
         return dict(given)
-    mode = given[names["mode"]]
-    if mode.lower() not in _MODES or "badrecords" in names:
+    if mode not in (*_MODES, _PERMISSIVE):
         raise ConfigError(
-            f"option 'mode' of source 'kafka': expected FAILFAST or DROPMALFORMED, and no badRecords beside it, found "
-            f"'{mode}'; {_FROM_JSON}"
+            f"option 'mode' of source 'kafka': expected PERMISSIVE, FAILFAST or DROPMALFORMED, found "
+            f"'{given[names['mode']]}'"
         )
-    rest = {name: value for name, value in given.items() if name.lower() != "mode"}
-    return {**rest, "badRecords": _MODES[mode.lower()]}
+    if "valueformat" not in names:
+        raise _without_format("mode" if "mode" in names else "columnNameOfCorruptRecord")
+    if "badrecords" in names:
+        raise ConfigError(
+            "source 'kafka': expected mode (or columnNameOfCorruptRecord) or badRecords, found both; leave one out"
+        )
+    rest = {name: value for name, value in given.items() if name.lower() not in ("mode", "columnnameofcorruptrecord")}
+    if mode == _PERMISSIVE:
+        return {**rest, "mode": _PERMISSIVE, "columnNameOfCorruptRecord": given[column] if column else CORRUPT}
+    if column is not None:
+        raise ConfigError(f"source 'kafka': columnNameOfCorruptRecord goes with mode PERMISSIVE, found {mode.upper()}")
+    return {**rest, "badRecords": _MODES[mode]}
 
 
 def check_format(parsed: Mapping[str, Any]) -> None:
@@ -214,13 +224,23 @@ def check_format(parsed: Mapping[str, Any]) -> None:
     allowed = {
         None: (),
         "string": ("badRecords",),
-        "json": ("badRecords", "valueSchema", *_REGISTRY),
+        "json": ("badRecords", "mode", "columnNameOfCorruptRecord", "valueSchema", *_REGISTRY),
         "avro": ("badRecords", "valueSchema", *_REGISTRY),
         "protobuf": ("badRecords", *protobuf, *_REGISTRY),
     }[found]
-    for name in ("badRecords", "valueSchema", *protobuf, *_REGISTRY):
-        if parsed[name] != OPTIONS[name].default and name not in allowed:
-            raise ConfigError(f"option '{name}' of source 'kafka' does not go with valueFormat {found}; leave it out")
+    for name in ("badRecords", "mode", "columnNameOfCorruptRecord", "valueSchema", *protobuf, *_REGISTRY):
+        if parsed[name] == OPTIONS[name].default or name in allowed:
+            continue
+        if found is None:
+            raise _without_format(name)
+        raise ConfigError(f"option '{name}' of source 'kafka' does not go with valueFormat {found}; leave it out")
+
+
+def _without_format(name: str) -> ConfigError:
+    return ConfigError(
+        f"option '{name}' of source 'kafka' needs option 'valueFormat', one of {', '.join(FORMATS)}: without it values "
+        "stay bytes, and none is bad"
+    )
 
 
 def check_range(parsed: Mapping[str, Any]) -> None:

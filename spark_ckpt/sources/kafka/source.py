@@ -51,7 +51,8 @@ def value_decoder(parsed: Mapping[str, Any], topics: list[str], storage: Mapping
     if name == "avro" and schema is None and registry is not None and not subject:
         raise ConfigError("valueFormat avro of several topics needs option 'valueSchema'")
     descriptors = None if file is None else file_of_option("valueDescriptorFile", file, storage)
-    spec = FormatSpec(name, schema, descriptors, parsed["valueMessageName"], registry, subject)
+    corrupt = parsed["columnNameOfCorruptRecord"]
+    spec = FormatSpec(name, schema, descriptors, parsed["valueMessageName"], registry, subject, corrupt)
     return spec.decoder(kind)
 
 

@@ -130,7 +130,7 @@ class Trees:
             return self.cast(self.typed(e._expr), self.type(e), e, e._eval_mode)
         if isinstance(e, E.UnresolvedFunction | E.CallFunction | E.CaseWhen):
             return self._function(e)
-        raise StaysError(f"Spark Connect sends it as {type(e).__name__}")
+        raise StaysError(_left_to_spark(e))
 
     def _function(self, e: Expression) -> Typed:
         name, args = str(called(e)), list(e.children)
@@ -245,6 +245,13 @@ class Trees:
             raise StaysError(f"an element of {value.type}")
         written = E.UnresolvedExtractValue(value.written, place.written)
         return Typed(self.call("GetArrayItem", [value, place], value.type.value_type), written)
+
+
+def _left_to_spark(e: Expression) -> str:
+    if isinstance(e, E.SQLExpression):
+        return f"the text {e._expr!r} is left to Spark"
+    what = "a Python function" if "Function" in type(e).__name__ or "UDF" in type(e).__name__ else type(e).__name__
+    return f"{what} runs in Spark only"
 
 
 def qualified(name: str) -> str:

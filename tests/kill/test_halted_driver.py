@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -11,15 +12,21 @@ from tests.kill.killed import KilledJob
 
 @pytest.mark.soak  # two starts of Spark for each place
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("merging", ["sql", "delta"])
 @pytest.mark.parametrize(
-    "place",
+    ("place", "merging"),
     [
-        "before WriteBatch#3",
-        "before CreateCompletion#3",  # the successor completes the same checkpoint, and drops it later
-        "after CreateCompletion#3",  # the successor commits what it authorised
-        "after CommitSink#3",  # between two sinks
-        "before WriteCommitted#3",
+        *itertools.product(
+            [
+                "before WriteBatch#3",
+                "before CreateCompletion#3",  # the successor completes the same checkpoint, and drops it later
+                "after CreateCompletion#3",  # the successor commits what it authorised
+                "before WriteCommitted#3",
+            ],
+            ["sql", "delta"],
+        ),
+        # Between two sinks of one class, which take turns. Beside one of another class a transaction may be open in the
+        # database just then, and the successor would wait for its lock until somebody ends that session.
+        ("after CommitSink#3", "delta"),
     ],
 )
 def test_a_halted_driver_that_moves_on_is_told_that_it_is_fenced_and_leaves_nothing(

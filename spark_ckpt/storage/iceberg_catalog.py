@@ -33,7 +33,8 @@ FAILURES: tuple[type[Exception], ...] = (*_OF_PYICEBERG, sa.exc.SQLAlchemyError,
 _ANY: tuple[type[Exception], ...] = (*FAILURES, TypeError, ImportError)
 _AWAY: tuple[type[Exception], ...] = (
     requests.exceptions.ConnectionError, requests.exceptions.Timeout, pyiceberg.exceptions.ServerError,
-    pyiceberg.exceptions.ServiceUnavailableError, pyiceberg.exceptions.TooManyRequestsError,
+    pyiceberg.exceptions.ServiceUnavailableError,
+    getattr(pyiceberg.exceptions, "TooManyRequestsError", pyiceberg.exceptions.ServerError),  # since pyiceberg 0.12
 )  # fmt: skip
 _REFUSED: tuple[type[Exception], ...] = (
     pyiceberg.exceptions.UnauthorizedError, pyiceberg.exceptions.OAuthError, pyiceberg.exceptions.ForbiddenError,

@@ -237,8 +237,12 @@ def check(spark: SparkSession, folder: Path, case: Case, number: int) -> str:
 
 
 def _expressions(spark: SparkSession) -> None:
-    test_expressions.check(spark, Random(1), 40, ansi=False)
+    test_expressions.check(spark, Random(1), 20, ansi=False)
     test_expressions.check(spark, Random(1), 5, ansi=True)
+
+
+def _functions(spark: SparkSession) -> None:
+    test_expressions.check_functions(spark)
 
 
 def _many_expressions(spark: SparkSession) -> None:
@@ -247,7 +251,7 @@ def _many_expressions(spark: SparkSession) -> None:
         test_expressions.check(spark, Random(f"many ansi {seed}"), 200, ansi=True)
 
 
-CHECKS = {"expressions": _expressions, "many expressions": _many_expressions}
+CHECKS = {"expressions": _expressions, "functions": _functions, "many expressions": _many_expressions}
 """By themselves: each raises if it fails."""
 
 

@@ -151,6 +151,10 @@ ARGUMENTS = {
 
 def test_every_function_of_the_docs_runs_in_python(spark: Any) -> None:
     """The page is made of the same list."""
+    check_functions(spark)
+
+
+def check_functions(spark: Any) -> None:
     named = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "site_docs.py"))["HERE"]
     oracle = Oracle(spark, rows(Random(0), 20))
     spark.conf.set("spark.sql.ansi.enabled", "false")

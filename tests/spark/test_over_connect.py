@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SHORT = ("join, aliased", "processor of rows", "columns", "expressions")
+SHORT = ("join, aliased", "processor of rows", "columns", "expressions", "functions")
 """In the test command; static joins are in random chains there."""
 
 BOTH = """

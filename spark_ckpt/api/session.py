@@ -210,11 +210,11 @@ class CkptDataStreamReader(FileReaders, Hinting):
 
             ticks = ckpt.readStream.spark(spark.readStream.format("rate").load().where("value % 2 = 0"))
 
-            def orders(position):
+            def sold(position: Any) -> Any:
                 options = spark_ckpt.starting_options(position)
-                return spark.readStream.format("kafka").options(**kafka, **options).load()
+                return spark.readStream.format("delta").options(**options).load("/lake/sold")
 
-            ckpt.readStream.spark(orders, uid="orders")
+            ckpt.readStream.spark(sold, uid="sold")
         """
         return spark_stream(self._session, stream, uid)
 

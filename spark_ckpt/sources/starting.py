@@ -15,9 +15,9 @@ def starting_options(position: Any) -> dict[str, str]:
     Driver. Raises ``InvalidInputError`` if that source has no option for it (files, rate), if the position is inside of
     a Delta version, or if it is of a source that is not known here::
 
-        def orders(position):
+        def sold(position: Any) -> Any:
             options = spark_ckpt.starting_options(position)
-            return spark.readStream.format("delta").options(**options).load("/lake/orders")
+            return spark.readStream.format("delta").options(**options).load("/lake/sold")
     """
     if position is None:
         return {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import os
 import shutil
 import subprocess
 import tempfile
@@ -20,7 +19,7 @@ from pathlib import Path
 from pyiceberg.catalog import Catalog, load_catalog
 
 from tests.postgres_server import free_port
-from tests.servers import ServerProcess
+from tests.servers import Server, ServerProcess, java
 
 USER, PASSWORD = "ckpt", "s3cret-pass-word"
 JARS = Path.home() / ".cache/spark-ckpt/iceberg-rest-1.10.1"
@@ -29,12 +28,11 @@ _JAVA = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:aut
 _UP_S = 120
 
 
-class IcebergServer:
+class IcebergServer(Server):
     """``start()``, then ``properties``, then ``stop()``; ``kill()`` and ``restart()`` keep the tables."""
 
     def __init__(self) -> None:
-        self._root: Path | None = None
-        self._process: ServerProcess | None = None
+        super().__init__()
         self._port = 0
         self._emptied_for: Path | None = None
 
@@ -54,11 +52,6 @@ class IcebergServer:
     @property
     def uri(self) -> str:
         return f"http://127.0.0.1:{self._port}"
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
 
     @property
     def properties(self) -> dict[str, str]:
@@ -83,34 +76,20 @@ class IcebergServer:
         shutil.rmtree(self._root / "warehouse", ignore_errors=True)
         self._emptied_for = folder
 
-    def kill(self) -> None:
-        """SIGKILL, as when its machine goes; :meth:`restart` brings it back at the same port."""
-        assert self._process is not None
-        self._process.kill()
-        self._process = None
-
     def restart(self) -> None:
         """The server that was killed, on the same tables; tokens that it gave are not known any more."""
         assert self._root is not None
         arguments = ["IcebergRest", str(self._root), str(self._port), USER, PASSWORD]
-        command = [_java(), *_JAVA, "-cp", f"{self._root}/classes:{JARS}/*", *arguments]
+        command = [java(), *_JAVA, "-cp", f"{self._root}/classes:{JARS}/*", *arguments]
         self._process = ServerProcess(command, self._root)
         self._process.await_up(self._is_up, _UP_S)
-
-    def stop(self) -> None:
-        atexit.unregister(self.stop)
-        if self._process is not None:
-            self.kill()
-        if self._root is not None:
-            shutil.rmtree(self._root)
-        self._root = None
 
     def _compile(self) -> None:
         """By a compiler that is a jar: a Java to run programs has none."""
         jars = sorted(map(str, JARS.glob("*.jar")))
         command = ["org.eclipse.jdt.internal.compiler.batch.Main", "-17", "-proc:none", "-cp", ":".join(jars)]
         made = subprocess.run(
-            [_java(), *_JAVA, "-cp", f"{JARS}/*", *command, "-d", f"{self._root}/classes", str(_MAIN)],
+            [java(), *_JAVA, "-cp", f"{JARS}/*", *command, "-d", f"{self._root}/classes", str(_MAIN)],
             capture_output=True, text=True, timeout=_UP_S, check=False,
         )  # fmt: skip
         if made.returncode:
@@ -130,8 +109,3 @@ class IcebergServer:
 def shared_iceberg() -> IcebergServer:
     """The one of this test process, started at first use and stopped at exit."""
     return IcebergServer().start()
-
-
-def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    return f"{home}/bin/java" if home else "java"

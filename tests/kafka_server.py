@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import functools
 import os
-import shutil
 import subprocess
 import tempfile
 import uuid
@@ -28,7 +27,7 @@ from confluent_kafka.admin import (
 
 from tests.certificates import Certificates
 from tests.postgres_server import free_port
-from tests.servers import ServerProcess
+from tests.servers import Server, ServerProcess, java
 
 USER, OTHER, PASSWORD = "ckpt", "other", "s3cret-pass-word"
 _UP_S = 120
@@ -67,15 +66,14 @@ _SETTINGS = {
 }
 
 
-class KafkaServer:
+class KafkaServer(Server):
     """``start()``, then ``new_topic()``, then ``stop()``; ``kill()`` and ``restart()`` keep the data. ``settings`` are
     more of the broker's, as in its ``server.properties``; ``java``: options of its Java."""
 
     def __init__(self, settings: Mapping[str, str] | None = None, java: Sequence[str] = _JAVA) -> None:
         self._more = dict(settings or {})
         self._options = tuple(java)
-        self._root: Path | None = None
-        self._process: ServerProcess | None = None
+        super().__init__()
         self._ports: dict[str, int] = {}
         self.certificates: Certificates
 
@@ -141,31 +139,11 @@ class KafkaServer:
             raise
         return self
 
-    def stop(self) -> None:
-        """For good, and its data with it: nobody needs an orderly end."""
-        atexit.unregister(self.stop)
-        if self._process is not None:
-            self.kill()
-        if self._root is not None:
-            shutil.rmtree(self._root)
-        self._root = None
-
-    def kill(self) -> None:
-        """SIGKILL, as when its machine goes; :meth:`restart` brings it back at the same ports."""
-        assert self._process is not None
-        self._process.kill()
-        self._process = None
-
     def restart(self) -> None:
         """The broker that was killed, on the same data."""
         assert self._root is not None
         self._process = ServerProcess(self._java("kafka.Kafka", str(self._properties)), self._root)
         self._wait()
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
 
     @property
     def _properties(self) -> Path:
@@ -193,9 +171,7 @@ class KafkaServer:
             raise RuntimeError(f"Kafka's storage was not made:\n{made.stdout.decode()}{made.stderr.decode()}")
 
     def _java(self, *command: str) -> list[str]:
-        home = os.environ.get("JAVA_HOME")
-        java = f"{home}/bin/java" if home else "java"
-        return [java, *self._options, "-cp", f"{_jars()}/*", *command]
+        return [java(), *self._options, "-cp", f"{_jars()}/*", *command]
 
     def _wait(self, topic: str | None = None) -> None:
         """Until the broker answers, and knows a leader for each partition of ``topic``."""

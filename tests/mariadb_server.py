@@ -18,7 +18,7 @@ from pathlib import Path
 import pymysql
 
 from tests.postgres_server import PASSWORD, free_port, system_user
-from tests.servers import ServerProcess
+from tests.servers import Server, ServerProcess
 
 _QUOTED = "s3cret%2Fpass%3Aword"
 _SETTINGS = {
@@ -44,12 +44,11 @@ GRANT ALL ON *.* TO ckpt@'127.0.0.1';
 _UP_S = 120
 
 
-class MariaDbServer:
+class MariaDbServer(Server):
     """``start()``, then ``new_database()``, then ``stop()``. Both are idempotent."""
 
     def __init__(self) -> None:
-        self._root: Path | None = None
-        self._process: ServerProcess | None = None
+        super().__init__()
         self._port = 0
 
     def url_of(self, database: str) -> str:
@@ -97,11 +96,6 @@ class MariaDbServer:
         self._process = ServerProcess(command, self._root)
         self._process.await_up(self._answers, _UP_S)
 
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
     def _answers(self) -> bool:
         try:
             self._connect().close()
@@ -111,14 +105,6 @@ class MariaDbServer:
 
     def _connect(self) -> pymysql.Connection:
         return pymysql.connect(host="127.0.0.1", port=self._port, user="ckpt", password=PASSWORD)
-
-    def stop(self) -> None:
-        atexit.unregister(self.stop)
-        if self._process is not None:
-            self._process.kill()
-        if self._root is not None:
-            shutil.rmtree(self._root)
-        self._root = self._process = None
 
 
 @functools.cache

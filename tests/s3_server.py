@@ -9,7 +9,6 @@ import atexit
 import contextlib
 import functools
 import os
-import shutil
 import sys
 import tempfile
 import urllib.error
@@ -22,7 +21,7 @@ import pytest
 import s3fs
 
 from tests.postgres_server import free_port
-from tests.servers import ServerProcess
+from tests.servers import Server, ServerProcess
 
 KEY, SECRET, REGION = "AKIDEXAMPLE", "wJalrXUtnFEMI+bPxRfiCY=K7MDENG", "eu-west-3"
 MINIO = Path.home() / ".cache/spark-ckpt/minio-v0.0.0-20260212201848-7aac2a2c5b7c/minio"
@@ -32,16 +31,15 @@ SERVERS = ["moto", pytest.param("minio", marks=pytest.mark.soak)]
 _UP_S = 120
 
 
-class S3Server:
+class S3Server(Server):
     """``start()``, then ``new_bucket()``, then ``stop()``; the first and the last are idempotent. ``kill()`` and
     ``restart()`` keep MinIO's data, and not moto's, which are in its memory."""
 
     def __init__(self, kind: str) -> None:
+        super().__init__()
         self.kind = kind
         self.endpoint = ""
         self._port = 0
-        self._process: ServerProcess | None = None
-        self._root: Path | None = None
 
     def start(self) -> S3Server:
         if self._root is not None:
@@ -52,12 +50,6 @@ class S3Server:
         atexit.register(self.stop)
         self.restart()
         return self
-
-    def kill(self) -> None:
-        """SIGKILL, as when its machine goes; :meth:`restart` brings it back at the same port."""
-        assert self._process is not None
-        self._process.kill()
-        self._process = None
 
     def restart(self) -> None:
         """The server that was killed, on the same data."""
@@ -94,11 +86,6 @@ class S3Server:
                 os.environ.update({} if value is None else {name: value})
             s3fs.S3FileSystem.clear_instance_cache()
 
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
     def options(self, endpoint: str | None = None) -> dict[str, str]:
         """Storage options by name, without ``spark.ckpt.storage.``."""
         return {"key": KEY, "secret": SECRET, "endpoint_url": endpoint or self.endpoint, "region": REGION}
@@ -124,14 +111,6 @@ class S3Server:
             return True  # moto has no such page, but answers
         except OSError:
             return False
-
-    def stop(self) -> None:
-        atexit.unregister(self.stop)
-        if self._process is not None:
-            self.kill()
-        if self._root is not None:
-            shutil.rmtree(self._root, ignore_errors=True)
-        self._root = None
 
 
 @functools.cache

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
-import shutil
 import tempfile
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 from tests.postgres_server import free_port
-from tests.servers import ServerProcess
+from tests.servers import Server, ServerProcess, java
 
 HOME = Path.home() / ".cache/spark-ckpt/apicurio-registry-2.6.13.Final"
 _JAR = HOME / "apicurio-registry-app-2.6.13.Final-runner.jar"
@@ -23,12 +21,11 @@ _JAVA = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 _UP_S = 180
 
 
-class RegistryServer:
+class RegistryServer(Server):
     """``start()``, then ``url``, then ``stop()``."""
 
     def __init__(self) -> None:
-        self._root: Path | None = None
-        self._process: ServerProcess | None = None
+        super().__init__()
         self.url = ""
 
     def start(self) -> RegistryServer:
@@ -37,17 +34,11 @@ class RegistryServer:
         self._root, port = Path(tempfile.mkdtemp(prefix="spark-ckpt-registry-", dir="/tmp")), free_port()
         self.url = f"http://127.0.0.1:{port}/apis/ccompat/v7"
         atexit.register(self.stop)
-        home = os.environ.get("JAVA_HOME")
         where = [f"-Dquarkus.http.port={port}", "-Dquarkus.http.host=127.0.0.1"]
-        command = [f"{home}/bin/java" if home else "java", *_JAVA, *where, "-jar", str(_JAR)]
+        command = [java(), *_JAVA, *where, "-jar", str(_JAR)]
         self._process = ServerProcess(command, self._root)
         self._process.await_up(self._answers, _UP_S)
         return self
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
 
     def ask(self, path: str, body: Any = None, method: str | None = None) -> Any:
         """A client of its own, past the code under test."""
@@ -64,11 +55,3 @@ class RegistryServer:
         except OSError:
             return False
         return True
-
-    def stop(self) -> None:
-        atexit.unregister(self.stop)
-        if self._process is not None:
-            self._process.kill()
-        if self._root is not None:
-            shutil.rmtree(self._root)
-        self._root = self._process = None

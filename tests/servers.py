@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
+import os
+import shutil
 import subprocess
 import threading
 import time
@@ -61,6 +64,40 @@ class ServerProcess:
         self._process.kill()
         self._process.wait()
         self._guard.release()
+
+
+class Server:
+    """What is the same for servers of one process whose files are in a temporary folder; ``start`` is theirs."""
+
+    def __init__(self) -> None:
+        self._root: Path | None = None
+        self._process: ServerProcess | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def kill(self) -> None:
+        """SIGKILL, as when its machine goes. Of one that has a ``restart``, that brings it back at the same port."""
+        assert self._process is not None
+        self._process.kill()
+        self._process = None
+
+    def stop(self) -> None:
+        """For good, and its data with it: nobody needs an orderly end. Idempotent."""
+        atexit.unregister(self.stop)
+        if self._process is not None:
+            self.kill()
+        if self._root is not None:
+            shutil.rmtree(self._root)
+        self._root = None
+
+
+def java() -> str:
+    """The program, of this environment if it has one."""
+    home = os.environ.get("JAVA_HOME")
+    return f"{home}/bin/java" if home else "java"
 
 
 class Killable(Protocol):

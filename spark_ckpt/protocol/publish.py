@@ -65,16 +65,18 @@ def publish(
 def _check_committed(view: JobView, commits: Sequence[CommitSink], raised: Sequence[Exception | None]) -> None:
     """Raise what the first sink raised that was not committed; its message names the others, too."""
     failed = [(c, e) for c, e in zip(commits, raised, strict=True) if e is not None]
-    for _, error in failed:
-        if isinstance(error, FencedError):
-            raise error
-    for commit, error in failed[:1]:
-        others = "".join(f"; sink {c.sink!r} failed, too: {_said(e)}" for c, e in failed[1:])
-        text = with_ways_out(_said(error) + others, view.job, commit.permit.checkpoint, commit.sink)
-        if not isinstance(error, CkptError):
-            raise CkptError(text) from error
-        error.args = (text,)
-        raise error
+    if not failed:
+        return
+    fenced = next((e for _, e in failed if isinstance(e, FencedError)), None)
+    if fenced is not None:
+        raise fenced
+    (commit, error), *more = failed
+    others = "".join(f"; sink {c.sink!r} failed, too: {_said(e)}" for c, e in more)
+    text = with_ways_out(_said(error) + others, view.job, commit.permit.checkpoint, commit.sink)
+    if not isinstance(error, CkptError):
+        raise CkptError(text) from error
+    error.args = (text,)
+    raise error
 
 
 def _said(error: Exception) -> str:

@@ -14,6 +14,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from spark_ckpt.config import JobConfig
+from spark_ckpt.storage.retry import Retry
 from spark_ckpt.types import CheckpointId, CommitPermit, Committable, Epoch
 
 
@@ -119,6 +120,11 @@ class TwoPhaseSink(ABC):
         self.commit(permit, [c for c in committables if c.epoch >= least])
         if older:  # a crash here: nothing names them, gc removes them
             self.abort(older)
+
+    @property
+    def patience_s(self) -> float:
+        """How long what is away is waited for: as the job's settings say, else as they do by default."""
+        return (Retry() if self.place is None else Retry.of(self.place.config)).timeout_s
 
     def _step(self, name: str) -> None:
         """Mark the boundary between two durable steps of ``commit``: a crash may happen here."""

@@ -18,7 +18,7 @@ from pyiceberg.catalog import load_catalog
 
 from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError, RetryableError
 from spark_ckpt.redaction import redact, redact_url, secret_values
-from spark_ckpt.storage.retry import Retry, may_pass
+from spark_ckpt.storage.retry import Retry, may_pass, telling
 from spark_ckpt.storage.sql import connections
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ _REFUSED: tuple[type[Exception], ...] = (
 )  # fmt: skip
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[^\s,\"']+")
 _log = logging.getLogger("spark_ckpt")
-PATIENCE_S = 30.0
-"""How long a catalogue may be away from a query that runs, where no setting of a job says it."""
 
 _DEFAULTS = {"pool_pre_ping": "true"}  # an SQL catalogue's server may have closed a connection that idled
 
@@ -72,20 +70,13 @@ class IcebergCatalog:
         """The table as it is now. Raises pyiceberg's errors: see :meth:`errors`."""
         return self.catalog.load_table(self.table)
 
-    def load_patiently(self, patience_s: float = PATIENCE_S) -> Table:
+    def load_patiently(self, patience_s: float = Retry.timeout_s) -> Table:
         """:meth:`load`, asked again while the catalogue is away: for ``patience_s``. The first failure is logged."""
-        told = False
 
-        def again(error: BaseException) -> bool:
-            nonlocal told
-            if not is_away(error):
-                return False
-            if not told:
-                _log.warning("%r: %s; it is asked again for %g s", self, self.told(error), patience_s)
-            told = True
-            return True
+        def tell(error: BaseException) -> None:
+            _log.warning("%r: %s; it is asked again for %g s", self, self.told(error), patience_s)
 
-        return Retry(patience_s).call(self.load, again)
+        return Retry(patience_s).call(self.load, telling(is_away, tell))
 
     def load_recent(self) -> Table:
         """The table as it was at most a minute ago: to read files that were in it by then. Waits and raises as

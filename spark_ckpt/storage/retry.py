@@ -97,6 +97,24 @@ class Retry:
             pause_s = min(2 * pause_s, self.longest_pause_s)
 
 
+def telling(
+    again: Callable[[BaseException], bool], tell: Callable[[BaseException], None]
+) -> Callable[[BaseException], bool]:
+    """For :meth:`Retry.call`: ``again``, which also tells of the first error that is tried again."""
+    told = False
+
+    def asked(error: BaseException) -> bool:
+        nonlocal told
+        if not again(error):
+            return False
+        if not told:
+            tell(error)
+        told = True
+        return True
+
+    return asked
+
+
 def may_pass(error: BaseException) -> bool:
     """Whether trying again may help: the network, the service, or a device that is busy, and nothing that says no."""
     if isinstance(error, StorageUnavailableError):

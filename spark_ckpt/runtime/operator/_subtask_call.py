@@ -31,7 +31,7 @@ from spark_ckpt.state.ipc import (
     schema_to_text,
     to_bytes,
 )
-from spark_ckpt.state.keys.grouping import group_rows
+from spark_ckpt.state.keys.grouping import Segments, group_rows
 from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
 from spark_ckpt.state.lsm.family import Family
 from spark_ckpt.state.lsm.keyed_state import Lookup
@@ -230,14 +230,19 @@ class SubtaskCall:
         keys = pa.table([normalised(column) for column in keys.columns], names)
         lookup = self.keyed.touch(hashes[first], keys)
         inputs = rows.drop_columns([KEY_HASH, *([EVENT_TIME] if EVENT_TIME in rows.column_names else [])])
-        none = np.zeros(len(lookup), bool)
-        self._apply(
-            Touched(lookup.keys, inputs, seg.places(), lookup.state, lookup.exists, none, lookup.timeout_ms, seg),
-            lookup,
-            epoch,
-        )
+        self._apply(lookup, inputs, seg.places(), np.zeros(len(lookup), bool), epoch, grouped=seg)
 
-    def _apply(self, touched: Touched, lookup: Lookup, epoch: int, now_ms: int | None = None) -> None:
+    def _apply(
+        self,
+        lookup: Lookup,
+        rows: pa.Table,
+        index: Any,
+        timed_out: Any,
+        epoch: int,
+        now_ms: int | None = None,
+        grouped: Segments | None = None,
+    ) -> None:
+        touched = Touched(lookup.keys, rows, index, lookup.state, lookup.exists, timed_out, lookup.timeout_ms, grouped)
         context = self._context(epoch, lookup, now_ms)
         changed: Changed = self.spec.function.process(context, touched)
         timeouts = changed.timeout_ms if self.keyed.layout.with_timeout else None
@@ -418,13 +423,8 @@ class SubtaskCall:
     def _call_due(self, now_ms: int) -> None:
         due = self._due(now_ms)
         if len(due):
-            no_rows, index, all_of_them = (
-                self._rows_schema().empty_table(),
-                np.empty(0, np.int64),
-                np.ones(len(due), bool),
-            )
-            touched = Touched(due.keys, no_rows, index, due.state, due.exists, all_of_them, due.timeout_ms)
-            self._apply(touched, due, self._epoch, now_ms)
+            no_rows = self._rows_schema().empty_table()
+            self._apply(due, no_rows, np.empty(0, np.int64), np.ones(len(due), bool), self._epoch, now_ms)
 
     def _due(self, now_ms: int) -> Lookup:
         """The keys whose time-out has passed, or some of whose rows in a family have expired."""

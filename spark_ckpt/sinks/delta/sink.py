@@ -107,8 +107,7 @@ class DeltaSink(TwoPhaseSink):
 
     @cached_property
     def _storage(self) -> dict[str, str]:
-        patience_s = None if self.place is None else Retry.of(self.place.config).timeout_s
-        return delta_rs_options(self._path, self._given, patience_s)
+        return delta_rs_options(self._path, self._given, self.patience_s)
 
     @contextmanager
     def _errors(self, doing: str) -> Iterator[None]:

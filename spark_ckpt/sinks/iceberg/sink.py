@@ -27,7 +27,7 @@ from spark_ckpt.sinks.iceberg._merge import Merge
 from spark_ckpt.sinks.iceberg._partitions import check_spec, check_terms, parse_terms
 from spark_ckpt.sinks.iceberg._snapshots import Change, Entry, SnapshotMaker
 from spark_ckpt.sinks.iceberg._types import check_columns, iceberg_arrow
-from spark_ckpt.storage.iceberg_catalog import FAILURES, PATIENCE_S, IcebergCatalog, absolute, check_catalog
+from spark_ckpt.storage.iceberg_catalog import FAILURES, IcebergCatalog, absolute, check_catalog
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.types import CommitPermit, Committable
 
@@ -151,15 +151,11 @@ class IcebergSink(TwoPhaseSink):
         not_null = [f.name for f in ctx.schema if not f.nullable]
         with self._catalog.errors("opening it to stage rows"):
             # A task that fails is run again four times at once, which no outage is as short as.
-            table = self._catalog.load_patiently(self._patience_s)
+            table = self._catalog.load_patiently(self.patience_s)
             check_columns(repr(self._catalog), table.schema(), changes.without(self._change, ctx.schema))
             if self._keys:
                 return KeyedFile(table, stem, ctx, repr(self._catalog), self._keys, self._change)
             return DataFiles(table, stem, ctx, repr(self._catalog), not_null)
-
-    @property
-    def _patience_s(self) -> float:
-        return PATIENCE_S if self.place is None else Retry.of(self.place.config).timeout_s
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         sink = staging.sink_of(committables)

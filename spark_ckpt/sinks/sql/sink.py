@@ -25,15 +25,12 @@ from spark_ckpt.sinks.sql._dialects import SEQ, STAGE
 from spark_ckpt.sinks.sql._keys import index_problems
 from spark_ckpt.sinks.sql._moves import Staged, into
 from spark_ckpt.sinks.sql._writer import SqlWriter, StagingPlace
-from spark_ckpt.storage.retry import Retry
 from spark_ckpt.storage.sql import connections
 from spark_ckpt.storage.sql.database import Database
 from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 
 _KIND = "sql"
 _IDS_AT_ONCE = 5_000
-_PATIENCE_S = 30.0
-"""How long a task waits for a server that is away, where no job's settings say it."""
 
 
 class SqlSink(TwoPhaseSink):
@@ -127,8 +124,8 @@ class SqlSink(TwoPhaseSink):
             self._database.transaction(prepare, again_on=(sa.exc.ProgrammingError, sa.exc.IntegrityError))
 
     def writer(self, ctx: WriterContext) -> SinkWriter:
-        patience_s = _PATIENCE_S if self.place is None else Retry.of(self.place.config).timeout_s
-        place = StagingPlace(self._database, self._stages, self._schema, self._table, self._target_name, patience_s)
+        names = self._schema, self._table, self._target_name
+        place = StagingPlace(self._database, self._stages, *names, self.patience_s)
         return SqlWriter(place, ctx, self._keys, self._change)
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:

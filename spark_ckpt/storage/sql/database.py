@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError, RetryableError
 from spark_ckpt.redaction import redact, secret_values
-from spark_ckpt.storage.retry import Retry
+from spark_ckpt.storage.retry import Retry, telling
 from spark_ckpt.storage.sql import connections, mariadb
 
 _T = TypeVar("_T")
@@ -72,7 +72,7 @@ class Database:
                 with self.engine.begin() as connection:
                     return work(connection)
             except (sa.exc.DBAPIError, self._driver_error()) as error:
-                cause = getattr(error, "orig", None) or error
+                cause = _cause(error)
                 if connections.is_lock_timeout(cause):
                     waited_ms += self._lock_wait_ms
                     if waited_ms >= self._lock_timeout_ms:
@@ -91,24 +91,18 @@ class Database:
 
         Whether it was done when its answer was lost is for ``action`` to find out. The first failure is logged.
         """
-        told = False
 
-        def again(error: BaseException) -> bool:
-            nonlocal told
-            cause = getattr(error, "orig", None) or error
-            if not isinstance(error, sa.exc.DBAPIError | self._driver_error()) or not self._is_away(cause):
-                return False
-            if not told:
-                said = self.redacted(str(cause)).strip()
-                _log.warning("%r: %s; it is asked again for %g s", self, said, patience_s)
-            told = True
-            return True
+        def tell(error: BaseException) -> None:
+            said = self.redacted(str(_cause(error))).strip()
+            _log.warning("%r: %s; it is asked again for %g s", self, said, patience_s)
 
-        return Retry(patience_s, _RETRY.first_pause_s).call(action, again)
+        return Retry(patience_s, _RETRY.first_pause_s).call(action, telling(self._is_away, tell))
 
-    def _is_away(self, cause: object) -> bool:
+    def _is_away(self, error: BaseException) -> bool:
         """Locks were waited for already. A file has no server: what is said of it (a full disk) does not pass."""
-        is_file = self._url.get_backend_name() == "sqlite"
+        if not isinstance(error, sa.exc.DBAPIError | self._driver_error()):
+            return False
+        cause, is_file = _cause(error), self._url.get_backend_name() == "sqlite"
         return not is_file and connections.is_outage(cause) and not connections.is_lock_timeout(cause)
 
     def _log_wait(self, waited_ms: int) -> None:
@@ -127,7 +121,7 @@ class Database:
         try:
             yield
         except drivers as error:
-            cause = getattr(error, "orig", None) or error
+            cause = _cause(error)
             kind = outage if connections.is_outage(cause) else InvalidInputError
             failure = kind(f"{doing} failed: {self.redacted(str(cause)).strip()}{self._advice(cause)}")
         else:
@@ -152,3 +146,8 @@ class Database:
         dbapi = self.engine.dialect.dbapi
         error: type[BaseException] = sa.exc.SQLAlchemyError if dbapi is None else dbapi.Error
         return error
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The driver's own error."""
+    return getattr(error, "orig", None) or error

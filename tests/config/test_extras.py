@@ -59,7 +59,15 @@ def test_every_package_that_is_imported_is_asked_for(folder: str, extras: list[s
 
 
 @pytest.mark.parametrize(
-    "module", ["record_store_conformance", "sink_conformance", "sink_harness", "source_conformance", "source_harness"]
+    "module",
+    [
+        "output_mode_conformance",
+        "record_store_conformance",
+        "sink_conformance",
+        "sink_harness",
+        "source_conformance",
+        "source_harness",
+    ],
 )
 def test_a_suite_that_fails_in_somebodys_project_shows_what_was_found(module: str) -> None:
     """As a test module of that project would: pytest writes its asserts anew."""

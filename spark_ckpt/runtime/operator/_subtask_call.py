@@ -4,48 +4,38 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_ckpt.protocol import aligner
 from spark_ckpt.protocol import events as ev
-from spark_ckpt.protocol.source_time import all_at_end, is_idle, windows_stream
 from spark_ckpt.protocol.weights import Arrivals
+from spark_ckpt.runtime.operator._held_rows import hold, unhold
 from spark_ckpt.runtime.operator._subtask_meta import OWN, SubtaskMeta, known_states
 from spark_ckpt.runtime.operator._subtask_state import SubtaskState
+from spark_ckpt.runtime.operator._subtask_time import END_OF_TIME_MS, SubtaskTime
 from spark_ckpt.runtime.operator.spec import OperatorSpec
 from spark_ckpt.state.envelope import MAX_BODY_BYTES, Envelope, unpack
 from spark_ckpt.state.functions.base import CallContext, Changed, Touched
 from spark_ckpt.state.functions.output_time import refuse_old_rows
 from spark_ckpt.state.ipc import (
-    compress,
-    decompress,
-    from_bytes,
     messages,
     one_batch,
-    schema_from_text,
     schema_to_text,
-    to_bytes,
 )
 from spark_ckpt.state.keys.grouping import Segments, group_rows
 from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
 from spark_ckpt.state.lsm.family import Family
 from spark_ckpt.state.lsm.keyed_state import Lookup
-from spark_ckpt.state.lsm.stored_form import completed
 from spark_ckpt.types import EVENT_TIME, KEY_HASH
 
 DATA, EVENT = 0, 1
 """Kinds of the rows an operator hands to its snapshot stage."""
 
 _log = logging.getLogger("spark_ckpt")
-
-END_OF_TIME_MS = 253_402_300_799_999
-"""The event time behind a drain: the last millisecond that a timestamp of Spark's or Python's can say. Later time-outs
-mean never; and whatever is set behind it, as Spark has it later than the watermark, does not fire in the same drain."""
 
 
 class SubtaskCall:
@@ -73,13 +63,15 @@ class SubtaskCall:
         self.rows: dict[int, list[pa.RecordBatch]] = {}
         self._input_schema = spec.packed_schema
         if held:
-            self._unhold(held, (parsed or {}).get("held_schema"))
+            # Rows that another query packed have nothing for aggregates that it did not have.
+            begins = spec.function.packed_begins
+            self.rows = unhold(held, (parsed or {}).get("held_schema"), self.meta.held, self._input_schema, begins)
         self._family_of = {table: family for family, table in spec.family_tables.items()}
         self._events: list[ev.Event] = []
         self._unwritten: str | None = None
         self._envelopes: list[Envelope] = []
         self._barriers: list[ev.Barrier] = []
-        self._time_us: int | None = None
+        self._time = SubtaskTime(spec, self.meta)
         self._epoch = self.meta.aligner.epoch
         self._timed_out = False
         self._completed: int | None = None
@@ -104,11 +96,7 @@ class SubtaskCall:
         weights = aligner.AlignerConfig(
             self.spec.inputs * self.spec.run.key_groups, config.mode, config.max_buffered_bytes
         )
-        # Spark's two watermarks: time-outs and functions see that of all batches before, late rows are told by the one
-        # before that. What this batch's rows bring counts from the next batch on.
-        self._time_us = self._watermark_us()
-        if not self.spec.time.late_a_batch_behind:
-            self.meta.late_us = self._time_us or 0
+        self._time.begin_batch()
         self.meta.aligner, actions = aligner.plan(self.meta.aligner, weights, batch)
         for action in actions:
             if isinstance(action, aligner.Snapshot):
@@ -116,12 +104,12 @@ class SubtaskCall:
                 self._call_timed_out()
                 if action.drain:
                     self._end_time()
-                elif self._input_ends(action.checkpoint):
+                elif self._time.input_ends(action.checkpoint):
                     self._close_windows()
                 self._put_out_result(action.checkpoint)
             self._do(action)
         self._call_timed_out()
-        self.meta.late_us = self._time_us or 0
+        self._time.end_batch()
         unflushed = sum(state.keyed.memtable_bytes for state in self.states.values())
         if unflushed > config.memtable_max_bytes and self._unwritten is None:
             # If storage fails, the memtable goes on growing in Spark's state store until the next checkpoint.
@@ -135,7 +123,8 @@ class SubtaskCall:
         """
         sealed = {family: state.keyed.seal() for family, state in self.states.items()}
         keyed, memtable = sealed.pop(OWN)
-        held = self._hold()
+        # What is left in ``rows`` waits in Spark's state store.
+        self.meta.held, held = hold(self.rows)
         body = {**self.meta.to_json(), "keyed": keyed, "generation": self.spec.run.generation}
         if held:
             body["held_schema"] = schema_to_text(self._input_schema)
@@ -183,8 +172,7 @@ class SubtaskCall:
         self.states[family].keyed.adopt(manifests)
         if family != OWN:
             return
-        self.meta.watermarks = _common_watermarks(manifests)
-        self.meta.late_us = self.meta.watermarks.pop(ev.NO_STREAM, 0)
+        self._time.adopt(manifests)
 
     def _tell(self, checkpoint: int) -> None:
         self._say(ev.Completed(checkpoint))
@@ -216,10 +204,11 @@ class SubtaskCall:
         if batches:
             rows = pa.Table.from_batches(batches)
             if self.spec.filters_late:
-                rows = self._without_late(rows)
+                rows = self._time.without_late(rows)
             if rows.num_rows:
                 self._call(rows, action.epoch)
-        self._note_watermarks(action.up_to)
+        for watermark in self._time.take(action.up_to):
+            self._say(watermark)
 
     def _call(self, rows: pa.Table, epoch: int) -> None:
         hashes = rows.column(KEY_HASH).to_numpy()
@@ -271,7 +260,7 @@ class SubtaskCall:
         self._put_out(self.spec.function.result(self._context(checkpoint, every, None), touched), checkpoint)
 
     def _context(self, epoch: int, lookup: Lookup, now_ms: int | None) -> CallContext:
-        watermark_ms = None if self._time_us is None else self._time_us // 1000
+        watermark_ms = None if self._time.now_us is None else self._time.now_us // 1000
         families = {
             family: Family(self.states[family].keyed, layout, lookup.hashes, lookup.keys, now_ms)
             for family, layout in self.spec.function.families.items()
@@ -294,17 +283,9 @@ class SubtaskCall:
         }
         for family, state in self.states.items():
             # What the operator has seen and holds back is told once, with its own state.
-            seen, told = (self._seen(), stats) if family == OWN else ({}, {**stats, "held_bytes": 0})
+            seen, told = (self._time.seen(), stats) if family == OWN else ({}, {**stats, "held_bytes": 0})
             state.acknowledge(action.checkpoint, self.subtask, seen, told)
         self._barriers.append(ev.Barrier(action.checkpoint, len(self.groups), action.triggered_ms, action.drain))
-
-    def _seen(self) -> dict[str, int]:
-        seen = dict(self.meta.watermarks)
-        spec = self.spec
-        asked = spec.filters_late or spec.function.output_time is not None
-        if asked or spec.run.config.idle_timeout_ms is not None:
-            seen[ev.NO_STREAM] = self._time_us or 0
-        return seen
 
     def _flush(self, epoch: int) -> bool:
         """Whether all of it is durable. What is goes to the next checkpoint, if the rest is not."""
@@ -337,58 +318,11 @@ class SubtaskCall:
             text = state.named(text)
         return text
 
-    # -- time --------------------------------------------------------------------------------------------------
-
-    def _watermark_us(self) -> int | None:
-        """That of all streams together, as Spark takes it: whole milliseconds, 0 as long as a stream has none. None
-        where there is no stream with a watermark.
-        """
-        if not self.spec.watermarks:
-            return None
-        counted = self._counted()
-        # Flink: where all are idle, none will bring its watermark on, and the latest of them counts.
-        choose = max if self.spec.time.policy == "max" or not counted else min
-        found = choose(self.meta.watermarks.get(name, 0) for name in counted or self.spec.watermarks)
-        # It never goes back, whoever comes back or is new.
-        return max(0, found // 1000 * 1000, self.meta.late_us)
-
-    def _counted(self) -> Sequence[str]:
-        """The streams with a watermark but those all of whose sources are idle."""
-        spec, seen = self.spec, self.meta.watermarks
-        if spec.run.config.idle_timeout_ms is None:
-            return spec.watermarks
-        streams = zip(spec.watermarks, spec.watermark_sources, strict=True)
-        return [name for name, sources in streams if not is_idle(seen, sources)]
-
-    def _without_late(self, rows: pa.Table) -> pa.Table:
-        function = self.spec.function
-        times = function.event_times(rows) if function.late_by_key else rows.column(EVENT_TIME)
-        earliest = pc.min(times).as_py()
-        if earliest is None or earliest > self.meta.late_us:
-            return rows  # as they are: a filter would copy every column
-        late = pc.less_equal(times, self.meta.late_us)
-        return rows.filter(pc.invert(pc.fill_null(late, False)))
-
-    def _note_watermarks(self, up_to: int | None) -> None:
-        """Watermarks take effect behind the rows of their epoch."""
-        for label in sorted(self.meta.later_watermarks):
-            if up_to is not None and label > up_to:
-                continue
-            for stream, micros in self.meta.later_watermarks.pop(label).items():
-                if stream == ev.NO_STREAM:
-                    self._say(ev.Watermark(stream, 0, label))
-                    continue
-                self.meta.watermarks[stream] = max(self.meta.watermarks.get(stream, micros), micros)
-                delay_us = 1000 * self.spec.function.output_delay_ms
-                self._say(ev.Watermark(stream, self.meta.watermarks[stream] - delay_us, label))
+    # -- time-outs ---------------------------------------------------------------------------------------------
 
     def _call_timed_out(self) -> None:
         """Call the function for keys whose time-out has passed: once, behind the batch's rows and in their epoch."""
-        kind, now = self.spec.function.timeout, None
-        if kind == "ProcessingTimeTimeout":
-            now = self.now_ms
-        elif kind == "EventTimeTimeout" and self._time_us is not None:
-            now = self._time_us // 1000
+        now = self._time.of_timeouts(self.now_ms)
         if now is None or self._timed_out:
             return
         self._timed_out = True
@@ -397,28 +331,15 @@ class SubtaskCall:
     def _end_time(self) -> None:
         """Behind the barrier of a drain there are no more rows: call the function for every key that waits for the
         event time, with the watermark at its end. What comes out reaches the next operator ahead of its own end.
-
-        The end is not kept: a job that is restored from here counts time by its rows again.
         """
-        if self.spec.function.timeout != "EventTimeTimeout":
-            return
-        seen, self._time_us = self._time_us, END_OF_TIME_MS * 1000
-        self._call_due(END_OF_TIME_MS)
-        self._time_us = seen
-
-    def _input_ends(self, checkpoint: int) -> bool:
-        spec = self.spec
-        closes = spec.run.config.close_windows and spec.function.late_by_key
-        return closes and all_at_end(self.meta.watermarks, spec.sources, checkpoint)
+        if self.spec.function.timeout == "EventTimeTimeout":
+            with self._time.at_end():
+                self._call_due(END_OF_TIME_MS)
 
     def _close_windows(self) -> None:
-        """The input is bounded and at its end: what windows are open come out, with this checkpoint.
-
-        A later start may bring more rows. So that no window comes out twice, the watermark goes on, and stays, at the
-        end of the last window that any row was in: in all tasks the same, whichever keys they have.
-        """
+        """The input is bounded and at its end: what windows are open come out, with this checkpoint."""
         self._call_due(END_OF_TIME_MS)
-        self._time_us = max(self._time_us or 0, self.meta.watermarks.get(windows_stream(self.spec.uid), 0))
+        self._time.goes_on_behind_windows()
 
     def _call_due(self, now_ms: int) -> None:
         due = self._due(now_ms)
@@ -441,26 +362,6 @@ class SubtaskCall:
     def _rows_schema(self) -> pa.Schema:
         return pa.schema([f for f in self._input_schema if f.name not in (KEY_HASH, EVENT_TIME)])
 
-    # -- rows held back ----------------------------------------------------------------------------------------
-
-    def _hold(self) -> bytes | None:
-        """What is left in ``rows`` waits in Spark's state store, in label order."""
-        self.meta.held = {label: sum(b.num_rows for b in self.rows[label]) for label in sorted(self.rows)}
-        if not self.rows:
-            return None
-        batches = [b for label in sorted(self.rows) for b in self.rows[label]]
-        return compress(to_bytes(one_batch(pa.Table.from_batches(batches))))
-
-    def _unhold(self, held: bytes, schema: str | None) -> None:
-        """Rows that another query packed have nothing for aggregates that it did not have."""
-        kept = self._input_schema if schema is None else schema_from_text(schema)
-        batch, start = from_bytes(decompress(held), kept), 0
-        if batch.schema.names != self._input_schema.names:
-            batch = completed(batch, self._input_schema, self.spec.function.packed_begins)
-        for label, count in sorted(self.meta.held.items()):
-            self.rows[label] = [batch.slice(start, count)]
-            start += count
-
     def _say(self, event: ev.Event) -> None:
         self._emit(EVENT, 0, ev.encode(event))
 
@@ -470,10 +371,3 @@ class SubtaskCall:
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
-
-
-def _common_watermarks(manifests: Mapping[int, ev.GroupManifest]) -> dict[str, int]:
-    """What every key group had seen. They differ only if the checkpoint was taken by several subtasks."""
-    seen = [m.watermarks_us for m in manifests.values()]
-    shared = set(seen[0]).intersection(*seen[1:])
-    return {stream: min(w[stream] for w in seen) for stream in sorted(shared)}

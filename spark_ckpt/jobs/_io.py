@@ -249,7 +249,7 @@ class JobIO:
         took, self._took_ms = self._took_ms, {}
         if not self.config.history:
             return
-        left = left_state(self.records, step.checkpoint)
+        left = left_state(self.records, step.checkpoint, self._manifest)
         row = history_row(step, left, clock.now_ms())
         self._history.record(row)
         if completed:

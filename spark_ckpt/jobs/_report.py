@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from spark_ckpt.errors import CorruptStorageError
@@ -43,8 +44,12 @@ def history_row(step: AppendHistory, manifests: Sequence[StateManifest], now_ms:
     )
 
 
-def left_state(records: JobRecords, checkpoint: int) -> list[StateManifest]:
-    """The state that ``checkpoint`` left, as far as it can be read: for a report and nothing else."""
+def left_state(
+    records: JobRecords, checkpoint: int, read: Callable[[str], StateManifest] | None = None
+) -> list[StateManifest]:
+    """The state that ``checkpoint`` left, as far as it can be read: for a report and nothing else. ``read`` gives what
+    a manifest says, if somebody knows it already."""
+    manifest = read or partial(read_manifest, records.store)
     found = []
     try:
         record = records.completion(checkpoint)
@@ -52,7 +57,7 @@ def left_state(records: JobRecords, checkpoint: int) -> list[StateManifest]:
         record = None
     for ref in record.tables.values() if record else ():
         try:
-            found.append(read_manifest(records.store, ref.manifest))
+            found.append(manifest(ref.manifest))
         except CorruptStorageError:
             continue
     return found

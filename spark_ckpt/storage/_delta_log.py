@@ -99,12 +99,13 @@ class DeltaLog:
             ) from None
         return LogCommit(version, actions)
 
-    def put(self, version: int, actions: Iterable[Mapping[str, Any]]) -> bool:
-        """Write commit ``version`` if nobody has; returns whether this call did."""
+    def put(self, version: int, actions: Iterable[Mapping[str, Any]], durable: bool = True) -> bool:
+        """Write commit ``version`` if nobody has; returns whether this call did. ``durable``: as of a folder."""
         lines = [json.dumps(action, separators=(",", ":")) for action in actions]
         data = ("\n".join(lines) + "\n").encode()
         # An object store's client may have repeated a put whose first answer was lost: then the version is ours.
-        return self._folder.create(commit_name(version), data) or self._folder.read(commit_name(version)) == data
+        created = self._folder.create(commit_name(version), data, durable)
+        return created or self._folder.read(commit_name(version)) == data
 
     def files(self, versions: Iterable[int]) -> dict[str, FileEntry]:
         """Names and sizes of the files that remain after replaying ``versions`` of a table without vectors."""

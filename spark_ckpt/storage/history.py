@@ -5,20 +5,28 @@ A job runs without it, too: what is wrong with it is told once, and ``spark-ckpt
 
 from __future__ import annotations
 
+import io
 import logging
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
+from spark_ckpt import clock
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.redaction import redact_url
-from spark_ckpt.storage.filesystem import normalize_url
+from spark_ckpt.storage import _delta_log as delta_log
+from spark_ckpt.storage._delta_log import DeltaLog
+from spark_ckpt.storage.content import FileEntry
+from spark_ckpt.storage.filesystem import Folder, normalize_url
 from spark_ckpt.storage.object_options import delta_rs_options
+from spark_ckpt.storage.retry import Retry
 
 _logger = logging.getLogger(__name__)
 _warned: set[str] = set()
@@ -103,7 +111,12 @@ class History:
     ) -> None:
         self.url = normalize_url(url)
         self._options = delta_rs_options(self.url, storage_options, patience_s) or None
+        retry = Retry() if patience_s is None else Retry(patience_s)
+        self._folder = Folder(url, storage_options, retry)
+        self._log = DeltaLog(self._folder)
         self._table: DeltaTable | None = None
+        self._version = 0
+        """The newest one that this object knows of."""
         self._appended: int | None = None
         """The newest checkpoint that this object has appended."""
 
@@ -114,7 +127,8 @@ class History:
         except BaseException as error:  # delta-rs panics on some damaged files, with what is no Exception
             if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
                 raise
-            self._table = None  # perhaps it is only this version that cannot be gone on from
+            # Perhaps it is only this version that cannot be gone on from.
+            self._table = self._appended = None
             if self.url not in _warned:
                 _warned.add(self.url)
                 _logger.warning(
@@ -129,22 +143,44 @@ class History:
 
         Called again with the same checkpoint after a crash.
         """
-        table = self._opened() or self._created()
-        slot = f"checkpoint-{row.id % _TRANSACTION_SLOTS}"
-        if self._appended is None or row.id <= self._appended:  # else it is new, and a look goes through the whole log
-            recorded = table.transaction_version(slot)
-            if recorded is not None and recorded >= row.id:
-                return False
-        done = CommitProperties(app_transactions=[Transaction(slot, row.id)])
-        write_deltalake(table, _to_table(row), mode="append", commit_properties=done)
+        if not self._is_new(row):
+            return False
+        self._put(row)
         self._appended = row.id
-        if table.version() % COMPACT_VERSIONS == 0:
-            self._compact(table)
+        if self._version % COMPACT_VERSIONS == 0:
+            self._compact(self._opened() or self._created())
         return True
+
+    def _is_new(self, row: HistoryRow) -> bool:
+        if self._appended is not None and row.id > self._appended:  # else a look goes through the whole log
+            return True
+        table = self._opened() or self._created()
+        self._version = table.version()
+        recorded = table.transaction_version(_slot(row))
+        return recorded is None or recorded < row.id
+
+    def _put(self, row: HistoryRow) -> None:
+        """One file and one commit of the log, which say what delta-rs would, with a tenth of its work."""
+        data, name, now_ms = _to_parquet(_to_table(row)), f"{uuid.uuid4()}.parquet", clock.now_ms()
+        self._folder.create(name, data, durable=False)
+        # Stopped here: a file that no version names, which the table's vacuum removes.
+        actions = (
+            delta_log.commit_info_action("WRITE", {"checkpoint": row.id}, now_ms),
+            delta_log.transaction_action(_slot(row), row.id, now_ms),
+            delta_log.add_action(name, FileEntry(1, len(data)), now_ms),
+        )
+        newest = self._log.newest(self._version)
+        while True:
+            if newest is None:  # the table was removed
+                newest = self._created().version()
+            if self._log.put(newest + 1, actions, durable=False):
+                break
+            newest = self._log.newest(newest + 1)
+        self._version = newest + 1
 
     def write_all(self, rows: Sequence[HistoryRow]) -> None:
         """Append ``rows``, in the order of their ids, to a table that has none of them."""
-        slots = {f"checkpoint-{row.id % _TRANSACTION_SLOTS}": row.id for row in rows}
+        slots = {_slot(row): row.id for row in rows}
         done = CommitProperties(app_transactions=[Transaction(slot, newest) for slot, newest in slots.items()])
         table = self._opened() or self._created()
         if rows:
@@ -197,6 +233,16 @@ class History:
         # An hour is enough for whoever reads an older version just now.
         table.vacuum(retention_hours=1, enforce_retention_duration=False, dry_run=False)
         table.cleanup_metadata()
+
+
+def _slot(row: HistoryRow) -> str:
+    return f"checkpoint-{row.id % _TRANSACTION_SLOTS}"
+
+
+def _to_parquet(rows: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(rows, sink, use_dictionary=False, store_schema=False)
+    return sink.getvalue()
 
 
 def _to_table(row: HistoryRow) -> pa.Table:

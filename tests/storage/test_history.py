@@ -64,6 +64,26 @@ def test_a_checkpoint_is_recorded_once(url: str) -> None:
     assert [row.id for row in again.read()] == [1, 257]
 
 
+def test_processes_that_take_turns_lose_no_row(url: str) -> None:
+    """The commit's process records what completed, the first source's what it gave up."""
+    commit, source = History(url), History(url)
+    for id_ in range(1, 9, 2):
+        commit.append(_row(id_))
+        source.append(_row(id_ + 1, "expired"))
+    assert [row.id for row in History(url).read()] == list(range(1, 9))
+    assert not source.append(_row(7))
+    assert DeltaTable(url).version() == 8
+
+
+def test_a_history_that_was_removed_begins_anew(url: str) -> None:
+    history = History(url)
+    history.append(_row(1))
+    shutil.rmtree(url)
+    assert history.append(_row(2))
+    assert history.append(_row(3))
+    assert [row.id for row in History(url).read()] == [2, 3]
+
+
 def test_log_entries_of_more_than_an_hour_ago_go_with_the_small_files(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

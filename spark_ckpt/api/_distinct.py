@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_ckpt.api._keys import arrow_columns, is_key
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import is_case_sensitive, quoted, refuse_repeated
 from spark_ckpt.plan.distinct_keys import as_text
@@ -65,12 +66,12 @@ class Distinct:
 
 
 def _dropped(df: CkptDataFrame, kind: str, subset: Any, uid: str | None) -> CkptDataFrame:
-    from spark_ckpt.api.grouped import _arrow_columns, keyed
+    from spark_ckpt.api._keyed import keyed
 
     refuse_repeated(df.columns, df._session.spark)
     wanted = df.columns if subset is None else _named(df, kind, subset)
     keys, expiry, watermark = _keys(df, kind, wanted), _expiry(df, kind, wanted), bool(event_times(df.schema))
-    function = DistinctRows(kind, arrow_schema(keys.schema), _arrow_columns(df.schema, df.columns), watermark, expiry)
+    function = DistinctRows(kind, arrow_schema(keys.schema), arrow_columns(df.schema, df.columns), watermark, expiry)
     made = keyed(df, uid, function, df.columns, keys)
     if expiry is None:
         _log.warning(
@@ -120,8 +121,6 @@ def _way(kind: str, watermark: bool) -> str:
 
 def _keys(df: CkptDataFrame, kind: str, wanted: list[str]) -> Keys:
     """Columns that cannot be keys go by what is written of them; without any column, all rows have one key."""
-    from spark_ckpt.api.grouped import is_key
-
     if not wanted:
         return Keys({"all": F.lit(True)}, T.StructType().add("all", "boolean"), frozenset()).named_for(df.columns, [])
     types = {f.name: f.dataType for f in df.schema.fields}

@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from spark_ckpt.api._event_time import timed_preview
+from spark_ckpt.api._keys import arrow_columns
 from spark_ckpt.errors import InvalidInputError, UserFunctionError
 from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.key_columns import column_named, stored_name
@@ -101,8 +102,6 @@ def _transformed(
     initial: Any,
     event_time: str,
 ) -> CkptDataFrame:
-    from spark_ckpt.api.grouped import _arrow_columns
-
     parent: CkptDataFrame = grouped._parent
     name = "transformWithStateInPandas" if pandas else "transformWithState"
     mode = _time_mode(time_mode)
@@ -117,7 +116,7 @@ def _transformed(
         processor,
         _variables(processor, mode, keys.schema.names),
         arrow_schema(keys.schema),
-        _arrow_columns(parent.schema, columns),
+        arrow_columns(parent.schema, columns),
         arrow_schema(struct),
         output_struct=struct.json(),
         time_mode=mode,

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.api._joined_names import JoinedNames
+from spark_ckpt.api._keys import is_key
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.chain import Recipe
 from spark_ckpt.plan.columns import is_case_sensitive, quoted, refuse_repeated
@@ -151,13 +152,13 @@ class _Join:
 
 def _operator(left: CkptDataFrame, uid: str | None, wiring: JoinWiring, shown: list[T.StructField]) -> CkptDataFrame:
     """``shown``: what Spark says of the columns that come out, event times among them."""
+    from spark_ckpt.api._keyed import checked_uid, state_layout
     from spark_ckpt.api.dataframe import CkptDataFrame
-    from spark_ckpt.api.grouped import _checked_uid, _layout
 
     function, lineage = wiring.function, wiring.lineage
     node = OperatorNode(
-        _checked_uid(left, uid),
-        _layout(function),
+        checked_uid(left, uid),
+        state_layout(function),
         lineage.sources,
         function.timeout,
         function.made_of,
@@ -177,8 +178,6 @@ def _with(df: CkptDataFrame, computed: dict[str, Column]) -> CkptDataFrame:
 
 def _as_key(key: Key) -> Key:
     """State is found by flat columns; what is none goes by what is written of it."""
-    from spark_ckpt.api.grouped import is_key
-
     if is_key(key.kind):
         return key
     columns = tuple(F.when(c.isNotNull(), as_text("join", str(c), c, key.kind)) for c in key.columns)

@@ -10,6 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_ckpt.api._keys import arrow_columns, is_key
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import is_case_sensitive, refuse_repeated
 from spark_ckpt.plan.event_time import event_time
@@ -120,9 +121,7 @@ def _function(
 
 
 def _arrow(df: CkptDataFrame, columns: list[str]) -> pa.Schema:
-    from spark_ckpt.api.grouped import _arrow_columns
-
-    return _arrow_columns(df.schema, columns)
+    return arrow_columns(df.schema, columns)
 
 
 def _check_arguments(n: int, order: tuple[Any, ...], merge_keys: Any, lineage: Lineage) -> None:
@@ -146,8 +145,6 @@ def _check_names(**names: Any) -> None:
 
 
 def _merge_keys(df: CkptDataFrame, given: Any, keys: Keys) -> list[str] | None:
-    from spark_ckpt.api.grouped import is_key
-
     if given is None:
         return None
     names: list[Any] = [given] if isinstance(given, str) else [*given] if isinstance(given, list | tuple) else [None]

@@ -4,65 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
-from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.api._aggregation import ALL_ROWS, Aggregation
 from spark_ckpt.api._joined_names import JoinedNames
+from spark_ckpt.api._keyed import keyed
+from spark_ckpt.api._keys import arrow_columns, keys_of
 from spark_ckpt.api._processors import Processors
 from spark_ckpt.api._topn import TopRows
 from spark_ckpt.api._windows import window_key
 from spark_ckpt.api.dataframe import CkptDataFrame
-from spark_ckpt.errors import InvalidInputError, TopologyError
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
-from spark_ckpt.names import checked_name
-from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import refuse_repeated
-from spark_ckpt.plan.event_time import DELAY_KEY, event_time, event_times, passed_on
-from spark_ckpt.plan.key_columns import Keys, resolve_keys, stored_name
-from spark_ckpt.plan.lineage import NEEDS_UID, OperatorNode
+from spark_ckpt.plan.key_columns import Keys, stored_name
 from spark_ckpt.plan.session_confs import pandas_options
-from spark_ckpt.plan.wiring import wire_operator
-from spark_ckpt.runtime.stateless import arrow_schema, spark_schema, with_control
+from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.aggregates.kinds import Rules
 from spark_ckpt.state.aggregates.windowed import WindowedAggregate
 from spark_ckpt.state.functions.arrow_function import ArrowStateFunction
 from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.state.functions.pandas_function import PandasStateFunction
-from spark_ckpt.state.lsm.layout import StateLayout
 from spark_ckpt.state.topn.function import TopN
-from spark_ckpt.storage.delta_schema import to_delta_schema
-from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
 
-_KEY_TYPES = (
-    T.BooleanType,
-    T.ByteType,
-    T.ShortType,
-    T.IntegerType,
-    T.LongType,
-    T.FloatType,
-    T.DoubleType,
-    T.DecimalType,
-    T.StringType,
-    T.BinaryType,
-    T.DateType,
-    T.TimestampType,
-    T.TimestampNTZType,
-)
 _AGGREGATE_CONFS = {"ansi": "spark.sql.ansi.enabled", "nan_for_one": "spark.sql.legacy.statisticalAggregate"}
 """Spark's settings for what aggregates give, by the names of ``Rules``."""
 
-
 _TIMEOUTS = ("NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout")
-
-
 _WITH_STATE = "write applyInPandasWithState or applyInArrowWithState: state is kept in checkpoints"
 
 
@@ -82,7 +56,7 @@ class CkptGroupedData(Aggregation, Processors, TopRows, Hinting):
         self._window, keys = window_key(parent, cols)
         self._parent = self._window.in_front(parent) if self._window else parent
         self._keyed = self._window.assigned(self._parent) if self._window else parent
-        self._keys = _resolve_keys(self._keyed, keys or [F.lit(0).alias(ALL_ROWS)])
+        self._keys = keys_of(self._keyed, keys or [F.lit(0).alias(ALL_ROWS)])
 
     def aggregate(
         self, *, uid: str | None = None, emit: str = "update", orderBy: str | None = None, **aggregates: AggSpec
@@ -114,7 +88,7 @@ class CkptGroupedData(Aggregation, Processors, TopRows, Hinting):
                 f"the key {hidden[0]!r} is an expression and has the name of a column that is aggregated; "
                 f"give it another one: .alias({hidden[0] + '_key'!r})"
             )
-        inputs = _arrow_columns(self._parent.schema, columns)
+        inputs = arrow_columns(self._parent.schema, columns)
         function = AggregateFunction(
             self._key_arrow(), inputs, aggregates, emit=emit, order_by=orderBy, rules=self._rules()
         )
@@ -127,7 +101,7 @@ class CkptGroupedData(Aggregation, Processors, TopRows, Hinting):
         self, parent: CkptDataFrame, uid: str | None, specs: dict[str, AggSpec], keys: Keys
     ) -> CkptDataFrame:
         columns = sorted({s.column for s in specs.values() if s.column is not None})
-        inputs, rules, window = _arrow_columns(parent.schema, columns), self._rules(), self._window
+        inputs, rules, window = arrow_columns(parent.schema, columns), self._rules(), self._window
         by = arrow_schema(keys.schema)
         over = self._over(parent)
         if window is None and keys.event_time is not None:
@@ -194,7 +168,7 @@ class CkptGroupedData(Aggregation, Processors, TopRows, Hinting):
         function = PandasStateFunction(
             func,
             arrow_schema(keys.schema),
-            _arrow_columns(self._parent.schema, columns),
+            arrow_columns(self._parent.schema, columns),
             arrow_schema(output),
             arrow_schema(state),
             output_struct=output.json(),
@@ -243,7 +217,7 @@ class CkptGroupedData(Aggregation, Processors, TopRows, Hinting):
         function = ArrowStateFunction(
             func,
             arrow_schema(keys.schema),
-            _arrow_columns(self._parent.schema, columns),
+            arrow_columns(self._parent.schema, columns),
             arrow_schema(_struct(outputStructType)),
             arrow_schema(state),
             timeout=_timeout(timeoutConf),
@@ -278,129 +252,8 @@ class CkptGroupedData(Aggregation, Processors, TopRows, Hinting):
             )
 
 
-def keyed(
-    parent: CkptDataFrame,
-    uid: str | None,
-    function: StateFunction,
-    columns: list[str],
-    keys: Keys,
-    output_mode: str | None = None,
-) -> CkptDataFrame:
-    """A keyed operator behind ``parent``: ``function`` gets the keys and these ``columns``."""
-    node = OperatorNode(
-        _checked_uid(parent, uid),
-        _layout(function),
-        parent._lineage.sources,
-        function.timeout,
-        function.made_of,
-        output_mode,
-        function.listens,
-        function.families,
-        function.kind,
-        frozenset(function.begins),
-        function.can_complete,
-        parent._lineage.operators,
-    )
-    before, time = parent._lineage, _event_time(parent, function)
-    lineage = (before if time is not None else before.without_event_time()).through(node)
-
-    out = spark_schema(function.output_schema)
-    if function.passes_rows:
-        out = passed_on(out, parent.schema)
-    elif isinstance(function, WindowedAggregate):
-        out = keys.noted(out)
-
-    def make(ctx: Any) -> Chain:
-        chain = ctx.chain(parent._recipe) if keys.plain else parent._for_expressions(ctx)
-        made = wire_operator(ctx, chain, before, node, keys, function, columns, time)
-        return replace(made, schema=with_control(out))
-
-    preview = parent._session.preview(with_control(out))
-    return CkptDataFrame(parent._session, Recipe(make, (parent._recipe,), operators=(node,)), lineage, preview)
-
-
-def _resolve_keys(parent: CkptDataFrame, cols: list[Any]) -> Keys:
-    found = resolve_keys(parent._preview, parent.columns, cols)
-    for expression, field, plain in found:
-        if not plain:
-            # Raises if its plan could lose control rows; F.window is such an expression, and no matter of types.
-            parent._operation("groupBy", _only(expression), check=True)
-        if not is_key(field.dataType):
-            known = ", ".join(t().simpleString() if t is not T.DecimalType else "decimal" for t in _KEY_TYPES)
-            raise InvalidInputError(
-                f"key {field.name!r} has type {field.dataType.simpleString()}, which cannot be a key here; "
-                f"expected one of {known}. Give each field of a struct a column of its own first, and group by those: "
-                'withColumn("x", F.col("s.x")).'
-            )
-    fields = [T.StructField(field.name, field.dataType, True) for _, field, _ in found]
-    if len({f.name for f in fields}) != len(cols):
-        raise InvalidInputError(f"groupBy has two keys of the same name: {[f.name for f in fields]}")
-    expressions = {field.name: expression for expression, field, _ in found}
-    columns = frozenset(field.name for _, field, plain in found if plain)
-    return Keys(expressions, T.StructType(fields), columns, tuple(_delay_ms(parent, field) for _, field, _ in found))
-
-
-def _delay_ms(parent: CkptDataFrame, key: T.StructField) -> int | None:
-    """None: it is no event time."""
-    timed = parent._lineage.watermarks and isinstance(key.dataType, T.TimestampType)
-    return int(key.metadata[DELAY_KEY]) if timed and DELAY_KEY in key.metadata else None
-
-
-def is_key(kind: T.DataType) -> bool:
-    """Whether state is found by columns of this type."""
-    collated = isinstance(kind, T.StringType) and not kind.isUTF8BinaryCollation()
-    return isinstance(kind, _KEY_TYPES) and not collated
-
-
 def _is_set(spark: Any, conf: str) -> bool:
     return str(spark.conf.get(conf)).lower() == "true"
-
-
-def _only(key: Column) -> Callable[[Any], Any]:
-    return lambda df: df.select(key, TAG, CTL)
-
-
-def _checked_uid(parent: CkptDataFrame, uid: str | None) -> str | None:
-    """None: the start derives one."""
-    if uid is not None:
-        return checked_name("operator uid", uid, TopologyError)
-    if parent._session.config().require_uid:
-        raise TopologyError(NEEDS_UID)
-    return None
-
-
-def _event_time(parent: CkptDataFrame, function: StateFunction) -> str | None:
-    """The column that watermarks are computed of here, and by which rows are late."""
-    if function.timeout != "EventTimeTimeout" or function.late_by_key:
-        return next((t.name for t in event_times(parent.schema)), None)
-    if not parent._lineage.watermarks:
-        raise InvalidInputError("EventTimeTimeout needs withWatermark(...) before groupBy, as in Spark")
-    found = event_time(parent.schema, function.kind)
-    if found is None and parent._lineage.open_watermarks:
-        raise InvalidInputError(
-            "Watermark must be specified in the query using '[Dataset/DataFrame].withWatermark()' for using event-time "
-            f"timeout in {function.kind}: expected the event-time column among {parent.columns}, by any name but not "
-            "computed anew; keep it up to groupBy, or call withWatermark behind the operation that changes it"
-        )
-    return None if found is None else found.name
-
-
-def _arrow_columns(schema: T.StructType, columns: list[str]) -> pa.Schema:
-    by_name = {f.name: f for f in schema.fields if f.name not in CONTROL_COLUMNS}
-    for c in columns:
-        if isinstance(by_name[c].dataType, T.YearMonthIntervalType | T.CalendarIntervalType):
-            raise InvalidInputError(
-                f"column {c!r} has type {by_name[c].dataType.simpleString()}, which Python cannot take: "
-                f"cast it ahead of groupBy, a year-month interval to int (months) or either to string"
-            )
-    return arrow_schema(T.StructType([T.StructField(c, by_name[c].dataType, True) for c in columns]))
-
-
-def _layout(function: StateFunction) -> StateLayout:
-    layout = function.layout
-    for stored in (layout, *(family.stored for family in function.families.values())):
-        to_delta_schema(stored.table_schema)  # raises for what no state table can store, before anything starts
-    return layout
 
 
 def _struct(schema: T.StructType | str) -> T.StructType:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import spark_ckpt
+from spark_ckpt.api._keyed import checked_uid
 from spark_ckpt.api._plain_options import job_of
-from spark_ckpt.api.grouped import _checked_uid
 from spark_ckpt.api.plain import PlainDataSource
 from spark_ckpt.cli import app
 from spark_ckpt.config import JobConfig
@@ -102,7 +102,7 @@ def test_every_entrance_refuses_the_name_of_a_job(name: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("uid", ["../x", "a/b", ".."])
 def test_every_entrance_refuses_a_uid(uid: str) -> None:
     with pytest.raises(TopologyError):
-        _checked_uid(None, uid)
+        checked_uid(None, uid)
     with pytest.raises(ConfigError):
         checked_sinks([("memory", {"uid": uid})])
     with pytest.raises(ConfigError):

@@ -13,7 +13,7 @@ from spark_ckpt.testing.simulation.world import SimulationError
 OFTEN_ENOUGH = {
     "storage fails": 500,
     "storage fails, and the query goes on": 100,
-    "storage is slow": 2000,
+    "storage is slow": 1500,
     "a write is torn": 100,
     "half a record in checkpoints": 10,
     "half a record in batches": 10,
@@ -21,24 +21,24 @@ OFTEN_ENOUGH = {
     "half a record in generations": 30,
     "half a record in committed": 5,
     "half a state table's version": 5,
-    "damage is found, and the message followed": 30,
-    "the folder is removed": 200,
-    "the checkpoints are deleted": 200,
-    "a source joins": 200,
-    "a source begins late": 150,
-    "a source leaves": 150,
-    "a source ends": 1000,
+    "damage is found, and the message followed": 20,
+    "the folder is removed": 180,
+    "the checkpoints are deleted": 180,
+    "a source joins": 130,
+    "a source begins late": 100,
+    "a source leaves": 80,
+    "a source ends": 600,
     "a source lags behind several triggers": 20,
     "a caller stops waiting": 100,
     "a request is withdrawn by the job": 20,
-    "a halted driver moves": 800,
-    "several checkpoints are under way": 200,
+    "a halted driver moves": 600,
+    "several checkpoints are under way": 140,
 }
-"""What schedules are there for, and how often it must really happen in 2,000 of them."""
+"""What schedules are there for, and how often it must really happen in 1,000 of them; `make simulate` tries 10,000."""
 
 
-def test_two_thousand_seeds_are_exactly_once_and_leave_nothing_behind():
-    reports = [run_seed(seed) for seed in range(2000)]
+def test_a_thousand_seeds_are_exactly_once_and_leave_nothing_behind():
+    reports = [run_seed(seed) for seed in range(1000)]
     seen = sum((r.seen for r in reports), Counter())
     assert {what: seen[what] for what, floor in OFTEN_ENOUGH.items() if seen[what] < floor} == {}
     assert sum(r.starts > 1 for r in reports) > 500, "most runs are stopped somewhere"

@@ -6,7 +6,9 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
+from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import ConfigError, InvalidInputError, RetryableError
+from spark_ckpt.sinks.base import JobPlace
 from spark_ckpt.sinks.sql.sink import SqlSink
 from spark_ckpt.testing.sink_harness import JOB, SCHEMA, context, permit, stage, stage_table, table_of
 from tests.postgres_server import PASSWORD, shared_server
@@ -216,8 +218,9 @@ def test_an_unusable_url_is_a_config_error_without_secrets(url: str) -> None:
     assert "hunter2" not in said(refused.value)
 
 
-def test_an_outage_while_staging_is_worth_a_retry_and_shows_no_secret() -> None:
+def test_an_outage_while_staging_is_worth_a_retry_and_shows_no_secret(tmp_path: Path) -> None:
     sink = SqlSink({"url": "postgresql://u:hunter2@127.0.0.1:1/x", "table": "t"})
+    sink.place = JobPlace(str(tmp_path), JobConfig(dir=str(tmp_path), retry_timeout_ms=300))
     with pytest.raises(RetryableError, match="staging rows of epoch 1 failed") as refused:
         stage(sink, [(1, "a")])
     assert "hunter2" not in said(refused.value)

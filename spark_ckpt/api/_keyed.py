@@ -1,0 +1,93 @@
+"""A keyed operator behind a DataFrame: its place in the lineage, its recipe and what comes out. Driver only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from spark_ckpt.api.dataframe import CkptDataFrame
+from spark_ckpt.errors import InvalidInputError, TopologyError
+from spark_ckpt.names import checked_name
+from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.event_time import event_time, event_times, passed_on
+from spark_ckpt.plan.key_columns import Keys
+from spark_ckpt.plan.lineage import NEEDS_UID, OperatorNode
+from spark_ckpt.plan.wiring import wire_operator
+from spark_ckpt.runtime.stateless import spark_schema, with_control
+from spark_ckpt.state.aggregates.windowed import WindowedAggregate
+from spark_ckpt.state.functions.base import StateFunction
+from spark_ckpt.state.lsm.layout import StateLayout
+from spark_ckpt.storage.delta_schema import to_delta_schema
+
+
+def keyed(
+    parent: CkptDataFrame,
+    uid: str | None,
+    function: StateFunction,
+    columns: list[str],
+    keys: Keys,
+    output_mode: str | None = None,
+) -> CkptDataFrame:
+    """A keyed operator behind ``parent``: ``function`` gets the keys and these ``columns``."""
+    node = OperatorNode(
+        checked_uid(parent, uid),
+        state_layout(function),
+        parent._lineage.sources,
+        function.timeout,
+        function.made_of,
+        output_mode,
+        function.listens,
+        function.families,
+        function.kind,
+        frozenset(function.begins),
+        function.can_complete,
+        parent._lineage.operators,
+    )
+    before, time = parent._lineage, _event_time(parent, function)
+    lineage = (before if time is not None else before.without_event_time()).through(node)
+
+    out = spark_schema(function.output_schema)
+    if function.passes_rows:
+        out = passed_on(out, parent.schema)
+    elif isinstance(function, WindowedAggregate):
+        out = keys.noted(out)
+
+    def make(ctx: Any) -> Chain:
+        chain = ctx.chain(parent._recipe) if keys.plain else parent._for_expressions(ctx)
+        made = wire_operator(ctx, chain, before, node, keys, function, columns, time)
+        return replace(made, schema=with_control(out))
+
+    preview = parent._session.preview(with_control(out))
+    return CkptDataFrame(parent._session, Recipe(make, (parent._recipe,), operators=(node,)), lineage, preview)
+
+
+def checked_uid(parent: CkptDataFrame, uid: str | None) -> str | None:
+    """None: the start derives one."""
+    if uid is not None:
+        return checked_name("operator uid", uid, TopologyError)
+    if parent._session.config().require_uid:
+        raise TopologyError(NEEDS_UID)
+    return None
+
+
+def _event_time(parent: CkptDataFrame, function: StateFunction) -> str | None:
+    """The column that watermarks are computed of here, and by which rows are late."""
+    if function.timeout != "EventTimeTimeout" or function.late_by_key:
+        return next((t.name for t in event_times(parent.schema)), None)
+    if not parent._lineage.watermarks:
+        raise InvalidInputError("EventTimeTimeout needs withWatermark(...) before groupBy, as in Spark")
+    found = event_time(parent.schema, function.kind)
+    if found is None and parent._lineage.open_watermarks:
+        raise InvalidInputError(
+            "Watermark must be specified in the query using '[Dataset/DataFrame].withWatermark()' for using event-time "
+            f"timeout in {function.kind}: expected the event-time column among {parent.columns}, by any name but not "
+            "computed anew; keep it up to groupBy, or call withWatermark behind the operation that changes it"
+        )
+    return None if found is None else found.name
+
+
+def state_layout(function: StateFunction) -> StateLayout:
+    layout = function.layout
+    for stored in (layout, *(family.stored for family in function.families.values())):
+        to_delta_schema(stored.table_schema)  # raises for what no state table can store, before anything starts
+    return layout

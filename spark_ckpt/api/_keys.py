@@ -1,0 +1,85 @@
+"""The keys of ``groupBy``, and the columns beside them that an operator gets. Driver only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import types as T
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.event_time import DELAY_KEY
+from spark_ckpt.plan.key_columns import Keys, resolve_keys
+from spark_ckpt.runtime.stateless import arrow_schema
+from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
+
+if TYPE_CHECKING:
+    from spark_ckpt.api.dataframe import CkptDataFrame
+
+_KEY_TYPES = (
+    T.BooleanType,
+    T.ByteType,
+    T.ShortType,
+    T.IntegerType,
+    T.LongType,
+    T.FloatType,
+    T.DoubleType,
+    T.DecimalType,
+    T.StringType,
+    T.BinaryType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+)
+
+
+def keys_of(parent: CkptDataFrame, cols: list[Any]) -> Keys:
+    """``cols`` are names, positions and expressions. Raises ``InvalidInputError`` for what cannot be a key."""
+    found = resolve_keys(parent._preview, parent.columns, cols)
+    for expression, field, plain in found:
+        if not plain:
+            # Raises if its plan could lose control rows; F.window is such an expression, and no matter of types.
+            parent._operation("groupBy", _only(expression), check=True)
+        if not is_key(field.dataType):
+            known = ", ".join(t().simpleString() if t is not T.DecimalType else "decimal" for t in _KEY_TYPES)
+            raise InvalidInputError(
+                f"key {field.name!r} has type {field.dataType.simpleString()}, which cannot be a key here; "
+                f"expected one of {known}. Give each field of a struct a column of its own first, and group by those: "
+                'withColumn("x", F.col("s.x")).'
+            )
+    fields = [T.StructField(field.name, field.dataType, True) for _, field, _ in found]
+    if len({f.name for f in fields}) != len(cols):
+        raise InvalidInputError(f"groupBy has two keys of the same name: {[f.name for f in fields]}")
+    expressions = {field.name: expression for expression, field, _ in found}
+    columns = frozenset(field.name for _, field, plain in found if plain)
+    return Keys(expressions, T.StructType(fields), columns, tuple(_delay_ms(parent, field) for _, field, _ in found))
+
+
+def _delay_ms(parent: CkptDataFrame, key: T.StructField) -> int | None:
+    """None: it is no event time."""
+    timed = parent._lineage.watermarks and isinstance(key.dataType, T.TimestampType)
+    return int(key.metadata[DELAY_KEY]) if timed and DELAY_KEY in key.metadata else None
+
+
+def is_key(kind: T.DataType) -> bool:
+    """Whether state is found by columns of this type."""
+    collated = isinstance(kind, T.StringType) and not kind.isUTF8BinaryCollation()
+    return isinstance(kind, _KEY_TYPES) and not collated
+
+
+def _only(key: Column) -> Callable[[Any], Any]:
+    return lambda df: df.select(key, TAG, CTL)
+
+
+def arrow_columns(schema: T.StructType, columns: list[str]) -> pa.Schema:
+    """Raises ``InvalidInputError`` for a type that Python cannot take."""
+    by_name = {f.name: f for f in schema.fields if f.name not in CONTROL_COLUMNS}
+    for c in columns:
+        if isinstance(by_name[c].dataType, T.YearMonthIntervalType | T.CalendarIntervalType):
+            raise InvalidInputError(
+                f"column {c!r} has type {by_name[c].dataType.simpleString()}, which Python cannot take: "
+                f"cast it ahead of groupBy, a year-month interval to int (months) or either to string"
+            )
+    return arrow_schema(T.StructType([T.StructField(c, by_name[c].dataType, True) for c in columns]))

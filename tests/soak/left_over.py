@@ -8,8 +8,22 @@ import fsspec
 import sqlalchemy as sa
 from deltalake import DeltaTable
 
+import spark_ckpt
 from spark_ckpt.jobs.job import Job
 from spark_ckpt.storage.manifest import read_manifest
+
+
+def collected(url: str, name: str, database: str) -> Job:
+    """The job ``name`` below ``url``, which is stopped: whole, and behind ``gc``.
+
+    Nothing else finds what a task staged that died before the driver heard of it.
+    """
+    job, left_out = spark_ckpt.job(url, name).with_recorded_sinks({"sql.url": database})
+    assert left_out == ()
+    assert job.verify() == []
+    print(f"gc removed {job.gc()}")  # noqa: T201
+    assert job.gc() == [], "the first one removed all"
+    return job
 
 
 def unnamed_files(job: Job, url: str, *sinks: str) -> list[str]:

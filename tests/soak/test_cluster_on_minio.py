@@ -29,7 +29,7 @@ from tests.kill.killed_job import JAVA_OPTIONS
 from tests.kill.processes import Session, await_condition, environment
 from tests.postgres_server import shared_server
 from tests.s3_server import SECRET, S3Server
-from tests.soak.left_over import objects_with, staged_rows, unnamed_files
+from tests.soak.left_over import collected, objects_with, staged_rows, unnamed_files
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
 DEADLINE_S = 1800.0
@@ -82,8 +82,7 @@ def test_the_flights_are_counted_once_when_an_executor_is_killed_and_another_add
     aircraft = compare(batch.expected_aircraft(expected), _aircraft(database), "tailnum")
     assert aircraft.equal, aircraft
     print(f"{result.rows} flights, {aircraft.rows} aircraft, {result.cells + aircraft.cells} cells equal")  # noqa: T201
-    assert staged_rows(database) == {}
-    _check_storage(place, "flights", "flights", tmp_path)
+    _check_storage(place, "flights", "flights", database, tmp_path)
 
 
 def test_payments_are_counted_once_when_an_executor_is_killed_and_another_added(
@@ -102,8 +101,7 @@ def test_payments_are_counted_once_when_an_executor_is_killed_and_another_added(
         demo.compare(given, sent)
         bad = s3fs.S3FileSystem().find(f"{place}/bad")
         assert bad, "what is no payment is kept"
-        assert staged_rows(given.places["database"]) == {}
-        _check_storage(place, "payments", "sums", tmp_path)
+        _check_storage(place, "payments", "sums", given.places["database"], tmp_path)
 
 
 def _conf(cluster: Cluster, folder: Path) -> dict[str, str]:
@@ -146,13 +144,11 @@ def _aircraft(database: str) -> pd.DataFrame:
         engine.dispose()
 
 
-def _check_storage(place: str, name: str, sink: str, folder: Path) -> None:
+def _check_storage(place: str, name: str, sink: str, database: str, folder: Path) -> None:
     """Nothing is wrong with what is on MinIO, nothing is left over, nothing of ours is on a disk, nor a secret."""
     url = f"{place}/checkpoints"
-    job = spark_ckpt.job(url, name)
-    assert job.verify() == []
-    print(f"gc removed {len(job.gc())}")  # noqa: T201
-    assert job.gc() == []
+    job = collected(url, name, database)
+    assert staged_rows(database) == {}
     assert job.verify() == []
     assert unnamed_files(job, f"{url}/{name}", f"{place}/{sink}") == []
     assert objects_with(SECRET, place) == []

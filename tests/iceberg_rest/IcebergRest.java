@@ -10,7 +10,6 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.util.EnumSet;
 import java.util.Map;
-import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.iceberg.jdbc.JdbcCatalog;
@@ -24,7 +23,8 @@ import org.eclipse.jetty.server.Server;
 /**
  * Iceberg's own REST catalogue, the one that its clients are tested with, over an SQLite file: FOLDER PORT USER SECRET.
  *
- * <p>It asks for a token, which it gives for USER and SECRET and forgets when it ends.
+ * <p>It asks for a token, which it gives for USER and SECRET and forgets when it ends. A token's time is over after a
+ * number of requests, not after a time, so that each client meets it.
  */
 public final class IcebergRest {
   public static void main(String[] args) throws Exception {
@@ -46,8 +46,9 @@ public final class IcebergRest {
 
   /** OAuth 2's client credentials. */
   private static final class Tokens implements Filter {
+    private static final int REQUESTS = 12;
     private final Map<String, String> wanted;
-    private final Set<String> given = ConcurrentHashMap.newKeySet();
+    private final Map<String, Integer> left = new ConcurrentHashMap<>();
 
     Tokens(String user, String secret) {
       wanted = Map.of("client_id", user, "client_secret", secret);
@@ -57,13 +58,15 @@ public final class IcebergRest {
     public void doFilter(ServletRequest request, ServletResponse response, FilterChain rest)
         throws IOException, ServletException {
       String header = ((HttpServletRequest) request).getHeader("Authorization");
+      Integer now = header == null ? null : left.computeIfPresent(header, (k, n) -> n - 1);
       if (((HttpServletRequest) request).getRequestURI().endsWith("/v1/oauth/tokens")) {
         token(request, (HttpServletResponse) response);
-      } else if (header != null && given.contains(header.replaceFirst("^Bearer ", ""))) {
-        rest.doFilter(request, response);
+      } else if (now == null) {
+        refuse((HttpServletResponse) response, 401, "NotAuthorizedException", "Not authorized: " + header);
+      } else if (now < 0) {
+        refuse((HttpServletResponse) response, 419, "AuthenticationTimeoutException", "Credentials have timed out");
       } else {
-        answer((HttpServletResponse) response, 401, "{\"error\": {\"message\": \"Not authorized: " + header
-            + "\", \"type\": \"NotAuthorizedException\", \"code\": 401}}");
+        rest.doFilter(request, response);
       }
     }
 
@@ -74,8 +77,14 @@ public final class IcebergRest {
         return;
       }
       String token = UUID.randomUUID().toString();
-      given.add(token);
+      left.put("Bearer " + token, REQUESTS);
       answer(response, 200, "{\"access_token\": \"" + token + "\", \"token_type\": \"bearer\", \"expires_in\": 3600}");
+    }
+
+    private static void refuse(HttpServletResponse response, int status, String type, String message)
+        throws IOException {
+      answer(response, status, "{\"error\": {\"message\": \"" + message + "\", \"type\": \"" + type
+          + "\", \"code\": " + status + "}}");
     }
 
     private static void answer(HttpServletResponse response, int status, String json) throws IOException {

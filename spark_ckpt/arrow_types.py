@@ -79,6 +79,21 @@ def _plain_nested(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+def wide_decimals(kind: pa.DataType) -> pa.DataType:
+    """``kind`` with decimals of twice the bits, also inside of structs and lists: what to read or cast by way of.
+
+    Where Arrow brings a number of 128 bits, or a text, to more digits behind the point than it has room for, high bits
+    are lost and no error says so: another number comes out. Of 256 bits the last step, to 128, finds it.
+    """
+    if pt.is_decimal128(kind):
+        return pa.decimal256(2 * MAX_PRECISION, kind.scale)
+    if pt.is_list(kind):
+        return pa.list_(kind.value_field.with_type(wide_decimals(kind.value_type)))
+    if pt.is_struct(kind):
+        return pa.struct([f.with_type(wide_decimals(f.type)) for f in kind])
+    return kind
+
+
 def delta_type(column: str, kind: pa.DataType) -> pa.DataType:
     """The plain type a Delta table stores ``kind`` as.
 

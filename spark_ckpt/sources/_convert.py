@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
-from spark_ckpt.arrow_types import plain_type
+from spark_ckpt.arrow_types import plain_type, wide_decimals
 from spark_ckpt.errors import BadRecordError, ConfigError
 
 MAX_BATCH_ROWS = 65_536
@@ -100,6 +100,7 @@ def cast(column: pa.Array, field: pa.Field) -> pa.Array:
     if column.type.equals(field.type):
         return column
     try:
+        column = column.cast(wide_decimals(column.type))
         return pc.cast(column, options=pc.CastOptions(target_type=field.type, allow_time_truncate=True))
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError):
         expected, found = field.type, column.type

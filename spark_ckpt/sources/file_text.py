@@ -23,6 +23,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.types as pt
 
+from spark_ckpt.arrow_types import wide_decimals
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.sources._bad_records import MalformedFileError
 from spark_ckpt.sources._convert import conform
@@ -163,8 +164,8 @@ class TextParser:
         batches = table.combine_chunks().to_batches()
         if not batches:
             return pa.RecordBatch.from_pylist([], schema=self._schema)
-        timed = _with_timestamps(batches[0], self._schema, self._fmt.zone)
-        batch = conform(timed, self._schema, fill_missing=True)
+        read = _with_texts_read(batches[0], self._schema, self._fmt.zone)
+        batch = conform(read, self._schema, fill_missing=True)
         require_values(batch)
         return batch
 
@@ -244,7 +245,7 @@ def _read(file: IO[bytes], size: int) -> bytes:
 
 def _physical_type(kind: str, kind_of: pa.DataType) -> pa.DataType:
     """What the parser reads for a column; the rest is a cast."""
-    if pt.is_timestamp(kind_of):
+    if pt.is_timestamp(kind_of) or (kind == "csv" and pt.is_decimal(kind_of)):
         return pa.string()
     return kind_of if kind == "csv" else _json_type(kind_of)
 
@@ -261,23 +262,27 @@ def _json_type(wanted: pa.DataType) -> pa.DataType | None:
         return pa.list_(inner) if inner else None
     if pt.is_map(wanted) or pt.is_duration(wanted) or pt.is_interval(wanted):
         return None
-    return wanted
+    return wide_decimals(wanted)
 
 
-def _with_timestamps(batch: pa.RecordBatch, schema: pa.Schema, zone: str) -> pa.RecordBatch:
-    columns = [_timed(c, schema.field(n).type, zone) for n, c in zip(batch.schema.names, batch.columns, strict=True)]
+def _with_texts_read(batch: pa.RecordBatch, schema: pa.Schema, zone: str) -> pa.RecordBatch:
+    columns = [
+        _read_text(c, schema.field(n).type, zone) for n, c in zip(batch.schema.names, batch.columns, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _timed(column: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
-    """``column`` with its texts of times, also inside of structs and lists, as ``target`` has them."""
+def _read_text(column: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
+    """``column`` with its texts of times and decimals, also inside of structs and lists, as ``target`` has them."""
+    if pt.is_decimal(target) and pt.is_string(column.type):
+        return pc.utf8_trim_whitespace(column).cast(wide_decimals(target))
     if pt.is_timestamp(target) and pt.is_string(column.type):
         return _timestamps(column, target, zone)
     if pt.is_struct(target) and pt.is_struct(column.type):
-        parts = [_timed(column.field(n), field.type, zone) for n, field in enumerate(target)]
+        parts = [_read_text(column.field(n), field.type, zone) for n, field in enumerate(target)]
         return pa.StructArray.from_arrays(parts, names=[f.name for f in target], mask=column.is_null())
     if pt.is_list(target) and pt.is_list(column.type):
-        values = _timed(column.values, target.value_type, zone)
+        values = _read_text(column.values, target.value_type, zone)
         return pa.ListArray.from_arrays(column.offsets, values, mask=column.is_null())
     return column
 

@@ -86,6 +86,11 @@ def test_a_null_in_a_merge_key_fails_its_task_and_names_the_column(url: str) -> 
         ("CREATE TABLE t (k BIGINT)", {}, "has no column 'v'"),
         ("CREATE TABLE t (k DATE, v TEXT)", {}, "'k' is DATE and the query writes int64"),
         ("CREATE TABLE t (k BIGINT, v TEXT, w INTEGER NOT NULL)", {}, "'w' must not be null, has no default"),
+        (
+            "CREATE TABLE t (k BIGINT, v VARCHAR(9) GENERATED ALWAYS AS ('x') STORED)",
+            {},
+            "'v' is computed by the database",
+        ),
         ("CREATE TABLE t (k BIGINT, v TEXT)", {"mergeKeys": "k"}, r"unique index is on exactly the mergeKeys \(k\)"),
         ("CREATE TABLE t (k BIGINT, v TEXT, UNIQUE (k, v))", {"mergeKeys": "k"}, "unique index is on exactly"),
     ],

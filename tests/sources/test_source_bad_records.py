@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,23 @@ def test_a_parquet_value_that_does_not_fit_is_a_bad_record(job: Job) -> None:
         job.rows("parquet")
     assert job.numbers("parquet", badRecords=job.bad) == [1, 3]
     assert [kept["place"] for kept in job.kept()] == ["row 2"]
+
+
+@pytest.mark.parametrize("line", ["1{}", "-7{}.5", "1e30"])
+def test_a_decimal_of_too_many_digits_is_a_bad_record_and_no_other_number(job: Job, line: str) -> None:
+    """Arrow's own readers and casts lose high bits of some, and say nothing."""
+    number = line.format("0" * 30)
+    schema = parse_ddl("a decimal(38,18), s struct<b: array<decimal(38,18)>>")
+    (job.input / "a.json").write_text(f'{{"a": 1.5}}\n{{"a": {number}}}\n{{"s": {{"b": [{number}]}}}}\n')
+    assert job.rows("json", schema, badRecords="skip") == [{"a": Decimal("1.5"), "s": None}]
+    (job.input / "a.json").write_text(f" 1.5\n{number}\n")
+    job.metadata = job.metadata.with_name("job2")
+    assert job.rows("csv", parse_ddl("a decimal(38,18)"), badRecords="skip") == [{"a": Decimal("1.5")}]
+    job.metadata = job.metadata.with_name("job3")
+    (job.input / "a.json").unlink()
+    pq.write_table(pa.table({"a": pa.array([Decimal(number)], pa.decimal128(38, 1))}), job.input / "b")
+    with pytest.raises(BadRecordError, match="row 1: expected columns"):
+        job.rows("parquet", parse_ddl("a decimal(38,18)"))
 
 
 def test_a_parquet_file_of_another_schema_is_a_bad_file(job: Job) -> None:

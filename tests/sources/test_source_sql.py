@@ -6,6 +6,7 @@ import datetime as dt
 import threading
 import traceback
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -15,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql.types import DecimalType, LongType, StringType, StructType, TimestampType
 
-from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError, RetryableError
+from spark_ckpt.errors import BadRecordError, CkptError, ConfigError, InvalidInputError, RetryableError
 from spark_ckpt.sources.sql._settling import Settling
 from spark_ckpt.testing.sink_harness import context, permit, stage_table, typed_rows
 from spark_ckpt.testing.source_conformance import SourceConformance, SourceTarget
@@ -134,20 +135,43 @@ def test_what_the_sink_wrote_is_read_with_the_types_that_it_was_written_with(tmp
 
 def test_types_that_only_a_database_has(tmp_path: Path) -> None:
     url = new_database("postgresql", tmp_path)
-    run(url, "CREATE TYPE mood AS ENUM ('sad', 'ok')",
-        "CREATE TABLE t (id int PRIMARY KEY, u uuid, j jsonb, m mood, c varchar(9), n numeric, d date)",
+    run(url, "CREATE TYPE mood AS ENUM ('sad', 'ok')", "CREATE DOMAIN part AS int CHECK (VALUE > 0)",
+        "CREATE TABLE t (id part PRIMARY KEY, u uuid, j jsonb, m mood, c varchar(9), n numeric, d date, "
+        "h numeric(5,-2))",
         "INSERT INTO t VALUES (1, '0dcd6e0a-98a2-4ba6-8c7d-6ad2a6b2a2f1', "
-        "'{\"a\": [1]}', 'ok', 'x', 1.5, '2026-01-02')",
+        "'{\"a\": [1]}', 'ok', 'x', 1.5, '2026-01-02', 1234567)",
     )  # fmt: skip
     (row,) = everything(SqlSourceTarget(url))
     assert [str(v) for v in row] == [
         "1", "0dcd6e0a-98a2-4ba6-8c7d-6ad2a6b2a2f1", '{"a": [1]}', "ok", "x", "1.500000000000000000", "2026-01-02",
+        "1234600",
     ]  # fmt: skip
-    run(url, "ALTER TABLE t ADD COLUMN a int[]")
-    with pytest.raises(ConfigError, match="column 'a' of table t has type"):
+    run(url, "ALTER TABLE t ADD COLUMN a int[]", "UPDATE t SET a = '{1,NULL}'")
+    with pytest.raises(ConfigError, match="column 'a' of table t has a type ARRAY, which Spark does not have"):
         SqlSourceTarget(url).make()
     schema = StructType().add("a", StringType()).add("id", LongType())
-    assert everything(SqlSourceTarget(url, schema)) == [(None, 1)]
+    assert everything(SqlSourceTarget(url, schema)) == [("{1,NULL}", 1)]
+
+
+@pytest.mark.parametrize("number", ["1e30", "'NaN'"])
+def test_a_numeric_that_no_decimal_holds_ends_the_query_and_is_read_as_a_string(tmp_path: Path, number: str) -> None:
+    url = new_database("postgresql", tmp_path)
+    run(url, "CREATE TABLE t (id int PRIMARY KEY, n numeric)", f"INSERT INTO t VALUES (1, {number})")
+    with pytest.raises(BadRecordError, match=r"column 'n': expected values that fit decimal128\(38, 18\)"):
+        everything(SqlSourceTarget(url))
+    (row,) = everything(SqlSourceTarget(url, StructType().add("n", StringType())))
+    assert row == ("NaN" if number == "'NaN'" else f"1{'0' * 30}",)
+
+
+def test_bits_are_flags_and_numbers(tmp_path: Path) -> None:
+    url = new_database("mariadb", tmp_path)
+    run(url, "CREATE TABLE t (id int PRIMARY KEY, a bit, b bit(10), c bit(64))",
+        "INSERT INTO t VALUES (1, b'1', b'1010101010', ~0), (2, 0, 0, 0), (3, NULL, NULL, NULL)",
+    )  # fmt: skip
+    found = everything(SqlSourceTarget(url))
+    assert found == [(1, True, 682, Decimal(2**64 - 1)), (2, False, 0, Decimal(0)), (3, None, None, None)]
+    as_text = StructType().add("b", StringType())
+    assert everything(SqlSourceTarget(url, as_text)) == [("682",), ("0",), (None,)]
 
 
 @pytest.fixture

@@ -114,6 +114,11 @@ def check_target(
         for n, c in found.items()
         if n not in rows.names and not c["nullable"] and c["default"] is None and not _is_generated(c)
     ]
+    problems += [
+        f"column '{f.name}' is computed by the database, and the query writes it"
+        for f in rows
+        if f.name in found and _is_computed(found[f.name])
+    ]
     table = sa.table(name, schema=schema)
     problems += key_problems(connection, table, found, rows, keys)
     if connection.dialect.name in mariadb.DIALECTS:
@@ -128,6 +133,11 @@ def _columns(connection: sa.Connection, name: str, schema: str | None) -> dict[s
     # SQLAlchemy reads MariaDB's names as they are quoted.
     quoted = connection.dialect.name in mariadb.DIALECTS
     return {c["name"].replace("``", "`") if quoted else c["name"]: c for c in found}
+
+
+def _is_computed(column: Any) -> bool:
+    """Always: a value that is given would fail in the commit, when the checkpoint is complete."""
+    return bool(column.get("computed") or (column.get("identity") or {}).get("always"))
 
 
 def _is_generated(column: Any) -> bool:

@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 from pyspark.sql.types import StringType, StructField, StructType
+from sqlalchemy.dialects import mysql
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
-from spark_ckpt.sources.sql._types import arrow_column, is_text, spark_type
+from spark_ckpt.sources.sql._types import arrow_column, is_bits, is_text, spark_type
 from spark_ckpt.sources.sql._values import kind_of, normal, within
 from spark_ckpt.storage.sql.mariadb import DIALECTS
 
@@ -32,6 +33,8 @@ class TableFacts:
     """Columns that order rows in the same way each time."""
     as_text: tuple[str, ...] = ()
     """Columns that the database makes texts of."""
+    as_number: tuple[str, ...] = ()
+    """Columns that the database makes numbers of."""
 
     def table(self, names: Sequence[str]) -> sa.TableClause:
         return sa.table(self.name, *(sa.column(n) for n in names), schema=self.schema)
@@ -56,13 +59,19 @@ class TableFacts:
     ) -> Iterator[pa.RecordBatch]:
         """Rows of a range in order, as they come from the server."""
         table = self.table(list(dict.fromkeys([*target.names, self.growing, *self.order])))
-        columns: list[Any] = [sa.cast(table.c[n], sa.Text) if n in self.as_text else table.c[n] for n in target.names]
-        query = sa.select(*columns).where(*within(table.c[self.growing], start, end))
+        query = sa.select(*(self._shown(table.c[n]) for n in target.names)).where(
+            *within(table.c[self.growing], start, end)
+        )
         query = query.order_by(table.c[self.growing], *(table.c[n] for n in self.order))
         for part in connection.execution_options(stream_results=True).execute(query).partitions(_ROWS_AT_ONCE):
             values = list(zip(*part, strict=True))
             arrays = [arrow_column(f.name, v, f.type) for f, v in zip(target, values, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=target)
+
+    def _shown(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+        if column.key in self.as_number:
+            return sa.cast(column, mysql.INTEGER(unsigned=True))
+        return sa.cast(column, sa.Text) if column.key in self.as_text else column
 
 
 class FoundTable:
@@ -92,8 +101,9 @@ class FoundTable:
         for name, column in self._columns.items():
             found = spark_type(self._dialect, column["type"])
             if found is None:
+                shown = "" if isinstance(column["type"], sa.types.NullType) else f" {column['type']}"
                 raise ConfigError(
-                    f"column '{name}' of table {self.shown} has type {column['type']}, which Spark does not have; give "
+                    f"column '{name}' of table {self.shown} has a type{shown}, which Spark does not have; give "
                     ".schema(...) without the column, or with it as a string"
                 )
             fields.append(StructField(name, found))
@@ -114,8 +124,10 @@ class FoundTable:
                 "number, a date or a timestamp that grows from row to row"
             )
         texts = [f.name for f in schema if isinstance(f.dataType, StringType)]
-        made = tuple(n for n in texts if not is_text(self._columns[n]["type"]))
-        facts = TableFacts(self._name, self._schema, growing, kind, tuple(k for k in self._keys if k != growing), made)
+        numbers = tuple(f.name for f in schema if is_bits(self._columns[f.name]["type"]))
+        made = tuple(n for n in texts if n not in numbers and not is_text(self._columns[n]["type"]))
+        order = tuple(k for k in self._keys if k != growing)
+        facts = TableFacts(self._name, self._schema, growing, kind, order, made, numbers)
         self._refuse_nulls(connection, facts)
         return facts
 

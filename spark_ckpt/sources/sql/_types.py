@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.types as pt
 import sqlalchemy as sa
 from pyspark.sql import types as st
-from sqlalchemy.dialects import mysql
+from sqlalchemy.dialects import mysql, postgresql
 
+from spark_ckpt.arrow_types import MAX_PRECISION, wide_decimals
 from spark_ckpt.errors import BadRecordError
 from spark_ckpt.storage.sql.mariadb import DIALECTS
 
-_MAX_PRECISION = 38
 _PLAIN: tuple[tuple[type[Any], st.DataType], ...] = (
     (sa.Boolean, st.BooleanType()),
     (sa.SmallInteger, st.ShortType()),
@@ -40,6 +40,10 @@ def spark_type(dialect: str, column: sa.types.TypeEngine[Any]) -> st.DataType | 
     kind: Any = column
     if dialect in DIALECTS and isinstance(kind, mysql.TIMESTAMP):
         return st.TimestampType()
+    if isinstance(kind, postgresql.DOMAIN):
+        return spark_type(dialect, kind.data_type)
+    if isinstance(kind, mysql.BIT):
+        return _bits(kind.length or 1)
     if isinstance(kind, sa.DateTime):
         return st.TimestampType() if kind.timezone else st.TimestampNTZType()
     if dialect in DIALECTS and isinstance(kind, sa.Integer):
@@ -65,10 +69,23 @@ def _mariadb_integer(kind: Any) -> st.DataType:
     return st.LongType() if unsigned and not isinstance(kind, mysql.MEDIUMINT) else st.IntegerType()
 
 
+def _bits(length: int) -> st.DataType:
+    if length == 1:
+        return st.BooleanType()
+    return st.LongType() if length < 64 else st.DecimalType(20, 0)
+
+
 def _decimal(kind: Any) -> st.DataType | None:
     if kind.precision is None:
-        return st.DecimalType(_MAX_PRECISION, 18)
-    return st.DecimalType(kind.precision, kind.scale or 0) if kind.precision <= _MAX_PRECISION else None
+        return st.DecimalType(MAX_PRECISION, 18)
+    scale = kind.scale or 0
+    precision = kind.precision - min(scale, 0)  # numeric(5, -2) has numbers such as 1234500, of seven digits
+    return st.DecimalType(precision, max(scale, 0)) if precision <= MAX_PRECISION else None
+
+
+def is_bits(column: sa.types.TypeEngine[Any]) -> bool:
+    """Whether a driver gives bytes for what is a number, of which the database makes no text of digits."""
+    return isinstance(column, mysql.BIT)
 
 
 def is_text(column: sa.types.TypeEngine[Any]) -> bool:
@@ -83,7 +100,7 @@ def arrow_column(name: str, values: Sequence[Any], kind: pa.DataType) -> pa.Arra
     except (pa.ArrowException, ArithmeticError, TypeError, ValueError, OverflowError) as error:
         raise BadRecordError(
             f"column '{name}': expected values that fit {kind}, found others ({error}); was the table altered? Start "
-            "the query with the type that the column has now, by .schema(...)"
+            "the query with the type that the column has now, or with the column as a string, by .schema(...)"
         ) from None
 
 
@@ -91,7 +108,8 @@ def _arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if pt.is_boolean(kind):
         return pa.array([None if v is None else _flag(v) for v in values], kind)
     if pt.is_decimal(kind):
-        return pa.array([None if v is None else str(Decimal(str(v))) for v in values], pa.string()).cast(kind)
+        texts = pa.array([None if v is None else str(Decimal(str(v))) for v in values], pa.string())
+        return texts.cast(wide_decimals(kind)).cast(kind)
     if pt.is_timestamp(kind):
         return _timestamps(values, kind)
     if pt.is_date(kind):

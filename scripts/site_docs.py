@@ -174,7 +174,7 @@ HERE = {
         "=", "<>", "<", "<=", ">", ">=", "<=>", "between", "in", "equal_null", "isnan", "isnotnull", "isnull", "and",
         "or", "not",
     ],
-    "choice": ["case when", "when", "coalesce", "greatest", "if", "ifnull", "least", "nullif", "nvl", "nvl2"],
+    "choice": ["case when", "when", "coalesce", "greatest", "if", "ifnull", "least", "nanvl", "nullif", "nvl", "nvl2"],
     "casts": [
         "between numbers", "boolean to number and back", "anything but floats to string", "string to anything",
         "between date and timestamp", "number to timestamp and back",

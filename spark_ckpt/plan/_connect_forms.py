@@ -92,6 +92,14 @@ def _when(of: CallOf) -> Typed:
     return of.trees.made("CaseWhen", done, of.call, for_spark("when", done))
 
 
+def _nan_or(of: CallOf) -> Typed:
+    first, second = of.args
+    if first.type != second.type or not pt.is_floating(first.type):
+        raise StaysError(f"nanvl of {first.type} and {second.type}")
+    nan = Typed(of.trees.call("IsNaN", [first], BOOL), None)
+    return Typed(of.trees.call("If", [nan, second, first], first.type), for_spark("nanvl", [first, second]))
+
+
 def _null_if(of: CallOf) -> Typed:
     first, second = of.args
     if known.common([first.type, second.type], of.trees.settings.ansi) == first.type:
@@ -117,15 +125,18 @@ def _not_equal(of: CallOf) -> Typed:
 
 
 def _between(of: CallOf) -> Typed:
+    """Spark casts for each comparison by itself; ``between`` has no place for that, so Spark is asked of these."""
     value, *bounds = of.args
-    if any(known.common([value.type, b.type], of.trees.settings.ansi) != value.type for b in bounds):
-        raise StaysError(f"{value.type} between {bounds[0].type} and {bounds[1].type}")
-    low, high = (of.trees.to_type(b, value.type) for b in bounds)
-    both = [
-        Typed(of.trees.call(function, [value, bound], BOOL), None)
-        for function, bound in (("GreaterThanOrEqual", low), ("LessThanOrEqual", high))
-    ]
-    return Typed(of.trees.call("And", both, BOOL), for_spark("between", [value, low, high]))
+    both, written = list[Typed](), [value]
+    for sign, bound in zip((">=", "<="), bounds, strict=True):
+        function, _ = known.FUNCTIONS[sign]
+        parts = of.trees.alike([value, bound], compared=True)
+        both.append(Typed(of.trees.call(function, parts, BOOL), None))
+        alone = parts[0].type == value.type
+        written.append(parts[1] if alone else bound)
+        if not alone:
+            of.trees.thought.append((for_spark(sign, [value, bound]), for_spark(sign, parts)))
+    return Typed(of.trees.call("And", both, BOOL), for_spark("between", written))
 
 
 def _in(of: CallOf) -> Typed:
@@ -204,6 +215,7 @@ FORMS: dict[str, Form] = {
     **dict.fromkeys(ARITHMETIC, _arithmetic), **dict.fromkeys(("btrim", "ltrim", "rtrim", "trim"), _trim),
     **dict.fromkeys(("ceil", "ceiling", "floor"), _whole), "!=": _not_equal, "array_contains": _array_contains,
     "array_size": _array_size, "between": _between, "get": _get, "in": _in, "left": _left, "named_struct": _struct,
+    "nanvl": _nan_or,
     "nullif": _null_if, "nvl2": _second_or_third, "positive": _itself, "right": _right, "round": _round,
     "struct": _struct, "to_date": _to_time, "to_timestamp": _to_time, "when": _when,
 }  # fmt: skip

@@ -16,6 +16,11 @@ from spark_ckpt.plan.in_arrow import StaysError, arrow_kind
 _PARTS = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 
+def parts_of(text: str) -> list[str]:
+    """The names in ``a.`b c`.d``."""
+    return [a.replace("``", "`") if a else b for a, b in _PARTS.findall(text)]
+
+
 @dataclass(frozen=True)
 class Scope:
     """The columns of the rows: Arrow's types, or Spark's for those that may have none."""
@@ -42,7 +47,7 @@ class Scope:
 
     def find(self, text: str) -> tuple[int, list[str]]:
         """The place of the column that ``text`` means, and the fields of it that stand behind."""
-        parts = [(a or b).replace("``", "`") if a else b for a, b in _PARTS.findall(text)]
+        parts = parts_of(text)
         for first in (0, 1):  # behind an alias, too
             found = self.places(parts[first]) if first < len(parts) else []
             fields = parts[first + 1 :]

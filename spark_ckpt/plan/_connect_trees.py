@@ -22,7 +22,7 @@ from spark_ckpt.expressions.tree import Call, Input, Literal, Tree
 from spark_ckpt.plan import _connect_functions as known
 from spark_ckpt.plan._connect_functions import ANY, BOOL, COMPARED, FUNCTIONS, LEFT_OUT, MOMENT, SAME, SMALL, TEXT
 from spark_ckpt.plan._connect_scope import Scope
-from spark_ckpt.plan._sql_expressions import Interval
+from spark_ckpt.plan._sql_literals import Interval
 from spark_ckpt.plan.in_arrow import StaysError, arrow_kind, checked, mode_of, zone
 
 Expression = Any
@@ -114,6 +114,8 @@ class Trees:
     def __init__(self, scope: Scope, settings: Settings, types: dict[int, T.DataType], forms: dict[str, Form]) -> None:
         self.scope, self.settings = scope, settings
         self._types, self._forms = types, forms
+        self.thought: list[tuple[Expression, Expression]] = []
+        """Pairs that Spark has to take for the same, beside the whole: what was met, and it with every cast."""
 
     def typed(self, e: Expression) -> Typed:
         if isinstance(e, E.ColumnAlias) and len(e._alias) == 1:

@@ -19,6 +19,7 @@ from pyspark.sql.connect.dataframe import DataFrame
 from spark_ckpt.expressions.tree import Input
 from spark_ckpt.plan._connect_forms import FORMS
 from spark_ckpt.plan._connect_functions import FUNCTIONS
+from spark_ckpt.plan._connect_missing import filled, replaced
 from spark_ckpt.plan._connect_scope import Scope, without_texts
 from spark_ckpt.plan._connect_trees import Settings, Trees, Typed, asked, called
 from spark_ckpt.plan._sql_expressions import read
@@ -31,7 +32,9 @@ from spark_ckpt.types import CONTROL_COLUMNS
 
 SparkDF = Any
 _Named = tuple[str | None, Any]
-_NODES = (P.Project, P.WithColumns, P.Filter, P.SubqueryAlias, P.WithColumnsRenamed, P.ToDF, P.Drop)
+_NODES = (
+    P.Project, P.WithColumns, P.Filter, P.SubqueryAlias, P.WithColumnsRenamed, P.ToDF, P.Drop, P.NAFill, P.NAReplace,
+)  # fmt: skip
 _CONFS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "",
@@ -52,6 +55,32 @@ def in_arrow(before: SparkDF, after: SparkDF) -> tuple[Operation, ...] | Stays:
     except StaysError as e:
         return Stays(str(e))
     return tuple(steps.operations)
+
+
+def same(one: SparkDF, other: SparkDF) -> bool:
+    try:
+        with unlogged():
+            return bool(one.sameSemantics(other))
+    except PySparkException:
+        return False
+
+
+def trees_of(plain: Sequence[Any], rows: SparkDF, scope: Scope, settings: Settings) -> Trees:
+    """For expressions over ``rows``, whose types Spark is asked for. Raises ``StaysError``."""
+    questions = [part for e in plain for part in asked(e)]
+    types: dict[int, Any] = {}
+    unknown = [name for name in map(called, questions) if not (name is None or name in FORMS or name in FUNCTIONS)]
+    if unknown:
+        raise StaysError(f"{unknown[0]} runs in Spark only")
+    if questions:
+        columns = [Column(q).alias(f"c{i}") for i, q in enumerate(questions)]
+        try:
+            with unlogged():
+                found = DataFrame(P.Project(rows._plan, columns), rows.sparkSession).schema.fields
+        except PySparkException as e:
+            raise StaysError("Spark does not tell the types in it") from e
+        types = {id(q): f.dataType for q, f in zip(questions, found, strict=True)}
+    return Trees(scope, settings, types, FORMS)
 
 
 def settings_of(session: Any) -> Settings:
@@ -87,6 +116,8 @@ class _Steps:
             [condition] = self._typed([node.filter._expr], node)
             self.operations.append(Keep(condition.tree))
             self.frame = self.frame.where(Column(condition.written))
+        elif isinstance(node, P.NAReplace) and len(node.replacements) > 1:
+            self._replace_several(node)
         elif not isinstance(node, P.SubqueryAlias):
             self._project(self._columns(node), node)
 
@@ -96,13 +127,19 @@ class _Steps:
         names, types = [f.name for f in fields], [arrow_kind(f.dataType) for f in fields]
         if names != list(self._scope.names) or types != [self._scope.type(i) for i in range(len(names))]:
             raise StaysError("Spark has other columns")
-        try:
-            with unlogged():
-                same = bool(self._after.sameSemantics(self.frame))
-        except PySparkException:
-            same = False
-        if not same:
+        if not same(self._after, self.frame):
             raise StaysError("Spark analyses it in another way than was thought")
+
+    def _replace_several(self, node: P.NAReplace) -> None:
+        """In which order Spark looks for the values is its own. So it is asked of them one by one."""
+        before, singly = self.frame, node._child
+        for pair in node.replacements:
+            singly = P.NAReplace(singly, node.cols, [pair])
+        found = in_arrow(DataFrame(node._child, self._session), DataFrame(singly, self._session))
+        if isinstance(found, Stays):
+            raise StaysError(found.why)
+        self._project(self._columns(node), node)
+        self.frame = DataFrame(P.NAReplace(before._plan, node.cols, node.replacements), self._session)
 
     def _columns(self, node: Any) -> list[_Named]:
         """Name and expression of each; no name for those that keep their own."""
@@ -116,6 +153,11 @@ class _Steps:
             gone = {place for column in node._columns for place in self._dropped(column)}
             return [one for i, one in enumerate(own) if i not in gone]
         found = list(own)
+        if isinstance(node, P.NAFill | P.NAReplace):
+            made = filled(node, self._scope) if isinstance(node, P.NAFill) else replaced(node, self._scope)
+            for place, name, e in made:
+                found[place] = (name, e)
+            return found
         if isinstance(node, P.WithColumnsRenamed):
             for old, new in node._colsMap.items():
                 for place in self._scope.places(old):
@@ -170,21 +212,15 @@ class _Steps:
 
     def _typed(self, expressions: Sequence[Any], node: Any) -> list[Typed]:
         plain = [self._plain(e) for e in expressions]
-        questions = [part for e in plain for part in asked(e)]
-        types: dict[int, Any] = {}
-        unknown = [name for name in map(called, questions) if not (name is None or name in FORMS or name in FUNCTIONS)]
-        if unknown:
-            raise StaysError(f"{unknown[0]} runs in Spark only")
-        if questions:
-            columns = [Column(q).alias(f"c{i}") for i, q in enumerate(questions)]
-            try:
-                with unlogged():
-                    found = DataFrame(P.Project(node._child, columns), self._session).schema.fields
-            except PySparkException as e:
-                raise StaysError("Spark does not tell the types in it") from e
-            types = {id(q): f.dataType for q, f in zip(questions, found, strict=True)}
-        trees = Trees(self._scope, self._settings, types, FORMS)
-        return [trees.typed(e) for e in plain]
+        trees = trees_of(plain, DataFrame(node._child, self._session), self._scope, self._settings)
+        typed = [trees.typed(e) for e in plain]
+        self._check_thought(trees.thought)
+        return typed
+
+    def _check_thought(self, pairs: list[tuple[Any, Any]]) -> None:
+        met, written = ([Column(pair[i]).alias(f"c{n}") for n, pair in enumerate(pairs)] for i in (0, 1))
+        if pairs and not same(self.frame.select(*met), self.frame.select(*written)):
+            raise StaysError("Spark analyses it in another way than was thought")
 
     def _plain(self, e: Any) -> Any:
         """``e`` without the texts of SQL in it, as far as they can be read."""

@@ -7,19 +7,18 @@ uses a tree asks Spark whether it is the same as the text.
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Callable
-from decimal import Decimal
+from dataclasses import dataclass
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from pyspark.sql import types as T
 from pyspark.sql.connect import expressions as E
 
-from spark_ckpt.plan._condition_text import Token, tokens_of
+from spark_ckpt.plan._sql_literals import Interval, NotReadError, micros, moment, number, unescaped
+from spark_ckpt.plan._sql_tokens import Token, tokens_of
 
 Expression = Any
-_LEVELS = (
+LEVELS = (
     {"=": "=", "==": "=", "<=>": "<=>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<>": "!=", "!=": "!="},
     {"|": "|"},
     {"^": "^"},
@@ -35,22 +34,6 @@ _NO_NAMES = {
 _PREDICATES = {"rlike": "rlike", "regexp": "rlike", "like": "like"}
 _UNARY = {"-": "negative", "+": "positive", "~": "~"}
 _TRIMS = {"both": "trim", "leading": "ltrim", "trailing": "rtrim"}
-_ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
-_NUMBER = re.compile(r"(\d+)(\.\d*)?([eE][+-]?\d+)?([a-zA-Z]*)")
-_UNITS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
-_WHOLE = {"y": (T.ByteType(), 7), "s": (T.ShortType(), 15), "l": (T.LongType(), 63)}
-
-
-class Interval(E.SQLExpression):  # type: ignore[misc]
-    """An interval of ``micros``, whose type of Spark's only the text tells."""
-
-    def __init__(self, text: str, micros: int) -> None:
-        super().__init__(text)
-        self.micros = micros
-
-
-class _NotReadError(Exception):
-    pass
 
 
 def read(text: str, zone: str) -> Expression | None:
@@ -59,8 +42,8 @@ def read(text: str, zone: str) -> Expression | None:
     if not tokens:
         return None
     try:
-        return _Reader(text, tokens, zone).whole()
-    except (_NotReadError, ValueError):
+        return Reader(text, tokens, zone).whole()
+    except (NotReadError, ValueError):
         return None
 
 
@@ -68,14 +51,25 @@ def _call(name: str, *args: Expression) -> Expression:
     return E.UnresolvedFunction(name, list(args))
 
 
-class _Reader:
+@dataclass(frozen=True)
+class Piece:
+    """What was read from some of the tokens."""
+
+    tree: Expression
+    begin: int
+    end: int
+
+
+class Reader:
     def __init__(self, text: str, tokens: list[Token], zone: str) -> None:
         self._text, self._tokens, self._zone, self._at = text, tokens, zone, 0
+        self._made: dict[int, tuple[Expression, str, tuple[Piece, ...]]] = {}
+        """By the identity of a tree: the operator at its top and what it takes."""
 
     def whole(self) -> Expression:
         found = self._named()
         if self._at < len(self._tokens):
-            raise _NotReadError
+            raise NotReadError
         return found
 
     # -- tokens ------------------------------------------------------------------------------------------------
@@ -90,7 +84,7 @@ class _Reader:
     def _take(self) -> Token:
         token = self._next()
         if token is None:
-            raise _NotReadError
+            raise NotReadError
         self._at += 1
         return token
 
@@ -99,7 +93,7 @@ class _Reader:
 
     def _must(self, text: str) -> None:
         if not self._taken(text):
-            raise _NotReadError
+            raise NotReadError
 
     # -- what binds loosest first ------------------------------------------------------------------------------
 
@@ -114,32 +108,44 @@ class _Reader:
         return self._folded(lambda: self._folded(self._negated, "and"), "or")
 
     def _folded(self, part: Callable[[], Expression], word: str) -> Expression:
-        found = part()
+        found = self._piece(part)
         while self._taken(word):
-            found = _call(word, found, part())
-        return found
+            found = self._operator(word, found, self._piece(part))
+        return found.tree
+
+    def _piece(self, part: Callable[[], Expression]) -> Piece:
+        begin = self._at
+        return Piece(part(), begin, self._at)
+
+    def _operator(self, name: str, *pieces: Piece) -> Piece:
+        trees = [piece.tree for piece in pieces]
+        tree = _call("not", _call("=", *trees)) if name == "!=" else _call(name, *trees)
+        self._made[id(tree)] = tree, name, pieces
+        return Piece(tree, pieces[0].begin, self._at)
 
     def _negated(self) -> Expression:
-        return _call("not", self._negated()) if self._taken("not", "!") else self._predicate()
+        if self._taken("not", "!"):
+            return self._operator("not", self._piece(self._negated)).tree
+        return self._predicate()
 
     def _predicate(self) -> Expression:
-        value = self._binary(0)
+        value = self._piece(self._operand)
         if self._taken("is"):
-            return self._is_what(value)
+            return self._is_what(value.tree)
         negated = self._taken("not")
         if self._taken("between"):
-            low = self._binary(0)
+            low = self._piece(self._operand)
             self._must("and")
-            found = _call("between", value, low, self._binary(0))
+            found = self._operator("between", value, low, self._piece(self._operand)).tree
         elif self._taken("in"):
             self._must("(")
-            found = _call("in", value, *self._several(self._expression))
+            found = _call("in", value.tree, *self._several(self._expression))
         elif self._is(*_PREDICATES):
-            found = _call(_PREDICATES[self._take().text.lower()], value, self._binary(0))
+            found = _call(_PREDICATES[self._take().text.lower()], value.tree, self._operand())
         elif negated:
-            raise _NotReadError
+            raise NotReadError
         else:
-            return value
+            return value.tree
         return _call("not", found) if negated else found
 
     def _is_what(self, value: Expression) -> Expression:
@@ -148,28 +154,31 @@ class _Reader:
             return _call("isnotnull" if negated else "isnull", value)
         if self._taken("distinct"):
             self._must("from")
-            same, negated = _call("<=>", value, self._binary(0)), not negated
+            same, negated = _call("<=>", value, self._operand()), not negated
         elif self._is("true", "false"):
             same = _call("<=>", value, E.LiteralExpression._from_value(self._take().text.lower() == "true"))
         else:
-            raise _NotReadError
+            raise NotReadError
         return _call("not", same) if negated else same
 
+    def _operand(self) -> Expression:
+        return self._binary(0)
+
     def _binary(self, level: int) -> Expression:
-        if level == len(_LEVELS):
+        if level == len(LEVELS):
             return self._unary()
-        found, operators = self._binary(level + 1), _LEVELS[level]
+        operators = LEVELS[level]
+        found = self._piece(lambda: self._binary(level + 1))
         while self._is(*operators):
             name = operators[self._take().text.lower()]
-            other = self._binary(level + 1)
-            found = _call("not", _call("=", found, other)) if name == "!=" else _call(name, found, other)
-        return found
+            found = self._operator(name, found, self._piece(lambda: self._binary(level + 1)))
+        return found.tree
 
     def _unary(self) -> Expression:
         sign = self._taken(*_UNARY)
         token = self._next()
         if sign == "-" and token is not None and token.kind == "number":
-            return self._behind(_number(self._take().text, -1))
+            return self._behind(number(self._take().text, -1))
         return self._behind(self._primary()) if sign is None else _call(_UNARY[sign], self._unary())
 
     def _behind(self, value: Expression) -> Expression:
@@ -179,7 +188,7 @@ class _Reader:
             if sign == ".":
                 value = E.UnresolvedExtractValue(value, E.LiteralExpression._from_value(self._name()))
             elif sign == "[":
-                value = E.UnresolvedExtractValue(value, self._binary(0))
+                value = E.UnresolvedExtractValue(value, self._operand())
                 self._must("]")
             else:
                 value = E.CastExpression(value, self._type())
@@ -192,20 +201,21 @@ class _Reader:
             self._must(")")
             return found
         if token.kind == "number":
-            return _number(token.text, 1)
+            return number(token.text, 1)
         if token.kind == "string":
-            return E.LiteralExpression._from_value(_unescaped(token.text))
+            return E.LiteralExpression._from_value(unescaped(token.text))
         if token.kind == "word" and self._is("("):
             return self._called(token)
-        following = self._next()
-        if token.word("date", "timestamp", "interval") and following and following.kind in ("string", "number"):
-            return self._of_time(token)
+        if token.word("date", "timestamp") and self._is_value(self._at):
+            return self._of_day(token)
+        if token.word("interval") and self._is_length():
+            return self._interval(token)
         if token.word("case"):
             return self._case()
         if token.word("null", "true", "false"):
             return E.LiteralExpression._from_value({"true": True, "false": False}.get(token.text.lower()))
         if not self._is_name(token):
-            raise _NotReadError
+            raise NotReadError
         names = [token.text]
         while self._is("."):
             self._take()
@@ -218,7 +228,7 @@ class _Reader:
     def _take_name(self) -> Token:
         token = self._take()
         if not self._is_name(token):
-            raise _NotReadError
+            raise NotReadError
         return token
 
     def _name(self) -> str:
@@ -260,7 +270,7 @@ class _Reader:
         """``decimal(10, 2)``; types with types in them are left to Spark."""
         first = self._take()
         if first.kind != "word" or self._is("<"):
-            raise _NotReadError
+            raise NotReadError
         end = first.end
         if self._taken("("):
             while not self._is(")"):
@@ -279,75 +289,27 @@ class _Reader:
         self._must("end")
         return _call("when", *parts)
 
-    def _of_time(self, token: Token) -> Expression:
-        value = self._take()
-        text = _unescaped(value.text) if value.kind == "string" else value.text
+    def _is_value(self, at: int) -> bool:
+        return at < len(self._tokens) and self._tokens[at].kind in ("string", "number")
+
+    def _of_day(self, token: Token) -> Expression:
+        text = unescaped(self._take().text)
         if token.word("date"):
             return E.LiteralExpression(dt.date.fromisoformat(text), T.DateType())
-        if token.word("timestamp"):
-            return self._moment(text)
-        unit = self._take()
-        if not re.fullmatch(r"-?\d{1,9}", text) or unit.text.lower() not in _UNITS or self._is("to") or self._literal():
-            raise _NotReadError
-        return Interval(self._text[token.start : unit.end], int(text) * _UNITS[unit.text.lower()] * 1_000_000)
+        return moment(text, self._zone)
 
-    def _literal(self) -> bool:
-        """Whether an interval goes on."""
-        token = self._next()
-        return token is not None and token.kind in ("number", "string")
+    def _is_length(self) -> bool:
+        """Whether a number of units comes, as it does in an interval."""
+        at = self._at + self._is("+", "-")
+        return self._is_value(at) and at + 1 < len(self._tokens) and self._tokens[at + 1].kind == "word"
 
-    def _moment(self, text: str) -> Expression:
-        """Of the session's clock, without a zone of its own."""
-        moment = dt.datetime.fromisoformat(text)
-        if moment.tzinfo is not None:
-            raise _NotReadError
-        made = E.LiteralExpression(None, T.TimestampType())
-        since = moment.replace(tzinfo=ZoneInfo(self._zone)) - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
-        made._value = since // dt.timedelta(microseconds=1)
-        return made
-
-
-def _number(text: str, sign: int) -> Expression:
-    found = _NUMBER.fullmatch(text)
-    if found is None:
-        raise _NotReadError
-    whole, fraction, exponent, suffix = found.groups()
-    end = suffix.lower()
-    if end in ("d", "f"):
-        return E.LiteralExpression(sign * float(text[:-1]), T.DoubleType() if end == "d" else T.FloatType())
-    if exponent and not end:
-        return E.LiteralExpression(sign * float(text), T.DoubleType())
-    if end in _WHOLE and not fraction and not exponent:
-        kind, bits = _WHOLE[end]
-        return E.LiteralExpression(_within(sign * int(whole), bits), kind)
-    if end not in ("", "bd") or (end and exponent):
-        raise _NotReadError
-    return _exact(sign, whole, (fraction or "")[1:], bool(fraction) or bool(end))
-
-
-def _exact(sign: int, whole: str, fraction: str, is_decimal: bool) -> Expression:
-    value = sign * int(whole)
-    if not is_decimal and -(2**63) <= value < 2**63:
-        return E.LiteralExpression._from_value(value)
-    exact = Decimal(f"{whole}.{fraction}" if fraction else whole) * sign
-    digits = max(len((whole + fraction).lstrip("0")), len(fraction), 1)
-    return E.LiteralExpression(exact, T.DecimalType(digits, len(fraction)))
-
-
-def _within(value: int, bits: int) -> int:
-    if not -(2**bits) <= value < 2**bits:
-        raise _NotReadError
-    return value
-
-
-def _unescaped(text: str) -> str:
-    quote, inner = text[0], text[1:-1]
-    if quote * 2 in inner.replace("\\" + quote, ""):
-        raise _NotReadError  # depends on a setting
-
-    def meant(found: re.Match[str]) -> str:
-        if found[1] not in _ESCAPED:
-            raise _NotReadError
-        return _ESCAPED[found[1]]
-
-    return re.sub(r"\\(.)", meant, inner, flags=re.DOTALL)
+    def _interval(self, token: Token) -> Expression:
+        total = 0
+        while self._is_length():
+            sign, value = self._taken("+", "-"), self._take()
+            text = unescaped(value.text) if value.kind == "string" else value.text
+            unit = self._take()
+            total += micros(text, unit.text) * (-1 if sign == "-" else 1)
+        if self._is("to"):
+            raise NotReadError
+        return Interval(self._text[token.start : unit.end], total)

@@ -16,7 +16,6 @@ from py4j.java_gateway import is_instance_of
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from spark_ckpt.plan._condition_text import taken_apart
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.udf_plan import items_of
 
@@ -89,6 +88,8 @@ def shape(condition: Column) -> tuple[str, list[Column]] | None:
         return ClassicTree(lambda _: None).shape(condition)
     from pyspark.sql.connect import expressions
     from pyspark.sql.connect.column import Column as ConnectColumn
+
+    from spark_ckpt.plan._sql_apart import taken_apart
 
     tree = condition._expr
     if isinstance(tree, expressions.SQLExpression):

@@ -118,6 +118,9 @@ class Trees:
             return self.tree(e.child())
         if is_instance_of(self._gateway, e, _REPLACED):
             return self.tree(e.replacement())
+        if name == "NaNvl":
+            first, second = (self.tree(part) for part in items_of(e.children()))
+            return checked(Call("If", (Call("IsNaN", (first,), pa.bool_()), second, first), arrow_type(e)), "LEGACY")
         if not rules.known(name):
             raise StaysError(f"{e.prettyName()} runs in Spark only")
         return self._call(name, e)

@@ -88,7 +88,13 @@ _PRINTED = [
     "SSSSSS",
 ]
 _UNITS = ["microsecond", "millisecond", "second", "minute", "HOUR", "day", "dd", "week", "mon", "quarter", "year"]
-_INTERVALS = ["INTERVAL 1 HOUR", "INTERVAL 3 DAY", "INTERVAL '1 12:30:00' DAY TO SECOND", "INTERVAL '-0.000001' SECOND"]
+_INTERVALS = [
+    "INTERVAL 1 HOUR",
+    "INTERVAL 3 DAY",
+    "interval 1 week -2 days 3 minutes",
+    "INTERVAL '1 12:30:00' DAY TO SECOND",
+    "INTERVAL '-0.000001' SECOND",
+]
 
 
 class Writer:
@@ -176,6 +182,7 @@ class Writer:
             f"({self.whole(depth - 1)} / {self.whole(depth - 1)})",
             f"{r.choice(['-', '+'])}({a})",
             f"{r.choice(['abs', 'sqrt'])}({a})",
+            f"nanvl({a}, {b})",
             f"CAST({r.choice([self.number, self.digits])(depth - 1)} AS {r.choice(_CASTS[4:])})",
             f"CAST({r.choice([self.decimal, self.moment])(depth - 1)} AS DOUBLE)",
             self._chosen(self.floating, depth),

@@ -130,11 +130,16 @@ def _in_python(made: Any) -> Any:
 
 
 def _computed(df: Any) -> Any:
-    columns = df.where("v > 1 AND k IS NOT NULL AND t BETWEEN '1999-12-31' AND '2100-01-01'").withColumn(
+    changed = df.fillna(9).fillna({"v": 8}).replace({3: 30, 8: 80, 9: 90})
+    there = "v > 1 AND v BETWEEN 1.5D AND 1e9 AND t - interval 1 day -2 hours BETWEEN '1999-12-31' AND '2100-01-01'"
+    columns = changed.where(f"{there} AND k IS NOT NULL").withColumn(
         "w", F.col("v") * 2 + F.expr("CASE k WHEN 'a' THEN 1 ELSE 0.5D END")
     )
     named = columns.select(df["k"], "w", F.struct("K", "v").alias("row"), F.hour("t"), F.upper(F.concat("k", "v")))
-    return _in_python(named.withColumnRenamed("w", "x").alias("o").where(F.col("o.row.v") != 3).drop("k"))
+    named = named.fillna("none").replace(["a", "B2"], ["A", None], ["k"])
+    return _in_python(
+        named.withColumnRenamed("w", "x").alias("o").where(F.col("o.row.v") != 3).withColumn("y", F.lit(1)).drop("y")
+    )
 
 
 def _inputs(df: Any) -> Any:

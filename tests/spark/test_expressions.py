@@ -135,6 +135,7 @@ ARGUMENTS = {
     "to_unix_timestamp": "to_unix_timestamp(at)",
     "a field of one": "st.x", "named_struct": "named_struct('x', i)", "struct": "struct(i, s)", "if": "if(b, i, l)",
     **dict.fromkeys(("coalesce", "ifnull", "nullif", "nvl", "equal_null"), "{}(l, i)"), "nvl2": "nvl2(s, i, l)",
+    "nanvl": "nanvl(d, d / 2)",
     **dict.fromkeys(("abs", "ceil", "ceiling", "floor", "negative", "positive", "sqrt", "isnan"), "{}(d)"),
     "negate": "negative(d)", **dict.fromkeys(("isnull", "isnotnull"), "{}(st)"), "concat": "concat(s, t, 'x')",
     **dict.fromkeys(("contains", "startswith", "endswith"), "{}(s, 'a')"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.connect import expressions as E
 
-from spark_ckpt.plan._sql_expressions import Interval, read
+from spark_ckpt.plan._sql_expressions import read
+from spark_ckpt.plan._sql_literals import Interval
 
 ZONE = "America/New_York"
 READ = {
@@ -44,8 +45,8 @@ LEFT = (
     "a +", "a b c", "a << 2", "x -> x + 1", "exists (select 1)",
     "a IN (select b from t)",
     "'it''s'", "'\\u0041'", "'\\%'", "a LIKE 'b' ESCAPE '/'", "a -- b", "300Y", "position('a' IN s)",
-    "substring(s FROM 2)", "INTERVAL 1 MONTH", "INTERVAL '1 2' DAY TO HOUR", "INTERVAL 1 DAY 2 HOURS",
-    "interval 1.5 hour",
+    "substring(s FROM 2)", "INTERVAL 1 MONTH", "INTERVAL '1 2' DAY TO HOUR", "interval 1.5 hour",
+    "INTERVAL 1 DAY TO HOUR",
     "TIMESTAMP'2024-01-01 00:00:00+01:00'", "DATE'2024'", "cast(a AS array<int>)", "a ILIKE 'b'", "a NOT b", "",
 )  # fmt: skip
 
@@ -77,6 +78,11 @@ def test_times_are_of_the_sessions_clock() -> None:
     }
     found = {text: read(text, ZONE) for text in moments}
     assert {text: isinstance(e, E.LiteralExpression) and e._value for text, e in found.items()} == moments
-    interval = read("INTERVAL '-2' DAY", ZONE)
-    assert isinstance(interval, Interval)
-    assert (interval._expr, interval.micros) == ("INTERVAL '-2' DAY", -2 * 86_400_000_000)
+    lengths = {
+        "INTERVAL '-2' DAY": -172_800,
+        "interval 1 week 2 Days -3 hours": 766_800,
+        "INTERVAL 5 minutes '7' second": 307,
+    }
+    read_as = {text: read(text, ZONE) for text in lengths}
+    assert {text: isinstance(e, Interval) and e.micros // 10**6 for text, e in read_as.items()} == lengths
+    assert [e and e._expr for e in read_as.values()] == list(lengths)

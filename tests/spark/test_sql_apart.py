@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from spark_ckpt.plan._condition_text import taken_apart
+from spark_ckpt.plan._sql_apart import taken_apart
 
 CASES = [
-    ("a = b AND c >= d and c <= d + interval 1 hour", ("and", ["a = b", "c >= d and c <= d + interval 1 hour"])),
+    ("a = b AND c >= d and c <= d + interval 1 hour", ("and", ["a = b AND c >= d", "c <= d + interval 1 hour"])),
     ("((a=b) and (c=d))", ("and", ["(a=b)", "(c=d)"])),
     ("(a) = (b)", ("=", ["(a)", "(b)"])),
     ("a or b and c", ("or", ["a", "b and c"])),
@@ -22,12 +22,34 @@ CASES = [
     ("-a + b", ("+", ["-a", "b"])),
     ("a = -b", ("=", ["a", "-b"])),
     ("a <> b", ("!=", ["a", "b"])),
+    ("a = b = c", ("=", ["a = b", "c"])),
+    ("a between 1 and 2 = c", ("between", ["a", "1", "2 = c"])),
+    ("a || b = c || d", ("=", ["a || b", "c || d"])),
+    ("b <= a + interval 1 month", ("<=", ["b", "a + interval 1 month"])),
+    ("a - interval -1 hour 2 minutes", ("-", ["a", "interval -1 hour 2 minutes"])),
+    ("a = interval '1 2' day to hour", ("=", ["a", "interval '1 2' day to hour"])),
+    ("d < DATE'2024' and exists(xs, x -> x and y)", ("and", ["d < DATE'2024'", "exists(xs, x -> x and y)"])),
+    ("a << 2 or (select max(x) or y from t) > 3", ("or", ["a << 2", "(select max(x) or y from t) > 3"])),
+    ("x between y << 1 and 2 and z like 'b' escape '/'", ("and", ["x between y << 1 and 2", "z like 'b' escape '/'"])),
+    ("(a, b) in (select c, d from t) and e", ("and", ["(a, b) in (select c, d from t)", "e"])),
     *((text, None) for text in ("interval -1 hour", "a in (1, 2)", "a is null", "a is not distinct from b", "f(a, b)")),
     *(
         (text, None)
-        for text in ("x not between 1 and 2", "a = b = c", "a | b", "a -- = b", "a /* */ = b", "(a = b", "", "-a")
+        for text in (
+            "x not between 1 and 2",
+            "a | b",
+            "a and",
+            "and a",
+            "a = ",
+            "a b",
+            "a -- = b",
+            "a /* */ = b",
+            "(a = b",
+            "",
+            "-a",
+        )
     ),
-    *((text, None) for text in ("a like 'x' = b", "a between 1 and 2 = c", "exists (select 1)", "a || b = c || d")),
+    *((text, None) for text in ("a like 'x' = b", "exists (select 1)", "a << 2")),
 ]
 
 

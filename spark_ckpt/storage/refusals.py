@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 
 from spark_ckpt.errors import InvalidInputError, StorageNotWritableError
-from spark_ckpt.storage.retry import may_pass
+from spark_ckpt.storage.retry import http_status, may_pass
+
+_CREDENTIALS = (
+    "Check the credentials in storage options or the environment: the time of temporary ones may be over. Nothing is "
+    "lost: start the query again with others."
+)
 
 
 @contextlib.contextmanager
@@ -22,6 +28,10 @@ def writing(shown: str) -> Iterator[None]:
             raise StorageNotWritableError(
                 f"Cannot write {shown}: expected a bucket (or container) that is there, found none of that name. Make"
                 " it, or correct spark.ckpt.dir or the path; buckets are not made here."
+            ) from None
+        if "://" in shown and _is_no(error):
+            raise StorageNotWritableError(
+                f"Cannot write {shown}: expected credentials that may write it, found {_said(error)}. {_CREDENTIALS}"
             ) from None
         raise StorageNotWritableError(
             f"Cannot write {shown}: expected a folder this process may write,"
@@ -39,11 +49,21 @@ def reading(shown: str) -> Iterator[None]:
         if may_pass(error) or not _is_no(error):
             raise
         raise InvalidInputError(
-            f"Cannot read {shown}: expected a bucket and credentials that may read it, found {type(error).__name__}."
-            " Check the bucket's name, and the credentials in storage options or the environment."
+            f"Cannot read {shown}: expected a bucket and credentials that may read it, found {_said(error)}. Check the"
+            f" bucket's name. {_CREDENTIALS}"
         ) from None
 
 
 def _is_no(error: BaseException) -> bool:
-    """The store refused, or its client has no credentials to ask with."""
-    return isinstance(error, PermissionError) or any(c.__name__ == "BotoCoreError" for c in type(error).__mro__)
+    """The store refused, or its client has no credentials to ask with. S3 says 400 where a token's time is over."""
+    if isinstance(error, PermissionError) or http_status(error) in (400, 401, 403):
+        return True
+    return any(c.__name__ == "BotoCoreError" for c in type(error).__mro__)
+
+
+def _said(error: BaseException) -> str:
+    """By its kind, and the store's own word for it where that has one (``ExpiredToken``): not its sentence."""
+    answer = getattr(error.__cause__, "response", None)
+    code = answer.get("Error", {}).get("Code") if isinstance(answer, dict) else None
+    name = type(error).__name__
+    return f"{name} ({code})" if isinstance(code, str) and re.fullmatch(r"\w{1,60}", code) else name

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -234,6 +235,50 @@ def test_a_store_without_create_if_absent_is_refused_before_a_record_is_written(
         with pytest.raises(InvalidInputError, match="creates an object only if there is none"):
             sink.validate(ROWS)
     assert server.files().find(bucket) == []
+
+
+class ExpiredHandler(BaseHTTPRequestHandler):
+    """What S3 says of temporary credentials whose time is over; to a HEAD request without a reason."""
+
+    protocol_version = "HTTP/1.1"  # a client waits to be told to send its data
+
+    def _answer(self) -> None:
+        shown = self.headers["X-Amz-Security-Token"]
+        reason = f"<Error><Code>ExpiredToken</Code><Message>The provided token has expired: {shown}.</Message></Error>"
+        content = b"" if self.command == "HEAD" else reason.encode()
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(400)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_HEAD = do_PUT = do_DELETE = _answer
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def test_credentials_whose_time_is_over_are_told_at_once_by_the_stores_word_and_not_its_sentence() -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), ExpiredHandler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    options = {"key": KEY, "secret": SECRET, "token": "t0ken", "region": REGION}
+    folder = Folder("s3://lake/j", {**options, "endpoint_url": f"http://127.0.0.1:{server.server_port}"})
+    asked = {
+        "PermissionError (ExpiredToken)": [lambda: folder.read("a"), folder.names, lambda: folder.replace("a", b"x"),
+                                           lambda: folder.create("a", b"x"), lambda: folder.remove("a")],
+        "OSError (400)": [lambda: folder.exists("a")],
+    }  # fmt: skip
+    for said, asks in asked.items():
+        for ask in asks:
+            with pytest.raises((InvalidInputError, StorageNotWritableError)) as refused:
+                ask()
+            assert f"found {said}. " in str(refused.value)
+            assert "the time of temporary ones may be over. Nothing is lost: start the query again" in str(
+                refused.value
+            )
+            assert "t0ken" not in "".join(traceback.format_exception(refused.value))
+    server.shutdown()
+    server.server_close()
 
 
 @pytest.mark.parametrize("character", "#?%[]^|\\")

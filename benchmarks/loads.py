@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -97,3 +97,8 @@ def _zipf_keys(keys: int, exponent: float) -> np.ndarray:
 def zipf_share(keys: int, exponent: float) -> float:
     """The share of the rows that the most frequent key gets."""
     return float(1 / (np.arange(1, keys + 1, dtype=float) ** -exponent).sum())
+
+
+def behind_warm_up(batches: Sequence[Mapping[str, Any]], warm_up: int, warm_up_s: float) -> list[Mapping[str, Any]]:
+    """Without the first ``warm_up`` batches and those that began in the first ``warm_up_s`` seconds."""
+    return [b for b in batches[warm_up:] if b["began"] >= batches[0]["began"] + warm_up_s]

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.answers import heard
 from benchmarks.environments import FOLDER, OURS, ROOT, SPARK, Environment
-from benchmarks.loads import Load
+from benchmarks.loads import Load, behind_warm_up
 from benchmarks.memory import Sampler
 
 CORES = 2
@@ -28,12 +28,14 @@ PROVIDER = {"ours": "hdfs", "jvm": "rocksdb", "pandas": "rocksdb"}
 
 @dataclass(frozen=True)
 class Run:
-    """One workload on one of the Spark engines, for ``seconds`` after ``warm_up`` batches of the last phase."""
+    """One workload on one of the Spark engines, for ``seconds`` after ``warm_up`` batches of the last phase, and after
+    its first ``warm_up_s`` seconds: a JVM compiles for about a minute what each batch runs."""
 
     workload: str
     load: Load
     seconds: float = 15
     warm_up: int = 3
+    warm_up_s: float = 0
     min_batches: int = 3
     max_seconds: float = 60
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -51,7 +53,8 @@ class Run:
 
     def quick(self) -> Run:
         """A few small batches, to see that it works."""
-        return replace(self, load=self.load.smaller(100), seconds=1, warm_up=1, min_batches=2, max_seconds=20)
+        load = self.load.smaller(100)
+        return replace(self, load=load, seconds=1, warm_up=1, warm_up_s=0, min_batches=2, max_seconds=20)
 
 
 class WorkerError(RuntimeError):
@@ -150,8 +153,8 @@ def kill_process(process: subprocess.Popen[str]) -> None:
 
 def measured(batches: Sequence[Mapping[str, Any]], run: Run) -> list[Mapping[str, Any]]:
     """The batches of the last phase behind the warm-up."""
-    last = len(run.load.phases) - 1
-    return [b for b in batches if b["phase"] == last][run.warm_up :]
+    last = [b for b in batches if b["phase"] == len(run.load.phases) - 1]
+    return behind_warm_up(last, run.warm_up, run.warm_up_s)
 
 
 def median_s(batches: Sequence[Mapping[str, Any]]) -> float:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.answers import say
-from benchmarks.loads import Load
+from benchmarks.loads import Load, behind_warm_up
 from benchmarks.workers.spark_session import PROVIDERS, follow, make_session
 
 
@@ -86,7 +86,7 @@ def _numbers(column: Any) -> list[int]:
 def _enough(batches: list[dict[str, Any]], load: Load, request: Mapping[str, Any]) -> bool:
     """Whether the last phase has been measured long enough, or has taken too long."""
     last = [b for b in batches if b["phase"] == len(load.phases) - 1]
-    measured = last[request["warm_up"] :]
+    measured = behind_warm_up(last, request["warm_up"], request["warm_up_s"])
     if load.total is not None or not measured:
         return False
     wall = measured[-1]["began"] + measured[-1]["ms"] / 1000 - measured[0]["began"]

@@ -12,7 +12,7 @@ import pytest
 from benchmarks import cost_model, measuring, plots, query_answers, report, slopes
 from benchmarks.__main__ import main, remaining
 from benchmarks.aims import AIMS
-from benchmarks.loads import HOT, START_S, ZIPF, Load, Phase, keys_of, zipf_share
+from benchmarks.loads import HOT, START_S, ZIPF, Load, Phase, behind_warm_up, keys_of, zipf_share
 from benchmarks.sections import TOGETHER, queries
 from benchmarks.sections.curves import POINTS
 from benchmarks.sections.state import growth_run
@@ -63,6 +63,13 @@ def results() -> dict[str, Any]:
             for n, d in data.items()
         }
     }
+
+
+def test_a_warm_up_ends_when_its_batches_and_its_seconds_are_over() -> None:
+    batches = [{"began": began} for began in (100.0, 104.0, 109.0, 111.0, 130.0)]
+    assert behind_warm_up(batches, 2, 0) == batches[2:]
+    assert behind_warm_up(batches, 2, 10) == behind_warm_up(batches, 0, 10) == batches[3:]
+    assert behind_warm_up(batches, 2, 60) == behind_warm_up([], 2, 60) == []
 
 
 def test_an_aim_without_its_figures_is_shown_as_not_measured() -> None:

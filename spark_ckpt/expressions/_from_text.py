@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 
 from spark_ckpt.expressions._decimals import narrow
 from spark_ckpt.expressions._values import as_array, each, failed, refuse
+from spark_ckpt.expressions.floats import float32
 from spark_ckpt.expressions.tree import Call
 
 BLANKS = "".join(map(chr, (*range(33), 127)))
@@ -121,17 +121,9 @@ def _of_hex(text: str) -> float:
 
 
 def _float(text: str) -> float | None:
-    """The nearest one of 32 bits: that of the nearest double may be another."""
     found = _double(text)
     match = _NUMBER.fullmatch(text.strip(_JAVA_BLANKS))
-    if found is None or match is None or not np.isfinite(found) or abs(found) > 3.5e38 or abs(found) < 1e-46:
-        return found
-    exact = Fraction(match[1])
-    near = np.float32(found)
-    others = [near, np.nextafter(near, np.float32("-inf")), np.nextafter(near, np.float32("inf"))]
-    finite = [x for x in others if np.isfinite(x)]
-    best = min(finite, key=lambda x: (abs(Fraction(float(x)) - exact), int(x.view(np.uint32)) & 1))
-    return float(near if not np.isfinite(near) else best)
+    return found if found is None or match is None else float32(match[1])
 
 
 def _to_decimal(call: Call, count: int, text: Any) -> Any:

@@ -18,8 +18,8 @@ from spark_ckpt.expressions._values import Function, as_array, sized
 from spark_ckpt.expressions.tree import Call
 from spark_ckpt.expressions.zones import DAY, SECOND
 
-_PLAIN_DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-_PLAIN_MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$"
+PLAIN_DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+PLAIN_MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$"
 _EPOCH = 719_163
 """The number of 1970's first day, if that of year 1 has number 1."""
 _DAY = re.compile(r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.DOTALL)
@@ -43,25 +43,25 @@ _NO_ZONES = {"Factory", "localtime", "posixrules", "EST", "MST", "HST", "ROC"}
 
 
 def day_from_text(call: Call, count: int, text: Any) -> Any:
-    plain = _by_arrow(text, count, _PLAIN_DAY, call.type)
-    return parsed(call, count, text, _day, pa.int32()).cast(call.type) if plain is None else plain
+    plain = by_arrow(as_array(text, count), PLAIN_DAY, call.type)
+    return parsed(call, count, text, day, pa.int32()).cast(call.type) if plain is None else plain
 
 
 def moment_from_text(call: Call, count: int, text: Any) -> Any:
-    plain = _by_arrow(text, count, _PLAIN_MOMENT, pa.timestamp("us"))
+    plain = by_arrow(as_array(text, count), PLAIN_MOMENT, pa.timestamp("us"))
     if plain is not None:
         return zones.moments(plain.cast(pa.int64()), call.option).cast(call.type)
-    found = _in_zones(text, count, _moment, call.option)
+    found = _in_zones(text, count, moment, call.option)
     refuse_invalid(call, text, found, count)
     return found.cast(call.type)
 
 
-def _by_arrow(text: Any, count: int, pattern: str, kind: pa.DataType) -> pa.Array | None:
-    array = as_array(text, count)
-    if pc.all(pc.match_substring_regex(array, pattern)).as_py() is False:
+def by_arrow(texts: pa.Array, pattern: str, kind: pa.DataType) -> pa.Array | None:
+    """None if one of ``texts`` is not like ``pattern``, or Arrow refuses it."""
+    if pc.all(pc.match_substring_regex(texts, pattern)).as_py() is False:
         return None
     try:
-        return array.cast(kind)
+        return texts.cast(kind)
     except pa.ArrowInvalid:
         return None
 
@@ -78,15 +78,16 @@ def _in_zones(text: Any, count: int, parse: Callable[[str, str], tuple[int, str]
     return found.take(coded.indices)
 
 
-def _day(text: str) -> int | None:
+def day(text: str) -> int | None:
+    """Days since 1970."""
     match = _DAY.fullmatch(text.strip(BLANKS))
     if match is None:
         return None
     sign, year, month, day = match.groups()
-    return _number_of_day(int(sign + year), int(month or 1), int(day or 1), 2**31)
+    return number_of_day(int(sign + year), int(month or 1), int(day or 1), 2**31)
 
 
-def _number_of_day(year: int, month: int, day: int, below: int) -> int | None:
+def number_of_day(year: int, month: int, day: int, below: int) -> int | None:
     """Days since 1970, in the calendar of today in any year."""
     cycles, in_cycle = divmod(year, 400)
     try:
@@ -98,12 +99,23 @@ def _number_of_day(year: int, month: int, day: int, below: int) -> int | None:
     return found if -below <= found < below else None
 
 
-def _moment(text: str, zone: str) -> tuple[int, str] | None:
+def local(text: str) -> int | None:
+    """What a clock shows, in microseconds since 1970, if ``text`` names a day and no zone."""
+    match = _MOMENT.fullmatch(text.strip(BLANKS))
+    if match is None or match[9] is not None:
+        return None
+    days = number_of_day(int(match[1] + match[2]), int(match[3] or 1), int(match[4] or 1), 2**31)
+    found = None if days is None else _at(days, list(match.groups()[4:]), "UTC")
+    return found and found[0]
+
+
+def moment(text: str, zone: str) -> tuple[int, str] | None:
+    """What the clock shows, in microseconds since 1970, and where."""
     bare = text.strip(BLANKS)
     match = _MOMENT.fullmatch(bare)
     if match:
         sign, year, month, day, *clock = match.groups()
-        days = _number_of_day(int(sign + year), int(month or 1), int(day or 1), 2**31)
+        days = number_of_day(int(sign + year), int(month or 1), int(day or 1), 2**31)
         return None if days is None else _at(days, clock, zone)
     match = _TIME.fullmatch(bare)
     if match is None or (match[3] is None if not match[1] else not text.startswith("T")):
@@ -179,7 +191,7 @@ def _read(text: str, pattern: re.Pattern[str], zone: str) -> tuple[int, str] | N
     if match is None:
         return None
     found = match.groupdict()
-    days = _number_of_day(int(found["yyyy"]), int(found["MM"]), int(found["dd"]), 106_751_991)
+    days = number_of_day(int(found["yyyy"]), int(found["MM"]), int(found["dd"]), 106_751_991)
     clock = [found.get(name) for name in ("HH", "mm", "ss", "S")]
     return None if days is None or found["yyyy"] == "-0000" else _at(days, [*clock, None], zone)
 
@@ -187,13 +199,27 @@ def _read(text: str, pattern: re.Pattern[str], zone: str) -> tuple[int, str] | N
 def _by_pattern(call: Call, count: int, text: Any, pattern: Any) -> Any:
     plain = None
     if pattern.as_py() == "yyyy-MM-dd HH:mm:ss":
-        plain = _by_arrow(text, count, r"^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}$", pa.timestamp("us"))
+        pattern_of_all = r"^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}$"
+        plain = by_arrow(as_array(text, count), pattern_of_all, pa.timestamp("us"))
     if plain is not None:
         return zones.moments(plain.cast(pa.int64()), call.option)
     compiled = _pattern(pattern.as_py())
     found = _in_zones(text, count, lambda one, zone: _read(one, compiled, zone), call.option)
     refuse_invalid(call, text, found, count, "CANNOT_PARSE_TIMESTAMP")
     return found
+
+
+def read(text: str, pattern: str, zone: str) -> tuple[int, str] | None:
+    """As :func:`moment`, by a readable ``pattern`` of Java's."""
+    return _read(text, _pattern(pattern), zone)
+
+
+def read_day(text: str, pattern: str) -> int | None:
+    """As :func:`day`, by a readable ``pattern`` of days only."""
+    match = _pattern(pattern).fullmatch(text)
+    if match is None or match["yyyy"] == "-0000":
+        return None
+    return number_of_day(int(match["yyyy"]), int(match["MM"]), int(match["dd"]), 2**31)
 
 
 def _timestamp(call: Call, count: int, text: Any, pattern: Any) -> Any:

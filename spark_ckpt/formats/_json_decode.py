@@ -1,80 +1,102 @@
-"""JSON as Spark's ``from_json`` reads it, FAILFAST: in Arrow where the result is the same, one by one elsewhere."""
+"""JSON as Spark reads it: in Arrow where the result is the same, one by one elsewhere."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 import pyarrow.types as pt
 
-from spark_ckpt.formats._json_slow import read_record
+from spark_ckpt.errors import ConfigError
+from spark_ckpt.formats._json_plain import Rules
+from spark_ckpt.formats._json_scanner import JsonError
+from spark_ckpt.formats._json_values import PartialError, row_reader
 from spark_ckpt.formats._schema_registry import unwrapped
-from spark_ckpt.formats.base import Decoded, Decoder, one_by_one
+from spark_ckpt.formats.base import SHOWN_REASON, Decoded, Decoder
 
-_ZONE = r"[T ]\d.*(?:Z|[+-]\d{2}:?\d{2})$"
-_PLAIN_TIME = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:\d{2})?$"
-_PLAIN_DATE = r"^\d{4}-\d{2}-\d{2}$"
-_BLANK = b" \t\r\n"
 _FEW = 32
 """So few records, one of which Arrow refuses, are read one by one."""
+_LONG = 1000
+"""Shorter records have no number and no depth that Spark's parser refuses."""
+_ODD_NUMBER = re.compile(rb"-0+[^0-9.eE]|[-:,\[\s](?:Inf|NaN)")
+"""Minus zero, which is a whole number without a sign to Spark, and words, of which Arrow takes others than Spark."""
+_EXPONENT = re.compile(rb'[:\[,\s]-?[0-9.]+[eE]|"[-+]?[0-9.]+[eE][-+]?[0-9]+"')
+"""Of a number or a text that may become a decimal: Arrow loses high bits of large ones and says nothing."""
+_NO_CHARACTER = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+"""Half of a pair of surrogates, which Java replaces as one."""
 
 
-class JsonDecoder(Decoder):
-    """An object a record, of ``kind``, a struct. Fields that are missing are null, and what the struct lacks is passed
-    over. A record that is empty or blank is null, as in Spark. ``in_wire_format``: behind a registry's head, whose
-    schema is not looked at."""
+@dataclass
+class Texts:
+    """What was read of some texts: a row each, and of those that are not as they should be why."""
 
-    def __init__(self, kind: pa.StructType, in_wire_format: bool = False) -> None:
-        self.type = kind
-        self._in_wire_format = in_wire_format
+    rows: pa.StructArray
+    bad: dict[int, str] = field(default_factory=dict)
+
+
+class JsonReader:
+    """Texts to rows of ``kind``, a struct; fields that are missing are null, and what the struct lacks is passed over.
+    A text without anything is null. Of a bad one what can be read is there. Any process; picklable."""
+
+    def __init__(self, kind: pa.StructType, rules: Rules) -> None:
+        self.type, self.rules = kind, rules
         self._physical = _physical(kind)
+        self._has_decimals = self._physical is not None and "decimal" in str(self._physical)
+        self._row: Callable[[str], dict[str, Any] | None] | None = None
 
-    def decode(self, records: Sequence[bytes | None]) -> Decoded:
-        if not self._in_wire_format:
-            return self._objects(records)
-        inner, bad = _behind_heads(records)
-        found = self._objects(inner)
-        return Decoded(found.values, found.bad | bad)
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_row": None}
 
-    def _objects(self, records: Sequence[bytes | None]) -> Decoded:
-        there = [at for at, record in enumerate(records) if record is not None and record.strip(_BLANK)]
-        found = [records[at] for at in there]
-        parts = self._decoded([record for record in found if record is not None])
-        if len(there) == len(records):
-            return parts
-        places = {at: n for n, at in enumerate(there)}
-        index = pa.array([places.get(at) for at in range(len(records))], pa.int64())
-        return Decoded(parts.values.take(index), {there[n]: why for n, why in parts.bad.items()})
+    def read(self, texts: pa.Array) -> Texts:
+        """``texts`` are binary or strings, null for null."""
+        texts = texts if pt.is_binary(texts.type) else texts.cast(pa.binary())
+        there = pc.fill_null(pc.greater(pc.binary_length(texts), 0), False)
+        if pc.all(there).as_py() is not False:
+            return self._all(texts)
+        found = self._all(texts.filter(there))
+        places = pc.if_else(there, pc.subtract(pc.cumulative_sum(there.cast(pa.int64())), 1), None)
+        at = pc.indices_nonzero(there).to_pylist()
+        return Texts(found.rows.take(places), {at[n]: why for n, why in found.bad.items()})
 
-    def _decoded(self, records: list[bytes]) -> Decoded:
-        if self._physical is None or not records:
-            return self._slowly(records)
-        try:
-            return Decoded(self._in_arrow(records, self._physical))
-        except pa.ArrowInvalid:
-            pass
-        if len(records) <= _FEW:
-            return self._slowly(records)
-        middle = len(records) // 2
-        first, second = self._decoded(records[:middle]), self._decoded(records[middle:])
+    def _all(self, texts: pa.BinaryArray) -> Texts:
+        if self._physical is not None and len(texts):
+            try:
+                return Texts(self._in_arrow(texts, self._physical))
+            except pa.ArrowInvalid:
+                pass
+        if len(texts) <= _FEW or self._physical is None:
+            return self._slowly(texts)
+        middle = len(texts) // 2
+        first, second = self._all(texts[:middle]), self._all(texts[middle:])
         bad = first.bad | {middle + at: why for at, why in second.bad.items()}
-        return Decoded(pa.concat_arrays([first.values, second.values]), bad)
+        return Texts(pa.concat_arrays([first.rows, second.rows]), bad)
 
-    def _slowly(self, records: list[bytes]) -> Decoded:
-        return one_by_one(records, self.type, lambda record: read_record(record, self.type))
+    def _slowly(self, texts: pa.BinaryArray) -> Texts:
+        read = self._row = self._row or row_reader(self.type, self.rules)
+        rows: list[Any] = []
+        bad: dict[int, str] = {}
+        for at, text in enumerate(texts.to_pylist()):
+            try:
+                rows.append(read(decoded(text)))
+            except PartialError as partial:
+                rows.append(partial.value)
+                bad[at] = str(partial)[:SHOWN_REASON]
+            except JsonError as error:
+                rows.append({})
+                bad[at] = str(error)[:SHOWN_REASON]
+        return Texts(with_times(pa.array(rows, as_numbers(self.type)), self.type), bad)
 
-    def _in_arrow(self, records: list[bytes], physical: pa.StructType) -> pa.StructArray:
+    def _in_arrow(self, texts: pa.BinaryArray, physical: pa.StructType) -> pa.StructArray:
         """Raises ``pyarrow.ArrowInvalid`` if any record is bad or is to be read otherwise."""
-        if not all(record.startswith(b"{") or record.strip(_BLANK).startswith(b"{") for record in records):
-            # Arrow crashes on "null". And as each record begins an object, as many objects as records are one each.
-            raise pa.ArrowInvalid("a record that is no object")
-        data = b"\n".join(records)
-        if data.count(b"\n") >= len(records):
-            # Between values a tab is blank as well, and in a string neither may stand.
-            data = b"\n".join(record.replace(b"\n", b"\t") for record in records)
+        data = _lines(texts)
+        if self._has_decimals and _EXPONENT.search(data):
+            raise pa.ArrowInvalid("a decimal with an exponent")
         table = pa_json.read_json(
             io.BytesIO(data),
             read_options=pa_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
@@ -83,23 +105,59 @@ class JsonDecoder(Decoder):
             ),
         )
         table.validate(full=True)  # the JSON reader lets invalid UTF-8 through
-        if table.num_rows != len(records):
-            raise pa.ArrowInvalid(f"{table.num_rows} objects in {len(records)} records")
-        columns = [table.column(field.name).combine_chunks() for field in self.type]
-        arrays = [_converted(c, field.type) for c, field in zip(columns, self.type, strict=True)]
+        if table.num_rows != len(texts):
+            raise pa.ArrowInvalid(f"{table.num_rows} objects in {len(texts)} records")
+        columns = [table.column(f.name).combine_chunks() for f in self.type]
+        arrays = [self._converted(c, f.type) for c, f in zip(columns, self.type, strict=True)]
         return pa.StructArray.from_arrays(arrays, fields=list(self.type))
 
+    def _converted(self, array: pa.Array, kind: pa.DataType) -> pa.Array:
+        if array.type.equals(kind):
+            return array
+        if pt.is_struct(kind):
+            arrays = [self._converted(array.field(n), f.type) for n, f in enumerate(kind)]
+            return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=array.is_null())
+        if pt.is_list(kind):
+            values = self._converted(array.values, kind.value_type)
+            return pa.ListArray.from_arrays(array.offsets, values, type=kind, mask=array.is_null())
+        if pt.is_decimal(kind):
+            return array.cast(kind)
+        found = self.rules.times.all(array, kind)
+        if found is None:
+            raise pa.ArrowInvalid("a text that is no time")
+        return found
 
-def _behind_heads(records: Sequence[bytes | None]) -> tuple[list[bytes | None], dict[int, str]]:
-    inner: list[bytes | None] = []
-    bad: dict[int, str] = {}
-    for at, record in enumerate(records):
-        try:
-            inner.append(None if record is None else unwrapped(record)[1])
-        except ValueError as error:
-            inner.append(None)
-            bad[at] = str(error)
-    return inner, bad
+
+def _lines(texts: pa.BinaryArray) -> bytes:
+    """One object a line. Raises ``pyarrow.ArrowInvalid`` for what Arrow takes otherwise than Spark, or crashes on."""
+    begins = pc.match_substring_regex(texts, r"^[ \t\r\n]*\{")
+    if pc.all(begins).as_py() is not True:
+        # Arrow crashes on "null". And as each record begins an object, as many objects as records are one each.
+        raise pa.ArrowInvalid("a record that is no object")
+    if pc.any(pc.greater(pc.binary_length(texts), _LONG)).as_py() and not _all_within_limits(texts):
+        raise pa.ArrowInvalid("a record deeper, or with longer numbers, than Spark reads")
+    if pc.any(pc.match_substring(texts, "\n")).as_py():
+        # Between values a tab is blank as well, and in a string neither may stand.
+        texts = pc.replace_substring(texts, "\n", "\t")
+    one = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
+    data: bytes = pc.binary_join(one, b"\n")[0].as_py()
+    if any(part in data for part in (b"-0", b"Inf", b"NaN")) and _ODD_NUMBER.search(data):
+        raise pa.ArrowInvalid("an odd number")
+    return data
+
+
+def _all_within_limits(texts: pa.BinaryArray) -> bool:
+    depth = pc.add(pc.count_substring(texts, "{"), pc.count_substring(texts, "["))
+    digits = pc.match_substring_regex(texts, r"[0-9.eE+-]{990}[0-9.eE+-]{10}")
+    return not (pc.max(depth).as_py() >= _LONG or pc.any(digits).as_py())
+
+
+def decoded(text: bytes) -> str:
+    """UTF-8, and where it is none the characters that Java puts there."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return _NO_CHARACTER.sub("\ufffd".encode(), text).decode(errors="replace")
 
 
 def _physical(kind: pa.DataType) -> pa.DataType | None:
@@ -107,39 +165,96 @@ def _physical(kind: pa.DataType) -> pa.DataType | None:
     if pt.is_timestamp(kind) or pt.is_date(kind):
         return pa.string()
     if pt.is_struct(kind):
-        fields = [(field.name, _physical(field.type)) for field in kind]
+        fields = [(f.name, _physical(f.type)) for f in kind]
         return pa.struct(fields) if fields and all(inner for _, inner in fields) else None
     if pt.is_list(kind):
         inner = _physical(kind.value_type)
         return pa.list_(inner) if inner else None
+    if pt.is_decimal(kind):
+        return pa.decimal256(76, kind.scale)  # whose cast finds what has too many digits
     plain = pt.is_boolean(kind) or pt.is_integer(kind) or pt.is_floating(kind) or pt.is_string(kind)
     return kind if plain else None
 
 
-def _converted(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def as_numbers(kind: pa.DataType) -> pa.DataType:
+    """``kind`` with the numbers of times."""
+    if pt.is_timestamp(kind):
+        return pa.int64()
+    if pt.is_date(kind):
+        return pa.int32()
+    if pt.is_struct(kind):
+        return pa.struct([f.with_type(as_numbers(f.type)) for f in kind])
+    if pt.is_map(kind):
+        return pa.map_(kind.key_type, as_numbers(kind.item_type))
+    return pa.list_(as_numbers(kind.value_type)) if pt.is_list(kind) else kind
+
+
+def with_times(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """``array`` of :func:`as_numbers`, as ``kind``."""
     if array.type.equals(kind):
         return array
     if pt.is_struct(kind):
-        arrays = [_converted(array.field(n), field.type) for n, field in enumerate(kind)]
+        arrays = [with_times(array.field(n), f.type) for n, f in enumerate(kind)]
         return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=array.is_null())
+    if pt.is_map(kind):
+        items = with_times(array.items, kind.item_type)
+        return pa.MapArray.from_arrays(array.offsets, array.keys, items, type=kind, mask=array.is_null())
     if pt.is_list(kind):
-        values = _converted(array.values, kind.value_type)
+        values = with_times(array.values, kind.value_type)
         return pa.ListArray.from_arrays(array.offsets, values, type=kind, mask=array.is_null())
-    return _times(array, kind)
+    return array.cast(kind)
 
 
-def _times(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Only what is written in full; Spark takes more, and so does the slow way."""
-    pattern = _PLAIN_DATE if pt.is_date(kind) else _PLAIN_TIME
-    if pc.all(pc.match_substring_regex(texts, pattern)).as_py() is False:
-        raise pa.ArrowInvalid("a time that is not written in full")
-    if pt.is_date(kind):
-        return texts.cast(kind)
-    zoned = pc.match_substring_regex(texts, _ZONE)
-    if kind.tz is None:
-        if pc.any(zoned).as_py():
-            raise pa.ArrowInvalid("a time with a zone")
-        return texts.cast(kind)
-    nothing = pa.scalar(None, pa.string())
-    plain = pc.if_else(zoned, nothing, texts).cast(pa.timestamp(kind.unit)).cast(kind)
-    return pc.coalesce(pc.if_else(zoned, texts, nothing).cast(kind), plain)
+class JsonDecoder(Decoder):
+    """An object a record, of ``kind``, a struct. A record that is empty or blank is null, as in Spark.
+    ``in_wire_format``: behind a registry's head, whose schema is not looked at.
+
+    Mode PERMISSIVE, if ``corrupt`` is given: no record is bad, fields that fit are there, others are null. If ``kind``
+    has a field of that name, it is the record's text then, and null where all was read. Mode FAILFAST else."""
+
+    def __init__(
+        self, kind: pa.StructType, in_wire_format: bool = False, corrupt: str | None = None, rules: Rules | None = None
+    ) -> None:
+        self.type = kind
+        self._in_wire_format, self._permissive = in_wire_format, corrupt is not None
+        self._at = kind.get_field_index(corrupt) if corrupt is not None else -1
+        if self._at >= 0 and not pt.is_string(kind.field(self._at).type):
+            raise ConfigError(
+                f"The column `{corrupt}` for corrupt records must have the nullable STRING type, but got "
+                f"{kind.field(self._at).type}"
+            )
+        self._reader = JsonReader(pa.struct([f for f in kind if f.name != corrupt]), rules or Rules())
+
+    def decode(self, records: Sequence[bytes | None]) -> Decoded:
+        inner, bad = _behind_heads(records) if self._in_wire_format else (records, {})
+        found = self._reader.read(pa.array(inner, pa.binary()))
+        bad = found.bad | bad
+        if not self._permissive:
+            return Decoded(_without(found.rows, bad), bad)
+        return Decoded(self._with_texts(found.rows, {at: decoded(inner[at] or b"") for at in bad}))
+
+    def _with_texts(self, rows: pa.StructArray, said: dict[int, str]) -> pa.StructArray:
+        if self._at < 0:
+            return rows
+        columns = [rows.field(n) for n in range(rows.type.num_fields)]
+        columns.insert(self._at, pa.array([said.get(at) for at in range(len(rows))], pa.string()))
+        return pa.StructArray.from_arrays(columns, fields=list(self.type), mask=rows.is_null())
+
+
+def _without(rows: pa.StructArray, bad: dict[int, str]) -> pa.StructArray:
+    if not bad:
+        return rows
+    return rows.take(pa.array([None if at in bad else at for at in range(len(rows))], pa.int64()))
+
+
+def _behind_heads(records: Sequence[bytes | None]) -> tuple[list[bytes | None], dict[int, str]]:
+    """What has no head stays, to be read as nothing."""
+    inner: list[bytes | None] = []
+    bad: dict[int, str] = {}
+    for at, record in enumerate(records):
+        try:
+            inner.append(None if record is None else unwrapped(record)[1])
+        except ValueError as error:
+            inner.append(record)
+            bad[at] = str(error)
+    return inner, bad

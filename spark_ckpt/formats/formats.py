@@ -12,7 +12,6 @@ import pyarrow.types as pt
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.formats._json_decode import JsonDecoder
 from spark_ckpt.formats._json_encode import JsonEncoder
-from spark_ckpt.formats._json_permissive import PermissiveJsonDecoder
 from spark_ckpt.formats._schema_registry import SchemaRegistry
 from spark_ckpt.formats.base import Decoder, Encoder, TextDecoder, TextEncoder
 
@@ -44,9 +43,7 @@ class FormatSpec:
         if self.format == "json":
             if kind is None or not pt.is_struct(kind):
                 raise ConfigError("valueFormat json needs option 'valueSchema', such as 'id long, name string'")
-            if self.corrupt is not None:
-                return PermissiveJsonDecoder(kind, self.corrupt, self.registry is not None)
-            return JsonDecoder(kind, self.registry is not None)
+            return JsonDecoder(kind, self.registry is not None, self.corrupt)
         if self.format == "avro":
             from spark_ckpt.formats._avro import AvroDecoder
 

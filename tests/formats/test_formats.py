@@ -172,9 +172,19 @@ def test_arrow_and_the_slow_way_read_the_same() -> None:
         )
     )
     for record in NASTY:
-        found, slowly = decoder.decode([record.encode()]), decoder._slowly([record.encode() or b"null"])
-        if record.strip():
-            assert repr(found.values.to_pylist()) == repr(slowly.values.to_pylist()), record
+        found, slowly = (
+            decoder._reader.read(pa.array([record.encode()])),
+            decoder._reader._slowly(pa.array([record.encode()])),
+        )
+        assert repr(found.rows.to_pylist()) == repr(slowly.rows.to_pylist()), record
+
+
+def test_decimals_of_too_many_digits_are_bad() -> None:
+    decoder = FormatSpec("json").decoder(json_type("small decimal(10,2), large decimal(38,10)"))
+    records = ['{"large":1e30}', '{"small":1234567890}', '{"large":"1e30"}', '{"small":12345678.90,"large":1e27}']
+    found = decoder.decode([r.encode() for r in records])
+    assert list(found.bad) == [0, 1, 2]
+    assert found.values.to_pylist()[3] == {"small": Decimal("12345678.90"), "large": Decimal("1e27")}
 
 
 POISON = [b"\x00", b"\xff" * 30, b"", b"[" * 100_000, b"\x00\x00\x00\x00\x07abc", b"{" * 5000, bytes(range(256))]

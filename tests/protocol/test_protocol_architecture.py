@@ -35,7 +35,7 @@ INNER = {
     "names": {"errors"},
     "redaction": set(),
     "kafka_client": {"errors", "redaction"},
-    "formats": {"errors", "redaction"},
+    "formats": {"errors", "expressions", "redaction"},
     "config_values": {*BASE, "redaction"},
     "config": {*BASE, "config_values", "redaction"},
     "agg": BASE,
@@ -72,7 +72,7 @@ INNER = {
     "hints": set(),
     "jobs": {*BASE, *_LOWER, "hints"},
     "runtime": {*BASE, *_LOWER, "expressions", "jobs"},
-    "plan": {*BASE, "agg", *_LOWER, "expressions", "jobs", "runtime"},
+    "plan": {*BASE, "agg", *_LOWER, "expressions", "formats", "jobs", "runtime"},
     "api": {*BASE, *_LOWER, "agg", "hints", "jobs", "runtime", "plan"},
 }
 """What each room may import. ``cli``, ``testing`` and the package itself are outermost."""

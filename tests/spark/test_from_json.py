@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
+from spark_ckpt.expressions.time_texts import TimeTexts
+from spark_ckpt.formats._json_decode import JsonDecoder
+from spark_ckpt.formats._json_plain import Rules
 from spark_ckpt.formats.formats import FormatSpec
 from spark_ckpt.sources._convert import arrow_schema
 from spark_ckpt.sources.ddl import parse_ddl
 from tests.formats.json_records import NASTY, SCHEMA
+from tests.generated.json_texts import JsonWriter
 
 OTHERWISE = ('{"s":1.10}', '{"s":[1, "x"]}', '{"s":{"a": [1, 2]}}')
 """In a column of strings, JSON that is no string stays as it is written; from_json writes it anew, 1.1 for 1.10."""
@@ -46,6 +52,51 @@ def test_what_cannot_be_read_is_null_and_kept_as_text_as_in_permissive_from_json
     values = [shown(v) for v in found.values.to_pylist()]
     differ = {r: (e, f) for r, e, f in zip(records, expected, values, strict=True) if e != f and r not in OTHERWISE}
     assert differ == {}
+
+
+SCHEMAS = (
+    "i int, s string, d double, t timestamp, st struct<x:int,y:string,u:struct<b:boolean,n:int>>",
+    "a array<int>, sa array<struct<x:int,y:string,z:array<double>>>, dec decimal(10,2), dt date, f float, by tinyint",
+    "m map<string,struct<x:int>>, s string, aa array<array<string>>, big decimal(38,10), n timestamp_ntz, l long",
+)
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_texts_broken_anywhere_have_the_fields_that_spark_finds(spark: SparkSession, schema: str) -> None:
+    check_generated(spark, schema, 250, seed=1)
+
+
+@pytest.mark.soak
+def test_many_broken_texts_have_the_fields_that_spark_finds(spark: SparkSession) -> None:
+    for schema in SCHEMAS:
+        for seed in range(2, 8):
+            check_generated(spark, schema, 3000, seed)
+
+
+def check_generated(spark: SparkSession, schema: str, count: int, seed: int) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Paris")
+    kind = arrow_schema(StructType([StructField("v", parse_ddl(f"{schema}, _bad string"))])).field("v").type
+    writer = JsonWriter(Random(f"{seed} {schema}"))
+    records = [writer.record(pa.struct(list(kind)[:-1])) for _ in range(count)]
+    rows = spark.createDataFrame(pa.table({"r": pa.array(records, pa.string())})).coalesce(1)
+    read = F.from_json("r", f"{schema}, _bad string", {"columnNameOfCorruptRecord": "_bad"})
+    expected = rows.select(read.alias("v")).toArrow().column("v").combine_chunks()
+    shortest = int(spark._jvm.java.lang.Runtime.version().feature()) >= 19  # type: ignore[union-attr]
+    rules = Rules(TimeTexts("Europe/Paris"), as_written=False, shortest=shortest)
+    found = JsonDecoder(kind, corrupt="_bad", rules=rules).decode([r.encode() for r in records]).values
+    pairs = zip(records, numbers(expected).to_pylist(), numbers(found).to_pylist(), strict=True)
+    assert [(text, e, f) for text, e, f in pairs if repr(e) != repr(f)][:3] == []
+
+
+def numbers(array: pa.Array) -> pa.Array:
+    """Times as numbers, some of which Python has no times for."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        parts = [numbers(array.field(n)) for n in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(parts, names=[f.name for f in kind], mask=array.is_null())
+    return (
+        array.cast(pa.int64() if pa.types.is_timestamp(kind) else pa.int32()) if pa.types.is_temporal(kind) else array
+    )
 
 
 def ours(records: list[str], schema: str) -> list[Any]:

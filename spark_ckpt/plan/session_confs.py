@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any
 
 from spark_ckpt.jobs.spark_folder import is_url
@@ -47,8 +48,12 @@ def session_location(conf: Any, name: str) -> str | None:
     return f"{folder.rstrip('/')}/{name}" if folder else None
 
 
+_STARTING = Lock()
+"""Of two threads that start queries, one would take the other's confs for the session's and leave them behind."""
+
+
 class SessionConfs:
-    """Sets confs only around ``start()``: the query keeps its own copy of the session's."""
+    """Sets confs only around Spark's ``start()``, one query at a time: it keeps its own copy of the session's."""
 
     def __init__(self, spark: Any, location: str) -> None:
         self._conf = spark.conf
@@ -69,13 +74,21 @@ class SessionConfs:
         self._before: dict[str, str | None] = {}
 
     def __enter__(self) -> None:
-        for key, value in self._wanted.items():
-            self._before[key] = self._conf.get(key, None)
-            self._conf.set(key, value)
+        _STARTING.acquire()
+        try:
+            for key, value in self._wanted.items():
+                self._before[key] = self._conf.get(key, None)
+                self._conf.set(key, value)
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *_: Any) -> None:
-        for key, value in self._before.items():
-            if value is None:
-                self._conf.unset(key)
-            else:
-                self._conf.set(key, value)
+        try:
+            for key, value in self._before.items():
+                if value is None:
+                    self._conf.unset(key)
+                else:
+                    self._conf.set(key, value)
+        finally:
+            _STARTING.release()

@@ -88,7 +88,7 @@ def start_query(request: StartRequest) -> Running:
         location_files=files_at(spark, location),
     )
     _tell_uids(job, uids)
-    with FirstBeats() as beats, SessionConfs(spark, plan.location):
+    with FirstBeats() as beats:
         run = begin(plan, beats.on_claim)
         format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in job)}_{run.generation}"
         root, told = request.df._recipe, lineage.told_watermarks
@@ -106,7 +106,8 @@ def start_query(request: StartRequest) -> Running:
             writer = writer.trigger(**request.trigger)
         remember_run(request.query_name or job, run)
         deliverer = deliverer_of(spark, format_name, run, requests, sinks)
-        query = writer.start()
+        with SessionConfs(spark, plan.location):
+            query = writer.start()
         beats.hand_over(lambda: bool(query.isActive))
     end_when_drained(query, JobRecords(run.url, config), run.drained)
     remember_run(request.query_name or job, run, str(query.runId))

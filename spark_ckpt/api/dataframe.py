@@ -56,7 +56,7 @@ from spark_ckpt.plan.lineage import Lineage
 from spark_ckpt.plan.plan_check import check_operation, plan_nodes
 from spark_ckpt.plan.plan_text import Node
 from spark_ckpt.plan.stars import may_have_star, without_control
-from spark_ckpt.plan.static_side import StaticPlace, pin
+from spark_ckpt.plan.static_side import StaticPlace, by_names, pin
 from spark_ckpt.plan.udf_plan import for_data_rows
 from spark_ckpt.runtime.operations import Operations
 from spark_ckpt.runtime.stateless import (
@@ -186,7 +186,8 @@ class CkptDataFrame(RowMethods, PythonFunctions, JoinMethods, SeveralStreams, Ev
         preview = ordered(result, columns)
         here = Stays(stays or "it reads something else") if stays or tried else in_arrow(self._preview, preview)
         like = self._known_as(preview)
-        pinned = pin(self._static_places, self._preview, result)
+        again = tried or operation
+        pinned = pin(self._static_places, self._preview, result, lambda rows: _done(again, self._aliased(rows)))
 
         def in_spark(rows: SparkDF) -> SparkDF:
             return ordered(_done(operation, self._aliased(rows)), columns)
@@ -222,7 +223,8 @@ class CkptDataFrame(RowMethods, PythonFunctions, JoinMethods, SeveralStreams, Ev
     def _told_apart(self, columns: list[Any]) -> list[Any]:
         """What columns stand for: those of this stream, and for a star the user's."""
         side, columns = self._stream_side, [without_control(column) for column in columns]
-        return columns if side is None else [side.meant(column, self.columns) for column in columns]
+        columns = columns if side is None else [side.meant(column, self.columns) for column in columns]
+        return [by_names(self._preview, column) for column in columns] if self._static_places else columns
 
     def _aliased(self, rows: SparkDF) -> SparkDF:
         """``rows`` that come out of Python have names and no alias."""

@@ -1,4 +1,4 @@
-"""Columns under the ids that Spark's analysis has given others. Driver; classic Spark.
+"""Columns under the ids that Spark's analysis has given others. Driver.
 
 Rows that come out of Python have columns of their own ids. An expression that a user took from a static DataFrame,
 ``prices["net"]``, asks for the id that it has there.
@@ -14,7 +14,12 @@ SparkDF = Any
 
 
 def known_as(rows: SparkDF, like: SparkDF) -> SparkDF:
-    """``rows`` with the ids and qualifiers of the columns of ``like``, by position."""
+    """``rows`` with the ids and qualifiers of the columns of ``like``, by position.
+
+    On Spark Connect as they are: nothing that needs more than names is behind them (``static_side.pin``).
+    """
+    if not type(rows).__module__.startswith("pyspark.sql.classic"):
+        return rows
     from pyspark.sql.classic.dataframe import DataFrame
 
     spark = rows.sparkSession

@@ -2,12 +2,13 @@
 
 Spark's analysed plan says what is equal to what, with every cast. A join is taken whose static side is looked up by at
 least one equality of types that compare alike here; what else its condition says must be for expressions in Python. The
-rest stays in Spark, and on Spark Connect, which has no analysed plan, all of them.
+rest stays in Spark. Spark Connect has no such plan to give: :mod:`spark_ckpt.plan._static_in_arrow_connect`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -16,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.expressions.tree import Call, Tree
+from spark_ckpt.expressions.tree import Call, Input, Tree
 from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.in_arrow import RowColumns, Stays, StaysError, Trees, arrow_type
 from spark_ckpt.plan.udf_plan import items_of
@@ -31,16 +32,17 @@ _FLAT = (
     T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType, T.DecimalType,
     T.StringType, T.BinaryType, T.DateType, T.TimestampType, T.TimestampNTZType,
 )  # fmt: skip
+_NO_KEY = "no column of the stream is equal to one of the static side"
 
 
 def joined_in_arrow(left: SparkDF, right: SparkDF, on: Any, kind: str, result: SparkDF) -> JoinColumns | Stays:
     """How ``left`` (control columns last) and ``right`` become the columns of ``result``."""
-    if not type(left).__module__.startswith("pyspark.sql.classic"):
-        return Stays("Spark Connect tells neither how Spark analysed it nor how large the static side is")
     if on is None:
         return Stays("every row meets every row")
     try:
         _check_types(right.schema)
+        if not type(left).__module__.startswith("pyspark.sql.classic"):
+            return _of_connect(left, right, on, kind, result)
         with unlogged():
             plain = left.join(right, on, kind)
         return _Reader(left, right).columns(plain._jdf.queryExecution().analyzed(), kind, result)
@@ -48,6 +50,65 @@ def joined_in_arrow(left: SparkDF, right: SparkDF, on: Any, kind: str, result: S
         return Stays(str(e))
     except PySparkException:
         return Stays("Spark tells its two sides apart in another way")
+
+
+def _of_connect(left: SparkDF, right: SparkDF, on: Any, kind: str, result: SparkDF) -> JoinColumns:
+    from spark_ckpt.plan._static_in_arrow_connect import join_parts
+
+    names = [name.lower() for name in result.columns]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise StaysError(f"two columns are called {twice}, which Spark Connect tells apart in Spark only")
+    parts = join_parts(left, right, on, kind)
+    keys, others = list[tuple[Tree, Tree]](), list[Tree]()
+    for tree in parts.conjuncts:
+        found = _key_pair(tree, parts.width)
+        keys.extend([found] if found else [])
+        others.extend([] if found else [tree])
+    if not keys:
+        raise StaysError(_NO_KEY)
+    return _columns(kind, keys, others, parts.out, parts.width, result)
+
+
+def _key_pair(tree: Tree, width: int) -> tuple[Tree, Tree] | None:
+    if not isinstance(tree, Call) or tree.function != "EqualTo":
+        return None
+    one, two = tree.parts
+    for first, second in ((one, two), (two, one)):
+        at = _place(first), _place(second)
+        if at[0] is not None and at[1] is not None and at[0] < width <= at[1] and _is_key(tree.parts[0].type):
+            return first, _shifted(second, width)
+    return None
+
+
+def _place(tree: Tree) -> int | None:
+    """Of the column that it is, or is in a wider type."""
+    if isinstance(tree, Input):
+        return tree.at
+    if isinstance(tree, Call) and tree.function == "Cast" and _wider(tree.parts[0].type, tree.type):
+        return _place(tree.parts[0])
+    return None
+
+
+def _shifted(tree: Tree, by: int) -> Tree:
+    if isinstance(tree, Input):
+        return replace(tree, at=tree.at - by)
+    return replace(tree, parts=tuple(_shifted(p, by) for p in tree.parts)) if isinstance(tree, Call) else tree
+
+
+def _columns(
+    kind: str,
+    keys: list[tuple[Tree, Tree]],
+    condition: list[Tree],
+    out: list[tuple[str, int]],
+    width: int,
+    result: SparkDF,
+) -> JoinColumns:
+    out = [*(o for o in out if o[0] not in CONTROL_COLUMNS), *(o for o in out if o[0] in CONTROL_COLUMNS)]
+    if [name for name, _ in out] != result.columns:
+        raise StaysError("Spark gives its columns another order")
+    stream, static = zip(*keys, strict=True)
+    return JoinColumns(kind, stream, static, _all(condition), tuple(out), width)
 
 
 class _Reader:
@@ -68,15 +129,11 @@ class _Reader:
         both = Trees(RowColumns([*ids[0], *ids[1]], [*self._types[0], *self._types[1]]), self._session)
         keys, others = self._parts(join.condition())
         if not keys:
-            raise StaysError("no column of the stream is equal to one of the static side")
+            raise StaysError(_NO_KEY)
         condition = [both.tree(e) for e in others]
         place = {column: i for i, column in enumerate([*ids[0], *ids[1]])}
         out = [(str(a.name()), place[a.exprId().id()]) for a in wanted]
-        out = [*(o for o in out if o[0] not in CONTROL_COLUMNS), *(o for o in out if o[0] in CONTROL_COLUMNS)]
-        if [name for name, _ in out] != result.columns:
-            raise StaysError("Spark gives its columns another order")
-        stream, static = zip(*keys, strict=True)
-        return JoinColumns(kind, stream, static, _all(condition), tuple(out), len(ids[0]))
+        return _columns(kind, keys, condition, out, len(ids[0]), result)
 
     def _parts(self, condition: JavaObject) -> tuple[list[tuple[Tree, Tree]], list[JavaObject]]:
         """The equalities of both sides, and what else it is the AND of."""
@@ -101,11 +158,17 @@ class _Reader:
         if not _harmless(e):
             raise StaysError(f"a key is {e.prettyName()} of columns")
         tree = trees.tree(e)
-        try:
-            check_key_schema(pa.schema([pa.field("key", tree.type)]))
-        except InvalidInputError as unfit:
-            raise StaysError(f"keys of type {tree.type} are compared in Spark only") from unfit
+        if not _is_key(tree.type):
+            raise StaysError(f"keys of type {tree.type} are compared in Spark only")
         return tree
+
+
+def _is_key(kind: pa.DataType) -> bool:
+    try:
+        check_key_schema(pa.schema([pa.field("key", kind)]))
+    except InvalidInputError:
+        return False
+    return True
 
 
 def _join_below(node: JavaObject) -> JavaObject:

@@ -1,4 +1,4 @@
-"""How the static side of a join comes to the tasks that join with it in Python. Driver, at start; classic Spark.
+"""How the static side of a join comes to the tasks that join with it in Python. Driver, at start.
 
 What is made of local data and ranges alone never changes: it is collected once, and Spark brings it to the executors as
 a file. Spark deletes its copies with the application; this process deletes its own when it ends.
@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import xxhash
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.plan.chain import Chain
@@ -83,28 +84,55 @@ def _carried(ctx: Any, chain: Chain, columns: JoinColumns, static: SparkDF, like
     return Chain(carrying, nullable(like.schema), (operation,), like)
 
 
-def pin(places: Iterable[StaticPlace], before: SparkDF, after: SparkDF) -> bool:
-    """Keep these joins in Spark if ``after``, made of ``before``, looks behind its columns; whether it does."""
+def pin(places: Iterable[StaticPlace], before: SparkDF, after: SparkDF, again: Callable[[SparkDF], SparkDF]) -> bool:
+    """Keep these joins in Spark if ``after``, made of ``before``, looks behind its columns; whether it does.
+
+    ``again`` does the same with other rows. On Spark Connect those that come out of Python have names, and nothing else
+    that a column of theirs is known by.
+    """
     movable = [place for place in places if not isinstance(place.columns, Stays)]
-    if not movable:
-        return False
-    stop = before._jdf.queryExecution().analyzed()
-    if any(node.fastEquals(stop) for node in _nodes(after._jdf.queryExecution().analyzed())):
+    if not movable or _only_columns(before, after, again):
         return False
     for place in movable:
         place.pinned = True
     return True
 
 
+def _only_columns(before: SparkDF, after: SparkDF, again: Callable[[SparkDF], SparkDF]) -> bool:
+    if not _is_classic(before):
+        from spark_ckpt.plan._static_side_connect import resolves_by_names
+
+        return resolves_by_names(before.sparkSession.createDataFrame([], before.schema), again)
+    stop = before._jdf.queryExecution().analyzed()
+    return any(node.fastEquals(stop) for node in _nodes(after._jdf.queryExecution().analyzed()))
+
+
+def by_names(rows: SparkDF, column: Any) -> Any:
+    """``column`` over ``rows``, which come of a static join, known by names where Spark Connect knows it otherwise."""
+    if _is_classic(rows) or not isinstance(column, Column):
+        return column
+    from spark_ckpt.plan._static_side_connect import by_names as connect
+
+    return connect(rows, column)
+
+
+def _is_classic(df: SparkDF) -> bool:
+    return type(df).__module__.startswith("pyspark.sql.classic")
+
+
 _UNKNOWN = 1 << 62
 """What Spark takes for the size of what it knows nothing of is more."""
 
 _folders: dict[str, tempfile.TemporaryDirectory[str]] = {}
-"""Of files that were added, for each Spark application."""
+"""Of files that were added, for each Spark application, or session of Spark Connect."""
 
 
 def never_changes(static: SparkDF) -> bool:
-    """Whether each batch would read the same rows."""
+    """Whether each batch would read the same rows, as far as that is sure."""
+    if not _is_classic(static):
+        from spark_ckpt.plan._static_side_connect import same_again
+
+        return same_again(static, _UNCHANGING)
     return all(map(_same_again, _nodes(static._jdf.queryExecution().analyzed())))
 
 
@@ -128,11 +156,20 @@ def _nodes(node: JavaObject) -> Iterator[JavaObject]:
 
 def _bytes(static: SparkDF) -> int:
     """Its size as Spark's statistics have it. Where they have none, as of an RDD, its rows are counted."""
+    if not _is_classic(static):
+        from spark_ckpt.plan._static_side_connect import size_in_bytes
+
+        found = size_in_bytes(static)
+        return _UNKNOWN if found is None else found
     said = int(str(static._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
     return said if said < _UNKNOWN else static.count() * int(static._jdf.schema().defaultSize())
 
 
 def _broadcast_threshold(spark: Any) -> int:
+    if not hasattr(spark, "_jsparkSession"):
+        from spark_ckpt.plan._static_side_connect import broadcast_threshold
+
+        return broadcast_threshold(spark)
     return int(spark._jsparkSession.sessionState().conf().autoBroadcastJoinThreshold())
 
 
@@ -147,7 +184,7 @@ def as_file(spark: Any, static: SparkDF, limit: int) -> StaticFile | None:
         writer.write_table(table)
     data = sink.getvalue()
     digest = xxhash.xxh3_128_hexdigest(data)
-    return StaticFile(_added(spark.sparkContext, f"static-{digest}.arrow", data), digest)
+    return StaticFile(_added(spark, f"static-{digest}.arrow", data), digest)
 
 
 def _collected(static: SparkDF) -> pa.Table:
@@ -161,12 +198,17 @@ def _canonical(static: SparkDF) -> pa.Schema:
     return pa.schema([(f"c{i}", f.type) for i, f in enumerate(arrow_schema(static.schema))])
 
 
-def _added(context: Any, name: str, data: pa.Buffer) -> str:
-    application = context.applicationId
-    if application not in _folders:
-        _folders[application] = tempfile.TemporaryDirectory(prefix="spark_ckpt_static-")
-    path = Path(_folders[application].name) / name
+def _added(spark: Any, name: str, data: pa.Buffer) -> str:
+    """A session of Spark Connect has files of its own, classic sessions those of the application."""
+    classic = hasattr(spark, "_jsparkSession")
+    owner = spark.sparkContext.applicationId if classic else spark.session_id
+    if owner not in _folders:
+        _folders[owner] = tempfile.TemporaryDirectory(prefix="spark_ckpt_static-")
+    path = Path(_folders[owner].name) / name
     if not path.exists():
         path.write_bytes(data)
-        context.addFile(str(path))
+        if classic:
+            spark.sparkContext.addFile(str(path))
+        else:
+            spark.addArtifacts(str(path), file=True)
     return name

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 import xxhash
 from pyspark import SparkFiles
 
+from spark_ckpt.errors import RetryableError
 from spark_ckpt.expressions.evaluate import column
 from spark_ckpt.expressions.tree import Tree
 from spark_ckpt.state.joins.static_index import StaticIndex
@@ -57,8 +59,21 @@ class StaticFile:
 
     def _read(self) -> pa.Table:
         """Mapped, so that the processes of a machine share its memory."""
-        with pa.memory_map(SparkFiles.get(self.name)) as mapped, pa.ipc.open_file(mapped) as file:
+        with pa.memory_map(str(self._path())) as mapped, pa.ipc.open_file(mapped) as file:
             return file.read_all()
+
+    def _path(self) -> Path:
+        """A session of Spark Connect has a folder of its own for its files, and Spark does not tell Python data sources
+        whose tasks they run. The name says what has to be in it."""
+        own = Path(SparkFiles.get(self.name))
+        if own.exists():
+            return own
+        for other in own.parent.glob(f"*/{self.name}"):
+            if xxhash.xxh3_128_hexdigest(other.read_bytes()) == self.digest:
+                return other
+        raise RetryableError(
+            f"expected a static side that Spark brings here as {own}, found none: start the query again"
+        )
 
 
 def carried_side(column: pa.ListArray, keys: tuple[Tree, ...], schema: pa.Schema) -> StaticSide:

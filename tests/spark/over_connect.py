@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 import spark_ckpt
 from spark_ckpt.api.dataframe import CkptDataFrame
+from spark_ckpt.runtime.static_join import JoinColumns
 from tests.spark import (
     test_distinct,
     test_event_time,
@@ -136,7 +137,9 @@ def _computed(df: Any) -> Any:
         "w", F.col("v") * 2 + F.expr("CASE k WHEN 'a' THEN 1 ELSE 0.5D END")
     )
     named = columns.select(df["k"], "w", F.struct("K", "v").alias("row"), F.hour("t"), F.upper(F.concat("k", "v")))
-    named = named.fillna("none").replace(["a", "B2"], ["A", None], ["k"])
+    words = _session(df).createDataFrame([("a", "A"), ("b", "B"), (None, "nothing")], "name string, word string")
+    named = named.join(words, (named["k"] == words["name"]) & (words["word"] != "b"), "left").drop(words["name"])
+    named = _joins_in_python(named).fillna("none").replace(["a", "B2"], ["A", None], ["k"])
     return _in_python(
         named.withColumnRenamed("w", "x").alias("o").where(F.col("o.row.v") != 3).withColumn("y", F.lit(1)).drop("y")
     )
@@ -178,6 +181,33 @@ def _static(how: str) -> Query:
     return joined
 
 
+def _static_in_python(form: str) -> Query:
+    """Joins that run where the rows are; what is behind them knows columns by name, by alias and by DataFrame."""
+
+    def joined(df: Any) -> Any:
+        words = _session(df).createDataFrame([("a", "A"), ("a", "AA"), (None, "nothing")], "k string, word string")
+        numbers = _session(df).range(8).selectExpr("cast(id as int) as n", "id * 2 as twice").alias("numbers")
+        numbers = numbers.where(F.rand() >= 0) if form == "read by each batch" else numbers
+        if form == "names":
+            made = df.join(words, "k", "left").join(numbers, F.col("v") == F.col("numbers.n"))
+        else:
+            renamed = words.select(F.col("k").alias("name"), "word")
+            made = df.join(renamed, (df["k"] == renamed["name"]) & (F.length(renamed["word"]) > 1), "left")
+            made = made.join(numbers, (numbers["n"] == df.v) & (numbers["twice"] < 100)).where(
+                renamed["word"].isNotNull() | F.col("numbers.twice").isNull()
+            )
+        made = made.join(numbers.select(F.col("twice").alias("even")), F.expr("v = even"), "left_anti")
+        return _joins_in_python(made.where("twice > 0").select("k", "word", "v", F.col("twice") + 1, "t"))
+
+    return joined
+
+
+def _joins_in_python(made: Any) -> Any:
+    places = made._static_places if isinstance(made, CkptDataFrame) else ()
+    assert all(isinstance(place.columns, JoinColumns) and not place.pinned for place in places), places
+    return made
+
+
 def _top(kind: str) -> Case:
     chance, batches = Random(kind), list[list[tuple[Any, ...]]]()
     for _ in range(3):
@@ -195,6 +225,8 @@ def _cases() -> dict[str, Case]:
     found |= {f"times, {name}": _timed(*case) for name, case in test_event_time.OF_TIMES.items() if name != "complete"}
     found |= {f"top-N, {kind}": _top(kind) for kind in test_topn.KINDS}
     found |= {f"static, {how}": _processed(_static(how)) for how in ("inner", "left", "left_semi", "left_anti")}
+    forms = ("names", "conditions", "read by each batch")
+    found |= {f"static in Python, {form}": _processed(_static_in_python(form)) for form in forms}
     found["processor of DataFrames"], found["processor of rows"] = _processed(_visits), _processed(_sessions)
     found["columns"], found["inputs of aggregates"] = _processed(_computed), _processed(_inputs)
     stars = {name: test_stars.ROWS[name] for name in ("struct", "column", "several", "product")}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SHORT = ("join, aliased", "processor of rows", "columns", "expressions", "functions")
-"""In the test command; static joins are in random chains there."""
+"""In the test command; columns have a static join, random chains other ones."""
 
 BOTH = """
 import sys

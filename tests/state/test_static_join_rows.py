@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import xxhash
+from pyspark import SparkFiles
 
+from spark_ckpt.errors import RetryableError
 from spark_ckpt.expressions.tree import Call, Input, Literal, Tree
 from spark_ckpt.runtime import static_sides
 from spark_ckpt.runtime.operations import EncloseMarked
 from spark_ckpt.runtime.static_join import ANTI, INNER, LEFT, SEMI, JoinCarried, JoinColumns, JoinStatic
-from spark_ckpt.runtime.static_sides import StaticSide, static_side
+from spark_ckpt.runtime.static_sides import StaticFile, StaticSide, static_side
 from spark_ckpt.state.joins import _pairs
 from spark_ckpt.types import CTL, TAG
 
@@ -106,3 +110,19 @@ def test_a_static_side_is_made_once_as_long_as_its_contents_are_the_same(monkeyp
     for i in range(20):
         static_side(str(i), columns(INNER).static_keys, lambda: WORDS)
     assert len(static_sides._ready) == static_sides._KEPT
+
+
+def test_a_file_of_a_connect_session_is_found_by_what_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python data sources are not told which session they work for."""
+    monkeypatch.setattr(SparkFiles, "get", lambda name: str(tmp_path / name))
+    with pa.ipc.new_file(pa.OSFile(str(tmp_path / "made"), "w"), STATIC) as writer:
+        writer.write_table(WORDS)
+    data = (tmp_path / "made").read_bytes()
+    file = StaticFile("words.arrow", xxhash.xxh3_128_hexdigest(data))
+    keys = (Input(0, pa.string()),)
+    with pytest.raises(RetryableError, match="expected a static side"):
+        file(keys)
+    for session, contents in (("a", b"of somebody else"), ("b", data)):
+        (tmp_path / session).mkdir()
+        (tmp_path / session / file.name).write_bytes(contents)
+    assert [c.to_pylist() for c in file(keys).columns] == [c.to_pylist() for c in WORDS.columns]

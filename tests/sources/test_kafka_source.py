@@ -190,6 +190,26 @@ def test_records_that_aged_out_are_never_passed_over_in_silence(open_: Open, cap
     assert "goes on without what is gone" in caplog.text
 
 
+def test_records_that_went_where_a_consumer_waits_take_no_others_with_them(open_: Open) -> None:
+    topic, waiting = new_topic(20), {"failOnDataLoss": "false", "kafka.isolation.level": "read_committed"}
+    reader = open_(topic, **waiting)
+    (start, end), *_ = batches(reader, reader.initial())
+    assert len(values(reader, start, end)) == 20
+    producer = Producer({"bootstrap.servers": shared_kafka().bootstrap, "transactional.id": topic})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for _ in range(30):  # the consumer is not sent them
+        producer.produce(topic, "open", timestamp=NOW_MS)
+    assert producer.flush(60) == 0
+    place, admin = TopicPartition(topic, 0, 50), shared_kafka().admin()
+    admin.delete_records([place])[place].result(60)
+    producer.abort_transaction(60)
+    produce(topic, 40, first=20)
+    while places(later := reader.latest(end, False)) != [91]:  # behind the transaction's marker, too
+        pass
+    assert values(reader, end, later) == sorted(f"v{n}" for n in range(20, 60))
+
+
 def test_a_topic_that_was_made_again_is_another_one(open_: Open) -> None:
     topic = new_topic(5)
     reader = open_(topic)

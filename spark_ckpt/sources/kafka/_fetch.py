@@ -58,8 +58,11 @@ class _Kept:
 
     def go_to(self, partition: Partition, offset: int) -> None:
         if (self.partition, self.at) != (partition, offset):
-            self.consumer.assign([TopicPartition(partition.topic, partition.number, offset)])
-            self.partition, self.at = partition, offset
+            self.assign(partition, offset)
+
+    def assign(self, partition: Partition, offset: int) -> None:
+        self.consumer.assign([TopicPartition(partition.topic, partition.number, offset)])
+        self.partition, self.at = partition, offset
 
     def lost(self) -> None:
         """Where it is is not known: the next range assigns it anew."""
@@ -126,6 +129,8 @@ def _fetched(kept: _Kept, range_: Range, timeout_s: float) -> Iterator[list[Mess
             most = _next_size(good)
         if over:
             return
+        if not good:
+            _still_waiting(kept, range_, until)
 
 
 def _sorted_out(kept: _Kept, range_: Range, found: list[Message]) -> tuple[list[Message], bool]:
@@ -151,12 +156,22 @@ def _at_end(kept: _Kept, range_: Range, message: Message) -> bool:
             return False  # a broker that has just become the leader may know of less for a moment
         kept.at = max(kept.at, message.offset())
         return True
+    if error.code() == KafkaError._AUTO_OFFSET_RESET and _is_there(kept, range_):
+        # Of where the consumer waited before: records went there, and librdkafka tells it whoever goes on elsewhere.
+        kept.assign(range_.partition, kept.at)
+        return False
     if error.code() == KafkaError._AUTO_OFFSET_RESET or error.code() in UNKNOWN:
         raise DataLossError(f"{range_.partition}, offsets {kept.at} to {range_.end}: {error.str()}")
     kept.heard = error
     if refused(error):
         raise _failure(kept, range_)
     return False
+
+
+def _is_there(kept: _Kept, range_: Range) -> bool:
+    """Whether the brokers have what comes next, or its place, where nothing has come yet."""
+    place = range_.partition
+    return kept.brokers.earliest([place])[place] <= kept.at <= kept.brokers.latest([place])[place]
 
 
 def _still_waiting(kept: _Kept, range_: Range, until: float) -> None:

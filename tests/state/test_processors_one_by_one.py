@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import pandas as pd
@@ -14,6 +16,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import Row
 
 from spark_ckpt.errors import InvalidInputError, UserFunctionError
+from spark_ckpt.sources.ddl import parse_ddl
 from spark_ckpt.state.lsm.family import Family
 from spark_ckpt.state.processors import _maps as maps
 from tests.state.processors_harness import Operator, function, struct
@@ -260,6 +263,43 @@ def test_timers_find_the_values_that_rows_of_thousands_of_keys_wrote() -> None:
     out = operator.batch([(k, 0) for k in range(3000)], 4_000)
     assert sorted(out) == sorted((k, time) for k in range(3000) for time in (2_000 + k % 7, 3_000 - k % 11))
     assert {r["k"]: r["n"] for r in operator.table("v")} == {k: k + 2 for k in range(3000) if k % 5 and k % 3}
+
+
+WRITTEN = [
+    (1, 0.1, (1, "a"), Decimal("1.5"), [2], datetime(2024, 7, 1, 12), 5),
+    (None, 2, None, None, [], None, None),
+    (3, 1.5, Row(x=None, y="b"), Decimal(7), [None], None, 0.5),
+]
+TYPES = parse_ddl("l long, f float, st struct<x:int,y:string>, m decimal(9,2), a array<double>, t timestamp, d double")
+
+
+def test_what_was_written_in_this_batch_reads_as_it_will_in_the_next() -> None:
+    """As in Spark, where each write goes to the state store and each read comes from there."""
+
+    class Kept(Processor):
+        def init(self, handle: Any) -> None:
+            self.value, self.list = handle.getValueState("v", TYPES), handle.getListState("l", TYPES)
+            self.map = handle.getMapState("m", N, TYPES)
+
+    def rows(self: Any, key: Any, rows: Any) -> Iterator[Row]:
+        for row in rows:
+            if row.v >= 0:
+                written = WRITTEN[row.v]
+                self.value.update(written)
+                self.list.appendValue(written)
+                self.map.updateValue((row.v,), written)
+                seen.append([self.value.get(), list(self.list.get())[-1], tuple(self.map.getValue((row.v,)))])
+        seen.append([self.value.get(), list(self.list.get()), sorted(self.map.iterator())])
+        yield Row(k=key[0], n=1)
+
+    seen: list[Any] = []
+    operator = Operator(function(Kept(rows), OUT, pandas=False))
+    operator.batch([(1, n) for n in range(3)])
+    operator.batch([(1, -1)])
+    *each, at_once, later = seen
+    assert repr(at_once) == repr(later)
+    assert [repr(v) for v in each] == [repr([v, v, v]) for v in later[1]]
+    assert each[0][0][2].y == "a"
 
 
 @pytest.mark.parametrize("kind", ["Value", "List", "Map"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date, datetime
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,7 @@ class Codec:
         self._text = columns.struct
         self._from_arrow = all(_is_plain(f.type, pa.types.is_date, pa.types.is_decimal) for f in self.schema)
         self._to_arrow = all(_is_plain(f.type) for f in self.schema)
+        self._same: list[Any] = [_reads_as(f.type) for f in self.schema]
 
     @property
     def comparable(self) -> bool:
@@ -81,6 +83,24 @@ class Codec:
         table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
         rows = ArrowTableToRowsConversion.convert(table.select(self.schema.names), self._struct)
         return [tuple(row) for row in rows]
+
+    def settled(self, values: Sequence[Value]) -> list[Value]:
+        """``values`` as they are read once they are stored: a struct is a ``Row``, a decimal has its type's digits.
+
+        What does not fit stays, as it is told when the values of the whole call are written.
+        """
+        if all(map(self._is_settled, values)):
+            return [*values]
+        try:
+            return self.tuples(self._table(values))
+        except Exception:  # noqa: BLE001 - PySpark raises what it likes
+            return [*values]
+
+    def _is_settled(self, value: Value) -> bool:
+        return len(value) == len(self._same) and all(
+            v is None or (type(v) is same and (same is not datetime or v.tzinfo is None))
+            for v, same in zip(value, self._same, strict=True)
+        )
 
     def table(self, values: Sequence[Value], where: str) -> pa.Table:
         """Raises ``UserFunctionError`` with the first value that does not fit. ``where`` says what they are for."""
@@ -132,3 +152,18 @@ class Codec:
 def _is_plain(kind: pa.DataType, *more: Any) -> bool:
     tests = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_string, *more)
     return any(test(kind) for test in tests)
+
+
+_READ_AS_WRITTEN = (
+    (pa.types.is_boolean, bool),
+    (pa.types.is_integer, int),
+    (pa.types.is_float64, float),
+    (pa.types.is_string, str),
+    (pa.types.is_date, date),
+    (pa.types.is_timestamp, datetime),
+)
+
+
+def _reads_as(kind: pa.DataType) -> type | None:
+    """The Python type whose values are read as they were written; of times, those without a zone."""
+    return next((same for test, same in _READ_AS_WRITTEN if test(kind)), None)

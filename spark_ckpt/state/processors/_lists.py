@@ -71,6 +71,8 @@ class _Change:
 
     replaced: bool = False
     added: list[Value] = field(default_factory=list)
+    settled: int = 0
+    """How many of ``added`` have been read since."""
 
 
 class Lists:
@@ -96,6 +98,9 @@ class Lists:
         stored: list[Value] = []
         if not change.replaced and self._after.of(key, self.variable.name):
             stored = self._stored.of(key) or []
+        if change.settled < len(change.added):
+            change.added[change.settled :] = self._codec.settled(change.added[change.settled :])
+            change.settled = len(change.added)
         return iter([*stored, *change.added])
 
     def put(self, values: Any) -> None:

@@ -34,6 +34,8 @@ class _Change:
     entries: dict[Value, Value | None] = field(default_factory=dict)
     points: dict[Value, Value | None] = field(default_factory=dict)
     """Entries of a large map that were looked up."""
+    unsettled: set[Value] = field(default_factory=set)
+    """Keys of ``entries`` that have not been read since they were written."""
 
 
 class Maps:
@@ -69,6 +71,8 @@ class Maps:
 
     def _get(self, user_key: Any) -> Value | None:
         wanted, change, key = self._user_key(user_key), self._change(), self._progress.key
+        if wanted in change.unsettled:
+            self._settle(change, [wanted])
         if wanted in change.entries or change.replaced:
             return change.entries.get(wanted)
         if self._stored.size(key) <= SMALL:
@@ -79,16 +83,26 @@ class Maps:
 
     def update(self, user_key: Any, value: Any) -> None:
         is_value(f"state {self.variable.name!r}", value)
-        self._change().entries[self._user_key(user_key)] = cleaned(value)
+        change, key = self._change(), self._user_key(user_key)
+        change.entries[key] = cleaned(value)
+        change.unsettled.add(key)
 
     def remove(self, user_key: Any) -> None:
-        self._change().entries[self._user_key(user_key)] = None
+        change, key = self._change(), self._user_key(user_key)
+        change.entries[key] = None
+        change.unsettled.discard(key)
 
     def clear(self) -> None:
         self._maps[self._progress.key] = _Change(replaced=True)
 
     def items(self) -> Iterator[tuple[Value, Value]]:
         return iter(list(self._merged().items()))
+
+    def _settle(self, change: _Change, keys: list[Value]) -> None:
+        """Values that were written as they will be read."""
+        settled = self._codec.settled([change.entries[key] or () for key in keys])
+        change.entries.update(zip(keys, settled, strict=True))
+        change.unsettled.difference_update(keys)
 
     def _change(self) -> _Change:
         return self._maps.setdefault(self._progress.key, _Change())
@@ -103,6 +117,7 @@ class Maps:
 
     def _merged(self) -> Entries:
         change = self._change()
+        self._settle(change, [*change.unsettled])
         entries = {} if change.replaced else dict(self._stored.of(self._progress.key) or {})
         for user_key, value in change.entries.items():
             if value is not None:

@@ -44,13 +44,22 @@ class Values:
         """Of the portion's keys, by slot."""
         self._changed: set[int] = set()
         """Slots of the portion that were written."""
+        self._unsettled: set[int] = set()
+        """Of those, what has not been read since."""
         self._ended = False
         """Whether any of them was written to have no value."""
         self._looked_up: _Rows | None = None
 
     def get(self) -> Value | None:
-        value = self._values[self._progress.slot]
-        return self._read() if value is _UNREAD else value
+        slot = self._progress.slot
+        value = self._values[slot]
+        if value is _UNREAD:
+            return self._read()
+        if slot in self._unsettled and value is not None:
+            self._unsettled.discard(slot)
+            (value,) = self._codec.settled([value])
+            self._values[slot] = value
+        return value
 
     def update(self, newValue: Any) -> None:
         value = newValue
@@ -60,6 +69,7 @@ class Values:
         slot = self._progress.slot
         self._values[slot] = value
         self._changed.add(slot)
+        self._unsettled.add(slot)
 
     def clear(self) -> None:
         slot = self._progress.slot
@@ -84,7 +94,7 @@ class Values:
             table = self._codec.table(given, f"{where}, {self._name}")
             rows = self._rows()
             rows.written.add(rows.found.place[self._progress.places[slots]], has_value, table)
-        self._values, self._changed, self._ended = [], set(), False
+        self._values, self._changed, self._unsettled, self._ended = [], set(), set(), False
 
     def write(self, where: str) -> None:
         """At the end of the call."""

@@ -20,8 +20,9 @@ from pyspark.sql.types import StructType
 from spark_ckpt.api._distinct import Distinct
 from spark_ckpt.api._event_time import EventTime
 from spark_ckpt.api._joins import JoinMethods
-from spark_ckpt.api._left_out import Wider, behind_row_by_row, filtered_in_front, left_out
+from spark_ckpt.api._left_out import Wider, behind_row_by_row, filtered_in_front
 from spark_ckpt.api._other_ways import WAYS
+from spark_ckpt.api._projections import Projections
 from spark_ckpt.api._python_functions import PythonFunctions
 from spark_ckpt.api._rows import RowMethods
 from spark_ckpt.api._several_streams import SeveralStreams
@@ -37,11 +38,9 @@ from spark_ckpt.hints import missing
 from spark_ckpt.plan.again import again
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import (
-    everything,
     ordered,
     proposing_user_columns,
     quoted,
-    refuse_control,
     refuse_repeated,
     refuse_unwritable,
     require_control,
@@ -55,15 +54,14 @@ from spark_ckpt.plan.key_columns import is_column
 from spark_ckpt.plan.lineage import Lineage
 from spark_ckpt.plan.plan_check import check_operation, plan_nodes
 from spark_ckpt.plan.plan_text import Node
-from spark_ckpt.plan.stars import may_have_star, without_control
+from spark_ckpt.plan.stars import without_control
 from spark_ckpt.plan.static_side import StaticPlace, by_names, pin
 from spark_ckpt.plan.udf_plan import for_data_rows
 from spark_ckpt.runtime.operations import Operations
 from spark_ckpt.runtime.stateless import (
-    Project,
     arrow_schema,
 )
-from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
+from spark_ckpt.types import CONTROL_COLUMNS, CTL
 
 if TYPE_CHECKING:
     from spark_ckpt.api._joined_names import JoinedNames
@@ -81,7 +79,7 @@ _NOT_HERE = (
 )
 
 
-class CkptDataFrame(RowMethods, PythonFunctions, JoinMethods, SeveralStreams, EventTime, Distinct):
+class CkptDataFrame(Projections, RowMethods, PythonFunctions, JoinMethods, SeveralStreams, EventTime, Distinct):
     """A stream with barriers in it. Immutable; every method returns a new one."""
 
     _joined: JoinedNames | None = None
@@ -239,59 +237,6 @@ class CkptDataFrame(RowMethods, PythonFunctions, JoinMethods, SeveralStreams, Ev
     def _nodes(self) -> list[Node]:
         return plan_nodes(self._preview)
 
-    def select(self, *cols: Any) -> CkptDataFrame:
-        """As PySpark's: ``cols`` are names, ``"*"`` and expressions, one by one or as a list.
-
-        Raises ``InvalidInputError`` for what could lose or double a barrier, such as a window function.
-        """
-        flat = list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list) else list(cols)
-        if self._joined is not None:
-            return self._joined.select(flat)
-        flat = self._told_apart(flat)
-        wanted: list[Any] = []
-        for c in flat:
-            wanted.extend(self._all_columns() if isinstance(c, str) and c == "*" else [c])
-        if all(isinstance(c, str) and c in self.columns and not {".", "`"} & set(c) for c in wanted):
-            return self._columns(wanted)
-        control = [] if self._has_star(wanted) else [TAG, CTL]
-        made = self._operation("select", lambda df: df.select(*wanted, *control), check=True)
-        made._wider = left_out(self, made, lambda rows, more: rows.select(*wanted, *[F.col(quoted(n)) for n in more]))
-        return made
-
-    def _all_columns(self) -> list[Column]:
-        names = self.columns
-        # Behind a join, a name may come twice.
-        return [F.col(quoted(n)) for n in names] if len(set(names)) == len(names) else [everything()]
-
-    def _has_star(self, wanted: list[Any]) -> bool:
-        """Whether some ``col("*")`` of Spark's stands for the control columns too."""
-        return any(map(may_have_star, wanted)) and TAG in self._preview.select(*wanted).columns
-
-    def _columns(self, names: list[str], renamed: list[str] | None = None) -> CkptDataFrame:
-        """Some of the columns, where the rows are; under other names if there are any."""
-        parent = self._recipe
-        wanted, called = [*names, TAG, CTL], [*(renamed or names), TAG, CTL]
-
-        def in_spark(df: SparkDF) -> SparkDF:
-            pairs = zip(wanted, called, strict=True)
-            return df.select(*[F.col(quoted(n)) if n == new else F.col(quoted(n)).alias(new) for n, new in pairs])
-
-        preview = in_spark(self._preview)
-
-        def make(ctx: Any) -> Chain:
-            project = Project(wanted, renamed and called)
-            return ctx.chain(parent).either(project, in_spark, preview.schema, self._known_as(preview))
-
-        made = self._made(Recipe(make, (parent,)), self._lineage, preview)
-        made._ahead = behind_operation(self, made, lambda rows: rows._columns(names, renamed))
-        new = renamed or names
-        made._wider = left_out(self, made, lambda rows, more: rows._columns([*names, *more], [*new, *more]))
-        return made
-
-    def selectExpr(self, *exprs: str) -> CkptDataFrame:
-        """:meth:`select` of SQL texts, as PySpark's: ``exprs`` such as ``"*", "price * n as total"``."""
-        return self.select(*[e if e == "*" else F.expr(e) for e in exprs])
-
     def where(self, condition: Column | str) -> CkptDataFrame:
         """As PySpark's: ``condition`` is SQL text or an expression. Control rows pass whatever it says.
 
@@ -319,50 +264,6 @@ class CkptDataFrame(RowMethods, PythonFunctions, JoinMethods, SeveralStreams, Ev
         made._ahead = behind_filter(self, condition)
         made._wider = behind_row_by_row(self, lambda rows: rows.where(condition))
         return made
-
-    def withColumn(self, name: str, col: Column) -> CkptDataFrame:
-        """As PySpark's: expression ``col`` as column ``name``. Raises as :meth:`select`."""
-        return self.withColumns({name: col})
-
-    def withColumns(self, columns: dict[str, Column]) -> CkptDataFrame:
-        """As PySpark's: ``columns`` is name -> expression. Raises as :meth:`select`."""
-        refuse_control(columns)
-        if self._joined is not None:
-            return self._joined.with_columns(columns)
-        columns = dict(zip(columns, self._told_apart(list(columns.values())), strict=True))
-        made = self._operation("withColumn", lambda df: df.withColumns(columns), check=True)
-        made._wider = behind_row_by_row(self, lambda rows: rows.withColumns(columns))
-        return made
-
-    def withColumnRenamed(self, existing: str, new: str) -> CkptDataFrame:
-        """As PySpark's: ``existing`` is called ``new``; nothing happens if there is no such column."""
-        return self.withColumnsRenamed({existing: new})
-
-    def withColumnsRenamed(self, names: dict[str, str]) -> CkptDataFrame:
-        """As PySpark's: ``names`` is old name -> new one."""
-        refuse_control([*names, *names.values()])
-        return self._operation("withColumnsRenamed", lambda df: df.withColumnsRenamed(names))
-
-    def drop(self, *cols: Any) -> CkptDataFrame:
-        """As PySpark's: without ``cols``; nothing happens for those that are not there."""
-        refuse_control([c for c in cols if isinstance(c, str)])
-        if self._joined is not None:
-            return self._joined.drop(list(cols))
-        gone = self._told_apart(list(cols))
-        made = self._operation("drop", lambda df: df.drop(*gone))
-        made._wider = left_out(self, made, lambda rows, more: rows._columns([*made.columns, *more]))
-        return made
-
-    def toDF(self, *names: str) -> CkptDataFrame:
-        """As PySpark's: all columns under new ``names``, in order.
-
-        Raises ``InvalidInputError`` for too many or too few.
-        """
-        old = self.columns
-        if len(names) != len(old):
-            raise InvalidInputError(f"toDF got {len(names)} names for {len(old)} columns: {old}")
-        refuse_control(names)
-        return self._operation("toDF", lambda df: df.toDF(*names, TAG, CTL))
 
     def alias(self, name: str) -> CkptDataFrame:
         """As PySpark's: columns may then be called ``name.column``, with ``name`` as it is given here."""

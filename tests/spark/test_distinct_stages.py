@@ -106,7 +106,7 @@ class Subtask:
         if flush:
             assert call._flush(self.batches)
         self.stored = call.sealed()
-        self.keys = call.keyed.keys
+        self.keys = call.states[""].keyed.keys
         tables = [from_bytes(pa.py_buffer(b), nullable_schema(ROWS)) for kind, _, b in call.out if kind == DATA]
         return [n for table in tables for n in table.column("id").to_pylist()]
 

@@ -185,7 +185,7 @@ class Subtask:
         if flush:
             assert call._flush(self.batches)
         self.stored = call.sealed()
-        self.keys = call.keyed.keys
+        self.keys = call.states[""].keyed.keys
         self.waiting = [call.states[family].keyed.keys for family in ("left", "right")]
         schema = nullable_schema(self.function.output_schema)
         tables = [from_bytes(pa.py_buffer(b), schema) for kind, _, b in call.out if kind == DATA]

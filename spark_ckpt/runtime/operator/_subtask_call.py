@@ -5,32 +5,25 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from spark_ckpt.protocol import aligner
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.weights import Arrivals
+from spark_ckpt.runtime.operator._function_calls import FunctionCalls
 from spark_ckpt.runtime.operator._held_rows import hold, unhold
 from spark_ckpt.runtime.operator._subtask_meta import OWN, SubtaskMeta, known_states
 from spark_ckpt.runtime.operator._subtask_state import SubtaskState
 from spark_ckpt.runtime.operator._subtask_time import END_OF_TIME_MS, SubtaskTime
 from spark_ckpt.runtime.operator.spec import OperatorSpec
-from spark_ckpt.state.envelope import MAX_BODY_BYTES, Envelope, unpack
-from spark_ckpt.state.functions.base import CallContext, Changed, Touched
-from spark_ckpt.state.functions.output_time import refuse_old_rows
+from spark_ckpt.state.envelope import Envelope, unpack
 from spark_ckpt.state.ipc import (
-    messages,
     one_batch,
     schema_to_text,
 )
-from spark_ckpt.state.keys.grouping import Segments, group_rows
-from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
-from spark_ckpt.state.lsm.family import Family
-from spark_ckpt.state.lsm.keyed_state import Lookup
-from spark_ckpt.types import EVENT_TIME, KEY_HASH
 
 DATA, EVENT = 0, 1
 """Kinds of the rows an operator hands to its snapshot stage."""
@@ -59,7 +52,6 @@ class SubtaskCall:
         known = known_states(parsed, memtable, spec.family_tables)
         sealed_in = 0 if parsed is None else parsed.get("generation", 0)
         self.states = {f: SubtaskState(spec, f, subtask, batch, *known[f], sealed_in) for f in spec.family_tables}
-        self.keyed = self.states[OWN].keyed
         self.rows: dict[int, list[pa.RecordBatch]] = {}
         self._input_schema = spec.packed_schema
         if held:
@@ -72,6 +64,7 @@ class SubtaskCall:
         self._envelopes: list[Envelope] = []
         self._barriers: list[ev.Barrier] = []
         self._time = SubtaskTime(spec, self.meta)
+        self._calls = FunctionCalls(spec, subtask, self.states, self._time, now_ms, partial(self._emit, DATA))
         self._epoch = self.meta.aligner.epoch
         self._timed_out = False
         self._completed: int | None = None
@@ -106,7 +99,7 @@ class SubtaskCall:
                     self._end_time()
                 elif self._time.input_ends(action.checkpoint):
                     self._close_windows()
-                self._put_out_result(action.checkpoint)
+                self._calls.put_out_result(action.checkpoint)
             self._do(action)
         self._call_timed_out()
         self._time.end_batch()
@@ -206,66 +199,9 @@ class SubtaskCall:
             if self.spec.filters_late:
                 rows = self._time.without_late(rows)
             if rows.num_rows:
-                self._call(rows, action.epoch)
+                self._calls.with_rows(rows, action.epoch)
         for watermark in self._time.take(action.up_to):
             self._say(watermark)
-
-    def _call(self, rows: pa.Table, epoch: int) -> None:
-        hashes = rows.column(KEY_HASH).to_numpy()
-        names = self.keyed.layout.key_schema.names
-        seg = group_rows(hashes, rows.select(names))
-        first = seg.firsts()
-        keys = rows.select(names).take(pa.array(first))
-        keys = pa.table([normalised(column) for column in keys.columns], names)
-        lookup = self.keyed.touch(hashes[first], keys)
-        inputs = rows.drop_columns([KEY_HASH, *([EVENT_TIME] if EVENT_TIME in rows.column_names else [])])
-        self._apply(lookup, inputs, seg.places(), np.zeros(len(lookup), bool), epoch, grouped=seg)
-
-    def _apply(
-        self,
-        lookup: Lookup,
-        rows: pa.Table,
-        index: Any,
-        timed_out: Any,
-        epoch: int,
-        now_ms: int | None = None,
-        grouped: Segments | None = None,
-    ) -> None:
-        touched = Touched(lookup.keys, rows, index, lookup.state, lookup.exists, timed_out, lookup.timeout_ms, grouped)
-        context = self._context(epoch, lookup, now_ms)
-        changed: Changed = self.spec.function.process(context, touched)
-        timeouts = changed.timeout_ms if self.keyed.layout.with_timeout else None
-        self.keyed.write(lookup, changed.state, changed.write, changed.remove, timeouts)
-        if context.families and changed.remove.any():
-            for family in context.families.values():
-                family.remove(family.scan(np.flatnonzero(changed.remove)))
-        self._put_out(changed.output, epoch)
-
-    def _put_out(self, rows: pa.Table, epoch: int) -> None:
-        if rows.num_rows:
-            function = self.spec.function
-            if function.output_time is not None and self.spec.watermarks:
-                refuse_old_rows(self.spec.uid, rows, function.output_time, self.meta.late_us)
-            output = one_batch(rows.cast(function.output_schema))
-            for message in messages(output, MAX_BODY_BYTES):
-                self._emit(DATA, epoch, message.to_pybytes())
-
-    def _put_out_result(self, checkpoint: int) -> None:
-        """Output mode complete: all of it, ahead of the checkpoint's barrier."""
-        if not self.spec.function.complete:
-            return
-        every = self.keyed.everything()
-        none, no_rows = np.zeros(len(every), bool), self._rows_schema().empty_table()
-        touched = Touched(every.keys, no_rows, np.empty(0, np.int64), every.state, every.exists, none, every.timeout_ms)
-        self._put_out(self.spec.function.result(self._context(checkpoint, every, None), touched), checkpoint)
-
-    def _context(self, epoch: int, lookup: Lookup, now_ms: int | None) -> CallContext:
-        watermark_ms = None if self._time.now_us is None else self._time.now_us // 1000
-        families = {
-            family: Family(self.states[family].keyed, layout, lookup.hashes, lookup.keys, now_ms)
-            for family, layout in self.spec.function.families.items()
-        }
-        return CallContext(self.spec.uid, self.subtask, epoch, self.now_ms, watermark_ms, families)
 
     def _snapshot(self, action: aligner.Snapshot) -> None:
         adopted = self.meta.adopted(action.checkpoint)
@@ -326,7 +262,7 @@ class SubtaskCall:
         if now is None or self._timed_out:
             return
         self._timed_out = True
-        self._call_due(now)
+        self._calls.with_due(now, self._epoch)
 
     def _end_time(self) -> None:
         """Behind the barrier of a drain there are no more rows: call the function for every key that waits for the
@@ -334,33 +270,12 @@ class SubtaskCall:
         """
         if self.spec.function.timeout == "EventTimeTimeout":
             with self._time.at_end():
-                self._call_due(END_OF_TIME_MS)
+                self._calls.with_due(END_OF_TIME_MS, self._epoch)
 
     def _close_windows(self) -> None:
         """The input is bounded and at its end: what windows are open come out, with this checkpoint."""
-        self._call_due(END_OF_TIME_MS)
+        self._calls.with_due(END_OF_TIME_MS, self._epoch)
         self._time.goes_on_behind_windows()
-
-    def _call_due(self, now_ms: int) -> None:
-        due = self._due(now_ms)
-        if len(due):
-            no_rows = self._rows_schema().empty_table()
-            self._apply(due, no_rows, np.empty(0, np.int64), np.ones(len(due), bool), self._epoch, now_ms)
-
-    def _due(self, now_ms: int) -> Lookup:
-        """The keys whose time-out has passed, or some of whose rows in a family have expired."""
-        due, names = self.keyed.due(now_ms), self.keyed.layout.key_schema.names
-        families = [state.keyed for family, state in self.states.items() if family != OWN]
-        expired = [found for found in (keyed.due(now_ms) for keyed in families) if len(found)]
-        if not expired:
-            return due
-        keys = one_batch(pa.concat_tables([due.keys, *(found.keys.select(names) for found in expired)]))
-        hashes = xxhash64(keys.columns)
-        first = group_rows(hashes, keys).firsts()
-        return self.keyed.touch(hashes[first], pa.Table.from_batches([keys.take(pa.array(first))]))
-
-    def _rows_schema(self) -> pa.Schema:
-        return pa.schema([f for f in self._input_schema if f.name not in (KEY_HASH, EVENT_TIME)])
 
     def _say(self, event: ev.Event) -> None:
         self._emit(EVENT, 0, ev.encode(event))

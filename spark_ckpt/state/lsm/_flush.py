@@ -9,10 +9,12 @@ override: they are dead in the old file and would come alive in the new one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+from pyroaring import BitMap
 
 from spark_ckpt.state.ipc import Rows, conform, int64_view, one_batch
 from spark_ckpt.state.keys.keys import match
@@ -24,6 +26,26 @@ from spark_ckpt.state.lsm._timers import earliest
 from spark_ckpt.state.lsm.compaction import CompactionPolicy, Sorted, merge
 from spark_ckpt.state.lsm.ranges import RangeRun, blocks, offsets
 from spark_ckpt.types import KEY_HASH, TIMEOUT_MS
+
+
+@dataclass(frozen=True)
+class Unflushed:
+    """State as it was right before a flush."""
+
+    levels: Sequence[Level]
+    memtable: Memtable
+    dead: DeadRows
+
+
+@dataclass(frozen=True)
+class FlushResult:
+    """``dead`` names, by file, the absolute row positions that died since the last flush, new tombstones included."""
+
+    dead: Mapping[str, BitMap] = field(default_factory=dict)
+    rows_written: int = 0
+    rows_merged: int = 0
+    """Rows of older runs that were read and written anew, or left out."""
+    runs_merged: int = 0
 
 
 class Flush:

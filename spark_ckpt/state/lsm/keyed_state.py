@@ -14,71 +14,37 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyroaring import BitMap
 
-from spark_ckpt.errors import CorruptStorageError, ProtocolBugError, TopologyError, UserFunctionError
+from spark_ckpt.errors import CorruptStorageError, ProtocolBugError
 from spark_ckpt.protocol.events import GroupManifest
 from spark_ckpt.state.functions.base import NO_TIMEOUT
 from spark_ckpt.state.ipc import Rows, conform, int64_view, no_columns, one_batch, schema_from_text
 from spark_ckpt.state.keys.keys import Hashes, Mask
 from spark_ckpt.state.lsm._dead_rows import DeadRows
-from spark_ckpt.state.lsm._flush import Flush
+from spark_ckpt.state.lsm._flush import Flush, FlushResult, Unflushed
 from spark_ckpt.state.lsm._interfaces import RunAppender, RunReader
 from spark_ckpt.state.lsm._levels import MEMTABLE, Hit, Level, Levels
+from spark_ckpt.state.lsm._lookup import Lookup, stored_rows
 from spark_ckpt.state.lsm._manifests import joined, layered, sliced
 from spark_ckpt.state.lsm._memtable import Memtable
 from spark_ckpt.state.lsm._scan import everything, sample, scan, sizes
+from spark_ckpt.state.lsm._sealed import (
+    groups_to_json,
+    levels_from_json,
+    levels_to_json,
+    other_layout,
+    refuse_other_groups,
+)
 from spark_ckpt.state.lsm._timers import Searched, find_due, next_due_ms
 from spark_ckpt.state.lsm.compaction import CompactionPolicy
 from spark_ckpt.state.lsm.layout import StateLayout
 from spark_ckpt.state.lsm.ranges import KeyRange, RangeRun, numbers_from_json, numbers_to_json
 from spark_ckpt.types import KEY_HASH, TIMEOUT_MS
-
-
-@dataclass(frozen=True)
-class Lookup:
-    """What was found for distinct keys in hash order; all columns and arrays are aligned.
-
-    ``state`` has the value columns, null where ``exists`` is False; ``timeout_ms`` is ``NO_TIMEOUT`` there. Valid
-    until the next ``write``, ``flush`` or ``adopt`` of the state it came from.
-    """
-
-    hashes: Hashes
-    keys: pa.Table
-    exists: Mask
-    state: pa.Table
-    timeout_ms: npt.NDArray[np.int64]
-    hits: Sequence[Hit]
-    version: int
-
-    def __len__(self) -> int:
-        return len(self.hashes)
-
-
-@dataclass(frozen=True)
-class Unflushed:
-    """State as it was right before a flush."""
-
-    levels: Sequence[Level]
-    memtable: Memtable
-    dead: DeadRows
-
-
-@dataclass(frozen=True)
-class FlushResult:
-    """``dead`` names, by file, the absolute row positions that died since the last flush, new tombstones included."""
-
-    dead: Mapping[str, BitMap] = field(default_factory=dict)
-    rows_written: int = 0
-    rows_merged: int = 0
-    """Rows of older runs that were read and written anew, or left out."""
-    runs_merged: int = 0
 
 
 class KeyedState:
@@ -119,17 +85,10 @@ class KeyedState:
         meta = json.loads(meta) if isinstance(meta, bytes | str) else meta
         known = meta["layout"] == layout.fingerprint
         if not known and (carried is None or (meta["rows"] and "schema" not in meta)):
-            raise TopologyError(
-                f"state was written with other key or state columns than {layout.stored_schema.names}: "
-                "restore it into a new Spark checkpoint location, or go back to the old columns"
-            )
-        if meta["groups"] != [groups.first, groups.end, groups.total]:
-            raise TopologyError(
-                f"state was written for key groups {meta['groups']} (first, end, total), expected "
-                f"{[groups.first, groups.end, groups.total]}: restore it into a new Spark checkpoint location"
-            )
+            raise other_layout(layout)
+        refuse_other_groups(meta["groups"], groups)
         state._keys = numbers_from_json(meta["keys"])
-        state._levels.levels = _levels_from_json(meta["runs"])
+        state._levels.levels = levels_from_json(meta["runs"])
         state._levels.changed()
         state._dead = DeadRows.from_json(meta["dead"])
         if memtable is not None:
@@ -146,10 +105,10 @@ class KeyedState:
         memtable = self._levels.memtable
         meta = {
             "layout": self.layout.fingerprint,
-            "groups": [self.groups.first, self.groups.end, self.groups.total],
+            "groups": groups_to_json(self.groups),
             "keys": numbers_to_json(self._keys),
             "rows": len(memtable),
-            "runs": _levels_to_json(self._levels.levels),
+            "runs": levels_to_json(self._levels.levels),
             "dead": self._dead.to_json(),
         }
         if not len(memtable):
@@ -248,7 +207,7 @@ class KeyedState:
         Everything is aligned with ``lookup``; removing a key that does not exist changes nothing. Raises
         ``UserFunctionError`` if a key is marked both, ``ProtocolBugError`` if the lookup is out of date.
         """
-        self._check(lookup, state, write, remove)
+        lookup.check(self._version, state, write, remove)
         ended, created = remove & lookup.exists, write & ~lookup.exists
         if created.any() or ended.any():
             self._keys += self.groups.count(lookup.hashes[created]) - self.groups.count(lookup.hashes[ended])
@@ -263,7 +222,7 @@ class KeyedState:
             tombstone[dropped[beneath]] = True
             dropped = dropped[~beneath]
         changed = np.flatnonzero(write | tombstone)
-        rows = self._stored_rows(lookup, state, timeout_ms, changed, tombstone[changed])
+        rows = stored_rows(self.layout, lookup, state, timeout_ms, changed, tombstone[changed])
         self._levels.memtable = self._levels.memtable.replaced(rows, row[changed], row[dropped])
         self._version += 1
 
@@ -336,31 +295,6 @@ class KeyedState:
         no_rows = np.empty(0, np.int64)
         return Lookup(no_rows, keys, no_rows > 0, state, no_rows, [], self._version)
 
-    def _check(self, lookup: Lookup, state: pa.Table, write: Mask, remove: Mask) -> None:
-        if lookup.version != self._version:
-            raise ProtocolBugError("a lookup was used after the state had changed: look the keys up again")
-        if not len(state) == len(write) == len(remove) == len(lookup):
-            raise UserFunctionError(f"expected state for {len(lookup)} keys, found {len(state)} rows")
-        if (write & remove).any():
-            raise UserFunctionError(f"{np.count_nonzero(write & remove)} keys are both written and removed: choose one")
-
-    def _stored_rows(
-        self, lookup: Lookup, state: pa.Table, timeout_ms: npt.NDArray[np.int64] | None, rows: Rows, removed: Mask
-    ) -> Memtable:
-        """Memtable rows for rows ``rows`` of a lookup; those ``removed`` keep their keys only."""
-        state = conform(state, self.layout.value_schema)
-        everything = len(rows) == len(lookup)
-        keys = lookup.keys if everything else lookup.keys.take(pa.array(rows))
-        if not everything or removed.any():
-            state = state.take(pa.array(rows, mask=removed))
-        columns = [*one_batch(keys).columns, *one_batch(state).columns]
-        if self.layout.with_timeout:
-            if timeout_ms is None or len(timeout_ms) != len(lookup):
-                raise UserFunctionError(f"expected timeout_ms for {len(lookup)} keys: NO_TIMEOUT where a key has none")
-            columns.append(pa.array(np.where(removed, NO_TIMEOUT, timeout_ms[rows])))
-        columns.append(pa.array(lookup.hashes if everything else lookup.hashes[rows]))
-        return Memtable(pa.RecordBatch.from_arrays(columns, schema=self.layout.stored_schema), removed)
-
     def _beneath_memtable(self, lookup: Lookup, rows: Rows) -> Mask:
         """Whether a run holds a live version of these keys too, so that their end needs a tombstone."""
         hashes, keys = lookup.hashes[rows], one_batch(lookup.keys).take(pa.array(rows))
@@ -382,22 +316,4 @@ class KeyedState:
         self._searched = {}
 
 
-def _levels_to_json(levels: Sequence[Level]) -> list[list[Any]]:
-    """Each run with its level and layer behind it."""
-    return [
-        [*run.to_json(), i, j]
-        for i, level in enumerate(levels)
-        for j, layer in enumerate(level.layers)
-        for run in layer
-    ]
-
-
-def _levels_from_json(value: Sequence[Sequence[Any]]) -> list[Level]:
-    levels: list[Level] = []
-    for *run, i, j in value:
-        if i == len(levels):
-            levels.append(Level([]))
-        if j == len(levels[i].layers):
-            levels[i].layers.append([])
-        levels[i].layers[j].append(RangeRun.from_json(run))
-    return levels
+__all__ = ["FlushResult", "KeyedState", "Lookup", "Unflushed"]

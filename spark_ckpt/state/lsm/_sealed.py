@@ -1,0 +1,51 @@
+"""What Spark's state store keeps of a task's state between two batches, as JSON, and whose state that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from spark_ckpt.errors import TopologyError
+from spark_ckpt.state.lsm._levels import Level
+from spark_ckpt.state.lsm.layout import StateLayout
+from spark_ckpt.state.lsm.ranges import KeyRange, RangeRun
+
+
+def groups_to_json(groups: KeyRange) -> list[int]:
+    return [groups.first, groups.end, groups.total]
+
+
+def refuse_other_groups(found: Sequence[int], groups: KeyRange) -> None:
+    if found != groups_to_json(groups):
+        raise TopologyError(
+            f"state was written for key groups {found} (first, end, total), expected {groups_to_json(groups)}: "
+            "restore it into a new Spark checkpoint location"
+        )
+
+
+def other_layout(layout: StateLayout) -> TopologyError:
+    return TopologyError(
+        f"state was written with other key or state columns than {layout.stored_schema.names}: "
+        "restore it into a new Spark checkpoint location, or go back to the old columns"
+    )
+
+
+def levels_to_json(levels: Sequence[Level]) -> list[list[Any]]:
+    """Each run with its level and layer behind it."""
+    return [
+        [*run.to_json(), i, j]
+        for i, level in enumerate(levels)
+        for j, layer in enumerate(level.layers)
+        for run in layer
+    ]
+
+
+def levels_from_json(value: Sequence[Sequence[Any]]) -> list[Level]:
+    levels: list[Level] = []
+    for *run, i, j in value:
+        if i == len(levels):
+            levels.append(Level([]))
+        if j == len(levels[i].layers):
+            levels[i].layers.append([])
+        levels[i].layers[j].append(RangeRun.from_json(run))
+    return levels

@@ -38,6 +38,7 @@ _AWAY: tuple[type[Exception], ...] = (
 )  # fmt: skip
 _REFUSED: tuple[type[Exception], ...] = (
     pyiceberg.exceptions.UnauthorizedError, pyiceberg.exceptions.OAuthError, pyiceberg.exceptions.ForbiddenError,
+    pyiceberg.exceptions.AuthorizationExpiredError,
 )  # fmt: skip
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[^\s,\"']+")
 _log = logging.getLogger("spark_ckpt")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sources.iceberg.source import IcebergSource
@@ -22,6 +23,8 @@ from tests.servers import Missed
 from tests.sinks.iceberg_harness import SECRET, IcebergTarget, catalog_options, use
 from tests.sources.test_source_iceberg import IcebergSourceTarget
 
+REQUESTS = 12
+"""What a token of the server is good for."""
 UNUSED = "http://127.0.0.1:9"
 FAULTS = ("500", "503", "no connection", "lost answer")
 WRONG = "wr0ng/pass:w0rd"
@@ -67,6 +70,21 @@ def test_wrong_credentials_and_a_server_that_is_away_are_refused_at_start(tmp_pa
             ask()
         shown = "".join(traceback.format_exception(refused.value))
         assert [s for s in (PASSWORD, WRONG, SECRET) if s in shown] == []
+
+
+def test_a_token_whose_time_is_over_ends_the_query_without_it_and_credentials_get_another(
+    tmp_path: Path, server: IcebergServer
+) -> None:
+    IcebergSourceTarget(tmp_path, 1)
+    token = requests.post(
+        f"{server.uri}/v1/oauth/tokens", {"client_id": USER, "client_secret": PASSWORD}, timeout=60
+    ).json()["access_token"]
+    reader = IcebergSource(target_of(tmp_path, **{"catalog.token": token, "catalog.credential": ""}).options)
+    with pytest.raises(InvalidInputError, match=r"Check catalog\.credential or catalog\.token") as refused:
+        [reader.schema() for _ in range(REQUESTS + 1)]
+    assert token not in "".join(traceback.format_exception(refused.value))
+    kept = IcebergSource(target_of(tmp_path).options)
+    assert {len(kept.schema()) for _ in range(REQUESTS + 1)} == {2}
 
 
 def test_a_task_and_a_source_wait_for_a_server_that_is_away(tmp_path: Path, server: IcebergServer) -> None:

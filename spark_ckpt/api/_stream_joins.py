@@ -19,8 +19,9 @@ from spark_ckpt.plan.condition import Name, names_in, replaced
 from spark_ckpt.plan.distinct_keys import as_text
 from spark_ckpt.plan.event_time import DELAY_KEY, event_time, noted_as
 from spark_ckpt.plan.join_columns import JoinColumns, JoinPlan
-from spark_ckpt.plan.join_condition import LEFT, RIGHT, Key, Parts, Sides, split_condition, using
+from spark_ckpt.plan.join_condition import Key, Parts, split_condition, using
 from spark_ckpt.plan.join_rules import INNER, Times, grows, join_kind, until
+from spark_ckpt.plan.join_sides import LEFT, RIGHT, Sides
 from spark_ckpt.plan.join_wiring import JoinWiring
 from spark_ckpt.plan.key_columns import column_named, written
 from spark_ckpt.plan.lineage import OperatorNode

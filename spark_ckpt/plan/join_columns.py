@@ -12,8 +12,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_ckpt.plan.join_condition import LEFT, RIGHT, Parts
+from spark_ckpt.plan.join_condition import Parts
 from spark_ckpt.plan.join_rules import FULL, LEFT_OUTER, RIGHT_OUTER, SEMI, Until, is_outer
+from spark_ckpt.plan.join_sides import LEFT, RIGHT
 from spark_ckpt.plan.key_columns import column_named, stored_name
 from spark_ckpt.runtime.join_side import TIME, JoinSide
 from spark_ckpt.runtime.stateless import arrow_schema

@@ -6,28 +6,20 @@ of one type, and any function may be in the condition. Spark has analysed the wh
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cached_property
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._trying import unlogged
-from spark_ckpt.plan.columns import is_case_sensitive, quoted
-from spark_ckpt.plan.condition import Name, bare_name, names_in, replaced, shape
-from spark_ckpt.plan.key_columns import column_named, written
+from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.join_sides import LEFT, RIGHT, Sides, SparkDF
+from spark_ckpt.plan.key_columns import written
 from spark_ckpt.state.joins.predicate import Both, Compared, Either, Not, OfSide, Predicate
 
-SparkDF = Any
-LEFT, RIGHT = 0, 1
-_PART = re.compile(r"`(?:[^`]|``)+`|[^.`]+")
 _FLIPPED = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _ORDERED = (
     T.NumericType,
@@ -75,79 +67,6 @@ class Parts:
     bounds: list[Bound] = field(default_factory=list)
 
 
-class Sides:
-    """The DataFrames of both sides, their previews, and what a column means there.
-
-    ``side_of`` tells the side of a name that was taken from a stream, ``stream["k"]``; ``aliases`` are the sides'.
-    """
-
-    def __init__(
-        self,
-        frames: tuple[SparkDF, SparkDF],
-        side_of: Callable[[Name], int | None],
-        aliases: tuple[str | None, str | None] = (None, None),
-    ) -> None:
-        self.frames, self._side_of, self._aliases = frames, side_of, aliases
-
-    def on(self, column: Column, side: int) -> Column:
-        """``column`` over the DataFrame of ``side``; names taken from the other stream are none there."""
-
-        def of_side(name: Name) -> Column | None:
-            if not name.of_stream:
-                return None
-            found = self._side_of(name)
-            return F.col(name.text if found in (side, None) else "`__ckpt_of_the_other_side`")
-
-        return replaced(column, of_side)
-
-    def kind(self, column: Column, side: int) -> T.StructField | None:
-        """Name and type on ``side``; None if it needs the other."""
-        names = names_in(column)
-        if names is not None and any(self._only_of(name, RIGHT if side == LEFT else LEFT) for name in names):
-            return None
-        try:
-            with unlogged():
-                found: T.StructField = self.frames[side].select(self.on(column, side)).schema.fields[0]
-        except PySparkException:
-            return None
-        return found
-
-    def side(self, column: Column) -> int | None:
-        """The side that ``column`` is of. None if of both; a constant is of the right one."""
-        return next((side for side in (RIGHT, LEFT) if self.kind(column, side) is not None), None)
-
-    def constant(self, column: Column) -> bool:
-        return all(self.kind(column, side) is not None for side in (LEFT, RIGHT))
-
-    def _only_of(self, name: Name, side: int) -> bool:
-        """Whether it surely is a column of ``side``, and not of the other. Spark logs what it does not find."""
-        if name.of_stream:
-            return self._side_of(name) == side
-        alias = _PART.findall(name.text)[0].strip("`")
-        if alias in self._aliases:
-            return self._aliases.count(alias) == 1 and self._aliases[side] == alias
-        found = [column_named(frame.columns, name.text, self._sensitive) is not None for frame in self.frames]
-        return found[side] and not all(found)
-
-    @cached_property
-    def _sensitive(self) -> bool:
-        return is_case_sensitive(self.frames[LEFT].sparkSession)
-
-    def name(self, column: Column, side: int) -> str | None:
-        """The column of ``side`` that it is, as it is."""
-        found = self.kind(column, side) if bare_name(column) else None
-        if found is None or found.name not in self.frames[side].columns or self._is_field(column, side):
-            return None
-        return found.name
-
-    def _is_field(self, column: Column, side: int) -> bool:
-        """Whether ``s.x`` is a field of the column ``s``, and not ``x`` of the alias ``s``."""
-        structs = {f.name.lower() for f in self.frames[side].schema.fields if isinstance(f.dataType, T.StructType)}
-        (name,) = names_in(column) or [Name("")]
-        parts = _PART.findall(name.text)
-        return len(parts) > 1 and parts[0].strip("`").lower() in structs
-
-
 def using(frames: tuple[SparkDF, SparkDF], names: list[str]) -> Parts:
     """The parts of ``on=["k"]``: equality of columns that both have."""
     sides = Sides(frames, lambda _: None)
@@ -161,15 +80,15 @@ def using(frames: tuple[SparkDF, SparkDF], names: list[str]) -> Parts:
 def split_condition(sides: Sides, condition: Column) -> Parts:
     """The parts of ``condition``. Raises ``InvalidInputError`` for a comparison of types that Spark would convert."""
     splitter = _Splitter(sides)
-    for conjunct in _conjuncts(condition):
+    for conjunct in _conjuncts(sides, condition):
         splitter.add(conjunct)
     return splitter.parts
 
 
-def _conjuncts(condition: Column) -> list[Column]:
-    op, args = shape(condition) or ("", [])
+def _conjuncts(sides: Sides, condition: Column) -> list[Column]:
+    op, args = sides.shape(condition)
     if op == "and":
-        return [c for arg in args for c in _conjuncts(arg)]
+        return [c for arg in args for c in _conjuncts(sides, arg)]
     if op == "between":
         return [args[0] >= args[1], args[0] <= args[2]]
     return [condition]
@@ -184,7 +103,7 @@ class _Splitter:
         if side is not None:
             self.parts.alone[side].append(self._sides.on(conjunct, side))
             return
-        op, args = shape(conjunct) or ("", [])
+        op, args = self._sides.shape(conjunct)
         pair = self._pair(args) if op in _FLIPPED else None
         if pair is not None and op in ("=", "<=>"):
             self.key(*pair, op == "<=>")
@@ -240,7 +159,7 @@ class _Splitter:
         side = self._sides.side(tree)
         if side is not None:
             return OfSide(self._operand(side, self._sides.on(tree, side)), side == LEFT)
-        op, args = shape(tree) or ("", [])
+        op, args = self._sides.shape(tree)
         if op == "between":
             return self._both([args[0] >= args[1], args[0] <= args[2]], Both)
         if op in ("and", "or"):
@@ -300,7 +219,7 @@ class _Splitter:
             return _Linear((side, name), 0) if is_time else None
         if self._sides.constant(tree):
             return self._constant(self._sides.on(tree, LEFT))
-        op, args = shape(tree) or ("", [])
+        op, args = self._sides.shape(tree)
         if op not in ("+", "-") or len(args) != 2:
             return None
         one, other = self._linear(args[0]), self._linear(args[1])

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.join_condition import LEFT, RIGHT, Parts
+from spark_ckpt.plan.join_condition import Parts
+from spark_ckpt.plan.join_sides import LEFT, RIGHT
 
 INNER, LEFT_OUTER, RIGHT_OUTER, FULL, SEMI = "inner", "left", "right", "full", "left_semi"
 _KINDS = {

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.join_columns import JoinPlan
-from spark_ckpt.plan.join_condition import LEFT, RIGHT
+from spark_ckpt.plan.join_sides import LEFT, RIGHT
 from spark_ckpt.plan.lineage import Lineage, OperatorNode
 from spark_ckpt.plan.wiring import event_time, produced_by
 from spark_ckpt.runtime.join_side import TIME

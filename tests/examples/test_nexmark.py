@@ -17,7 +17,7 @@ from examples.nexmark.queries import QUERIES
 from examples.nexmark.source import NexmarkSource
 
 DEADLINE_S = 280.0
-QUICK = ("q3", "q5")
+QUICK = ("q5",)
 SMALL = {"events": "6000", "eventsPerSecond": "150", "perBatch": "3000", "outOfOrder": "300"}
 # In disorder across batches, by three seconds at most: less than the watermark's delay, so that no row is late.
 DISORDER = {"events": "40000", "eventsPerSecond": "500", "perBatch": "4000", "outOfOrder": "500", "seed": "7"}

@@ -39,7 +39,11 @@ def test_many_chains_in_one_query_give_what_batch_gives(lab: Lab, number: int, d
     check_bundle(lab, number, drawn, size=9)
 
 
-@pytest.mark.parametrize("number", [6, 5], ids=["append, unchained", "merge, chained"])
+@pytest.mark.parametrize(
+    "number",
+    [6, pytest.param(5, marks=pytest.mark.soak)],
+    ids=["append, unchained", "merge, chained"],
+)
 @_once
 @given(drawn=pools())
 def test_a_chain_on_its_own_gives_what_batch_gives(lab: Lab, number: int, drawn: Pools) -> None:

@@ -141,6 +141,7 @@ def test_a_failed_checkpoint_fails_the_query_once_if_none_is_tolerated(crossing:
     assert crossing.job.rows() == BOTH_ONCE
 
 
+@pytest.mark.soak  # cancel markers: tests/protocol/test_protocol_scenarios.py; an abort under Spark: test_hooks.py
 def test_a_checkpoint_that_takes_too_long_is_cancelled_everywhere_and_nothing_is_lost(crossing: Crossing) -> None:
     query = crossing.start(timeout="1s", tolerableFailures="1")
     crossing.cross(query)
@@ -154,6 +155,7 @@ def test_a_checkpoint_that_takes_too_long_is_cancelled_everywhere_and_nothing_is
     assert crossing.job.rows() == BOTH_ONCE
 
 
+@pytest.mark.soak  # some 140 times in test_protocol_simulation.py; when: tests/protocol/test_protocol_aligner.py
 def test_several_checkpoints_are_in_flight_while_a_source_lags_and_each_is_exact(crossing: Crossing) -> None:
     """The leader injects three barriers, with rows of both between them, before the follower takes up the first."""
     several = {"maxConcurrent": "3", "interval": "2s"}

@@ -117,7 +117,7 @@ class SimpleTapSource(DataSource):
         return SimpleTapReader(self.options["folder"])
 
 
-@pytest.mark.parametrize("source", [TapSource, SimpleTapSource])
+@pytest.mark.parametrize("source", [TapSource, pytest.param(SimpleTapSource, marks=pytest.mark.soak)])
 def test_offsets_are_committed_upstream_only_when_a_checkpoint_covers_them(
     ckpt: Any, job: Job, tmp_path: Path, source: type[DataSource]
 ) -> None:

@@ -224,13 +224,18 @@ def _arrow_wrong(rows: pa.Table, state: pa.Table, ctx: Any) -> tuple[pa.Table, N
     return pa.table({"k": state["k"]}), None
 
 
+def soaked(*case: Any) -> Any:
+    return pytest.param(*case, marks=pytest.mark.soak)
+
+
 @pytest.mark.parametrize(
     ("function", "said"),
     [
         (_raises, ["key ('b',)", "LookupError", "no thirteenth floor", f'{__file__}", line ', ", in _raises"]),
-        (_wrong_columns, ["expected output columns ['k', 'n']", "found ['k', 'number']"]),
-        (_wrong_type, ["does not fit outputStructType", "n int64"]),
-        (_wrong_state, ["state.update() expected a tuple of (n int64)", "found 1 values of types (str)"]),
+        # What they say by themselves: tests/state/test_functions_pandas.py.
+        soaked(_wrong_columns, ["expected output columns ['k', 'n']", "found ['k', 'number']"]),
+        soaked(_wrong_type, ["does not fit outputStructType", "n int64"]),
+        soaked(_wrong_state, ["state.update() expected a tuple of (n int64)", "found 1 values of types (str)"]),
         (_arrow_raises, ["LookupError", "no thirteenth floor", f'{__file__}", line ', ", in _arrow_raises"]),
         (_arrow_wrong, ["the output table does not fit", "k string, n int64"]),
     ],

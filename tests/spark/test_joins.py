@@ -169,8 +169,8 @@ KINDS: dict[str, Callable[[Any, Any], Any]] = {
     "told apart": _told_apart,
     "self": _self,
 }
-SOME = ("range full", "range semi", "time left")
-"""In the test command, and "aliased" over Connect."""
+SOME = ("range full", "time left")
+"""In the test command, and "aliased" over Connect. All types of joins, without Spark: test_joins_stages.py."""
 
 
 def _all(a: Any, b: Any, kinds: Iterable[str]) -> Any:

@@ -126,6 +126,7 @@ def test_a_savepoint_under_the_old_name_in_a_new_folder_goes_on(ckpt: Any, new_i
     assert out._sql("appended") == [("b", 2)]
 
 
+@pytest.mark.soak  # how it is known: tests/protocol/test_protocol_life.py
 def test_a_job_of_before_lives_had_marks_goes_on(
     ckpt: Any, new_input: Any, out: Everywhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,8 +30,8 @@ def source(new_input: NewInput) -> Input:
     return made
 
 
-def totals(source: Input, ckpt: Any, uid: str = "totals") -> Any:
-    return source.stream(ckpt).groupBy("k").aggregate(uid=uid, n=agg.count(), total=agg.sum("v"))
+def totals(source: Input, ckpt: Any) -> Any:
+    return source.stream(ckpt).groupBy("k").aggregate(uid="totals", n=agg.count(), total=agg.sum("v"))
 
 
 def folder(tmp_path: Path, job: str = "job") -> spark_ckpt.Job:
@@ -40,14 +40,6 @@ def folder(tmp_path: Path, job: str = "job") -> spark_ckpt.Job:
 
 FIRST = [("a", 2, 3), ("b", 1, 10), ("c", 1, 100)]
 SECOND = [("a", 3, 7), ("b", 1, 10), ("c", 1, 100)]
-
-
-def test_the_same_spark_location_goes_on_where_it_was(ckpt: Any, source: Input, job: Job) -> None:
-    job.run(totals(source, ckpt), "k")
-    assert job.rows() == FIRST
-    source.add(("a", 4))
-    job.run(totals(source, ckpt), "k")
-    assert job.rows() == SECOND
 
 
 def test_an_empty_spark_location_restores_the_newest_checkpoint_with_any_number_of_shuffle_partitions(
@@ -128,7 +120,8 @@ def test_restore_by_id_goes_back_and_leaves_the_checkpoints_behind_it(
     job.run(totals(source, ckpt), "k")
     first = folder(tmp_path).completed()[-1].checkpoint
     source.add(("a", 4))
-    job.run(totals(source, ckpt), "k")
+    job.run(totals(source, ckpt), "k")  # the same Spark location goes on where it was
+    assert job.rows() == SECOND
     # The sink keeps what was committed; the state goes back, and the third file is read again.
     job.run(totals(source, ckpt), "k", restore=str(first), checkpointLocation=str(tmp_path / "back"))
     assert job.rows() == SECOND
@@ -138,16 +131,7 @@ def test_restore_by_id_goes_back_and_leaves_the_checkpoints_behind_it(
     assert [tuple(r.values()) for r in rows.to_struct_array().to_pylist()] == SECOND
 
 
-def test_restore_none_is_the_explicit_fresh_start(ckpt: Any, source: Input, job: Job, tmp_path: Path) -> None:
-    job.run(totals(source, ckpt), "k")
-    fresh = Job(tmp_path / "fresh")
-    fresh.run(totals(source, ckpt), "k", restore="none", checkpointLocation=str(tmp_path / "fresh-location"))
-    assert fresh.rows() == FIRST
-    ids = [c.checkpoint for c in folder(tmp_path).completed()]
-    assert ids == sorted(set(ids)), "ids are never used twice"
-
-
-def test_a_restore_of_a_missing_checkpoint_says_which_there_are(
+def test_a_missing_checkpoint_is_refused_and_restore_none_is_the_explicit_fresh_start(
     ckpt: Any, source: Input, job: Job, tmp_path: Path
 ) -> None:
     job.run(totals(source, ckpt), "k")
@@ -155,20 +139,11 @@ def test_a_restore_of_a_missing_checkpoint_says_which_there_are(
         job.start(totals(source, ckpt), "k", restore="999", checkpointLocation=str(tmp_path / "x"))
     with pytest.raises(InvalidInputError, match="savepoint"):
         job.start(totals(source, ckpt), "k", restore=str(tmp_path / "none"), checkpointLocation=str(tmp_path / "x"))
-
-
-def test_state_of_an_operator_the_query_lacks_is_dropped_only_when_allowed(
-    ckpt: Any, source: Input, job: Job, tmp_path: Path
-) -> None:
-    job.run(totals(source, ckpt), "k")
-    other = str(tmp_path / "other")
-    with pytest.raises(TopologyError, match="totals"):
-        job.start(totals(source, ckpt, "renamed"), "k", checkpointLocation=other)
-    source.add(("a", 4))
     fresh = Job(tmp_path / "fresh")
-    fresh.run(totals(source, ckpt, "renamed"), "k", checkpointLocation=other, allowNonRestoredState="true")
-    # The new uid starts empty; the source goes on behind what was read.
-    assert fresh.rows() == [("a", 1, 4)]
+    fresh.run(totals(source, ckpt), "k", restore="none", checkpointLocation=str(tmp_path / "fresh-location"))
+    assert fresh.rows() == FIRST
+    ids = [c.checkpoint for c in folder(tmp_path).completed()]
+    assert ids == sorted(set(ids)), "ids are never used twice"
 
 
 def test_an_aggregate_that_became_another_does_not_go_on_from_its_state(

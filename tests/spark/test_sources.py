@@ -165,7 +165,7 @@ class Heard(StreamingQueryListener):
         pass
 
 
-@pytest.mark.parametrize("chaining", ["true", "false"])
+@pytest.mark.parametrize("chaining", ["true", pytest.param("false", marks=pytest.mark.soak)])
 def test_progress_counts_the_rows_of_each_source_and_no_control_rows(
     chaining: str, ckpt: Any, new_input: NewInput, job: Job
 ) -> None:

@@ -74,7 +74,7 @@ class Plain:
 @pytest.mark.parametrize(
     ("query", "mode"),
     [
-        (stateless, "append"),
+        pytest.param(stateless, "append", marks=pytest.mark.soak),
         (counted, "update"),
         (windows, "append"),
         pytest.param(distinct, "append", marks=pytest.mark.soak),

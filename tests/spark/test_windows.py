@@ -202,7 +202,7 @@ FILTERS: dict[str, Callable[[Any], Any]] = {
     "at random, and not": lambda df: df.where((F.rand() >= 0) & (F.col("k") == "a")),
     "at random": lambda df: df.where(F.rand() >= 0).where("v < 5"),
 }
-QUICK_FILTERS = ("behind one of the time", "of the time", "taken apart")
+QUICK_FILTERS = ("of the time", "taken apart")
 
 
 FILTERED: list[list[tuple[Any, ...]]] = [

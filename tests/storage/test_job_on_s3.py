@@ -60,7 +60,7 @@ def test_a_batch_without_a_barrier_asks_for_its_rows_and_its_record(server: S3Se
     assert found == {"POST": 2, "PUT": 2}  # an upload in one part, and batches/...
 
 
-@pytest.mark.parametrize("kind", ["delta", "files"])
+@pytest.mark.parametrize("kind", ["delta", pytest.param("files", marks=pytest.mark.soak)])
 def test_requests_that_fail_or_wait_change_nothing_but_time(
     kind: str, server: S3Server, url: str, tmp_path: Path
 ) -> None:

@@ -171,7 +171,7 @@ class _Steps:
         return found
 
     def _selected(self, e: Any, own: list[_Named]) -> list[_Named]:
-        if isinstance(e, E.UnresolvedStar) and e._unparsed_target is None:
+        if isinstance(e, E.UnresolvedStar) and e._unparsed_target is None and e._plan_id is None:
             return own
         if isinstance(e, E.SQLExpression) and e._expr == f"* EXCEPT ({', '.join(CONTROL_COLUMNS)})":
             return [one for one, name in zip(own, self._scope.names, strict=True) if name not in CONTROL_COLUMNS]

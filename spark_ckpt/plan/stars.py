@@ -61,7 +61,7 @@ class _ConnectStars(ConnectTree):
     def expression(self, e: Any) -> Any:
         from pyspark.sql.connect import expressions
 
-        if isinstance(e, expressions.UnresolvedStar) and e._unparsed_target is None:
+        if isinstance(e, expressions.UnresolvedStar) and e._unparsed_target is None and e._plan_id is None:
             return everything()._expr
         if isinstance(e, expressions.UnresolvedFunction) and e._name.lower() == _COUNT and not e._is_distinct:
             return e

@@ -182,7 +182,7 @@ class Writer:
             f"({self.whole(depth - 1)} / {self.whole(depth - 1)})",
             f"{r.choice(['-', '+'])}({a})",
             f"{r.choice(['abs', 'sqrt'])}({a})",
-            f"nanvl({a}, {b})",
+            f"nanvl({a}, {r.choice(FLOATING)})",
             f"CAST({r.choice([self.number, self.digits])(depth - 1)} AS {r.choice(_CASTS[4:])})",
             f"CAST({r.choice([self.decimal, self.moment])(depth - 1)} AS DOUBLE)",
             self._chosen(self.floating, depth),

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from pyspark import cloudpickle
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 
 import spark_ckpt
@@ -61,11 +61,15 @@ class Case:
     """What a batch of Spark's has, of the first input, where its streams have nothing; ours puts out changes to it."""
     keys: str | None = None
     """Results are those of Spark's batch, kept by these; "" for all rows."""
+    changes: str | None = None
+    """The column that says of each row what it is in the changes."""
 
 
 def _both(name: str) -> Case:
     chance = Random(name)
-    sides = [[*test_joins._batches(chance, 4, 0), [(-1, "z", 9, test_joins.BASE, None)]] for _ in range(2)]
+    alike = name == "windows behind"  # else they never end in Spark, which has one watermark
+    batches = [test_joins._batches(chance, 8 if alike else 4, 0, alike) for _ in range(2)]
+    sides = [[*some, [(-1, "z", 9, test_joins.BASE, None)]] for some in batches]
     return Case(lambda a, b: test_joins._all(a, b, [name]), ((test_joins.LEFT, sides[0]), (test_joins.RIGHT, sides[1])))
 
 
@@ -216,6 +220,27 @@ def _top(kind: str) -> Case:
     return Case(lambda df: test_topn._streams(df, [kind]), rows, batch=lambda df: test_topn._in_spark(df, [kind]))
 
 
+def _best_of_sums() -> Case:
+    """The first rows of what rises and falls, and the first of those: products leave and come back."""
+    chance = Random("top-N of updates")
+    batches = [
+        [(chance.choice("xy"), chance.choice("abcde"), chance.randrange(-9, 15)) for _ in range(12)] for _ in "1234"
+    ]
+
+    def best(df: Any) -> Any:
+        sums = df.groupBy("shop", "product").agg(F.sum("n").alias("sales"))
+        order = (F.desc("sales"), "product")
+        if isinstance(df, CkptDataFrame):
+            first = sums.groupBy("shop").topN(2, *order, rank="place", mergeKeys="product")
+            return first.groupBy().topN(3, *order, F.asc("shop"), rank="of_all", mergeKeys=["shop", "product"])
+        of_shop, of_all = Window.partitionBy("shop").orderBy(*order), Window.orderBy(*order, "shop")
+        first = sums.withColumn("place", F.row_number().over(of_shop)).where("place <= 2")
+        return first.withColumn("of_all", F.row_number().over(of_all)).where("of_all <= 3")
+
+    rows = (("shop string, product string, n int", batches),)
+    return Case(best, rows, "update", keys="of_all", changes="op")
+
+
 def _cases() -> dict[str, Case]:
     found = {f"join, {name}": _both(name) for name in test_joins.KINDS}
     found |= {f"distinct, {name}": _distinct(name) for name in test_distinct.KINDS}
@@ -224,6 +249,7 @@ def _cases() -> dict[str, Case]:
     found |= {f"filters, {form}": _filtered(form) for form in test_windows.FILTERS}
     found |= {f"times, {name}": _timed(*case) for name, case in test_event_time.OF_TIMES.items() if name != "complete"}
     found |= {f"top-N, {kind}": _top(kind) for kind in test_topn.KINDS}
+    found["top-N of updates"] = _best_of_sums()
     found |= {f"static, {how}": _processed(_static(how)) for how in ("inner", "left", "left_semi", "left_anti")}
     forms = ("names", "conditions", "read by each batch")
     found |= {f"static in Python, {form}": _processed(_static_in_python(form)) for form in forms}
@@ -268,7 +294,8 @@ def check(spark: SparkSession, folder: Path, case: Case, number: int) -> str:
     else:
         expected = case.batch(inputs[0].table(spark))
     job, ckpt = Job(folder), spark_ckpt.enable(spark)
-    job.run(case.query(*(i.stream(ckpt, uid=i.folder.name) for i in inputs)), case.keys or None, mode=case.mode)
+    told = {"changeColumn": case.changes} if case.changes else {}
+    job.run(case.query(*(i.stream(ckpt, uid=i.folder.name) for i in inputs)), case.keys or None, mode=case.mode, **told)
     found = ordered(_flat(row) for row in (job.rows() if case.batch is None else test_topn._rows_behind(job)))
     return "" if found == expected and expected else f"expected {expected}\nfound    {found}"
 

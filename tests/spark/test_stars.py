@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import CkptError
+from spark_ckpt.plan.stars import without_control
 from tests.spark.conftest import Input, Job, ordered
 
 NewInput = Callable[[str, str], Input]
@@ -50,3 +51,10 @@ def test_a_star_that_cannot_be_looked_into_is_refused(spark: SparkSession, ckpt:
     rows = new_input("in", "k string, v int").stream(ckpt).alias("a")
     with pytest.raises(CkptError, match=r"F\.struct\(\*df\.columns\)"):
         rows.select(F.to_json(F.struct("a.*")))
+
+
+def test_the_star_of_a_static_dataframe_means_its_columns_on_connect() -> None:
+    from pyspark.sql.connect.column import Column
+    from pyspark.sql.connect.expressions import UnresolvedStar
+
+    assert without_control(Column(UnresolvedStar(None, 3)))._expr._plan_id == 3

@@ -54,7 +54,7 @@ def test_every_query_but_6_is_there_and_has_its_oracle() -> None:
     assert list(QUERIES) == list(SQL)
 
 
-def test_joins_and_windows_find_what_batch_sql_finds(spark: SparkSession, tmp_path: Path) -> None:
+def test_windows_find_what_batch_sql_finds(spark: SparkSession, tmp_path: Path) -> None:
     ckpt = spark_ckpt.enable(spark)
     started = {name: job.start(ckpt, name, tmp_path, SMALL) for name in QUICK}
     for name, query in started.items():

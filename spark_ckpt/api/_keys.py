@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.key_columns import Keys, resolve_keys
+from spark_ckpt.plan.refused_types import refuse_unkept
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
 
@@ -74,12 +75,7 @@ def _only(key: Column) -> Callable[[Any], Any]:
 
 
 def arrow_columns(schema: T.StructType, columns: list[str]) -> pa.Schema:
-    """Raises ``InvalidInputError`` for a type that Python cannot take."""
+    """Raises ``InvalidInputError`` for a type that no keyed operator can keep."""
     by_name = {f.name: f for f in schema.fields if f.name not in CONTROL_COLUMNS}
-    for c in columns:
-        if isinstance(by_name[c].dataType, T.YearMonthIntervalType | T.CalendarIntervalType):
-            raise InvalidInputError(
-                f"column {c!r} has type {by_name[c].dataType.simpleString()}, which Python cannot take: "
-                f"cast it ahead of groupBy, a year-month interval to int (months) or either to string"
-            )
+    refuse_unkept(by_name[c] for c in columns)
     return arrow_schema(T.StructType([T.StructField(c, by_name[c].dataType, True) for c in columns]))

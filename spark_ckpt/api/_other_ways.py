@@ -34,3 +34,10 @@ WAYS: Mapping[str, str] = {
     "sparkSession": "the session is spark, of what spark_ckpt.enable(...) returned",
     "toJSON": 'select(F.to_json(F.struct("id", "v")))',
 }
+
+AS_ARGUMENT = (
+    "a stream cannot be handed to a method of a plain Spark DataFrame, or to a function of PySpark: call the method on "
+    'the stream, as in stream.join(static, "k"), where static.join(stream, "k", "right") is '
+    'stream.join(static, "k", "left"), and stream.union(other) with other from ckpt.readStream, too'
+)
+"""What classic PySpark asks for is the attribute ``_jdf``."""

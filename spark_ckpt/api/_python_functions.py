@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.plan.chain import Recipe
 from spark_ckpt.plan.event_time import kept_by_name
+from spark_ckpt.plan.refused_types import refuse_in_pandas
 from spark_ckpt.plan.session_confs import pandas_options
 from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.runtime.stateless import MapArrow, MapPandas, with_control
@@ -37,8 +38,10 @@ class PythonFunctions:
     def mapInPandas(self: Any, func: Callable[..., Any], schema: StructType | str) -> CkptDataFrame:
         """As PySpark's: ``func`` maps an iterator of pandas DataFrames to another one, whose columns are ``schema``.
 
-        It sees data rows only, and is called once for each run of rows of the same epoch.
+        It sees data rows only, and is called once for each run of rows of the same epoch. Raises ``InvalidInputError``
+        for variants.
         """
+        refuse_in_pandas([*self.schema.fields, *_as_struct(schema).fields])
         out, conf = with_control(kept_by_name(_as_struct(schema), self.schema)), self._session.spark.conf
         operation = MapPandas(func, out, conf.get("spark.sql.session.timeZone"), pandas_options(conf))
         return self._python_operation(operation, out)

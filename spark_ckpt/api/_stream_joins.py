@@ -181,7 +181,7 @@ def _as_key(key: Key) -> Key:
     """State is found by flat columns; what is none goes by what is written of it."""
     if is_key(key.kind):
         return key
-    columns = tuple(F.when(c.isNotNull(), as_text("join", str(c), c, key.kind)) for c in key.columns)
+    columns = tuple(F.when(c.isNotNull(), as_text("join", written(c), c, key.kind)) for c in key.columns)
     return replace(key, columns=columns, kind=T.StringType(), names=(None, None))
 
 

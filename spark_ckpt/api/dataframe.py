@@ -21,7 +21,7 @@ from spark_ckpt.api._distinct import Distinct
 from spark_ckpt.api._event_time import EventTime
 from spark_ckpt.api._joins import JoinMethods
 from spark_ckpt.api._left_out import Wider, behind_row_by_row, filtered_in_front
-from spark_ckpt.api._other_ways import WAYS
+from spark_ckpt.api._other_ways import AS_ARGUMENT, WAYS
 from spark_ckpt.api._projections import Projections
 from spark_ckpt.api._python_functions import PythonFunctions
 from spark_ckpt.api._rows import RowMethods
@@ -42,7 +42,6 @@ from spark_ckpt.plan.columns import (
     proposing_user_columns,
     quoted,
     refuse_repeated,
-    refuse_unwritable,
     require_control,
     user_columns,
 )
@@ -54,6 +53,7 @@ from spark_ckpt.plan.key_columns import is_column
 from spark_ckpt.plan.lineage import Lineage
 from spark_ckpt.plan.plan_check import check_operation, plan_nodes
 from spark_ckpt.plan.plan_text import Node
+from spark_ckpt.plan.refused_types import refuse_unwritable
 from spark_ckpt.plan.stars import without_control
 from spark_ckpt.plan.static_side import StaticPlace, by_names, pin
 from spark_ckpt.plan.udf_plan import for_data_rows
@@ -144,7 +144,7 @@ class CkptDataFrame(Projections, RowMethods, PythonFunctions, JoinMethods, Sever
 
     def __getattr__(self, name: str) -> Column:  # so that a type checker objects where what is misspelt is called
         if name.startswith("_"):
-            raise missing(self, name, {})
+            raise AttributeError(AS_ARGUMENT) if name == "_jdf" else missing(self, name, {})
         if name in self.columns:
             return stream_column(name, self._recipe.number, self.columns)
         if hasattr(DataFrame, name) and name not in WAYS:

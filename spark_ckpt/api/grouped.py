@@ -49,6 +49,8 @@ class CkptGroupedData(Aggregation, Processors, TopRows, Hinting):
 
     _ways: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("apply", "applyInArrow", "applyInPandas"), _WITH_STATE),
+        "cogroup": "union both streams, with a column that tells them apart, in front of one keyed function",
+        "pivot": 'one aggregate for each value: agg(F.sum(F.when(F.col("kind") == "a", F.col("v"))).alias("a"), ...)',
     }
 
     def __init__(self, parent: CkptDataFrame, cols: list[Any], joined: JoinedNames | None = None) -> None:

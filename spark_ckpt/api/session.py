@@ -19,6 +19,7 @@ from spark_ckpt.hints import Hinting
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import refuse_repeated, refuse_reserved
 from spark_ckpt.plan.lineage import Lineage, SourceNode
+from spark_ckpt.plan.refused_types import refuse_unread
 from spark_ckpt.runtime.stateless import control_row, with_control
 from spark_ckpt.sources.base import open_source
 
@@ -227,6 +228,7 @@ class CkptDataStreamReader(FileReaders, Hinting):
         opened = open_source(self._format, options, self._schema, f"{config.dir}/_none", storage)
         options = opened.settled_options(options, lambda: self._session.spark.conf.get("spark.sql.session.timeZone"))
         schema = open_source(self._format, options, self._schema, f"{config.dir}/_none", storage).schema()
+        refuse_unread(schema)
         refuse_reserved(schema.fieldNames(), "the source")
         refuse_repeated(schema.fieldNames(), self._session.spark)
         node = SourceNode(self._format, options, schema, uid, lanes)

@@ -11,7 +11,6 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from spark_ckpt.errors import ControlColumnsError, InvalidInputError
 from spark_ckpt.types import CONTROL_COLUMNS
@@ -99,29 +98,6 @@ def refuse_reserved(names: Iterable[str], what: str) -> None:
     taken = [n for n in names if n in CONTROL_COLUMNS]
     if taken:
         raise ControlColumnsError(f"{what} has column(s) {taken}, which are reserved for the barriers; rename them")
-
-
-def refuse_unwritable(schema: T.StructType) -> None:
-    """Raises ``InvalidInputError`` naming a column of a type that has no Arrow type of its own: a variant would arrive
-    in a sink as a struct of bytes."""
-    for field in schema.fields:
-        if any(isinstance(kind, T.VariantType | T.YearMonthIntervalType) for kind in _types_in(field.dataType)):
-            raise InvalidInputError(
-                f"column {field.name!r} has type {field.dataType.simpleString()}, which no sink can hold; make it a "
-                "text, with to_json or a cast, or leave it out"
-            )
-
-
-def _types_in(kind: T.DataType) -> Iterator[T.DataType]:
-    yield kind
-    if isinstance(kind, T.StructType):
-        for field in kind.fields:
-            yield from _types_in(field.dataType)
-    elif isinstance(kind, T.ArrayType):
-        yield from _types_in(kind.elementType)
-    elif isinstance(kind, T.MapType):
-        yield from _types_in(kind.keyType)
-        yield from _types_in(kind.valueType)
 
 
 def refuse_repeated(columns: Iterable[str], spark: Any) -> None:

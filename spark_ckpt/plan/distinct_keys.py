@@ -59,9 +59,10 @@ def _check(method: str, name: str, kind: T.DataType) -> None:
         return None
     collated = isinstance(kind, T.StringType) and not kind.isUTF8BinaryCollation()
     if collated or isinstance(kind, T.MapType | T.VariantType | T.CalendarIntervalType | T.UserDefinedType):
+        others = "" if method == "join" else "name the columns to compare, dropDuplicates([...]), or "
         raise InvalidInputError(
-            f"{method} cannot compare column {name!r}, which is or holds a {kind.simpleString()}: name the columns to "
-            f"compare, dropDuplicates([...]), or make one that can be compared in front of it, {_way(name, kind)}"
+            f"{method} cannot compare column {name!r}, which is or holds a {kind.simpleString()}: {others}make one "
+            f"that can be compared in front of it, {_way(name, kind)}"
         )
     return None
 

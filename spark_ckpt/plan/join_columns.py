@@ -16,6 +16,7 @@ from spark_ckpt.plan.join_condition import Parts
 from spark_ckpt.plan.join_rules import FULL, LEFT_OUTER, RIGHT_OUTER, SEMI, Until, is_outer
 from spark_ckpt.plan.join_sides import LEFT, RIGHT
 from spark_ckpt.plan.key_columns import column_named, stored_name
+from spark_ckpt.plan.refused_types import refuse_unkept
 from spark_ckpt.runtime.join_side import TIME, JoinSide
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.joins.function import MAY_MATCH, Output, StreamJoin
@@ -120,6 +121,7 @@ class JoinPlan:
     def _kinds(self, side: int, prepared: T.StructType) -> pa.Schema:
         kept = self.columns.sides[side].kept
         types = {f.name: f.dataType for f in prepared.fields}
+        refuse_unkept(f for f in prepared.fields if f.name in kept.values())
         return arrow_schema(T.StructType([T.StructField(name, types[column], True) for name, column in kept.items()]))
 
     @property

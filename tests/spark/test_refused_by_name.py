@@ -1,0 +1,91 @@
+"""What would come out as something else is refused when the DataFrame is built, by the column's name and type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_ckpt.errors import InvalidInputError
+from tests.spark.conftest import Input
+
+
+def variant() -> Any:
+    return F.parse_json("s").alias("v")
+
+
+def lower() -> Any:
+    return F.expr("s collate UTF8_LCASE").alias("s")
+
+
+KEPT: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "a variant beside keys": (lambda df: df.select("k", variant()).dropDuplicates(["k"]), "'v' has type variant"),
+    "one inside of a value": (
+        lambda df: df.groupBy("k").agg(F.first(F.array(variant()))),
+        "array<variant>.*parse_json",
+    ),
+    "one in a join": (lambda df: df.select("k", variant()).join(df.select("k", "s"), "k"), "'v' .*F.to_json in front"),
+    "the greatest text of a collation": (
+        lambda df: df.select("k", lower()).groupBy("k").agg(F.max("s")),
+        "UTF8_BINARY",
+    ),
+    "texts of a collation beside keys": (
+        lambda df: df.select("k", F.struct(lower()).alias("st")).dropDuplicates(["k"]),
+        "'st' has type .*has no collations",
+    ),
+    "a variant in pandas": (
+        lambda df: df.select("k", variant()).mapInPandas(lambda frames: frames, "k int"),
+        "'v' has type variant, which mapInPandas cannot take",
+    ),
+    "a variant out of pandas": (
+        lambda df: df.mapInPandas(lambda frames: frames, "k int, a array<variant>"),
+        "'a' has type array<variant>, which mapInPandas cannot take or give",
+    ),
+    "months": (
+        lambda df: df.select("k", F.expr("make_ym_interval(k, 2)").alias("m")).dropDuplicates(["k"]),
+        "'m' has type interval year to month.*its months",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def stream(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    import spark_ckpt
+
+    folder = tmp_path_factory.mktemp("refused")
+    spark.conf.set("spark.ckpt.dir", str(folder / "jobs"))
+    return Input(folder / "in", "k int, s string").stream(spark_ckpt.enable(spark))
+
+
+@pytest.mark.parametrize(("made", "said"), KEPT.values(), ids=KEPT.keys())
+def test_what_python_cannot_keep(stream: Any, made: Callable[[Any], Any], said: str) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        made(stream)
+
+
+def test_what_no_sink_can_hold(stream: Any) -> None:
+    for text in ("make_interval(0, k)", "map()", "array(make_ym_interval(k, 2))"):
+        with pytest.raises(InvalidInputError, match=r"column 'no' has type .*, which no sink can hold"):
+            stream.select(F.expr(text).alias("no"))._arrow_schema()
+
+
+def test_a_join_by_texts_of_a_collation_names_the_column(stream: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"join cannot compare column 's', which .*UTF8_LCASE: make one that"):
+        stream.select("k", lower()).join(stream.select(F.col("k").alias("k2"), lower()), "s")
+
+
+def test_a_reader_has_no_texts_of_a_length(ckpt: Any, tmp_path: Path) -> None:
+    for kind in ("char(3)", "array<varchar(3)>"):
+        with pytest.raises(InvalidInputError, match=r"UNSUPPORTED_CHAR_OR_VARCHAR_AS_STRING.*'s' has type"):
+            ckpt.readStream.schema(f"s {kind}").parquet(str(tmp_path))
+
+
+def test_a_stream_handed_to_a_plain_dataframe_says_to_begin_with_the_stream(spark: SparkSession, stream: Any) -> None:
+    static = spark.range(3).withColumnRenamed("id", "k")
+    for call in (lambda: static.join(stream, "k"), lambda: static.union(stream), lambda: F.broadcast(stream)):
+        with pytest.raises(AttributeError, match=r'call the method on the stream, as in stream\.join\(static, "k"\)'):
+            call()

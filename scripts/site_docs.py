@@ -198,7 +198,7 @@ HERE = {
     "structs and arrays": [
         "a field of one", "named_struct", "struct", "an element of one", "array_contains", "array_size",
         "cardinality", "element_at",
-        "get", "size",
+        "from_json", "get", "size",
     ],
 }  # fmt: skip
 """What of Spark's runs in Python, by PySpark's names where it has one. A test asks for each of them."""

@@ -82,7 +82,7 @@ def files_options(file_format: str, given: dict[str, str]) -> dict[str, str]:
     found = {"fileFormat": file_format}
     for name, value in given.items():
         key = name.lower()
-        if key == "mode":
+        if key == "mode" and not (value.lower() == "permissive" and file_format in ("json", "csv")):
             found["badRecords"] = _bad_records(file_format, value)
         elif value.lower() not in _AS_IT_IS.get(key, ()):
             found[_OURS.get(key, name)] = value
@@ -97,7 +97,7 @@ def texts(options: dict[str, Any]) -> dict[str, str]:
 def _bad_records(file_format: str, mode: str) -> str:
     if mode.lower() not in _BAD_RECORDS:
         raise ConfigError(
-            f"reader option mode of {file_format}: expected FAILFAST or DROPMALFORMED, found {mode!r}; source 'files' "
-            "makes no nulls of what it cannot read: leave it out, or keep it in a folder with option badRecords"
+            f"reader option mode of {file_format}: expected FAILFAST or DROPMALFORMED (of json and csv PERMISSIVE, "
+            f"too), found {mode!r}; leave it out, or keep what cannot be read in a folder with option badRecords"
         )
     return _BAD_RECORDS[mode.lower()]

@@ -1,4 +1,4 @@
-"""Fields of structs."""
+"""Structs: their fields, and those that are read from JSON."""
 
 from __future__ import annotations
 
@@ -22,4 +22,11 @@ def _struct(call: Call, count: int, *parts: Any) -> Any:
     return pa.StructArray.from_arrays(arrays, fields=list(call.type))
 
 
-FUNCTIONS: dict[str, Function] = {"CreateNamedStruct": sized(_struct), "GetStructField": sized(_field)}
+def _from_json(call: Call, count: int, text: Any) -> Any:
+    """``option`` reads texts."""
+    return call.option.column(as_array(text, count))
+
+
+FUNCTIONS: dict[str, Function] = {
+    "CreateNamedStruct": sized(_struct), "GetStructField": sized(_field), "JsonToStructs": sized(_from_json),
+}  # fmt: skip

@@ -18,12 +18,12 @@ from spark_ckpt.expressions.tree import Call
 
 BLANKS = "".join(map(chr, (*range(33), 127)))
 """What Spark trims of a text that becomes a number, a boolean or a time."""
-_JAVA_BLANKS = BLANKS[:33]
+JAVA_BLANKS = BLANKS[:33]
 _PLAIN_WHOLE = r"^-?[0-9]{1,9}$"
 _PLAIN_NUMBER = r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _CUT = re.compile(r"([+-]?[0-9]*)(\.[0-9]*)?")
-_NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
+NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
 _HEX = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
 _SPECIAL = {
     **dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), float("inf")),
@@ -103,14 +103,19 @@ def _to_floating(call: Call, count: int, text: Any) -> Any:
 
 
 def _double(text: str) -> float | None:
-    text = text.strip(_JAVA_BLANKS)
-    match = _NUMBER.fullmatch(text)
+    text = text.strip(JAVA_BLANKS)
+    match = NUMBER.fullmatch(text)
     if match:
         return float(match[1])
-    match = _HEX.fullmatch(text)
-    if match:
-        return _of_hex(match[1])
+    found = hexadecimal(text)
+    if found is not None:
+        return found
     return _SPECIAL_IN_JAVA.get(text, _SPECIAL.get(text.lower()))
+
+
+def hexadecimal(text: str) -> float | None:
+    match = _HEX.fullmatch(text)
+    return _of_hex(match[1]) if match else None
 
 
 def _of_hex(text: str) -> float:
@@ -122,12 +127,12 @@ def _of_hex(text: str) -> float:
 
 def _float(text: str) -> float | None:
     found = _double(text)
-    match = _NUMBER.fullmatch(text.strip(_JAVA_BLANKS))
+    match = NUMBER.fullmatch(text.strip(JAVA_BLANKS))
     return found if found is None or match is None else float32(match[1])
 
 
 def _to_decimal(call: Call, count: int, text: Any) -> Any:
-    return each(lambda one: _decimal(one.strip(_JAVA_BLANKS), call), text, count, call.type)
+    return each(lambda one: _decimal(one.strip(JAVA_BLANKS), call), text, count, call.type)
 
 
 def _decimal(text: str, call: Call) -> Decimal | None:

@@ -30,6 +30,8 @@ class TimeTexts:
     zone: str
     timestamp_pattern: str | None = None
     date_pattern: str | None = None
+    numbered_days: bool = True
+    """Days may be written as their numbers."""
     ahead: int | None = None
     """Of a ``zone`` that is an offset: how many microseconds its clock is ahead of UTC. ``zone`` is UTC then."""
 
@@ -57,7 +59,7 @@ class TimeTexts:
         found = texts_of.day(text)
         if found is None and "GMT" in text:
             found = texts_of.day(text.replace("GMT", ""))
-        return _numbered_day(text) if found is None else found
+        return _numbered_day(text) if found is None and self.numbered_days else found
 
     def all(self, texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
         """Of all ``texts`` as ``kind``; None if one of them is none."""

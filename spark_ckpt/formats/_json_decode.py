@@ -22,10 +22,14 @@ from spark_ckpt.formats.base import SHOWN_REASON, Decoded, Decoder
 
 _FEW = 32
 """So few records, one of which Arrow refuses, are read one by one."""
+_ROW = re.compile(r"in row (\d+)")
+_NUMBERS = re.compile(r"Column\(/([^)]*)\) changed from string to number")
+_NEAR = 256
 _LONG = 1000
 """Shorter records have no number and no depth that Spark's parser refuses."""
 _ODD_NUMBER = re.compile(rb"-0+[^0-9.eE]|[-:,\[\s](?:Inf|NaN)")
 """Minus zero, which is a whole number without a sign to Spark, and words, of which Arrow takes others than Spark."""
+_ODD_PARTS = (b":-0", b",-0", b"[-0", b" -0", b"\t-0", b"Inf", b"NaN")
 _EXPONENT = re.compile(rb'[:\[,\s]-?[0-9.]+[eE]|"[-+]?[0-9.]+[eE][-+]?[0-9]+"')
 """Of a number or a text that may become a decimal: Arrow loses high bits of large ones and says nothing."""
 _NO_CHARACTER = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
@@ -48,6 +52,8 @@ class JsonReader:
         self.type, self.rules = kind, rules
         self._physical = _physical(kind)
         self._has_decimals = self._physical is not None and "decimal" in str(self._physical)
+        self._numbers: set[str] = set()
+        self._tries = self._failures = 0
         self._row: Callable[[str], dict[str, Any] | None] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -65,17 +71,60 @@ class JsonReader:
         return Texts(found.rows.take(places), {at[n]: why for n, why in found.bad.items()})
 
     def _all(self, texts: pa.BinaryArray) -> Texts:
-        if self._physical is not None and len(texts):
-            try:
-                return Texts(self._in_arrow(texts, self._physical))
-            except pa.ArrowInvalid:
-                pass
-        if len(texts) <= _FEW or self._physical is None:
+        """In pieces as large as Arrow reads, and the others one by one."""
+        found: list[Texts] = []
+        pending = [(0, len(texts))]
+        while pending:
+            low, high = pending.pop()
+            part = texts[low:high]
+            rows = self._fast(part)
+            if isinstance(rows, pa.StructArray):
+                found.append(Texts(rows))
+            elif high - low <= _FEW or self._physical is None:
+                slowly = self._slowly(part)
+                found.append(Texts(slowly.rows, {low + at: why for at, why in slowly.bad.items()}))
+            elif rows is None:
+                middle = (low + high) // 2
+                pending += [(middle, high), (low, middle)]
+            else:
+                odd = low + rows
+                step = max(
+                    _NEAR, 2 * rows
+                )  # others are as far away, and each piece is looked at again for each of them
+                later = [(at, min(at + step, high)) for at in range(odd + 1, high, step)]
+                pending += [*reversed(later), (odd, odd + 1), *([(low, odd)] if rows else [])]
+        if not found:
             return self._slowly(texts)
-        middle = len(texts) // 2
-        first, second = self._all(texts[:middle]), self._all(texts[middle:])
-        bad = first.bad | {middle + at: why for at, why in second.bad.items()}
-        return Texts(pa.concat_arrays([first.rows, second.rows]), bad)
+        bad = {at: why for one in found for at, why in one.bad.items()}
+        return Texts(pa.concat_arrays([one.rows for one in found]) if len(found) > 1 else found[0].rows, bad)
+
+    def _fast(self, texts: pa.BinaryArray) -> pa.StructArray | int | None:
+        """None if Arrow does not read them as Spark does; a number: that of the first one of those, if it is told."""
+        if self._physical is None or (len(texts) <= _FEW and self._often_odd()):
+            return None
+        self._tries += 1
+        try:
+            return self._in_arrow(texts, self._physical)
+        except pa.ArrowInvalid as error:
+            misfit = _NUMBERS.search(str(error))
+            if misfit and self._with_numbers(misfit[1]):
+                return self._fast(texts)
+            self._failures += 1
+            row = _ROW.search(str(error))
+            return int(row[1]) if row and int(row[1]) < len(texts) else None
+
+    def _often_odd(self) -> bool:
+        return self._failures > 8 and self._failures * 2 > self._tries
+
+    def _with_numbers(self, path: str) -> bool:
+        """Whole numbers where the strings at ``path`` are numbers; once: what else is there is read slowly."""
+        names = path.split("/")
+        if path in self._numbers or not _is_string(self.type, names):
+            self._physical = _replaced(self._physical, names, None)
+            return False
+        self._numbers.add(path)
+        self._physical = _replaced(self._physical, names, pa.int64())
+        return True
 
     def _slowly(self, texts: pa.BinaryArray) -> Texts:
         read = self._row = self._row or row_reader(self.type, self.rules)
@@ -120,7 +169,7 @@ class JsonReader:
         if pt.is_list(kind):
             values = self._converted(array.values, kind.value_type)
             return pa.ListArray.from_arrays(array.offsets, values, type=kind, mask=array.is_null())
-        if pt.is_decimal(kind):
+        if pt.is_decimal(kind) or pt.is_string(kind):
             return array.cast(kind)
         found = self.rules.times.all(array, kind)
         if found is None:
@@ -141,7 +190,7 @@ def _lines(texts: pa.BinaryArray) -> bytes:
         texts = pc.replace_substring(texts, "\n", "\t")
     one = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
     data: bytes = pc.binary_join(one, b"\n")[0].as_py()
-    if any(part in data for part in (b"-0", b"Inf", b"NaN")) and _ODD_NUMBER.search(data):
+    if any(part in data for part in _ODD_PARTS) and _ODD_NUMBER.search(data):
         raise pa.ArrowInvalid("an odd number")
     return data
 
@@ -174,6 +223,27 @@ def _physical(kind: pa.DataType) -> pa.DataType | None:
         return pa.decimal256(76, kind.scale)  # whose cast finds what has too many digits
     plain = pt.is_boolean(kind) or pt.is_integer(kind) or pt.is_floating(kind) or pt.is_string(kind)
     return kind if plain else None
+
+
+def _is_string(kind: pa.DataType, path: list[str]) -> bool:
+    """Whether the field there is one."""
+    for name in path:
+        at = kind.get_field_index(name) if pt.is_struct(kind) else -1
+        if at < 0:
+            return False
+        kind = kind.field(at).type
+    return bool(pt.is_string(kind))
+
+
+def _replaced(kind: Any, path: list[str], by: pa.DataType | None) -> Any:
+    """``kind`` with ``by`` at ``path``, the names of fields; None: with the string that was there."""
+    at = kind.get_field_index(path[0]) if pt.is_struct(kind) else -1
+    if at < 0:
+        return kind
+    inner = kind.field(at).type
+    before = pa.string() if pt.is_int64(inner) else inner
+    new = _replaced(inner, path[1:], by) if len(path) > 1 else by or before
+    return pa.struct([f.with_type(new) if n == at else f for n, f in enumerate(kind)])
 
 
 def as_numbers(kind: pa.DataType) -> pa.DataType:

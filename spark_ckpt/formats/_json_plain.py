@@ -33,11 +33,13 @@ _IN_UTC = TimeTexts("UTC")
 @dataclass(frozen=True)
 class Rules:
     """``as_written``: JSON in a column of strings stays as it is, as Spark's file source has it; else it is written
-    anew, as in ``from_json``, with doubles as a Java of at least 19 writes them, or an older one (``shortest``)."""
+    anew, as in ``from_json``, with doubles as a Java of at least 19 writes them, or an older one (``shortest``).
+    ``of_bytes``: behind damage as in files, where Spark's parser of bytes stands elsewhere than that of characters."""
 
     times: TimeTexts = _IN_UTC
     as_written: bool = True
     shortest: bool = True
+    of_bytes: bool = False
 
 
 def of_token(kind: pa.DataType) -> Callable[[Tokens, str], Any]:
@@ -50,7 +52,7 @@ def of_token(kind: pa.DataType) -> Callable[[Tokens, str], Any]:
         single = pt.is_float32(kind)
         return lambda tokens, token: _floating(tokens.number_text, token, single)
     if pt.is_decimal(kind):
-        return lambda tokens, token: _decimal(tokens.number_text, kind) if token in (t.INTEGER, t.FLOAT) else None
+        return lambda tokens, token: decimal_of(tokens.number_text, kind) if token in (t.INTEGER, t.FLOAT) else None
     if pt.is_timestamp(kind) and kind.tz is not None:
         return lambda tokens, token: _seconds(tokens.number_text) if token is t.INTEGER else None
     return lambda _tokens, _token: None
@@ -83,7 +85,7 @@ def of_text(kind: pa.DataType, rules: Rules) -> Callable[[str], Any]:
     if pt.is_floating(kind):
         return lambda text: float(_INFINITE[text]) if text in _INFINITE else None
     if pt.is_decimal(kind):
-        return lambda text: _decimal(text.replace(",", ""), kind)
+        return lambda text: decimal_of(text.replace(",", ""), kind)
     if pt.is_binary(kind):
         return _binary
     if pt.is_date(kind):
@@ -100,7 +102,7 @@ def _binary(text: str) -> bytes | None:
     return b"".join(base64.b64decode(four) for four in _FOUR.findall(text))
 
 
-def _decimal(text: str, kind: pa.Decimal128Type) -> Decimal | None:
+def decimal_of(text: str, kind: pa.Decimal128Type) -> Decimal | None:
     if not _DECIMAL.fullmatch(text):
         return None
     try:

@@ -46,8 +46,10 @@ class Scanner:
     """Reads ``text``, from :func:`utf16`, at ``at``. Whatever raises ``JsonError`` leaves ``at`` where Spark's parser
     would go on."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, of_bytes: bool = False) -> None:
         self.text, self.at, self.end = text, 0, len(text)
+        self.of_bytes = of_bytes
+        """As Spark reads files: behind a word that is no value its parser has taken one character more."""
         self.number_text = ""
         self.string_text = ""
         self.unread = False
@@ -83,7 +85,9 @@ class Scanner:
             return FLOAT
         if char == "+":
             return self._infinite(self._take("a number"), "+")
-        if _is_part(char) and not _is_digit(char):
+        if self.of_bytes and char > "\x7f":
+            self.at -= char >= "\u0800" or "\u05c0" <= char <= "\u05ff"  # bytes of it are left
+        elif _is_part(char) and not _is_digit(char):
             self._refuse_word(1)
         raise self._unexpected(char, "a value")
 
@@ -99,11 +103,12 @@ class Scanner:
 
     def _refuse_word(self, length: int) -> None:
         start = self.at - length
-        while self.at < self.end and _is_part(self.text[self.at]):
-            self.at += 1
-            length += 1
-            if length >= _SHOWN_TOKEN:
+        while self.at < self.end and length < _SHOWN_TOKEN:
+            is_part = _is_part(self.text[self.at])
+            self.at += is_part or self.of_bytes
+            if not is_part:
                 break
+            length += 1
         raise JsonError(f"expected a value, found {self.text[start : self.at][:40]}")
 
     def _infinite(self, char: str, sign: str) -> str:

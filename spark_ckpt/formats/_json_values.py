@@ -32,7 +32,7 @@ def row_reader(kind: pa.StructType, rules: Rules) -> Callable[[str], dict[str, A
     read = _struct(kind, rules)
 
     def row(text: str) -> dict[str, Any] | None:
-        tokens = Tokens(utf16(text))
+        tokens = Tokens(utf16(text), rules.of_bytes)
         if tokens.next() is None:
             return None
         found: dict[str, Any] | None = read(tokens)
@@ -48,7 +48,7 @@ def rows_reader(kind: pa.StructType, rules: Rules) -> Callable[[str], list[dict[
     several = _list(pa.list_(kind), rules, holes=False)
 
     def rows(text: str) -> list[dict[str, Any]]:
-        tokens = Tokens(utf16(text))
+        tokens = Tokens(utf16(text), rules.of_bytes)
         token = tokens.next()
         if token is t.START_ARRAY:
             found: list[dict[str, Any]] = several(tokens)

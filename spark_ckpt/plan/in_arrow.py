@@ -20,6 +20,8 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from spark_ckpt.expressions import rules
 from spark_ckpt.expressions.tree import Call, Input, Literal, Tree
+from spark_ckpt.formats.from_json import FromJson
+from spark_ckpt.plan._json_in_arrow import CONFS, JsonSession, has_moments, json_reading, pruned
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.runtime.expressions import Compute, Keep
 from spark_ckpt.runtime.operations import Operation
@@ -100,6 +102,7 @@ class Trees:
         self._types = columns.types
         self._gateway = session.sparkContext._gateway
         self._time_parser = str(session.conf.get("spark.sql.legacy.timeParserPolicy")).upper()
+        self._session = session
         self._common: dict[str, Tree] = {}
         """What Spark computes once for several places, by its id."""
 
@@ -123,7 +126,40 @@ class Trees:
             return checked(Call("If", (Call("IsNaN", (first,), pa.bool_()), second, first), arrow_type(e)), "LEGACY")
         if not rules.known(name):
             raise StaysError(f"{e.prettyName()} runs in Spark only")
+        if name == "JsonToStructs":
+            return self._from_json(e, self._json_reading(e))
+        if name == "GetStructField" and _bare(e.child()).nodeName() == "JsonToStructs":
+            return self._from_json_field(e, _bare(e.child()))
         return self._call(name, e)
+
+    def _from_json(self, e: JavaObject, reading: FromJson) -> Call:
+        text = _bare(e.child())
+        if text.nodeName() == "Cast" and str(text.child().dataType()) == "BinaryType":
+            text = text.child()  # bytes that are no UTF-8 are read as such
+        return Call("JsonToStructs", (self.tree(text),), reading.type, reading.mode.fails, reading)
+
+    def _json_reading(self, e: JavaObject) -> FromJson:
+        if any(f.metadata for f in _all_fields(T._parse_datatype_json_string(e.schema().json()))):
+            raise StaysError("from_json with metadata in its schema")
+        kind, options = arrow_type(e), self._json_options(e)
+        where = options.get("timeZone", str(e.timeZoneId().get()))
+        found = json_reading(kind, options, zone(where) if has_moments(kind) else "UTC", json_session(self._session))
+        if isinstance(found, str):
+            raise StaysError(f"{found} runs in Spark only")
+        return found
+
+    def _from_json_field(self, e: JavaObject, of: JavaObject) -> Tree:
+        reading, at = self._json_reading(of), int(e.ordinal())
+        one = pruned(reading, at, self._json_options(of))
+        if isinstance(one, str):
+            raise StaysError(f"{one} runs in Spark only")
+        struct = self._from_json(of, reading if one is None else one)
+        place = at if one is None else 0
+        return Call("GetStructField", (struct,), struct.type.field(place).type, False, place)
+
+    def _json_options(self, e: JavaObject) -> dict[str, str]:
+        as_java = self._gateway.jvm.scala.jdk.javaapi.CollectionConverters.asJava
+        return {str(name): str(value) for name, value in dict(as_java(e.options())).items()}
 
     def _input(self, e: JavaObject) -> Tree:
         place = self._places.get(e.exprId().id())
@@ -136,6 +172,8 @@ class Trees:
         children = items_of(e.valExprs()) if name == "CreateNamedStruct" else items_of(e.children())
         if name == "Round":
             children = children[:1]
+        if name == "CreateNamedStruct" and any(_is_json_field(child) for child in children):
+            raise StaysError("a struct of fields of from_json runs in Spark only")
         if name == "Like" and str(e.escapeChar()) != "\\":
             raise StaysError("like with ESCAPE runs in Spark only")
         if name in _OF_PATTERNS and self._time_parser != "CORRECTED":
@@ -144,6 +182,29 @@ class Trees:
         if name == "UnaryMinus" and isinstance(parts[0], Literal) and pa.types.is_duration(parts[0].type):
             return Literal(-parts[0].value, parts[0].type)
         return checked(Call(name, parts, arrow_type(e), False, _option(name, e, mode)), mode)
+
+
+def json_session(session: Any) -> JsonSession:
+    confs = {name: str(session.conf.get(name, default) or "") for name, default in CONFS.items()}
+    return JsonSession(confs, int(session.sparkContext._gateway.jvm.java.lang.Runtime.version().feature()))
+
+
+def _bare(e: JavaObject) -> JavaObject:
+    while str(e.nodeName()) in _WRAPPINGS:
+        e = e.child()
+    return e
+
+
+def _is_json_field(e: JavaObject) -> bool:
+    e = _bare(e)
+    return str(e.nodeName()) == "GetStructField" and str(_bare(e.child()).nodeName()) == "JsonToStructs"
+
+
+def _all_fields(kind: T.DataType) -> list[T.StructField]:
+    if isinstance(kind, T.ArrayType):
+        return _all_fields(kind.elementType)
+    found = list(kind.fields) if isinstance(kind, T.StructType) else []
+    return found + [inner for f in found for inner in _all_fields(f.dataType)]
 
 
 def checked(call: Call, mode: str) -> Tree:

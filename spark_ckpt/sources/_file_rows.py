@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from spark_ckpt.errors import BadRecordError
 from spark_ckpt.sources._bad_records import Bad, MalformedFileError, salvage
 from spark_ckpt.sources._convert import MAX_BATCH_ROWS, conform
+from spark_ckpt.sources._file_lenient import lenient_parser, records
 from spark_ckpt.sources._file_listing import FileEntry, InputFolder
 from spark_ckpt.sources._file_plan import Cut, FileSplit, Position
 from spark_ckpt.sources.file_text import TextFormat, TextParser, chunks, content_ends, data_start, require_values
@@ -125,6 +126,7 @@ class TextRows:
                 if header == []:
                     return
                 parser = TextParser(self._fmt, schema, header)
+                lenient = lenient_parser(self._fmt, schema, parser.names)
         except MalformedFileError as error:
             yield Bad("at its beginning", f"a {self._fmt.kind} file", "something else", str(error))
             return
@@ -132,7 +134,10 @@ class TextRows:
             with self.open(split.entry) as file:
                 for place, data in chunks(file, max(begin, split.byte_start), split.byte_end, self._fmt):
                     starts, ends = content_ends(data, self._fmt)
-                    yield from self._convert(parser, data, starts.tolist(), ends.tolist(), place, row)
+                    if lenient is not None:
+                        yield lenient.read(records(data, starts, ends))
+                    else:
+                        yield from self._convert(parser, data, starts.tolist(), ends.tolist(), place, row)
                     row += len(starts)
         except MalformedFileError as error:
             yield Bad(f"behind record {row}", f"a {self._fmt.kind} file", "something else", str(error))

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.expressions.time_texts import TimeTexts
 from spark_ckpt.expressions.zones import SECOND, moments
 
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
@@ -32,6 +33,12 @@ def instants(shown: pa.Array, zone: str) -> pa.Array:
     if ahead is None:
         return moments(local, zone).cast(pa.timestamp("us", "UTC"))
     return pc.subtract(local, pa.scalar(ahead, pa.int64())).cast(pa.timestamp("us", "UTC"))
+
+
+def time_texts(zone: str, numbered_days: bool) -> TimeTexts:
+    """Texts of times as Spark reads them where its clock is that of ``zone``."""
+    ahead = _offset(zone)
+    return TimeTexts(zone if ahead is None else "UTC", numbered_days=numbered_days, ahead=ahead)
 
 
 def _offset(zone: str) -> int | None:

@@ -38,8 +38,8 @@ _FINER_THAN_MICROS = r"(\.\d{6})\d+"
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How to read the text: ``kind`` is json, csv or text; ``zone`` is that of times which name none, the rest concerns
-    csv."""
+    """How to read the text: ``kind`` is json, csv or text; ``zone`` is that of times which name none. ``corrupt``: what
+    cannot be read is null, and kept in the column of that name, if there is one. The rest concerns csv."""
 
     kind: str
     sep: str = ","
@@ -48,6 +48,7 @@ class TextFormat:
     multi_line: bool = False
     null_value: str = ""
     zone: str = "UTC"
+    corrupt: str | None = None
 
 
 def check_schema(kind: str, schema: pa.Schema) -> None:
@@ -143,13 +144,14 @@ class TextParser:
     def __init__(self, fmt: TextFormat, schema: pa.Schema, header: list[str] | None) -> None:
         self._fmt = fmt
         self._schema = schema
-        self._names = schema.names if header is None else _matched(header, schema)
+        own = [name for name in schema.names if name != fmt.corrupt]
+        self.names = own if header is None else _matched(header, schema)
         self._physical = pa.schema([pa.field(f.name, _physical_type(fmt.kind, f.type)) for f in schema])
 
     def expected(self) -> str:
         if self._fmt.kind == "text":
             return "a line of UTF-8"
-        form = "one JSON object a line" if self._fmt.kind == "json" else f"{len(self._names)} values a record"
+        form = "one JSON object a line" if self._fmt.kind == "json" else f"{len(self.names)} values a record"
         return f"{form} for columns ({', '.join(f'{f.name} {f.type}' for f in self._schema)})"
 
     def parse(self, data: bytes, records: int) -> pa.RecordBatch:
@@ -186,10 +188,10 @@ class TextParser:
         return table
 
     def _csv(self, data: bytes) -> pa.Table:
-        wanted = [name for name in self._schema.names if name in self._names]
+        wanted = [name for name in self._schema.names if name in self.names]
         return pa_csv.read_csv(
             io.BytesIO(data),
-            read_options=pa_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=self._names),
+            read_options=pa_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=self.names),
             parse_options=pa_csv.ParseOptions(
                 delimiter=self._fmt.sep, quote_char=self._fmt.quote, newlines_in_values=self._fmt.multi_line
             ),

@@ -20,6 +20,7 @@ from spark_ckpt.redaction import redact_url
 from spark_ckpt.sources._bad_records import FAIL, SKIP, Bad, BadRecords, MalformedFileError
 from spark_ckpt.sources._convert import arrow_schema, pieces, spark_schema
 from spark_ckpt.sources._file_listing import ChangePolicy, FileEntry, InputFolder
+from spark_ckpt.sources._file_modes import MODE_OPTIONS, check_permissive, with_bad_records
 from spark_ckpt.sources._file_plan import Cut, FileSplit, Limits, Position, next_position, plan_splits
 from spark_ckpt.sources._file_rows import FileRows, ParquetRows, TextRows
 from spark_ckpt.sources._local_times import check_zone
@@ -79,6 +80,7 @@ OPTIONS = {
     "timeZone": text(expects="a region such as Europe/Paris, or an offset such as +02:00").means(
         "json and csv only. The zone of times that name none; without it, the session's."
     ),
+    **MODE_OPTIONS,
     **CSV_OPTIONS,
 }
 
@@ -101,6 +103,7 @@ class FilesSource(DataSource, UsesMetadata):
     - ``changedFiles`` (fail): fail, or accept a file that is no longer what was discovered.
       ``ignoreMissingFiles`` (false): go on without a file that has vanished.
     - ``discoveryInterval`` (1s): how often the folder is listed at most.
+    - ``mode``, ``columnNameOfCorruptRecord`` (json and csv): Spark's, FAILFAST and DROPMALFORMED for ``badRecords``.
     - ``timeZone`` (json and csv; the session's, where there is one, else UTC): of times that name none.
     - csv only: ``header`` (false: columns by position; true: by name), ``sep`` (,), ``quote`` ("), ``multiLine``
       (false), ``nullValue`` (empty).
@@ -110,6 +113,7 @@ class FilesSource(DataSource, UsesMetadata):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._own_storage, rest = storage_options_of(options)
+        rest = with_bad_records(rest)
         self.parsed = parse_options("files", OPTIONS, rest)
         for name, option in OPTIONS.items():
             if option.required and self.parsed[name] is None:
@@ -169,7 +173,8 @@ class FilesSource(DataSource, UsesMetadata):
         if o["fileFormat"] == "orc":
             return OrcRows(folder)
         csv = o["sep"], o["quote"], o["header"], o["multiLine"], o["nullValue"]
-        return TextRows(folder, TextFormat(o["fileFormat"], *csv, o["timeZone"] or _UTC))
+        corrupt = o["columnNameOfCorruptRecord"] if o["mode"] else None
+        return TextRows(folder, TextFormat(o["fileFormat"], *csv, o["timeZone"] or _UTC, corrupt))
 
     def bad_records(self) -> BadRecords:
         policy = self.parsed["badRecords"]
@@ -213,6 +218,7 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         elif o["fileFormat"] != "parquet":
             check_schema(o["fileFormat"], self._schema)
             check_zone(o["timeZone"] or _UTC, self._schema)
+            check_permissive(o, self._schema)
         self._limits = Limits(o["maxFilesPerTrigger"], o["maxRowsPerTrigger"], o["maxBytesPerTrigger"])
         self._folder = source.folder()
         self._rows = source.rows(self._folder)

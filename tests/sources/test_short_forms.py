@@ -30,8 +30,9 @@ def test_options_that_say_what_the_source_does_anyhow_are_left_out_and_others_re
         options = files_options("csv", {"path": "/in", key: value})
         with pytest.raises(ConfigError, match=f"(?i)has no option '{key}'; valid options: badRecords"):
             open_source("files", options, None, "")
-    with pytest.raises(ConfigError, match=r"expected FAILFAST or DROPMALFORMED, found 'permissive'.*badRecords"):
-        files_options("json", {"mode": "permissive"})
+    assert files_options("json", {"mode": "Permissive"}) == {"fileFormat": "json", "mode": "Permissive"}
+    with pytest.raises(ConfigError, match=r"expected FAILFAST or DROPMALFORMED .*, found 'permissive'.*badRecords"):
+        files_options("parquet", {"mode": "permissive"})
 
 
 def test_none_is_no_option() -> None:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StructField, StructType
 
-from spark_ckpt.errors import BadRecordError
+from spark_ckpt.errors import BadRecordError, ConfigError
 from spark_ckpt.sources.base import InnerReader
 from spark_ckpt.sources.ddl import parse_ddl
 from spark_ckpt.sources.files import FilesSource
@@ -393,3 +393,43 @@ def test_a_file_that_begins_with_null_has_a_bad_record(tmp_path: Path) -> None:
     job = Job(tmp_path)
     (job.input / "a.json").write_text('null\n{"n": 1, "name": "a"}\n')
     assert job.rows("json", badRecords="skip") == [{"n": 1, "name": "a"}]
+
+
+REFUSED = {
+    "expected mode .* or badRecords, found both": {"mode": "PERMISSIVE", "badRecords": "skip"},
+    "goes with mode PERMISSIVE, found FAILFAST": {"mode": "FAILFAST", "columnNameOfCorruptRecord": "c"},
+    "expected one of permissive": {"mode": "lenient"},
+    "expected mode with fileFormat json or csv only": {"mode": "PERMISSIVE", "fileFormat": "parquet"},
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_modes_that_do_not_go_together_are_refused(tmp_path: Path, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        FilesSource({"path": str(tmp_path), "fileFormat": "json", **REFUSED[why]})
+
+
+@pytest.mark.parametrize(
+    ("ddl", "why"),
+    [
+        ("n int not null", "columns that may be null, found NOT NULL for n"),
+        ("n int, _corrupt_record int", "must have the nullable STRING type"),
+        ("_corrupt_record string", "expected a column beside `_corrupt_record`"),
+        ("n int, b binary", "expected no binary in the schema, found it in b"),
+    ],
+)
+def test_a_schema_that_permissive_cannot_keep_to_is_refused(job: Job, ddl: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        job.open("json", parse_ddl(ddl), mode="PERMISSIVE")
+
+
+def test_spark_s_names_of_modes_are_bad_records(job: Job) -> None:
+    (job.input / "a.json").write_text('{"n": 1}\nx\n{"n": 2}\n')
+    assert job.numbers("json", mode="DROPMALFORMED") == [1, 2]
+
+
+def test_permissive_splits_by_records_and_reads_headers_by_name(job: Job) -> None:
+    (job.input / "a.csv").write_text("name,n\na,1\nb,x\nc\n")
+    schema = parse_ddl("n int, name string, _corrupt_record string")
+    rows = job.rows("csv", schema, mode="PERMISSIVE", header="true", maxRowsPerTrigger=2)
+    assert [tuple(row.values()) for row in rows] == [(1, "a", None), (None, "b", "b,x"), (None, "c", "c")]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
@@ -15,6 +16,7 @@ from spark_ckpt.expressions.time_texts import TimeTexts
 from spark_ckpt.formats._json_decode import JsonDecoder
 from spark_ckpt.formats._json_plain import Rules
 from spark_ckpt.formats.formats import FormatSpec
+from spark_ckpt.plan.in_arrow import Stays, in_arrow
 from spark_ckpt.sources._convert import arrow_schema
 from spark_ckpt.sources.ddl import parse_ddl
 from tests.formats.json_records import NASTY, SCHEMA
@@ -123,3 +125,72 @@ def test_records_are_read_as_sparks_from_json_reads_them(spark: SparkSession, sc
     found = ours(list(NASTY), schema)
     differ = {r: (e, f) for r, e, f in zip(NASTY, expected, found, strict=True) if e != f and r not in OTHERWISE}
     assert differ == {}
+
+
+DDL = "i int, s string, d double, t timestamp, dec decimal(10,2), st struct<x:int,y:string>, a array<int>, dt date"
+CALLS = (
+    "from_json({}, '{}')", "from_json({}, '{}, _corrupt_record string')", "from_json({}, '{}').st.x",
+    "from_json({}, '{}').i + 1L", "size(from_json({}, '{}').a)", "from_json({}, '{}') is null",
+    "from_json({}, '{}', map('timestampFormat', 'dd/MM/yyyy HH:mm', 'timeZone', 'Asia/Kolkata')).t",
+)  # fmt: skip
+STAYS = {
+    "from_json(r, 'array<int>')": "at the root",
+    "from_json(r, 'm map<string,int>')": "from_json with map",
+    "from_json(r, 'a int', map('allowComments', 'true'))": "from_json with option allowComments",
+    "from_json(r, 'a int', map('mode', 'DROPMALFORMED'))": "from_json in mode DROPMALFORMED",
+    "from_json(r, 'a int, _corrupt_record string')._corrupt_record": "for its column of corrupt records alone",
+    "struct(from_json(r, 'a int, b int').a, from_json(r, 'a int, b int').b)": "a struct of fields of from_json",
+    "from_json(r, 'a int', map('dateFormat', 'yy'))": "from_json with dateFormat 'yy'",
+}
+
+
+@pytest.mark.parametrize("ansi", [True, False])
+def test_from_json_in_python_has_sparks_values(spark: SparkSession, ansi: bool) -> None:
+    spark.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Paris")
+    kind = arrow_schema(StructType([StructField("v", parse_ddl(DDL))])).field("v").type
+    writer = JsonWriter(Random(ansi), harm=8)
+    texts = [*(writer.record(kind) for _ in range(120)), "", None, " "]
+    half = [None if t is None else t.encode()[:9] + b"\xed\xa0\x80\xff" * (n % 9 == 0) + t.encode()[9:]
+            for n, t in enumerate(texts)]  # fmt: skip
+    batch = pa.RecordBatch.from_pydict({"r": pa.array(texts, pa.string()), "b": pa.array(half, pa.binary())})
+    df = spark.createDataFrame(pa.Table.from_batches([batch])).coalesce(1)
+    calls = [call.format("r", DDL) for call in CALLS]
+    calls += [call.format("cast(b as string)", DDL) for call in CALLS if "corrupt" not in call]
+    after = df.selectExpr(*[f"{call} AS c{n}" for n, call in enumerate(calls)])
+    operations = in_arrow(df, after)
+    assert not isinstance(operations, Stays), operations
+    [found] = operations[0](iter([batch]))
+    for call, ours_, theirs in zip(calls, found.columns, after.toArrow().columns, strict=True):
+        pairs = zip(texts, numbers(ours_).to_pylist(), numbers(theirs.combine_chunks()).to_pylist(), strict=True)
+        assert [(call, *row) for row in pairs if repr(row[1]) != repr(row[2])][:2] == []
+
+
+def test_what_may_differ_stays_in_spark(spark: SparkSession) -> None:
+    df = spark.createDataFrame([("x",)], "r string")
+    for call, why in STAYS.items():
+        found = in_arrow(df, df.selectExpr(call))
+        assert why in getattr(found, "why", ""), (call, found)
+    spark.conf.set("spark.sql.json.enablePartialResults", "false")
+    found = in_arrow(df, df.selectExpr("from_json(r, 'a int')"))
+    spark.conf.unset("spark.sql.json.enablePartialResults")
+    assert "enablePartialResults=false" in getattr(found, "why", "")
+
+
+def test_a_stream_of_json_is_read_counted_and_fails_as_it_asks(ckpt: Any, new_input: Any, job: Any) -> None:
+    source = new_input("input", "value binary")
+    texts = [f'{{"k":"k{n % 3}","v":{n},"at":"2024-05-01T10:00:0{n % 10}Z"}}' for n in range(40)]
+    source.add(*[(text.encode(),) for text in (*texts, '{"k":"k0","v":"x"}', '{"k":"k1","v":', "")])
+
+    def counted(rows: Any, **options: str) -> Any:
+        read = F.from_json(F.col("value").cast("string"), "k string, v long, at timestamp", options)
+        return rows.select(read.alias("j")).select("j.*").groupBy("k").agg(F.count("v"), F.sum("v"), F.max("at"))
+
+    job.run(counted(source.stream(ckpt)), "k")
+    expected = counted(source.table(ckpt.spark)).collect()
+    assert sorted(job.rows(), key=repr) == sorted((tuple(row) for row in expected), key=repr)
+    source.add((b'{"k":"k0","v":"x"}',))
+    with pytest.raises(
+        StreamingQueryException, match=r"\[MALFORMED_RECORD_IN_PARSING.*expected int64, found the string"
+    ):
+        job.run(counted(source.stream(ckpt), mode="FAILFAST"), "k")

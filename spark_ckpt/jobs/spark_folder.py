@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.protocol.recovery import SparkLocation
+from spark_ckpt.protocol.source_offset import undamaged
 from spark_ckpt.storage.filesystem import Folder, normalize_url
 from spark_ckpt.storage.object_options import scheme_of
 
@@ -43,12 +44,12 @@ class SparkFolder:
     def location(self) -> SparkLocation:
         """The newest batches that were planned and committed, and the generation that first ran here.
 
-        That is the origin that a ckpt source wrote into its offset.
+        That is the origin that a ckpt source wrote into its offset. Raises ``CorruptStorageError`` if one of the two
+        newest offsets of such a source is damaged: Spark goes on from them.
         """
         planned = self._newest("offsets")
-        origins = (value.get("origin") for value in self._offsets(planned))
-        origin = next((o for o in origins if isinstance(o, int)), None)
-        return SparkLocation(self.path, planned, self._newest("commits"), origin)
+        origins = [self._origin(batch) for batch in (planned, (planned or 0) - 1)]
+        return SparkLocation(self.path, planned, self._newest("commits"), origins[0])
 
     def query_id(self) -> str | None:
         """Spark's id of the query that runs here; None if none ever did."""
@@ -61,6 +62,14 @@ class SparkFolder:
         """The shuffle partitions that Spark wrote beside its offsets, and keeps whatever the session says."""
         confs = (value.get("conf") for value in self._offsets(self._newest("offsets")))
         return next((int(c[_PARTITIONS]) for c in confs if isinstance(c, dict) and _PARTITIONS in c), None)
+
+    def _origin(self, batch: int | None) -> int | None:
+        origins = [
+            undamaged(value, f"{self.path}/offsets/{batch}")["origin"]
+            for value in self._offsets(batch)
+            if isinstance(value.get("origin"), int)
+        ]
+        return origins[0] if origins else None
 
     def _newest(self, log: str) -> int | None:
         return max((int(n) for n in self._folder.names(log) if n.isdigit()), default=None)

@@ -2,16 +2,23 @@
 
 Spark writes it to its offset log before the batch runs, so a batch that is replayed carries the same barriers. Rows
 between ``start`` and ``end`` belong to epoch ``start.epoch``; the barrier, if ``end`` has one, comes behind them. The
-JSON form is what Spark keeps, and what running jobs go on from: fields may be added, never renamed.
+JSON form is what Spark keeps, and what running jobs go on from: fields may be added, never renamed. It has a checksum:
+an offset log on a local disk has none of its own.
 """
 
 from __future__ import annotations
 
+import json
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.protocol import codec
 from spark_ckpt.protocol.codec import Count, later, optional
+
+_CHECKSUM = "crc32"
 
 
 @dataclass(frozen=True)
@@ -87,15 +94,33 @@ class SourceOffset:
     closes: bool | None = optional()
 
     def to_json(self) -> dict[str, Any]:
-        return codec.write(self)
+        plain: dict[str, Any] = codec.write(self)
+        return {**plain, _CHECKSUM: _checksum(plain)}
 
     @classmethod
     def from_json(cls, value: Any, where: str = "source offset") -> SourceOffset:
-        return codec.read(cls, value, where)
+        return codec.read(cls, undamaged(value, where) if isinstance(value, dict) else value, where)
 
     def position(self) -> SourcePosition:
         """What a checkpoint remembers of it: enough for :func:`initial_offset` of a later location."""
         return SourcePosition(self.inner, self.ended, self.turns)
+
+
+def undamaged(offset: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The JSON form without its checksum, which earlier releases did not write. Raises ``CorruptStorageError``."""
+    plain = {name: value for name, value in offset.items() if name != _CHECKSUM}
+    found = _checksum(plain)
+    if offset.get(_CHECKSUM, found) != found:
+        raise CorruptStorageError(
+            f"{where} is damaged: expected contents with checksum {offset[_CHECKSUM]}, found {found}. Start the query"
+            " at a new, empty checkpointLocation: it goes on from the job's newest checkpoint"
+        )
+    return plain
+
+
+def _checksum(plain: Mapping[str, Any]) -> int:
+    read_back = json.loads(json.dumps(plain))  # an inner source's offset may have keys that are no texts
+    return zlib.crc32(json.dumps(read_back, sort_keys=True, separators=(",", ":")).encode())
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from spark_ckpt.types import CheckpointId, CommitPermit, Generation
 ROOT = Path(spark_ckpt.__file__).parent
 PURE = {
     "__future__", "abc", "base64", "binascii", "collections", "dataclasses", "enum", "functools", "itertools",
-    "json", "operator", "types", "typing", "spark_ckpt",
+    "json", "operator", "types", "typing", "spark_ckpt", "zlib",
 }  # fmt: skip
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "compile", "__import__"}
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
+from unittest.mock import ANY
 
 import pytest
 
@@ -124,7 +126,7 @@ def test_an_offset_survives_json_and_says_only_what_there_is_to_say():
         "origin": 1, "inner": [5], "epoch": 4, "barrier": None, "triggered_ms": 0, "pending": [], "cancel": [],
         "ended": False,
     }  # fmt: skip
-    assert START.to_json() == plain
+    assert START.to_json() == {**plain, "crc32": ANY}
     pending = (PendingTrigger(4, 9), PendingTrigger(5, 10, request="r", deadline_ms=11))
     full = SourceOffset(1, {"f": 2}, 6, 5, 10, pending, (3,), True, 2, 7, "r", 7)
     assert SourceOffset.from_json(json.loads(json.dumps(full.to_json()))) == full
@@ -138,10 +140,24 @@ def test_an_offset_of_an_earlier_release_is_read():
     assert (offset.terminal, offset.request, offset.restore) == (4, None, None)
 
 
-@pytest.mark.parametrize("body", [{}, {**START.to_json(), "pending": [[1]]}, {**START.to_json(), "epoch": "4"}, []])
-def test_a_damaged_offset_is_refused(body):
+WHOLE = {name: value for name, value in START.to_json().items() if name != "crc32"}
+
+
+@pytest.mark.parametrize("body", [{}, {**WHOLE, "pending": [[1]]}, {**WHOLE, "epoch": "4"}, []])
+def test_what_is_no_offset_is_refused(body):
     with pytest.raises(CorruptStorageError, match="source offset"):
         SourceOffset.from_json(body)
+
+
+def test_an_offset_with_any_bit_flipped_is_refused():
+    offset = SourceOffset(1, {"topic": {0: 17, 10: 1.5}}, 6, 5, 101_000, (PendingTrigger(5, 101_000),), restore=3)
+    data = json.dumps(offset.to_json()).encode()
+    assert SourceOffset.from_json(json.loads(data)).epoch == 6
+    for place, bit in itertools.product(range(len(data)), range(8)):
+        damaged = bytearray(data)
+        damaged[place] ^= 1 << bit
+        with pytest.raises((ValueError, CorruptStorageError)):
+            SourceOffset.from_json(json.loads(damaged))
 
 
 def test_a_location_begins_where_the_checkpoint_says_and_a_new_source_at_its_own_beginning():

@@ -24,6 +24,9 @@ _logger = logging.getLogger(__name__)
 _DEFAULTS = {
     # At the end of a partition the answer waits that long for more; a range may end with a transaction's marker.
     "fetch.wait.max.ms": "20",
+    # By default, one byte: then whatever a producer has just sent is an answer of its own, to each consumer that waits,
+    # those that are kept included. More would let a task wait that begins with a range of less.
+    "fetch.min.bytes": "16384",
     # What a consumer fetches ahead of what is asked for, and keeps.
     "queued.max.messages.kbytes": "32768",
     "log_level": "0",

@@ -135,7 +135,7 @@ ARGUMENTS = {
     "trunc": "trunc(day, 'MM')",
     "to_timestamp": "coalesce(to_timestamp(v), to_timestamp(v, 'yyyy-MM-dd HH:mm:ss'))",
     "to_unix_timestamp": "to_unix_timestamp(at)",
-    "a field of one": "st.x", "from_json": "from_json(concat('{\"a\": ', i, '}'), 'a int, b string')",
+    "a field of one": "st.x", "from_json": "from_json(concat('{{\"a\": ', i, '}}'), 'a int, b string')",
     "named_struct": "named_struct('x', i)", "struct": "struct(i, s)", "if": "if(b, i, l)",
     **dict.fromkeys(("coalesce", "ifnull", "nullif", "nvl", "equal_null"), "{}(l, i)"), "nvl2": "nvl2(s, i, l)",
     "nanvl": "nanvl(d, d / 2)",

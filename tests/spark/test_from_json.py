@@ -184,7 +184,12 @@ def test_a_stream_of_json_is_read_counted_and_fails_as_it_asks(ckpt: Any, new_in
 
     def counted(rows: Any, **options: str) -> Any:
         read = F.from_json(F.col("value").cast("string"), "k string, v long, at timestamp", options)
-        return rows.select(read.alias("j")).select("j.*").groupBy("k").agg(F.count("v"), F.sum("v"), F.max("at"))
+        return (
+            rows.select(read.alias("j"))
+            .select("j.*")
+            .groupBy("k")
+            .agg(F.count("v"), F.sum("v"), F.max(F.unix_micros("at")))
+        )
 
     job.run(counted(source.stream(ckpt)), "k")
     expected = counted(source.table(ckpt.spark)).collect()

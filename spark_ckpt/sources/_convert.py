@@ -100,7 +100,9 @@ def cast(column: pa.Array, field: pa.Field) -> pa.Array:
     if column.type.equals(field.type):
         return column
     try:
-        column = column.cast(wide_decimals(column.type))
+        wide = wide_decimals(column.type)
+        if not wide.equals(column.type):
+            column = column.cast(wide)
         return pc.cast(column, options=pc.CastOptions(target_type=field.type, allow_time_truncate=True))
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError):
         expected, found = field.type, column.type

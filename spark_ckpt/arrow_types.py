@@ -94,6 +94,14 @@ def wide_decimals(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+def exact_cast(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """``values.cast(kind)``, by way of :func:`wide_decimals`. Raises ``pyarrow.ArrowInvalid`` for what does not fit."""
+    if values.type.equals(kind):
+        return values
+    wide = wide_decimals(values.type)
+    return (values if wide.equals(values.type) else values.cast(wide)).cast(kind)
+
+
 def delta_type(column: str, kind: pa.DataType) -> pa.DataType:
     """The plain type a Delta table stores ``kind`` as.
 

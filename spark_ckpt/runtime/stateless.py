@@ -12,6 +12,7 @@ from pyspark.sql.conversion import ArrowBatchTransformer, PandasToArrowConversio
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from spark_ckpt.arrow_types import exact_cast
 from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.state.functions.pandas_input import in_timezone
@@ -153,7 +154,7 @@ class MapArrow:
                 f"{len(fields)}, as the schema says: {[f.name for f in fields]}"
             )
         # By position, whatever their names are, as in Spark.
-        columns = [column.cast(f.type) for column, f in zip(batch.columns, fields, strict=True)]
+        columns = [exact_cast(column, f.type) for column, f in zip(batch.columns, fields, strict=True)]
         n = batch.num_rows
         return pa.RecordBatch.from_arrays(
             [*columns, pa.repeat(pa.scalar(tag, pa.int64()), n), pa.nulls(n, pa.binary())], schema=self.schema

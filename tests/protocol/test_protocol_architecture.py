@@ -25,7 +25,19 @@ PURE = {
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "compile", "__import__"}
 
 BASE = {"errors", "names", "types"}
-_LOWER = {"clock", "config", "config_values", "faults", "protocol", "redaction", "state", "storage", "sources", "sinks"}
+_LOWER = {
+    "arrow_types",
+    "clock",
+    "config",
+    "config_values",
+    "faults",
+    "protocol",
+    "redaction",
+    "state",
+    "storage",
+    "sources",
+    "sinks",
+}
 INNER = {
     "types": set(),
     "errors": set(),
@@ -41,7 +53,7 @@ INNER = {
     "agg": BASE,
     "faults": BASE,
     "protocol": BASE,
-    "state": {*BASE, "agg", "change_rows", "expressions", "protocol"},
+    "state": {*BASE, "agg", "arrow_types", "change_rows", "expressions", "protocol"},
     "storage": {*BASE, "arrow_types", "clock", "config", "faults", "protocol", "redaction", "state"},
     "sources": {
         *BASE,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import DecimalType, LongType, StringType, StructField, StructType
 
 from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.runtime.stateless import MapArrow, with_control
@@ -34,3 +34,13 @@ def test_columns_count_by_position_as_in_spark() -> None:
 def test_another_number_of_columns_is_an_error_that_names_both() -> None:
     with pytest.raises(UserFunctionError, match=r"yielded 1 column.*\['n'\].*expected 2.*\['n', 's'\]"):
         list(MapArrow(_one_column, SCHEMA)(iter(ROWS.to_batches())))
+
+
+def test_a_decimal_that_has_no_room_for_its_digits_is_an_error() -> None:
+    def large(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.record_batch({"n": pa.array([10**30] * len(batch), pa.decimal128(38, 0))})
+
+    schema = with_control(StructType([StructField("n", DecimalType(38, 18))]))
+    with pytest.raises(pa.ArrowInvalid):
+        list(MapArrow(large, schema)(iter(ROWS.to_batches())))

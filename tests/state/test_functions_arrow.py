@@ -70,6 +70,19 @@ def test_the_function_sees_all_rows_and_one_state_row_a_key() -> None:
     call(look, TIMED, stored=[None, (5, NO_TIMEOUT), (None, 900)], timed_out=[2])
 
 
+def test_a_decimal_that_has_no_room_for_its_digits_is_refused() -> None:
+    large, wanted = pa.array([10**30], pa.decimal128(38, 0)), pa.schema([("total", pa.decimal128(38, 18))])
+    f = ArrowStateFunction(lambda *_: (pa.table({"total": large}), None), KEYS, INPUT, wanted, STATE, "NoTimeout")
+    nothing = np.zeros(1, bool)
+    touched = Touched(
+        keys=pa.table({"k": ["a"]}), rows=pa.table({"k": ["a"], "v": [1]}), key_index=np.zeros(1, np.int64),
+        state=pa.table({"total": [None]}, schema=STATE), exists=nothing, timed_out=nothing,
+        timeout_ms=np.array([NO_TIMEOUT]),
+    )  # fmt: skip
+    with pytest.raises(UserFunctionError, match="output table does not fit"):
+        f.process(CTX, touched)
+
+
 def test_state_and_output_are_taken_over() -> None:
     changed = call(totals, stored=[None, (10, NO_TIMEOUT)])
     assert changed.output.to_pydict() == {"k": ["a", "b", "c", "d"], "total": [2, 15, 0, 0]}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
+from spark_ckpt.arrow_types import exact_cast
 from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.state.aggregates.segments import plain_array
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched, UserStateFunction
@@ -128,7 +129,7 @@ class ArrowStateFunction(UserStateFunction):
         try:
             if sorted(names) != sorted(schema.names):
                 raise pa.ArrowInvalid("column names differ")
-            return table.select(schema.names).cast(schema)
+            return pa.table([exact_cast(table[f.name], f.type) for f in schema], schema)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as e:
             raise UserFunctionError(
                 f"{_where(ctx)}: the {what} table does not fit: expected {_types(schema)}, found "

@@ -10,8 +10,8 @@ import pyarrow.types as pt
 
 from spark_ckpt.errors import ExpressionError
 from spark_ckpt.expressions.time_texts import TimeTexts
-from spark_ckpt.formats._json_decode import JsonReader
 from spark_ckpt.formats._json_plain import Rules
+from spark_ckpt.formats._json_reader import JsonReader
 
 OPTIONS = ("mode", "columnNameOfCorruptRecord", "timestampFormat", "dateFormat", "timeZone")
 """Options that are known here."""

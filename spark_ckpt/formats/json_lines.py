@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.expressions.time_texts import TimeTexts
-from spark_ckpt.formats._json_decode import JsonReader, as_numbers, decoded, with_times
 from spark_ckpt.formats._json_plain import Rules
+from spark_ckpt.formats._json_reader import JsonReader, decoded
 from spark_ckpt.formats._json_scanner import JsonError
+from spark_ckpt.formats._json_times import as_numbers, with_times
 from spark_ckpt.formats._json_values import PartialError, rows_reader
 
 

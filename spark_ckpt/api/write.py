@@ -119,7 +119,10 @@ class CkptDataStreamWriter(Hinting):
         """``name`` of the query, and of the job: a start goes on from the checkpoints of the same name.
 
         At most 200 bytes, without ``/`` and such (docs/configuration.md, "Names"); :meth:`start` raises for others.
+        Raises ``InvalidInputError`` for a blank one.
         """
+        if not isinstance(name, str) or not name.strip():
+            raise InvalidInputError(f"queryName: expected a name that is not blank, found {name!r}")
         self._query_name = name
         return self
 

@@ -32,6 +32,12 @@ def test_trigger_once_takes_all_there_is_and_ends_with_a_final_checkpoint(ckpt: 
     assert [c["kind"] for c in query.checkpoints()] == ["final"]
 
 
+def test_a_query_has_a_name_or_none_is_given(ckpt: Any, data: Input) -> None:
+    for name in ("", " ", None):
+        with pytest.raises(InvalidInputError, match="expected a name that is not blank"):
+            data.stream(ckpt).writeStream.queryName(name)
+
+
 def test_triggers_that_say_nothing_or_two_things_are_refused(ckpt: Any, data: Input) -> None:
     writer = data.stream(ckpt).writeStream
     for given in ({}, {"once": False}, {"availableNow": False}, {"processingTime": "1s", "availableNow": True}):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import re
 from threading import Lock
 from typing import Any
 
@@ -17,12 +14,9 @@ _OVERWRITES = {
     # Hive's, which Spark brings along for file://, refuses to rename to a name that is taken, and Spark's manager takes
     # the refusal for done: a repeated batch would leave the state of its first attempt behind, and the next start or
     # executor went on from that. Hadoop keeps one object for all that ask in a process: whoever came first chose it.
-    # Hadoop's LocalFileSystem would do, too, but writes a checksum beside each file and starts chmod for both.
-    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
     "fs.file.impl.disable.cache": "true",
 }
-
-_CHECKSUM = re.compile(r"\..+\.crc")
 
 _PANDAS = {
     "safecheck": "spark.sql.execution.pandas.convertToArrowArraySafely",
@@ -58,19 +52,6 @@ _STARTING = Lock()
 """Of two threads that start queries, one would take the other's confs for the session's and leave them behind."""
 
 
-def drop_hadoop_checksums(location: str) -> None:
-    """Remove what Hadoop's LocalFileSystem left beside the files of a Spark location: who reads through it compares.
-
-    A repeated batch replaces files and not these: Spark's own reader of state would compare with the first attempt's.
-    Stopped on the way: a file that has none is read without a comparison.
-    """
-    for folder, _, names in os.walk(normalize_url(location)):
-        for name in names:
-            if _CHECKSUM.fullmatch(name):
-                with contextlib.suppress(OSError):  # of somebody else's, who then writes the files, too
-                    os.remove(os.path.join(folder, name))
-
-
 class SessionConfs:
     """Sets confs only around Spark's ``start()``, one query at a time: it keeps its own copy of the session's."""
 
@@ -86,19 +67,15 @@ class SessionConfs:
             "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
             "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
         }
-        self._without_checksums: str | None = None
         if "://" not in location and self._conf.get(_FILE_MANAGER, None) is None:
             # Hadoop's FileContext, the default, starts a process for every link it looks at: some 100 ms a batch on a
             # local disk. Both managers rename there. On HDFS the default's rename is the safer one.
             self._wanted.update({_FILE_MANAGER: _WITHOUT_FORKS, **_OVERWRITES})
-            self._without_checksums = location
         self._before: dict[str, str | None] = {}
 
     def __enter__(self) -> None:
         _STARTING.acquire()
         try:
-            if self._without_checksums is not None:
-                drop_hadoop_checksums(self._without_checksums)
             for key, value in self._wanted.items():
                 self._before[key] = self._conf.get(key, None)
                 self._conf.set(key, value)

@@ -3,7 +3,7 @@
 Spark writes it to its offset log before the batch runs, so a batch that is replayed carries the same barriers. Rows
 between ``start`` and ``end`` belong to epoch ``start.epoch``; the barrier, if ``end`` has one, comes behind them. The
 JSON form is what Spark keeps, and what running jobs go on from: fields may be added, never renamed. It has a checksum:
-an offset log on a local disk has none of its own.
+what the file system of the offset log has for one goes where the log was copied or restored to.
 """
 
 from __future__ import annotations

@@ -25,7 +25,9 @@ class RunSource(DataSource):
     produced: StructType
 
     def schema(self) -> StructType:
-        return self.produced
+        """Nullable all the way down, as the batches are (:func:`spark_ckpt.runtime.stateless.arrow_schema`): Spark
+        compares both."""
+        return self.produced._as_nullable()
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         freeze()  # Spark's planner asks anew for every batch, in a process that it keeps

@@ -27,7 +27,7 @@ def with_control(schema: StructType) -> StructType:
 
 def nullable(schema: StructType) -> StructType:
     """As what Python hands to Spark is declared: Arrow batches do not say that a column has no nulls."""
-    return StructType([StructField(f.name, f.dataType._as_nullable(), True, f.metadata) for f in schema.fields])
+    return StructType([StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields])
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

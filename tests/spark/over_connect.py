@@ -306,7 +306,7 @@ def _expressions(spark: SparkSession) -> None:
 
 
 def _functions(spark: SparkSession) -> None:
-    test_expressions.check_functions(spark)
+    test_expressions.check_functions(spark, in_spark={"from_json": "JsonToStructs"})
 
 
 def _many_expressions(spark: SparkSession) -> None:

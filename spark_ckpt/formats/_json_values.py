@@ -86,20 +86,25 @@ def _misfit(tokens: Tokens, kind: pa.DataType) -> JsonError:
     return JsonError(f"expected {kind}, found {found}")
 
 
-def _struct(kind: pa.StructType, rules: Rules) -> Read:
-    members: dict[str | None, tuple[str, Read]] = {}
-    members.update({utf16(field.name): (field.name, reader(field.type, rules)) for field in kind})
-    nothing = dict.fromkeys(field.name for field in kind)
+def _nested(kind: pa.DataType, start: str, inside: Read) -> Read:
+    """``inside`` reads what comes behind ``start``."""
 
     def read(tokens: Tokens) -> Any:
         token = _at_value(tokens)
         if token is None:
             return None
-        if token is not t.START_OBJECT:
+        if token is not start:
             raise _misfit(tokens, kind)
-        return _members(tokens, members, dict(nothing))
+        return inside(tokens)
 
     return read
+
+
+def _struct(kind: pa.StructType, rules: Rules) -> Read:
+    members: dict[str | None, tuple[str, Read]] = {}
+    members.update({utf16(field.name): (field.name, reader(field.type, rules)) for field in kind})
+    nothing = dict.fromkeys(field.name for field in kind)
+    return _nested(kind, t.START_OBJECT, lambda tokens: _members(tokens, members, dict(nothing)))
 
 
 def _members(tokens: Tokens, members: Mapping[str | None, tuple[str, Read]], row: dict[str, Any]) -> dict[str, Any]:
@@ -126,16 +131,7 @@ def _members(tokens: Tokens, members: Mapping[str | None, tuple[str, Read]], row
 def _list(kind: pa.ListType, rules: Rules, holes: bool = True) -> Read:
     """``holes``: elements may be null."""
     element = reader(kind.value_type, rules)
-
-    def read(tokens: Tokens) -> Any:
-        token = _at_value(tokens)
-        if token is None:
-            return None
-        if token is not t.START_ARRAY:
-            raise _misfit(tokens, kind)
-        return _elements(tokens, element, holes)
-
-    return read
+    return _nested(kind, t.START_ARRAY, lambda tokens: _elements(tokens, element, holes))
 
 
 def _elements(tokens: Tokens, element: Read, holes: bool) -> list[Any]:
@@ -157,16 +153,7 @@ def _elements(tokens: Tokens, element: Read, holes: bool) -> list[Any]:
 
 def _map(kind: pa.MapType, rules: Rules) -> Read:
     item = reader(kind.item_type, rules)
-
-    def read(tokens: Tokens) -> Any:
-        token = _at_value(tokens)
-        if token is None:
-            return None
-        if token is not t.START_OBJECT:
-            raise _misfit(tokens, kind)
-        return _entries(tokens, item)
-
-    return read
+    return _nested(kind, t.START_OBJECT, lambda tokens: _entries(tokens, item))
 
 
 def _entries(tokens: Tokens, item: Read) -> list[tuple[str, Any]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from spark_ckpt.errors import InvalidInputError
@@ -94,12 +95,18 @@ def wide_decimals(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def exact_cast(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
-    """``values.cast(kind)``, by way of :func:`wide_decimals`. Raises ``pyarrow.ArrowInvalid`` for what does not fit."""
+def exact_cast(
+    values: pa.Array | pa.ChunkedArray, kind: pa.DataType, truncates_times: bool = False
+) -> pa.Array | pa.ChunkedArray:
+    """``values.cast(kind)``, by way of :func:`wide_decimals`. ``truncates_times``: to coarser units, too.
+
+    Raises ``pyarrow.ArrowInvalid`` for what does not fit.
+    """
     if values.type.equals(kind):
         return values
     wide = wide_decimals(values.type)
-    return (values if wide.equals(values.type) else values.cast(wide)).cast(kind)
+    values = values if wide.equals(values.type) else values.cast(wide)
+    return pc.cast(values, options=pc.CastOptions(target_type=kind, allow_time_truncate=truncates_times))
 
 
 def delta_type(column: str, kind: pa.DataType) -> pa.DataType:

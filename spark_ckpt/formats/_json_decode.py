@@ -9,7 +9,7 @@ import pyarrow.types as pt
 
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.formats._json_plain import Rules
-from spark_ckpt.formats._json_reader import JsonReader, decoded
+from spark_ckpt.formats._json_reader import JsonReader, decoded, with_texts
 from spark_ckpt.formats._schema_registry import unwrapped
 from spark_ckpt.formats.base import Decoded, Decoder
 
@@ -45,9 +45,8 @@ class JsonDecoder(Decoder):
     def _with_texts(self, rows: pa.StructArray, said: dict[int, str]) -> pa.StructArray:
         if self._at < 0:
             return rows
-        columns = [rows.field(n) for n in range(rows.type.num_fields)]
-        columns.insert(self._at, pa.array([said.get(at) for at in range(len(rows))], pa.string()))
-        return pa.StructArray.from_arrays(columns, fields=list(self.type), mask=rows.is_null())
+        texts = pa.array([said.get(at) for at in range(len(rows))], pa.string())
+        return with_texts(rows, self._at, texts, self.type)
 
 
 def _without(rows: pa.StructArray, bad: dict[int, str]) -> pa.StructArray:

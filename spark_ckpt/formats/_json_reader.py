@@ -199,6 +199,13 @@ def _all_within_limits(texts: pa.BinaryArray) -> bool:
     return not (pc.max(depth).as_py() >= _LONG or pc.any(digits).as_py())
 
 
+def with_texts(rows: pa.StructArray, at: int, texts: pa.Array, kind: pa.StructType) -> pa.StructArray:
+    """``rows`` as ``kind``, with the texts of what could not be read as field ``at``."""
+    columns = [rows.field(n) for n in range(rows.type.num_fields)]
+    columns.insert(at, texts)
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=rows.is_null())
+
+
 def decoded(text: bytes) -> str:
     """UTF-8, and where it is none the characters that Java puts there."""
     try:

@@ -11,7 +11,7 @@ import pyarrow.types as pt
 from spark_ckpt.errors import ExpressionError
 from spark_ckpt.expressions.time_texts import TimeTexts
 from spark_ckpt.formats._json_plain import Rules
-from spark_ckpt.formats._json_reader import JsonReader
+from spark_ckpt.formats._json_reader import JsonReader, with_texts
 
 OPTIONS = ("mode", "columnNameOfCorruptRecord", "timestampFormat", "dateFormat", "timeZone")
 """Options that are known here."""
@@ -55,9 +55,7 @@ class FromJson:
             unread = set(bad)
             index = pa.array([at if at in unread else None for at in range(len(rows))], pa.int64())
             kept = _as_strings(texts.take(index))
-        columns = [rows.field(n) for n in range(rows.type.num_fields)]
-        columns.insert(self._at, kept)
-        return pa.StructArray.from_arrays(columns, fields=list(self.type), mask=rows.is_null())
+        return with_texts(rows, self._at, kept, self.type)
 
     def only(self, field: int) -> FromJson:
         """Of a single field, as Spark's optimizer makes it where nothing else is asked for."""

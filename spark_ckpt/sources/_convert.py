@@ -7,14 +7,13 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.errors import PySparkTypeError
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
-from spark_ckpt.arrow_types import plain_type, wide_decimals
+from spark_ckpt.arrow_types import exact_cast, plain_type
 from spark_ckpt.errors import BadRecordError, ConfigError
 
 MAX_BATCH_ROWS = 65_536
@@ -97,13 +96,8 @@ def conform(batch: pa.RecordBatch, target: pa.Schema, *, fill_missing: bool = Fa
 
 def cast(column: pa.Array, field: pa.Field) -> pa.Array:
     """``column`` as ``field.type``. Raises as :func:`conform` does."""
-    if column.type.equals(field.type):
-        return column
     try:
-        wide = wide_decimals(column.type)
-        if not wide.equals(column.type):
-            column = column.cast(wide)
-        return pc.cast(column, options=pc.CastOptions(target_type=field.type, allow_time_truncate=True))
+        return exact_cast(column, field.type, truncates_times=True)
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError):
         expected, found = field.type, column.type
         raise BadRecordError(f"column '{field.name}': expected {expected}, found {found}, which has no cast") from None

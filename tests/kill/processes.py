@@ -42,6 +42,20 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYSPARK_PYTHON": sys.executable, **more}
 
 
+def run_job(folder: Path, places: Sequence[str], *arguments: str) -> int:
+    """``job.py`` of ``folder``, for it and ``arguments``, until it ends or dies at one of ``places``, each once.
+
+    Returns its exit code.
+    """
+    at = ";".join(f"{place}={folder / place.replace(' ', '-')}" for place in places)
+    done = subprocess.run(
+        [sys.executable, str(folder / "job.py"), str(folder), *arguments], env=environment(SPARK_CKPT_KILL_AT=at),
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, check=False,
+    )  # fmt: skip
+    assert done.returncode in (0, -signal.SIGKILL), done.stdout[-6000:]
+    return done.returncode
+
+
 class Session:
     """A process and all its descendants. ``with`` ends them by SIGKILL, as when the machine goes."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_ckpt.sinks import memory
-from tests.kill.processes import environment
+from tests.kill.processes import run_job
 
 BASE = datetime(2024, 1, 1, tzinfo=timezone.utc)
 BATCHES, KEYS = 10, 7
@@ -99,17 +97,6 @@ def _prepared(folder: Path) -> Path:
     return folder
 
 
-def _run(folder: Path, *places: str) -> int:
-    at = ";".join(f"{place}={folder / place.replace(' ', '-')}" for place in places)
-    command = [sys.executable, str(folder / "job.py"), str(folder)]
-    done = subprocess.run(
-        command, env=environment(SPARK_CKPT_KILL_AT=at), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, start_new_session=True, check=False,
-    )  # fmt: skip
-    assert done.returncode in (0, -9), done.stdout[-6000:]
-    return done.returncode
-
-
 def _rows(folder: Path) -> list[Any]:
     return sorted(memory.read(str(folder / "sink")).to_pylist(), key=json.dumps)
 
@@ -118,11 +105,11 @@ def _rows(folder: Path) -> list[Any]:
 @pytest.mark.timeout(1200)
 def test_every_kind_of_operator_survives_the_death_of_the_driver(tmp_path: Path) -> None:
     whole, killed = _prepared(tmp_path / "whole"), _prepared(tmp_path / "killed")
-    assert _run(whole) == 0
+    assert run_job(whole, []) == 0
     expected = _rows(whole)
     assert {row["kind"] for row in expected} == {"pair", "total", "timer", "once", "+I", "-D", "session", "time"}
     assert any(row["kind"] == "pair" and row["b"] is None for row in expected)
     for place in ("in the processor#20", "before CreateCompletion#3", "before CommitSink#2"):
-        assert _run(killed, place) == -9, place
-    assert _run(killed) == 0
+        assert run_job(killed, [place]) == -9, place
+    assert run_job(killed, []) == 0
     assert _rows(killed) == expected

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_ckpt.sinks import memory
-from tests.kill.processes import environment
+from tests.kill.processes import run_job
 
 JOB = """
 import os, sys
@@ -71,23 +69,12 @@ def _first(sold: list[Sold]) -> list[tuple[str, str, int, int, int]]:
     return [(shop, product, -n, place, at) for at, (n, product, shop, place) in enumerate(sorted(best)[:3], 1)]
 
 
-def _run(folder: Path, place: str = "", location: str = "here", partitions: int = 2) -> int:
-    at = f"{place}={folder / place.replace(' ', '-')}" if place else ""
-    command = [sys.executable, str(folder / "job.py"), str(folder), location, str(partitions)]
-    done = subprocess.run(
-        command, env=environment(SPARK_CKPT_KILL_AT=at), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, start_new_session=True, check=False,
-    )  # fmt: skip
-    assert done.returncode in (0, -9), done.stdout[-6000:]
-    return done.returncode
-
-
 @pytest.mark.soak  # four starts of Spark
 @pytest.mark.timeout(1200)
 def test_the_first_rows_of_updates_survive_the_death_of_the_driver(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(JOB)
     expected = _first(_sold(tmp_path / "sales"))
     for place in ("before CreateCompletion#2", "before CommitSink#3", "after CommitState#2"):
-        assert _run(tmp_path, place) == -9, place
-    assert _run(tmp_path, location="elsewhere", partitions=3) == 0
+        assert run_job(tmp_path, [place], "here", "2") == -9, place
+    assert run_job(tmp_path, [], "elsewhere", "3") == 0
     assert sorted(tuple(row.values()) for row in memory.read(str(tmp_path / "sink")).to_pylist()) == sorted(expected)

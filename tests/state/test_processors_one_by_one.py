@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -177,7 +178,7 @@ def test_a_key_of_a_map_that_no_table_can_find_by_is_refused() -> None:
         function(Nested(lambda *_: iter([])), OUT, pandas=False)
 
 
-@pytest.mark.parametrize("bad", [(1, 2), ("x",), (2**70,), (None, None)])
+@pytest.mark.parametrize("bad", [(1, 2), ("x",), (2**70,), (None, None), (True,), ([1],), (np.True_,)])
 def test_a_value_that_does_not_fit_names_variable_and_value(bad: Any) -> None:
     def rows(self: Any, key: Any, rows: Any) -> Iterator[Row]:
         self.v.update(bad if key[0] == 2 else (1,))
@@ -300,6 +301,27 @@ def test_what_was_written_in_this_batch_reads_as_it_will_in_the_next() -> None:
     assert repr(at_once) == repr(later)
     assert [repr(v) for v in each] == [repr([v, v, v]) for v in later[1]]
     assert each[0][0][2].y == "a"
+
+
+def test_numbers_of_numpy_are_pythons_own_when_they_are_read() -> None:
+    class Numbers(Processor):
+        def init(self, handle: Any) -> None:
+            self.v = handle.getValueState("v", struct({"n": T.LongType(), "i": T.IntegerType(), "x": T.DoubleType()}))
+
+    def rows(self: Any, key: Any, rows: Any) -> Iterator[Row]:
+        seen.append(self.v.get())
+        for value in ((np.int32(1), np.int64(2), np.float32(0.5)), [2**62, None, 1], (-(2**63), 2**31 - 1, -0.0)):
+            self.v.update(value)
+            if key[0] % 2:
+                seen.append(self.v.get())
+        self.v.update((np.int64(key[0]), -7, np.float64(0.1)))
+        yield Row(k=key[0], n=np.int64(5))
+
+    seen: list[Any] = []
+    operator = Operator(function(Numbers(rows), OUT, pandas=False))
+    assert [operator.batch([(k, 0)]) for k in (1, 2, 1)] == [[(1, 5)], [(2, 5)], [(1, 5)]]
+    between = [(1, 2, 0.5), (2**62, None, 1.0), (-(2**63), 2**31 - 1, -0.0)]
+    assert repr(seen) == repr([None, *between, None, (1, -7, 0.1), *between])
 
 
 @pytest.mark.parametrize("kind", ["Value", "List", "Map"])

@@ -21,7 +21,7 @@ from spark_ckpt.state.processors._maps import Maps
 from spark_ckpt.state.processors._rows import Key, Outputs, iterated, side_by_side
 from spark_ckpt.state.processors._stored import Progress, end_expired
 from spark_ckpt.state.processors._timers import Timers
-from spark_ckpt.state.processors._values import Values
+from spark_ckpt.state.processors._values import Values, values_of
 from spark_ckpt.state.processors.declared import INITIAL, LIST, LISTS, TIMERS, VALUE, Variable
 from spark_ckpt.state.processors.handle import CLOSED, CREATED, DATA_PROCESSED, INITIALIZED, Handle
 
@@ -138,6 +138,7 @@ class ProcessorCall:
         slots = progress.enter(calls.places[first:end])
         keys = form.keys(picked(one_batch(self._touched.keys), progress.places))
         outputs = Outputs(keys if isinstance(slots, range) else [keys[slot] for slot in slots])
+        progress.done = outputs.ends
         values = [variable for variable in self._variables.values() if isinstance(variable, Values)]
         for variable in values:
             variable.enter()
@@ -152,8 +153,7 @@ class ProcessorCall:
         form, progress, times, where = self._function.form, self._progress, self._times, self._where
         found, ends, key = outputs.found, outputs.ends, None
         try:
-            for at, (slot, key, given) in enumerate(calls, progress.begun):
-                progress.at, progress.slot = at, slot
+            for progress.slot, key, given in calls:
                 result = method(key, given, times)
                 # Run to its end, whatever of its outputs will be of use.
                 found.extend(result if type(result) is GeneratorType else iterated(result, form.takes, where, key))
@@ -188,7 +188,7 @@ class ProcessorCall:
     def _variable(self, variable: Variable, keys: int, now_ms: int) -> Values | Lists | Maps:
         family = self._ctx.families[variable.name]
         if variable.kind == VALUE:
-            return Values(family, variable, keys, self._progress, now_ms)
+            return values_of(family, variable, keys, self._progress, now_ms)
         if variable.kind == LIST:
             assert self._lists is not None
             return Lists(family, variable, self._lists, self._progress, now_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Any
@@ -34,6 +35,31 @@ def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
         return values
     found: list[Any] = column.to_pylist()
     return found
+
+
+_PACKED: dict[pa.DataType, tuple[str, type]] = {
+    pa.int64(): ("q", int),
+    pa.int32(): ("i", int),
+    pa.int16(): ("h", int),
+    pa.float64(): ("d", float),
+}
+
+
+def arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """``pa.array(values, kind)``, by way of ``struct`` where all are Python's own numbers: it takes half the time."""
+    letter, same = _PACKED.get(kind, ("", object))
+    if letter and set(map(type, values)) == {same}:
+        try:
+            packed = struct.pack(f"={len(values)}{letter}", *values)
+        except struct.error:  # too large: Arrow says so
+            return pa.array(values, kind)
+        return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(packed)])
+    return pa.array(values, kind)
+
+
+def _plain(values: Sequence[Any]) -> Sequence[Any]:
+    """Of numbers, what was not cleaned when it was given."""
+    return values if PLAIN.issuperset(map(type, values)) else [_clean(v) for v in values]
 
 
 def _clean(v: Any) -> Any:
@@ -117,17 +143,19 @@ class Codec:
     def _table(self, values: Sequence[Value]) -> pa.Table:
         if not values:
             return self.schema.empty_table()
-        if set(map(len, values)) != {len(self.schema)}:
+        columns: list[Sequence[Any]] = [*zip(*values, strict=True)]
+        if len(columns) != len(self.schema):
             raise ValueError(f"expected {len(self.schema)} values")
         if self._to_arrow:
+            columns = [_plain(column) for column in columns]
             try:
-                columns = [pa.array(column, f.type) for column, f in zip(zip(*values), self.schema)]
-                return pa.Table.from_arrays(columns, schema=self.schema)
+                arrays = [arrow_array(column, f.type) for column, f in zip(columns, self.schema, strict=True)]
+                return pa.Table.from_arrays(arrays, schema=self.schema)
             except (pa.ArrowException, TypeError, OverflowError):
                 pass  # what PySpark makes of it, a text of a number for one
         from pyspark.sql.conversion import LocalDataToArrowConversion
 
-        made = LocalDataToArrowConversion.convert(list(values), self._struct, False)
+        made = LocalDataToArrowConversion.convert([*zip(*columns, strict=True)], self._struct, False)
         return made.rename_columns(self.schema.names).cast(self.schema)
 
     def _misfit(self, values: Sequence[Value], error: Exception) -> tuple[Value | None, Exception]:

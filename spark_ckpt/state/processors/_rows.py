@@ -21,7 +21,7 @@ from spark_ckpt.state.functions.pandas_input import Frames, in_timezone, key_tup
 from spark_ckpt.state.functions.pandas_output import KeyOutput, OutputConversion, checked_frame
 from spark_ckpt.state.ipc import Rows
 from spark_ckpt.state.keys.grouping import Segments
-from spark_ckpt.state.processors._convert import python_values
+from spark_ckpt.state.processors._convert import arrow_array, python_values
 
 if TYPE_CHECKING:
     from pyspark.sql.types import Row
@@ -164,7 +164,8 @@ class RowsForm:
         if list(map(_FIELDS, rows)).count(schema.names) != len(rows):
             return None
         columns = zip(*rows, strict=True)
-        return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+        arrays = [arrow_array(column, f.type) for column, f in zip(columns, schema, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=schema)
 
 
 _FIELDS = attrgetter("__fields__")

@@ -48,21 +48,22 @@ def end_expired(family: Family) -> None:
 class Progress:
     """Which key of a call the user's processor is at. ``order`` lists the keys as they are called; one can repeat.
 
-    Calls are made a portion at a time: ``places`` are the keys of the present one, ascending and each once, and
-    ``slot`` says which of them it is.
+    Calls are made a portion at a time: ``places`` are the keys of the present one, ascending and each once, ``slot``
+    says which of them it is, and ``done`` grows with each call that is over.
     """
 
-    __slots__ = ("_behind", "_places", "at", "begun", "order", "places", "slot")
+    __slots__ = ("_begun", "_behind", "_places", "done", "order", "places", "slot")
 
     def __init__(self, order: Rows) -> None:
         self.order = order
-        self.at = self.slot = self.begun = self._behind = 0
+        self.slot = self._begun = self._behind = 0
+        self.done: Sequence[int] = ()
         self.places = np.empty(0, np.int64)
         self._places: list[int] = []
 
     def enter(self, places: Rows) -> Sequence[int]:
-        """A portion begins, whose calls are for ``places``, from number ``begun`` on; returns the slot of each."""
-        self.begun = self.at = self._behind
+        """A portion begins, whose calls are for ``places``; returns the slot of each."""
+        self._begun, self.done = self._behind, ()
         self._behind += len(places)
         slots: Sequence[int] = range(len(places))
         if (places[1:] <= places[:-1]).any():
@@ -74,6 +75,11 @@ class Progress:
     def leave(self) -> None:
         """The portion is over: there is no key until the next one."""
         self.places, self._places = self.places[:0], []
+
+    @property
+    def at(self) -> int:
+        """Which call it is."""
+        return self._begun + len(self.done)
 
     @property
     def key(self) -> int:

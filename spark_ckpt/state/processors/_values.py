@@ -17,8 +17,6 @@ from spark_ckpt.state.processors._stored import Progress, end_expired, live, tim
 from spark_ckpt.state.processors._written import Written
 from spark_ckpt.state.processors.declared import Variable
 
-_UNREAD: Any = object()
-
 
 class _Rows(NamedTuple):
     """Of all keys of the call: what is stored, which of it has not expired, what was written since."""
@@ -26,6 +24,26 @@ class _Rows(NamedTuple):
     found: Found
     alive: Mask
     written: Written
+
+
+class _Unread:
+    """The portion's values until one is asked for."""
+
+    def __init__(self, values: Values) -> None:
+        self._of = values
+
+    def __getitem__(self, slot: int) -> Value | None:
+        return self._of._read()[slot]
+
+
+class _NoKey(dict[int, Any]):
+    """What is written while there is no key."""
+
+    def __contains__(self, slot: object) -> bool:
+        raise IndexError("there is no key that the processor is called for")
+
+    def __setitem__(self, slot: int, value: Any) -> None:
+        raise IndexError("there is no key that the processor is called for")
 
 
 class Values:
@@ -40,61 +58,43 @@ class Values:
         self._family, self._progress, self._keys, self._now_ms = family, progress, keys, now_ms
         self._codec = Codec(variable.value)
         self._name = f"state {variable.name!r}"
-        self._values: list[Value | None] = []
-        """Of the portion's keys, by slot."""
-        self._changed: set[int] = set()
-        """Slots of the portion that were written."""
-        self._unsettled: set[int] = set()
-        """Of those, what has not been read since."""
-        self._ended = False
-        """Whether any of them was written to have no value."""
+        self._values: list[Value | None] | _Unread = _Unread(self)
+        """Of the portion's keys, by slot, as they were when it began."""
+        self._new: dict[int, Value | None] = _NoKey()
+        """By slot, what was written since; None: it ended."""
+        self._settled: dict[int, Value] = {}
+        """What was read of it."""
         self._looked_up: _Rows | None = None
 
     def get(self) -> Value | None:
         slot = self._progress.slot
-        value = self._values[slot]
-        if value is _UNREAD:
-            return self._read()
-        if slot in self._unsettled and value is not None:
-            self._unsettled.discard(slot)
-            (value,) = self._codec.settled([value])
-            self._values[slot] = value
-        return value
+        return self._newest(slot) if slot in self._new else self._values[slot]
 
     def update(self, newValue: Any) -> None:
         value = newValue
         if type(value) is not tuple or not PLAIN.issuperset(map(type, value)):
             is_value(self._name, value)
             value = cleaned(value)
-        slot = self._progress.slot
-        self._values[slot] = value
-        self._changed.add(slot)
-        self._unsettled.add(slot)
+        self._new[self._progress.slot] = value
 
     def clear(self) -> None:
-        slot = self._progress.slot
-        self._values[slot] = None
-        self._changed.add(slot)
-        self._ended = True
+        self._new[self._progress.slot] = None
 
     def enter(self) -> None:
         """Before a portion of keys is called."""
-        self._values = [_UNREAD] * len(self._progress.places)
+        self._values, self._new, self._settled = _Unread(self), {}, {}
 
     def leave(self, where: str) -> None:
         """Behind a portion. Raises ``UserFunctionError`` if a value does not fit."""
-        if self._changed:
-            slots = np.sort(np.fromiter(self._changed, np.int64, len(self._changed)))
-            values, has_value = self._values, np.ones(len(slots), bool)
-            if len(slots) < len(values):
-                values = [values[slot] for slot in slots.tolist()]
-            if self._ended:
-                has_value = np.fromiter((v is not None for v in values), bool, len(values))
-            given = [v for v in values if v is not None]
+        new, self._new = self._new, _NoKey()
+        if new:
+            slots = np.fromiter(new, np.int64, len(new))
+            has_value = np.fromiter((value is not None for value in new.values()), bool, len(new))
+            given = [value for value in new.values() if value is not None]
             table = self._codec.table(given, f"{where}, {self._name}")
             rows = self._rows()
             rows.written.add(rows.found.place[self._progress.places[slots]], has_value, table)
-        self._values, self._changed, self._unsettled, self._ended = [], set(), set(), False
+        self._values, self._settled = _Unread(self), {}
 
     def write(self, where: str) -> None:
         """At the end of the call."""
@@ -111,17 +111,16 @@ class Values:
             self._looked_up = _Rows(found, live(found, self._now_ms), Written(len(found), self._codec.schema))
         return self._looked_up
 
-    def _read(self) -> Value | None:
-        """Of all keys of the portion that were not written in it."""
-        known = self._known()
-        if self._changed:
-            pairs = zip(self._values, known, strict=True)
-            known = [stored if value is _UNREAD else value for value, stored in pairs]
-        self._values = known
-        return known[self._progress.slot]
+    def _newest(self, slot: int) -> Value | None:
+        """What was written, as it will be read in the next batch."""
+        value = self._new[slot]
+        if value is not None and self._settled.get(slot) is not value:
+            (value,) = self._codec.settled([value])
+            self._new[slot] = self._settled[slot] = value
+        return value
 
-    def _known(self) -> list[Value | None]:
-        """As they were stored, or written in an earlier portion."""
+    def _read(self) -> list[Value | None]:
+        """Of all keys of the portion, as they were stored, or written in an earlier one."""
         found, alive, written = self._rows()
         rows = found.place[self._progress.places]
         there = alive[rows]
@@ -135,4 +134,21 @@ class Values:
             newer = self._codec.tuples(written.values(rows[has_value]))
             for at, value in zip(np.flatnonzero(has_value).tolist(), newer, strict=True):
                 values[at] = value
+        self._values = values
         return values
+
+
+class NumberValues(Values):
+    """Of numbers only: what else is in a value would not fit, so it is looked at when the portion ends."""
+
+    def update(self, newValue: Any) -> None:
+        value = newValue
+        if type(value) is not tuple:
+            is_value(self._name, value)
+            value = cleaned(value)
+        self._new[self._progress.slot] = value
+
+
+def values_of(family: Family, variable: Variable, keys: int, progress: Progress, now_ms: int) -> Values:
+    numbers = all(pa.types.is_integer(f.type) or pa.types.is_floating(f.type) for f in variable.value.stored)
+    return (NumberValues if numbers else Values)(family, variable, keys, progress, now_ms)

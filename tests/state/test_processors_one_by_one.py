@@ -340,6 +340,33 @@ def test_there_is_no_key_to_ask_for_when_all_have_been_called(kind: str) -> None
         operator.batch([(1, 0)])
 
 
+def test_timers_can_be_asked_while_keys_are_called_and_not_before_or_after() -> None:
+    class Closing(Processor):
+        def close(self) -> None:
+            if hasattr(self, "called"):  # else it is the driver, which asks what init declares
+                for call in calls(self.handle):
+                    with pytest.raises(PySparkRuntimeError, match="invalid handle state=CLOSED"):
+                        call()
+
+    def calls(handle: Any) -> list[Callable[[], Any]]:
+        return [lambda: handle.registerTimer(5), lambda: handle.deleteTimer(expiryTimestampMs=5), handle.listTimers]
+
+    def init(handle: Any) -> None:
+        for call in calls(handle):
+            with pytest.raises(PySparkRuntimeError, match="invalid handle state="):
+                call()
+
+    def rows(self: Any, key: Any, rows: Any) -> Iterator[Row]:
+        self.called = True
+        self.handle.registerTimer(expiryTimestampMs=7_000)
+        self.handle.registerTimer(np.int64(6_000))
+        self.handle.deleteTimer(7_000)
+        yield from (Row(k=key[0], n=time) for time in self.handle.listTimers())
+
+    operator = Operator(function(Closing(rows, init=init), OUT, "ProcessingTime", pandas=False))
+    assert operator.batch([(1, 0), (2, 0)]) == operator.batch([(1, 0), (2, 0)]) == [(1, 6_000), (2, 6_000)]
+
+
 def test_of_several_mistakes_the_first_is_told() -> None:
     def rows(self: Any, key: Any, rows: Any) -> Iterator[Any]:
         yield 1 / 0 if called else "no row"

@@ -16,6 +16,7 @@ _LONG_AGO = NO_TIMEOUT - 1
 """An expiry before 1970: neither clock is ever before it."""
 
 MOST_KEYS = 1024
+_FIRST = 4
 MOST_ROWS = 1 << 16
 """So many rows at most are read ahead; a key that has more is read alone."""
 
@@ -93,9 +94,9 @@ class ReadAhead(Generic[T]):
 
     def __init__(self, family: Family, progress: Progress, scan: Callable[[Rows], dict[int, T]]) -> None:
         self._family, self._progress, self._scan = family, progress, scan
-        self._known: dict[int, T] = {}
+        self._known: dict[int, T | None] = {}
         self._sizes: Rows | None = None
-        self._window, self._end = 1, 0
+        self._window, self._end = _FIRST, 0
 
     def size(self, key: int) -> int:
         """How many rows it has at most."""
@@ -105,16 +106,17 @@ class ReadAhead(Generic[T]):
 
     def of(self, key: int) -> T | None:
         """None: it has no rows."""
-        if not self.size(key):
-            return None
         if key not in self._known:
-            self._known = self._scan(self._next_keys(key))
-        return self._known.get(key)
+            if not self.size(key):
+                return None
+            keys = self._next_keys(key)
+            self._known = {**dict.fromkeys(keys.tolist()), **self._scan(keys)}
+        return self._known[key]
 
     def _next_keys(self, key: int) -> Rows:
         at, sizes = self._progress.at, self._sizes
         assert sizes is not None
-        self._window = min(4 * self._window, MOST_KEYS) if at == self._end else max(self._window // 4, 1)
+        self._window = min(16 * self._window, MOST_KEYS) if at == self._end else max(self._window // 4, 1)
         keys = self._progress.order[at : at + self._window]
         fitting = int(np.searchsorted(np.cumsum(sizes[keys]), MOST_ROWS))
         self._end = at + max(1, fitting)

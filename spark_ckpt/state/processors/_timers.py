@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import chain
 
 import numpy as np
@@ -29,30 +30,32 @@ class Timers:
         found = family.due()
         return sorted(zip(found.sub_keys[EXPIRY].to_pylist(), found.key_index.tolist(), strict=True))
 
-    def register(self, expiry_ms: int) -> None:
-        self._set(expiry_ms, True)
+    def register(self, expiryTimestampMs: int) -> None:
+        key = self._progress.key
+        changed = self._changed.get(key)
+        if changed is None:
+            changed = self._changed[key] = {}
+        changed[int(expiryTimestampMs)] = True
 
-    def delete(self, expiry_ms: int) -> None:
-        self._set(expiry_ms, False)
+    def delete(self, expiryTimestampMs: int) -> None:
+        key = self._progress.key
+        changed = self._changed.get(key)
+        if changed is None:
+            changed = self._changed[key] = {}
+        changed[int(expiryTimestampMs)] = False
 
     def fired(self, key: int, time: int) -> None:
         """It is gone, even if it was registered again meanwhile: that was the same timer."""
         self._changed.setdefault(key, {})[time] = False
 
-    def of_key(self) -> list[int]:
+    def of_key(self) -> Iterator[int]:
+        """The earliest first."""
         key = self._progress.key
         stored, changed = self._stored.of(key) or [], self._changed.get(key)
         if changed is None:
-            return sorted(stored)
+            return iter(sorted(stored))
         kept = [time for time in stored if time not in changed]
-        return sorted([*kept, *(time for time, there in changed.items() if there)])
-
-    def _set(self, expiry_ms: int, there: bool) -> None:
-        key, time = self._progress.key, int(expiry_ms)
-        changed = self._changed.get(key)
-        if changed is None:
-            changed = self._changed[key] = {}
-        changed[time] = there
+        return iter(sorted([*kept, *(time for time, there in changed.items() if there)]))
 
     def _scan(self, keys: Rows) -> dict[int, list[int]]:
         found = self._family.scan(keys)

@@ -150,6 +150,7 @@ class Handle:
     @phase.setter
     def phase(self, phase: str) -> None:
         self._phase = phase
+        self._open_timers(phase in (INITIALIZED, DATA_PROCESSED))
         for variable in self._variables.values():
             variable._opened(phase not in (PRE_INIT, CREATED))
 
@@ -171,7 +172,15 @@ class Handle:
         self._timer_call("Error deleting timer", "delete_timer").delete(expiryTimestampMs)
 
     def listTimers(self) -> Iterator[int]:
-        return iter(self._timer_call("Error listing timers", "list_timers").of_key())
+        return self._timer_call("Error listing timers", "list_timers").of_key()
+
+    def _open_timers(self, opened: bool) -> None:
+        """As the variables' methods, those of timers are called for every key."""
+        for name, method in (("registerTimer", "register"), ("deleteTimer", "delete"), ("listTimers", "of_key")):
+            if opened and self._timers is not None:
+                setattr(self, name, getattr(self._timers, method))
+            else:
+                self.__dict__.pop(name, None)
 
     def deleteIfExists(self, stateName: str) -> None:
         self._in_init("Error deleting state", "delete_if_exists")

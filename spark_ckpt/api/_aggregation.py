@@ -83,7 +83,9 @@ class Aggregation:
         if parts.computed:
             # Anew for each DataFrame: classic Spark's resolved expressions are of one.
             parent = parent._operation("agg", lambda df: df.withColumns(split(df).computed), check=True)
-        kept = self._aggregated(window.assigned(parent) if window else parent, uid, parts.specs, keys)
+        kept = self._aggregated(
+            window.assigned(parent, parts.specs.values()) if window else parent, uid, parts.specs, keys
+        )
         kept = window.shown_in(kept) if window else kept
         return _named(kept, parts, shown if self._given else [])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -27,10 +27,12 @@ from spark_ckpt.plan.windows import (
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.runtime.windows import AssignSessions, AssignWindows, ShowSessions, ShowWindows, TakeStarts, WindowSize
 from spark_ckpt.state.aggregates.function import AggregateFunction
+from spark_ckpt.state.aggregates.kinds import in_any_order
 from spark_ckpt.state.aggregates.sessions import SessionAggregate
 from spark_ckpt.state.aggregates.windowed import WindowedAggregate
 
 if TYPE_CHECKING:
+    from spark_ckpt.agg import AggSpec
     from spark_ckpt.api.dataframe import CkptDataFrame
 
 _WINDOW = T.StructType([T.StructField("start", T.TimestampType()), T.StructField("end", T.TimestampType())])
@@ -107,11 +109,13 @@ class WindowColumn:
         delay = {} if self.delay_us is None else {DELAY_KEY: self.delay_us // 1000}
         return T.StructField(self.name, _WINDOW, True, {WINDOW_KEYS[self.kind]: True, **delay})
 
-    def assigned(self, df: CkptDataFrame) -> CkptDataFrame:
-        """Each row once for each of its windows."""
+    def assigned(self, df: CkptDataFrame, specs: Iterable[AggSpec] = ()) -> CkptDataFrame:
+        """Each row once for each of its windows, as far as what computes ``specs`` does not repeat it itself."""
         raise NotImplementedError
 
-    def function(self, by: pa.Schema, inputs: pa.Schema, *args: Any, **kwargs: Any) -> AggregateFunction:
+    def function(
+        self, by: pa.Schema, inputs: pa.Schema, specs: Mapping[str, AggSpec], **kwargs: Any
+    ) -> AggregateFunction:
         """What aggregates the windows' rows."""
         raise NotImplementedError
 
@@ -130,13 +134,21 @@ class WindowKey(WindowColumn):
         self.key, self.size = f"{window.name}_start", window.size
         super().__init__(parent, window.name, window.time, place, [self.key])
 
-    def assigned(self, df: CkptDataFrame) -> CkptDataFrame:
+    def assigned(self, df: CkptDataFrame, specs: Iterable[AggSpec] = ()) -> CkptDataFrame:
         fields = [T.StructField(self.name, _WINDOW), T.StructField(self.key, T.TimestampType())]
-        made = AssignWindows(self.time, self.name, self.key, self.size)
+        made = AssignWindows(self.time, self.name, self.key, self.size, self._sliced(specs))
         return df._python_operation(made, with_control(T.StructType([*df.schema.fields, *fields])))
 
-    def function(self, by: pa.Schema, inputs: pa.Schema, *args: Any, **kwargs: Any) -> AggregateFunction:
-        return WindowedAggregate(by, inputs, *args, window=self.key, size_us=self.size.size, **kwargs)
+    def _sliced(self, specs: Iterable[AggSpec]) -> bool:
+        """Whether rows between two starts of windows, all of which are in the same windows, are added up first."""
+        whole = self.size.most > 1 and self.size.size % self.size.slide == 0
+        return self.event_time and whole and in_any_order(specs)
+
+    def function(
+        self, by: pa.Schema, inputs: pa.Schema, specs: Mapping[str, AggSpec], **kwargs: Any
+    ) -> AggregateFunction:
+        slide = self.size.slide if self._sliced(specs.values()) else None
+        return WindowedAggregate(by, inputs, specs, window=self.key, size_us=self.size.size, slide_us=slide, **kwargs)
 
     def _field(self) -> T.StructField:
         field = super()._field()
@@ -161,7 +173,7 @@ class EarlierKey(WindowKey):
     def in_front(self, df: CkptDataFrame) -> CkptDataFrame:
         return df if self._found.is_column else df.select("*", self._found.window)
 
-    def assigned(self, df: CkptDataFrame) -> CkptDataFrame:
+    def assigned(self, df: CkptDataFrame, specs: Iterable[AggSpec] = ()) -> CkptDataFrame:
         key = T.StructField(self.key, T.TimestampType())
         return df._python_operation(
             TakeStarts(self.name, self.key), with_control(T.StructType([*df.schema.fields, key]))
@@ -193,14 +205,16 @@ class SessionKey(WindowColumn):
             return df
         return df.withColumn(self.end, F.col(quoted(self.time)) + self._gap.cast("interval"))
 
-    def assigned(self, df: CkptDataFrame) -> CkptDataFrame:
+    def assigned(self, df: CkptDataFrame, specs: Iterable[AggSpec] = ()) -> CkptDataFrame:
         fields = [f for f in df.schema.fields if f.name not in self.inputs]
         fields += [T.StructField(name, T.TimestampType()) for name in self.inputs]
         made = AssignSessions(self.time, self.start, self.end, self._gap_us)
         return df._python_operation(made, with_control(T.StructType(fields)))
 
-    def function(self, by: pa.Schema, inputs: pa.Schema, *args: Any, **kwargs: Any) -> AggregateFunction:
-        return SessionAggregate(by, inputs, *args, start=self.start, end=self.end, **kwargs)
+    def function(
+        self, by: pa.Schema, inputs: pa.Schema, specs: Mapping[str, AggSpec], **kwargs: Any
+    ) -> AggregateFunction:
+        return SessionAggregate(by, inputs, specs, start=self.start, end=self.end, **kwargs)
 
     def shown_in(self, df: CkptDataFrame) -> CkptDataFrame:
         fields = [f for f in df.schema.fields if f.name not in self.inputs]

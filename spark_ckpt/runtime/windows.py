@@ -47,11 +47,14 @@ def window_of(start: pa.Array, end: pa.Array) -> pa.Array:
 class AssignWindows:
     """Each row once for each of its windows, with columns ``shown`` (a window) and ``key`` (its start) behind the rest.
 
+    ``newest``: only in the newest of them, as the operator puts what it adds up into the others.
+
     Control rows pass as they are, once.
     """
 
-    def __init__(self, time: str, shown: str, key: str, window: WindowSize) -> None:
+    def __init__(self, time: str, shown: str, key: str, window: WindowSize, newest: bool = False) -> None:
         self.time, self.shown, self.key, self.window = time, shown, key, window
+        self.once = newest or (window.most == 1 and window.size == window.slide)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -66,7 +69,7 @@ class AssignWindows:
         last = times - np.mod(times - w.start, w.slide)
         timed = micros.is_valid().to_numpy(zero_copy_only=False)
         control = batch.column(CTL).is_valid().to_numpy(zero_copy_only=False)
-        if w.most == 1 and w.size == w.slide:
+        if self.once:
             kept = None if (timed | control).all() else np.flatnonzero(timed | control)
             starts = pa.array(last, mask=~timed)
             return kept, starts if kept is None else starts.take(pa.array(kept))

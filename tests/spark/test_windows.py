@@ -132,8 +132,8 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
     "tumbling": lambda df: df.groupBy(F.window("t", "10 minutes"), "k").agg(
         F.count("*"), F.sum("v").alias("s"), **_uid(df)
     ),
-    "sliding": lambda df: df.groupBy("k", F.window("t", "10 minutes", "4 minutes").alias("w")).agg(
-        F.max("v"), **_uid(df)
+    "sliding": lambda df: df.groupBy("k", F.window("t", "10 minutes", "5 minutes").alias("w")).agg(
+        F.max("v"), F.avg("v"), **_uid(df)
     ),
     "shifted": lambda df: df.groupBy(F.window("t", "1 hour 30 seconds", "20 minutes", "-90 seconds")).agg(
         (F.sum(F.col("v") * 2) + F.count("v")).alias("x"), F.col("window").start.alias("begin"), **_uid(df)

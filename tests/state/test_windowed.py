@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from spark_ckpt import agg
 from spark_ckpt.agg import AggSpec
+from spark_ckpt.runtime.windows import AssignWindows, WindowSize
+from spark_ckpt.state.aggregates.kinds import in_any_order
 from spark_ckpt.state.aggregates.windowed import WindowedAggregate
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Touched
+from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
+from spark_ckpt.types import CTL, KEY_HASH, TAG
 
 TIME = pa.timestamp("us", "UTC")
 KEYS = pa.schema([("w", TIME)])
@@ -51,3 +60,67 @@ def test_a_group_of_an_event_time_ends_with_it_and_one_of_rows_without_a_time_ne
     changed = function.in_mode("append").process(CallContext("u", 0, 1, 0, 0), touched)
     assert changed.timeout_ms.tolist() == [0, 1, NO_TIMEOUT]
     assert changed.output.num_rows == 0
+
+
+AGGREGATES = {
+    "n": agg.count(),
+    "total": agg.sum("v"),
+    "least": agg.min("v"),
+    "most": agg.max("v"),
+    "mean": agg.mean("v"),
+}
+SLIDING_KEYS = pa.schema([("k", pa.float64()), ("w", TIME)])
+ROWS = pa.schema([("t", TIME), ("k", pa.float64()), ("v", pa.int64())])
+
+
+def _combined(columns: list[pa.Array], window: WindowSize, newest: bool, cuts: int) -> list[tuple]:  # type: ignore[type-arg]
+    """What is shuffled of the rows, added up by key and window; each hash is its key's."""
+    slide = window.slide if newest else None
+    function = WindowedAggregate(SLIDING_KEYS, ROWS, AGGREGATES, window="w", size_us=window.size, slide_us=slide)
+    control = [pa.nulls(len(columns[0]), pa.int64()), pa.nulls(len(columns[0]), pa.binary())]
+    batch = pa.record_batch([*columns, *control], names=[*ROWS.names, TAG, CTL])
+    (rows,) = AssignWindows("t", "shown", "w", window, newest)(iter([batch]))
+    keys = [normalised(rows.column("k")), rows.column("w")]
+    hashed = pa.table([*keys, rows.column("v"), pa.array(xxhash64(keys))], names=["k", "w", "v", KEY_HASH])
+    edges = np.linspace(0, hashed.num_rows, cuts + 1).astype(int)
+    parts = [function.combine(hashed.slice(a, b - a)) for a, b in itertools.pairwise(edges)]
+    made = function.recombine(parts)
+    assert made[KEY_HASH].to_numpy().tolist() == xxhash64([made[n].combine_chunks() for n in ("k", "w")]).tolist()
+    named = {"sum": ["n", "total", "mean_sum", "mean_count"], "min": ["least"], "max": ["most"]}
+    wanted = [(name, how) for how, names in named.items() for name in names]
+    micros = made["w"].cast(pa.int64())
+    total = made.set_column(1, "w", micros).group_by(["k", "w"]).aggregate(wanted)
+    return sorted(map(repr, total.to_pylist()))
+
+
+TIMES = st.integers(-60, 60)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(TIMES, st.sampled_from([0.0, -0.0, 1.5, None]), st.none() | st.integers(-9, 9)), max_size=30),
+    st.integers(1, 7),
+    st.integers(2, 4),
+    st.integers(-9, 9),
+    st.sampled_from([(1, 1), (40, 3)]),
+)
+def test_what_is_added_up_once_is_in_each_of_its_windows(
+    rows: list[tuple[int, float | None, int | None]], slide: int, windows: int, start: int, shape: tuple[int, int]
+) -> None:
+    """As if each row had been repeated. Many rows a key are added up first, few are not."""
+    repeated, cuts = shape
+    t, k, v = ([row[i] for row in rows * repeated] for i in range(3))
+    columns = [pa.array(t, pa.int64()).view(TIME), pa.array(k, pa.float64()), pa.array(v, pa.int64())]
+    window = WindowSize(slide * windows, slide, start)
+    assert _combined(columns, window, True, cuts) == _combined(columns, window, False, cuts)
+
+
+def test_where_the_order_of_arrival_matters_rows_are_not_added_up_first() -> None:
+    assert in_any_order(AGGREGATES.values())
+    for spec in (
+        AggSpec("first", "v"),
+        AggSpec("collect_list", "v"),
+        AggSpec("max_by", "v"),
+        AggSpec("sum_distinct", "v"),
+    ):
+        assert not in_any_order([agg.count(), spec])

@@ -105,7 +105,11 @@ class AggregateFunction(StateFunction):
 
     def recombine(self, parts: list[pa.Table]) -> pa.Table:
         rows = pa.concat_tables(parts)
-        seg = None if self.emit == "rows" or len(parts) == 1 else self._by_key(rows)
+        return rows if self.emit == "rows" or len(parts) == 1 else self._added_up(rows)
+
+    def _added_up(self, rows: pa.Table) -> pa.Table:
+        """Partial aggregates, one row a key; as they are where keys hardly repeat."""
+        seg = self._by_key(rows)
         if seg is None:
             return rows
         packed = self._partials(rows, self.packed_schema, self.packers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +30,14 @@ class Rules:
 
     ansi: bool = True
     nan_for_one: bool = False
+
+
+_IN_ANY_ORDER = frozenset({"count", "sum", "mean", "min", "max", *BITWISE})
+
+
+def in_any_order(specs: Iterable[AggSpec]) -> bool:
+    """Whether rows may be added up in another order than that of their arrival."""
+    return all(spec.kind in _IN_ANY_ORDER for spec in specs)
 
 
 RUNNING_KINDS = ("count", "sum", "mean", "min", "max", "stddev")

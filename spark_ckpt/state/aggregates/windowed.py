@@ -10,7 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.state.aggregates.function import AggregateFunction
+from spark_ckpt.state.aggregates.segments import plain_array
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched
+from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
+from spark_ckpt.types import KEY_HASH
 
 
 class WindowedAggregate(AggregateFunction):
@@ -20,14 +23,17 @@ class WindowedAggregate(AggregateFunction):
     Spark's output modes: *update* puts out each window that a batch touched, *append* each one once, when the watermark
     passes its end. Rows of windows that end at or before the watermark are late. In mode *complete* no window ends, and
     no row is late.
+
+    ``slide_us``: a row comes once, in the newest of its windows, of which one begins every so many microseconds. The
+    rows of such a slice are added up first, and what came of them is put into each of the windows.
     """
 
     timeout = "EventTimeTimeout"
     late_by_key = True
     append = True
 
-    def __init__(self, *args: Any, window: str, size_us: int, **kwargs: Any) -> None:
-        self.window, self.size_us = window, size_us
+    def __init__(self, *args: Any, window: str, size_us: int, slide_us: int | None = None, **kwargs: Any) -> None:
+        self.window, self.size_us, self.slide_us = window, size_us, slide_us
         super().__init__(*args, **kwargs)
 
     def in_mode(self, mode: str) -> AggregateFunction:
@@ -37,7 +43,24 @@ class WindowedAggregate(AggregateFunction):
         return made
 
     def event_times(self, rows: pa.Table) -> pa.ChunkedArray:
-        return pc.add(rows[self.window].cast(pa.timestamp("us", "UTC")).cast(pa.int64()), self.size_us)
+        return pc.add(self._starts(rows), self.size_us)
+
+    def _starts(self, rows: pa.Table) -> pa.ChunkedArray:
+        return rows[self.window].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+
+    def combine(self, rows: pa.Table) -> pa.Table:
+        made = super().combine(rows)
+        if self.slide_us is None or not made.num_rows:
+            return made
+        return self._added_up(self._in_each_window(made, self.slide_us))
+
+    def _in_each_window(self, slices: pa.Table, slide_us: int) -> pa.Table:
+        windows = self.size_us // slide_us
+        starts = plain_array(self._starts(slices)).to_numpy()[:, None] - np.arange(windows) * slide_us
+        rows = slices.take(pa.array(np.repeat(np.arange(slices.num_rows), windows)))
+        rows = _with(rows, self.window, pa.array(starts.ravel()).view(pa.timestamp("us", "UTC")))
+        keys = [normalised(plain_array(rows[name])) for name in self.key_schema.names]
+        return _with(rows, KEY_HASH, pa.array(xxhash64(keys)))
 
     def process(self, ctx: CallContext, touched: Touched) -> Changed:
         changed = super().process(ctx, touched)
@@ -52,3 +75,8 @@ class WindowedAggregate(AggregateFunction):
 
     def _emitted(self, touched: Touched, has_rows: np.ndarray) -> np.ndarray:
         return touched.timed_out if self.append else super()._emitted(touched, has_rows)
+
+
+def _with(rows: pa.Table, column: str, values: pa.Array) -> pa.Table:
+    at = rows.schema.get_field_index(column)
+    return rows.set_column(at, rows.schema.field(at), values.cast(rows.schema.field(at).type))

@@ -2,7 +2,8 @@
 
 The pack stage writes them in front of the shuffle, the operator reads them behind it, so the shuffle carries a few
 binary rows instead of every row. The head is small JSON; the body holds Arrow record batches without their schema,
-which both sides know; the head's fingerprint of it guards against reading with another one.
+which both sides know, and as narrow as their values allow; the head's fingerprint of the schema guards against reading
+with another one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from spark_ckpt.protocol.events import (
     from_json,
     to_json,
 )
-from spark_ckpt.state.ipc import conform, fingerprint, from_bytes, int64_view, messages, nullable_schema
+from spark_ckpt.state.ipc import conform, fingerprint, int64_view, nullable_schema
+from spark_ckpt.state.narrow import from_narrow, narrow_messages
 from spark_ckpt.state.subtasks import Subtasks
 from spark_ckpt.types import KEY_HASH
 
@@ -132,7 +134,7 @@ def unpack(head: bytes, body: bytes | None, schema: pa.Schema) -> Envelope:
     for epoch, size in content["segments"]:
         if not segments or segments[-1][0] != epoch:
             segments.append((epoch, []))
-        segments[-1][1].append(from_bytes(buffer.slice(offset, size), schema))
+        segments[-1][1].append(from_narrow(buffer.slice(offset, size), schema))
         offset += size
     events = [from_json(e) for e in content["events"]]
     task, number = content["place"]
@@ -142,7 +144,7 @@ def unpack(head: bytes, body: bytes | None, schema: pa.Schema) -> Envelope:
 @dataclass
 class _Body:
     segments: list[tuple[int, int]] = field(default_factory=list)
-    data: list[pa.Buffer] = field(default_factory=list)
+    data: list[bytes | pa.Buffer] = field(default_factory=list)
     size: int = 0
 
 
@@ -160,13 +162,14 @@ def _bodies(segments: list[tuple[int, pa.Table]], max_bytes: int) -> Iterator[_B
     body = _Body()
     for epoch, rows in segments:
         for batch in rows.to_batches():
-            for message in messages(batch, max_bytes):
-                if body.data and body.size + message.size > max_bytes:
+            for message in narrow_messages(batch, max_bytes):
+                size = sum(map(len, message))
+                if body.data and body.size + size > max_bytes:
                     yield body
                     body = _Body()
-                body.segments.append((epoch, message.size))
-                body.data.append(message)
-                body.size += message.size
+                body.segments.append((epoch, size))
+                body.data.extend(message)
+                body.size += size
     yield body
 
 

@@ -15,11 +15,12 @@ from spark_ckpt.runtime.operator.spec import OperatorSpec
 from spark_ckpt.state.envelope import MAX_BODY_BYTES
 from spark_ckpt.state.functions.base import CallContext, Changed, Touched
 from spark_ckpt.state.functions.output_time import refuse_old_rows
-from spark_ckpt.state.ipc import messages, one_batch
+from spark_ckpt.state.ipc import one_batch
 from spark_ckpt.state.keys.grouping import Segments, group_rows
 from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
 from spark_ckpt.state.lsm.family import Family
 from spark_ckpt.state.lsm.keyed_state import Lookup
+from spark_ckpt.state.narrow import narrow_messages
 from spark_ckpt.types import EVENT_TIME, KEY_HASH
 
 
@@ -79,8 +80,8 @@ class FunctionCalls:
             if function.output_time is not None and self.spec.watermarks:
                 refuse_old_rows(self.spec.uid, rows, function.output_time, self._time.meta.late_us)
             output = one_batch(rows.cast(function.output_schema))
-            for message in messages(output, MAX_BODY_BYTES):
-                self._emit(epoch, message.to_pybytes())
+            for message in narrow_messages(output, MAX_BODY_BYTES):
+                self._emit(epoch, b"".join(message))
 
     def put_out_result(self, checkpoint: int) -> None:
         """Output mode complete: all of it, ahead of the checkpoint's barrier."""

@@ -18,7 +18,8 @@ from spark_ckpt.protocol.weights import Arrivals
 from spark_ckpt.runtime.operator._subtask_call import DATA
 from spark_ckpt.runtime.operator.spec import OperatorSpec
 from spark_ckpt.runtime.stateless import arrow_schema, spark_schema, with_control
-from spark_ckpt.state.ipc import from_bytes, nullable_schema
+from spark_ckpt.state.ipc import nullable_schema
+from spark_ckpt.state.narrow import from_narrow
 from spark_ckpt.types import make_tag
 
 
@@ -37,7 +38,7 @@ class SnapshotStage:
             for i, kind in enumerate(kinds.to_pylist()):
                 body = bodies[i].as_buffer()
                 if kind == DATA:
-                    yield self._data(epochs[i].as_py(), from_bytes(body, self.data_schema))
+                    yield self._data(epochs[i].as_py(), from_narrow(body, self.data_schema))
                 else:
                     found.add(ev.decode(body.to_pybytes()))
         events = found.events()

@@ -59,10 +59,10 @@ class Aggregation:
         window, parent = self._window, self._parent
         joined = self._joined
         if joined is None:
-            columns = _columns(parent._preview, exprs)
+            columns = given_columns(parent._preview, exprs)
         else:
             exprs = tuple(joined.by_name(e) if isinstance(e, dict) else e for e in exprs)
-            columns = [joined.column(c) for c in _columns(parent._preview, exprs)]
+            columns = [joined.column(c) for c in given_columns(parent._preview, exprs)]
         keys = self._keys.named_for(self._keyed.columns, [])
         shown, given = list(keys.expressions), [self._spelt(n) for n in self._keys.expressions]
         if window and len(self._given) == 1 and not window.takes_key:
@@ -132,7 +132,7 @@ class Aggregation:
         raise NotImplementedError
 
 
-def _columns(df: Any, exprs: tuple[Any, ...]) -> list[Column]:
+def given_columns(df: Any, exprs: tuple[Any, ...]) -> list[Column]:
     if len(exprs) == 1 and isinstance(exprs[0], dict):
         exprs = tuple(by_names(df, exprs[0]))
     if not exprs:

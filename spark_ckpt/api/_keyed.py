@@ -27,6 +27,7 @@ def keyed(
     columns: list[str],
     keys: Keys,
     output_mode: str | None = None,
+    whole_in_complete: bool = False,
 ) -> CkptDataFrame:
     """A keyed operator behind ``parent``: ``function`` gets the keys and these ``columns``."""
     node = OperatorNode(
@@ -42,6 +43,7 @@ def keyed(
         frozenset(function.begins),
         function.can_complete,
         parent._lineage.operators,
+        whole_in_complete,
     )
     before, time = parent._lineage, _event_time(parent, function)
     lineage = (before if time is not None else before.without_event_time()).through(node)

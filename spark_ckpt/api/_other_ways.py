@@ -9,10 +9,6 @@ from spark_ckpt.plan.plan_check import SAMPLE
 _JOIN = 'join with the static DataFrame: join(static, "k", "left_semi"), or "left" for values'
 _RESULT = "a stream is no table: write it to a sink and read that (in a notebook, the sink memory)"
 _FEWER = f'filter row by row, as with {SAMPLE} or where("id < 100")'
-_ORDER = (
-    'rows inside a batch have no order here: aggregate(..., emit="rows", orderBy="t") computes in order; sort where '
-    "the results are read"
-)
 _PLACES = 'place rows with repartition(8, "k")'
 _VIEW = "SQL over a view could lose barriers; use selectExpr(...) and where(...)"
 _SEVERAL = "one groupBy(...).aggregate(uid=...) for each set of keys"
@@ -22,12 +18,11 @@ WAYS: Mapping[str, str] = {
     **dict.fromkeys(("exists", "scalar"), _JOIN),
     **dict.fromkeys(("collect", "count", "first", "head", "isEmpty", "show", "tail", "take"), _RESULT),
     **dict.fromkeys(("toArrow", "toLocalIterator", "toPandas"), _RESULT),
-    **dict.fromkeys(("limit", "offset", "sampleBy"), _FEWER),
-    **dict.fromkeys(("orderBy", "sort", "sortWithinPartitions"), _ORDER),
+    **dict.fromkeys(("offset",), _FEWER),
     **dict.fromkeys(("repartitionById", "repartitionByRange"), _PLACES),
+    **dict.fromkeys(("cube", "groupingSets", "rollup"), _SEVERAL),
     **dict.fromkeys(("createOrReplaceTempView", "createTempView", "registerTempTable"), _VIEW),
     **dict.fromkeys(("createGlobalTempView", "createOrReplaceGlobalTempView"), _VIEW),
-    **dict.fromkeys(("cube", "groupingSets", "rollup"), _SEVERAL),
     **dict.fromkeys(("cache", "checkpoint", "localCheckpoint", "persist", "storageLevel", "unpersist"), _KEPT),
     **dict.fromkeys(("foreach", "foreachPartition"), "write to a sink with writeStream, one of your own perhaps"),
     **dict.fromkeys(("mergeInto", "write", "writeTo"), "write with writeStream"),

@@ -12,13 +12,20 @@ if TYPE_CHECKING:
     from spark_ckpt.plan.lineage import OperatorNode
 
 
+SORTING = (
+    "Sorting is not supported on streaming DataFrames/Datasets, unless it is on aggregated DataFrame/Dataset in "
+    "Complete output mode"
+)
+
+
 def check_mode(lineage: Lineage, mode: str) -> None:
     """Raises ``InvalidInputError`` for a mode that Spark knows and the query does not have."""
     if mode not in ("append", "update", "complete"):
         raise InvalidInputError(f"outputMode must be append, update or complete, found {mode!r}")
     if mode == "complete":
-        _check_complete(lineage)
+        _check_complete(lineage.in_mode(mode))
         return
+    check_order(lineage, mode)
     for operator in lineage.operators:
         if operator.output_mode not in (None, mode):
             raise InvalidInputError(
@@ -27,6 +34,20 @@ def check_mode(lineage: Lineage, mode: str) -> None:
                 'updated, aggregate(..., emit="rows") or a function with outputMode "append".'
             )
         _check_fed(operator, mode)
+
+
+def check_order(lineage: Lineage, mode: str) -> None:
+    """Raises ``InvalidInputError`` for ``orderBy`` and ``limit`` in a mode that has none. Mode append may be meant or
+    just not given: what puts out updates is of mode update."""
+    if mode == "complete":
+        return
+    if lineage.is_sorted:
+        raise InvalidInputError(f"{SORTING}: add outputMode('complete')")
+    if lineage.is_limited and (mode == "update" or any(o.output_mode == "update" for o in lineage.operators)):
+        raise InvalidInputError(
+            "Limits are not supported on streaming DataFrames/Datasets in Update output mode: with rows that are never "
+            "updated, limit counts over the whole query; behind an aggregation, add outputMode('complete')"
+        )
 
 
 def _check_fed(operator: OperatorNode, mode: str) -> None:

@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from spark_ckpt.api._left_out import behind_row_by_row, left_out
 from spark_ckpt.api._watermark import behind_operation
+from spark_ckpt.api._window_columns import with_windows, without_window
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import everything, quoted, refuse_control
 from spark_ckpt.plan.stars import may_have_star
 from spark_ckpt.runtime.stateless import Project
-from spark_ckpt.types import CTL, TAG
+from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
@@ -39,6 +41,10 @@ class Projections:
             wanted.extend(self._all_columns() if isinstance(c, str) and c == "*" else [c])
         if all(isinstance(c, str) and c in self.columns and not {".", "`"} & set(c) for c in wanted):
             return self._columns(wanted)
+        windowed = with_windows(self, wanted)
+        if windowed is not None:
+            df, columns = windowed
+            return without_window(df.select(*columns))
         control = [] if self._has_star(wanted) else [TAG, CTL]
         made = self._operation("select", lambda df: df.select(*wanted, *control), check=True)
         made._wider = left_out(self, made, lambda rows, more: rows.select(*wanted, *[F.col(quoted(n)) for n in more]))
@@ -88,6 +94,10 @@ class Projections:
         if self._joined is not None:
             return self._joined.with_columns(columns)
         columns = dict(zip(columns, self._told_apart(list(columns.values())), strict=True))
+        windowed = with_windows(self, list(columns.values()))
+        if windowed is not None:
+            df, found = windowed
+            return without_window(df.withColumns(dict(zip(columns, found, strict=True))))
         made = self._operation("withColumn", lambda df: df.withColumns(columns), check=True)
         made._wider = behind_row_by_row(self, lambda rows: rows.withColumns(columns))
         return made
@@ -121,3 +131,10 @@ class Projections:
             raise InvalidInputError(f"toDF got {len(names)} names for {len(old)} columns: {old}")
         refuse_control(names)
         return self._operation("toDF", lambda df: df.toDF(*names, TAG, CTL))
+
+    def to(self: Any, schema: StructType) -> CkptDataFrame:
+        """As PySpark's: the columns of ``schema``, by their names, in its order and cast to its types, fields of
+        structs among them; null for what is not there. Raises as Spark does for what cannot be cast."""
+        _ = self._in_spark().to(schema).columns  # raises as Spark does
+        wanted = StructType([*schema.fields, *(self._preview.schema[name] for name in CONTROL_COLUMNS)])
+        return self._operation("to", lambda df: df.to(wanted), check=True)

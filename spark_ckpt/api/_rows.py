@@ -7,7 +7,6 @@ preview without the control columns.
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Sequence
 from functools import reduce
@@ -52,6 +51,10 @@ class RowMethods(HasOperation):
         return self._preview.drop(*CONTROL_COLUMNS)
 
     # -- what it looks like ------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        """As PySpark's: ``DataFrame[id: bigint, v: string]``."""
+        return f"DataFrame[{', '.join(f'{name}: {kind}' for name, kind in self.dtypes)}]"
 
     @property
     def dtypes(self) -> list[tuple[str, str]]:
@@ -158,29 +161,7 @@ class RowMethods(HasOperation):
         given = () if value is _NOT_GIVEN else (value,)
         return self._operation("replace", lambda df: df.replace(to_replace, *given, subset=names), check=True)
 
-    # -- fewer rows, more rows ----------------------------------------------------------------------------------
-
-    def sample(
-        self,
-        withReplacement: float | bool | None = None,
-        fraction: int | float | None = None,
-        seed: int | None = None,
-    ) -> CkptDataFrame:
-        """As PySpark's: each row with a chance of ``fraction``; ``sample(False, 0.1)`` is the same as ``sample(0.1)``.
-
-        ``seed`` is taken, but rows are drawn anew with every batch, as all that is random is in Spark's streams. Raises
-        ``InvalidInputError`` for ``withReplacement=True``.
-        """
-        _ = self._in_spark().sample(withReplacement, fraction, seed).columns  # raises as Spark does
-        if isinstance(withReplacement, float):  # Spark takes sample(fraction, seed), too
-            return self.sample(False, withReplacement, seed if fraction is None else int(fraction))
-        if withReplacement:
-            raise InvalidInputError(
-                "sample(withReplacement=True) is not there on a checkpointed stream: it draws rows several times, "
-                "control rows among them; use sample(fraction)"
-            )
-        drawn = F.rand(random.getrandbits(62) if seed is None else seed) < F.lit(fraction)
-        return self._operation("sample", lambda df: df.where(F.col(CTL).isNotNull() | drawn), check=True)
+    # -- more rows ----------------------------------------------------------------------------------
 
     def unpivot(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -24,12 +25,13 @@ from spark_ckpt.plan.windows import (
     earlier_window,
     time_window,
 )
-from spark_ckpt.runtime.stateless import with_control
+from spark_ckpt.runtime.stateless import Project, with_control
 from spark_ckpt.runtime.windows import AssignSessions, AssignWindows, ShowSessions, ShowWindows, TakeStarts, WindowSize
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.aggregates.kinds import in_any_order
 from spark_ckpt.state.aggregates.sessions import SessionAggregate
 from spark_ckpt.state.aggregates.windowed import WindowedAggregate
+from spark_ckpt.types import CONTROL_COLUMNS
 
 if TYPE_CHECKING:
     from spark_ckpt.agg import AggSpec
@@ -135,8 +137,12 @@ class WindowKey(WindowColumn):
         super().__init__(parent, window.name, window.time, place, [self.key])
 
     def assigned(self, df: CkptDataFrame, specs: Iterable[AggSpec] = ()) -> CkptDataFrame:
+        return self.in_windows(df, self._sliced(specs))
+
+    def in_windows(self, df: CkptDataFrame, newest: bool) -> CkptDataFrame:
+        """Each row once for each of its windows, or for the ``newest`` of them."""
         fields = [T.StructField(self.name, _WINDOW), T.StructField(self.key, T.TimestampType())]
-        made = AssignWindows(self.time, self.name, self.key, self.size, self._sliced(specs))
+        made = AssignWindows(self.time, self.name, self.key, self.size, newest)
         return df._python_operation(made, with_control(T.StructType([*df.schema.fields, *fields])))
 
     def _sliced(self, specs: Iterable[AggSpec]) -> bool:
@@ -192,11 +198,15 @@ class SessionKey(WindowColumn):
         self.inputs = (self.start, self.end)
         self._gap, self._gap_us = session.gap, session.gap_us
         super().__init__(parent, session.name, session.time, place, self.inputs)
+
+    def as_key(self) -> SessionKey:
+        """Raises ``InvalidInputError`` without a watermark."""
         if not self.event_time:
             raise InvalidInputError(
                 "session windows come out when the watermark passes their end: call withWatermark("
                 f'"{self.time}", "10 minutes") in front of groupBy, on the column they are sessions of, as in Spark'
             )
+        return self
 
     def in_front(self, df: CkptDataFrame) -> CkptDataFrame:
         """With the end in a column, too, where it takes Spark to know it."""
@@ -233,9 +243,27 @@ def window_key(parent: CkptDataFrame, cols: list[Any]) -> tuple[WindowColumn | N
         return None, cols
     place, window = windows[0]
     if isinstance(window, SessionWindow):
-        return SessionKey(parent, window, place), [c for c, w in zip(cols, found, strict=True) if w is None]
+        return SessionKey(parent, window, place).as_key(), [c for c, w in zip(cols, found, strict=True) if w is None]
     key = _of_times(parent, window, place)
     return key, key.among(cols, F.col(quoted(key.key)))
+
+
+def window_column(df: CkptDataFrame, call: Column, name: str) -> CkptDataFrame:
+    """``df`` with each row once for each of its windows, which column ``name`` has, behind the others. ``call`` is
+    ``F.window(...)`` or ``F.session_window(...)``."""
+    found = time_window(df._preview, call)
+    assert found is not None
+    window, place, key = replace(found, name=name), len(df.columns), None
+    if isinstance(window, SessionWindow):
+        session = SessionKey(df, window, place)
+        made = session.shown_in(session.assigned(session.in_front(df)))
+    else:
+        key = WindowKey(df, window, place)
+        made = key.in_windows(key.in_front(df), newest=False)
+    shown = [*df.columns, name]
+    noted = {f.name: f for f in made.schema.fields} | ({} if key is None else {name: key._field()})
+    fields = T.StructType([noted[column] for column in shown])
+    return made._python_operation(Project([*shown, *CONTROL_COLUMNS]), with_control(fields))
 
 
 def _of_times(parent: CkptDataFrame, window: TimeWindow | EarlierWindow, place: int) -> WindowKey:

@@ -21,10 +21,12 @@ from spark_ckpt.api._distinct import Distinct
 from spark_ckpt.api._event_time import EventTime
 from spark_ckpt.api._joins import JoinMethods
 from spark_ckpt.api._left_out import Wider, behind_row_by_row, filtered_in_front
+from spark_ckpt.api._ordered import Ordered
 from spark_ckpt.api._other_ways import AS_ARGUMENT, WAYS
 from spark_ckpt.api._projections import Projections
 from spark_ckpt.api._python_functions import PythonFunctions
 from spark_ckpt.api._rows import RowMethods
+from spark_ckpt.api._samples import Samples
 from spark_ckpt.api._several_streams import SeveralStreams
 from spark_ckpt.api._watermark import (
     FindAhead,
@@ -79,7 +81,17 @@ _NOT_HERE = (
 )
 
 
-class CkptDataFrame(Projections, RowMethods, PythonFunctions, JoinMethods, SeveralStreams, EventTime, Distinct):
+class CkptDataFrame(
+    Projections,
+    RowMethods,
+    PythonFunctions,
+    JoinMethods,
+    SeveralStreams,
+    EventTime,
+    Distinct,
+    Ordered,
+    Samples,
+):
     """A stream with barriers in it. Immutable; every method returns a new one."""
 
     _joined: JoinedNames | None = None

@@ -67,6 +67,8 @@ class OperatorNode:
     """Whether its whole result can come out at each checkpoint, as output mode complete wants it."""
     behind: tuple[OperatorNode, ...] = ()
     """The operators whose rows can reach it."""
+    whole_in_complete: bool = False
+    """In output mode complete its work is done on each whole result, and it keeps nothing."""
 
     @property
     def shown(self) -> str:
@@ -103,7 +105,8 @@ class Lineage:
     ``plain_operations`` are the user's own Spark operations, as messages name them. ``told_watermarks``: those of
     ``watermarks`` whose columns do not reach the next keyed operator, so that they are computed where
     ``withWatermark`` stands. ``places`` says for people which filters and computed columns can run in Python.
-    ``spark_streams``: those that Spark itself reads, in the order in which they stand in the plan.
+    ``spark_streams``: those that Spark itself reads, in the order in which they stand in the plan. ``is_sorted`` and
+    ``is_limited``: there is an ``orderBy``, or a ``limit``, which not every output mode has.
     """
 
     inputs: int = 1
@@ -115,6 +118,20 @@ class Lineage:
     told_watermarks: tuple[WatermarkNode, ...] = ()
     places: tuple[str, ...] = ()
     spark_streams: tuple[SparkStreamNode, ...] = ()
+    is_sorted: bool = False
+    is_limited: bool = False
+
+    def in_mode(self, mode: str) -> Lineage:
+        """Of a query with that output mode: what keeps state in others only is no operator of it."""
+        if mode != "complete":
+            return self
+        return replace(self, operators=tuple(o for o in self.operators if not o.whole_in_complete))
+
+    @property
+    def whole_result(self) -> bool:
+        """Whether output mode complete has a whole result here: right behind an aggregation."""
+        operators = self.in_mode("complete").operators
+        return bool(operators) and operators[-1].can_complete
 
     def union(self, other: Lineage, what: str = "union") -> Lineage:
         given = {t for o in other.operators for t in o.given}
@@ -135,6 +152,8 @@ class Lineage:
             _merge(self.told_watermarks, other.told_watermarks),
             _merge(self.places, other.places),
             _merge(self.spark_streams, other.spark_streams),
+            self.is_sorted or other.is_sorted,
+            self.is_limited or other.is_limited,
         )
 
     def with_watermark(self, node: WatermarkNode) -> Lineage:

@@ -37,10 +37,9 @@ _OF_FILES = re.compile(r"\binput_file_(?:name|block_start|block_length)\(\)")
 _RAISED = re.compile(r"[\w.]*(Error|Exception|Exit|Interrupt)\b.*")
 
 WINDOW_WAY = (
-    'As a key, groupBy(F.window("t", "1 hour"), ...).agg(...) takes it as it is. In a column, for tumbling windows, '
-    "drop the rows without a time first and give the window a time for every row: "
-    'df.where(F.col("t").isNotNull()).withColumn("start", F.window(F.coalesce("t", F.timestamp_seconds(F.lit(0))), '
-    '"1 hour").start), then groupBy("start").'
+    'A window is a key as it is, groupBy(F.window("t", "1 hour"), ...), and a column by select and withColumn of the '
+    'stream itself, written with F.window: df.withColumn("start", F.window("t", "1 hour").start), then where or '
+    'groupBy("start").'
 )
 SAMPLE = "stream.sample(0.1)"
 _JOIN_WAY = (

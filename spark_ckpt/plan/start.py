@@ -62,7 +62,7 @@ class Running:
 def start_query(request: StartRequest) -> Running:
     """Start the streaming query of a wrapped DataFrame."""
     session = request.df._session
-    spark, lineage = session.spark, request.df._lineage
+    spark, lineage = session.spark, request.df._lineage.in_mode(request.output_mode)
     config = session.config(request.job_options)
     job = config.job or request.query_name
     if not job:

@@ -65,7 +65,10 @@ def sink_class(name: str) -> type[TwoPhaseSink]:
     if key in _REGISTERED:
         return _REGISTERED[key]
     if key not in _BUILT_IN:
-        raise ConfigError(f"unknown sink {name!r}; known sinks are {', '.join(sink_names())}")
+        raise ConfigError(
+            f"unknown sink {name!r}; known sinks are {', '.join(sink_names())}; writeStream takes console, csv, json "
+            "and parquet, too"
+        )
     module, attribute = _BUILT_IN[key].split(":")
     try:
         cls: type[TwoPhaseSink] = getattr(importlib.import_module(module), attribute)

@@ -76,11 +76,6 @@ def _join(df: Any, how: str) -> Any:
     return df.join(static, df["k"] == static["key"], how)
 
 
-def _with_hour(df: Any) -> Any:
-    hour = F.window(F.coalesce("at", F.timestamp_seconds(F.lit(0))), "1 hour").start
-    return df.where(F.col("at").isNotNull()).withColumn("hour", hour)
-
-
 def _numbered(df: Any, key: str, uid: str, name: str) -> Any:
     return df.groupBy(key).aggregate(uid=uid, emit="rows", orderBy="id", **{name: agg.count()})
 
@@ -89,7 +84,7 @@ def _batch_numbered(df: Any, key: str, name: str) -> Any:
     return df.withColumn(name, F.row_number().over(Window.partitionBy(key).orderBy("id")).cast("bigint"))
 
 
-def _batch_hours(df: Any) -> Any:
+def _with_hours(df: Any) -> Any:
     return df.withColumn("hour", F.window("at", "1 hour").start)
 
 
@@ -186,20 +181,11 @@ FORMS = (
         repeats=True,
     ),
     Refused(
-        "window",
-        _batch_hours,
-        r"withColumn.*Filter isnotnull\(at.*drops.*coalesce",
-        _as_told(_with_hour),
-        _batch_hours,
-        ("id", "at"),
-        {"hour": "timestamp"},
-    ),
-    Refused(
         "groupBy window",
         lambda df: df.groupBy(F.window("at", "1 hour").start),
-        "groupBy.*drops.*coalesce",
-        lambda df, uid: _numbered(_with_hour(df), "hour", uid, "nth"),
-        lambda df: _batch_numbered(_batch_hours(df), "hour", "nth"),
+        "groupBy.*drops.*withColumn",
+        lambda df, uid: _numbered(_with_hours(df), "hour", uid, "nth"),
+        lambda df: _batch_numbered(_with_hours(df), "hour", "nth"),
         ("id", "at"),
         {"hour": "timestamp", "nth": "bigint"},
         keyed=True,

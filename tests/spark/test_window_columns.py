@@ -1,0 +1,85 @@
+"""Windows in columns, beside Spark's own streams over the same files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
+
+NewInput = Callable[[str, str], Input]
+BASE = datetime(2024, 3, 10, 12, tzinfo=timezone.utc)
+SCHEMA = "t timestamp, k string, v int"
+
+
+def _one(df: Any, **_: str) -> Any:
+    """All forms that need no other rows, one behind the other; each shows what Spark calls it."""
+    sliding = F.window("t", "10 minutes", "4 minutes", "1 minute")
+    several = df.select("*", sliding).withColumn("w", F.window(F.col("t") + F.expr("interval 1 day"), "1 hour"))
+    timed = several.withColumn("wt", F.window_time("w")).drop("t").select("k", "v", "window", "w", "wt")
+    return timed.selectExpr("k", "v", "window", "date_format(window(wt, '2 hours').end, 'HH:mm') as text", "w.start")
+
+
+def _gaps(df: Any, **_: str) -> Any:
+    return df.select(F.session_window("t", F.when(F.col("v") > 50, "0 seconds").otherwise("5 minutes")), "v")
+
+
+def _named(df: Any, **_: str) -> Any:
+    return df.select(F.window("t", "10 minutes").start, "k", F.struct(F.window("t", "10 minutes").alias("w"), "v"))
+
+
+def _counted(df: Any, **uid: str) -> Any:
+    """By event time: windows come out when the watermark passes their end, and rows of those are late."""
+    windows = df.withWatermark("t", "1 minute").select("k", F.window("t", "10 minutes", "5 minutes").alias("w"))
+    return windows.where("k is not null").groupBy("w", "k").agg(F.count("*").alias("n"), **uid)
+
+
+def _theirs(df: Any, folder: Path) -> list[tuple[Any, ...]]:
+    rows: list[Any] = []
+    writer = df.writeStream.option("checkpointLocation", str(folder))
+    writer = writer.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
+    assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
+    return _flat(row.asDict(recursive=True).values() for row in rows)
+
+
+def _flat(rows: Any) -> list[tuple[Any, ...]]:
+    """Times as moments: those of Spark's rows have no zone."""
+    return ordered(tuple(map(_plain, row)) for row in rows)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple(_plain(part) for part in value.values())
+    return value.timestamp() if isinstance(value, datetime) else value
+
+
+@pytest.mark.parametrize("query", [_one, _gaps, _named, _counted])
+def test_rows_are_in_the_windows_that_spark_puts_them_into(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, query: Any
+) -> None:
+    made = new_input("in", SCHEMA)
+    for minutes in ((0, 4, 5), (31, 12, 59), (3, 90, 91)):
+        made.add(*((BASE + timedelta(minutes=m), "ab"[m % 2], m) for m in minutes), (None, "a", 0))
+    ours, plain = query(made.stream(ckpt), uid="w"), query(made.spark_stream(spark))
+    assert ours.schema.simpleString() == plain.schema.simpleString()
+    job.run(ours)
+    theirs = _theirs(plain, tmp_path / "plain")
+    assert len(theirs) > 5
+    assert _flat(job.rows()) == theirs
+
+
+def test_what_spark_refuses_of_windows_in_columns_is_refused(ckpt: Any, new_input: NewInput) -> None:
+    rows = new_input("in", SCHEMA).stream(ckpt)
+    for wrong, said in (
+        (lambda: rows.select(F.window("t", "1 hour"), F.window("t", "2 hours").alias("b")), "cartesian product"),
+        (lambda: rows.select(F.window("x", "1 hour")), "UNRESOLVED_COLUMN"),
+    ):
+        with pytest.raises(AnalysisException, match=said):
+            wrong()

@@ -66,7 +66,7 @@ class AssignWindows:
         """The row behind each output row (None: all as they are), and the start of its window."""
         w, micros = self.window, batch.column(self.time).cast(TIME).view(pa.int64())
         times = pc.fill_null(micros, 0).to_numpy()
-        last = times - np.mod(times - w.start, w.slide)
+        last = self._newest(times)
         timed = micros.is_valid().to_numpy(zero_copy_only=False)
         control = batch.column(CTL).is_valid().to_numpy(zero_copy_only=False)
         if self.once:
@@ -79,6 +79,14 @@ class AssignWindows:
         inside[:, 0] |= control
         rows, _ = np.nonzero(inside)  # row by row: their order stays
         return rows, pa.array(starts[inside], mask=~timed[rows])
+
+    def _newest(self, times: np.ndarray) -> np.ndarray:
+        """The start of the newest window that holds each time. Rows that lie together are mostly in the same."""
+        ends = np.array([times.min(), times.max()] if len(times) else [], np.int64)
+        least, most = (ends - np.mod(ends - self.window.start, self.window.slide)).tolist() or (0, 0)
+        if least == most:
+            return np.full(len(times), least)
+        return times - np.mod(times - self.window.start, self.window.slide)
 
     def _with_windows(self, batch: pa.RecordBatch, starts: pa.Array) -> pa.RecordBatch:
         """In front of the control columns, which are the last two."""

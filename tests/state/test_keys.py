@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.state.keys import grouping
+from spark_ckpt.state.keys import grouping, spark_hash
 from spark_ckpt.state.keys.grouping import group_rows
 from spark_ckpt.state.keys.keys import (
     NULL_HASH,
     check_key_schema,
     equal_rows,
     injective,
+    is_one_value,
     key_group_of,
     match,
 )
@@ -131,6 +132,33 @@ def test_key_groups_are_those_of_the_unsigned_hash_scaled_and_monotone() -> None
 def test_one_short_fixed_width_column_hashes_injectively(kind: pa.DataType) -> None:
     assert injective(pa.schema([("k", kind)]))
     assert not injective(pa.schema([("k", kind), ("l", kind)]))
+
+
+@pytest.mark.parametrize("varying", [0, 1])
+def test_keys_of_which_one_column_varies_are_told_apart_by_their_whole_hash_and_by_nothing_less(varying: int) -> None:
+    """As those of a batch whose rows are all in one window. A family's hash has half of the bits."""
+    numbers = np.arange(3000) % 1000
+    columns = [pa.chunked_array([np.full(1000, 7)] * 3), pa.chunked_array([numbers[:2500], numbers[2500:]])]
+    keys = pa.table({str(i): columns[i if varying else 1 - i] for i in range(2)})
+    hashes = spark_hash.xxhash64([c.combine_chunks() for c in keys.columns])
+    seg = group_rows(hashes, keys, whole=True)
+    assert len(seg.starts) == 1000
+    assert (numbers[seg.order].reshape(1000, 3) == numbers[seg.firsts()][:, None]).all()
+    assert len(group_rows(hashes >> 60, keys).starts) == 1000, "of half a hash, keys are compared"
+    nulls = keys.set_column(varying, str(varying), pa.array([None, 1, 2] * 1000, pa.int64()))
+    assert len(group_rows(np.zeros(3000, np.int64), nulls, whole=True).starts) == 3, "null hashes as one other value"
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.bool_()])
+def test_columns_of_one_value_are_those_where_each_row_has_it(kind: pa.DataType) -> None:
+    assert is_one_value(pa.array([3, 3, 3]))
+    assert is_one_value(pa.chunked_array([[3], [], [3]], pa.int64()))
+    for different in ([3, 4, 3], [3, None, 3], [None, None], [3], []):
+        assert not is_one_value(pa.array(different, pa.int64()))
+    assert not is_one_value(pa.chunked_array([[3, 3], [4, 3]]))
+    assert not is_one_value(pa.array(["a", "a"]))
+    assert not is_one_value(pa.array([0.0, -0.0]))
+    assert not is_one_value(pa.array([1, 1]).cast(kind))
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.decimal128(19, 2)])

@@ -57,6 +57,18 @@ def test_a_column_seeds_the_next_and_a_null_changes_nothing() -> None:
     assert TWO[1] == xxhash64([pa.array(["a"])])[0]
 
 
+ONE_VALUE = [column for column, _ in GOLDEN for column in (pa.concat_arrays([column[:1]] * 3), column)]
+
+
+@pytest.mark.parametrize("place", range(len(ONE_VALUE)))
+def test_a_column_with_one_value_throughout_hashes_as_each_row_does(place: int) -> None:
+    """Wherever it stands among the others, of whatever types these are."""
+    for other in ONE_VALUE:
+        columns = [ONE_VALUE[place], other[:3], ONE_VALUE[0]]
+        each = [int(xxhash64([c.slice(row, 1) for c in columns])[0]) for row in range(3)]
+        assert xxhash64(columns).tolist() == each
+
+
 def test_slices_hash_as_their_rows_do() -> None:
     for column, hashes in GOLDEN:
         assert xxhash64([column.slice(1)]).tolist() == hashes[1:]

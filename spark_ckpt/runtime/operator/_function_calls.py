@@ -46,7 +46,7 @@ class FunctionCalls:
     def with_rows(self, rows: pa.Table, epoch: int) -> None:
         hashes = rows.column(KEY_HASH).to_numpy()
         names = self.keyed.layout.key_schema.names
-        seg = group_rows(hashes, rows.select(names))
+        seg = group_rows(hashes, rows.select(names), whole=True)
         first = seg.firsts()
         keys = rows.select(names).take(pa.array(first))
         keys = pa.table([normalised(column) for column in keys.columns], names)

@@ -122,7 +122,7 @@ class AggregateFunction(StateFunction):
         ratio = rows_per_key(hashes)
         if not len(hashes) or ratio < MIN_REDUCTION:
             return None
-        return group_rows(hashes, rows.select(self.key_schema.names), ratio)
+        return group_rows(hashes, rows.select(self.key_schema.names), ratio, whole=True)
 
     def _firsts(self, rows: pa.Table, seg: Segments) -> pa.Table:
         """Keys and hash of each segment."""

@@ -83,7 +83,7 @@ class DistinctRows(StateFunction):
         per_key = rows_per_key(hashes)
         if len(hashes) < 2 or per_key < MIN_REDUCTION:
             return rows
-        seg = group_rows(hashes, rows.select(self.key_schema.names), per_key)
+        seg = group_rows(hashes, rows.select(self.key_schema.names), per_key, whole=True)
         if len(seg.starts) == seg.rows:
             return rows
         return rows.take(pa.array(np.sort(self._candidates(rows, seg))))

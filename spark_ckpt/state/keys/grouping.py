@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_ckpt.state.ipc import Rows
-from spark_ckpt.state.keys.keys import NULL_HASH, Hashes, equal_keys, equal_rows, injective
+from spark_ckpt.state.keys.keys import NULL_HASH, Hashes, equal_keys, equal_rows, injective, is_one_value
 
 _BITS: Final = 63
 """Of an integer without its sign."""
@@ -70,12 +70,15 @@ class Segments:
         return places
 
 
-def group_rows(hashes: Hashes, keys: pa.Table, per_key: float | None = None) -> Segments:
+def group_rows(hashes: Hashes, keys: pa.Table, per_key: float | None = None, whole: bool = False) -> Segments:
     """A segment a key, in the order of (signed) hash and then of first arrival.
 
     ``keys`` holds the key columns, aligned with ``hashes``; ``per_key`` is :func:`rows_per_key` where it is known.
+    ``whole``: the hashes are ``xxhash64`` of these columns, all 64 bits of it, and not those of a family's rows.
     """
     seg = _group_hashes(hashes, per_key)
+    if whole and _one_tells(keys):
+        return seg
     strangers = _strangers(hashes, keys, seg)
     return _split(hashes, keys, seg, strangers) if len(strangers) else seg
 
@@ -207,6 +210,17 @@ def _strangers(hashes: Hashes, keys: pa.Table, seg: Segments) -> Rows:
     arranged = keys if seg.order is None else keys.take(pa.array(order))
     same = equal_keys(arranged.slice(1), arranged.slice(0, seg.rows - 1))
     return np.flatnonzero(~(same | ~behind[1:])) + 1
+
+
+def _one_tells(keys: pa.Table) -> bool:
+    """Whether all columns but one have one value throughout, and that one tells keys apart by their hash: ``xxhash64``
+    of several columns is a chain of bijections in each of them, whatever the others are."""
+    if keys.num_columns < 2:
+        return False
+    varying = [name for name in keys.column_names if not is_one_value(keys.column(name))]
+    if len(varying) > 1 or not keys.num_rows:
+        return False
+    return not varying or (injective(keys.select(varying).schema) and not keys.column(varying[0]).null_count)
 
 
 def _split(hashes: Hashes, keys: pa.Table, seg: Segments, strangers: Rows) -> Segments:

@@ -8,6 +8,8 @@ Equality is that of Spark's ``groupBy``: nulls equal each other, NaN equals NaN,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -35,6 +37,7 @@ _VARIABLE_WIDTH = (
     pa.types.is_large_binary,
     pa.types.is_decimal128,
 )
+_EIGHT_BYTES = (pa.types.is_int64, pa.types.is_int32, pa.types.is_date32, pa.types.is_timestamp, pa.types.is_float64)
 LONG_DECIMAL_DIGITS = 18
 """Spark hashes decimals of at most so many digits as one long."""
 
@@ -64,7 +67,27 @@ def injective(key_schema: pa.Schema) -> bool:
     kind = key_schema.field(0).type
     if pa.types.is_decimal128(kind):
         return bool(kind.precision <= LONG_DECIMAL_DIGITS)
+    return is_fixed_width(kind)
+
+
+def is_fixed_width(kind: pa.DataType) -> bool:
+    """Whether a value takes at most 8 bytes, so that it is hashed in one step."""
     return any(test(kind) for test in _FIXED_WIDTH)
+
+
+def is_one_value(column: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether a column of more than one row, of values of at most 8 bytes, has the very same in each."""
+    kind = column.type
+    if len(column) < 2 or column.null_count or not any(test(kind) for test in _EIGHT_BYTES):
+        return False
+    whole = pa.int64() if kind.bit_width == 64 else pa.int32()
+    pieces = [np.asarray(p.view(whole).to_numpy()) for p in chunks(column) if len(p)]
+    one = pieces[0][0]
+    return all(p[-1] == one for p in pieces) and all(bool((p == one).all()) for p in pieces)
+
+
+def chunks(column: pa.Array | pa.ChunkedArray) -> Sequence[pa.Array]:
+    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
 
 def key_group_of(hashes: Hashes, groups: int) -> npt.NDArray[np.int32]:

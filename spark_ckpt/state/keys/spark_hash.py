@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from spark_ckpt.errors import ProtocolBugError
 from spark_ckpt.state.ipc import Rows
-from spark_ckpt.state.keys.keys import LONG_DECIMAL_DIGITS, Hashes
+from spark_ckpt.state.keys.keys import LONG_DECIMAL_DIGITS, Hashes, is_fixed_width, is_one_value
 
 _SEED = 42
 _P1, _P2, _P3, _P4, _P5 = (
@@ -29,13 +29,24 @@ Words = npt.NDArray[np.uint64]
 
 
 def xxhash64(columns: list[pa.Array]) -> Hashes:
-    """The hash of each row of ``columns`` (key types only, floats :func:`normalised`)."""
-    hashes = np.full(len(columns[0]), _SEED, np.uint64)
+    """The hash of each row of ``columns`` (key types only, floats :func:`normalised`).
+
+    A column with one value throughout, such as a window's start, is hashed once.
+    """
+    rows, hashes = len(columns[0]), np.full(1, _SEED, np.uint64)
     for column in columns:
+        if is_one_value(column):
+            column = column.slice(0, 1)
+        elif not is_fixed_width(column.type) or column.null_count:
+            hashes = _of_each(hashes, rows)
         known = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
         hashed = _hash(column, hashes)
         hashes = hashed if known is None else np.where(known, hashed, hashes)
-    return hashes.view(np.int64)
+    return _of_each(hashes, rows).view(np.int64)
+
+
+def _of_each(hashes: Words, rows: int) -> Words:
+    return hashes if len(hashes) == rows else np.repeat(hashes, rows)
 
 
 def normalised(column: pa.Array) -> pa.Array:

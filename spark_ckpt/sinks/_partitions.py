@@ -11,6 +11,7 @@ import pyarrow.types as pt
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sinks import staging
+from spark_ckpt.sinks._arrow_text import decimals_as_text
 from spark_ckpt.sinks.base import SinkWriter
 
 _BUFFER_ROWS = 1024 * 1024
@@ -105,5 +106,5 @@ def split(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[Values, pa.T
 
 
 def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    texts = column.cast(pa.string())
+    texts = decimals_as_text(column) if pt.is_decimal(column.type) else column.cast(pa.string())
     return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)

@@ -6,6 +6,7 @@ import datetime as dt
 import itertools
 import math
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from spark_ckpt.testing.sink_harness import context, permit, stage_table
-from tests.sinks.sql_harness import DATABASES, make, new_database
+from tests.sinks.sql_harness import DATABASES, make, new_database, run
 from tests.sinks.test_sink_conformance import SqlTarget
 
 UTC = dt.timezone.utc
@@ -48,6 +49,11 @@ _TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any], list[Any]]] = {
         st.decimals(-(10**19), 10**19, places=18),
         [Decimal("1E-18"), Decimal("-1E-18"), Decimal("99999999999999999999.999999999999999999")],
     ),
+    "small": (
+        pa.decimal128(38, 30),
+        st.decimals("-1E-6", "1E-6", places=30),
+        [Decimal("1.23456789012345678901234E-7"), Decimal("0E-30"), Decimal("99999999.000000000000000000000000000001")],
+    ),
     "text": (pa.string(), st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=20), _TEXTS),
     "bytes": (pa.binary(), st.binary(max_size=20), [b"", b"\x00", b"\\x00", b"\xff\xfe", bytes(range(256))]),
     "date": (pa.date32(), st.dates(), [dt.date(1, 1, 1), dt.date(9999, 12, 31), dt.date(1969, 12, 31)]),
@@ -67,6 +73,15 @@ Values = dict[str, list[Any]]
 @st.composite
 def values(draw: st.DrawFn) -> Values:
     return {n: draw(st.lists(st.none() | drawn, min_size=1, max_size=8)) for n, (_, drawn, _) in _TYPES.items()}
+
+
+def test_long_decimals_are_texts_of_all_their_digits_in_sqlite(tmp_path: Path) -> None:
+    url, kind = new_database("sqlite", tmp_path), pa.decimal128(38, 18)
+    rows = pa.table({"id": pa.array([Decimal(n) for n in ("0E-18", "-1E-18", "1E-7", "12.5")], kind)})
+    sink = make(url, schema=rows.schema)
+    sink.commit(permit(1), stage_table(sink, context(1, 1, schema=rows.schema), rows))
+    found = [text for (text,) in run(url, "SELECT id FROM t")]
+    assert found == ["0.000000000000000000", "-0.000000000000000001", "0.000000100000000000", "12.500000000000000000"]
 
 
 class Written:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from spark_ckpt.sinks._arrow_text import decimals_as_text
 from spark_ckpt.sinks.sql.types import as_text
 
 MOST_CHARACTERS = 1 << 20
@@ -39,8 +40,10 @@ def _literal(column: pa.ChunkedArray) -> pa.ChunkedArray:
         text = pc.if_else(column, "1", "0").cast(_TEXT)
     elif pt.is_binary(kind):
         text = pa.chunked_array([_hex(chunk) for chunk in column.chunks], _TEXT)
-    elif pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind):
+    elif pt.is_integer(kind) or pt.is_floating(kind):
         text = column.cast(_TEXT)
+    elif pt.is_decimal(kind):
+        text = decimals_as_text(column).cast(_TEXT)
     else:
         text = _join("'", _escaped(as_text(column).cast(_TEXT)), "'")
     return pc.fill_null(text, "NULL")

@@ -11,6 +11,7 @@ from sqlalchemy.dialects import mysql
 
 from spark_ckpt.arrow_types import SQL_NAMES
 from spark_ckpt.formats.json_texts import iso_timestamps
+from spark_ckpt.sinks._arrow_text import decimals_as_text
 from spark_ckpt.storage.sql.mariadb import DIALECTS
 
 _SQLITE_EXACT_DIGITS = 15  # SQLite turns longer numbers into a double; as text they stay what they are
@@ -58,4 +59,6 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
     if pt.is_timestamp(kind):
         return iso_timestamps(column)
-    return column.cast(pa.string()) if pt.is_temporal(kind) or pt.is_decimal(kind) else column
+    if pt.is_decimal(kind):
+        return decimals_as_text(column)
+    return column.cast(pa.string()) if pt.is_temporal(kind) else column

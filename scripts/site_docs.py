@@ -198,7 +198,7 @@ HERE = {
     "structs and arrays": [
         "a field of one", "named_struct", "struct", "an element of one", "array_contains", "array_size",
         "cardinality", "element_at",
-        "from_json", "get", "size",
+        "from_json", "get", "get_json_object", "json_array_length", "json_object_keys", "size",
     ],
 }  # fmt: skip
 """What of Spark's runs in Python, by PySpark's names where it has one. A test asks for each of them."""

@@ -1,4 +1,4 @@
-"""Structs: their fields, and those that are read from JSON."""
+"""Structs and their fields, and what is read from JSON."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ def _struct(call: Call, count: int, *parts: Any) -> Any:
     return pa.StructArray.from_arrays(arrays, fields=list(call.type))
 
 
-def _from_json(call: Call, count: int, text: Any) -> Any:
+def _of_json(call: Call, count: int, text: Any) -> Any:
     """``option`` reads texts."""
     return call.option.column(as_array(text, count))
 
 
+JSON = ("GetJsonObject", "JsonObjectKeys", "JsonToStructs", "LengthOfJsonArray")
 FUNCTIONS: dict[str, Function] = {
-    "CreateNamedStruct": sized(_struct), "GetStructField": sized(_field), "JsonToStructs": sized(_from_json),
+    "CreateNamedStruct": sized(_struct), "GetStructField": sized(_field), **dict.fromkeys(JSON, sized(_of_json)),
 }  # fmt: skip

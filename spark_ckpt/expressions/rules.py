@@ -27,7 +27,7 @@ _WITH_DECIMALS = {
     "Round",
     "Subtract", "UnaryMinus",
 }  # fmt: skip
-_OF_ANYTHING = {"CreateNamedStruct", "GetStructField", "IsNotNull", "IsNull", "JsonToStructs"}
+_OF_ANYTHING = {"CreateNamedStruct", "GetStructField", "IsNotNull", "IsNull"}
 _OF_LISTS = {"ArrayContains", "ElementAt", "GetArrayItem", "Size"}
 CONSTANTS = {**_text.WITH_CONSTANTS, **_patterns.WITH_CONSTANTS}
 _OF_TIMES = {

@@ -6,11 +6,12 @@ import re
 
 from spark_ckpt.formats import _json_scanner as t
 from spark_ckpt.formats._java_doubles import java_double
-from spark_ckpt.formats._json_scanner import JsonError
+from spark_ckpt.formats._json_scanner import JsonError, utf16
 from spark_ckpt.formats._json_tokens import Tokens
 
 _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 _TO_ESCAPE = re.compile('["\\\\\x00-\x1f\ud800-\udfff]')
+_PLAIN_TO_ESCAPE = re.compile('["\\\\\x00-\x1f]')
 _WORDS = {t.TRUE: "true", t.FALSE: "false", t.NULL: "null"}
 
 
@@ -26,7 +27,7 @@ def copied(tokens: Tokens, shortest: bool) -> str:
             parts.append(token)
             separate = ","
         elif token is t.NAME:
-            parts.append(f"{separate}{_quoted(tokens.name() or '')}:")
+            parts.append(f"{separate}{quoted(tokens.name() or '')}:")
             separate = ""
         else:
             parts.append(separate + _value(tokens, shortest))
@@ -41,24 +42,27 @@ def copied(tokens: Tokens, shortest: bool) -> str:
 def _value(tokens: Tokens, shortest: bool) -> str:
     token = tokens.token
     if token is t.TEXT:
-        return _quoted(tokens.string())
+        return quoted(tokens.string())
     if token is t.INTEGER:
         return str(int(tokens.number_text))
     if token is t.FLOAT:
-        return _float(tokens.number_text, shortest)
+        return number_text(tokens.number_text, shortest)
     return _WORDS.get(token or "", str(token))
 
 
-def _float(text: str, shortest: bool) -> str:
+def number_text(text: str, shortest: bool) -> str:
+    """Of a number with a point or an exponent."""
     if "N" in text or "I" in text:
         text = "nan" if text == "NaN" else text.replace("INF", "inf")
     found = java_double(float(text), shortest)
     return found if found[-1].isdigit() else f'"{found}"'
 
 
-def _quoted(text: str) -> str:
-    """As the generator that Spark uses writes a string: halves of pairs as escapes."""
-    return f'"{_TO_ESCAPE.sub(_escaped, text)}"'
+def quoted(text: str, escaped: bool = True) -> str:
+    """``escaped``: as the generator that Spark writes bytes with, halves of pairs as escapes."""
+    if escaped:
+        return f'"{_TO_ESCAPE.sub(_escaped, utf16(text))}"'
+    return f'"{_PLAIN_TO_ESCAPE.sub(_escaped, text)}"'
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -14,7 +14,7 @@ import pyarrow.json as pa_json
 import pyarrow.types as pt
 
 from spark_ckpt.formats._json_plain import Rules
-from spark_ckpt.formats._json_scanner import JsonError
+from spark_ckpt.formats._json_scanner import MOST_OF_NAME, JsonError
 from spark_ckpt.formats._json_times import as_numbers, with_times
 from spark_ckpt.formats._json_values import PartialError, row_reader
 from spark_ckpt.formats.base import SHOWN_REASON
@@ -31,6 +31,7 @@ _ODD_NUMBER = re.compile(rb"-0+[^0-9.eE]|[-:,\[\s](?:Inf|NaN)")
 _ODD_PARTS = (b":-0", b",-0", b"[-0", b" -0", b"\t-0", b"Inf", b"NaN")
 _EXPONENT = re.compile(rb'[:\[,\s]-?[0-9.]+[eE]|"[-+]?[0-9.]+[eE][-+]?[0-9]+"')
 """Of a number or a text that may become a decimal: Arrow loses high bits of large ones and says nothing."""
+_LONG_NAME = re.compile(rb'"[^"]{%d}' % MOST_OF_NAME)
 _NO_CHARACTER = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 """Half of a pair of surrogates, which Java replaces as one."""
 
@@ -50,7 +51,6 @@ class JsonReader:
     def __init__(self, kind: pa.StructType, rules: Rules) -> None:
         self.type, self.rules = kind, rules
         self._physical = _physical(kind)
-        self._has_decimals = self._physical is not None and "decimal" in str(self._physical)
         self._numbers: set[str] = set()
         self._tries = self._failures = 0
         self._row: Callable[[str], dict[str, Any] | None] | None = None
@@ -141,19 +141,7 @@ class JsonReader:
 
     def _in_arrow(self, texts: pa.BinaryArray, physical: pa.StructType) -> pa.StructArray:
         """Raises ``pyarrow.ArrowInvalid`` if any record is bad or is to be read otherwise."""
-        data = _lines(texts)
-        if self._has_decimals and _EXPONENT.search(data):
-            raise pa.ArrowInvalid("a decimal with an exponent")
-        table = pa_json.read_json(
-            io.BytesIO(data),
-            read_options=pa_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            parse_options=pa_json.ParseOptions(
-                explicit_schema=pa.schema(list(physical)), unexpected_field_behavior="ignore"
-            ),
-        )
-        table.validate(full=True)  # the JSON reader lets invalid UTF-8 through
-        if table.num_rows != len(texts):
-            raise pa.ArrowInvalid(f"{table.num_rows} objects in {len(texts)} records")
+        table = in_arrow(texts, physical)
         columns = [table.column(f.name).combine_chunks() for f in self.type]
         arrays = [self._converted(c, f.type) for c, f in zip(columns, self.type, strict=True)]
         return pa.StructArray.from_arrays(arrays, fields=list(self.type))
@@ -175,6 +163,22 @@ class JsonReader:
         return found
 
 
+def in_arrow(texts: pa.BinaryArray, kind: pa.StructType) -> pa.Table:
+    """Objects as Arrow reads them. Raises ``pyarrow.ArrowInvalid`` if one is bad, or Spark may read it otherwise."""
+    data = _lines(texts)
+    if "decimal" in str(kind) and _EXPONENT.search(data):
+        raise pa.ArrowInvalid("a decimal with an exponent")
+    table = pa_json.read_json(
+        io.BytesIO(data),
+        read_options=pa_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+        parse_options=pa_json.ParseOptions(explicit_schema=pa.schema(list(kind)), unexpected_field_behavior="ignore"),
+    )
+    table.validate(full=True)  # the JSON reader lets invalid UTF-8 through
+    if table.num_rows != len(texts):
+        raise pa.ArrowInvalid(f"{table.num_rows} objects in {len(texts)} records")
+    return table
+
+
 def _lines(texts: pa.BinaryArray) -> bytes:
     """One object a line. Raises ``pyarrow.ArrowInvalid`` for what Arrow takes otherwise than Spark, or crashes on."""
     begins = pc.match_substring_regex(texts, r"^[ \t\r\n]*\{")
@@ -182,7 +186,7 @@ def _lines(texts: pa.BinaryArray) -> bytes:
         # Arrow crashes on "null". And as each record begins an object, as many objects as records are one each.
         raise pa.ArrowInvalid("a record that is no object")
     if pc.any(pc.greater(pc.binary_length(texts), _LONG)).as_py() and not _all_within_limits(texts):
-        raise pa.ArrowInvalid("a record deeper, or with longer numbers, than Spark reads")
+        raise pa.ArrowInvalid("a record deeper, or with longer numbers or names, than Spark reads")
     if pc.any(pc.match_substring(texts, "\n")).as_py():
         # Between values a tab is blank as well, and in a string neither may stand.
         texts = pc.replace_substring(texts, "\n", "\t")
@@ -196,7 +200,10 @@ def _lines(texts: pa.BinaryArray) -> bytes:
 def _all_within_limits(texts: pa.BinaryArray) -> bool:
     depth = pc.add(pc.count_substring(texts, "{"), pc.count_substring(texts, "["))
     digits = pc.match_substring_regex(texts, r"[0-9.eE+-]{990}[0-9.eE+-]{10}")
-    return not (pc.max(depth).as_py() >= _LONG or pc.any(digits).as_py())
+    if pc.max(depth).as_py() >= _LONG or pc.any(digits).as_py():
+        return False
+    large = texts.filter(pc.greater(pc.binary_length(texts), MOST_OF_NAME))
+    return not any(_LONG_NAME.search(text) for text in large.to_pylist())
 
 
 def with_texts(rows: pa.StructArray, at: int, texts: pa.Array, kind: pa.StructType) -> pa.StructArray:

@@ -8,6 +8,7 @@ import unicodedata
 NAME, TEXT, INTEGER, FLOAT, TRUE, FALSE, NULL = "name", "text", "integer", "float", "true", "false", "null"
 START_OBJECT, END_OBJECT, START_ARRAY, END_ARRAY = "{", "}", "[", "]"
 _MOST_DIGITS = 1000
+MOST_OF_NAME = 50_000
 _SHOWN_TOKEN = 256
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _DIGITS = re.compile(r"[0-9]*")
@@ -29,12 +30,16 @@ def utf16(text: str) -> str:
     return _ASTRAL.sub(lambda found: _halves(ord(found[0])), text)
 
 
-def whole(text: str) -> str:
-    """``text`` of :func:`utf16` as Java writes it: half of a pair alone is a question mark."""
+def paired(text: str) -> str:
+    """``text`` of :func:`utf16` with its pairs as one character; half of a pair alone stays."""
     if text.isascii():
         return text
-    paired = _PAIR.sub(lambda found: chr(0x10000 + (ord(found[0][0]) - 0xD800 << 10) + ord(found[0][1]) - 0xDC00), text)
-    return _HALF.sub("?", paired)
+    return _PAIR.sub(lambda found: chr(0x10000 + (ord(found[0][0]) - 0xD800 << 10) + ord(found[0][1]) - 0xDC00), text)
+
+
+def whole(text: str) -> str:
+    """``text`` of :func:`utf16` as Java writes it: half of a pair alone is a question mark."""
+    return text if text.isascii() else _HALF.sub("?", paired(text))
 
 
 def _halves(code: int) -> str:
@@ -46,8 +51,10 @@ class Scanner:
     """Reads ``text``, from :func:`utf16`, at ``at``. Whatever raises ``JsonError`` leaves ``at`` where Spark's parser
     would go on."""
 
-    def __init__(self, text: str, of_bytes: bool = False) -> None:
+    def __init__(self, text: str, of_bytes: bool = False, of_hive: bool = False) -> None:
         self.text, self.at, self.end = text, 0, len(text)
+        self.of_hive = of_hive
+        """As Spark reads for ``get_json_object``: strings may have control characters in them, NaN is no number."""
         self.of_bytes = of_bytes
         """As Spark reads files: behind a word that is no value its parser has taken one character more."""
         self.number_text = ""
@@ -78,6 +85,8 @@ class Scanner:
         if char == "'":
             self.string_text = self.read_string("'")
             return TEXT
+        if self.of_hive and char in "NI+":
+            raise self._unexpected(char, "a value")
         if char in "NI":
             word = "NaN" if char == "N" else "Infinity"
             self._literal(word, FLOAT)
@@ -113,7 +122,7 @@ class Scanner:
 
     def _infinite(self, char: str, sign: str) -> str:
         """Behind a sign that no digit follows."""
-        if char == "I":
+        if char == "I" and not self.of_hive:
             char = self._take("a number")
             for letter, word in (("N", "INF"), ("n", "Infinity")):
                 if char == letter:
@@ -203,7 +212,10 @@ class Scanner:
     def quoted_name(self, char: str) -> str:
         if char not in "\"'":
             raise self._unexpected(char, "a name in quotes")
-        return self.read_string(char)
+        name = self.read_string(char)
+        if len(name) > MOST_OF_NAME:
+            raise JsonError(f"a name of more than {MOST_OF_NAME} characters")
+        return name
 
     def read_string(self, quote: str) -> str:
         parts = []
@@ -215,6 +227,9 @@ class Scanner:
             char = self._take("the string's end")
             if char == quote:
                 return "".join(parts) if len(parts) > 1 else parts[0]
+            if char != "\\" and self.of_hive:
+                parts.append(char)
+                continue
             if char != "\\":
                 raise JsonError(f"a control character in a string, at character {self.at}")
             parts.append(self._escaped())

@@ -34,8 +34,8 @@ class Tokens(Scanner):
     """Of ``text``, from :func:`utf16`. ``token`` is the one that it stands on, None ahead of the first and behind the
     last; ``start`` is where that began."""
 
-    def __init__(self, text: str, of_bytes: bool = False) -> None:
-        super().__init__(text, of_bytes)
+    def __init__(self, text: str, of_bytes: bool = False, of_hive: bool = False) -> None:
+        super().__init__(text, of_bytes, of_hive)
         self.token: str | None = None
         self.start = 0
         self._behind_name: str | None = None

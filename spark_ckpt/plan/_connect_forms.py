@@ -8,6 +8,7 @@ from pyspark.sql.connect import expressions as E
 from spark_ckpt.expressions.tree import Call, Literal
 from spark_ckpt.plan import _connect_functions as known
 from spark_ckpt.plan._connect_functions import ARITHMETIC, BOOL, DAY, INT, MOMENT, TEXT
+from spark_ckpt.plan._connect_json import from_json, is_field_of_json, of_text
 from spark_ckpt.plan._connect_trees import (
     INTERVAL,
     CallOf,
@@ -19,6 +20,7 @@ from spark_ckpt.plan._connect_trees import (
     of_literal,
     qualified,
 )
+from spark_ckpt.plan._json_in_arrow import OF_TEXTS
 from spark_ckpt.plan.in_arrow import StaysError, checked, mode_of, zone
 
 
@@ -205,6 +207,8 @@ def _struct(of: CallOf) -> Typed:
     parts = of.args[1::2] if of.name == "named_struct" else of.args
     if not parts or len(parts) != kind.num_fields:
         raise StaysError("a struct of a star")
+    if any(is_field_of_json(p.tree) for p in parts):
+        raise StaysError("a struct of fields of from_json runs in Spark only")
     names = [E.LiteralExpression._from_value(kind.field(i).name) for i in range(kind.num_fields)]
     pairs = [part for name, p in zip(names, parts, strict=True) for part in (name, p.written)]
     call = Call("CreateNamedStruct", tuple(p.tree for p in parts), kind)
@@ -212,9 +216,11 @@ def _struct(of: CallOf) -> Typed:
 
 
 FORMS: dict[str, Form] = {
+    **dict.fromkeys(OF_TEXTS, of_text),
     **dict.fromkeys(ARITHMETIC, _arithmetic), **dict.fromkeys(("btrim", "ltrim", "rtrim", "trim"), _trim),
     **dict.fromkeys(("ceil", "ceiling", "floor"), _whole), "!=": _not_equal, "array_contains": _array_contains,
-    "array_size": _array_size, "between": _between, "get": _get, "in": _in, "left": _left, "named_struct": _struct,
+    "array_size": _array_size, "between": _between, "from_json": from_json,
+    "get": _get, "in": _in, "left": _left, "named_struct": _struct,
     "nanvl": _nan_or,
     "nullif": _null_if, "nvl2": _second_or_third, "positive": _itself, "right": _right, "round": _round,
     "struct": _struct, "to_date": _to_time, "to_timestamp": _to_time, "when": _when,

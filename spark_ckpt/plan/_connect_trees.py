@@ -7,9 +7,10 @@ for Spark, with every cast spelt out, by which :mod:`spark_ckpt.plan._in_arrow_c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -20,8 +21,10 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from spark_ckpt.expressions.tree import Call, Input, Literal, Tree
 from spark_ckpt.plan import _connect_functions as known
-from spark_ckpt.plan._connect_functions import ANY, BOOL, COMPARED, FUNCTIONS, LEFT_OUT, MOMENT, SAME, SMALL, TEXT
+from spark_ckpt.plan._connect_asked import OF_TYPE, called, is_decimal
+from spark_ckpt.plan._connect_functions import ANY, COMPARED, FUNCTIONS, LEFT_OUT, MOMENT, SAME, SMALL
 from spark_ckpt.plan._connect_scope import Scope
+from spark_ckpt.plan._json_in_arrow import JsonSession
 from spark_ckpt.plan._sql_literals import Interval
 from spark_ckpt.plan.in_arrow import StaysError, arrow_kind, checked, mode_of, zone
 
@@ -30,7 +33,6 @@ Form = Callable[["CallOf"], "Typed"]
 _ZONED = {"DateFormatClass", "FromUnixTime", "Hour", "Minute", "Second", "TruncTimestamp"}
 _PARSING = {"GetTimestamp", "ToUnixTimestamp", "UnixTimestamp"}
 _OF_PATTERNS = {"DateFormatClass", "FromUnixTime", *_PARSING}
-_CALLS = (E.UnresolvedFunction, E.CallFunction, E.CaseWhen, E.CastExpression)
 INTERVAL = pa.duration("us")
 
 
@@ -43,6 +45,8 @@ class Settings:
     time_parser: str
     size_of_null: bool
     case_sensitive: bool
+    json: Callable[[], JsonSession]
+    """Asks the server."""
 
 
 @dataclass(frozen=True)
@@ -57,48 +61,16 @@ class Typed:
         return self.tree.type
 
 
-def called(e: Expression) -> str | None:
-    """The name of the function that ``e`` calls, if it calls one."""
-    if isinstance(e, E.CaseWhen):
-        return "when"
-    return str(e._name).lower() if isinstance(e, E.UnresolvedFunction | E.CallFunction) else None
-
-
-def asked(e: Expression) -> Iterator[Expression]:
-    """The parts of ``e``, itself among them, whose types only Spark knows."""
-    if _is_decimal(e) or (isinstance(e, _CALLS) and not _is_known_type(e)):
-        yield e
-    if isinstance(e, (*_CALLS, E.ColumnAlias, E.UnresolvedExtractValue)):
-        for part in [e._child] if isinstance(e, E.ColumnAlias | E.UnresolvedExtractValue) else e.children:
-            yield from asked(part)
-
-
-_BOOLEANS = (
-    "And", "Contains", "EndsWith", "EqualNullSafe", "EqualTo", "GreaterThan", "GreaterThanOrEqual", "In", "IsNaN",
-    "IsNotNull", "IsNull", "LessThan", "LessThanOrEqual", "Like", "Not", "Or", "RLike", "StartsWith",
-)  # fmt: skip
-_TEXTS = (
-    "Concat", "ConcatWs", "InitCap", "Lower", "RegExpExtract", "RegExpReplace", "Reverse", "StringLPad", "StringRPad",
-    "StringRepeat", "StringReplace", "StringTranslate", "Substring", "SubstringIndex", "Upper",
-)  # fmt: skip
-_OF_TYPE = {**dict.fromkeys(_BOOLEANS, BOOL), **dict.fromkeys(_TEXTS, TEXT)}
-
-
-def _is_decimal(e: Expression) -> bool:
-    return isinstance(e, E.LiteralExpression) and isinstance(e._dataType, T.DecimalType)
-
-
-def _is_known_type(e: Expression) -> bool:
-    return FUNCTIONS.get(called(e) or "", ("",))[0] in _OF_TYPE
-
-
 @dataclass(frozen=True)
 class CallOf:
     """A ``call`` as the client has it, and its arguments."""
 
     trees: Trees
     call: Expression
-    args: list[Typed]
+
+    @cached_property
+    def args(self) -> list[Typed]:
+        return [self.trees.typed(part) for part in self.call.children]
 
     @property
     def name(self) -> str:
@@ -108,12 +80,20 @@ class CallOf:
 class Trees:
     """Translates expressions over the rows of ``scope``. ``types``: those of what :func:`asked` named, by identity.
 
-    ``forms``: functions that are more than a class of Spark's of their arguments.
+    ``forms``: functions that are more than a class of Spark's of their arguments. ``field_of_json``: a field of a
+    struct that is read from JSON; None of others.
     """
 
-    def __init__(self, scope: Scope, settings: Settings, types: dict[int, T.DataType], forms: dict[str, Form]) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        settings: Settings,
+        types: dict[int, T.DataType],
+        forms: dict[str, Form],
+        field_of_json: Callable[[Typed, int], Call | None] = lambda *_: None,
+    ) -> None:
         self.scope, self.settings = scope, settings
-        self._types, self._forms = types, forms
+        self._types, self._forms, self._field_of_json = types, forms, field_of_json
         self.thought: list[tuple[Expression, Expression]] = []
         """Pairs that Spark has to take for the same, beside the whole: what was met, and it with every cast."""
 
@@ -123,7 +103,7 @@ class Trees:
         if isinstance(e, E.ColumnReference):
             return self._column(e._unparsed_identifier)
         if isinstance(e, E.LiteralExpression):
-            return self._decimal(e) if _is_decimal(e) else literal(e)
+            return self._decimal(e) if is_decimal(e) else literal(e)
         if isinstance(e, Interval):
             return Typed(Literal(e.micros, INTERVAL), e)
         if isinstance(e, E.UnresolvedExtractValue):
@@ -139,7 +119,7 @@ class Trees:
         if getattr(e, "_is_distinct", False):
             raise StaysError(f"{name} of distinct values runs in Spark only")
         if name in self._forms:
-            return self._forms[name](CallOf(self, e, [self.typed(a) for a in args]))
+            return self._forms[name](CallOf(self, e))
         if name not in FUNCTIONS:
             raise StaysError(f"{name} runs in Spark only")
         if not args:
@@ -197,8 +177,11 @@ class Trees:
     def type(self, e: Expression) -> pa.DataType:
         return arrow_kind(self._types[id(e)])
 
+    def spark_type(self, e: Expression) -> T.DataType:
+        return self._types[id(e)]
+
     def made(self, function: str, parts: list[Typed], e: Expression, written: Expression) -> Typed:
-        kind = _OF_TYPE.get(function)
+        kind = OF_TYPE.get(function)
         return Typed(self.call(function, parts, self.type(e) if kind is None else kind), written)
 
     def call(self, function: str, parts: list[Typed], kind: pa.DataType) -> Tree:
@@ -235,7 +218,8 @@ class Trees:
         places = [i for i in range(kind.num_fields) if self.scope.same(kind.field(i).name, name)]
         if len(places) != 1:
             raise StaysError(f"{len(places)} fields are called {name}")
-        tree = Call("GetStructField", (struct.tree,), kind.field(places[0]).type, False, places[0])
+        of_json = self._field_of_json(struct, places[0])
+        tree = of_json or Call("GetStructField", (struct.tree,), kind.field(places[0]).type, False, places[0])
         return Typed(tree, E.UnresolvedExtractValue(struct.written, E.LiteralExpression._from_value(name)))
 
     def _extracted(self, e: Expression) -> Typed:

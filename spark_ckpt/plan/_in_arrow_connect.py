@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow.types as pt
 from pyspark.errors import PySparkException
 from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
@@ -17,11 +18,13 @@ from pyspark.sql.connect.column import Column
 from pyspark.sql.connect.dataframe import DataFrame
 
 from spark_ckpt.expressions.tree import Input
+from spark_ckpt.plan._connect_asked import asked, called
 from spark_ckpt.plan._connect_forms import FORMS
 from spark_ckpt.plan._connect_functions import FUNCTIONS
+from spark_ckpt.plan._connect_json import json_session, one_field
 from spark_ckpt.plan._connect_missing import filled, replaced
 from spark_ckpt.plan._connect_scope import Scope, without_texts
-from spark_ckpt.plan._connect_trees import Settings, Trees, Typed, asked, called
+from spark_ckpt.plan._connect_trees import Settings, Trees, Typed
 from spark_ckpt.plan._sql_expressions import read
 from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import quoted
@@ -80,14 +83,15 @@ def trees_of(plain: Sequence[Any], rows: SparkDF, scope: Scope, settings: Settin
         except PySparkException as e:
             raise StaysError("Spark does not tell the types in it") from e
         types = {id(q): f.dataType for q, f in zip(questions, found, strict=True)}
-    return Trees(scope, settings, types, FORMS)
+    return Trees(scope, settings, types, FORMS, one_field)
 
 
 def settings_of(session: Any) -> Settings:
     found = session.client.get_config_dict(*_CONFS)
     ansi, zone, parser, size, case = (found.get(key) or other for key, other in _CONFS.items())
     is_ansi = ansi == "true"
-    return Settings(is_ansi, zone, parser.upper(), size == "true" and not is_ansi, case == "true")
+    size_of_null = size == "true" and not is_ansi
+    return Settings(is_ansi, zone, parser.upper(), size_of_null, case == "true", lambda: json_session(session))
 
 
 def _between(stop: Any, node: Any) -> list[Any]:
@@ -175,7 +179,18 @@ class _Steps:
             return own
         if isinstance(e, E.SQLExpression) and e._expr == f"* EXCEPT ({', '.join(CONTROL_COLUMNS)})":
             return [one for one, name in zip(own, self._scope.names, strict=True) if name not in CONTROL_COLUMNS]
+        if isinstance(e, E.UnresolvedStar) and e._plan_id is None:
+            return self._fields(e._unparsed_target.removesuffix(".*"))
         return [(e._alias[0] if isinstance(e, E.ColumnAlias) else None, e)]
+
+    def _fields(self, text: str) -> list[_Named]:
+        """All fields of the struct that ``text`` means."""
+        found = Trees(self._scope, self._settings, {}, FORMS).typed(E.ColumnReference(text))
+        if not pt.is_struct(found.type):
+            raise StaysError(f"{text}.* is of no struct")
+        names = [field.name for field in found.type]
+        literals = map(E.LiteralExpression._from_value, names)
+        return [(n, E.UnresolvedExtractValue(E.ColumnReference(text), e)) for n, e in zip(names, literals, strict=True)]
 
     def _dropped(self, column: Any) -> list[int]:
         if isinstance(column, str):

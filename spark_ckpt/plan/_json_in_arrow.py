@@ -1,16 +1,19 @@
-"""``from_json`` in Python, where what it makes of any text is sure to be Spark's. Driver."""
+"""Functions of JSON in Python, where what it makes of any text is sure to be Spark's. Driver."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.types as pt
+from pyspark.sql import types as T
 
 from spark_ckpt.expressions.time_texts import TimeTexts, readable_day, readable_moment
+from spark_ckpt.expressions.tree import Literal, Tree
 from spark_ckpt.formats import from_json
 from spark_ckpt.formats.from_json import FromJson, JsonMode
+from spark_ckpt.formats.get_json_object import GetJsonObject, JsonArrayLength, JsonObjectKeys, steps_of
 
 CONFS = {
     "spark.sql.json.enablePartialResults": "true",
@@ -22,15 +25,19 @@ CONFS = {
 }
 """By which Spark reads JSON, with what Spark has for them. All but the name have to be that."""
 _CORRUPT = "spark.sql.columnNameOfCorruptRecord"
+OF_TEXTS = {
+    "get_json_object": "GetJsonObject", "json_array_length": "LengthOfJsonArray", "json_object_keys": "JsonObjectKeys",
+}  # fmt: skip
+"""Functions of a text and constants, and the classes of Spark's that they are."""
 _PATTERNS = ("timestampFormat", "dateFormat")
 
 
 @dataclass(frozen=True)
 class JsonSession:
-    """``confs``: those of ``CONFS`` that a session has. ``java``: Spark's version of it."""
+    """``confs``: those of ``CONFS`` that a session has. ``shortest``: its Java writes doubles as Java 19 does."""
 
     confs: Mapping[str, str]
-    java: int
+    shortest: bool
 
 
 def json_reading(kind: pa.DataType, options: Mapping[str, str], zone: str, session: JsonSession) -> FromJson | str:
@@ -52,7 +59,31 @@ def json_reading(kind: pa.DataType, options: Mapping[str, str], zone: str, sessi
         return why
     times = TimeTexts(given.get("timeZone", zone), given.get("timestampFormat"), given.get("dateFormat"))
     fails = given.get("mode", "PERMISSIVE").upper() == "FAILFAST"
-    return FromJson(kind, JsonMode(fails, corrupt, times, session.java >= 19))
+    return FromJson(kind, JsonMode(fails, corrupt, times, session.shortest))
+
+
+def text_reading(
+    function: str, others: Sequence[Tree], session: Callable[[], JsonSession]
+) -> GetJsonObject | JsonArrayLength | JsonObjectKeys | str:
+    """What one of ``OF_TEXTS`` reads of a text; or why that is left to Spark. ``others``: what it takes beside it."""
+    if function == OF_TEXTS["json_array_length"]:
+        return JsonArrayLength()
+    if function == OF_TEXTS["json_object_keys"]:
+        return JsonObjectKeys()
+    [path] = others
+    if not isinstance(path, Literal) or not isinstance(path.value, str):
+        return "get_json_object with a path that is no constant"
+    if steps_of(path.value) is None:
+        return f"get_json_object with the path {path.value!r}"
+    return GetJsonObject(path.value, session().shortest)
+
+
+def all_fields(kind: T.DataType) -> list[T.StructField]:
+    """Those within fields, too."""
+    if isinstance(kind, T.ArrayType):
+        return all_fields(kind.elementType)
+    found = list(kind.fields) if isinstance(kind, T.StructType) else []
+    return found + [inner for f in found for inner in all_fields(f.dataType)]
 
 
 def has_moments(kind: pa.DataType) -> bool:

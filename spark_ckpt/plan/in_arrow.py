@@ -21,7 +21,16 @@ from pyspark.sql.pandas.types import to_arrow_type
 from spark_ckpt.expressions import rules
 from spark_ckpt.expressions.tree import Call, Input, Literal, Tree
 from spark_ckpt.formats.from_json import FromJson
-from spark_ckpt.plan._json_in_arrow import CONFS, JsonSession, has_moments, json_reading, pruned
+from spark_ckpt.plan._json_in_arrow import (
+    CONFS,
+    OF_TEXTS,
+    JsonSession,
+    all_fields,
+    has_moments,
+    json_reading,
+    pruned,
+    text_reading,
+)
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.runtime.expressions import Compute, Keep
 from spark_ckpt.runtime.operations import Operation
@@ -119,6 +128,8 @@ class Trees:
         if name == "With":
             self._common |= {str(d.id().toString()): self.tree(d.child()) for d in items_of(e.defs())}
             return self.tree(e.child())
+        if name in OF_TEXTS.values():
+            return self._of_json(name, e)
         if is_instance_of(self._gateway, e, _REPLACED):
             return self.tree(e.replacement())
         if name == "NaNvl":
@@ -133,13 +144,22 @@ class Trees:
         return self._call(name, e)
 
     def _from_json(self, e: JavaObject, reading: FromJson) -> Call:
-        text = _bare(e.child())
-        if text.nodeName() == "Cast" and str(text.child().dataType()) == "BinaryType":
-            text = text.child()  # bytes that are no UTF-8 are read as such
-        return Call("JsonToStructs", (self.tree(text),), reading.type, reading.mode.fails, reading)
+        return Call("JsonToStructs", (self._json(e.child()),), reading.type, reading.mode.fails, reading)
+
+    def _json(self, text: JavaObject) -> Tree:
+        """Bytes that are no UTF-8 are read as such."""
+        text = _bare(text)
+        return self.tree(text.child() if _is_of_bytes(text) else text)
+
+    def _of_json(self, name: str, e: JavaObject) -> Tree:
+        text, *others = items_of(e.children())
+        reading = text_reading(name, [self.tree(other) for other in others], lambda: json_session(self._session))
+        if isinstance(reading, str):
+            raise StaysError(f"{reading} runs in Spark only")
+        return Call(name, (self._json(text),), arrow_type(e), False, reading)
 
     def _json_reading(self, e: JavaObject) -> FromJson:
-        if any(f.metadata for f in _all_fields(T._parse_datatype_json_string(e.schema().json()))):
+        if any(f.metadata for f in all_fields(T._parse_datatype_json_string(e.schema().json()))):
             raise StaysError("from_json with metadata in its schema")
         kind, options = arrow_type(e), self._json_options(e)
         where = options.get("timeZone", str(e.timeZoneId().get()))
@@ -186,7 +206,11 @@ class Trees:
 
 def json_session(session: Any) -> JsonSession:
     confs = {name: str(session.conf.get(name, default) or "") for name, default in CONFS.items()}
-    return JsonSession(confs, int(session.sparkContext._gateway.jvm.java.lang.Runtime.version().feature()))
+    return JsonSession(confs, int(session.sparkContext._gateway.jvm.java.lang.Runtime.version().feature()) >= 19)
+
+
+def _is_of_bytes(text: JavaObject) -> bool:
+    return str(text.nodeName()) == "Cast" and str(text.child().dataType()) == "BinaryType"
 
 
 def _bare(e: JavaObject) -> JavaObject:
@@ -198,13 +222,6 @@ def _bare(e: JavaObject) -> JavaObject:
 def _is_json_field(e: JavaObject) -> bool:
     e = _bare(e)
     return str(e.nodeName()) == "GetStructField" and str(_bare(e.child()).nodeName()) == "JsonToStructs"
-
-
-def _all_fields(kind: T.DataType) -> list[T.StructField]:
-    if isinstance(kind, T.ArrayType):
-        return _all_fields(kind.elementType)
-    found = list(kind.fields) if isinstance(kind, T.StructType) else []
-    return found + [inner for f in found for inner in _all_fields(f.dataType)]
 
 
 def checked(call: Call, mode: str) -> Tree:

@@ -18,6 +18,7 @@ from typing import Any
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 import spark_ckpt
 from spark_ckpt.api.dataframe import CkptDataFrame
@@ -26,6 +27,7 @@ from tests.spark import (
     test_distinct,
     test_event_time,
     test_expressions,
+    test_from_json,
     test_joins,
     test_nested_values,
     test_stars,
@@ -149,6 +151,15 @@ def _computed(df: Any) -> Any:
     )
 
 
+def _of_json(df: Any) -> Any:
+    """What most queries of a topic begin with."""
+    text = F.concat(F.lit('{"k": "'), "k", F.lit('", "v": '), "v", F.lit(', "at": "2024-05-01T10:00:00Z"}'))
+    schema = StructType().add("k", "string").add("v", "long").add("at", "timestamp")
+    read = F.from_json(F.col("value").cast("string"), schema).alias("j")
+    records = df.select(text.alias("value"))
+    return _in_python(records.select(read).select("j.*").where("v > 1")).groupBy("k").agg(F.sum("v"), F.max("at"))
+
+
 def _inputs(df: Any) -> Any:
     """Of aggregates."""
     return _in_python(df.groupBy("k").agg(F.sum(F.col("v") * 2), F.max(F.upper("k")), F.avg(F.expr("v + 1"))))
@@ -258,6 +269,7 @@ def _cases() -> dict[str, Case]:
     stars = {name: test_stars.ROWS[name] for name in ("struct", "column", "several", "product")}
     found |= {f"star, {name}": _as_batch(query) for name, query in stars.items()}
     found["star, aggregate"] = _as_batch(test_stars.GROUPS["aggregate"], "k")
+    found["from_json"] = _as_batch(_of_json, "k")
     found["texts of aggregates"] = _as_batch(_texts, "k")
     found["columns of a stream"] = _as_batch(_known_columns)
     found["nested nulls"] = _as_batch(lambda df: test_nested_values.nested(df, _session(df)), "k")
@@ -306,7 +318,13 @@ def _expressions(spark: SparkSession) -> None:
 
 
 def _functions(spark: SparkSession) -> None:
-    test_expressions.check_functions(spark, in_spark={"from_json": "JsonToStructs"})
+    test_expressions.check_functions(spark)
+
+
+def _from_json(spark: SparkSession) -> None:
+    for ansi in (True, False):
+        test_from_json.check_calls(spark, ansi)
+    test_from_json.check_stays(spark)
 
 
 def _many_expressions(spark: SparkSession) -> None:
@@ -315,7 +333,10 @@ def _many_expressions(spark: SparkSession) -> None:
         test_expressions.check(spark, Random(f"many ansi {seed}"), 200, ansi=True)
 
 
-CHECKS = {"expressions": _expressions, "functions": _functions, "many expressions": _many_expressions}
+CHECKS = {
+    "expressions": _expressions, "functions": _functions, "many expressions": _many_expressions,
+    "from_json calls": _from_json,
+}  # fmt: skip
 """By themselves: each raises if it fails."""
 
 

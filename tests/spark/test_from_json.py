@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
@@ -133,6 +133,16 @@ CALLS = (
     "from_json({}, '{}').i + 1L", "size(from_json({}, '{}').a)", "from_json({}, '{}') is null",
     "from_json({}, '{}', map('timestampFormat', 'dd/MM/yyyy HH:mm', 'timeZone', 'Asia/Kolkata')).t",
 )  # fmt: skip
+
+
+def written() -> list[Column]:
+    """With the forms of a schema that a text has not."""
+    schema = parse_ddl("i int, st struct<x:int,y:string>, s string")
+    bytes_ = F.col("b").cast("string")
+    options = {"MODE": "permissive", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss"}
+    return [F.from_json("r", schema), F.from_json(bytes_, schema.json()), F.from_json(bytes_, DDL, options)["t"]]
+
+
 STAYS = {
     "from_json(r, 'array<int>')": "at the root",
     "from_json(r, 'm map<string,int>')": "from_json with map",
@@ -146,27 +156,36 @@ STAYS = {
 
 @pytest.mark.parametrize("ansi", [True, False])
 def test_from_json_in_python_has_sparks_values(spark: SparkSession, ansi: bool) -> None:
+    check_calls(spark, ansi)
+
+
+def check_calls(spark: SparkSession, ansi: bool) -> None:
+    """Classic or Connect."""
     spark.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
     spark.conf.set("spark.sql.session.timeZone", "Europe/Paris")
     kind = arrow_schema(StructType([StructField("v", parse_ddl(DDL))])).field("v").type
     writer = JsonWriter(Random(ansi), harm=8)
-    texts = [*(writer.record(kind) for _ in range(120)), "", None, " "]
+    texts = [*(writer.record(kind) for _ in range(120)), "", None, " ", '{"i":1,"' + "n" * 50_001 + '":2,"s":"x"}']
     half = [None if t is None else t.encode()[:9] + b"\xed\xa0\x80\xff" * (n % 9 == 0) + t.encode()[9:]
             for n, t in enumerate(texts)]  # fmt: skip
     batch = pa.RecordBatch.from_pydict({"r": pa.array(texts, pa.string()), "b": pa.array(half, pa.binary())})
     df = spark.createDataFrame(pa.Table.from_batches([batch])).coalesce(1)
     calls = [call.format("r", DDL) for call in CALLS]
     calls += [call.format("cast(b as string)", DDL) for call in CALLS if "corrupt" not in call]
-    after = df.selectExpr(*[f"{call} AS c{n}" for n, call in enumerate(calls)])
+    after = df.select(*[F.expr(call).alias(f"c{n}") for n, call in enumerate(calls)], *written())
     operations = in_arrow(df, after)
     assert not isinstance(operations, Stays), operations
     [found] = operations[0](iter([batch]))
-    for call, ours_, theirs in zip(calls, found.columns, after.toArrow().columns, strict=True):
+    for call, ours_, theirs in zip([*calls, *map(str, written())], found.columns, after.toArrow().columns, strict=True):
         pairs = zip(texts, numbers(ours_).to_pylist(), numbers(theirs.combine_chunks()).to_pylist(), strict=True)
         assert [(call, *row) for row in pairs if repr(row[1]) != repr(row[2])][:2] == []
 
 
 def test_what_may_differ_stays_in_spark(spark: SparkSession) -> None:
+    check_stays(spark)
+
+
+def check_stays(spark: SparkSession) -> None:
     df = spark.createDataFrame([("x",)], "r string")
     for call, why in STAYS.items():
         found = in_arrow(df, df.selectExpr(call))

@@ -10,6 +10,7 @@ from spark_ckpt.expressions.tree import Tree
 from spark_ckpt.plan._connect_forms import FORMS
 from spark_ckpt.plan._connect_scope import Scope, without_texts
 from spark_ckpt.plan._connect_trees import Settings, Trees, Typed
+from spark_ckpt.plan._json_in_arrow import JsonSession
 from spark_ckpt.plan._sql_expressions import read
 from spark_ckpt.plan.in_arrow import StaysError
 
@@ -22,7 +23,7 @@ COLUMNS = {
 
 
 def typed(text: str, ansi: bool = True) -> Typed:
-    settings = Settings(ansi, "America/New_York", "CORRECTED", not ansi, False)
+    settings = Settings(ansi, "America/New_York", "CORRECTED", not ansi, False, lambda: JsonSession({}, False))
     tree = without_texts(E.SQLExpression(text), lambda one: read(one, settings.zone))
     return Trees(Scope(list(COLUMNS), list(COLUMNS.values()), False), settings, {}, FORMS).typed(tree)
 
@@ -88,7 +89,9 @@ def test_python_functions_stay_in_spark() -> None:
 
     called = udf(len)(lit(1))._expr
     with pytest.raises(StaysError, match="a Python function runs in Spark only"):
-        Trees(Scope([], [], False), Settings(True, "UTC", "", False, False), {}, FORMS).typed(called)
+        Trees(
+            Scope([], [], False), Settings(True, "UTC", "", False, False, lambda: JsonSession({}, False)), {}, FORMS
+        ).typed(called)
 
 
 def test_a_name_is_found_behind_an_alias_and_dots_are_names_or_fields() -> None:

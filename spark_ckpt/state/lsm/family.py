@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.errors import ProtocolBugError
-from spark_ckpt.state.ipc import Rows, conform, nullable_schema, one_batch
+from spark_ckpt.state.ipc import Rows, conform, nullable_schema, one_batch, picked
 from spark_ckpt.state.keys.grouping import group_rows
 from spark_ckpt.state.keys.keys import Hashes, Mask, match
 from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
@@ -88,7 +88,7 @@ class Family:
         wanted = one_batch(conform(sub_keys, self._layout.sub_schema))
         columns = [normalised(column) for column in wanted.columns]
         hashes = row_hashes(self._hashes[key_index], columns)
-        keys = self._keys.take(pa.array(key_index))
+        keys = picked(self._keys, key_index)
         identity = pa.Table.from_arrays([*keys.columns, *columns], schema=self._layout.stored.key_schema)
         seg = group_rows(hashes, identity)
         first = seg.firsts()

@@ -70,7 +70,7 @@ class Progress:
         if (places[1:] <= places[:-1]).any():
             places, inverse = np.unique(places, return_inverse=True)
             slots = inverse.tolist()
-        self.places, self._places, self.slot = places, places.tolist(), 0
+        self.places, self._places, self.slot = places, [], 0
         return slots
 
     def leave(self) -> None:
@@ -84,6 +84,8 @@ class Progress:
 
     @property
     def key(self) -> int:
+        if not self._places:  # value states do not ask
+            self._places = self.places.tolist()
         return self._places[self.slot]
 
 

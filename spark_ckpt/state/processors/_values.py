@@ -88,12 +88,16 @@ class Values:
         """Behind a portion. Raises ``UserFunctionError`` if a value does not fit."""
         new, self._new = self._new, _NoKey()
         if new:
-            slots = np.fromiter(new, np.int64, len(new))
-            has_value = np.fromiter((value is not None for value in new.values()), bool, len(new))
+            found, _, written = self._rows()
+            rows = found.place[self._progress.places[np.fromiter(new, np.int64, len(new))]]
             given = [value for value in new.values() if value is not None]
-            table = self._codec.table(given, f"{where}, {self._name}")
-            rows = self._rows()
-            rows.written.add(rows.found.place[self._progress.places[slots]], has_value, table)
+            values = self._codec.table(given, f"{where}, {self._name}")
+            if len(given) == len(new):
+                written.add(rows, values)
+            else:
+                has_value = np.fromiter((value is not None for value in new.values()), bool, len(new))
+                written.end(rows[~has_value])
+                written.add(rows[has_value], values)
         self._values, self._settled = _Unread(self), {}
 
     def write(self, where: str) -> None:

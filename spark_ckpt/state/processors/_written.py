@@ -25,13 +25,14 @@ class Written:
     def __bool__(self) -> bool:
         return bool(self._count or (self._newest == _ENDED).any())
 
-    def add(self, rows: Rows, has_value: Mask, values: pa.Table) -> None:
-        """``rows`` end where they have no value; ``values`` are those of the others."""
-        self._newest[rows] = _ENDED
-        self._newest[rows[has_value]] = np.arange(self._count, self._count + len(values))
+    def add(self, rows: Rows, values: pa.Table) -> None:
+        self._newest[rows] = np.arange(self._count, self._count + len(values))
         if len(values):
             self._tables.append(one_batch(values))
             self._count += len(values)
+
+    def end(self, rows: Rows) -> None:
+        self._newest[rows] = _ENDED
 
     def changed(self, rows: Rows) -> tuple[Mask, Mask]:
         """Which of the rows were written or ended, and which of them have a value."""

@@ -11,7 +11,6 @@ _RESULT = "a stream is no table: write it to a sink and read that (in a notebook
 _FEWER = f'filter row by row, as with {SAMPLE} or where("id < 100")'
 _PLACES = 'place rows with repartition(8, "k")'
 _VIEW = "SQL over a view could lose barriers; use selectExpr(...) and where(...)"
-_SEVERAL = "one groupBy(...).aggregate(uid=...) for each set of keys"
 _KEPT = "a stream is not kept; its checkpoints are the job's (query.checkpoint(), query.savepoint(path))"
 
 WAYS: Mapping[str, str] = {
@@ -20,7 +19,6 @@ WAYS: Mapping[str, str] = {
     **dict.fromkeys(("toArrow", "toLocalIterator", "toPandas"), _RESULT),
     **dict.fromkeys(("offset",), _FEWER),
     **dict.fromkeys(("repartitionById", "repartitionByRange"), _PLACES),
-    **dict.fromkeys(("cube", "groupingSets", "rollup"), _SEVERAL),
     **dict.fromkeys(("createOrReplaceTempView", "createTempView", "registerTempTable"), _VIEW),
     **dict.fromkeys(("createGlobalTempView", "createOrReplaceGlobalTempView"), _VIEW),
     **dict.fromkeys(("cache", "checkpoint", "localCheckpoint", "persist", "storageLevel", "unpersist"), _KEPT),

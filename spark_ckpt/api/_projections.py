@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.api._left_out import behind_row_by_row, left_out
 from spark_ckpt.api._watermark import behind_operation
-from spark_ckpt.api._window_columns import with_windows, without_window
+from spark_ckpt.api._window_columns import replaced_by_name, with_windows, without_window
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import everything, quoted, refuse_control
@@ -97,7 +97,7 @@ class Projections:
         windowed = with_windows(self, list(columns.values()))
         if windowed is not None:
             df, found = windowed
-            return without_window(df.withColumns(dict(zip(columns, found, strict=True))))
+            return df.select(*replaced_by_name(self, dict(zip(columns, found, strict=True))))
         made = self._operation("withColumn", lambda df: df.withColumns(columns), check=True)
         made._wider = behind_row_by_row(self, lambda rows: rows.withColumns(columns))
         return made

@@ -7,13 +7,15 @@ expression then reads, with what Spark notes of windows: ``groupBy("window")`` b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.api._windows import window_column
+from spark_ckpt.plan.columns import is_case_sensitive, quoted
+from spark_ckpt.plan.key_columns import column_named
 from spark_ckpt.plan.window_calls import may_have_window, with_columns_for_windows
 
 if TYPE_CHECKING:
@@ -45,6 +47,15 @@ def with_windows(df: CkptDataFrame, columns: Sequence[Any]) -> tuple[CkptDataFra
 def without_window(df: CkptDataFrame) -> CkptDataFrame:
     """``df`` without the hidden column, which a star takes in."""
     return df._columns([name for name in df.columns if name != HIDDEN]) if HIDDEN in df.columns else df
+
+
+def replaced_by_name(df: CkptDataFrame, columns: Mapping[str, Column]) -> list[Column]:
+    """What ``withColumns`` of ``df`` selects. Its own projection would not hand on, on Spark Connect, what is noted of
+    windows."""
+    sensitive, new = is_case_sensitive(df._session.spark), {}
+    for name, column in columns.items():
+        new[column_named(df.columns, quoted(name), sensitive) or name] = column.alias(name)
+    return [*(new.pop(c, F.col(quoted(c))) for c in df.columns), *new.values()]
 
 
 def _named(df: CkptDataFrame, column: Any, new: Any) -> Any:

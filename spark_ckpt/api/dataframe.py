@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.api._distinct import Distinct
 from spark_ckpt.api._event_time import EventTime
+from spark_ckpt.api._grouping_sets import GroupingSets
 from spark_ckpt.api._joins import JoinMethods
 from spark_ckpt.api._left_out import Wider, behind_row_by_row, filtered_in_front
 from spark_ckpt.api._ordered import Ordered
@@ -91,6 +92,7 @@ class CkptDataFrame(
     Distinct,
     Ordered,
     Samples,
+    GroupingSets,
 ):
     """A stream with barriers in it. Immutable; every method returns a new one."""
 

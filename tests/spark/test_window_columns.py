@@ -60,7 +60,7 @@ def _plain(value: Any) -> Any:
     return value.timestamp() if isinstance(value, datetime) else value
 
 
-@pytest.mark.parametrize("query", [_one, _gaps, _named, _counted])
+@pytest.mark.parametrize("query", [_one, *(pytest.param(q, marks=pytest.mark.soak) for q in (_gaps, _named)), _counted])
 def test_rows_are_in_the_windows_that_spark_puts_them_into(
     spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, query: Any
 ) -> None:

@@ -1,0 +1,94 @@
+"""``cube``, ``rollup`` and ``groupingSets``, beside Spark's own streams over the same files; and samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from spark_ckpt.errors import InvalidInputError
+from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
+
+NewInput = Callable[[str, str], Input]
+SCHEMA = "k string, region string, v int"
+
+
+def _cube(df: Any, **uid: str) -> Any:
+    """Keys inside of aggregates are what they were; outside of them null where their set is without them."""
+    return df.cube("k", F.col("Region"), (F.col("v") % 2).alias("odd")).agg(
+        F.sum("v"), F.count("k").alias("ks"), F.min("region"), F.max(F.expr("concat(k, region)")),
+        F.grouping("REGION"), F.grouping_id(), (F.grouping("k") * 10 + F.count("*")).alias("x"),
+        F.coalesce("k", F.when(F.grouping("k") == 1, "all").otherwise("none")).alias("shown"), **uid,
+    )  # fmt: skip
+
+
+def _rollup(df: Any, **uid: str) -> Any:
+    return df.rollup("region", "k").count(**uid).where("count > 1")
+
+
+def _sets(df: Any, **uid: str) -> Any:
+    sets: list[list[Any]] = [["k"], ["region"], []]
+    return df.groupingSets(sets, "k", "region").agg({"v": "max", "*": "count"}, **uid)
+
+
+def _theirs(df: Any, folder: Path) -> list[tuple[Any, ...]]:
+    last: list[list[Any]] = []
+    writer = df.writeStream.outputMode("complete").option("checkpointLocation", str(folder))
+    writer = writer.foreachBatch(lambda batch, _: last.append(batch.collect()))
+    assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
+    return ordered(map(tuple, last[-1]))
+
+
+@pytest.mark.parametrize(
+    "query", [_cube, pytest.param(_rollup, marks=pytest.mark.soak), pytest.param(_sets, marks=pytest.mark.soak)]
+)
+def test_each_set_of_keys_has_the_rows_that_spark_gives_it(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, query: Any
+) -> None:
+    made = new_input("in", SCHEMA)
+    made.add(("a", "north", 1), ("a", None, 2), (None, "north", 3), ("b", "south", None))
+    made.add(("a", "north", 4), (None, None, 5), ("b", "south", 7))
+    ours, plain = query(made.stream(ckpt), uid="sets"), query(made.spark_stream(spark))
+    assert ours.schema.simpleString() == plain.schema.simpleString()
+    job.run(ours, mode="complete")
+    theirs = _theirs(plain, tmp_path / "plain")
+    assert len(theirs) > 4
+    assert job.rows() == theirs
+
+
+def test_what_has_no_sets_is_refused(ckpt: Any, new_input: NewInput) -> None:
+    rows = new_input("in", "t timestamp, k string, v int").stream(ckpt)
+    for wrong, said in (
+        (lambda: rows.cube(F.window("t", "1 hour"), "k"), "cube of windows"),
+        (lambda: rows.rollup(), "rollup needs columns"),
+        (lambda: rows.groupingSets([["k"], ["v"]], "k"), "'v' is in a set and not among"),
+        (lambda: rows.groupingSets([["k"], ["k"]], "k"), "a set twice"),
+        (lambda: rows.cube(F.upper("k").alias("v")), "a name that no other column has"),
+        (lambda: rows.cube("k").agg(F.sum("x")), "UNRESOLVED_COLUMN"),
+        (lambda: rows.cube("k").agg(F.grouping("v")), "(?i)grouping"),
+    ):
+        with pytest.raises((InvalidInputError, AnalysisException), match=said):
+            wrong()
+
+
+def test_samples_and_columns_by_a_schema_are_those_of_spark(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput
+) -> None:
+    made = new_input("in", SCHEMA)
+    made.add(*(("abc"[i % 3], "north", i) for i in range(300)), (None, "south", 300))
+    rows = made.stream(ckpt)
+    assert repr(rows) == repr(made.spark_stream(spark)) == "DataFrame[k: string, region: string, v: int]"
+    job.run(rows.sampleBy("k", {"a": 1.0, "b": 0.5, 7: 1.0}, 3).to(StructType.fromDDL("v bigint, k string, x date")))
+    counted = {k: sum(1 for _, key, _ in job.rows() if key == k) for k in ("a", "b", "c", None)}
+    assert (counted["a"], counted["c"], counted[None]) == (100, 0, 0)
+    assert 20 < counted["b"] < 80
+    assert {(type(v), x) for v, _, x in job.rows()} == {(int, None)}
+    for wrong in (lambda: rows.stat.sampleBy("k", {"a": 1.5}), lambda: rows.stat.corr("v", "v")):
+        with pytest.raises(Exception, match=r"(?i)fraction|sampleBy"):
+            wrong()

@@ -28,6 +28,7 @@ from spark_ckpt.protocol.events import (
     to_json,
 )
 from spark_ckpt.state.ipc import conform, fingerprint, int64_view, nullable_schema
+from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
 from spark_ckpt.state.narrow import from_narrow, narrow_messages
 from spark_ckpt.state.subtasks import Subtasks
 from spark_ckpt.types import KEY_HASH
@@ -87,12 +88,14 @@ def pack(
     schema: pa.Schema,
     max_bytes: int = MAX_BODY_BYTES,
     place: tuple[int, int] = (0, 0),
+    hashed_again: Sequence[str] = (),
 ) -> Iterator[tuple[int, bytes, bytes | None]]:
     """Envelopes (subtask, head, body or None) of one task. Pack stage, executor, once a task or portion of it.
 
     ``place`` is that of the first envelope of each subtask; the second number counts on.
 
-    Tables have ``schema``'s columns, ``KEY_HASH`` among them. Rows keep their order inside an epoch and subtask.
+    Tables have ``schema``'s columns, ``KEY_HASH`` among them, which does not travel if it is to be ``hashed_again``
+    from these key columns. Rows keep their order inside an epoch and subtask.
     Broadcast events go to all subtasks, with or without rows. A subtask whose rows exceed ``max_bytes`` gets several
     envelopes, the first of which carries the events; only a single larger row exceeds it.
     """
@@ -103,7 +106,7 @@ def pack(
     carrier = next((s for s in range(subtasks.count) if any(c[s + 1] > c[s] for _, _, c in pieces)), PASSING_SLOT)
     for subtask in range(subtasks.count):
         segments = [
-            (epoch, rows.slice(cuts[subtask], cuts[subtask + 1] - cuts[subtask]))
+            (epoch, _unhashed(rows, hashed_again).slice(cuts[subtask], cuts[subtask + 1] - cuts[subtask]))
             for epoch, rows, cuts in pieces
             if cuts[subtask + 1] > cuts[subtask]
         ]
@@ -112,7 +115,7 @@ def pack(
         task, number = place
         for body in _bodies(segments, max_bytes) if segments else [_Body()] if events else []:
             head = (
-                f'{{"schema":"{fingerprint(schema)}","place":[{task},{number}],'
+                f'{{"schema":"{fingerprint(schema)}","place":[{task},{number}],"hashed":{json.dumps(list(hashed_again))},'
                 f'"segments":{json.dumps(body.segments)},"events":[{events}]}}'
             )
             number += 1
@@ -134,11 +137,25 @@ def unpack(head: bytes, body: bytes | None, schema: pa.Schema) -> Envelope:
     for epoch, size in content["segments"]:
         if not segments or segments[-1][0] != epoch:
             segments.append((epoch, []))
-        segments[-1][1].append(from_narrow(buffer.slice(offset, size), schema))
+        segments[-1][1].append(_opened(buffer.slice(offset, size), schema, content["hashed"]))
         offset += size
     events = [from_json(e) for e in content["events"]]
     task, number = content["place"]
     return Envelope([(epoch, pa.Table.from_batches(batches)) for epoch, batches in segments], events, (task, number))
+
+
+def _unhashed(rows: pa.Table, hashed_again: Sequence[str]) -> pa.Table:
+    return rows.drop_columns([KEY_HASH]) if hashed_again else rows
+
+
+def _opened(data: pa.Buffer, schema: pa.Schema, hashed_again: Sequence[str]) -> pa.RecordBatch:
+    if not hashed_again:
+        return from_narrow(data, schema)
+    at = schema.get_field_index(KEY_HASH)
+    rows = from_narrow(data, schema.remove(at))
+    hashes = xxhash64([normalised(rows.column(name)) for name in hashed_again])
+    columns = [*rows.columns[:at], pa.array(hashes), *rows.columns[at:]]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 @dataclass

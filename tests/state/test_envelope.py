@@ -26,6 +26,7 @@ from spark_ckpt.protocol.events import (
     Watermark,
 )
 from spark_ckpt.state.envelope import PASSING_SLOT, Controls, Envelope, pack, route, unpack
+from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
 from spark_ckpt.state.subtasks import Subtasks
 from spark_ckpt.types import KEY_HASH
 
@@ -114,6 +115,20 @@ def test_an_envelope_holds_only_its_own_rows_bytes() -> None:
     assert sum(len(b) for _, _, b in packed if b) < 1.5 * rows.nbytes
     sliced = list(pack([(1, rows.slice(10, 1))], Subtasks(128, 128), Controls(), SCHEMA))
     assert [len(b) < 2000 for _, _, b in sliced if b] == [True]
+
+
+def test_a_hash_that_costs_less_than_its_way_is_left_behind_and_computed_again() -> None:
+    """Of keys as they are hashed anywhere: zeros of both signs are one, and so are all NaNs."""
+    number = [None, 1, -5] * 400
+    keys = [pa.array(number, pa.int64()), pa.array([0.0, -0.0, float("nan"), None] * 300)]
+    hashes = pa.array(xxhash64([normalised(column) for column in keys]))
+    rows = pa.table([keys[0], hashes, keys[1]], names=["k", KEY_HASH, "d"])
+    packed = list(pack([(1, rows)], Subtasks(4, 2), Controls(), rows.schema, hashed_again=["k", "d"]))
+    found = [unpack(head, body, rows.schema).segments[0][1] for _, head, body in packed]
+    arrived = pa.concat_tables(found).combine_chunks()
+    assert sorted(map(repr, arrived.to_pylist())) == sorted(map(repr, rows.to_pylist()))
+    with_hash = list(pack([(1, rows)], Subtasks(4, 2), Controls(), rows.schema))
+    assert sum(len(b or b"") for *_, b in with_hash) - sum(len(b or b"") for *_, b in packed) >= 8 * len(number)
 
 
 def test_dictionary_columns_travel_as_their_values() -> None:

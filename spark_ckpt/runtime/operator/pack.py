@@ -85,7 +85,8 @@ class PackStage:
     def _pack(self, combined: list[tuple[int, pa.Table]], controls: Controls, portion: int) -> Iterator[pa.RecordBatch]:
         subtasks, task = self.spec.run.subtasks, TaskContext.get()
         place = (task.partitionId() if task is not None else 0, portion << 32)
-        packed = list(pack(combined, subtasks, controls, self._packed_schema, place=place))
+        again = self.spec.hashed_again
+        packed = list(pack(combined, subtasks, controls, self._packed_schema, place=place, hashed_again=again))
         if packed:
             found, heads, bodies = zip(*packed, strict=True)
             routes = pa.array([subtasks.routes[subtask] for subtask in found], pa.int32())

@@ -13,11 +13,14 @@ from spark_ckpt.jobs.spec import RunSpec, cache_dir
 from spark_ckpt.names import family_table
 from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.state.ipc import nullable_schema
+from spark_ckpt.state.keys.keys import is_fixed_width
 from spark_ckpt.state.lsm.layout import StateLayout
 from spark_ckpt.state.lsm.stored_form import StoredForm
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.storage.run_cache import RunCache
 from spark_ckpt.types import EVENT_TIME, stream_of_tag
+
+_FEW_KEYS = 2
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,14 @@ class OperatorSpec:
     def packed_schema(self) -> pa.Schema:
         """The rows in an envelope: what ``combine`` makes of the rows that reach the pack stage."""
         return nullable_schema(self.function.combine(self.rows_schema.empty_table()).schema)
+
+    @property
+    def hashed_again(self) -> tuple[str, ...]:
+        """The key columns, where the operator hashes them a second time: of one or two numbers or times that costs less
+        than the hash's way through the shuffle."""
+        keys = self.function.key_schema
+        cheap = len(keys) <= _FEW_KEYS and all(is_fixed_width(field.type) for field in keys)
+        return tuple(keys.names) if cheap else ()
 
     @property
     def table_url(self) -> str:

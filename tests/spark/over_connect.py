@@ -15,13 +15,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 from pyspark import cloudpickle
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 import spark_ckpt
 from spark_ckpt.api.dataframe import CkptDataFrame
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.runtime.static_join import JoinColumns
 from tests.spark import (
     test_distinct,
@@ -38,6 +41,7 @@ from tests.spark import (
 from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
 
 Query = Callable[..., Any]
+OF_A_COLUMN = "windows of a column of window_time"
 ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CONFS = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
@@ -252,10 +256,16 @@ def _best_of_sums() -> Case:
     return Case(best, rows, "update", keys="of_all", changes="op")
 
 
+def _by_event_time() -> dict[str, Case]:
+    left_out = (*test_event_time.NONE_ENDS, OF_A_COLUMN)
+    queries = {name: query for name, query in test_event_time.QUERIES.items() if name not in left_out}
+    return {f"event time, {name}": _timed(query) for name, query in queries.items()}
+
+
 def _cases() -> dict[str, Case]:
     found = {f"join, {name}": _both(name) for name in test_joins.KINDS}
     found |= {f"distinct, {name}": _distinct(name) for name in test_distinct.KINDS}
-    found |= {f"event time, {name}": _timed(query) for name, query in test_event_time.QUERIES.items()}
+    found |= _by_event_time()
     found |= {f"windows, {name}, {m}": _timed(test_windows.QUERIES[name], m) for name, m in test_windows.CASES}
     found |= {f"filters, {form}": _filtered(form) for form in test_windows.FILTERS}
     found |= {f"times, {name}": _timed(*case) for name, case in test_event_time.OF_TIMES.items() if name != "complete"}
@@ -333,9 +343,22 @@ def _many_expressions(spark: SparkSession) -> None:
         test_expressions.check(spark, Random(f"many ansi {seed}"), 200, ansi=True)
 
 
+def _no_time(spark: SparkSession) -> None:
+    """On Connect a column of ``window_time`` is no event time any more, for Spark as for us: append is refused."""
+
+    def query(stream: Any) -> Any:
+        timed = stream.selectExpr("'a' AS k", "timestamp AS t", "value AS v").withWatermark("t", "1 minute")
+        return test_event_time.QUERIES[OF_A_COLUMN](timed).writeStream.outputMode("append").queryName("no_time")
+
+    with pytest.raises(AnalysisException, match="without watermark"):
+        query(spark.readStream.format("rate").load()).format("memory").start()
+    with pytest.raises(InvalidInputError, match="puts out rows of mode 'update'"):
+        query(spark_ckpt.enable(spark).readStream.format("rate").load())
+
+
 CHECKS = {
-    "expressions": _expressions, "functions": _functions, "many expressions": _many_expressions,
-    "from_json calls": _from_json,
+    "no event time": _no_time, "expressions": _expressions, "functions": _functions,
+    "many expressions": _many_expressions, "from_json calls": _from_json,
 }  # fmt: skip
 """By themselves: each raises if it fails."""
 

@@ -21,6 +21,7 @@ from mutations import MUTATIONS, Mutation
 ROOT = Path(__file__).resolve().parents[1]
 UNIT = (
     "source",
+    "source_time",
     "drain",
     "coordinator",
     "aligner",

@@ -81,22 +81,16 @@ class RowMethods(HasOperation):
 
         ``query.lastProgress.observedMetrics`` and listeners have them. They are of the data rows; a batch that is run
         again after a crash counts again, as in Spark. Raises ``InvalidInputError`` for an ``Observation``, which Spark
-        has for batches only, for ``first``, ``last`` and ``any_value``, and on Spark Connect.
+        has for batches only, for ``first``, ``last`` and ``any_value``, and on Spark Connect for SQL texts.
         """
         if not isinstance(observation, str):
             raise InvalidInputError(
                 "Observation does not support streaming Datasets: give observe a name, and read the metrics of each "
                 "batch from query.lastProgress.observedMetrics, or in a listener of ckpt.streams"
             )
-        if not type(self._preview).__module__.startswith("pyspark.sql.classic"):
-            raise InvalidInputError(
-                "observe: on Spark Connect control rows would be counted, too; with "
-                'transformSpark(lambda df: df.observe(name, F.count(F.when(F.col("__ckpt_ctl").isNull(), 1)))) they '
-                "are not"
-            )
         return self._operation(
             "observe",
-            lambda df: of_data_rows(df.observe(observation, *exprs), df),
+            lambda df: of_data_rows(df, observation, exprs),
             check=True,
             stays="Spark gathers its metrics",
         )

@@ -1,4 +1,5 @@
-"""``observe`` for a stream with control rows in it: its metrics are those of the data rows. Driver; classic Spark.
+"""``observe`` for a stream with control rows in it: its metrics are those of the data rows. Driver. On Connect:
+:mod:`spark_ckpt.plan._observed_connect`.
 
 Spark allows no FILTER in an observed aggregate. So in each aggregate function of the analysed plan what it looks at is
 null in control rows, which aggregates pass over; ``count(*)``, which looks at nothing, counts what is not null so.
@@ -7,6 +8,8 @@ null in control rows, which aggregates pass over; ``count(*)``, which looks at n
 from __future__ import annotations
 
 from typing import Any
+
+from pyspark.sql import Column
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.udf_plan import PlanRewriter, items_of
@@ -17,9 +20,14 @@ JavaObject = Any
 _BY_ORDER = ("first", "first_value", "last", "last_value", "any_value")
 
 
-def of_data_rows(after: SparkDF, before: SparkDF) -> SparkDF:
-    """``after`` is ``before.observe(...)``. Raises ``InvalidInputError`` for aggregates that do not pass over nulls."""
-    rewriter = _Metrics(after.sparkSession, before._jdf.queryExecution().analyzed(), "AGGREGATE_EXPRESSION")
+def of_data_rows(df: SparkDF, name: str, exprs: tuple[Column, ...]) -> SparkDF:
+    """``df.observe(name, *exprs)``. Raises ``InvalidInputError`` for aggregates that do not pass over nulls."""
+    if not type(df).__module__.startswith("pyspark.sql.classic"):
+        from spark_ckpt.plan._observed_connect import of_data_rows as connect
+
+        return df.observe(name, *connect(df, exprs, _BY_ORDER))
+    after = df.observe(name, *exprs)
+    rewriter = _Metrics(df.sparkSession, df._jdf.queryExecution().analyzed(), "AGGREGATE_EXPRESSION")
     return rewriter.frame(rewriter.plan(after._jdf.queryExecution().analyzed()))
 
 
@@ -43,7 +51,8 @@ class _Metrics(PlanRewriter):
                 f"observe: {name} would see control rows, and rows of a batch have no order here; use min or max"
             )
         arguments = items_of(function.children())
-        done = [a if a.foldable() and name != "count" else self._null_in_control_rows(a, flag) for a in arguments]
+        # What comes behind the value, such as a percentage, has to stay constant.
+        done = [a if i and a.foldable() else self._null_in_control_rows(a, flag) for i, a in enumerate(arguments)]
         return function.withNewChildren(self.seq(done))
 
     def _null_in_control_rows(self, value: JavaObject, flag: JavaObject) -> JavaObject:

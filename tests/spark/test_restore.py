@@ -42,6 +42,7 @@ FIRST = [("a", 2, 3), ("b", 1, 10), ("c", 1, 100)]
 SECOND = [("a", 3, 7), ("b", 1, 10), ("c", 1, 100)]
 
 
+@pytest.mark.soak  # test_distinct_values_are_a_table_of_their_own_and_go_where_the_counts_go does, with two tables
 def test_an_empty_spark_location_restores_the_newest_checkpoint_with_any_number_of_shuffle_partitions(
     spark: SparkSession, ckpt: Any, source: Input, job: Job, tmp_path: Path
 ) -> None:
@@ -114,6 +115,7 @@ def test_distinct_values_are_a_table_of_their_own_and_go_where_the_counts_go(
     assert forked.rows() == [("d", 3, 2)]
 
 
+@pytest.mark.soak  # with rows held back, too: test_alignment.py
 def test_restore_by_id_goes_back_and_leaves_the_checkpoints_behind_it(
     ckpt: Any, source: Input, job: Job, tmp_path: Path
 ) -> None:

@@ -191,6 +191,12 @@ def _texts(df: Any) -> Any:
     return df.groupBy("k").agg(*map(F.expr, texts), F.sum(F.expr("v * 2")), F.expr("avg(v)") * 2)
 
 
+def _sets_of_windows(df: Any) -> Any:
+    start = F.window(F.timestamp_seconds("v"), "3 seconds", "1 second").start.alias("at")
+    sets = df.select("k", "v", start).cube("k", "at")
+    return sets.agg(F.count("k").alias("n"), F.sum("v"), F.grouping("at"), F.grouping_id().alias("g"))
+
+
 def _static(how: str) -> Query:
     def joined(df: Any) -> Any:
         static = _session(df).createDataFrame([("a", "A"), ("a", "AA"), (None, "nothing")], "k string, word string")
@@ -281,6 +287,7 @@ def _cases() -> dict[str, Case]:
     found["star, aggregate"] = _as_batch(test_stars.GROUPS["aggregate"], "k")
     found["from_json"] = _as_batch(_of_json, "k")
     found["texts of aggregates"] = _as_batch(_texts, "k")
+    found["grouping sets of windows"] = _as_batch(_sets_of_windows, "k,at,g")
     found["columns of a stream"] = _as_batch(_known_columns)
     found["nested nulls"] = _as_batch(lambda df: test_nested_values.nested(df, _session(df)), "k")
     found["initial state"], found["aggregates"] = _processed(_initial), _processed(_newer)

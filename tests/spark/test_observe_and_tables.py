@@ -23,6 +23,7 @@ def metrics() -> list[Any]:
         (F.sum(F.col("v") * 2) / F.count(F.lit(1))).alias("twice"), F.count_if(F.col("v") > 1).alias("some"),
         F.sum(F.coalesce("v", F.lit(100))).alias("with"), F.approx_count_distinct("k").alias("keys"),
         F.percentile_approx("v", 0.5).alias("half"), F.collect_set("k").alias("set"), F.lit(7).alias("seven"),
+        F.sum(F.lit(1)).alias("ones"),
     ]  # fmt: skip
 
 

@@ -31,6 +31,7 @@ from tests.spark import (
     test_event_time,
     test_expressions,
     test_from_json,
+    test_get_json_object,
     test_joins,
     test_nested_values,
     test_stars,
@@ -363,9 +364,16 @@ def _no_time(spark: SparkSession) -> None:
         query(spark_ckpt.enable(spark).readStream.format("rate").load())
 
 
+def _get_json_object(spark: SparkSession) -> None:
+    writer = test_get_json_object.FreeWriter(Random(1))
+    test_get_json_object.check(spark, [*test_get_json_object.NASTY, None, *(writer.text() for _ in range(400))])
+    test_get_json_object.check_stays(spark)
+
+
 CHECKS = {
     "no event time": _no_time, "expressions": _expressions, "functions": _functions,
     "many expressions": _many_expressions, "from_json calls": _from_json,
+    "get_json_object": _get_json_object,
 }  # fmt: skip
 """By themselves: each raises if it fails."""
 

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
+from spark_ckpt.formats.get_json_object import GetJsonObject
 from spark_ckpt.plan.in_arrow import Stays, in_arrow
 from tests.generated.json_texts import NUMBERS, TEXTS, JsonWriter
 
@@ -65,10 +66,12 @@ class FreeWriter(JsonWriter):
         return r.choice(["", "", " ", "\n"]) + text + r.choice(["", "", "", " x", "}", ",{}"])
 
 
-def calls(column: str) -> list[Column]:
-    of = F.col(column).cast("string") if column == "b" else F.col(column)
-    found = [F.get_json_object(of, path) for path in PATHS]
-    return [*found, F.json_array_length(of), F.json_object_keys(of)]
+def calls() -> dict[str, Column]:
+    text, of_bytes = F.col("r"), F.col("b").cast("string")
+    found = {path: F.get_json_object(text, path) for path in PATHS}
+    found |= {"length": F.json_array_length(text), "keys": F.json_object_keys(text)}
+    found |= {f"bytes {path}": F.get_json_object(of_bytes, path) for path in PATHS[:2]}
+    return found | {"keys of bytes": F.json_object_keys(of_bytes)}
 
 
 def check(spark: SparkSession, texts: list[str | None], ansi: bool = True) -> None:
@@ -78,18 +81,41 @@ def check(spark: SparkSession, texts: list[str | None], ansi: bool = True) -> No
             for n, t in enumerate(texts)]  # fmt: skip
     batch = pa.RecordBatch.from_pydict({"r": pa.array(texts, pa.string()), "b": pa.array(data, pa.binary())})
     df = spark.createDataFrame(pa.Table.from_batches([batch])).coalesce(1)
-    after = df.select(*[call.alias(f"c{n}") for n, call in enumerate([*calls("r"), *calls("b")])])
+    after = df.select(*[call.alias(name) for name, call in calls().items()])
     operations = in_arrow(df, after)
     assert not isinstance(operations, Stays), operations
     [found] = operations[0](iter([batch]))
     expected = after.toArrow()
-    names = [*PATHS, "length", "keys"]
-    for name, of, ours, theirs in zip(
-        names * 2, [texts] * len(names) + [data] * len(names), found.columns, expected.columns, strict=True
-    ):
-        rows = zip(of, ours.to_pylist(), theirs.to_pylist(), strict=True)
+    for name, ours, theirs in zip(calls(), found.columns, expected.columns, strict=True):
+        rows = zip(data if "bytes" in name else texts, ours.to_pylist(), theirs.to_pylist(), strict=True)
         differ = [(name, text, ours, theirs) for text, ours, theirs in rows if ours != theirs]
         assert differ[:2] == []
+
+
+TWICE = (
+    '{"a":null,"a":"x"}', '{"a":"x","a":null}', '{"a":"x","a":"y"}', '{"a":{"b":"x"},"a":{"b":"y"}}',
+    '{"a":null,"a":{"b":"y"}}', '{"a":{"b":null,"b":"x"}}',
+)  # fmt: skip
+
+
+def test_what_arrow_finds_by_names_is_what_is_found_text_by_text() -> None:
+    check_arrow(seed=1, count=60)
+
+
+@pytest.mark.soak
+def test_what_arrow_finds_in_many_texts_is_what_is_found_text_by_text() -> None:
+    for seed in range(2, 22):
+        check_arrow(seed, count=2000)
+
+
+def check_arrow(seed: int, count: int) -> None:
+    """Each in a batch with a plain one, which Arrow reads alone."""
+    writer = FreeWriter(Random(seed))
+    for path, plain in (("$.a", '{"a":"x"}'), ("$.a", '{"a":5}'), ("$.a.b", '{"a":{"b":true}}')):
+        for text in [*NASTY, *TWICE, *(writer.text() for _ in range(count))]:
+            alone, both = (GetJsonObject(path, False).column(pa.array(texts)) for texts in ([text], [plain, text]))
+            slowly = GetJsonObject(path, False)._one_by_one(pa.array([text]))
+            assert alone.to_pylist() == both.to_pylist()[1:] == slowly.to_pylist(), (path, text)
 
 
 def test_what_a_path_finds_is_what_spark_finds(spark: SparkSession) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -204,6 +205,7 @@ def _variables(processor: StatefulProcessor, time_mode: str, keys: list[str]) ->
         value = _columns(_struct(schema), [*taken, *(of_key.stored.names if of_key else [])], "_value")
         declared[name] = Variable(name, kind, value, of_key, ttl_ms)
 
+    _check_timer_method(processor, time_mode)
     handle = Handle(time_mode, PRE_INIT, declare)
     copy = cloudpickle.loads(cloudpickle.dumps(processor))
     for step, method, args in (("init", copy.init, (handle,)), ("close", copy.close, ())):
@@ -212,6 +214,20 @@ def _variables(processor: StatefulProcessor, time_mode: str, keys: list[str]) ->
         except Exception as e:
             raise UserFunctionError(raised(f"{type(processor).__name__}.{step}", e)) from e
     return tuple(declared[name] for name in handle.declared)
+
+
+def _check_timer_method(processor: StatefulProcessor, time_mode: str) -> None:
+    """It is called by the names of its arguments, when the first timer is due: by then there is state that would be
+    stuck. Raises ``InvalidInputError``."""
+    method = processor.handleExpiredTimer
+    try:
+        inspect.signature(method).bind(key=None, timerValues=None, expiredTimerInfo=None)
+    except TypeError as e:
+        if time_mode != "None":
+            raise InvalidInputError(
+                f"{type(processor).__name__}.handleExpiredTimer is called with key=, timerValues= and "
+                f"expiredTimerInfo=, found {inspect.signature(method)}: {e}; give its arguments these names"
+            ) from None
 
 
 def _columns(struct: T.StructType, taken: list[str], behind: str) -> Columns:

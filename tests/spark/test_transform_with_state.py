@@ -21,6 +21,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import Row
 
 import spark_ckpt
+from spark_ckpt.api._processors import _check_timer_method
 from spark_ckpt.errors import InvalidInputError, TopologyError
 from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
 
@@ -370,3 +371,15 @@ def test_what_cannot_work_is_refused_when_the_dataframe_is_built(
     grouped = new_input("in", "k string, t timestamp").stream(ckpt).groupBy("k")
     with pytest.raises(InvalidInputError, match=message):
         grouped.transformWithState(Sessions(), "k string", *given)
+
+
+class OddNames(Sessions):
+    def handleExpiredTimer(self, key: Any, timers: Any, info: Any) -> Iterator[Row]:  # type: ignore[override]
+        yield Row(k=key[0])
+
+
+def test_a_timer_method_that_spark_could_not_call_is_refused_before_the_first_timer_is_due() -> None:
+    with pytest.raises(InvalidInputError, match=r"OddNames\.handleExpiredTimer is called with .*, found \(key"):
+        _check_timer_method(OddNames(), "EventTime")
+    _check_timer_method(OddNames(), "None")  # never called
+    _check_timer_method(Sessions(), "EventTime")

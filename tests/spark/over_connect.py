@@ -382,7 +382,7 @@ def main(folder: str, *names: str) -> int:
     for module in (test_transform_with_state, sys.modules[__name__]):
         cloudpickle.register_pickle_by_value(module)
     builder = SparkSession.builder.remote("local[2]")
-    for key, value in {**CONFS, "spark.ckpt.cache.dir": f"{folder}/cache"}.items():
+    for key, value in {**CONFS, "spark.ckpt.cache.dir": f"{folder}/cache", "spark.ckpt.dir": f"{folder}/jobs"}.items():
         builder = builder.config(key, value)
     spark, wrong = builder.getOrCreate(), 0
     cases = {**_cases(), **CHECKS}

@@ -9,14 +9,20 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Protocol
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.event_time import event_times
 from spark_ckpt.plan.filter_order import goes_in_front, only_hands_on
 from spark_ckpt.plan.plan_check import plan_nodes
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
+
+
+Again = Callable[["CkptDataFrame"], "CkptDataFrame"]
+"""A projection, done once more over other rows."""
 
 
 class Ahead(Protocol):
@@ -28,7 +34,7 @@ class Ahead(Protocol):
     def filtered(self, condition: Column) -> Ahead:
         """That of the DataFrame with ``condition`` behind it."""
 
-    def through(self, again: Callable[[CkptDataFrame], CkptDataFrame], time: str) -> Ahead | None:
+    def through(self, again: Again, time: str) -> Ahead | None:
         """That of the DataFrame with ``again`` behind it, a projection whose event time is ``time``."""
 
     def called(self, alias: str, before: str | None) -> Ahead | None:
@@ -56,12 +62,22 @@ class OneAhead:
     def filtered(self, condition: Column) -> Ahead:
         return replace(self, filters=(*self.filters, condition))
 
-    def through(self, again: Callable[[CkptDataFrame], CkptDataFrame], time: str) -> Ahead | None:
-        return None if self.filters else replace(self, rows=again(self.rows), column=time)
+    def through(self, again: Again, time: str) -> Ahead | None:
+        same = all(_may_follow(again, self.rows, condition) for condition in self.filters)
+        return replace(self, rows=again(self.rows), column=time) if same else None
 
     def called(self, alias: str, before: str | None) -> Ahead | None:
         # Filters may name columns by the alias that is gone.
         return None if self.filters and before else replace(self, rows=self.rows.alias(alias))
+
+
+def _may_follow(again: Again, rows: CkptDataFrame, condition: Column) -> bool:
+    """Whether a filter says the same behind ``again`` as in front of it: of the same columns, as one plan has both."""
+    try:
+        nodes = again(rows.where(condition)).where(condition)._nodes
+    except (AnalysisException, InvalidInputError):  # a column that is not there any more
+        return False
+    return nodes[0].name == "Filter" and any(node.text == nodes[0].text for node in nodes[1:])
 
 
 @dataclass(frozen=True)
@@ -78,13 +94,13 @@ class BothAhead:
     def filtered(self, condition: Column) -> Ahead:
         return self._with(lambda side: side.where(condition))
 
-    def through(self, again: Callable[[CkptDataFrame], CkptDataFrame], time: str) -> Ahead | None:
+    def through(self, again: Again, time: str) -> Ahead | None:
         return self._with(again)
 
     def called(self, alias: str, before: str | None) -> Ahead | None:
         return self._with(lambda side: side.alias(alias))
 
-    def _with(self, behind: Callable[[CkptDataFrame], CkptDataFrame]) -> Ahead:
+    def _with(self, behind: Again) -> Ahead:
         one, other = self.sides
         return replace(self, sides=(behind(one), behind(other)))
 
@@ -133,9 +149,7 @@ def behind_filter(df: CkptDataFrame, condition: Column) -> FindAhead | None:
     return find and found
 
 
-def behind_operation(
-    df: CkptDataFrame, made: CkptDataFrame, again: Callable[[CkptDataFrame], CkptDataFrame]
-) -> FindAhead | None:
+def behind_operation(df: CkptDataFrame, made: CkptDataFrame, again: Again) -> FindAhead | None:
     """What is ahead of ``made``, which is ``again(df)``: something if a filter may as well stand in front of that."""
     find = df._ahead
 

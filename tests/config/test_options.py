@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from spark_ckpt.api.session import lane_count
 from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.config import JobConfig, is_job_option
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.plan.lineage import Lineage
 from spark_ckpt.plan.start import Running
 from spark_ckpt.redaction import secret_values
 from spark_ckpt.sinks._options import SinkOptions
@@ -140,7 +142,8 @@ def test_storage_of_the_first_sink_is_its_own(monkeypatch: pytest.MonkeyPatch) -
     asked: list[Any] = []
     nothing = Running(None, None, (), None)  # type: ignore[arg-type]
     monkeypatch.setattr("spark_ckpt.api.write.start_query", lambda request: asked.append(request) or nothing)
-    writer = CkptDataStreamWriter(None).format("files").option("storage.key", "sink")
+    nobody = SimpleNamespace(_lineage=Lineage())
+    writer = CkptDataStreamWriter(nobody).format("files").option("storage.key", "sink")
     writer.option("spark.ckpt.storage.key", "job").alsoTo("delta", **{"storage.key": "second"}).start("/out")
     assert asked[0].job_options == {"spark.ckpt.storage.key": "job"}
     assert asked[0].sinks == [("files", {"storage.key": "sink", "path": "/out"}), ("delta", {"storage.key": "second"})]

@@ -119,8 +119,8 @@ def test_lost_barriers_and_steps_that_could_lose_them_are_refused(ckpt: Any, dat
         stream.writeStream.outputMode("complete")
     with pytest.raises(InvalidInputError, match="Stream-stream join without equality predicate is not"):
         stream.crossJoin(stream)
-    with pytest.raises(AttributeError, match="has no 'limit': filter row by row"):
-        stream.limit(5)
+    with pytest.raises(AttributeError, match="has no 'offset': filter row by row"):
+        stream.offset(5)
 
 
 # --- the place ------------------------------------------------------------------------------------------------------

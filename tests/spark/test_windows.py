@@ -193,7 +193,10 @@ FILTERS: dict[str, Callable[[Any], Any]] = {
     "behind names": lambda df: df.select("k", "t").repartition(2).where("k = 'a'"),
     "behind a union": lambda df: df.where("v = 1").union(df.where("v = 5")).where("k = 'a'"),
     "behind a union and names": lambda df: (
-        df.union(df).alias("x").where("x.v is not null").select("k", "v", "t").where("k = 'a'")
+        df.union(df).alias("x").where("x.t is not null").select("k", "v", "t").where("k = 'a'")
+    ),
+    "of a column that is another one further on": lambda df: (
+        df.where("hour(t) * 0 + v < 5").withColumn("v", F.lit(100)).where("k <> 'z'")
     ),
     "taken apart behind not": lambda df: df.where(~((F.col("k") != "a") | F.col("t").isNull())),
     "not taken apart": lambda df: df.where("k = 'a' or t is null"),

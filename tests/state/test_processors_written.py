@@ -28,7 +28,8 @@ def test_the_newest_value_of_each_row_counts(portions: list[dict[int, int | None
     for portion in portions:
         rows, values = np.array([*portion], np.int64), [*portion.values()]
         has_value = np.array([v is not None for v in values], bool)
-        found.add(rows, has_value, pa.table({"x": pa.array([v for v in values if v is not None], pa.int64())}))
+        found.add(rows[has_value], pa.table({"x": pa.array([v for v in values if v is not None], pa.int64())}))
+        found.end(rows[~has_value])
         model.update(portion)
         every = np.array(random.sample(range(ROWS), ROWS))
         changed, has = found.changed(every)

@@ -47,13 +47,12 @@ NOTES = {
     ),
     "processors": (
         "`transformWithState` on both, the same processor; of 1 M keys, plain Spark is sampled: 10 K of them a batch. "
-        "What is left of ours is one call a key: 2.5 us of one core for rows, 0.9 of it the processor itself, and 100 "
+        "What is left of ours is one call a key: about 2 us of one core for rows, 0.9 of it the processor itself, and 100 "
         'for DataFrames, of which `frame["v"].sum()` and `pd.DataFrame({...})` in the processor take 65.'
     ),
     "filtered": (
         "`where` and `withColumn` are written as for Spark. Ours runs them in Arrow, next to the source "
-        "(docs/expressions.md); before, with rows going through the JVM, it had 0.61 and 5.4 times the JVM's rate. "
-        "This section was measured later than the others, on a slower machine (Intel; they on an AMD EPYC)."
+        "(docs/expressions.md); before, with rows going through the JVM, it had 0.61 and 5.4 times the JVM's rate."
     ),
     "windowed": (
         "Ours groups by the key and an expression for the window's start; the JVM by `window(ts, '10 seconds')`. State "

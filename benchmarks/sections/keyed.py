@@ -53,7 +53,7 @@ def filtered(quick: bool) -> dict[str, Any]:
     for keys in (FEW, MANY):
         run = Run("filtered", endless(keys), seconds=12)
         sides += [Side(f"ours, {keys} keys", "ours", run), Side(f"jvm, {keys} keys", "jvm", run)]
-    return compare(sides, 1, quick)
+    return compare(sides, 2, quick)
 
 
 def windowed(quick: bool) -> dict[str, Any]:

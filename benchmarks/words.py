@@ -47,7 +47,7 @@ NOTES = {
     ),
     "processors": (
         "`transformWithState` on both, the same processor; of 1 M keys, plain Spark is sampled: 10 K of them a batch. "
-        "What is left of ours is one call a key: about 2 us of one core for rows, 0.9 of it the processor itself, and 100 "
+        "What is left of ours is one call a key: about 2 us of a core for rows, 0.9 of it the processor, and 100 "
         'for DataFrames, of which `frame["v"].sum()` and `pd.DataFrame({...})` in the processor take 65.'
     ),
     "filtered": (

@@ -168,6 +168,15 @@ def ordered(rows: Any) -> list[tuple[Any, ...]]:
     return sorted(same, key=lambda row: tuple(repr(value) for value in row))
 
 
+def last_result(df: Any, folder: Path) -> list[Any]:
+    """What Spark's own stream ``df`` has put out with its last batch, in output mode complete, in its order."""
+    last: list[list[Any]] = []
+    writer = df.writeStream.outputMode("complete").option("checkpointLocation", str(folder))
+    writer = writer.foreachBatch(lambda batch, _: last.append(batch.collect()))
+    assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
+    return last[-1]
+
+
 def wait_until(condition: Callable[[], Any], query: Any = None) -> Any:
     """Poll until ``condition`` holds and return it; fail early when ``query`` has ended with an error."""
     deadline = time.monotonic() + DEADLINE_S

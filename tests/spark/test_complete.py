@@ -16,20 +16,11 @@ from pyspark.sql import functions as F
 
 from spark_ckpt import agg
 from spark_ckpt.errors import ConfigError, InvalidInputError
-from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
+from tests.spark.conftest import DEADLINE_S, Input, Job, last_result, ordered
 
 NewInput = Callable[[str, str], Input]
 BASE = datetime(2024, 3, 10, 12, tzinfo=timezone.utc)
 SCHEMA = "t timestamp, k string, v int"
-
-
-def _plain(df: Any, folder: Path) -> list[tuple[Any, ...]]:
-    """What Spark's own stream has put out with its last batch."""
-    last: list[list[Any]] = []
-    writer = df.writeStream.outputMode("complete").option("checkpointLocation", str(folder))
-    writer = writer.foreachBatch(lambda batch, _: last.append(batch.collect()))
-    assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
-    return ordered(map(tuple, last[-1]))
 
 
 def _few(df: Any, **uid: str) -> Any:
@@ -80,7 +71,7 @@ def test_each_checkpoint_replaces_the_rows_of_every_sink_and_may_leave_none(
     made.add(*((BASE, key, 1) for key in ("a", "c", "c", None, None)))
     run(checkpointLocation=str(tmp_path / "elsewhere"))
     everywhere([])
-    assert _plain(_few(made.spark_stream(spark)), tmp_path / "plain") == []
+    assert last_result(_few(made.spark_stream(spark)), tmp_path / "plain") == []
 
 
 @pytest.mark.parametrize("query", [_few, _windows])
@@ -91,7 +82,7 @@ def test_the_result_is_that_of_spark_and_no_row_is_late(
     for minute in (0, 25, 1, 60, 3):  # every other one is behind the watermark
         time = BASE + timedelta(minutes=minute)
         made.add((time, "a", minute), (time, None, 1), (time, f"k{minute // 2}", 1))
-    theirs = _plain(query(made.spark_stream(spark)), tmp_path / "plain")
+    theirs = ordered(last_result(query(made.spark_stream(spark)), tmp_path / "plain"))
     assert theirs
     job.run(query(made.stream(ckpt), uid="q"), mode="complete")
     assert _sets(job.rows()) == _sets(theirs)

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
-from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
+from tests.spark.conftest import Input, Job, last_result, ordered
 
 NewInput = Callable[[str, str], Input]
 SCHEMA = "k string, region string, v int"
@@ -37,14 +37,6 @@ def _sets(df: Any, **uid: str) -> Any:
     return df.groupingSets(sets, "k", "region").agg({"v": "max", "*": "count"}, **uid)
 
 
-def _theirs(df: Any, folder: Path) -> list[tuple[Any, ...]]:
-    last: list[list[Any]] = []
-    writer = df.writeStream.outputMode("complete").option("checkpointLocation", str(folder))
-    writer = writer.foreachBatch(lambda batch, _: last.append(batch.collect()))
-    assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
-    return ordered(map(tuple, last[-1]))
-
-
 @pytest.mark.parametrize(
     "query", [_cube, pytest.param(_rollup, marks=pytest.mark.soak), pytest.param(_sets, marks=pytest.mark.soak)]
 )
@@ -57,7 +49,7 @@ def test_each_set_of_keys_has_the_rows_that_spark_gives_it(
     ours, plain = query(made.stream(ckpt), uid="sets"), query(made.spark_stream(spark))
     assert ours.schema.simpleString() == plain.schema.simpleString()
     job.run(ours, mode="complete")
-    theirs = _theirs(plain, tmp_path / "plain")
+    theirs = ordered(last_result(plain, tmp_path / "plain"))
     assert len(theirs) > 4
     assert job.rows() == theirs
 

@@ -16,21 +16,12 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sinks import memory
-from tests.spark.conftest import DEADLINE_S, Input, Job
+from tests.spark.conftest import DEADLINE_S, Input, Job, last_result
 
 NewInput = Callable[[str, str], Input]
 BASE = datetime(2024, 3, 10, 12, tzinfo=timezone.utc)
 SCHEMA = "t timestamp, k string, v double"
 NAN = float("nan")
-
-
-def _plain(df: Any, folder: Path) -> list[tuple[Any, ...]]:
-    """What Spark's own stream has put out with its last batch, in its order."""
-    last: list[list[Any]] = []
-    writer = df.writeStream.outputMode("complete").option("checkpointLocation", str(folder))
-    writer = writer.foreachBatch(lambda batch, _: last.append(batch.collect()))
-    assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
-    return _told(last[-1])
 
 
 def _told(rows: Any) -> list[tuple[Any, ...]]:
@@ -66,7 +57,7 @@ def test_a_whole_result_comes_in_the_order_that_spark_gives_it(
     writer = writer.format("memory").option("path", job.sink).alsoTo("delta", path=delta)
     writer = writer.alsoTo(lambda df, _: delivered.append(_told(df.collect())))
     assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
-    theirs = _plain(query(made.spark_stream(spark)), tmp_path / "plain")
+    theirs = _told(last_result(query(made.spark_stream(spark)), tmp_path / "plain"))
     assert len(theirs) > 2
     assert _told(row.values() for row in memory.read(job.sink).to_pylist()) == theirs
     assert delivered[-1] == theirs

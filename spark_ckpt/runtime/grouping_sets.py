@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from spark_ckpt.runtime.stateless import split_control
+from spark_ckpt.runtime.stateless import split_control, with_columns
 
 
 @dataclass(frozen=True)
@@ -31,18 +31,12 @@ class ExpandSets:
                 yield self._of_set(control, range(len(self.keys)))
 
     def _of_set(self, batch: pa.RecordBatch, places: Sequence[int]) -> pa.RecordBatch:
-        """In front of the control columns, which are the last two."""
-        names, columns, rows = list(batch.schema.names), list(batch.columns), batch.num_rows
-        added = [(name, batch.column(key)) for key, name in self.kept]
-        added.append((self.number, pa.repeat(pa.scalar(grouping_id(len(self.keys), places), pa.int64()), rows)))
-        for i, key in enumerate(self.keys):
-            if i not in places:
-                at = names.index(key)
-                columns[at] = pa.nulls(rows, columns[at].type)
-        for name, column in added:
-            names.insert(-2, name)
-            columns.insert(-2, column)
-        return pa.RecordBatch.from_arrays(columns, names)
+        rows, without = batch.num_rows, {key for i, key in enumerate(self.keys) if i not in places}
+        named = zip(batch.schema.names, batch.columns, strict=True)
+        columns = [pa.nulls(rows, column.type) if name in without else column for name, column in named]
+        number = pa.repeat(pa.scalar(grouping_id(len(self.keys), places), pa.int64()), rows)
+        added = [*((name, batch.column(key)) for key, name in self.kept), (self.number, number)]
+        return with_columns(pa.RecordBatch.from_arrays(columns, batch.schema.names), added)
 
 
 def grouping_id(keys: int, places: Sequence[int]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -57,6 +57,15 @@ def split_control(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch
         return batch, batch.slice(0, 0)
     is_data = pc.is_null(control)
     return batch.filter(is_data), batch.filter(pc.invert(is_data))
+
+
+def with_columns(batch: pa.RecordBatch, added: Iterable[tuple[str, pa.Array]]) -> pa.RecordBatch:
+    """``added`` behind the other columns, in front of the control columns, which are the last two."""
+    names, columns = list(batch.schema.names), list(batch.columns)
+    for name, column in added:
+        names.insert(-2, name)
+        columns.insert(-2, column)
+    return pa.RecordBatch.from_arrays(columns, names)
 
 
 def runs_of_tag(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

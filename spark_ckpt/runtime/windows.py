@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_ckpt.runtime.stateless import with_columns
 from spark_ckpt.types import CTL
 
 TIME = pa.timestamp("us", "UTC")
@@ -89,12 +90,8 @@ class AssignWindows:
         return times - np.mod(times - self.window.start, self.window.slide)
 
     def _with_windows(self, batch: pa.RecordBatch, starts: pa.Array) -> pa.RecordBatch:
-        """In front of the control columns, which are the last two."""
-        names, columns = list(batch.schema.names), list(batch.columns)
-        for name, column in ((self.shown, struct_of(starts, self.window.size)), (self.key, starts.view(TIME))):
-            names.insert(-2, name)
-            columns.insert(-2, column)
-        return pa.RecordBatch.from_arrays(columns, names)
+        windows = struct_of(starts, self.window.size)
+        return with_columns(batch, ((self.shown, windows), (self.key, starts.view(TIME))))
 
 
 class TakeStarts:
@@ -109,10 +106,7 @@ class TakeStarts:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             starts = pc.struct_field(batch.column(self.shown), "start").cast(TIME)
-            names, columns = list(batch.schema.names), list(batch.columns)
-            names.insert(-2, self.key)
-            columns.insert(-2, starts)
-            made = pa.RecordBatch.from_arrays(columns, names)
+            made = with_columns(batch, ((self.key, starts),))
             yield made.filter(pc.or_(starts.is_valid(), batch.column(CTL).is_valid())) if starts.null_count else made
 
 
@@ -147,11 +141,7 @@ class AssignSessions:
                 batch = batch.drop_columns([self.end])
             else:
                 end = pc.add(start.view(pa.int64()), self.gap_us).view(TIME)
-            names, columns = list(batch.schema.names), list(batch.columns)
-            for name, column in ((self.start, start), (self.end, end)):
-                names.insert(-2, name)
-                columns.insert(-2, column)
-            made = pa.RecordBatch.from_arrays(columns, names)
+            made = with_columns(batch, ((self.start, start), (self.end, end)))
             lasting = pc.fill_null(pc.greater(end, start), False)
             kept = pc.or_(lasting, batch.column(CTL).is_valid())
             yield made if pc.all(kept).as_py() else made.filter(kept)

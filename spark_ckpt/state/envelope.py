@@ -28,7 +28,7 @@ from spark_ckpt.protocol.events import (
     to_json,
 )
 from spark_ckpt.state.ipc import conform, fingerprint, int64_view, nullable_schema
-from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
+from spark_ckpt.state.keys.spark_hash import hashes_of
 from spark_ckpt.state.narrow import from_narrow, narrow_messages
 from spark_ckpt.state.subtasks import Subtasks
 from spark_ckpt.types import KEY_HASH
@@ -153,7 +153,7 @@ def _opened(data: pa.Buffer, schema: pa.Schema, hashed_again: Sequence[str]) -> 
         return from_narrow(data, schema)
     at = schema.get_field_index(KEY_HASH)
     rows = from_narrow(data, schema.remove(at))
-    hashes = xxhash64([normalised(rows.column(name)) for name in hashed_again])
+    hashes = hashes_of(rows.column(name) for name in hashed_again)
     columns = [*rows.columns[:at], pa.array(hashes), *rows.columns[at:]]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

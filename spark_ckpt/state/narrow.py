@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_ckpt.errors import CorruptStorageError
-from spark_ckpt.state.ipc import from_bytes, messages
+from spark_ckpt.state.ipc import as_integers, from_bytes, messages
 
 _MANY = 1024
 """Rows below which bytes do not matter."""
@@ -61,7 +61,7 @@ def _narrowed(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Form | None]:
         form[0] = None  # rows without columns are not counted
     if not any(form):
         return batch, None
-    pairs = [(c, f) for c, f in zip(batch.columns, form, strict=True) if f is None or f[1]]
+    pairs = [(c, f) for c, f in zip(batch.columns, form, strict=True) if _is_kept(f)]
     columns = [c if f is None else _less(c, *f) for c, f in pairs]
     return pa.RecordBatch.from_arrays(columns, schema=_narrow_schema(batch.schema, form)), form
 
@@ -69,7 +69,7 @@ def _narrowed(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Form | None]:
 def _form(column: pa.Array) -> list[int] | None:
     if not _is_whole(column.type) or column.null_count:
         return None
-    values = _numbers(column)
+    values = as_integers(column)
     low, high = int(values.min()), int(values.max())
     bits = (high - low).bit_length()
     width = next((w for w in (0, *_WIDTHS) if bits <= 8 * w), None)
@@ -79,7 +79,7 @@ def _form(column: pa.Array) -> list[int] | None:
 def _less(column: pa.Array, low: int, width: int) -> pa.Array:
     """What is above ``low``: the lower bytes say it, whatever was above them."""
     kind = np.dtype(f"u{width}")
-    narrow = _numbers(column).astype(kind)
+    narrow = as_integers(column).astype(kind)
     narrow -= kind.type(low & ((1 << 8 * width) - 1))
     return pa.array(narrow)
 
@@ -87,7 +87,7 @@ def _less(column: pa.Array, low: int, width: int) -> pa.Array:
 def _widened(narrow: pa.RecordBatch, form: Form, schema: pa.Schema) -> pa.RecordBatch:
     left, columns = iter(narrow.columns), []
     for field, taken in zip(schema, form, strict=True):
-        column = next(left) if taken is None or taken[1] else None
+        column = next(left) if _is_kept(taken) else None
         columns.append(column if taken is None else _more(column, taken[0], field.type, narrow.num_rows))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -113,11 +113,6 @@ def _is_kept(taken: list[int] | None) -> bool:
 def _is_whole(kind: pa.DataType) -> bool:
     times = (pa.types.is_timestamp, pa.types.is_date32, pa.types.is_duration)
     return pa.types.is_int64(kind) or pa.types.is_int32(kind) or any(test(kind) for test in times)
-
-
-def _numbers(column: pa.Array) -> np.ndarray:
-    whole = pa.int64() if column.type.bit_width == 64 else pa.int32()
-    return np.asarray(column.view(whole).to_numpy())
 
 
 def _head(form: Form) -> bytes:

@@ -21,7 +21,7 @@ from spark_ckpt.runtime.operator.spec import OperatorSpec
 from spark_ckpt.runtime.stateless import latest_micros, runs_of_tag, split_control
 from spark_ckpt.state.envelope import Controls, pack, route
 from spark_ckpt.state.functions.base import StateFunction
-from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
+from spark_ckpt.state.keys.spark_hash import hashes_of
 from spark_ckpt.types import CTL, EVENT_TIME, KEY_HASH, epoch_of_tag
 
 _COMBINE_BYTES = 16 << 20
@@ -76,7 +76,7 @@ class PackStage:
             f.name: rows.column(f.name).cast(f.type) for f in self.spec.rows_schema if f.name in rows.schema.names
         }
         if self.hashes:
-            columns[KEY_HASH] = pa.array(xxhash64([normalised(columns[name]) for name in names]))
+            columns[KEY_HASH] = pa.array(hashes_of(columns[name] for name in names))
         if EVENT_TIME in self.spec.rows_schema.names:
             columns[EVENT_TIME] = _event_micros(rows, self.spec.event_time)
         ordered = [columns[name] for name in self.spec.rows_schema.names]

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.aggregates.segments import plain_array
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched
-from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
+from spark_ckpt.state.keys.spark_hash import hashes_of
 from spark_ckpt.types import KEY_HASH
 
 
@@ -59,8 +59,8 @@ class WindowedAggregate(AggregateFunction):
         starts = plain_array(self._starts(slices)).to_numpy()[:, None] - np.arange(windows) * slide_us
         rows = slices.take(pa.array(np.repeat(np.arange(slices.num_rows), windows)))
         rows = _with(rows, self.window, pa.array(starts.ravel()).view(pa.timestamp("us", "UTC")))
-        keys = [normalised(plain_array(rows[name])) for name in self.key_schema.names]
-        return _with(rows, KEY_HASH, pa.array(xxhash64(keys)))
+        hashes = hashes_of(plain_array(rows[name]) for name in self.key_schema.names)
+        return _with(rows, KEY_HASH, pa.array(hashes))
 
     def process(self, ctx: CallContext, touched: Touched) -> Changed:
         changed = super().process(ctx, touched)

@@ -8,15 +8,13 @@ Equality is that of Spark's ``groupBy``: nulls equal each other, NaN equals NaN,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.state.ipc import Rows
+from spark_ckpt.state.ipc import Rows, as_integers
 from spark_ckpt.state.lsm.search import search
 
 NULL_HASH = 42
@@ -80,14 +78,10 @@ def is_one_value(column: pa.Array | pa.ChunkedArray) -> bool:
     kind = column.type
     if len(column) < 2 or column.null_count or not any(test(kind) for test in _EIGHT_BYTES):
         return False
-    whole = pa.int64() if kind.bit_width == 64 else pa.int32()
-    pieces = [np.asarray(p.view(whole).to_numpy()) for p in chunks(column) if len(p)]
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    pieces = [as_integers(chunk) for chunk in chunks if len(chunk)]
     one = pieces[0][0]
     return all(p[-1] == one for p in pieces) and all(bool((p == one).all()) for p in pieces)
-
-
-def chunks(column: pa.Array | pa.ChunkedArray) -> Sequence[pa.Array]:
-    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
 
 def key_group_of(hashes: Hashes, groups: int) -> npt.NDArray[np.int32]:

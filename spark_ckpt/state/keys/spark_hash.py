@@ -7,7 +7,7 @@ as, and that a null leaves the hash as it is).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,11 @@ def xxhash64(columns: list[pa.Array]) -> Hashes:
         hashed = _hash(column, hashes)
         hashes = hashed if known is None else np.where(known, hashed, hashes)
     return _of_each(hashes, rows).view(np.int64)
+
+
+def hashes_of(keys: Iterable[pa.Array]) -> Hashes:
+    """Of key columns as they come: those of their values as Spark compares them."""
+    return xxhash64([normalised(column) for column in keys])
 
 
 def _of_each(hashes: Words, rows: int) -> Words:

@@ -24,7 +24,7 @@ from spark_ckpt.plan._json_in_arrow import (
     pruned,
     text_reading,
 )
-from spark_ckpt.plan.in_arrow import StaysError, zone
+from spark_ckpt.plan.in_arrow import StaysError, sure, zone
 
 Expression = Any
 _SHORTER = "2.0E23"
@@ -44,9 +44,8 @@ def of_text(of: CallOf) -> Typed:
     """One of ``OF_TEXTS``."""
     text, *others = of.call.children
     part, function = _text(of.trees, text), OF_TEXTS[of.name]
-    reading = text_reading(function, [of.trees.typed(other).tree for other in others], of.trees.settings.json)
-    if isinstance(reading, str):
-        raise StaysError(f"{reading} runs in Spark only")
+    given = [of.trees.typed(other).tree for other in others]
+    reading = sure(text_reading(function, given, of.trees.settings.json))
     call = Call(function, (part.tree,), of.trees.type(of.call), False, reading)
     return Typed(call, E.CallFunction(qualified(of.name), [part.written, *others]))
 
@@ -57,9 +56,7 @@ def one_field(struct: Typed, place: int) -> Call | None:
     if not (isinstance(made, Call) and made.function == "JsonToStructs"):
         return None
     (part,), reading = made.parts, made.option
-    one = pruned(reading, place, _options(struct.written.children))
-    if isinstance(one, str):
-        raise StaysError(f"{one} runs in Spark only")
+    one = sure(pruned(reading, place, _options(struct.written.children)))
     if one is not None:
         made, place = Call(made.function, (part,), one.type, made.ansi, one), 0
     return Call("GetStructField", (made,), made.type.field(place).type, False, place)
@@ -101,10 +98,7 @@ def _reading(of: CallOf) -> FromJson:
     kind, options = of.trees.type(of.call), _options(of.call.children)
     where = options.get("timeZone", of.trees.settings.zone)
     moments = pt.is_struct(kind) and has_moments(kind)
-    found = json_reading(kind, options, zone(where) if moments else "UTC", of.trees.settings.json())
-    if isinstance(found, str):
-        raise StaysError(f"{found} runs in Spark only")
-    return found
+    return sure(json_reading(kind, options, zone(where) if moments else "UTC", of.trees.settings.json()))
 
 
 def _options(args: list[Expression]) -> dict[str, str]:

@@ -14,24 +14,24 @@ from pyspark.sql import functions as F
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import KINDS
 from spark_ckpt.plan.condition import ConnectTree, names_in
+from spark_ckpt.plan.observed import BY_ORDER, refuse_by_order
 from spark_ckpt.types import CTL
 
 SparkDF = Any
 
 
-def of_data_rows(df: SparkDF, exprs: tuple[Column, ...], by_order: tuple[str, ...]) -> list[Column]:
-    """``exprs`` of the data rows of ``df``, by Spark's names. ``by_order``: functions that are refused."""
+def of_data_rows(df: SparkDF, exprs: tuple[Column, ...]) -> list[Column]:
+    """``exprs`` of the data rows of ``df``, by Spark's names. Raises as ``plan.observed`` does."""
     from pyspark.sql.connect.column import Column as ConnectColumn
 
     names = df.agg(*exprs).columns  # raises as Spark does
-    made = [ConnectColumn(_Metric(by_order).expression(e._expr)) for e in exprs]
+    made = [ConnectColumn(_Metric().expression(e._expr)) for e in exprs]
     return [column.alias(name) for column, name in zip(made, names, strict=True)]
 
 
 class _Metric(ConnectTree):
-    def __init__(self, by_order: tuple[str, ...]) -> None:
+    def __init__(self) -> None:
         super().__init__(lambda _: None)
-        self._by_order = by_order
 
     def expression(self, e: Any) -> Any:
         from pyspark.sql.connect import expressions
@@ -43,16 +43,12 @@ class _Metric(ConnectTree):
         if isinstance(e, self._text | self._reference):
             raise InvalidInputError(
                 f"observe: on Spark Connect {e} cannot be seen to leave control rows out; write each metric with "
-                f"functions of pyspark.sql.functions, of {', '.join(sorted(set(KINDS) - set(self._by_order)))}"
+                f"functions of pyspark.sql.functions, of {', '.join(sorted(set(KINDS) - set(BY_ORDER)))}"
             )
         return super().expression(e)
 
     def _of_data_rows(self, e: Any, expressions: Any) -> Any:
-        name = e._name.lower()
-        if name in self._by_order:
-            raise InvalidInputError(
-                f"observe: {name} would see control rows, and rows of a batch have no order here; use min or max"
-            )
+        refuse_by_order(e._name.lower())
         # What comes behind the value, such as a percentage, has to stay constant.
         args = [a if i and _constant(a) else self._null_in_control_rows(a) for i, a in enumerate(e._args)]
         return expressions.UnresolvedFunction(e._name, args, e._is_distinct)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 from zoneinfo import available_timezones
 
 import pyarrow as pa
@@ -57,8 +57,18 @@ class Stays:
     why: str
 
 
+Found = TypeVar("Found")
+
+
 class StaysError(Exception):
     pass
+
+
+def sure(found: Found | str) -> Found:
+    """What was found for Python. Raises ``StaysError`` if it is a text, of what runs in Spark only."""
+    if isinstance(found, str):
+        raise StaysError(f"{found} runs in Spark only")
+    return found
 
 
 def in_arrow(before: SparkDF, after: SparkDF) -> tuple[Operation, ...] | Stays:
@@ -153,9 +163,8 @@ class Trees:
 
     def _of_json(self, name: str, e: JavaObject) -> Tree:
         text, *others = items_of(e.children())
-        reading = text_reading(name, [self.tree(other) for other in others], lambda: json_session(self._session))
-        if isinstance(reading, str):
-            raise StaysError(f"{reading} runs in Spark only")
+        given = [self.tree(other) for other in others]
+        reading = sure(text_reading(name, given, lambda: json_session(self._session)))
         return Call(name, (self._json(text),), arrow_type(e), False, reading)
 
     def _json_reading(self, e: JavaObject) -> FromJson:
@@ -163,16 +172,12 @@ class Trees:
             raise StaysError("from_json with metadata in its schema")
         kind, options = arrow_type(e), self._json_options(e)
         where = options.get("timeZone", str(e.timeZoneId().get()))
-        found = json_reading(kind, options, zone(where) if has_moments(kind) else "UTC", json_session(self._session))
-        if isinstance(found, str):
-            raise StaysError(f"{found} runs in Spark only")
-        return found
+        where = zone(where) if has_moments(kind) else "UTC"
+        return sure(json_reading(kind, options, where, json_session(self._session)))
 
     def _from_json_field(self, e: JavaObject, of: JavaObject) -> Tree:
         reading, at = self._json_reading(of), int(e.ordinal())
-        one = pruned(reading, at, self._json_options(of))
-        if isinstance(one, str):
-            raise StaysError(f"{one} runs in Spark only")
+        one = sure(pruned(reading, at, self._json_options(of)))
         struct = self._from_json(of, reading if one is None else one)
         place = at if one is None else 0
         return Call("GetStructField", (struct,), struct.type.field(place).type, False, place)

@@ -17,7 +17,7 @@ from spark_ckpt.plan.udf_plan import PlanRewriter, items_of
 SparkDF = Any
 JavaObject = Any
 
-_BY_ORDER = ("first", "first_value", "last", "last_value", "any_value")
+BY_ORDER = ("first", "first_value", "last", "last_value", "any_value")
 
 
 def of_data_rows(df: SparkDF, name: str, exprs: tuple[Column, ...]) -> SparkDF:
@@ -25,10 +25,18 @@ def of_data_rows(df: SparkDF, name: str, exprs: tuple[Column, ...]) -> SparkDF:
     if not type(df).__module__.startswith("pyspark.sql.classic"):
         from spark_ckpt.plan._observed_connect import of_data_rows as connect
 
-        return df.observe(name, *connect(df, exprs, _BY_ORDER))
+        return df.observe(name, *connect(df, exprs))
     after = df.observe(name, *exprs)
     rewriter = _Metrics(df.sparkSession, df._jdf.queryExecution().analyzed(), "AGGREGATE_EXPRESSION")
     return rewriter.frame(rewriter.plan(after._jdf.queryExecution().analyzed()))
+
+
+def refuse_by_order(name: str) -> None:
+    """Raises ``InvalidInputError`` for an aggregate that goes by the order of rows."""
+    if name in BY_ORDER:
+        raise InvalidInputError(
+            f"observe: {name} would see control rows, and rows of a batch have no order here; use min or max"
+        )
 
 
 class _Metrics(PlanRewriter):
@@ -46,10 +54,7 @@ class _Metrics(PlanRewriter):
 
     def _function(self, function: JavaObject, flag: JavaObject) -> JavaObject:
         name = function.prettyName()
-        if name in _BY_ORDER:
-            raise InvalidInputError(
-                f"observe: {name} would see control rows, and rows of a batch have no order here; use min or max"
-            )
+        refuse_by_order(name)
         arguments = items_of(function.children())
         # What comes behind the value, such as a percentage, has to stay constant.
         done = [a if i and a.foldable() else self._null_in_control_rows(a, flag) for i, a in enumerate(arguments)]

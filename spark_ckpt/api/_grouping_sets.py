@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from spark_ckpt.api._aggregation import Aggregation, given_columns
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
-from spark_ckpt.plan.columns import is_case_sensitive, quoted, refuse_repeated
+from spark_ckpt.plan.columns import is_case_sensitive, listed, quoted, refuse_repeated
 from spark_ckpt.plan.grouping_calls import KEPT, SetCalls
 from spark_ckpt.plan.key_columns import resolve_keys, written
 from spark_ckpt.plan.windows import earlier_window, time_window
@@ -38,7 +38,7 @@ class GroupingSets:
         """As PySpark's: ``groupBy`` by all combinations of ``cols``, for ``agg`` and its short forms, with
         ``F.grouping("k")`` and ``F.grouping_id()``. Raises as :meth:`groupBy`, ``InvalidInputError`` for windows, too.
         """
-        given = _listed(cols)
+        given = listed(cols, (list, tuple))
         places = range(len(given))
         return CkptGroupingSets(
             self, "cube", given, [c for n in reversed(range(len(given) + 1)) for c in combinations(places, n)]
@@ -46,13 +46,13 @@ class GroupingSets:
 
     def rollup(self: Any, *cols: Any) -> CkptGroupingSets:
         """As PySpark's: ``groupBy`` by ``cols``, by all but the last, and so on, down to none. Else as :meth:`cube`."""
-        given = _listed(cols)
+        given = listed(cols, (list, tuple))
         return CkptGroupingSets(self, "rollup", given, [tuple(range(n)) for n in reversed(range(len(given) + 1))])
 
     def groupingSets(self: Any, groupingSets: Sequence[Sequence[Any]], *cols: Any) -> CkptGroupingSets:
         """As PySpark's: ``groupBy`` by each of ``groupingSets``, which are lists of some of ``cols``. Else as
         :meth:`cube`."""
-        given = _listed(cols)
+        given = listed(cols, (list, tuple))
         names = [str(c) for c in given]
         unknown = [c for one in groupingSets for c in one if str(c) not in names]
         if unknown:
@@ -123,7 +123,3 @@ class CkptGroupingSets(Aggregation, Hinting):
 def _spelt(text: str, name: str) -> str:
     """A key as the user wrote it: Spark names the result so."""
     return quoted(text if text.lower() == name.lower() else name)
-
-
-def _listed(cols: tuple[Any, ...]) -> list[Any]:
-    return list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list | tuple) else list(cols)

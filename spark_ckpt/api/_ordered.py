@@ -18,7 +18,7 @@ from spark_ckpt.api._keys import arrow_columns
 from spark_ckpt.api._output_modes import SORTING
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.columns import refuse_repeated
+from spark_ckpt.plan.columns import listed, refuse_repeated
 from spark_ckpt.plan.key_columns import Keys
 from spark_ckpt.plan.plan_check import plan_nodes
 from spark_ckpt.runtime.limits import FirstOfResult
@@ -46,7 +46,7 @@ class Ordered:
 
             counts.orderBy(F.desc("n")).limit(10).writeStream.outputMode("complete").format("console")
         """
-        return _sorted(self, "orderBy", _listed(cols), ascending, one_task=True)
+        return _sorted(self, "orderBy", listed(cols, (list, tuple)), ascending, one_task=True)
 
     sort = orderBy
 
@@ -54,7 +54,7 @@ class Ordered:
         self: Any, *cols: Any, ascending: bool | int | Sequence[bool | int] = True
     ) -> CkptDataFrame:
         """As PySpark's: :meth:`orderBy` within each task, for ``outputMode("complete")``. Raises as that does."""
-        return _sorted(self, "sortWithinPartitions", _listed(cols), ascending, one_task=False)
+        return _sorted(self, "sortWithinPartitions", listed(cols, (list, tuple)), ascending, one_task=False)
 
     def limit(self: Any, num: int, *, uid: str | None = None) -> CkptDataFrame:
         """As PySpark's: ``num`` rows of all that ever come, restarts and restores included, whichever arrive first.
@@ -119,7 +119,3 @@ def _of_result(ctx: Any, df: CkptDataFrame, n: int) -> Chain:
     chain = ctx.chain(df._recipe)
     few = ctx.place(chain.then(FirstOfResult(n), chain.schema))
     return Chain(few.repartition(1), chain.schema, (FirstOfResult(n),))
-
-
-def _listed(cols: tuple[Any, ...]) -> list[Any]:
-    return list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list | tuple) else list(cols)

@@ -17,7 +17,7 @@ WAYS: Mapping[str, str] = {
     **dict.fromkeys(("exists", "scalar"), _JOIN),
     **dict.fromkeys(("collect", "count", "first", "head", "isEmpty", "show", "tail", "take"), _RESULT),
     **dict.fromkeys(("toArrow", "toLocalIterator", "toPandas"), _RESULT),
-    **dict.fromkeys(("offset",), _FEWER),
+    "offset": _FEWER,
     **dict.fromkeys(("repartitionById", "repartitionByRange"), _PLACES),
     **dict.fromkeys(("createOrReplaceTempView", "createTempView", "registerTempTable"), _VIEW),
     **dict.fromkeys(("createGlobalTempView", "createOrReplaceGlobalTempView"), _VIEW),

@@ -219,15 +219,16 @@ def _variables(processor: StatefulProcessor, time_mode: str, keys: list[str]) ->
 def _check_timer_method(processor: StatefulProcessor, time_mode: str) -> None:
     """It is called by the names of its arguments, when the first timer is due: by then there is state that would be
     stuck. Raises ``InvalidInputError``."""
-    method = processor.handleExpiredTimer
+    if time_mode == "None":
+        return
+    signature = inspect.signature(processor.handleExpiredTimer)
     try:
-        inspect.signature(method).bind(key=None, timerValues=None, expiredTimerInfo=None)
+        signature.bind(key=None, timerValues=None, expiredTimerInfo=None)
     except TypeError as e:
-        if time_mode != "None":
-            raise InvalidInputError(
-                f"{type(processor).__name__}.handleExpiredTimer is called with key=, timerValues= and "
-                f"expiredTimerInfo=, found {inspect.signature(method)}: {e}; give its arguments these names"
-            ) from None
+        raise InvalidInputError(
+            f"{type(processor).__name__}.handleExpiredTimer is called with key=, timerValues= and expiredTimerInfo=, "
+            f"found {signature}: {e}; give its arguments these names"
+        ) from None
 
 
 def _columns(struct: T.StructType, taken: list[str], behind: str) -> Columns:

@@ -13,7 +13,7 @@ from spark_ckpt.api._watermark import behind_operation
 from spark_ckpt.api._window_columns import replaced_by_name, with_windows, without_window
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.columns import everything, quoted, refuse_control
+from spark_ckpt.plan.columns import everything, listed, quoted, refuse_control
 from spark_ckpt.plan.stars import may_have_star
 from spark_ckpt.runtime.stateless import Project
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
@@ -32,7 +32,7 @@ class Projections:
 
         Raises ``InvalidInputError`` for what could lose or double a barrier, such as a window function.
         """
-        flat = list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list) else list(cols)
+        flat = listed(cols)
         if self._joined is not None:
             return self._joined.select(flat)
         flat = self._told_apart(flat)

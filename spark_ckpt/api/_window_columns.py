@@ -38,8 +38,7 @@ def with_windows(df: CkptDataFrame, columns: Sequence[Any]) -> tuple[CkptDataFra
     found = [with_columns_for_windows(c, put) if may_have_window(c) else c for c in columns]
     if not calls:
         return None
-    plain = df._in_spark().select(*columns)
-    _ = plain.columns  # Spark says what is wrong with them
+    _ = df._in_spark().select(*columns).columns  # Spark says what is wrong with them
     named = [_named(df, c, new) for c, new in zip(columns, found, strict=True)]
     return window_column(df, calls[0], HIDDEN), named
 

@@ -41,6 +41,7 @@ from spark_ckpt.hints import missing
 from spark_ckpt.plan.again import again
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import (
+    listed,
     ordered,
     proposing_user_columns,
     quoted,
@@ -316,7 +317,7 @@ class CkptDataFrame(
         """
         from spark_ckpt.api.grouped import CkptGroupedData
 
-        flat = list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list) else list(cols)
+        flat = listed(cols)
         if self._joined is not None:
             return self._joined.grouped(flat)
         refuse_repeated(self.columns, self._session.spark)

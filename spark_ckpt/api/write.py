@@ -200,7 +200,7 @@ class CkptDataStreamWriter(Hinting):
         job_options = {k: options.pop(k) for k in list(options) if is_job_option(k)}
         named = [in_our_terms(sink, own) for sink, own in [(self._format, options), *self._more]]
         check_sinks(self._mode, named)
-        check_order(self._df._lineage.in_mode(self._mode), self._mode)
+        check_order(self._df._lineage, self._mode)
         df, sinks = with_conditions(self._df, named)
         request = StartRequest(df, sinks, job_options, self._query_name, location, self._trigger, self._mode)
         return CkptQuery(start_query(request))

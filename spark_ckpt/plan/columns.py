@@ -28,6 +28,11 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def listed(cols: Sequence[Any], kinds: type[Sequence[Any]] | tuple[type[Sequence[Any]], ...] = list) -> list[Any]:
+    """The arguments of a method that takes columns one by one, or all as one of ``kinds``."""
+    return list(cols[0]) if len(cols) == 1 and isinstance(cols[0], kinds) else list(cols)
+
+
 def is_case_sensitive(spark: Any) -> bool:
     """Whether the session tells names apart by their case."""
     return bool(spark.conf.get("spark.sql.caseSensitive") == "true")

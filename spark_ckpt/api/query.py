@@ -10,7 +10,8 @@ from pyspark.errors import StreamingQueryException
 from spark_ckpt.api._progress import with_rows
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
 from spark_ckpt.hints import missing
-from spark_ckpt.jobs.job import Job, ask
+from spark_ckpt.jobs.job import Job
+from spark_ckpt.jobs.requests import ask
 from spark_ckpt.jobs.rows_read import rows_read
 from spark_ckpt.plan.batch_functions import delivery_error
 from spark_ckpt.protocol.records import CHECKPOINT, FINAL, SAVEPOINT

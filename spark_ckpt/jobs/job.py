@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
 from spark_ckpt import clock
 from spark_ckpt.config import JobConfig
-from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
+from spark_ckpt.jobs._deletion import delete_checkpoints
 from spark_ckpt.jobs._garbage import GarbageCollector
 from spark_ckpt.jobs._report import recorded_rows
 from spark_ckpt.jobs._unheard import Unheard
 from spark_ckpt.jobs._verify import verify_job
 from spark_ckpt.jobs.heartbeat import require_stopped
 from spark_ckpt.jobs.records import JobRecords
-from spark_ckpt.jobs.requests import Answer, create_request, read_answer, withdraw_request
+from spark_ckpt.jobs.requests import ask
 from spark_ckpt.jobs.sink_records import by_sink, find_sinks
-from spark_ckpt.jobs.spark_folder import remove_local
-from spark_ckpt.jobs.spec import SinkSpec, cache_dir, job_url, sink_place, with_job_storage
+from spark_ckpt.jobs.spec import SinkSpec, job_url, sink_place, with_job_storage
 from spark_ckpt.jobs.statistics import tell
 from spark_ckpt.protocol.abandon import decide_abandon
-from spark_ckpt.protocol.checkpoint_state import Name
 from spark_ckpt.protocol.life import identity
-from spark_ckpt.protocol.records import FINAL, SAVEPOINT, AbandonedRecord, AbortedRecord, CompletionRecord, VoidRecord
+from spark_ckpt.protocol.records import FINAL, SAVEPOINT, AbandonedRecord, AbortedRecord, CompletionRecord
 from spark_ckpt.protocol.topology import Refuse
 from spark_ckpt.redaction import redact_url
 from spark_ckpt.sinks.base import TwoPhaseSink
@@ -35,10 +33,7 @@ from spark_ckpt.sinks.staging import is_of_job, tag
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.history import History
 from spark_ckpt.storage.history_repair import rebuild_history
-from spark_ckpt.storage.job_paths import JOB_RECORD, JobPaths
-from spark_ckpt.storage.run_cache import forget_cached
-
-_POLL_S = 0.1
+from spark_ckpt.storage.job_paths import JOB_RECORD
 
 
 class Job(Hinting):
@@ -275,35 +270,7 @@ class Job(Hinting):
         The job's life goes on: the largest id stays taken, by a void record, because sinks know those before it.
         """
         self._require_stopped("deleting the checkpoints", force, besides)
-        folder = Folder(self.url, self.config.storage_options())
-
-        def remove(*names: str) -> None:
-            for name in filter(folder.fs.exists, map(folder.path, names)):
-                folder.fs.rm(name, recursive=True)
-
-        remove("spark", "copies")  # a start must not put back what is deleted
-        for location in {g.spark_location for g in self.records.generations()}:
-            remove_local(location)
-        # Stopped here, or at a checkpoint below: the next start restores the newest that is left, the newest of all.
-        newest = self.records.newest_id()
-        void = VoidRecord(newest, max(self.records.ids("generations"), default=0), clock.now_ms()).to_json()
-        if newest and not self.records.store.exists(JobPaths.checkpoint(newest)):
-            self.records.store.create(JobPaths.checkpoint(newest), "checkpoint", void)
-        # They tell of checkpoints that are gone below, and without them none is taken for lost. What batches staged is
-        # left to the sinks' gc.
-        remove("triggers", "batches")
-        for k in self.records.ids("checkpoints"):
-            if self.records.name_of(k) is Name.VOID:
-                continue
-            if k == newest:
-                self.records.store.replace(JobPaths.checkpoint(k), "checkpoint", void)
-            else:
-                self.records.store.delete(JobPaths.checkpoint(k))
-        # Stopped here: the next start is fresh, and counts on from the void record.
-        for uid in folder.folders("state"):
-            table = folder.child(JobPaths.state_file(uid))
-            forget_cached(table.url, cache_dir(self.config), table.names(), self.config.storage_options())
-        remove("committed", "aborted", "requests", "answers", "drained", "manifests", "state")
+        delete_checkpoints(self.records, self.config)
 
 
 def job(dir: str, name: str, sinks: tuple[SinkSpec, ...] = (), **options: str) -> Job:
@@ -316,59 +283,3 @@ def job(dir: str, name: str, sinks: tuple[SinkSpec, ...] = (), **options: str) -
             print(checkpoint["id"], checkpoint["kind"], checkpoint["outcome"], checkpoint["duration_ms"])
     """
     return Job(JobConfig.from_options({"dir": dir, **options}), name, sinks)
-
-
-def ask(
-    records: JobRecords,
-    kind: str,
-    target: str | None,
-    terminal: bool,
-    timeout_s: float,
-    alive: Callable[[], None],
-    drain: bool = False,
-) -> int:
-    """Ask the running job for a checkpoint and wait until it is committed; returns its id.
-
-    ``alive`` raises when waiting makes no sense any more. Raises ``CheckpointFailedError`` if the checkpoint was
-    aborted or time ran out, ``InvalidInputError`` if the savepoint could not be written. Then the request is
-    withdrawn: the job does not take it up later, gives up what it has begun, and goes on. Only a ``drain`` whose
-    barrier was sent goes on draining, with a final checkpoint of its own.
-    """
-    deadline = time.monotonic() + timeout_s
-    request = create_request(records.store, kind, target, terminal, timeout_s, drain)
-    try:
-        answer = _wait(records, request, deadline, alive)
-    except BaseException as e:
-        said = withdraw_request(records.store, request, f"whoever asked for it stopped waiting: {type(e).__name__}")
-        # The job was quicker: its answer stands.
-        if said.checkpoint is None or not isinstance(e, CheckpointFailedError):
-            raise
-        answer = said
-    if answer.error is not None:
-        raise InvalidInputError(answer.error)
-    assert answer.checkpoint is not None
-    return answer.checkpoint
-
-
-def _wait(records: JobRecords, request: str, deadline: float, alive: Callable[[], None]) -> Answer:
-    """The job's answer, once the checkpoint is confirmed as committed."""
-    taken: int | None = None
-    seen: set[int] = set()
-    while time.monotonic() < deadline:
-        answer = read_answer(records.store, request)
-        if answer is not None and answer.checkpoint is None:
-            raise CheckpointFailedError(f"request {request} was withdrawn: {answer.error}")
-        if answer is not None and records.newest_committed() >= (answer.checkpoint or 0):
-            return answer
-        for k in records.ids("triggers") if taken is None else ():
-            trigger = records.trigger(k) if k not in seen else None
-            seen.add(k)
-            taken = k if trigger is not None and trigger.request == request else taken
-        gone = records.aborted(taken) if taken is not None else None
-        if gone is not None:
-            raise CheckpointFailedError(f"checkpoint {taken} was aborted: {gone.reason}")
-        alive()
-        time.sleep(_POLL_S)
-    raise CheckpointFailedError(
-        f"request {request} was not answered in time and is withdrawn; is the query running and not stuck in a batch?"
-    )

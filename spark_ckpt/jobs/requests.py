@@ -7,12 +7,14 @@ either the job's commit answers, or whoever asked (or the job, when the time is 
 
 from __future__ import annotations
 
+import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from spark_ckpt import clock
-from spark_ckpt.errors import CorruptStorageError
-from spark_ckpt.jobs.records import report
+from spark_ckpt.errors import CheckpointFailedError, CorruptStorageError, InvalidInputError
+from spark_ckpt.jobs.records import JobRecords, report
 from spark_ckpt.protocol import codec
 from spark_ckpt.protocol.codec import later
 from spark_ckpt.protocol.records import Kind
@@ -21,6 +23,7 @@ from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.job_paths import JobPaths, request_of
 from spark_ckpt.storage.record_store import Exists, RecordStore
 
+_POLL_S = 0.1
 _OLD_TIMEOUT_MS = 600_000
 """Requests of releases that wrote no deadline: nobody waited longer by default."""
 
@@ -128,3 +131,59 @@ def drop_old_answers(store: RecordStore, before_ms: int) -> None:
             # The request first: without its answer it must not look open.
             drop_request(store, request)
             store.delete(JobPaths.answer(request))
+
+
+def ask(
+    records: JobRecords,
+    kind: str,
+    target: str | None,
+    terminal: bool,
+    timeout_s: float,
+    alive: Callable[[], None],
+    drain: bool = False,
+) -> int:
+    """Ask the running job for a checkpoint and wait until it is committed; returns its id.
+
+    ``alive`` raises when waiting makes no sense any more. Raises ``CheckpointFailedError`` if the checkpoint was
+    aborted or time ran out, ``InvalidInputError`` if the savepoint could not be written. Then the request is
+    withdrawn: the job does not take it up later, gives up what it has begun, and goes on. Only a ``drain`` whose
+    barrier was sent goes on draining, with a final checkpoint of its own.
+    """
+    deadline = time.monotonic() + timeout_s
+    request = create_request(records.store, kind, target, terminal, timeout_s, drain)
+    try:
+        answer = _wait(records, request, deadline, alive)
+    except BaseException as e:
+        said = withdraw_request(records.store, request, f"whoever asked for it stopped waiting: {type(e).__name__}")
+        # The job was quicker: its answer stands.
+        if said.checkpoint is None or not isinstance(e, CheckpointFailedError):
+            raise
+        answer = said
+    if answer.error is not None:
+        raise InvalidInputError(answer.error)
+    assert answer.checkpoint is not None
+    return answer.checkpoint
+
+
+def _wait(records: JobRecords, request: str, deadline: float, alive: Callable[[], None]) -> Answer:
+    """The job's answer, once the checkpoint is confirmed as committed."""
+    taken: int | None = None
+    seen: set[int] = set()
+    while time.monotonic() < deadline:
+        answer = read_answer(records.store, request)
+        if answer is not None and answer.checkpoint is None:
+            raise CheckpointFailedError(f"request {request} was withdrawn: {answer.error}")
+        if answer is not None and records.newest_committed() >= (answer.checkpoint or 0):
+            return answer
+        for k in records.ids("triggers") if taken is None else ():
+            trigger = records.trigger(k) if k not in seen else None
+            seen.add(k)
+            taken = k if trigger is not None and trigger.request == request else taken
+        gone = records.aborted(taken) if taken is not None else None
+        if gone is not None:
+            raise CheckpointFailedError(f"checkpoint {taken} was aborted: {gone.reason}")
+        alive()
+        time.sleep(_POLL_S)
+    raise CheckpointFailedError(
+        f"request {request} was not answered in time and is withdrawn; is the query running and not stuck in a batch?"
+    )

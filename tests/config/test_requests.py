@@ -14,11 +14,12 @@ from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
 from spark_ckpt.jobs._unheard import Unheard
 from spark_ckpt.jobs.heartbeat import Heart
-from spark_ckpt.jobs.job import Job, ask
+from spark_ckpt.jobs.job import Job
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.requests import (
     Answer,
     answer_request,
+    ask,
     create_request,
     drop_old_answers,
     drop_request,

@@ -27,7 +27,7 @@ class Caller:
     checkpoint: int | None = None
 
     def step(self, world: World) -> None:
-        """As ``spark_ckpt.jobs.job.ask`` does it."""
+        """As ``spark_ckpt.jobs.requests.ask`` does it."""
         if self.state == ASKS and world.now_ms >= self.at_ms:
             target = f"{'read-only' if self.read_only else 'savepoint'}-{self.name}"
             deadline_ms = world.now_ms + self.timeout_ms

@@ -193,7 +193,7 @@ MUTATIONS = (
     Mutation(
         _LEAD,
         "an id is never used twice",
-        "        if created:\n            break",
+        "        if created:\n            return record, None",
         "        break",
     ),
     Mutation(_LEAD, "lost triggers are looked for", "if view.looked_for_lost:", "if True:"),

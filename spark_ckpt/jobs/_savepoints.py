@@ -6,8 +6,9 @@ A savepoint folder holds ``savepoint.json`` (written last: without it there is n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, StorageNotWritableError
 from spark_ckpt.jobs.records import JobRecords
@@ -36,27 +37,26 @@ def write_savepoint(
         store = RecordStore(record.target, options)
         found = store.read(SAVEPOINT_RECORD, "savepoint")
         if found is not None:
-            theirs = found["record"]
-            # The mark of the life too: a job whose folder was removed counts its checkpoints from 1 again.
-            if (found.get("job"), theirs["checkpoint"], theirs.get("life", "")) == (
-                job,
-                record.checkpoint,
-                record.life,
-            ):
+            if _is_of(job, record, found):
                 return None
             return SavepointFailed(f"{record.target} already holds another savepoint; choose an empty folder")
         tables = {uid: _export(records, store, table(uid), ref) for uid, ref in record.tables.items()}
         for source in record.sources:
-            copy_folder(
-                Folder(records.paths.source(source), options),
-                Folder(JobPaths(record.target).source(source), options),
-            )
+            there = Folder(JobPaths(record.target).source(source), options)
+            copy_folder(Folder(records.paths.source(source), options), there)
         body = replace(record, tables=tables, committables=()).to_json()
         # Last: before it the folder is no savepoint.
         store.replace(SAVEPOINT_RECORD, "savepoint", {"job": job, "record": body})
     except (StorageNotWritableError, InvalidInputError) as e:
         return SavepointFailed(str(e))
     return None
+
+
+def _is_of(job: str, record: CompletionRecord, found: Mapping[str, Any]) -> bool:
+    """Whether the savepoint ``found`` is this one, written before a crash."""
+    theirs = found["record"]
+    # The mark of the life too: a job whose folder was removed counts its checkpoints from 1 again.
+    return (found.get("job"), theirs["checkpoint"], theirs.get("life", "")) == (job, record.checkpoint, record.life)
 
 
 def _export(records: JobRecords, store: RecordStore, table: StateTable, ref: TableRef) -> TableRef:

@@ -142,6 +142,14 @@ def _check_where(sink: str, own: set[str], options: Mapping[str, str], given: Co
         )
 
 
+def _check_secrets_there(entry: SinkEntry, options: Mapping[str, str]) -> None:
+    have = {k.lower() for k in options}
+    missing = [n for n in entry.secret if n.lower() not in have]
+    if missing:
+        ways = " and ".join(f"{variable(entry.id, n)} (or --option {entry.id}.{n}=...)" for n in missing)
+        raise ConfigError(f"its option(s) {', '.join(missing)} hold a secret and are not recorded; set {ways}")
+
+
 def _resolved(
     entry: SinkEntry, given: Mapping[str, str], environ: Mapping[str, str], confirmed: bool, config: JobConfig
 ) -> SinkSpec:
@@ -151,17 +159,13 @@ def _resolved(
             f"it is of your own class {entry.made_by}, and nothing that storage names is imported; run gc in"
             " Python: spark_ckpt.job(dir, name, sinks).gc()"
         )
-    cls, secret = sink_class(kind), entry.secret
-    options = {k: str(v) for k, v in entry.options.items()}
-    set_there = {n: variable(sink, n) for n in {*secret, *options, *cls.OPTIONS}}
+    cls, recorded = sink_class(kind), {k: str(v) for k, v in entry.options.items()}
+    set_there = {n: variable(sink, n) for n in {*entry.secret, *recorded, *cls.OPTIONS}}
     named = {n: environ[v] for n, v in set_there.items() if v in environ}
+    options = recorded
     for name, value in (*named.items(), *given.items()):
         options = {**{k: v for k, v in options.items() if k.lower() != name.lower()}, name: value}
-    have = {k.lower() for k in options}
-    missing = [n for n in secret if n.lower() not in have]
-    if missing:
-        ways = " and ".join(f"{variable(sink, n)} (or --option {sink}.{n}=...)" for n in missing)
-        raise ConfigError(f"its option(s) {', '.join(missing)} hold a secret and are not recorded; set {ways}")
+    _check_secrets_there(entry, options)
     if not confirmed:
         plain = {n.lower() for n in (*cls.OPTIONS, "columns", "where")} - {"url", "path"}
         _check_where(sink, plain, options, {*named, *given})

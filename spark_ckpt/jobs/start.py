@@ -29,7 +29,7 @@ from spark_ckpt.jobs.spark_folder import Files, SparkFolder
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, sink_place
 from spark_ckpt.names import checked_name
 from spark_ckpt.protocol.evolution import changes
-from spark_ckpt.protocol.records import GenerationRecord, Topology
+from spark_ckpt.protocol.records import UNDECIDED, GenerationRecord, Topology
 from spark_ckpt.protocol.recovery import AUTO, NONE, GoOn, RestoreFrom, StartFacts, StartFresh
 from spark_ckpt.protocol.startup import Started, start_job
 from spark_ckpt.redaction import redact_url
@@ -112,17 +112,7 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
         on_claim=None if on_claim is None else partial(on_claim, records),
     )
     before = _last_decided(records)
-    claim = GenerationRecord(
-        _next_generation(records),
-        0,
-        plan.location,
-        None,
-        clock.now_ms(),
-        plan.topology,
-        uuid.uuid4().hex[:16],
-        plan.config.checkpoint_settings(),
-    )
-    started = io.run(start_job(plan.job, claim, clock.now_ms()))
+    started = io.run(start_job(plan.job, _claim(plan, records), clock.now_ms()))
     if plan.sinks_known:
         record_sinks(records, plan.sinks)
         end_open(records, plan.config, plan.job, plan.sinks, started.generation.generation)
@@ -163,6 +153,20 @@ def _say_changes(plan: JobPlan, decision: Any) -> None:
         _log.warning(
             "Job %s: operator %r goes on from its state with other aggregates.%s%s", plan.job, change.uid, begins, ends
         )
+
+
+def _claim(plan: JobPlan, records: JobRecords) -> GenerationRecord:
+    """A generation that has not decided yet where it goes on from."""
+    return GenerationRecord(
+        _next_generation(records),
+        UNDECIDED,
+        plan.location,
+        None,
+        clock.now_ms(),
+        plan.topology,
+        uuid.uuid4().hex[:16],
+        plan.config.checkpoint_settings(),
+    )
 
 
 def _next_generation(records: JobRecords) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from operator import attrgetter
 from typing import Any, get_type_hints
@@ -11,6 +11,9 @@ from spark_ckpt.protocol._json_codec import ABSENT, Codec, Unreadable, Write, fa
 
 CodecOf = Callable[[Any], Codec[Any]]
 """The codec of what is annotated so."""
+
+_Part = tuple[str, Codec[Any], Callable[[], Any] | None]
+"""A field's name in JSON, its codec, and what stands for it where it is missing."""
 
 ROWS: dict[type, int] = {}
 """The classes that are written as lists, and how many values each has at least."""
@@ -22,13 +25,21 @@ def _hints(cls: type) -> list[tuple[Field[Any], Any]]:
 
 
 def row_codec(cls: Any, codec_of: CodecOf) -> Codec[Any]:
-    names, shortest = [f.name for f in fields(cls)], ROWS[cls]
     inner = [codec_of(kind) for _, kind in _hints(cls)]
-    readers, values = [c.read for c in inner], attrgetter(*names)
-    others = [(i, c.write) for i, c in enumerate(inner) if c.write is not itself]
-    expected = f"a list of {', '.join(names)}"
+    expected = f"a list of {', '.join(f.name for f in fields(cls))}"
+    read = _row_reader(cls, [codec.read for codec in inner], expected)
     of_row: Any = getattr(cls, "of_row", None)
-    defaults = [f.default for f in fields(cls)]
+
+    def read_quickly(value: Any) -> Any:
+        found = of_row(value)
+        return read(value) if found is None else found
+
+    to_row: Write = getattr(cls, "to_row", None) or _row_writer(cls, [codec.write for codec in inner])
+    return Codec(expected, read if of_row is None else read_quickly, to_row)
+
+
+def _row_reader(cls: Any, readers: Sequence[Callable[[Any], Any]], expected: str) -> Callable[[Any], Any]:
+    names, shortest = [f.name for f in fields(cls)], ROWS[cls]
 
     def read(value: Any) -> Any:
         if type(value) is not list or not shortest <= len(value) <= len(readers):
@@ -42,6 +53,14 @@ def row_codec(cls: Any, codec_of: CodecOf) -> Codec[Any]:
             raise
         return cls(*out)
 
+    return read
+
+
+def _row_writer(cls: Any, writers: Sequence[Write]) -> Write:
+    names, shortest = [f.name for f in fields(cls)], ROWS[cls]
+    values, defaults = attrgetter(*names), [f.default for f in fields(cls)]
+    others = [(i, write) for i, write in enumerate(writers) if write is not itself]
+
     def write_row(value: Any) -> Any:
         found = [*values(value)]
         for i, w in others:
@@ -50,11 +69,7 @@ def row_codec(cls: Any, codec_of: CodecOf) -> Codec[Any]:
             found.pop()
         return found
 
-    def read_quickly(value: Any) -> Any:
-        found = of_row(value)
-        return read(value) if found is None else found
-
-    return Codec(expected, read if of_row is None else read_quickly, getattr(cls, "to_row", write_row))
+    return write_row
 
 
 def own_codec(cls: Any) -> Codec[Any]:
@@ -63,13 +78,14 @@ def own_codec(cls: Any) -> Codec[Any]:
 
 def object_codec(cls: Any, codec_of: CodecOf) -> Codec[Any]:
     parts = [(f.metadata.get("name") or f.name, codec_of(kind), _default(f)) for f, kind in _hints(cls)]
+    write = _object_writer(cls, [(name, codec.write) for name, codec, _ in parts])
+    return Codec("a JSON object", _object_reader(cls, parts), write)
+
+
+def _object_reader(cls: Any, parts: Sequence[_Part]) -> Callable[[Any], Any]:
     is_tagged = hasattr(cls, "KIND")
     known = {name for name, _, _ in parts} | getattr(cls, "GONE", frozenset()) | ({"kind"} if is_tagged else set())
     readers = [(name, codec.read, codec.expected, default) for name, codec, default in parts]
-    names, writers = [name for name, _, _ in parts], [codec.write for _, codec, _ in parts]
-    defaults = [f.default if f.metadata.get("left_out") else ABSENT for f in fields(cls)]
-    own = [f.name for f in fields(cls)]
-    values: Write = attrgetter(*own) if len(own) > 1 else lambda value: tuple(getattr(value, name) for name in own)
 
     def read(value: Any) -> Any:
         if type(value) is not dict:
@@ -93,6 +109,15 @@ def object_codec(cls: Any, codec_of: CodecOf) -> Codec[Any]:
             _refuse_unknown(value, known)
         return cls(*out)
 
+    return read
+
+
+def _object_writer(cls: Any, parts: Sequence[tuple[str, Write]]) -> Write:
+    names, writers = [name for name, _ in parts], [write for _, write in parts]
+    defaults = [f.default if f.metadata.get("left_out") else ABSENT for f in fields(cls)]
+    own = [f.name for f in fields(cls)]
+    values: Write = attrgetter(*own) if len(own) > 1 else lambda value: tuple(getattr(value, name) for name in own)
+
     def write_object(value: Any) -> Any:
         return {n: item if w is itself else w(item) for n, w, item in zip(names, writers, values(value))}
 
@@ -101,7 +126,7 @@ def object_codec(cls: Any, codec_of: CodecOf) -> Codec[Any]:
         return {n: w(item) for n, w, item, skip in found if skip is ABSENT or item != skip}
 
     whole = all(default is ABSENT for default in defaults)
-    return Codec("a JSON object", read, write_object if whole else write_in_part)
+    return write_object if whole else write_in_part
 
 
 def _refuse_unknown(value: Mapping[str, Any], known: set[str]) -> None:

@@ -140,20 +140,11 @@ def _trigger(
     role: SourceRole, view: SourceView, now: TriggerNow, now_ms: int
 ) -> Generator[SourceStep, Any, tuple[SourceView, TriggerRecord | None]]:
     """None: storage or a hook failed, and so did the checkpoint, before anybody heard of it."""
-    newest = view.newest_id
-    while True:
-        # Whoever else starts this job may have taken the id; ids only need to grow.
-        newest += 1
-        record = TriggerRecord(
-            newest, now.kind, now_ms, now.by, now.target, now.terminal, now.request, role.generation, now.deadline_ms,
-            now.drain,
-        )  # fmt: skip
-        created = yield CreateTrigger(record)
-        if isinstance(created, StorageFailed):
-            reason = f"its trigger was not recorded: {created.reason}"
-            return (yield from _unsent(role, view, newest, reason, "when the storage answers", now_ms)), None
-        if created:
-            break
+    record, failed = yield from _recorded(role, view, now, now_ms)
+    newest = record.checkpoint
+    if failed is not None:
+        reason = f"its trigger was not recorded: {failed.reason}"
+        return (yield from _unsent(role, view, newest, reason, "when the storage answers", now_ms)), None
     # Stopped here: nobody injected it. The next start gives it up as lost and whoever asked for it gets an error; the
     # trigger names the request, so that it is not taken up again.
     if now.request is not None:
@@ -172,6 +163,24 @@ def _trigger(
     if why is None:
         return view, record
     return (yield from _unsent(role, view, newest, why, "when the hooks are mended", now_ms)), None
+
+
+def _recorded(
+    role: SourceRole, view: SourceView, now: TriggerNow, now_ms: int
+) -> Generator[SourceStep, Any, tuple[TriggerRecord, StorageFailed | None]]:
+    newest = view.newest_id
+    while True:
+        # Whoever else starts this job may have taken the id; ids only need to grow.
+        newest += 1
+        record = TriggerRecord(
+            newest, now.kind, now_ms, now.by, now.target, now.terminal, now.request, role.generation, now.deadline_ms,
+            now.drain,
+        )  # fmt: skip
+        created = yield CreateTrigger(record)
+        if isinstance(created, StorageFailed):
+            return record, created
+        if created:
+            return record, None
 
 
 def _unsent(role: SourceRole, view: SourceView, checkpoint: int, why: str, advice: str, now_ms: int) -> Viewed:

@@ -184,16 +184,22 @@ def rebuild(
         adopt=adopt,
         unread=frozenset(unread),
     )
-    newest: dict[int, BatchRecord] = {}
-    replaced: list[BatchRecord] = []
-    for r in sorted((r for r in batches if r.origin == origin), key=lambda r: (r.batch, r.generation)):
-        replaced += [newest[r.batch]] if r.batch in newest else []
-        newest[r.batch] = r
-    kept = {c for r in newest.values() for c in r.staged}
+    newest, replaced = _attempts(r for r in batches if r.origin == origin)
+    kept = {c for r in newest for c in r.staged}
     # Epochs up to the last completion are settled; what crashes left of them is for the sinks' gc.
     garbage = tuple(c for r in replaced for c in r.staged if c not in kept and c.epoch > view.last_id)
-    view = replace(view, garbage=garbage, open=_open(newest.values(), last if own else None))
+    view = replace(view, garbage=garbage, open=_open(newest, last if own else None))
     return view._fold(view.open[b] for b in sorted(view.open))
+
+
+def _attempts(records: Iterable[BatchRecord]) -> tuple[list[BatchRecord], list[BatchRecord]]:
+    """The newest attempt of each batch, in batch order, and those it replaced."""
+    newest: dict[int, BatchRecord] = {}
+    replaced: list[BatchRecord] = []
+    for r in sorted(records, key=lambda r: (r.batch, r.generation)):
+        replaced += [newest[r.batch]] if r.batch in newest else []
+        newest[r.batch] = r
+    return list(newest.values()), replaced
 
 
 def trim(record: BatchRecord, checkpoint: int) -> BatchRecord:

@@ -21,116 +21,29 @@ A new generation writes its record *before* it reads these facts, so that an old
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+from spark_ckpt.protocol._start_decision import (
+    AUTO,
+    NONE,
+    Decision,
+    GoOn,
+    RestoreFrom,
+    SparkLocation,
+    StartFacts,
+    StartFresh,
+)
 from spark_ckpt.protocol.checkpoint_state import uncommitted
 from spark_ckpt.protocol.damage import (
-    Damage,
     active_origins,
     refuse_state,
     refuse_to_go_on,
     refuse_to_restore,
     way_out,
 )
-from spark_ckpt.protocol.records import UNDECIDED, BatchRecord, CompletionRecord, GenerationRecord, Topology
+from spark_ckpt.protocol.records import UNDECIDED, CompletionRecord, GenerationRecord
 from spark_ckpt.protocol.topology import Fit, Refuse, fit_topology, same_topology, uncompared
 from spark_ckpt.types import Committable
-
-AUTO, NONE = "auto", "none"
-
-
-@dataclass(frozen=True)
-class SparkLocation:
-    """The query's Spark checkpoint location: the newest batch in ``offsets/`` and in ``commits/``, or None.
-
-    ``origin`` is what the sources wrote into the planned offsets. The path alone does not tell: two queries may have
-    been started at one empty location, and locations are deleted and moved.
-    """
-
-    path: str
-    planned: int | None = None
-    committed: int | None = None
-    origin: int | None = None
-
-
-@dataclass(frozen=True)
-class StartFacts:
-    """``restore``: ``auto``, ``none`` or a checkpoint id. A savepoint is first imported as a checkpoint of this job
-    (:func:`as_savepoint`), so that it has an id here.
-
-    ``generations`` are all but ``generation``, claims included.
-    ``completions`` holds no void records. ``open_triggers``: ids in ``triggers/`` that are neither complete, void
-    nor aborted. ``abandoned``: what was given up by hand, as (checkpoint, sink). ``hook``: the name of the query's
-    hooks.
-    """
-
-    restore: str | int
-    location: SparkLocation
-    topology: Topology
-    generation: int
-    generations: tuple[GenerationRecord, ...] = ()
-    completions: tuple[CompletionRecord, ...] = ()
-    committed: frozenset[int] = frozenset()
-    batches: tuple[BatchRecord, ...] = ()
-    open_triggers: tuple[int, ...] = ()
-    allow_non_restored: bool = False
-    damage: Damage = field(default_factory=Damage)
-    abandoned: frozenset[tuple[int, str]] = frozenset()
-    hook: str | None = None
-
-
-@dataclass(frozen=True)
-class GoOn:
-    """Go on at the location, as ``origin``.
-
-    ``restored``: what the origin began from (``initialOffset`` and the restore rows of batch 0 come from it).
-    ``adopt``: Spark replays the batch that completed this one. ``commit``: complete, not confirmed as committed.
-    ``uncompared``: operators of which no record says what their state is made of. ``newest``: the last checkpoint of
-    the origin, or what it began from. ``was``: the query that ran here last.
-    """
-
-    origin: int
-    restored: CompletionRecord | None
-    adopt: CompletionRecord | None
-    commit: tuple[CompletionRecord, ...]
-    uncompared: tuple[str, ...] = ()
-    newest: CompletionRecord | None = None
-    was: Topology | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True)
-class RestoreFrom:
-    """Begin a new origin (= this generation) from ``checkpoint``. In this order:
-
-    void ``abort_triggers`` (create ``checkpoints/K`` as a ``VoidRecord``; if a completion is there already, an older
-    driver was quicker: read the facts and decide again), write this generation's decision, ``commit``, ``abort``,
-    write ``aborted/`` (cause LOST) for ``abort_triggers``, delete the batch records of ``drop_origins``. See
-    :func:`spark_ckpt.protocol.startup.start_job`, which does it.
-    ``fresh_uids`` start empty; ``dropped_uids`` are in the checkpoint and not in the query; of ``uncompared`` ones the
-    checkpoint does not say what their state is made of.
-    """
-
-    checkpoint: CompletionRecord
-    commit: tuple[CompletionRecord, ...] = ()
-    abort: tuple[Committable, ...] = ()
-    abort_triggers: tuple[int, ...] = ()
-    drop_origins: tuple[int, ...] = ()
-    fresh_uids: tuple[str, ...] = ()
-    dropped_uids: tuple[str, ...] = ()
-    uncompared: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class StartFresh:
-    """Begin a new origin (= this generation) with nothing; the rest as in :class:`RestoreFrom`."""
-
-    commit: tuple[CompletionRecord, ...] = ()
-    abort: tuple[Committable, ...] = ()
-    abort_triggers: tuple[int, ...] = ()
-    drop_origins: tuple[int, ...] = ()
-
-
-Decision = GoOn | RestoreFrom | StartFresh | Refuse
 
 
 def decide_start(facts: StartFacts) -> Decision:
@@ -168,8 +81,7 @@ def _go_on(facts: StartFacts) -> GoOn | Refuse:
     first = min(here, key=lambda g: g.generation)
     own = [c for c in facts.completions if c.origin == first.origin]
     newest = max(own, key=lambda c: c.checkpoint, default=None)
-    ran: list[BatchRecord | CompletionRecord] = [*own, *(b for b in facts.batches if b.origin == first.origin)]
-    was = _last_to_run(here, max([first.generation, *(r.generation for r in ran)])).topology
+    was = _last_to_run(facts, here, first).topology
     return (
         _moved_on(facts, latest)
         or refuse_to_go_on(facts.damage, facts.completions, facts.batches, here, _committed(facts))
@@ -189,9 +101,12 @@ def _go_on(facts: StartFacts) -> GoOn | Refuse:
     )
 
 
-def _last_to_run(here: list[GenerationRecord], ran: int) -> GenerationRecord:
-    """The start whose batches, up to generation ``ran``, are the last ones here. One that was stopped ahead of its
-    first batch changed no state, whatever query it was: what that had left out goes on."""
+def _last_to_run(facts: StartFacts, here: list[GenerationRecord], first: GenerationRecord) -> GenerationRecord:
+    """The start whose batches are the last ones here. One that was stopped ahead of its first batch changed no state,
+    whatever query it was: what that had left out goes on."""
+    wrote = [c.generation for c in facts.completions if c.origin == first.origin]
+    wrote += [b.generation for b in facts.batches if b.origin == first.origin]
+    ran = max([first.generation, *wrote])
     return max((g for g in here if g.generation <= ran), key=lambda g: g.generation)
 
 

@@ -138,17 +138,9 @@ class FilesSink(TwoPhaseSink):
             staging.check_same_life(manifest, permit, sink, recorded, found)
             self._sync(files, f"{root}/{_MANIFESTS}")  # who wrote it may have been killed right then
             return
-        files_of = (f"part-{place.replace('-', f'-{i:05d}-', 1)}.{s['ext']}" for i, s in enumerate(staged))
-        names = [f"{s['folder']}/{n}" if s.get("folder") else n for n, s in zip(files_of, staged, strict=True)]
+        names = _final_names(place, staged)
         self._check_present(files, root, staged, names)
-        folders = sorted({f"{root}/{n.rpartition('/')[0]}" for n in names if "/" in n})
-        self._make(files, folders)
-        for i, (s, name) in enumerate(zip(staged, names, strict=True)):
-            # A crash between two of these: the next commit moves the rest. One that copies and then deletes, as on
-            # object stores, may have left both names: moving again overwrites the same bytes.
-            self._step(f"before move {i}")
-            self._move(files, f"{root}/{_STAGING}/{s['file']}", f"{root}/{name}")
-        self._sync(files, root, f"{root}/{_STAGING}", *folders)
+        self._move_all(files, root, staged, names)
         self._step("before manifest")  # a crash here: everything is in place, the next commit writes the manifest
         listed = [{"file": n, "rows": s["rows"], "epoch": c.epoch}
                   for n, s, c in zip(names, staged, committables, strict=True)]  # fmt: skip
@@ -193,6 +185,16 @@ class FilesSink(TwoPhaseSink):
         files, root = open_filesystem(self._url, self._storage)
         files.invalidate_cache()  # other processes write here, too
         return files, str(root).rstrip("/")
+
+    def _move_all(self, files: Any, root: str, staged: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+        folders = sorted({f"{root}/{n.rpartition('/')[0]}" for n in names if "/" in n})
+        self._make(files, folders)
+        for i, (s, name) in enumerate(zip(staged, names, strict=True)):
+            # A crash between two of these: the next commit moves the rest. One that copies and then deletes, as on
+            # object stores, may have left both names: moving again overwrites the same bytes.
+            self._step(f"before move {i}")
+            self._move(files, f"{root}/{_STAGING}/{s['file']}", f"{root}/{name}")
+        self._sync(files, root, f"{root}/{_STAGING}", *folders)
 
     def _move(self, files: Any, staged: str, final: str) -> None:
         try:
@@ -250,6 +252,12 @@ class FilesSink(TwoPhaseSink):
             if name.startswith(stem):
                 with suppress(FileNotFoundError):
                     files.rm_file(f"{root}/{_STAGING}/{name}")
+
+
+def _final_names(place: str, staged: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What readers see the staged files as, the same whoever commits them."""
+    files_of = (f"part-{place.replace('-', f'-{i:05d}-', 1)}.{s['ext']}" for i, s in enumerate(staged))
+    return [f"{s['folder']}/{n}" if s.get("folder") else n for n, s in zip(files_of, staged, strict=True)]
 
 
 class _FilesWriter(staging.FileWriter):

@@ -14,6 +14,7 @@ from deltalake.exceptions import DeltaError
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sinks.delta._fitting import WRITER_FEATURES
+from spark_ckpt.sinks.delta._open_table import OpenTable
 from spark_ckpt.sinks.delta.sink import DeltaSink
 from spark_ckpt.testing.sink_harness import SCHEMA, context, permit, stage_table
 from tests.sources.delta_tables import HandMade, field
@@ -215,15 +216,15 @@ def test_what_was_staged_without_a_new_column_is_committed_behind_it(tmp_path: P
 def test_somebody_else_may_add_the_columns_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t"
     committed(path, 1, k_v((1, "a")))
-    opened, other = DeltaSink._open, iter([wide((2, "theirs", 1, None))])
+    opened, other = OpenTable.open, iter([wide((2, "theirs", 1, None))])
 
-    def while_it_looks(sink: DeltaSink) -> DeltaTable:
-        table = opened(sink)
+    def while_it_looks(open_table: OpenTable) -> DeltaTable:
+        table = opened(open_table)
         for rows in other:
             write_deltalake(path, rows, mode="append", schema_mode="merge")
         return table
 
-    monkeypatch.setattr(DeltaSink, "_open", while_it_looks)
+    monkeypatch.setattr(OpenTable, "open", while_it_looks)
     committed(path, 2, wide((3, "ours", 2, None)), mergeSchema="true")
     assert found(path, "k, w") == [(1, None), (2, 1), (3, 2)]
     names = [f.name for f in DeltaTable(path).schema().fields]

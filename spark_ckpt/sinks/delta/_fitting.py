@@ -11,6 +11,7 @@ from deltalake import DeltaTable, Schema
 
 from spark_ckpt.arrow_types import delta_schema
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.sinks import staging
 from spark_ckpt.sinks._options import altered, misfit
 
 WRITER_FEATURES = frozenset(
@@ -23,6 +24,16 @@ _IDENTITY_VERSION = 6
 """The protocol of writers, before there were names of features, that includes identity columns."""
 
 _COLUMN_RULES = ("delta.generationExpression", "delta.invariants", "delta.identity.start", "CURRENT_DEFAULT")
+
+
+def check_keys(keys: Sequence[str], wanted: pa.Schema) -> None:
+    """Raises ``InvalidInputError`` for columns that delta-rs cannot merge by."""
+    staging.require_columns("mergeKeys", keys, wanted)
+    nested = [k for k in keys if pa.types.is_nested(wanted.field(k).type)]
+    if nested:
+        raise InvalidInputError(f"option 'mergeKeys' names {', '.join(nested)}, which are nested; keys are flat")
+    if keys and any("`" in name for name in wanted.names):
+        raise InvalidInputError("delta-rs cannot merge columns whose names have a backtick; rename them")
 
 
 def check_rules(path: str, table: DeltaTable, rewrites: str | None) -> None:

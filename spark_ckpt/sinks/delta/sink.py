@@ -17,8 +17,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.fs import DeltaStorageHandler
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_ckpt.arrow_types import delta_schema
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
@@ -37,9 +36,10 @@ from spark_ckpt.sinks._options import (
 )
 from spark_ckpt.sinks._partitions import PartitionedWriter, Values, check_partitions, without
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
-from spark_ckpt.sinks.delta._fitting import added, check_columns, check_rules, check_staged, with_columns
+from spark_ckpt.sinks.delta._fitting import added, check_columns, check_keys, check_rules, check_staged, with_columns
 from spark_ckpt.sinks.delta._fitting import check_partitions as check_partitions_of
-from spark_ckpt.sinks.delta._log import Transactions, logged_names
+from spark_ckpt.sinks.delta._log import logged_names
+from spark_ckpt.sinks.delta._open_table import OpenTable
 from spark_ckpt.sinks.delta._versions import add, merge
 from spark_ckpt.sinks.delta._writer import KIND, DeltaWriter
 from spark_ckpt.storage.create_if_absent import require_create_if_absent
@@ -94,9 +94,6 @@ class DeltaSink(TwoPhaseSink):
         self._merge_schema = parsed.flag("mergeSchema")
         self._given = parsed.fsspec()
         delta_rs_options(self._path, self._given)  # refuses what it does not know
-        self._table: DeltaTable | None = None
-        self._entry: tuple[str, Any, Any] | None = None
-        self._transactions = Transactions()
 
     @classmethod
     def absolute(cls, options: Mapping[str, str]) -> dict[str, str]:
@@ -108,6 +105,10 @@ class DeltaSink(TwoPhaseSink):
     @cached_property
     def _storage(self) -> dict[str, str]:
         return delta_rs_options(self._path, self._given, self.patience_s)
+
+    @cached_property
+    def _table(self) -> OpenTable:
+        return OpenTable(self._path, self._storage)
 
     @contextmanager
     def _errors(self, doing: str) -> Iterator[None]:
@@ -128,13 +129,19 @@ class DeltaSink(TwoPhaseSink):
         changes.check_column(self._change, schema)
         schema = changes.without(self._change, schema)
         wanted = delta_schema(schema)
-        staging.require_columns("mergeKeys", self._keys, wanted)
+        check_keys(self._keys, wanted)
         check_partitions(self._partitions, wanted)
-        nested = [k for k in self._keys if pa.types.is_nested(wanted.field(k).type)]
-        if nested:
-            raise InvalidInputError(f"option 'mergeKeys' names {', '.join(nested)}, which are nested; keys are flat")
-        if self._keys and any("`" in name for name in wanted.names):
-            raise InvalidInputError("delta-rs cannot merge columns whose names have a backtick; rename them")
+        table = self._made(wanted)
+        check_rules(self._path, table, self._rewrites)
+        check_partitions_of(self._path, table, self._partitions)
+        there = pa.schema(table.schema())
+        fitting = with_columns(there, wanted) if self._merge_schema else there
+        check_columns(self._path, fitting, wanted, schema)
+        if fitting is not there:
+            self._until_no_conflict(self._adding(wanted))
+
+    def _made(self, wanted: pa.Schema) -> DeltaTable:
+        """The table, made if it is absent."""
         try:
             if self._local:
                 durable.make_folders(self._path)
@@ -147,18 +154,12 @@ class DeltaSink(TwoPhaseSink):
                 partition_by=list(self._partitions),
                 storage_options=self._storage,
             )
-            table = self._open()
+            table = self._table.open()
             if self._local:
                 durable.sync_new_delta(self._path)
         except (DeltaError, OSError, ValueError) as error:
             raise InvalidInputError(f"Delta table {self._path} cannot be made or opened: {self._told(error)}") from None
-        check_rules(self._path, table, self._rewrites)
-        check_partitions_of(self._path, table, self._partitions)
-        there = pa.schema(table.schema())
-        fitting = with_columns(there, wanted) if self._merge_schema else there
-        check_columns(self._path, fitting, wanted, schema)
-        if fitting is not there:
-            self._until_no_conflict(self._adding(wanted))
+        return table
 
     @property
     def _rewrites(self) -> str | None:
@@ -194,8 +195,6 @@ class DeltaSink(TwoPhaseSink):
         sink = staging.sink_of(committables)
         staged = [staging.decode(KIND, c) for c in committables]
         app, found = f"{permit.job}/{sink}", staging.digest(committables)
-        keys: list[str] = next((s["keys"] for s in reversed(staged) if s["keys"]), [])
-        change = next((s["change"] for s in reversed(staged) if s.get("change")), None)
         properties = CommitProperties(
             app_transactions=[Transaction(app, permit.checkpoint)],
             custom_metadata={"ckpt": {"app": app, "checkpoint": permit.checkpoint, "digest": found}},
@@ -208,19 +207,25 @@ class DeltaSink(TwoPhaseSink):
             check_staged(self._path, table, staged, permit.checkpoint)
             self._check_there(staged)
             self._step("before version")  # a crash here: the files are staged as before, the next commit starts over
-            if keys:
-                merge(table, self._files(), staged, keys, change, properties)
-            else:
-                add(table, staged, "overwrite" if self.replacing else "append", properties)
+            self._add_version(table, staged, properties)
             self._step("after version")  # a crash here: the application transaction tells the next commit it is done
 
         self._until_no_conflict(apply)
-        if (
-            self._local
-        ):  # a power loss before or in here: `committed/K` is not written yet, the next start does it again
+        if self._local:
+            # A power loss before or in here: `committed/K` is not written yet, the next start does it again.
             durable.sync_delta(self._path, app, permit.checkpoint)
-        if keys:  # a crash before or in here: the next commit or gc removes the rest
+        if _merge_keys(staged):  # a crash before or in here: the next commit or gc removes the rest
             self._remove([s["file"] for s in staged])
+
+    def _add_version(
+        self, table: DeltaTable, staged: Sequence[Mapping[str, Any]], properties: CommitProperties
+    ) -> None:
+        keys = _merge_keys(staged)
+        if keys:
+            change = next((s["change"] for s in reversed(staged) if s.get("change")), None)
+            merge(table, self._files(), staged, keys, change, properties)
+        else:
+            add(table, staged, "overwrite" if self.replacing else "append", properties)
 
     def abort(self, committables: Sequence[Committable]) -> None:
         with self._errors("aborting"):
@@ -246,43 +251,12 @@ class DeltaSink(TwoPhaseSink):
     def _present(self) -> list[str]:
         return [i.base_name for i in self._files().get_file_info(pafs.FileSelector("", allow_not_found=True))]
 
-    def _open(self) -> DeltaTable:
-        try:
-            known, self._table = self._table, None
-            self._table = self._newer(known) or self._whole()
-            return self._table
-        except TableNotFoundError as error:
-            raise InvalidInputError(
-                f"Delta table {self._path} is gone; it was there when the query started. Restore it"
-            ) from error
-
-    def _whole(self) -> DeltaTable:
-        table = DeltaTable(self._path, storage_options=self._storage)
-        self._entry = _identity(self._files().get_file_info(_entry_name(table)))
-        self._transactions = Transactions()
-        return table
-
-    def _newer(self, known: DeltaTable | None) -> DeltaTable | None:
-        """``known`` at its newest version, without reading the whole log again; None if it has to be."""
-        if known is None or self._entry is None:
-            return None
-        try:
-            known.update_incremental()
-            before, newest = self._files().get_file_info([self._entry[0], _entry_name(known)])
-        except (DeltaError, OSError):
-            return None
-        # A table that was removed meanwhile has not got them; one that was made anew has others.
-        if _identity(before) != self._entry or newest.type != pafs.FileType.File:
-            return None
-        self._entry = _identity(newest)
-        return known
-
     def _files(self) -> pafs.FileSystem:
-        return pafs.PyFileSystem(DeltaStorageHandler(self._path, self._storage))
+        return self._table.files()
 
     def _is_committed(self, table: DeltaTable, permit: CommitPermit, sink: str, found: str) -> bool:
         app = f"{permit.job}/{sink}"
-        version = self._transactions.newest(table, self._files(), app)
+        version = self._table.transactions.newest(table, self._files(), app)
         if version is None or version < permit.checkpoint:
             return False
         notes = (h.get("ckpt") for h in table.history())
@@ -308,7 +282,7 @@ class DeltaSink(TwoPhaseSink):
         pauses = _RETRY.pauses()
         for _ in range(_COMMIT_TRIES):
             try:
-                return apply(self._open())
+                return apply(self._table.open())
             except CommitFailedError as error:
                 last = self._told(error)
             except (DeltaError, OSError) as error:
@@ -335,9 +309,6 @@ class DeltaSink(TwoPhaseSink):
         return lost
 
 
-def _identity(entry: pafs.FileInfo) -> tuple[str, Any, Any]:
-    return entry.path, entry.size, entry.mtime_ns
-
-
-def _entry_name(table: DeltaTable) -> str:
-    return f"_delta_log/{table.version():020d}.json"
+def _merge_keys(staged: Sequence[Mapping[str, Any]]) -> list[str]:
+    """As the query that staged last had them; none if it appends."""
+    return next((s["keys"] for s in reversed(staged) if s["keys"]), [])

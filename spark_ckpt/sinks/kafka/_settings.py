@@ -158,12 +158,7 @@ def read_settings(options: Mapping[str, str]) -> KafkaSettings:
     """Raises ``ConfigError``; no I/O."""
     parsed = SinkOptions(KIND, options, DECLARED)
     given, _ = client_options(options)
-    for name in _BYTES:
-        if name in given:
-            raise ConfigError(
-                f"Kafka option '{name}' is not supported as keys and values are serialized as bytes; cast them, or use "
-                "to_json or to_avro before writing"
-            )
+    _check_serializers(given)
     own = {k: given.pop(k, None) for k in _OURS}
     _check_own(own)
     conf = {_RENAMED.get(k, k): v for k, v in librdkafka_conf(given).items()}
@@ -190,6 +185,15 @@ def with_absolute_staging(options: Mapping[str, str]) -> dict[str, str]:
         return os.path.abspath(value) if local else value
 
     return {k: absolute(v) if k.lower() == "stagingpath" else v for k, v in options.items()}
+
+
+def _check_serializers(given: Mapping[str, str]) -> None:
+    for name in _BYTES:
+        if name in given:
+            raise ConfigError(
+                f"Kafka option '{name}' is not supported as keys and values are serialized as bytes; cast them, or use "
+                "to_json or to_avro before writing"
+            )
 
 
 def _check_own(own: Mapping[str, str | None]) -> None:

@@ -103,6 +103,17 @@ def check_target(
 ) -> dict[str, Any]:
     """The target's columns by name. Raises ``InvalidInputError`` if the query's rows cannot go into them."""
     found = _columns(connection, name, schema)
+    problems = _column_problems(found, rows)
+    table = sa.table(name, schema=schema)
+    problems += key_problems(connection, table, found, rows, keys)
+    if connection.dialect.name in mariadb.DIALECTS:
+        problems += mariadb.engine_problems(connection, table)
+    if problems:
+        raise misfit(f"table {name}", problems)
+    return found
+
+
+def _column_problems(found: Mapping[str, Any], rows: pa.Schema) -> list[str]:
     problems = [f"it has no column '{f.name}'" for f in rows if f.name not in found]
     problems += [
         f"column '{f.name}' is {found[f.name]['type']} and the query writes {f.type}"
@@ -119,13 +130,7 @@ def check_target(
         for f in rows
         if f.name in found and _is_computed(found[f.name])
     ]
-    table = sa.table(name, schema=schema)
-    problems += key_problems(connection, table, found, rows, keys)
-    if connection.dialect.name in mariadb.DIALECTS:
-        problems += mariadb.engine_problems(connection, table)
-    if problems:
-        raise misfit(f"table {name}", problems)
-    return found
+    return problems
 
 
 def _columns(connection: sa.Connection, name: str, schema: str | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pyarrow.csv as pa_csv
 
 from spark_ckpt.expressions.time_texts import TimeTexts
 from spark_ckpt.formats.csv_values import csv_column
-from spark_ckpt.sources.file_text import TextFormat
+from spark_ckpt.sources._text_records import TextFormat
 
 _FEW = 16
 

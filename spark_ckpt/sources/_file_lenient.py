@@ -11,7 +11,7 @@ import pyarrow as pa
 from spark_ckpt.formats.json_lines import JsonLines
 from spark_ckpt.sources._csv_lenient import CsvRecords
 from spark_ckpt.sources._local_times import time_texts
-from spark_ckpt.sources.file_text import TextFormat
+from spark_ckpt.sources._text_records import TextFormat
 
 
 class Lenient(Protocol):

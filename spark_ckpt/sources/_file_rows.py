@@ -18,7 +18,8 @@ from spark_ckpt.sources._convert import MAX_BATCH_ROWS, conform
 from spark_ckpt.sources._file_lenient import lenient_parser, records
 from spark_ckpt.sources._file_listing import FileEntry, InputFolder
 from spark_ckpt.sources._file_plan import Cut, FileSplit, Position
-from spark_ckpt.sources.file_text import TextFormat, TextParser, chunks, content_ends, data_start, require_values
+from spark_ckpt.sources._text_records import TextFormat, chunks, content_ends, data_start
+from spark_ckpt.sources.file_text import TextParser, require_values
 
 
 class FileRows(Protocol):

@@ -20,71 +20,22 @@ from spark_ckpt.redaction import redact_url
 from spark_ckpt.sources._bad_records import FAIL, SKIP, Bad, BadRecords, MalformedFileError
 from spark_ckpt.sources._convert import arrow_schema, pieces, spark_schema
 from spark_ckpt.sources._file_listing import ChangePolicy, FileEntry, InputFolder
-from spark_ckpt.sources._file_modes import MODE_OPTIONS, check_permissive, with_bad_records
+from spark_ckpt.sources._file_modes import check_permissive, with_bad_records
+from spark_ckpt.sources._file_options import CSV_OPTIONS, OPTIONS
 from spark_ckpt.sources._file_plan import Cut, FileSplit, Limits, Position, next_position, plan_splits
 from spark_ckpt.sources._file_rows import FileRows, ParquetRows, TextRows
 from spark_ckpt.sources._local_times import check_zone
-from spark_ckpt.sources._options import (
-    anything,
-    choice,
-    duration_s,
-    flag,
-    one_character,
-    parse_options,
-    positive,
-    size,
-    storage_options_of,
-    text,
-)
+from spark_ckpt.sources._options import parse_options, storage_options_of
 from spark_ckpt.sources._orc_rows import OrcRows
 from spark_ckpt.sources._orc_rows import check_schema as check_orc
+from spark_ckpt.sources._text_records import TextFormat
 from spark_ckpt.sources.base import UsesMetadata
 from spark_ckpt.sources.file_log import DiscoveryLog
-from spark_ckpt.sources.file_text import TextFormat, check_schema
+from spark_ckpt.sources.file_text import check_schema
 from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.record_store import RecordStore
 
-CSV_OPTIONS = {
-    "header": flag().means("csv only. The first line names the columns; without it columns go by position."),
-    "sep": one_character(",").means("csv only. What separates the values of a line."),
-    "quote": one_character('"').means("csv only. What values may stand in."),
-    "multiLine": flag().means("csv only. A line break inside quotes does not end the record."),
-    "nullValue": anything("").means("csv only. What stands for null."),
-}
 _UTC = "UTC"
-
-OPTIONS = {
-    "path": text(expects="a folder, file or glob, local or any fsspec URL").means(
-        "Where the files appear. `load(path)` sets it, too.", required=True
-    ),
-    "fileFormat": choice("parquet", "orc", "json", "csv", "text").means(
-        "What they are; json is one object a line, text a column `value` with a row a line.", required=True
-    ),
-    "recursive": flag().means("Folders below, too."),
-    "pathGlobFilter": text(expects="a glob for file names, such as *.json").means("Only files of such names."),
-    "maxFilesPerTrigger": positive(1000).means("Files of a batch at most."),
-    "maxRowsPerTrigger": positive().means(
-        "Rows of a batch at most. Only this limit splits a file; it costs the driver a look at the files' footers, or "
-        "at the text itself."
-    ),
-    "maxBytesPerTrigger": size().means("Bytes of a batch's files as they are stored; the first is always taken."),
-    "maxSplitBytes": size(128 << 20).means("Larger Parquet and ORC files are read in parallel."),
-    "badRecords": text(FAIL, f"{FAIL}, {SKIP}, or a folder").means(
-        "What cannot be read ends the query, is left out, or is kept once, as a JSON file in that folder."
-    ),
-    "changedFiles": choice("fail", "accept", default="fail").means(
-        "A file that is no longer what was discovered ends the query, or is read as it is now."
-    ),
-    "ignoreMissingFiles": flag().means("Go on without a file that has vanished."),
-    "discoveryInterval": duration_s(1.0).means("How often the folder is listed at most."),
-    "timeZone": text(expects="a region such as Europe/Paris, or an offset such as +02:00").means(
-        "json and csv only. The zone of times that name none; without it, the session's."
-    ),
-    **MODE_OPTIONS,
-    **CSV_OPTIONS,
-}
-
-
 COLUMNAR = ("parquet", "orc")
 """Formats whose files tell their schema and how many rows they have, and are read in parts."""
 

@@ -371,9 +371,9 @@ def test_byte_order_marks_windows_line_ends_and_blank_lines_do_no_harm(job: Job,
 
 
 def test_files_of_many_chunks_are_read_whole(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    from spark_ckpt.sources import file_text
+    from spark_ckpt.sources import _text_records
 
-    monkeypatch.setattr(file_text, "CHUNK_BYTES", 37)
+    monkeypatch.setattr(_text_records, "CHUNK_BYTES", 37)
     (job.input / "a").write_text("".join(f'{n},"line\n{n}"\n' for n in range(50)))
     for limit in ({}, {"maxRowsPerTrigger": "7"}):
         assert job.numbers("csv", multiLine="true", **limit) == list(range(50))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spark_ckpt.errors import ConfigError
-from spark_ckpt.sources import file_text
+from spark_ckpt.sources import _text_records
 from spark_ckpt.sources.base import InnerReader
 from spark_ckpt.sources.ddl import parse_ddl
 from spark_ckpt.sources.files import FilesSource
@@ -52,7 +52,7 @@ def test_each_line_is_a_row_whatever_a_batch_holds(folder: Path, options: dict[s
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_lines_are_the_same_wherever_chunks_end(folder: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(file_text, "CHUNK_BYTES", size)
+    monkeypatch.setattr(_text_records, "CHUNK_BYTES", size)
     assert read(folder) == EXPECTED
     assert read(folder, "line string") == EXPECTED
 

@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_ckpt.state.aggregates._accumulators import Accumulator, Add, Mean, Sum
+from spark_ckpt.state.aggregates._accumulators import Accumulator, Add
 from spark_ckpt.state.aggregates._decimal import divide_half_up, sum_limbs
+from spark_ckpt.state.aggregates._sums import Mean, Sum
 from spark_ckpt.state.aggregates.segments import accumulate
 from spark_ckpt.state.keys.grouping import Segments
 

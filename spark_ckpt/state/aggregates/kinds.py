@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.state.aggregates._accumulators import Accumulator, Collect, Count, Edge, Extreme, Mean, Sum
+from spark_ckpt.state.aggregates._accumulators import Accumulator, Collect, Count, Edge, Extreme
 from spark_ckpt.state.aggregates._collected import CollectAll, CollectSet
 from spark_ckpt.state.aggregates._distinct import Distinct
 from spark_ckpt.state.aggregates._folds import BITWISE, Bitwise, Product
@@ -20,6 +20,7 @@ from spark_ckpt.state.aggregates._lenient import NullableMean, NullableSum, Wrap
 from spark_ckpt.state.aggregates._moments import Deviation, Shape, Stddev
 from spark_ckpt.state.aggregates._paired import COMOMENTS as COMOMENTS
 from spark_ckpt.state.aggregates._paired import Comoments, ExtremeBy
+from spark_ckpt.state.aggregates._sums import Mean, Sum
 from spark_ckpt.state.ipc import nullable_schema
 
 

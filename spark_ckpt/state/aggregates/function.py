@@ -9,16 +9,16 @@ import numpy as np
 import pyarrow as pa
 
 from spark_ckpt.agg import AggSpec
-from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates._accumulators import Accumulator
+from spark_ckpt.state.aggregates._checks import check_families, check_names, check_options
 from spark_ckpt.state.aggregates._in_families import FamilyAccumulator
-from spark_ckpt.state.aggregates.kinds import FLAT, RUNNING_KINDS, Rules, is_ordered, make_accumulator
+from spark_ckpt.state.aggregates.kinds import Rules, make_accumulator
 from spark_ckpt.state.aggregates.ordinals import ascending_order
 from spark_ckpt.state.aggregates.segments import places_of_keys, plain_array, segments_behind
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
 from spark_ckpt.state.keys.grouping import Segments, group_rows, rows_per_key
 from spark_ckpt.state.lsm.layout import FamilyLayout
-from spark_ckpt.types import CONTROL_COLUMNS, KEY_GROUP, KEY_HASH, TIMEOUT_MS
+from spark_ckpt.types import KEY_HASH
 
 MIN_REDUCTION = 1.25
 """Rows a key below which grouping before the shuffle costs more than it saves."""
@@ -51,16 +51,16 @@ class AggregateFunction(StateFunction):
         self.emit = emit
         self.order_by = order_by
         self.specs = dict(aggregates)
-        self._check_options()
+        check_options(self.specs, emit, order_by, input_schema)
         self.accumulators = [make_accumulator(name, spec, input_schema, rules) for name, spec in self.specs.items()]
         self.packers = [a.packer for a in self.accumulators]
         self.state_schema = pa.schema([f for a in self.accumulators for f in a.fields])
         self.packed_schema = pa.schema([f for a in self.packers for f in a.fields])
         self.output_schema = self._make_output_schema()
-        self._check_names()
+        check_names(key_schema.names, self.state_schema.names, self.output_schema.names)
         self.keepers = [a for a in self.accumulators if isinstance(a, FamilyAccumulator)]
         self.families = {a.family: FamilyLayout(key_schema, a.sub_schema, a.values) for a in self.keepers}
-        self._check_families()
+        check_families(self.families, [a.name for a in self.keepers])
 
     @property
     def can_complete(self) -> bool:
@@ -142,13 +142,7 @@ class AggregateFunction(StateFunction):
         has_rows = np.zeros(n, bool)
         has_rows[touched.key_index] = True
         emitted = np.flatnonzero(self._emitted(touched, has_rows)[found])
-        return Changed(
-            self._output(ctx, touched, state, found, emitted),
-            self._align(state, found, n),
-            has_rows,
-            np.zeros(n, bool),
-            np.full(n, NO_TIMEOUT, np.int64),
-        )
+        return self._changed(self._output(ctx, touched, state, found, emitted), state, found, has_rows)
 
     def result(self, ctx: CallContext, every: Touched) -> pa.Table:
         found = np.arange(every.keys.num_rows)
@@ -217,13 +211,12 @@ class AggregateFunction(StateFunction):
         state = [[c.take(ends) for c in p] for p in running]
         write = np.zeros(n, bool)
         write[index] = True
-        return Changed(
-            pa.table([*inputs, *results], schema=self.output_schema),
-            self._align(state, found, n),
-            write,
-            np.zeros(n, bool),
-            np.full(n, NO_TIMEOUT, np.int64),
-        )
+        return self._changed(pa.table([*inputs, *results], schema=self.output_schema), state, found, write)
+
+    def _changed(self, out: pa.Table, state: list[list[pa.Array]], found: np.ndarray, write: np.ndarray) -> Changed:
+        """``out`` comes out; ``state`` is that of the keys ``found``. Aggregates end no key and have no time-out."""
+        n = len(write)
+        return Changed(out, self._align(state, found, n), write, np.zeros(n, bool), np.full(n, NO_TIMEOUT, np.int64))
 
     def _unchanged(self, touched: Touched) -> Changed:
         n = touched.keys.num_rows
@@ -277,52 +270,6 @@ class AggregateFunction(StateFunction):
             return pa.schema([*self.key_schema, *results])
         keys = [f for f in self.key_schema if f.name not in self.input_schema.names]
         return pa.schema([*keys, *self.input_schema, *results])
-
-    def _check_options(self) -> None:
-        if self.emit not in ("update", "rows"):
-            raise InvalidInputError(f"aggregate: emit must be 'update' or 'rows', found {self.emit!r}.")
-        if not self.specs:
-            raise InvalidInputError("aggregate: expects at least one aggregate, such as n=agg.count().")
-        for name, spec in self.specs.items():
-            if not isinstance(spec, AggSpec):
-                raise InvalidInputError(
-                    f"aggregate {name!r}: expects a function of spark_ckpt.agg, found {type(spec).__name__}."
-                )
-            if self.emit == "rows" and spec.kind not in RUNNING_KINDS:
-                raise InvalidInputError(
-                    f"aggregate {name!r}: {spec.kind} is not available with emit='rows'; "
-                    f"use emit='update' or one of {', '.join(RUNNING_KINDS)}."
-                )
-        if self.order_by is not None:
-            self._check_order_by(self.order_by)
-
-    def _check_order_by(self, column: str) -> None:
-        if self.emit != "rows" or column not in self.input_schema.names:
-            raise InvalidInputError(
-                f"aggregate: order_by needs emit='rows' and a column out of {self.input_schema.names}, "
-                f"found emit={self.emit!r} and {column!r}."
-            )
-        type_ = self.input_schema.field(column).type
-        if not is_ordered(type_):
-            raise InvalidInputError(f"aggregate: cannot order by column {column!r} of type {type_}. Supported: {FLAT}.")
-
-    def _check_families(self) -> None:
-        if len(self.families) < len(self.keepers):
-            names = [a.name for a in self.keepers]
-            raise InvalidInputError(
-                f"aggregate: the values of {names} would meet in tables of one name, out of "
-                f"{sorted(self.families)}. Choose other output names."
-            )
-
-    def _check_names(self) -> None:
-        reserved = [*self.key_schema.names, *CONTROL_COLUMNS, KEY_HASH, KEY_GROUP, TIMEOUT_MS]
-        for what, names in (
-            ("state columns", [*reserved, *self.state_schema.names]),
-            ("output columns", self.output_schema.names),
-        ):
-            twice = sorted({name for name in names if names.count(name) > 1})
-            if twice:
-                raise InvalidInputError(f"aggregate: {what} {twice} would occur twice. Choose other output names.")
 
 
 def _of_one_row(accumulators: list[Accumulator]) -> Mapping[str, pa.Scalar]:

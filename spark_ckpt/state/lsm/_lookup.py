@@ -13,7 +13,7 @@ from spark_ckpt.errors import ProtocolBugError, UserFunctionError
 from spark_ckpt.state.functions.base import NO_TIMEOUT
 from spark_ckpt.state.ipc import Rows, conform, one_batch
 from spark_ckpt.state.keys.keys import Hashes, Mask
-from spark_ckpt.state.lsm._levels import Hit
+from spark_ckpt.state.lsm._levels import MEMTABLE, Hit
 from spark_ckpt.state.lsm._memtable import Memtable
 from spark_ckpt.state.lsm.layout import StateLayout
 
@@ -36,6 +36,14 @@ class Lookup:
 
     def __len__(self) -> int:
         return len(self.hashes)
+
+    def memtable_rows(self) -> Rows:
+        """Each key's row in the memtable; -1 where it has none there."""
+        rows = np.full(len(self), -1, np.int64)
+        for hit in self.hits:
+            if hit.source == MEMTABLE:
+                rows[hit.at] = hit.rows
+        return rows
 
     def check(self, version: int, state: pa.Table, write: Mask, remove: Mask) -> None:
         """That state of this ``version`` may be written so. Raises as :meth:`KeyedState.write`."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from spark_ckpt.errors import TopologyError
+from spark_ckpt.state.ipc import schema_from_text
 from spark_ckpt.state.lsm._levels import Level
+from spark_ckpt.state.lsm._memtable import Memtable
 from spark_ckpt.state.lsm.layout import StateLayout
 from spark_ckpt.state.lsm.ranges import KeyRange, RangeRun
 
@@ -23,11 +27,25 @@ def refuse_other_groups(found: Sequence[int], groups: KeyRange) -> None:
         )
 
 
-def other_layout(layout: StateLayout) -> TopologyError:
-    return TopologyError(
+def refuse_other_layout(meta: Mapping[str, Any], layout: StateLayout, can_carry: bool) -> None:
+    """``can_carry``: rows of another layout can be made this one's, if what was sealed tells which they had."""
+    if meta["layout"] == layout.fingerprint or (can_carry and ("schema" in meta or not meta["rows"])):
+        return
+    raise TopologyError(
         f"state was written with other key or state columns than {layout.stored_schema.names}: "
         "restore it into a new Spark checkpoint location, or go back to the old columns"
     )
+
+
+def opened_memtable(
+    layout: StateLayout,
+    meta: Mapping[str, Any],
+    memtable: bytes,
+    carried: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
+) -> Memtable:
+    known = meta["layout"] == layout.fingerprint
+    kept = Memtable.from_bytes(memtable, layout.stored_schema if known else schema_from_text(meta["schema"]))
+    return kept if carried is None else Memtable(carried(kept.rows), kept.removed)
 
 
 def levels_to_json(levels: Sequence[Level]) -> list[list[Any]]:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from spark_ckpt.errors import CorruptStorageError, ProtocolBugError
 from spark_ckpt.protocol.events import GroupManifest
 from spark_ckpt.state.functions.base import NO_TIMEOUT
-from spark_ckpt.state.ipc import Rows, conform, int64_view, no_columns, one_batch, schema_from_text
+from spark_ckpt.state.ipc import Rows, conform, int64_view, no_columns, one_batch
 from spark_ckpt.state.keys.keys import Hashes, Mask
 from spark_ckpt.state.lsm._dead_rows import DeadRows
 from spark_ckpt.state.lsm._flush import Flush, FlushResult, Unflushed
@@ -37,8 +37,9 @@ from spark_ckpt.state.lsm._sealed import (
     groups_to_json,
     levels_from_json,
     levels_to_json,
-    other_layout,
+    opened_memtable,
     refuse_other_groups,
+    refuse_other_layout,
 )
 from spark_ckpt.state.lsm._timers import Searched, find_due, next_due_ms
 from spark_ckpt.state.lsm.compaction import CompactionPolicy
@@ -83,18 +84,14 @@ class KeyedState:
         if meta is None:
             return state
         meta = json.loads(meta) if isinstance(meta, bytes | str) else meta
-        known = meta["layout"] == layout.fingerprint
-        if not known and (carried is None or (meta["rows"] and "schema" not in meta)):
-            raise other_layout(layout)
+        refuse_other_layout(meta, layout, carried is not None)
         refuse_other_groups(meta["groups"], groups)
         state._keys = numbers_from_json(meta["keys"])
         state._levels.levels = levels_from_json(meta["runs"])
         state._levels.changed()
         state._dead = DeadRows.from_json(meta["dead"])
         if memtable is not None:
-            schema = layout.stored_schema if known else schema_from_text(meta["schema"])
-            kept = Memtable.from_bytes(memtable, schema)
-            state._levels.memtable = kept if carried is None else Memtable(carried(kept.rows), kept.removed)
+            state._levels.memtable = opened_memtable(layout, meta, memtable, carried)
         elif meta["rows"]:
             raise CorruptStorageError(f"expected a memtable of {meta['rows']} rows, found none")
         return state
@@ -211,10 +208,7 @@ class KeyedState:
         ended, created = remove & lookup.exists, write & ~lookup.exists
         if created.any() or ended.any():
             self._keys += self.groups.count(lookup.hashes[created]) - self.groups.count(lookup.hashes[ended])
-        row = np.full(len(lookup), -1, np.int64)
-        for hit in lookup.hits:
-            if hit.source == MEMTABLE:
-                row[hit.at] = hit.rows
+        row = lookup.memtable_rows()
         self._bury(lookup, write | ended)
         tombstone, dropped = ended & (row < 0), np.flatnonzero(ended & (row >= 0))
         if len(dropped) and len(self._levels.runs):

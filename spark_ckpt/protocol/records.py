@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from spark_ckpt.protocol import codec
 from spark_ckpt.protocol.codec import Choice, Count, later
@@ -43,6 +43,7 @@ CAUSES = (FAILED, EXPIRED, DECLINED, SUBSUMED, LOST, WITHDRAWN)
 than it may. ``lost``: its generation ended before it was injected everywhere, or the job was restored elsewhere.
 ``withdrawn``: whoever asked for it stopped waiting."""
 
+_R = TypeVar("_R", bound="_Record")
 
 UNDECIDED, REFUSED = 0, -1
 """Values of ``GenerationRecord.origin`` that are no origin."""
@@ -51,8 +52,19 @@ UNDECIDED, REFUSED = 0, -1
 codec.as_row(Committable)
 
 
+class _Record:
+    """What all of them can."""
+
+    def to_json(self) -> dict[str, Any]:
+        return codec.write(self)
+
+    @classmethod
+    def from_json(cls: type[_R], value: Any, where: str = "record") -> _R:
+        return codec.read(cls, value, where)
+
+
 @dataclass(frozen=True)
-class Topology:
+class Topology(_Record):
     """What takes part in a checkpoint. ``operators`` maps uid to what its state is: ``state`` and ``keys`` are its
     columns, ``timeout`` is the kind of time-outs, ``made_of`` says for each column of ``state`` that an aggregate made
     how it did (nothing for a user's function, which cannot be compared). Older records lack the last two. Each
@@ -69,16 +81,9 @@ class Topology:
     operators: Mapping[str, Mapping[str, Any]]
     sinks: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        return codec.write(self)
-
-    @classmethod
-    def from_json(cls, value: Any, where: str = "topology") -> Topology:
-        return codec.read(cls, value, where)
-
 
 @dataclass(frozen=True)
-class GenerationRecord:
+class GenerationRecord(_Record):
     """One start of the job, in ``life`` (:mod:`spark_ckpt.protocol.life`). ``origin`` is the generation that first
     opened ``spark_location``; it took the restore decision (``restored_from``; None: fresh) for the location's whole
     life.
@@ -98,31 +103,17 @@ class GenerationRecord:
 
     GONE: ClassVar = frozenset({"restored_path"})
 
-    def to_json(self) -> dict[str, Any]:
-        return codec.write(self)
-
-    @classmethod
-    def from_json(cls, value: Any, where: str = "generation record") -> GenerationRecord:
-        return codec.read(cls, value, where)
-
 
 @dataclass(frozen=True)
-class HookState:
+class HookState(_Record):
     """What the job's hooks, known by ``name``, want back when this checkpoint is gone on from."""
 
     name: str
     state: bytes = field(repr=False)
 
-    def to_json(self) -> dict[str, Any]:
-        return codec.write(self)
-
-    @classmethod
-    def from_json(cls, value: Any, where: str = "hook state") -> HookState:
-        return codec.read(cls, value, where)
-
 
 @dataclass(frozen=True)
-class TriggerRecord:
+class TriggerRecord(_Record):
     """Checkpoint ``checkpoint`` was asked for ``by`` somebody. ``terminal``: nothing is read behind its barrier.
 
     ``target`` is where a savepoint goes; ``request`` the manual request it answers, before ``deadline_ms``. ``drain``:
@@ -142,16 +133,9 @@ class TriggerRecord:
     drain: bool = later(False)
     hook: HookState | None = later(None)
 
-    def to_json(self) -> dict[str, Any]:
-        return codec.write(self)
-
-    @classmethod
-    def from_json(cls, value: Any, where: str = "trigger record") -> TriggerRecord:
-        return codec.read(cls, value, where)
-
 
 @dataclass(frozen=True)
-class BatchRecord:
+class BatchRecord(_Record):
     """What batch ``batch`` staged and reported; the sink's messages, folded.
 
     ``barriers`` maps checkpoint to the weight that reached the sink in this batch, ``finished`` the epoch label of
@@ -176,31 +160,17 @@ class BatchRecord:
         """Its name in ``batches/``. The generation in it keeps a fenced driver from overwriting its successor's."""
         return f"{self.origin:010d}-{self.batch:010d}-{self.generation:010d}"
 
-    def to_json(self) -> dict[str, Any]:
-        return codec.write(self)
-
-    @classmethod
-    def from_json(cls, value: Any, where: str = "batch record") -> BatchRecord:
-        return codec.read(cls, value, where)
-
 
 @dataclass(frozen=True)
-class TableRef:
+class TableRef(_Record):
     """An operator's state at a checkpoint: its table's Delta version and the manifest file that names the runs."""
 
     version: Count
     manifest: str
 
-    def to_json(self) -> dict[str, Any]:
-        return codec.write(self)
-
-    @classmethod
-    def from_json(cls, value: Any, where: str = "table reference") -> TableRef:
-        return codec.read(cls, value, where)
-
 
 @dataclass(frozen=True)
-class CompletionRecord:
+class CompletionRecord(_Record):
     """Checkpoint ``checkpoint`` is complete: the whole consistent cut, and the authority to commit.
 
     ``committables`` are all of epochs <= ``checkpoint`` that no earlier checkpoint committed, ordered by batch and
@@ -231,13 +201,6 @@ class CompletionRecord:
     request: str | None = later(None)
     drained: bool = later(False)
     hook: HookState | None = later(None)
-
-    def to_json(self) -> dict[str, Any]:
-        return codec.write(self)
-
-    @classmethod
-    def from_json(cls, value: Any, where: str = "completion record") -> CompletionRecord:
-        return codec.read(cls, value, where)
 
 
 @dataclass(frozen=True)
@@ -271,7 +234,7 @@ def checkpoint_from_json(value: Any, where: str = "checkpoint record") -> Comple
 
 
 @dataclass(frozen=True)
-class CommittedRecord:
+class CommittedRecord(_Record):
     """Every committable of ``checkpoint`` is committed, those of the sinks in ``abandoned`` aside.
 
     ``savepoint_error``: why its savepoint was not written.
@@ -283,16 +246,9 @@ class CommittedRecord:
     savepoint_error: str | None = None
     abandoned: tuple[str, ...] = later(())
 
-    def to_json(self) -> dict[str, Any]:
-        return codec.write(self)
-
-    @classmethod
-    def from_json(cls, value: Any, where: str = "committed record") -> CommittedRecord:
-        return codec.read(cls, value, where)
-
 
 @dataclass(frozen=True)
-class AbortedRecord:
+class AbortedRecord(_Record):
     """Checkpoint ``checkpoint`` was given up; its epochs' committables go to the next completed one."""
 
     checkpoint: Count
@@ -301,26 +257,12 @@ class AbortedRecord:
     time_ms: int
     generation: Count
 
-    def to_json(self) -> dict[str, Any]:
-        return codec.write(self)
-
-    @classmethod
-    def from_json(cls, value: Any, where: str = "aborted record") -> AbortedRecord:
-        return codec.read(cls, value, where)
-
 
 @dataclass(frozen=True)
-class AbandonedRecord:
+class AbandonedRecord(_Record):
     """What completed ``checkpoint`` would commit in ``sink``, ``staged`` committables, was given up by hand."""
 
     checkpoint: Count
     sink: str
     staged: Count
     time_ms: int
-
-    def to_json(self) -> dict[str, Any]:
-        return codec.write(self)
-
-    @classmethod
-    def from_json(cls, value: Any, where: str = "abandoned record") -> AbandonedRecord:
-        return codec.read(cls, value, where)

@@ -22,11 +22,13 @@ from spark_ckpt.protocol.aligner import EXACTLY_ONCE
 from spark_ckpt.protocol.coordinator import TriggerPolicy
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.protocol.source_view import LOOK_MS
+from spark_ckpt.testing.simulation.checks import check_end
+from spark_ckpt.testing.simulation.durable import Location, SimulationError
 from spark_ckpt.testing.simulation.explore_state import fingerprint
 from spark_ckpt.testing.simulation.query import FINISHED, Query
-from spark_ckpt.testing.simulation.run import Scenario, check_end
+from spark_ckpt.testing.simulation.scenario import Scenario
 from spark_ckpt.testing.simulation.sources import SourceSpec, placed
-from spark_ckpt.testing.simulation.world import Crash, Location, SimulationError, World
+from spark_ckpt.testing.simulation.world import Crash, World
 
 TIMEOUT_MS = 1_000_000
 

@@ -9,7 +9,8 @@ import traceback
 from collections import Counter
 from collections.abc import Sequence
 
-from spark_ckpt.testing.simulation.run import SABOTAGES, Report, run_seed
+from spark_ckpt.testing.simulation.run import Report, run_seed
+from spark_ckpt.testing.simulation.scenario import SABOTAGES
 
 
 def main(argv: Sequence[str] | None = None) -> int:

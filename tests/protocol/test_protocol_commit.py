@@ -21,7 +21,8 @@ from spark_ckpt.protocol.records import (
 )
 from spark_ckpt.protocol.steps import StorageFailed
 from spark_ckpt.testing.simulation._shell import Shell
-from spark_ckpt.testing.simulation.world import Answer, Crash, Location, World
+from spark_ckpt.testing.simulation.durable import Answer, Location
+from spark_ckpt.testing.simulation.world import Crash, World
 from spark_ckpt.types import BEFORE_BARRIERS, Committable, Epoch
 
 TOPOLOGY = Topology(1, 1, ("a",), {"x": {"state": "s", "keys": "k"}}, ("append", "merge"))

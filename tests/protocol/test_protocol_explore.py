@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_ckpt.testing.explore import BOUNDS, Bounds, explore
-from spark_ckpt.testing.simulation.world import SimulationError
+from spark_ckpt.testing.simulation.durable import SimulationError
 
 SMALL = Bounds(rows=(1, 0), key_groups=1)
 

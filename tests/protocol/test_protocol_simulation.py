@@ -7,8 +7,9 @@ from collections import Counter
 import pytest
 
 from spark_ckpt.testing import simulate
-from spark_ckpt.testing.simulation.run import SABOTAGES, run_seed
-from spark_ckpt.testing.simulation.world import SimulationError
+from spark_ckpt.testing.simulation.durable import SimulationError
+from spark_ckpt.testing.simulation.run import run_seed
+from spark_ckpt.testing.simulation.scenario import SABOTAGES
 
 OFTEN_ENOUGH = {
     "storage fails": 500,

@@ -21,7 +21,8 @@ from spark_ckpt.protocol.records import (
 from spark_ckpt.protocol.recovery import GoOn, RestoreFrom, StartFresh
 from spark_ckpt.protocol.startup import start_job
 from spark_ckpt.testing.simulation._shell import Shell
-from spark_ckpt.testing.simulation.world import Crash, Location, World
+from spark_ckpt.testing.simulation.durable import Location
+from spark_ckpt.testing.simulation.world import Crash, World
 from spark_ckpt.types import Committable, Epoch
 
 TOPOLOGY = Topology(1, 1, ("source0",), {}, ("append",))

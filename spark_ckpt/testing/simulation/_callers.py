@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from spark_ckpt.protocol.records import FINAL, SAVEPOINT, TriggerRecord
 from spark_ckpt.protocol.source_steps import ManualRequest
-from spark_ckpt.testing.simulation.world import Answer, World
+from spark_ckpt.testing.simulation.durable import Answer
+from spark_ckpt.testing.simulation.world import World
 
 ASKS, WAITS, ANSWERED, FAILED = "asks", "waits", "answered", "failed"
 

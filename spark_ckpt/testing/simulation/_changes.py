@@ -15,8 +15,9 @@ from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import Topology, VoidRecord
 from spark_ckpt.protocol.recovery import GoOn, RestoreFrom, StartFresh
 from spark_ckpt.protocol.steps import CommitSinks, ReadNewestGeneration
+from spark_ckpt.testing.simulation.durable import Location, SimulationError, StateTables, Visible
 from spark_ckpt.testing.simulation.sources import placed
-from spark_ckpt.testing.simulation.world import Crash, Location, SimulationError, StateTables, Visible, World
+from spark_ckpt.testing.simulation.world import Crash, World
 
 
 def arrange(scenario: Any, names: tuple[str, ...]) -> None:

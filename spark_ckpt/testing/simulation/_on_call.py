@@ -9,7 +9,8 @@ from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError
 from spark_ckpt.protocol.abandon import decide_abandon
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import AbandonedRecord
-from spark_ckpt.testing.simulation.world import Location, SimulationError, World
+from spark_ckpt.testing.simulation.durable import Location, SimulationError
+from spark_ckpt.testing.simulation.world import World
 
 
 def fresh_location(world: World) -> Location:

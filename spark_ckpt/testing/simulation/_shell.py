@@ -21,14 +21,8 @@ from spark_ckpt.protocol.records import (
     Topology,
 )
 from spark_ckpt.protocol.recovery import SparkLocation, StartFacts, as_savepoint
-from spark_ckpt.testing.simulation.world import (
-    Answer,
-    Location,
-    Records,
-    Savepoint,
-    SimulationError,
-    World,
-)
+from spark_ckpt.testing.simulation.durable import Answer, Location, Records, Savepoint, SimulationError
+from spark_ckpt.testing.simulation.world import World
 
 
 def epoch_of_file(name: str) -> int:

@@ -27,7 +27,8 @@ from spark_ckpt.protocol.events import (
     StateFile,
 )
 from spark_ckpt.protocol.weights import Arrivals
-from spark_ckpt.testing.simulation.world import Row, SimulationError, World
+from spark_ckpt.testing.simulation.durable import Row, SimulationError
+from spark_ckpt.testing.simulation.world import World
 
 REMOVE_AT = 7
 DRAINED = 100

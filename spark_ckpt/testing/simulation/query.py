@@ -24,8 +24,9 @@ from spark_ckpt.testing.simulation._callers import ANSWERED
 from spark_ckpt.testing.simulation._changes import begun
 from spark_ckpt.testing.simulation._shell import Shell
 from spark_ckpt.testing.simulation._state import GroupCall, Output, TaskFiles, run_partition
+from spark_ckpt.testing.simulation.durable import Location, SimulationError, Visible
 from spark_ckpt.testing.simulation.sources import Offset, SourceReader, SourceSpec, first_offset, manifests, read
-from spark_ckpt.testing.simulation.world import Location, SimulationError, Visible, World
+from spark_ckpt.testing.simulation.world import World
 from spark_ckpt.types import Committable, Epoch
 
 FINISHED, STOPPED, LEFT, DRAINED = "finished", "stopped with a savepoint", "stopped without one", "drained"

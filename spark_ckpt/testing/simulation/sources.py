@@ -18,7 +18,8 @@ from spark_ckpt.protocol.source_events import announcements, manifests_to_send
 from spark_ckpt.protocol.source_offset import SourceOffset, SourcePosition, initial_offset, with_inner
 from spark_ckpt.protocol.source_view import SourceRole, SourceView
 from spark_ckpt.testing.simulation._state import Output
-from spark_ckpt.testing.simulation.world import Answer, Location, SimulationError, World
+from spark_ckpt.testing.simulation.durable import Answer, Location, SimulationError
+from spark_ckpt.testing.simulation.world import World
 from spark_ckpt.types import BEFORE_BARRIERS
 
 Offset = dict[str, Any]

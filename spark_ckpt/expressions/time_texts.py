@@ -129,9 +129,8 @@ def _from_julian(number: int) -> int:
     return texts_of.number_of_day(cycles * 4 + year + 1, month, 1, 2**40) + days  # type: ignore[operator]
 
 
-def readable_moment(pattern: str) -> bool:
-    """Whether moments written like that are read here."""
-    return readable(pattern)
+readable_moment = readable
+"""Whether moments written like that are read here."""
 
 
 def readable_day(pattern: str) -> bool:

@@ -204,9 +204,14 @@ def test_spark_and_the_sink_write_one_table_at_the_same_time(spark: SparkSession
 
 def test_a_table_of_the_catalog_is_a_stream_by_its_name(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set("spark.ckpt.dir", str(tmp_path / "jobs"))
-    spark.sql(f"create table by_name (id long, day date) using delta partitioned by (day) location '{tmp_path}/a b'")
+    spark.sql(
+        "create table by_name (id long comment 'whose', day date) using delta partitioned by (day) "
+        f"location '{tmp_path}/a b'"
+    )
     reader = spark_ckpt.enable(spark).readStream
     found = reader.option("startingVersion", 0).table("by_name")
     (source,) = found._lineage.sources
     assert (source.inner, source.options["path"]) == ("delta", f"{tmp_path}/a b")
     assert found.schema.simpleString() == "struct<id:bigint,day:date>"
+    assert found.schema == spark.readStream.table("by_name").schema
+    assert found.schema["id"].metadata == {"comment": "whose"}

@@ -560,6 +560,15 @@ def test_no_table_and_a_schema_of_ones_own_are_refused(tmp_path: Path) -> None:
         opened(other.path, readChangeFeed="true")
 
 
+def test_columns_keep_their_comments_and_nothing_else_that_is_noted_of_them(tmp_path: Path) -> None:
+    noted = {"comment": "when", "spark.watermarkDelayMs": 5, "delta.generationExpression": "now()"}
+    inner = {"type": "struct", "fields": [field("x", "long", comment="inside")]}
+    table = HandMade(tmp_path / "t", field("t", "timestamp", **noted), field("s", inner), field("v", "long"))
+    schema = open_source("delta", {"path": str(table.path)}, None, "none").schema()
+    assert [f.metadata for f in schema] == [{"comment": "when"}, {}, {}]
+    assert schema["s"].dataType["x"].metadata == {"comment": "inside"}
+
+
 def test_an_offset_of_rows_is_none_of_changes(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "t", enableChangeDataFeed="true")
     end = end_of(opened(table.path))

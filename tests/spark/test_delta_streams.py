@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, Schema, write_deltalake
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -25,12 +25,14 @@ def test_a_job_over_a_delta_table_goes_on_where_it_was(
     spark: SparkSession, ckpt: Any, job: Job, tmp_path: Path
 ) -> None:
     path = tmp_path / "t"
+    columns = [Field("id", "long", metadata={"comment": "whose"}), Field("k", "string"), Field("day", "string")]
+    DeltaTable.create(path, Schema(columns), partition_by=["day"])
     append(path, range(10))
     append(path, range(10, 15))
 
     def totals(**options: Any) -> Any:
         rows = ckpt.readStream.options(maxFilesPerTrigger=2, **options).table(f"delta.`{path}`")
-        assert rows.columns == ["id", "k", "day"]
+        assert {f.name: f.metadata for f in rows.schema} == {"id": {"comment": "whose"}, "k": {}, "day": {}}
         keyed = rows.where("id <> 4").groupBy("k", "day")
         return keyed.agg(F.count("*").alias("n"), F.sum("id").alias("s"), uid="totals")
 

@@ -28,7 +28,7 @@ def inserts(head: str, rows: pa.Table) -> Iterator[str]:
     """Statements that begin with ``head`` (``INSERT INTO t (a, b) VALUES``) and have all of ``rows``."""
     columns: list[Any] = [_literal(column) for column in rows.columns]
     tuples = _join("(", _join(*columns, separator=","), ")")
-    for chunk in tuples.chunks if isinstance(tuples, pa.ChunkedArray) else [tuples]:
+    for chunk in tuples.chunks:
         step = max(1, int(len(chunk) * MOST_CHARACTERS / max(chunk.nbytes, 1)))
         for start in range(0, len(chunk), step):
             yield f"{head} {','.join(chunk.slice(start, step).to_pylist())}"

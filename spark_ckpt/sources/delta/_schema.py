@@ -79,14 +79,19 @@ def stream_schema(metadata: Metadata, changes: bool, shown: str) -> StructType:
 
 
 def _nullable(kind: DataType) -> DataType:
-    """Without what Delta notes about columns."""
+    """Of what is noted about columns, with comments alone: the rest is Delta's own, or for whoever wrote the table, as
+    is the delay of a watermark, which would be taken for one here."""
     if isinstance(kind, StructType):
-        return StructType([StructField(f.name, _nullable(f.dataType)) for f in kind])
+        return StructType([StructField(f.name, _nullable(f.dataType), metadata=_comment(f)) for f in kind])
     if isinstance(kind, ArrayType):
         return ArrayType(_nullable(kind.elementType))
     if isinstance(kind, MapType):
         return MapType(_nullable(kind.keyType), _nullable(kind.valueType))
     return kind
+
+
+def _comment(field: StructField) -> dict[str, Any]:
+    return {name: value for name, value in field.metadata.items() if name == "comment"}
 
 
 def same_columns(a: Metadata, b: Metadata) -> bool:

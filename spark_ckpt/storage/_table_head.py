@@ -117,25 +117,11 @@ class HeadLog:
 
         ``actions`` (a new protocol or schema) go ahead of the file actions.
         """
-        before = head.content if head else {}
-        now_ms = clock.now_ms()
         record = self._write_content(content, schema)
-        lost, gained = changed_files(before, content)
         details = {**vars(writer), "content": record, "previous": head.record if head else None}
         version = head.version + 1 if head else 0
-        operation = "CHECKPOINT" if head else "CREATE TABLE"
         # A crash before the put leaves a content file, and perhaps a vector file, that nobody names: gc removes them.
-        put = self.log.put(
-            version,
-            [
-                delta_log.commit_info_action(operation, details, now_ms),
-                *actions,
-                delta_log.transaction_action(writer.app_id, writer.checkpoint, now_ms),
-                *(delta_log.remove_action(file, before[file], now_ms) for file in lost),
-                *(delta_log.add_action(file, content[file], now_ms) for file in gained),
-            ],
-        )
-        if not put:
+        if not self.log.put(version, _commit(head, content, details, writer, actions)):
             self._folder.remove(f"{OWN}/{record}")
             return None
         # The version is there. What a crash from here on leaves undone only costs space and readers' time.
@@ -186,3 +172,22 @@ class HeadLog:
             f" its files, found {found} at version {version}. Start the query again: the table's log"
             f" then begins anew; and do not run OPTIMIZE, VACUUM, DELETE or other writes on state tables."
         )
+
+
+def _commit(
+    head: Head | None,
+    content: TableContent,
+    details: Mapping[str, Any],
+    writer: Writer,
+    actions: Sequence[Mapping[str, Any]],
+) -> list[Mapping[str, Any]]:
+    """The actions of the version that turns ``head`` into ``content``."""
+    before, now_ms = head.content if head else {}, clock.now_ms()
+    lost, gained = changed_files(before, content)
+    return [
+        delta_log.commit_info_action("CHECKPOINT" if head else "CREATE TABLE", details, now_ms),
+        *actions,
+        delta_log.transaction_action(writer.app_id, writer.checkpoint, now_ms),
+        *(delta_log.remove_action(file, before[file], now_ms) for file in lost),
+        *(delta_log.add_action(file, content[file], now_ms) for file in gained),
+    ]

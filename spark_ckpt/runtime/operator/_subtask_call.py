@@ -20,10 +20,7 @@ from spark_ckpt.runtime.operator._subtask_state import SubtaskState
 from spark_ckpt.runtime.operator._subtask_time import END_OF_TIME_MS, SubtaskTime
 from spark_ckpt.runtime.operator.spec import OperatorSpec
 from spark_ckpt.state.envelope import Envelope, unpack
-from spark_ckpt.state.ipc import (
-    one_batch,
-    schema_to_text,
-)
+from spark_ckpt.state.ipc import one_batch, schema_to_text
 
 DATA, EVENT = 0, 1
 """Kinds of the rows an operator hands to its snapshot stage."""
@@ -85,26 +82,20 @@ class SubtaskCall:
         batch = self._batch_input()
         if self._completed is not None:
             self._tell(self._completed)
-        config = self.spec.run.config
+        run = self.spec.run
         weights = aligner.AlignerConfig(
-            self.spec.inputs * self.spec.run.key_groups, config.mode, config.max_buffered_bytes
+            self.spec.inputs * run.key_groups, run.config.mode, run.config.max_buffered_bytes
         )
         self._time.begin_batch()
         self.meta.aligner, actions = aligner.plan(self.meta.aligner, weights, batch)
         for action in actions:
             if isinstance(action, aligner.Snapshot):
-                # A checkpoint between this batch and the next has the time-outs behind it, as the batch has.
-                self._call_timed_out()
-                if action.drain:
-                    self._end_time()
-                elif self._time.input_ends(action.checkpoint):
-                    self._close_windows()
-                self._calls.put_out_result(action.checkpoint)
+                self._before_snapshot(action)
             self._do(action)
         self._call_timed_out()
         self._time.end_batch()
         unflushed = sum(state.keyed.memtable_bytes for state in self.states.values())
-        if unflushed > config.memtable_max_bytes and self._unwritten is None:
+        if unflushed > run.config.memtable_max_bytes and self._unwritten is None:
             # If storage fails, the memtable goes on growing in Spark's state store until the next checkpoint.
             self._flush(self.meta.aligner.epoch)
         self._acknowledge()
@@ -178,6 +169,15 @@ class SubtaskCall:
             _log.exception("%s, task %d: on_checkpoint_complete(%d) failed", *where)
 
     # -- act ---------------------------------------------------------------------------------------------------
+
+    def _before_snapshot(self, action: aligner.Snapshot) -> None:
+        """A checkpoint between this batch and the next has the time-outs behind it, as the batch has."""
+        self._call_timed_out()
+        if action.drain:
+            self._end_time()
+        elif self._time.input_ends(action.checkpoint):
+            self._close_windows()
+        self._calls.put_out_result(action.checkpoint)
 
     def _do(self, action: aligner.Action) -> None:
         if isinstance(action, aligner.Process):

@@ -59,8 +59,8 @@ class _Proxy:
         self.requests: list[str] = []
         self._share, self._kinds = share, kinds
         self._random, self._lock = random.Random(seed), threading.Lock()
-        self._upstream, self._drop = urlsplit(server), drop.lower()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.upstream, self.drop = urlsplit(server), drop.lower()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self}))
         self._server.daemon_threads = True
 
     def run(self) -> None:
@@ -79,79 +79,78 @@ class _Proxy:
             self.requests.append(f"{request} ({fault})" if fault else request)
         return fault
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        proxy = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
+class _Handler(BaseHTTPRequestHandler):
+    """Of one connection. ``proxy`` is set in a class made for it."""
 
-            def _pass_on(self) -> None:
-                body = self._body()
-                if self.path == _CONTROL:
-                    self._answer(200, {}, json.dumps(proxy.taken()).encode())
-                    return
-                fault = proxy.fault(named(self.command, self.path, dict(self.headers)))
-                if fault == "slow":
-                    time.sleep(0.7)
-                if fault in _XML:
-                    self._answer(int(fault), {}, _XML[fault])
-                    return
-                if fault == "no connection":
-                    self.close_connection = True
-                    return
-                answer, content = self._asked(body)
-                if fault == "lost answer":  # the server has done it, and the client never hears of it
-                    self.close_connection = True
-                    return
-                self._answer(answer.status, dict(answer.getheaders()), content)
+    proxy: _Proxy
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
-            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _pass_on
+    def _pass_on(self) -> None:
+        body = self._body()
+        if self.path == _CONTROL:
+            self._answer(200, {}, json.dumps(self.proxy.taken()).encode())
+            return
+        fault = self.proxy.fault(named(self.command, self.path, dict(self.headers)))
+        if fault == "slow":
+            time.sleep(0.7)
+        if fault in _XML:
+            self._answer(int(fault), {}, _XML[fault])
+            return
+        if fault == "no connection":
+            self.close_connection = True
+            return
+        answer, content = self._asked(body)
+        if fault == "lost answer":  # the server has done it, and the client never hears of it
+            self.close_connection = True
+            return
+        self._answer(answer.status, dict(answer.getheaders()), content)
 
-            def _body(self) -> bytes:
-                if "chunked" in self.headers.get("Transfer-Encoding", ""):
-                    return self._chunks()
-                return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _pass_on
 
-            def _chunks(self) -> bytes:
-                found = b""
-                while size := int(self.rfile.readline().split(b";")[0], 16):
-                    found += self.rfile.read(size)
-                    self.rfile.readline()
-                self.rfile.readline()
-                return found
+    def _body(self) -> bytes:
+        if "chunked" in self.headers.get("Transfer-Encoding", ""):
+            return self._chunks()
+        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
-            def _asked(self, body: bytes) -> tuple[http.client.HTTPResponse, bytes]:
-                client = http.client.HTTPConnection(
-                    str(proxy._upstream.hostname), proxy._upstream.port or 80, timeout=60
-                )
-                try:
-                    client.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-                    for name, value in self.headers.items():
-                        if name.lower() not in {*_HOP, "expect", proxy._drop}:
-                            client.putheader(name, value)
-                    client.putheader("Content-Length", str(len(body)))
-                    client.endheaders(body)
-                    answer = client.getresponse()
-                    return answer, answer.read()
-                finally:
-                    client.close()
+    def _chunks(self) -> bytes:
+        found = b""
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            found += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return found
 
-            def _answer(self, status: int, headers: dict[str, str], content: bytes) -> None:
-                self.send_response_only(status)
-                for name, value in headers.items():
-                    if name.lower() not in _HOP:
-                        self.send_header(name, value)
-                length = next((v for n, v in headers.items() if n.lower() == "content-length"), None)
-                self.send_header("Content-Length", length if self.command == "HEAD" and length else str(len(content)))
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(content)
+    def _asked(self, body: bytes) -> tuple[http.client.HTTPResponse, bytes]:
+        client = http.client.HTTPConnection(
+            str(self.proxy.upstream.hostname), self.proxy.upstream.port or 80, timeout=60
+        )
+        try:
+            client.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                if name.lower() not in {*_HOP, "expect", self.proxy.drop}:
+                    client.putheader(name, value)
+            client.putheader("Content-Length", str(len(body)))
+            client.endheaders(body)
+            answer = client.getresponse()
+            return answer, answer.read()
+        finally:
+            client.close()
 
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
+    def _answer(self, status: int, headers: dict[str, str], content: bytes) -> None:
+        self.send_response_only(status)
+        for name, value in headers.items():
+            if name.lower() not in _HOP:
+                self.send_header(name, value)
+        length = next((v for n, v in headers.items() if n.lower() == "content-length"), None)
+        self.send_header("Content-Length", length if self.command == "HEAD" and length else str(len(content)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
 
-        return Handler
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
 
 
 def named(method: str, path: str, headers: dict[str, str]) -> str:

@@ -99,14 +99,7 @@ def check_operation(what: str, before: SparkDF, known: list[Node], after: SparkD
         raise _refusal(
             what, Node(next(iter(gone)), 0), "is missing", "Begin with the DataFrame that the function gets."
         )
-    count = Counter(n.same for n in known)
-    new = []
-    for node in reversed(plan_text.without_right_sides(whole)):
-        # From the leaves up: what was there before stands below what the operation added.
-        if count[node.same]:
-            count[node.same] -= 1
-        else:
-            new.append(node)
+    new = _added(known, whole)
     asked = next((found[0] for n in new if (found := _OF_FILES.search(n.text))), None)
     if asked is not None and not spark_reads:
         raise InvalidInputError(
@@ -120,6 +113,18 @@ def check_operation(what: str, before: SparkDF, known: list[Node], after: SparkD
         _try(what, before, after, suspects[-1], WINDOW_WAY if window else _WAYS.get(suspects[-1].name, _ANY_WAY))
     if any(n.name in ("Project", "Filter") and plan_text.calls_python(n) for n in new):
         _try_python(what, after)
+
+
+def _added(known: list[Node], whole: list[Node]) -> list[Node]:
+    """The nodes of ``whole`` that are not ``known``, from the leaves up."""
+    count, added = Counter(n.same for n in known), []
+    for node in reversed(plan_text.without_right_sides(whole)):
+        # What was there before stands below what the operation added.
+        if count[node.same]:
+            count[node.same] -= 1
+        else:
+            added.append(node)
+    return added
 
 
 def _is_safe(what: str, node: Node) -> bool:

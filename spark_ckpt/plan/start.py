@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any
 
+from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.jobs.delivering import Deliverer
 from spark_ckpt.jobs.drained import end_when_drained
@@ -61,18 +62,13 @@ class Running:
 
 def start_query(request: StartRequest) -> Running:
     """Start the streaming query of a wrapped DataFrame."""
-    session = request.df._session
-    spark, lineage = session.spark, request.df._lineage.in_mode(request.output_mode)
-    config = session.config(request.job_options)
-    job = config.job or request.query_name
-    if not job:
-        raise ConfigError("a job needs a name: set queryName(...) or spark.ckpt.job")
-    config = replace(with_absolute_dir(config), job=job, lanes=config.lanes or _default_lanes(spark))
+    spark, lineage = request.df._session.spark, request.df._lineage.in_mode(request.output_mode)
+    config, job = _job_config(request)
     location = spark_location(spark, request.location, config, job)
     sources, streams = name_sources(lineage), name_streams(lineage)
     requests = with_functions_last(request.sinks)
-    replacing = request.output_mode == "complete"
-    checked = checked_sinks(as_sinks(requests, config, job, request.df.schema), replacing)
+    asked = as_sinks(requests, config, job, request.df.schema)
+    checked = checked_sinks(asked, replacing=request.output_mode == "complete")
     sinks = tuple(with_job_storage(sink, config) for sink in checked)
     uids = name_operators(lineage, sources, config.require_uid)
     topology = query_topology(lineage, sources, sinks, config.max_parallelism, uids)
@@ -100,20 +96,32 @@ def start_query(request: StartRequest) -> Running:
 
         df, operations = in_order(build, tuple(streams.values()))
         spark.dataSource.register(sink_class_of(format_name, run, sinks, request.df._arrow_schema(), operations))
-        writer = df.writeStream.format(format_name).outputMode("append")
-        writer = writer.option("checkpointLocation", spark_path(location)).queryName(request.query_name or job)
+        name = request.query_name or job
+        writer = df.writeStream.format(format_name).outputMode("append").queryName(name)
+        writer = writer.option("checkpointLocation", spark_path(location))
         if request.trigger:
             writer = writer.trigger(**request.trigger)
-        remember_run(request.query_name or job, run)
+        remember_run(name, run)
         deliverer = deliverer_of(spark, format_name, run, requests, sinks)
         with SessionConfs(spark, plan.location):
             query = writer.start()
         beats.hand_over(lambda: bool(query.isActive))
     end_when_drained(query, JobRecords(run.url, config), run.drained)
-    remember_run(request.query_name or job, run, str(query.runId))
+    remember_run(name, run, str(query.runId))
     if deliverer is not None:
         deliverer.start(query, thread_of(spark))
     return Running(query, run, sinks, deliverer)
+
+
+def _job_config(request: StartRequest) -> tuple[JobConfig, str]:
+    """The job's configuration, all decided, and its name."""
+    session = request.df._session
+    config = session.config(request.job_options)
+    job = config.job or request.query_name
+    if not job:
+        raise ConfigError("a job needs a name: set queryName(...) or spark.ckpt.job")
+    lanes = config.lanes or _default_lanes(session.spark)
+    return replace(with_absolute_dir(config), job=job, lanes=lanes), job
 
 
 def _tell_uids(job: str, uids: dict[OperatorNode, str]) -> None:

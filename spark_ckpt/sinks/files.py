@@ -24,6 +24,7 @@ from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.redaction import redact, redact_url, secret_values
 from spark_ckpt.sinks import _durable as durable
 from spark_ckpt.sinks import staging
+from spark_ckpt.sinks._files_writer import KIND, FilesWriter
 from spark_ckpt.sinks._options import (
     STORAGE_OPTIONS,
     SinkOption,
@@ -34,13 +35,12 @@ from spark_ckpt.sinks._options import (
 )
 from spark_ckpt.sinks._partitions import PartitionedWriter, check_partitions, folder_of, without
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
-from spark_ckpt.sinks.files_formats import EXTENSIONS, FileOptions, check_schema, open_writer
+from spark_ckpt.sinks.files_formats import EXTENSIONS, FileOptions, check_schema
 from spark_ckpt.storage.filesystem import make_on, open_filesystem
 from spark_ckpt.storage.object_options import OBJECT_STORES, scheme_of
 from spark_ckpt.storage.refusals import writing
 from spark_ckpt.types import CommitPermit, Committable
 
-_KIND = "files"
 _STAGING, _MANIFESTS = ".staging", "_manifests"
 
 
@@ -76,7 +76,7 @@ class FilesSink(TwoPhaseSink):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
-        parsed = SinkOptions(_KIND, options, self.DECLARED)
+        parsed = SinkOptions(KIND, options, self.DECLARED)
         self._url = parsed.required("path").rstrip("/") or "/"
         self._format = parsed.choice("fileFormat")
         self._how = FileOptions(parsed.flag("header"), _separator(parsed), parsed.choice("compression"))
@@ -94,7 +94,7 @@ class FilesSink(TwoPhaseSink):
         """Also proves that the folder can be written."""
         check_partitions(self._partitions, schema)
         check_schema(self._format, without(self._partitions, schema))
-        check_path(_KIND, self._url)
+        check_path(KIND, self._url)
         try:
             files, root = self._open()
             probe = f"{_STAGING}/.probe-{uuid.uuid4().hex}"
@@ -113,11 +113,11 @@ class FilesSink(TwoPhaseSink):
         files, root = self._open()
         folder = f"{root}/{_STAGING}"
         if not self._partitions:
-            return _FilesWriter(files, folder, ctx, self._format, self._how)
+            return FilesWriter(files, folder, ctx, self._format, self._how)
         inner = replace(ctx, schema=without(self._partitions, ctx.schema))
         return PartitionedWriter(
             self._partitions,
-            lambda values, number: _FilesWriter(
+            lambda values, number: FilesWriter(
                 files, folder, inner, self._format, self._how, (folder_of(self._partitions, values), number)
             ),
         )
@@ -128,7 +128,7 @@ class FilesSink(TwoPhaseSink):
 
     def _commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         sink = staging.sink_of(committables)
-        staged = [staging.decode(_KIND, c) for c in committables]
+        staged = [staging.decode(KIND, c) for c in committables]
         files, root = self._open()
         found = staging.digest(committables)
         place = f"{permit.checkpoint:010d}-{staging.tag(f'{permit.job}/{sink}')}"
@@ -152,7 +152,7 @@ class FilesSink(TwoPhaseSink):
         files, root = self._open()
         with self._disk("aborting"):
             for c in committables:
-                _remove(files, f"{root}/{_STAGING}/{staging.decode(_KIND, c)['file']}")
+                _remove(files, f"{root}/{_STAGING}/{staging.decode(KIND, c)['file']}")
 
     def _disk(self, doing: str) -> AbstractContextManager[None]:
         return staging.disk_errors(f"{self!r}: {doing}", secret_values(self._storage))
@@ -258,42 +258,6 @@ def _final_names(place: str, staged: Sequence[Mapping[str, Any]]) -> list[str]:
     """What readers see the staged files as, the same whoever commits them."""
     files_of = (f"part-{place.replace('-', f'-{i:05d}-', 1)}.{s['ext']}" for i, s in enumerate(staged))
     return [f"{s['folder']}/{n}" if s.get("folder") else n for n, s in zip(files_of, staged, strict=True)]
-
-
-class _FilesWriter(staging.FileWriter):
-    """``partition``: the folder that the file goes to, and which file of its task it is."""
-
-    def __init__(
-        self,
-        files: Any,
-        folder: str,
-        ctx: WriterContext,
-        file_format: str,
-        how: FileOptions,
-        partition: tuple[str, int] | None = None,
-    ) -> None:
-        super().__init__(f"staging rows in {folder}", ctx)
-        self._files, self._folder, self._schema = files, folder, ctx.schema
-        self._format, self._how, self._place = file_format, how, partition and partition[0]
-        number = "" if partition is None else f"-{partition[1]:05d}"
-        self._name = f"{staging.staged_name(ctx)}{number}.{EXTENSIONS[file_format]}"
-        self._rows = 0
-
-    def _open(self, rows: pa.Table) -> tuple[Any, Any]:
-        make_on(self._files, self._folder)
-        stream = self._files.open(f"{self._folder}/{self._name}", "wb")
-        return stream, open_writer(self._format, stream, self._schema, self._how)
-
-    def _put(self, rows: pa.Table) -> None:
-        self._writer.write(rows.cast(self._schema))
-        self._rows += len(rows)
-
-    def _finish(self) -> bytes:
-        self._stream.close()
-        if durable.is_local(self._files):
-            durable.sync([f"{self._folder}/{self._name}"])
-        place = {} if self._place is None else {"folder": self._place}
-        return staging.encode(_KIND, file=self._name, rows=self._rows, ext=EXTENSIONS[self._format], **place)
 
 
 def _separator(options: SinkOptions) -> str:

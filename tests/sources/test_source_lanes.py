@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_ckpt.sources.base import lanes
+from spark_ckpt.sources.lanes import lanes
 
 
 @dataclass(frozen=True)

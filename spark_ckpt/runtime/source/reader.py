@@ -35,7 +35,8 @@ from spark_ckpt.runtime.source._lost_barriers import BarrierWatch
 from spark_ckpt.runtime.source._restore_rows import restore_events
 from spark_ckpt.runtime.source.trigger_coordinator import TriggerCoordinator
 from spark_ckpt.runtime.stateless import arrow_schema, with_control
-from spark_ckpt.sources.base import InnerReader, lanes, open_source
+from spark_ckpt.sources.base import InnerReader, open_source
+from spark_ckpt.sources.lanes import lanes
 from spark_ckpt.types import make_tag
 
 Offset = dict[str, Any]

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.protocol import steps as s
 from spark_ckpt.protocol.damage import Damage
-from spark_ckpt.protocol.events import GroupManifest
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import (
     SAVEPOINT,
     SUBSUMED,
-    CommittedRecord,
     CompletionRecord,
     TableRef,
     Topology,
 )
-from spark_ckpt.protocol.recovery import SparkLocation, StartFacts, as_savepoint
-from spark_ckpt.testing.simulation.durable import Answer, Location, Records, Savepoint, SimulationError
+from spark_ckpt.protocol.recovery import SparkLocation, StartFacts
+from spark_ckpt.testing.simulation._savepoints import export
+from spark_ckpt.testing.simulation._state_files import collect, live_rows, state_of
+from spark_ckpt.testing.simulation.durable import Answer, Location, Records, SimulationError
 from spark_ckpt.testing.simulation.world import World
-
-
-def epoch_of_file(name: str) -> int:
-    return int(name[1:11])
 
 
 class Shell:
@@ -288,59 +282,3 @@ def damage_of(records: Records, generation: int) -> Damage:
 def batch_of(name: str) -> tuple[int, int, int]:
     origin, batch, generation = name.split("-")
     return int(origin), int(batch), int(generation)
-
-
-def live_rows(world: World, uid: str, content: dict[str, frozenset[int]]) -> list[tuple[int, int]]:
-    """What a reader of the table version sees."""
-    out = []
-    for file, dead in content.items():
-        rows = world.tables.rows(uid, file)
-        out += [(k, v) for i, (k, v) in enumerate(rows) if i not in dead and v is not None]
-    return out
-
-
-def state_of(world: World, uid: str, groups: dict[int, GroupManifest] | Any) -> dict[int, int]:
-    """What an operator finds when it looks through its runs, oldest first."""
-    state: dict[int, int] = {}
-    for group in groups.values():
-        for run in group.runs:
-            for key, value in world.tables.rows(uid, run.file)[run.start : run.start + run.count]:
-                state.pop(key, None)
-                if value is not None:
-                    state[key] = value
-    return state
-
-
-def export(world: World, record: CompletionRecord) -> Savepoint:
-    tables = world.tables
-    contents = {uid: tables.versions[uid][ref.version] for uid, ref in record.tables.items()}
-    files = {(uid, f): tables.rows(uid, f) for uid, content in contents.items() for f in content}
-    groups = {uid: tables.manifest(ref.manifest) for uid, ref in record.tables.items()}
-    return Savepoint(replace(record, committables=()), files, contents, groups)
-
-
-def import_as_new_job(world: World, savepoint: Savepoint) -> None:
-    """Everything of the old job but its sinks is gone; a new one begins with the savepoint as its only checkpoint."""
-    world.remove_folder()
-    world.zombies = []
-    world.tables.files = dict(savepoint.files)
-    k = savepoint.record.checkpoint + 1
-    refs = {}
-    for uid, content in savepoint.contents.items():
-        world.tables.versions[uid] = [content]
-        world.tables.write_manifest(f"{uid}/{k}", savepoint.groups[uid])
-        refs[uid] = TableRef(0, f"{uid}/{k}")
-    record = replace(as_savepoint(savepoint.record), checkpoint=k, tables=refs)
-    world.records.put("committed", k, CommittedRecord(k, record.generation, world.now_ms))
-    world.records.put("checkpoints", k, record)
-
-
-def collect(world: World, named_by: Iterable[CompletionRecord], old: Callable[[int], bool]) -> None:
-    """Delete the state files that are ``old`` and that no checkpoint of ``named_by`` names."""
-    named = set()
-    for record in named_by:
-        for uid, ref in record.tables.items():
-            named |= {(uid, r.file) for g in world.tables.manifest(ref.manifest).values() for r in g.runs}
-    for uid, name in list(world.tables.files):
-        if (uid, name) not in named and old(epoch_of_file(name)):
-            del world.tables.files[uid, name]

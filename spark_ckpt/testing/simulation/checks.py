@@ -9,9 +9,9 @@ from spark_ckpt.protocol.aligner import EXACTLY_ONCE
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import CompletionRecord
 from spark_ckpt.testing.simulation._changes import visible
-from spark_ckpt.testing.simulation._shell import collect, live_rows
 from spark_ckpt.testing.simulation._state import DRAINED as DRAINED_COUNT
 from spark_ckpt.testing.simulation._state import REMOVE_AT
+from spark_ckpt.testing.simulation._state_files import collect, live_rows
 from spark_ckpt.testing.simulation.durable import SimulationError, Visible
 from spark_ckpt.testing.simulation.scenario import Scenario
 from spark_ckpt.testing.simulation.sources import SourceSpec

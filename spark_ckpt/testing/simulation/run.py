@@ -22,7 +22,7 @@ from spark_ckpt.errors import (
 )
 from spark_ckpt.testing.simulation._changes import another_life, change_sources, visible
 from spark_ckpt.testing.simulation._on_call import fresh_location, on_call
-from spark_ckpt.testing.simulation._shell import import_as_new_job
+from spark_ckpt.testing.simulation._savepoints import import_as_new_job
 from spark_ckpt.testing.simulation.checks import check_end
 from spark_ckpt.testing.simulation.durable import Location, SimulationError
 from spark_ckpt.testing.simulation.query import DRAINED, FINISHED, STOPPED, Query

@@ -30,21 +30,7 @@ def keyed(
     whole_in_complete: bool = False,
 ) -> CkptDataFrame:
     """A keyed operator behind ``parent``: ``function`` gets the keys and these ``columns``."""
-    node = OperatorNode(
-        checked_uid(parent, uid),
-        state_layout(function),
-        parent._lineage.sources,
-        function.timeout,
-        function.made_of,
-        output_mode,
-        function.listens,
-        function.families,
-        function.kind,
-        frozenset(function.begins),
-        function.can_complete,
-        parent._lineage.operators,
-        whole_in_complete,
-    )
+    node = _node(parent, uid, function, output_mode, whole_in_complete)
     before, time = parent._lineage, _event_time(parent, function)
     lineage = (before if time is not None else before.without_event_time()).through(node)
 
@@ -61,6 +47,26 @@ def keyed(
 
     preview = parent._session.preview(with_control(out))
     return CkptDataFrame(parent._session, Recipe(make, (parent._recipe,), operators=(node,)), lineage, preview)
+
+
+def _node(
+    parent: CkptDataFrame, uid: str | None, function: StateFunction, output_mode: str | None, whole_in_complete: bool
+) -> OperatorNode:
+    return OperatorNode(
+        checked_uid(parent, uid),
+        state_layout(function),
+        parent._lineage.sources,
+        function.timeout,
+        function.made_of,
+        output_mode,
+        function.listens,
+        function.families,
+        function.kind,
+        frozenset(function.begins),
+        function.can_complete,
+        parent._lineage.operators,
+        whole_in_complete,
+    )
 
 
 def checked_uid(parent: CkptDataFrame, uid: str | None) -> str | None:

@@ -132,7 +132,7 @@ class KeyedState:
         return tuple(self._levels.runs)
 
     def touch(self, hashes: Hashes, keys: pa.Table) -> Lookup:
-        """Look distinct keys up. ``hashes`` ascending, as :func:`spark_ckpt.state.keys.keys.group_rows` orders them."""
+        """Look distinct keys up, ordered by hash as :func:`spark_ckpt.state.keys.grouping.group_rows` does it."""
         if not self.groups.holds(hashes):
             raise ProtocolBugError(f"expected keys of {self.groups}, found others: they were routed to the wrong task")
         table = conform(keys, self.layout.key_schema)

@@ -143,13 +143,18 @@ class World:
         except StopIteration as e:
             return e.value
         except Crash:
-            if step is not None and self.tears_left and self._tears(step):
-                raise  # the machine stopped, too: no driver of it is left
-            # Who asked for a rollback, and went on to roll back later, would have what came between twice, as told.
-            rolls_back = getattr(execute, "restore", "auto") != "auto"
-            if step is not None and not rolls_back and self.rng.random() < 0.5:
-                self.zombies.append(Zombie(steps, step, execute, self.rng.choice((0.01, 0.05, 0.3))))
+            if step is not None:
+                self._halted(steps, step, execute)
             raise
+
+    def _halted(self, steps: Generator[Any, Any, Any], step: Any, execute: Callable[[Any], Any]) -> None:
+        """A driver stopped at ``step``. Perhaps it only seems so."""
+        if self.tears_left and self._tears(step):
+            return  # the machine stopped, too: no driver of it is left
+        # Who asked for a rollback, and went on to roll back later, would have what came between twice, as told.
+        rolls_back = getattr(execute, "restore", "auto") != "auto"
+        if not rolls_back and self.rng.random() < 0.5:
+            self.zombies.append(Zombie(steps, step, execute, self.rng.choice((0.01, 0.05, 0.3))))
 
     def attempt(self, part: Any, execute: Callable[[Any], Any]) -> Exception | None:
         """One of several things that a step does side by side; what it raised, if it did."""

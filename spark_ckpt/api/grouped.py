@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.api._aggregation import ALL_ROWS, Aggregation
+from spark_ckpt.api._batch_groups import BatchGroups
 from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.api._keyed import keyed
 from spark_ckpt.api._keys import arrow_columns, keys_of
@@ -37,10 +38,9 @@ _AGGREGATE_CONFS = {"ansi": "spark.sql.ansi.enabled", "nan_for_one": "spark.sql.
 """Spark's settings for what aggregates give, by the names of ``Rules``."""
 
 _TIMEOUTS = ("NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout")
-_WITH_STATE = "write applyInPandasWithState or applyInArrowWithState: state is kept in checkpoints"
 
 
-class CkptGroupedData(Aggregation, Processors, TopRows, Hinting):
+class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
     """What ``groupBy`` returns. An operator's state is found again by its ``uid``.
 
     Without one it is derived from the operator's kind and place in the query, and told in the log at start: enough to
@@ -48,7 +48,6 @@ class CkptGroupedData(Aggregation, Processors, TopRows, Hinting):
     """
 
     _ways: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("apply", "applyInArrow", "applyInPandas"), _WITH_STATE),
         "cogroup": "union both streams, with a column that tells them apart, in front of one keyed function",
         "pivot": 'one aggregate for each value: agg(F.sum(F.when(F.col("kind") == "a", F.col("v"))).alias("a"), ...)',
     }
@@ -250,7 +249,8 @@ class CkptGroupedData(Aggregation, Processors, TopRows, Hinting):
             refuse_repeated(self._joined.shown, self._parent._session.spark)
         if self._window is not None:
             raise InvalidInputError(
-                f"F.{self._window.kind} is a key for agg(...), count() and the like, and not of this operator"
+                f"F.{self._window.kind} is a key for agg(...), count() and the like, and not of this operator; give it "
+                f'a column first: withColumn("w", F.{self._window.kind}(...).start), then groupBy("w")'
             )
 
 

@@ -1,0 +1,94 @@
+"""``groupBy(...).applyInPandas``, ``applyInArrow`` and ``apply``: the groups of a batch, without state. Driver only.
+
+Spark groups and calls the function; what it calls lets control rows pass (:mod:`spark_ckpt.runtime.batch_groups`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.typehints import infer_group_arrow_eval_type_from_func, infer_group_pandas_eval_type_from_func
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.util import PythonEvalType
+
+from spark_ckpt.plan.event_time import kept_by_name
+from spark_ckpt.plan.session_confs import pandas_options
+from spark_ckpt.runtime.batch_groups import arrow_groups, pandas_groups
+from spark_ckpt.runtime.stateless import with_control
+from spark_ckpt.types import CTL, STREAM_MASK, TAG
+
+if TYPE_CHECKING:
+    from spark_ckpt.api.dataframe import CkptDataFrame
+
+SparkDF = Any
+
+
+class BatchGroups:
+    """What :class:`spark_ckpt.api.grouped.CkptGroupedData` has of them."""
+
+    def applyInPandas(self: Any, func: Callable[..., Any], schema: T.StructType | str) -> CkptDataFrame:
+        """As PySpark's: ``func(pdf)`` or ``func(key, pdf)`` for each group of a batch, or with iterators as its type
+        hints say; ``schema`` are the columns of what it gives.
+
+        Nothing is kept between batches. It sees data rows only; where a barrier lies within a batch, the rows in front
+        of it and those behind it are groups of their own. Raises as Spark does, and ``InvalidInputError`` for windows
+        as keys; what ``func`` raises ends the query::
+
+            def largest(pdf: pd.DataFrame) -> pd.DataFrame:
+                return pdf.nlargest(1, "amount")
+
+            orders.groupBy("customer").applyInPandas(largest, orders.schema)
+        """
+        out = _columns(self, "applyInPandas", func, schema)
+        options = pandas_options(self._parent._session.spark.conf)
+        hinted = _hinted(infer_group_pandas_eval_type_from_func, func, PythonEvalType.SQL_GROUPED_MAP_PANDAS_ITER_UDF)
+        by_name = options.get("assign_cols_by_name", True)
+        called = pandas_groups(func, out.fieldNames()[:-2], by_name, hinted)
+        return _of_batches(self, "applyInPandas", lambda groups: groups.applyInPandas(called, out))
+
+    def applyInArrow(self: Any, func: Callable[..., Any], schema: T.StructType | str) -> CkptDataFrame:
+        """As PySpark's: :meth:`applyInPandas` with ``pyarrow.Table``, or iterators of ``pyarrow.RecordBatch``."""
+        out = _columns(self, "applyInArrow", func, schema)
+        conf = self._parent._session.spark.conf
+        large = conf.get("spark.sql.execution.arrow.useLargeVarTypes") == "true"
+        exact = to_arrow_schema(out, timezone="UTC", prefers_large_types=large)
+        hinted = _hinted(infer_group_arrow_eval_type_from_func, func, PythonEvalType.SQL_GROUPED_MAP_ARROW_ITER_UDF)
+        called = arrow_groups(func, exact, hinted)
+        return _of_batches(self, "applyInArrow", lambda groups: groups.applyInArrow(called, out))
+
+    def apply(self: Any, udf: Any) -> CkptDataFrame:
+        """As PySpark's: :meth:`applyInPandas` of a ``pandas_udf`` of type ``GROUPED_MAP``."""
+        _ = _grouped(self, self._parent._in_spark(), []).apply(udf)  # raises and warns as Spark does
+        made: CkptDataFrame = self.applyInPandas(udf.func, udf.returnType)
+        return made
+
+
+def _columns(grouped: Any, what: str, func: Callable[..., Any], schema: T.StructType | str) -> T.StructType:
+    """Of what comes out, the control columns last. Raises as Spark does."""
+    grouped._refuse_window()
+    asked = getattr(_grouped(grouped, grouped._parent._in_spark(), []), what)(func, schema)
+    return with_control(kept_by_name(asked.schema, grouped._parent.schema))
+
+
+def _hinted(kind_of: Callable[[Any], Any], func: Callable[..., Any], wanted: int) -> bool:
+    """Whether ``func`` takes and gives iterators. Of hints that Spark cannot read it has warned by now."""
+    try:
+        return bool(kind_of(func) == wanted)
+    except Exception:  # noqa: BLE001 - as Spark does
+        return False
+
+
+def _of_batches(grouped: Any, what: str, applied: Callable[[Any], SparkDF]) -> CkptDataFrame:
+    def operation(rows: SparkDF) -> SparkDF:
+        return applied(_grouped(grouped, rows, [F.col(TAG).bitwiseAND(F.lit(~STREAM_MASK)), F.col(CTL)]))
+
+    made: CkptDataFrame = grouped._parent._operation(what, operation, stays="it looks at all rows of a group")
+    return made
+
+
+def _grouped(grouped: Any, rows: SparkDF, own: list[Any]) -> Any:
+    keys = list(grouped._keys.expressions.values()) if grouped._given else []
+    return rows.groupBy(*keys, *own)

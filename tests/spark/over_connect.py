@@ -114,6 +114,19 @@ def _sessions(df: Any) -> Any:
     return grouped.transformWithState(sessions, "k string, what string, seen string", "update", "eventTime")
 
 
+def _groups_of_batches(df: Any) -> Any:
+    def largest(pdf):  # type: ignore[no-untyped-def]
+        return pdf.nlargest(1, "v")[["k", "v"]].assign(n=len(pdf))
+
+    def named(key, rows):  # type: ignore[no-untyped-def]
+        return rows.set_column(0, "k", rows["k"].fill_null(f"none of {key[0]}"))
+
+    tops = df.groupBy(F.upper("k").alias("up"), (F.col("v") % 2).alias("odd")).applyInPandas(
+        largest, "k string, v long, n long"
+    )
+    return tops.groupBy("n").applyInArrow(named, "k string, v long, n long")
+
+
 def _session(df: Any) -> SparkSession:
     return df._session.spark if isinstance(df, CkptDataFrame) else df.sparkSession
 
@@ -290,6 +303,7 @@ def _cases() -> dict[str, Case]:
     found["texts of aggregates"] = _as_batch(_texts, "k")
     found["grouping sets of windows"] = _as_batch(_sets_of_windows, "k,at,g")
     found["columns of a stream"] = _as_batch(_known_columns)
+    found["groups of batches"] = _processed(_groups_of_batches)
     found["nested nulls"] = _as_batch(lambda df: test_nested_values.nested(df, _session(df)), "k")
     found["initial state"], found["aggregates"] = _processed(_initial), _processed(_newer)
     return found

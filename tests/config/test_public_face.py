@@ -143,7 +143,7 @@ def test_every_name_that_is_exported_is_there_and_no_other() -> None:
         (spark_ckpt.CkptSession, "sql", "call it on the session itself, ckpt.spark"),
         (spark_ckpt.CkptDataStreamReader, "shcema", "did you mean schema?"),
         (spark_ckpt.CkptDataStreamReader, "xml", "source files reads parquet, orc, json, csv and text"),
-        (spark_ckpt.CkptGroupedData, "averge", "there are agg, aggregate, applyIn"),
+        (spark_ckpt.CkptGroupedData, "averge", "there are agg, aggregate, apply, applyIn"),
         (spark_ckpt.CkptGroupedData, "applyinPandasWithState", "did you mean applyInPandasWithState"),
         (spark_ckpt.CkptDataStreamWriter, "clusterBy", "partitionBy(...) is there"),
         (spark_ckpt.CkptDataStreamWriter, "outputmode", "did you mean outputMode?"),

@@ -14,9 +14,10 @@ from pyspark.sql.pandas.typehints import infer_group_arrow_eval_type_from_func, 
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.util import PythonEvalType
 
+from spark_ckpt.plan.columns import user_columns
 from spark_ckpt.plan.event_time import kept_by_name
 from spark_ckpt.plan.session_confs import pandas_options
-from spark_ckpt.runtime.batch_groups import arrow_groups, pandas_groups
+from spark_ckpt.runtime.batch_groups import Frames, Tables, around_control_rows
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.types import CTL, STREAM_MASK, TAG
 
@@ -43,10 +44,9 @@ class BatchGroups:
             orders.groupBy("customer").applyInPandas(largest, orders.schema)
         """
         out = _columns(self, "applyInPandas", func, schema)
-        options = pandas_options(self._parent._session.spark.conf)
-        hinted = _hinted(infer_group_pandas_eval_type_from_func, func, PythonEvalType.SQL_GROUPED_MAP_PANDAS_ITER_UDF)
-        by_name = options.get("assign_cols_by_name", True)
-        called = pandas_groups(func, out.fieldNames()[:-2], by_name, hinted)
+        by_name = pandas_options(self._parent._session.spark.conf)["assign_cols_by_name"]
+        portions = _is_of(PythonEvalType.SQL_GROUPED_MAP_PANDAS_ITER_UDF, infer_group_pandas_eval_type_from_func, func)
+        called = around_control_rows(func, Frames(user_columns(out.fieldNames()), by_name), portions)
         return _of_batches(self, "applyInPandas", lambda groups: groups.applyInPandas(called, out))
 
     def applyInArrow(self: Any, func: Callable[..., Any], schema: T.StructType | str) -> CkptDataFrame:
@@ -55,8 +55,8 @@ class BatchGroups:
         conf = self._parent._session.spark.conf
         large = conf.get("spark.sql.execution.arrow.useLargeVarTypes") == "true"
         exact = to_arrow_schema(out, timezone="UTC", prefers_large_types=large)
-        hinted = _hinted(infer_group_arrow_eval_type_from_func, func, PythonEvalType.SQL_GROUPED_MAP_ARROW_ITER_UDF)
-        called = arrow_groups(func, exact, hinted)
+        portions = _is_of(PythonEvalType.SQL_GROUPED_MAP_ARROW_ITER_UDF, infer_group_arrow_eval_type_from_func, func)
+        called = around_control_rows(func, Tables(exact), portions)
         return _of_batches(self, "applyInArrow", lambda groups: groups.applyInArrow(called, out))
 
     def apply(self: Any, udf: Any) -> CkptDataFrame:
@@ -73,7 +73,7 @@ def _columns(grouped: Any, what: str, func: Callable[..., Any], schema: T.Struct
     return with_control(kept_by_name(asked.schema, grouped._parent.schema))
 
 
-def _hinted(kind_of: Callable[[Any], Any], func: Callable[..., Any], wanted: int) -> bool:
+def _is_of(wanted: int, kind_of: Callable[[Any], Any], func: Callable[..., Any]) -> bool:
     """Whether ``func`` takes and gives iterators. Of hints that Spark cannot read it has warned by now."""
     try:
         return bool(kind_of(func) == wanted)

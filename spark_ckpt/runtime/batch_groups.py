@@ -7,9 +7,10 @@ the function gets without the control columns, or control rows, which come out a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from inspect import getfullargspec
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from pyspark.errors import PySparkRuntimeError
@@ -23,101 +24,128 @@ _OWN_KEYS = 2
 """Of Spark's grouping, behind the user's keys: the epoch and the control column."""
 
 
-class _Calls:
-    """``func`` as Spark calls it: with the rows alone or with the keys in front of them, as it takes them."""
+class Form(Protocol):
+    """What rows are, and how the control columns are taken off and put on."""
 
-    def __init__(self, func: Callable[..., Any]) -> None:
-        self._func, self._with_key = func, len(getfullargspec(func).args) > 1
+    @property
+    def portion(self) -> type:
+        """Of iterators of rows, by which Spark knows that a function takes and gives them."""
 
-    def __call__(self, key: tuple[Any, ...], rows: Any) -> Any:
-        return self._func(key[:-_OWN_KEYS], rows) if self._with_key else self._func(rows)
+    def is_null(self, key: Any) -> bool: ...
+
+    def control(self, rows: Any) -> Any:
+        """Control rows as they come out."""
+
+    def data(self, rows: Any) -> Any:
+        """What the user's function sees."""
+
+    def tag(self, rows: Any) -> Any:
+        """Of rows of one epoch."""
+
+    def tagged(self, made: Any, tag: Any) -> Any:
+        """What the user's function made, or, if Spark says what is wrong with it, that itself."""
 
 
-def pandas_groups(func: Callable[..., Any], names: list[str], by_name: bool, portions: bool) -> Callable[..., Any]:
-    """What Spark calls in place of ``func``, whose result has the columns ``names``.
+@dataclass(frozen=True)
+class Frames:
+    """``pandas.DataFrame`` with the columns ``names``; ``by_name``: Spark's setting says that those with names go by
+    them."""
 
-    ``by_name``: Spark's setting says that columns with names go by them. ``portions``: ``func`` takes and gives
-    iterators, as its type hints say.
-    """
-    import pandas as pd
+    names: list[str]
+    by_name: bool
 
-    call = _Calls(func)
+    @property
+    def portion(self) -> type:
+        import pandas as pd
 
-    def control(frame: pd.DataFrame) -> pd.DataFrame:
-        nothing = pd.DataFrame(dict.fromkeys(names, [None] * len(frame)), index=frame.index, dtype=object)
-        return nothing.assign(**{name: frame[name] for name in CONTROL_COLUMNS})
+        return pd.DataFrame
 
-    def tagged(made: Any, tag: int) -> Any:
-        if not isinstance(made, pd.DataFrame) or (made.empty and not len(made.columns)):
-            return made  # Spark takes it, or says what is wrong with it
-        if not (by_name and any(isinstance(name, str) for name in made.columns)):
-            if len(made.columns) != len(names):
-                raise PySparkRuntimeError(
-                    errorClass="RESULT_COLUMN_SCHEMA_MISMATCH",
-                    messageParameters={"expected": str(len(names)), "actual": str(len(made.columns))},
-                )
-            made = made.set_axis(names, axis=1)
+    def is_null(self, key: Any) -> bool:
+        return key is None
+
+    def control(self, rows: pd.DataFrame) -> pd.DataFrame:
+        nothing = self.portion(dict.fromkeys(self.names, [None] * len(rows)), index=rows.index, dtype=object)
+        kept: pd.DataFrame = nothing.assign(**{name: rows[name] for name in CONTROL_COLUMNS})
+        return kept
+
+    def data(self, rows: pd.DataFrame) -> pd.DataFrame:
+        return rows.drop(columns=list(CONTROL_COLUMNS))
+
+    def tag(self, rows: pd.DataFrame) -> int:
+        return int(rows[TAG].iloc[0])
+
+    def tagged(self, made: Any, tag: int) -> Any:
+        if not isinstance(made, self.portion) or (made.empty and not len(made.columns)):  # type: ignore[attr-defined]
+            return made
+        if not (self.by_name and any(isinstance(name, str) for name in made.columns)):  # type: ignore[attr-defined]
+            made = self._by_position(made)
         return made.assign(**{TAG: tag, CTL: None})
 
-    def whole(key: tuple[Any, ...], frame: pd.DataFrame) -> Any:
-        if key[-1] is not None:
-            return control(frame)
-        return tagged(call(key, frame.drop(columns=list(CONTROL_COLUMNS))), int(frame[TAG].iloc[0]))
-
-    def in_portions(key: tuple[Any, ...], frames: Iterator[pd.DataFrame]) -> Iterator[Any]:
-        if key[-1] is not None:
-            yield from map(control, frames)
-            return
-        first = next(frames)
-        data = (frame.drop(columns=list(CONTROL_COLUMNS)) for frame in chain([first], frames))
-        for made in call(key, data):
-            yield tagged(made, int(first[TAG].iloc[0]))
-
-    return _hinted(in_portions, pd.DataFrame) if portions else _unhinted(whole)
+    def _by_position(self, made: Any) -> Any:
+        if len(made.columns) != len(self.names):
+            raise PySparkRuntimeError(
+                errorClass="RESULT_COLUMN_SCHEMA_MISMATCH",
+                messageParameters={"expected": str(len(self.names)), "actual": str(len(made.columns))},
+            )
+        return made.set_axis(self.names, axis=1)
 
 
-def arrow_groups(func: Callable[..., Any], out: pa.Schema, portions: bool) -> Callable[..., Any]:
-    """The same in Arrow; ``out`` are all columns that come out, the control columns last."""
-    call = _Calls(func)
+@dataclass(frozen=True)
+class Tables:
+    """``pyarrow.Table``, and ``pyarrow.RecordBatch`` in iterators; ``out`` are all columns, the control ones last."""
 
-    def control(rows: Any) -> Any:
-        nothing = [pa.nulls(rows.num_rows, field.type) for field in list(out)[:-_OWN_KEYS]]
+    out: pa.Schema
+
+    @property
+    def portion(self) -> type:
+        return pa.RecordBatch
+
+    def is_null(self, key: pa.Scalar) -> bool:
+        return not key.is_valid
+
+    def control(self, rows: Any) -> Any:
+        nothing = [pa.nulls(rows.num_rows, field.type) for field in list(self.out)[: -len(CONTROL_COLUMNS)]]
         kept = [rows.column(name) for name in CONTROL_COLUMNS]
-        return type(rows).from_arrays([*nothing, *kept], schema=out)
+        return type(rows).from_arrays([*nothing, *kept], schema=self.out)
 
-    def tagged(made: Any, tag: pa.Scalar) -> Any:
+    def data(self, rows: Any) -> Any:
+        return rows.drop_columns(list(CONTROL_COLUMNS))
+
+    def tag(self, rows: Any) -> pa.Scalar:
+        return rows.column(TAG)[0]
+
+    def tagged(self, made: Any, tag: pa.Scalar) -> Any:
         if not isinstance(made, pa.Table | pa.RecordBatch):
-            return made  # Spark says what is wrong with it
-        labels = [pa.repeat(tag, made.num_rows), pa.nulls(made.num_rows, out.field(CTL).type)]
+            return made
+        labels = [pa.repeat(tag, made.num_rows), pa.nulls(made.num_rows, self.out.field(CTL).type)]
         for name, label in zip(CONTROL_COLUMNS, labels, strict=True):
             made = made.append_column(name, label)
         return made
 
-    def whole(key: tuple[Any, ...], rows: pa.Table) -> Any:
-        if key[-1].is_valid:
-            return control(rows)
-        return tagged(call(key, rows.drop_columns(list(CONTROL_COLUMNS))), rows.column(TAG)[0])
 
-    def in_portions(key: tuple[Any, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
-        if key[-1].is_valid:
-            yield from map(control, batches)
+def around_control_rows(func: Callable[..., Any], form: Form, portions: bool) -> Callable[..., Any]:
+    """What Spark calls in place of ``func``, once for each group. ``portions``: ``func`` takes and gives iterators."""
+    with_key = len(getfullargspec(func).args) > 1
+
+    def called(key: tuple[Any, ...], rows: Any) -> Any:
+        return func(key[:-_OWN_KEYS], rows) if with_key else func(rows)
+
+    def whole(key: tuple[Any, ...], rows: Any) -> Any:
+        if not form.is_null(key[-1]):
+            return form.control(rows)
+        return form.tagged(called(key, form.data(rows)), form.tag(rows))
+
+    def in_portions(key: tuple[Any, ...], given: Iterator[Any]) -> Iterator[Any]:
+        if not form.is_null(key[-1]):
+            yield from map(form.control, given)
             return
-        first = next(batches)
-        data = (batch.drop_columns(list(CONTROL_COLUMNS)) for batch in chain([first], batches))
-        for made in call(key, data):
-            yield tagged(made, first.column(TAG)[0])
+        first = next(given)
+        for made in called(key, map(form.data, chain([first], given))):
+            yield form.tagged(made, form.tag(first))
 
-    return _hinted(in_portions, pa.RecordBatch) if portions else _unhinted(whole)
-
-
-def _hinted(function: Callable[..., Any], rows: type) -> Callable[..., Any]:
-    """With the type hints by which Spark knows that a function takes and gives iterators."""
-    key, given = getfullargspec(function).args
-    function.__annotations__ = {key: tuple[Any, ...], given: Iterator[rows], "return": Iterator[rows]}  # type: ignore[valid-type]
-    return function
-
-
-def _unhinted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Hints that are texts here would be a warning of Spark's."""
-    function.__annotations__ = {}
-    return function
+    if not portions:
+        whole.__annotations__ = {}  # hints that are texts here would be a warning of Spark's
+        return whole
+    rows = Iterator[form.portion]  # type: ignore[name-defined]
+    in_portions.__annotations__ = {"key": tuple[Any, ...], "given": rows, "return": rows}
+    return in_portions

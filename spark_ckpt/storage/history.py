@@ -143,24 +143,32 @@ class History:
 
         Called again with the same checkpoint after a crash.
         """
-        if not self._is_new(row):
-            return False
-        self._put(row)
+        while True:
+            if not self._is_new(row):
+                return False
+            if self._put(row):
+                break  # else somebody wrote since, perhaps this very checkpoint: the successor of a halted driver does
         self._appended = row.id
         if self._version % COMPACT_VERSIONS == 0:
             self._compact(self._opened() or self._created())
         return True
 
     def _is_new(self, row: HistoryRow) -> bool:
-        if self._appended is not None and row.id > self._appended:  # else a look goes through the whole log
-            return True
+        """Whether nobody has recorded its checkpoint up to ``_version``, which becomes the newest."""
+        if self._appended is not None and row.id > self._appended:
+            newest = self._log.newest(self._version)
+            if newest == self._version:  # nobody else wrote; a look goes through the whole log
+                return True
+            if newest is None:  # the table was removed
+                self._table = None
         table = self._opened() or self._created()
         self._version = table.version()
         recorded = table.transaction_version(_slot(row))
         return recorded is None or recorded < row.id
 
-    def _put(self, row: HistoryRow) -> None:
-        """One file and one commit of the log, which say what delta-rs would, with a tenth of its work."""
+    def _put(self, row: HistoryRow) -> bool:
+        """One file and one commit of the log, which say what delta-rs would, with a tenth of its work; returns false if
+        somebody else made the version behind ``_version``."""
         data, name, now_ms = _to_parquet(_to_table(row)), f"{uuid.uuid4()}.parquet", clock.now_ms()
         self._folder.create(name, data, durable=False)
         # Stopped here: a file that no version names, which the table's vacuum removes.
@@ -169,14 +177,10 @@ class History:
             delta_log.transaction_action(_slot(row), row.id, now_ms),
             delta_log.add_action(name, FileEntry(1, len(data)), now_ms),
         )
-        newest = self._log.newest(self._version)
-        while True:
-            if newest is None:  # the table was removed
-                newest = self._created().version()
-            if self._log.put(newest + 1, actions, durable=False):
-                break
-            newest = self._log.newest(newest + 1)
-        self._version = newest + 1
+        if not self._log.put(self._version + 1, actions, durable=False):
+            return False
+        self._version += 1
+        return True
 
     def write_all(self, rows: Sequence[HistoryRow]) -> None:
         """Append ``rows``, in the order of their ids, to a table that has none of them."""

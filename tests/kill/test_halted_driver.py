@@ -39,7 +39,9 @@ def test_a_halted_driver_that_moves_on_is_told_that_it_is_fenced_and_leaves_noth
         driver.resume()
         assert driver.wait() == 1
         said = driver.log.read_text()
-    assert "FencedError: " in said, said[-6000:]
-    assert "stop this" in said
+    # Behind the last step of ours that looks, Spark's own log is what tells it.
+    told = "CONCURRENT_STREAM_LOG_UPDATE" if place == "before WriteCommitted#3" else "FencedError: "
+    assert told in said, said[-6000:]
+    assert "stop this" in said or told != "FencedError: "
     assert "restore another" not in said
     job.check_finished()

@@ -75,6 +75,24 @@ def test_processes_that_take_turns_lose_no_row(url: str) -> None:
     assert DeltaTable(url).version() == 8
 
 
+def test_a_halted_driver_that_moves_on_does_not_record_what_its_successor_did(url: str) -> None:
+    halted, successor = History(url), History(url)
+    halted.append(_row(1))
+    successor.append(_row(2))
+    assert not halted.append(_row(2))
+    assert halted.append(_row(3))
+    assert [row.id for row in History(url).read()] == [1, 2, 3]
+
+
+def test_of_two_that_record_a_checkpoint_at_the_same_time_one_does(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = History(url), History(url)
+    one.append(_row(1))
+    put = one._log.put
+    monkeypatch.setattr(one._log, "put", lambda *args, **kwargs: (other.append(_row(2)), put(*args, **kwargs))[1])
+    assert not one.append(_row(2))
+    assert [row.id for row in History(url).read()] == [1, 2]
+
+
 def test_a_history_that_was_removed_begins_anew(url: str) -> None:
     history = History(url)
     history.append(_row(1))

@@ -198,6 +198,20 @@ class RowMethods(HasOperation):
         """As PySpark's: ``numPartitions`` tasks from here on, rows with the same ``cols`` in the same of them."""
         return self._operation("repartition", lambda df: df.repartition(numPartitions, *cols), check=True)
 
+    def repartitionByRange(self, numPartitions: int | ColumnOrName, *cols: ColumnOrName) -> CkptDataFrame:
+        """As PySpark's: tasks from here on have ranges of ``cols``. Spark samples them: it runs what is in front of it,
+        back to the last shuffle, twice in each batch, as in its own streams."""
+        _ = self._in_spark().repartitionByRange(numPartitions, *cols).columns  # raises as Spark does
+        return self._operation("repartitionByRange", lambda df: df.repartitionByRange(numPartitions, *cols), check=True)
+
+    def repartitionById(self, numPartitions: int, partitionIdCol: ColumnOrName) -> CkptDataFrame:
+        """As PySpark's: ``numPartitions`` tasks from here on; ``partitionIdCol``, an int, says which of them a row goes
+        to, modulo their number."""
+        _ = self._in_spark().repartitionById(numPartitions, partitionIdCol).columns  # raises as Spark does
+        given = F.col(partitionIdCol) if isinstance(partitionIdCol, str) else partitionIdCol
+        place = F.when(F.col(CTL).isNull(), given).otherwise(F.lit(0))  # for control rows any task will do
+        return self._operation("repartitionById", lambda df: df.repartitionById(numPartitions, place), check=True)
+
     def coalesce(self, numPartitions: int) -> CkptDataFrame:
         """As PySpark's: at most ``numPartitions`` tasks from here on, without a shuffle."""
         return self._operation("coalesce", lambda df: df.coalesce(numPartitions), check=True)

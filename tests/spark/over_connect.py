@@ -303,6 +303,7 @@ def _cases() -> dict[str, Case]:
     found["texts of aggregates"] = _as_batch(_texts, "k")
     found["grouping sets of windows"] = _as_batch(_sets_of_windows, "k,at,g")
     found["columns of a stream"] = _as_batch(_known_columns)
+    found["places"] = _as_batch(lambda df: df.repartitionByRange(3, df.columns[0]).repartitionById(4, F.lit(3)))
     found["groups of batches"] = _processed(_groups_of_batches)
     found["nested nulls"] = _as_batch(lambda df: test_nested_values.nested(df, _session(df)), "k")
     found["initial state"], found["aggregates"] = _processed(_initial), _processed(_newer)

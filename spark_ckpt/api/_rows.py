@@ -201,7 +201,6 @@ class RowMethods(HasOperation):
     def repartitionByRange(self, numPartitions: int | ColumnOrName, *cols: ColumnOrName) -> CkptDataFrame:
         """As PySpark's: tasks from here on have ranges of ``cols``. Spark samples them: it runs what is in front of it,
         back to the last shuffle, twice in each batch, as in its own streams."""
-        _ = self._in_spark().repartitionByRange(numPartitions, *cols).columns  # raises as Spark does
         return self._operation("repartitionByRange", lambda df: df.repartitionByRange(numPartitions, *cols), check=True)
 
     def repartitionById(self, numPartitions: int, partitionIdCol: ColumnOrName) -> CkptDataFrame:

@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException, PySparkTypeError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
+from tests.spark.conftest import Input, Job, last_result, ordered
 
 SCHEMA = "k string, v int"
 
@@ -37,13 +37,10 @@ def test_rows_are_placed_and_counted_as_in_spark(
         made.add(*(("ab"[v % 2], v - 4) for v in range(10 * batch)), (None, 5), ("a", None))
     placed = query(made.stream(ckpt)).groupBy("k", "n").agg(F.count("*").alias("m"), uid="m")
     job.run(placed, keys="k,n")
-    theirs: list[Any] = []
     plain = query(made.spark_stream(spark)).groupBy("k", "n").agg(F.count("*").alias("m"))
-    writer = plain.writeStream.outputMode("complete").option("checkpointLocation", str(tmp_path / "plain"))
-    writer = writer.foreachBatch(lambda rows, _: theirs.append(rows.collect()))
-    assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
-    assert len(theirs[-1]) > 2
-    assert ordered(job.rows()) == ordered(tuple(row) for row in theirs[-1])
+    theirs = last_result(plain, tmp_path / "plain")
+    assert len(theirs) > 2
+    assert job.rows() == ordered(theirs)
 
 
 def test_what_spark_refuses_of_places_is_refused(ckpt: Any, new_input: Callable[[str, str], Input]) -> None:

@@ -28,7 +28,7 @@ class Form(Protocol):
     """What rows are, and how the control columns are taken off and put on."""
 
     @property
-    def portion(self) -> type:
+    def portion(self) -> type[Any]:
         """Of iterators of rows, by which Spark knows that a function takes and gives them."""
 
     def is_null(self, key: Any) -> bool: ...
@@ -55,7 +55,7 @@ class Frames:
     by_name: bool
 
     @property
-    def portion(self) -> type:
+    def portion(self) -> type[Any]:
         import pandas as pd
 
         return pd.DataFrame
@@ -75,9 +75,9 @@ class Frames:
         return int(rows[TAG].iloc[0])
 
     def tagged(self, made: Any, tag: int) -> Any:
-        if not isinstance(made, self.portion) or (made.empty and not len(made.columns)):  # type: ignore[attr-defined]
+        if not isinstance(made, self.portion) or (made.empty and not len(made.columns)):
             return made
-        if not (self.by_name and any(isinstance(name, str) for name in made.columns)):  # type: ignore[attr-defined]
+        if not (self.by_name and any(isinstance(name, str) for name in made.columns)):
             made = self._by_position(made)
         return made.assign(**{TAG: tag, CTL: None})
 
@@ -97,7 +97,7 @@ class Tables:
     out: pa.Schema
 
     @property
-    def portion(self) -> type:
+    def portion(self) -> type[Any]:
         return pa.RecordBatch
 
     def is_null(self, key: pa.Scalar) -> bool:

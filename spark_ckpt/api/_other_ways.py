@@ -9,7 +9,7 @@ from spark_ckpt.plan.plan_check import SAMPLE
 _JOIN = 'join with the static DataFrame: join(static, "k", "left_semi"), or "left" for values'
 _RESULT = "a stream is no table: write it to a sink and read that (in a notebook, the sink memory)"
 _FEWER = f'filter row by row, as with {SAMPLE} or where("id < 100")'
-_VIEW = "SQL over a view could lose barriers; use selectExpr(...) and where(...)"
+_VIEW = "createOrReplaceTempView(name), for ckpt.sql of the same session"
 _KEPT = "a stream is not kept; its checkpoints are the job's (query.checkpoint(), query.savepoint(path))"
 
 WAYS: Mapping[str, str] = {
@@ -17,7 +17,6 @@ WAYS: Mapping[str, str] = {
     **dict.fromkeys(("collect", "count", "first", "head", "isEmpty", "show", "tail", "take"), _RESULT),
     **dict.fromkeys(("toArrow", "toLocalIterator", "toPandas"), _RESULT),
     "offset": _FEWER,
-    **dict.fromkeys(("createOrReplaceTempView", "createTempView", "registerTempTable"), _VIEW),
     **dict.fromkeys(("createGlobalTempView", "createOrReplaceGlobalTempView"), _VIEW),
     **dict.fromkeys(("cache", "checkpoint", "localCheckpoint", "persist", "storageLevel", "unpersist"), _KEPT),
     **dict.fromkeys(("foreach", "foreachPartition"), "write to a sink with writeStream, one of your own perhaps"),

@@ -29,6 +29,7 @@ from spark_ckpt.api._python_functions import PythonFunctions
 from spark_ckpt.api._rows import RowMethods
 from spark_ckpt.api._samples import Samples
 from spark_ckpt.api._several_streams import SeveralStreams
+from spark_ckpt.api._views import TempViews
 from spark_ckpt.api._watermark import (
     FindAhead,
     behind_alias,
@@ -94,6 +95,7 @@ class CkptDataFrame(
     Ordered,
     Samples,
     GroupingSets,
+    TempViews,
 ):
     """A stream with barriers in it. Immutable; every method returns a new one."""
 

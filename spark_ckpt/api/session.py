@@ -11,6 +11,7 @@ from spark_ckpt.api._progress import CkptStreams
 from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, files_options, texts
 from spark_ckpt.api._spark_streams import SparkStreamMaker, spark_stream
 from spark_ckpt.api._tables import table_source
+from spark_ckpt.api._views import views_of
 from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.config import JobConfig
 from spark_ckpt.config_values import count, option_text
@@ -46,11 +47,11 @@ def enable(spark: SparkSession | ConnectSession) -> CkptSession:
 class CkptSession(Hinting):
     """Where checkpointed streams begin. Cheap; make as many as you like.
 
-    What is not about streams is the session's own: ``ckpt.spark.sql(...)``, ``ckpt.spark.read``.
+    What is not about streams is the session's own: ``ckpt.spark.table(...)``, ``ckpt.spark.read``.
     """
 
     _ways: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("catalog", "conf", "createDataFrame", "range", "read", "sparkContext", "sql", "table", "udf", "version"),
+        ("catalog", "conf", "createDataFrame", "range", "read", "sparkContext", "table", "udf", "version"),
         "it is Spark's own: call it on the session itself, ckpt.spark",
     )
 
@@ -87,6 +88,26 @@ class CkptSession(Hinting):
         from spark_ckpt.api._wrap import wrapped
 
         return wrapped(self, df)
+
+    def sql(self, sqlQuery: str, args: Mapping[str, Any] | list[Any] | None = None, **kwargs: Any) -> CkptDataFrame:
+        """``spark.sql`` of ``sqlQuery``, one query that reads views of streams, made by ``createOrReplaceTempView``.
+
+        Other tables in it are static ones of Spark. ``args`` and ``kwargs`` are PySpark's: values for ``:name`` or
+        ``?``, and for ``{name}``, DataFrames and streams among them. What is in it is what the methods can do;
+        docs/methods.md names the clauses that are not there, which raise ``InvalidInputError`` with what to write
+        instead. Raises Spark's ``AnalysisException`` for what Spark refuses::
+
+            orders.createOrReplaceTempView("orders")
+            ckpt.sql("SELECT customer, sum(amount) AS total FROM orders WHERE n > :n GROUP BY customer", {"n": 10})
+        """
+        from spark_ckpt.api._sql import sql
+
+        return sql(self, sqlQuery, args, kwargs)
+
+    def dropTempView(self, viewName: str) -> bool:
+        """Forget the view ``viewName`` of a stream, as ``spark.catalog.dropTempView``; whether there was one. What was
+        made of it stays."""
+        return views_of(self.spark).pop(viewName.lower(), None) is not None
 
     def config(self, overrides: dict[str, str] | None = None) -> JobConfig:
         """The configuration as it is now; ``overrides`` (reader or writer options, key -> text) win.

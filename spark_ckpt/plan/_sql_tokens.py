@@ -11,6 +11,8 @@ _TOKENS = re.compile(
     r"|(?P<comment>--|/\*)|(?P<op><=>|->|=>|<=|>=|<>|!=|!<|!>|==|\|\||::|<<|>>|[<>=+\-*/%&|^~!().,\[\]:?{};@#$])"
 )
 
+_ENDS = {"(": ")", "[": "]", "case": "end"}
+
 
 @dataclass(frozen=True)
 class Token:
@@ -27,7 +29,8 @@ class Token:
 def tokens_of(text: str) -> list[Token]:
     """None of them for what is not understood. ``CASE ... END`` is as deep as parentheses."""
     found: list[Token] = []
-    at = depth = 0
+    ends: list[str] = []
+    at = 0
     while at < len(text):
         match = _TOKENS.match(text, at)
         if match is None or match.lastgroup == "comment":
@@ -35,9 +38,38 @@ def tokens_of(text: str) -> list[Token]:
         kind, part, at = str(match.lastgroup), match.group(), match.end()
         if kind == "space":
             continue
-        opens = part in ("(", "[") or (kind == "word" and part.lower() == "case")
-        closes = part in (")", "]") or (kind == "word" and part.lower() == "end" and depth > 0)
-        depth -= closes
-        found.append(Token(kind, part, match.start(), match.end(), depth))
-        depth += opens
-    return found if depth == 0 else []
+        sign = part.lower() if kind == "op" or (kind == "word" and not (found and found[-1].text == ".")) else ""
+        if ends and sign == ends[-1]:
+            ends.pop()
+        elif sign in (")", "]"):
+            return []
+        found.append(Token(kind, part, match.start(), match.end(), len(ends)))
+        if sign in _ENDS:
+            ends.append(_ENDS[sign])
+    return [] if ends else found
+
+
+def without_comments(text: str) -> str:
+    """``text``, as long as before, with blanks for comments, hints among them."""
+    blanked, at = "", 0
+    while at < len(text):
+        match = _TOKENS.match(text, at)
+        end = at + 1 if match is None else match.end()
+        if match is not None and match.lastgroup == "comment":
+            end = _end_of_comment(text, at)
+            blanked += " " * (end - at)
+        else:
+            blanked += text[at:end]
+        at = end
+    return blanked
+
+
+def _end_of_comment(text: str, at: int) -> int:
+    if text.startswith("--", at):
+        return min(end for end in (text.find("\n", at), len(text)) if end >= 0)
+    depth = 0
+    for mark in re.finditer(r"/\*|\*/", text[at:]):  # they may lie in each other, as in Spark
+        depth += 1 if mark.group() == "/*" else -1
+        if depth == 0:
+            return at + mark.end()
+    return len(text)

@@ -114,6 +114,19 @@ def _sessions(df: Any) -> Any:
     return grouped.transformWithState(sessions, "k string, what string, seen string", "update", "eventTime")
 
 
+def _in_sql(df: Any) -> Any:
+    df.createOrReplaceTempView("v_of_k")
+    named = _session(df).createDataFrame([(0, "even"), (1, "odd")], "n int, word string")
+    named.createOrReplaceTempView("words")
+    sql = spark_ckpt.enable(df._session.spark).sql if isinstance(df, CkptDataFrame) else df.sparkSession.sql
+    return sql(
+        """WITH some AS (SELECT k, v, v % 2 AS odd FROM v_of_k t WHERE t.v > :least) -- most
+        SELECT upper(s.k) AS up, w.word AS odd, sum(s.v) / count(*), max(v) FROM some s JOIN words w ON s.odd = w.n
+        GROUP BY upper(s.k), w.word HAVING count(*) > 0""",
+        {"least": -1},
+    )
+
+
 def _groups_of_batches(df: Any) -> Any:
     def largest(pdf):  # type: ignore[no-untyped-def]
         return pdf.nlargest(1, "v")[["k", "v"]].assign(n=len(pdf))
@@ -304,6 +317,7 @@ def _cases() -> dict[str, Case]:
     found["grouping sets of windows"] = _as_batch(_sets_of_windows, "k,at,g")
     found["columns of a stream"] = _as_batch(_known_columns)
     found["places"] = _as_batch(lambda df: df.repartitionByRange(3, df.columns[0]).repartitionById(4, F.lit(3)))
+    found["sql"] = _as_batch(_in_sql, "up,odd")
     found["groups of batches"] = _processed(_groups_of_batches)
     found["nested nulls"] = _as_batch(lambda df: test_nested_values.nested(df, _session(df)), "k")
     found["initial state"], found["aggregates"] = _processed(_initial), _processed(_newer)

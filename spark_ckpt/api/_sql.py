@@ -1,0 +1,376 @@
+"""``ckpt.sql(text)``: SQL over temporary views of checkpointed streams. Driver only; classic and Connect.
+
+The text is cut into its clauses, and each is the method of the DataFrame that does the same; expressions stay texts
+that Spark reads. Spark analyses the whole text, too, over empty tables: its errors come first, and what was built must
+have the names and types that it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_ckpt.api._sql_arguments import literal, with_arguments
+from spark_ckpt.api._views import views_of
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._sql_tokens import without_comments
+from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.join_columns import free
+from spark_ckpt.plan.sql_aggregates import Aggregated, has_aggregate
+from spark_ckpt.plan.sql_clauses import (
+    Grouping,
+    Item,
+    Join,
+    Ordering,
+    Query,
+    Select,
+    Source,
+    Span,
+    between_commas,
+    plain,
+    within,
+    words,
+)
+from spark_ckpt.plan.sql_names import (
+    alias_of,
+    bare,
+    has_alias,
+    is_name,
+    is_table,
+    is_window,
+    qualified,
+    qualifiers,
+    renamed,
+    string_of,
+    text_of,
+    whole,
+    with_names,
+)
+
+if TYPE_CHECKING:
+    from spark_ckpt.api.dataframe import CkptDataFrame
+
+Frame = Any
+"""A checkpointed DataFrame, or a static one of Spark's."""
+
+
+def sql(session: Any, text: str, args: Any, given: Mapping[str, Any]) -> CkptDataFrame:
+    """See :meth:`spark_ckpt.api.session.CkptSession.sql`; ``given`` are its ``kwargs``."""
+    tables: dict[str, Frame] = dict(views_of(session.spark))
+    if given:
+        tables |= {f"_given_{name}".lower(): value for name, value in given.items() if hasattr(value, "isStreaming")}
+        text = text.format(**{n: f"_given_{n}" if hasattr(v, "isStreaming") else literal(v) for n, v in given.items()})
+    return _Text(session.spark, with_arguments(without_comments(text), args), tables).built()
+
+
+@dataclass
+class _Text:
+    """One text. ``tables``: what FROM may name; ``named`` are those that WITH has named so far, with their texts."""
+
+    spark: Any
+    text: str
+    tables: dict[str, Frame]
+    named: list[tuple[str, Span]] = field(default_factory=list)
+
+    def built(self) -> CkptDataFrame:
+        span = whole(self.text)
+        schema = self._analysed(span).schema  # Spark's own errors come first
+        query = within(self.text, span)
+        found = self._query(query)
+        if not _is_stream(found):
+            raise InvalidInputError(
+                "the query reads no view of a checkpointed stream: it is ckpt.spark.sql's. Views are made by "
+                f'createOrReplaceTempView("name") of such a stream; there are {sorted(self.tables) or "none"}'
+            )
+        return _as_spark_says(found, schema)
+
+    # -- what Spark says ---------------------------------------------------------------------------------------
+
+    def _analysed(self, span: Span) -> Any:
+        """What Spark makes of a piece, over empty tables in place of streams."""
+        given: dict[str, Any] = {}
+        text = self._placed(span, given)
+        if self.named:
+            named = [f"{quoted(name)} AS ({self._placed(piece, given)})" for name, piece in self.named]
+            text = f"WITH {', '.join(named)} {text}"
+        return self.spark.sql(text, **given) if given else self.spark.sql(text)
+
+    def _placed(self, span: Span, given: dict[str, Any]) -> str:
+        """The text of ``span`` with ``{table}`` for those that Spark does not know, which are ``given``."""
+        found, written, named = "", span.start, {name.lower() for name, _ in self.named}
+        for at, token in enumerate(span.tokens):
+            name = plain(token.text).lower()
+            if name not in self.tables or name in named or not is_table(span.tokens, at):
+                continue
+            frame = self.tables[name]
+            key = f"t{list(self.tables).index(name)}"
+            given[key] = frame._in_spark() if _is_stream(frame) else frame
+            alias = "" if has_alias(span.tokens, at) else f" AS {token.text}"
+            found += self.text[written : token.start] + f"\0{key}\0{alias}"
+            written = token.end
+        found += self.text[written : span.end]
+        if not given and not self.named:
+            return found
+        parts = found.replace("{", "{{").replace("}", "}}").split("\0")
+        return "".join(f"{{{part}}}" if i % 2 else part for i, part in enumerate(parts))
+
+    def _reads_stream(self, span: Span) -> bool:
+        names = (plain(t.text).lower() for at, t in enumerate(span.tokens) if is_table(span.tokens, at))
+        return any(_is_stream(self.tables.get(name)) for name in names)
+
+    # -- queries -----------------------------------------------------------------------------------------------
+
+    def _query(self, query: Query) -> Frame:
+        outer_tables, outer_named = dict(self.tables), list(self.named)
+        for name, piece in query.named:
+            if name.lower() in self.tables:
+                raise InvalidInputError(f"WITH {name}: there is a view of that name; give it another one")
+            frame = self._frame(piece)
+            self.tables[name.lower()] = frame
+            self.named.append((name, piece))
+        parts = [self._part(part, query.order if len(query.parts) == 1 else ()) for part in query.parts]
+        found = parts[0]
+        for part, distinct in zip(parts[1:], query.distinct, strict=True):
+            if not (_is_stream(found) and _is_stream(part)):
+                raise InvalidInputError("UNION of a stream with a table is not there, in Spark's streams neither")
+            found = found.union(part)
+            found = found.distinct() if distinct else found
+        found = _sorted(found, query.order) if len(parts) > 1 else found
+        self.tables, self.named = outer_tables, outer_named
+        return found if query.limit is None else found.limit(query.limit)
+
+    def _frame(self, span: Span) -> Frame:
+        """Of a sub-query: a stream's, or a static one of Spark's."""
+        return self._query(within(self.text, span)) if self._reads_stream(span) else self._analysed(span)
+
+    def _part(self, part: Select | Query, order: tuple[Ordering, ...]) -> Frame:
+        if isinstance(part, Query):
+            found = self._query(part)
+            return (
+                found.orderBy(*[_direction(_ordinal(o.expression, found.columns), o) for o in order])
+                if order
+                else found
+            )
+        return self._select(part, order)
+
+    def _select(self, select: Select, order: tuple[Ordering, ...]) -> Frame:
+        frame, where = self._from(select)
+        if not _is_stream(frame):
+            return self._analysed(select.span)
+        if where is not None:
+            frame = frame.where(F.expr(self._of_rows(where)))
+        if select.grouping or select.having or any(has_aggregate(i.expression) for i in select.items):
+            found = _Aggregation(self, frame, select).built(order, list(self._analysed(select.span).columns))
+            return found.distinct() if select.distinct else found
+        found = frame.select(*[self._item(item) for item in select.items])
+        found = found.distinct() if select.distinct else found
+        return _sorted(found, order)
+
+    def _item(self, item: Item) -> Any:
+        text = self._of_rows(item.whole)
+        if len(item.expression.tokens) > 1 and is_name(item.expression):  # behind a join, it shows as it is called
+            column = F.col(item.expression.text)
+            return column if item.alias is None else column.alias(item.alias)
+        return text if text == "*" else F.expr(text)
+
+    def _of_rows(self, span: Span) -> str:
+        if self._reads_stream(span):
+            raise InvalidInputError(
+                f"a sub-query of a stream in an expression is not there, in Spark's streams neither: {span.text}. "
+                "Write LEFT SEMI JOIN or LEFT ANTI JOIN"
+            )
+        return span.text
+
+    # -- FROM --------------------------------------------------------------------------------------------------
+
+    def _from(self, select: Select) -> tuple[Frame, Span | None]:
+        """The rows, and what of WHERE is still to be done."""
+        where = select.where
+        frame = self._table(select.source, select)
+        for join in select.joins:
+            other = self._table(join.source, select)
+            on: Any = list(join.using) or (F.expr(self._of_rows(join.on)) if join.on else None)
+            if join.comma and where is not None and len(select.joins) == 1:
+                on, where = F.expr(self._of_rows(where)), None
+            frame = _joined(frame, other, on, join)
+        return frame, where
+
+    def _table(self, source: Source, select: Select) -> Frame:
+        if source.query is not None:
+            frame = self._frame(source.query.span)
+        elif source.name is not None and source.name.lower() in self.tables:
+            frame = self.tables[source.name.lower()]
+        else:
+            frame = self.spark.sql(f"SELECT * FROM {source.span.text}")
+        alias = alias_of(source)
+        told = bool(select.joins) or (alias is not None and alias.lower() in qualifiers(select.span))
+        return frame.alias(alias) if alias is not None and told else frame
+
+
+class _Aggregation:
+    """A SELECT with aggregates over ``frame``."""
+
+    def __init__(self, text: _Text, frame: CkptDataFrame, select: Select) -> None:
+        self._text, self._frame, self._select = text, frame, select
+        self._renamed: dict[tuple[str, str], str] = {}
+        alone = None if select.joins else alias_of(select.source)
+        if select.joins:
+            self._frame, self._select, self._renamed = _told_apart(frame, select)
+        self._columns = {name.lower() for name in self._frame.columns}
+        self._keys = [bare(key, alone) for key in self._spans()]
+        self._names: list[str] = []
+        for key in self._keys:
+            self._names.append(free(self._name(key), [*self._names, *(self._taken(key))]))
+        pairs = [(words(key), name) for key, name in zip(self._keys, self._names, strict=True)]
+        self._aggregated = Aggregated(pairs, alone)
+
+    def _spans(self) -> list[Span]:
+        """The keys, where numbers and aliases stand for items."""
+        grouping = self._select.grouping or Grouping(())
+        items = self._select.items
+        if grouping.all_items:
+            return [i.expression for i in items if not has_aggregate(i.expression)]
+        aliases = {i.alias.lower(): i.expression for i in items if i.alias is not None}
+        found = []
+        for key in grouping.keys:
+            name = plain(key.tokens[0].text).lower() if len(key.tokens) == 1 else ""
+            if name.isdigit() and 0 < int(name) <= len(items):
+                key = items[int(name) - 1].expression
+            elif name in aliases and name not in self._columns:
+                key = aliases[name]
+            found.append(key)
+        return found
+
+    def _name(self, key: Span) -> str:
+        if is_window(key):
+            return key.tokens[0].text.lower()
+        if is_name(key):
+            return plain(key.tokens[-1].text)
+        alias = next((i.alias for i in self._select.items if i.alias and words(i.expression) == words(key)), None)
+        return alias or f"key_{len(self._names) + 1}"
+
+    def _taken(self, key: Span) -> set[str]:
+        """A key that is an expression has the name of no column."""
+        return set() if is_name(key) or is_window(key) else self._columns
+
+    def built(self, order: tuple[Ordering, ...], names: list[str]) -> CkptDataFrame:
+        """``names`` are those that Spark gives the items."""
+        items, having = self._select.items, self._select.having
+        texts = [self._aggregated.rewritten(self._checked(item.expression)) for item in items]
+        aliases = {i.alias.lower(): text for i, text in zip(items, texts, strict=True) if i.alias is not None}
+        kept = None if having is None else self._aggregated.rewritten(self._checked(having), aliases)
+        orders: list[Any] = []
+        hidden: dict[str, str] = {}
+        for one in order:
+            shown, text = _ordinal(one.expression, names), one.expression.text
+            if not text.isdigit() and text.lower() not in {n.lower() for n in names}:
+                name = free(f"order_{len(hidden) + 1}", [*names, *hidden])
+                hidden[name] = self._aggregated.rewritten(with_names(one.expression, self._renamed), aliases)
+                shown = F.col(quoted(name))
+            orders.append(_direction(shown, one))
+        result = self._grouped()
+        result = result if kept is None else result.where(F.expr(kept))
+        wanted = [F.expr(text).alias(name) for text, name in zip(texts, names, strict=True)]
+        found = result.select(*wanted, *[F.expr(text).alias(name) for name, text in hidden.items()])
+        found = found.orderBy(*orders) if orders else found
+        return found.select(*map(quoted, names)) if hidden else found
+
+    def _checked(self, span: Span) -> Span:
+        self._text._of_rows(span)
+        return span
+
+    def _grouped(self) -> CkptDataFrame:
+        results = self._aggregated.results or {"count(1)": "rows_of_group"}
+        aggregates = [F.expr(text).alias(name) for text, name in results.items()]
+        grouping, frame = self._select.grouping or Grouping(()), self._frame
+        columns = [self._key(key, name) for key, name in zip(self._keys, self._names, strict=True)]
+        if not grouping.sets:
+            return frame.groupBy(*columns).agg(*aggregates) if columns else frame.agg(*aggregates)
+        computed = {
+            name: column for key, name, column in zip(self._keys, self._names, columns, strict=True) if not is_name(key)
+        }
+        frame = frame.withColumns(computed) if computed else frame
+        by = [quoted(name) for name in self._names]
+        if grouping.sets == "grouping sets":
+            return frame.groupingSets([[by[i] for i in places] for places in grouping.places], *by).agg(*aggregates)
+        return (frame.cube if grouping.sets == "cube" else frame.rollup)(*by).agg(*aggregates)
+
+    def _key(self, key: Span, name: str) -> Any:
+        if is_window(key):
+            time, *others = [text_of(key, tokens) for tokens in between_commas(key.tokens[2:-1])]
+            if key.tokens[0].word("session_window"):
+                return F.session_window(F.expr(time), string_of(others[0]) or F.expr(others[0]))
+            return F.window(F.expr(time), *[string_of(text) or text for text in others])
+        if len(key.tokens) == 1:
+            return F.col(quoted(plain(key.text)))
+        return F.expr(key.text).alias(name)
+
+
+def _told_apart(frame: CkptDataFrame, select: Select) -> tuple[CkptDataFrame, Select, dict[tuple[str, str], str]]:
+    """Behind a join: columns without their table in front, where those whose names come twice get one of their own."""
+    low = [c.lower() for c in frame.columns]
+    tables = {str(alias_of(s)).lower() for s in (select.source, *(join.source for join in select.joins))}
+    names: dict[tuple[str, str], str] = {}
+    twice: dict[str, Column] = {}
+    for table, name in qualified(select.span):
+        if table not in tables or (table, name) in names or name not in low:
+            continue
+        names[table, name] = frame.columns[low.index(name)]
+        if low.count(name) > 1:
+            names[table, name] = free(f"{table}_{name}", [*frame.columns, *twice])
+            twice[names[table, name]] = F.col(f"{quoted(table)}.{quoted(name)}")
+    if twice:
+        once = [c for c in frame.columns if low.count(c.lower()) == 1]
+        frame = frame.select(*map(quoted, once), *[column.alias(name) for name, column in twice.items()])
+    return frame, renamed(select, names), names
+
+
+def _joined(left: Frame, right: Frame, on: Any, join: Join) -> Frame:
+    if not _is_stream(right) or _is_stream(left):
+        how = "cross" if on is None and join.how == "inner" else join.how
+        return left.join(right, on, how)
+    other_way = {"inner": "inner", "cross": "cross", "right": "left"}
+    if join.how not in other_way:
+        raise InvalidInputError(f"a table cannot have a {join.how} join with a stream, in Spark's streams neither")
+    return right.join(left, on, "cross" if on is None else other_way[join.how])
+
+
+def _as_spark_says(found: CkptDataFrame, schema: T.StructType) -> CkptDataFrame:
+    wanted = [(f.name, f.dataType.simpleString()) for f in schema.fields]
+    if found.dtypes != wanted and sorted(found.dtypes) == sorted(wanted) and len(set(found.columns)) == len(wanted):
+        found = found.select(*[quoted(name) for name, _ in wanted])  # a table in front of a stream, in a join
+    if found.dtypes != wanted:
+        raise InvalidInputError(
+            f"the query was not understood: Spark's result has the columns {wanted}, what was built {found.dtypes}. "
+            "Write it with the methods of the DataFrame"
+        )
+    return found
+
+
+def _sorted(frame: Frame, order: tuple[Ordering, ...]) -> Frame:
+    columns = [_direction(_ordinal(one.expression, frame.columns), one) for one in order]
+    return frame.orderBy(*columns) if columns else frame
+
+
+def _ordinal(span: Span, columns: list[str]) -> Column:
+    """A number stands for the column at that place."""
+    at = int(span.text) if span.text.isdigit() else 0
+    return F.col(quoted(columns[at - 1])) if 0 < at <= len(columns) else F.expr(span.text)
+
+
+def _direction(column: Column, order: Ordering) -> Column:
+    first = order.nulls_first
+    if order.descending:
+        return column.desc_nulls_first() if first else column.desc_nulls_last()
+    return column.asc_nulls_last() if first is False else column.asc_nulls_first()
+
+
+def _is_stream(frame: Any) -> bool:
+    from spark_ckpt.api.dataframe import CkptDataFrame
+
+    return isinstance(frame, CkptDataFrame)

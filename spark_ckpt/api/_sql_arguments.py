@@ -1,0 +1,62 @@
+"""What ``ckpt.sql`` is given beside its text: parameters, as literals of SQL. Driver, no Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._sql_tokens import Token, tokens_of
+
+_ESCAPED = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r"}
+
+
+def with_arguments(text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> str:
+    """``text`` with ``:name`` or ``?`` replaced. Raises ``InvalidInputError`` for one that is not given."""
+    if not args:
+        return text
+    tokens = tokens_of(text)
+    places = list(_named(tokens, args) if isinstance(args, Mapping) else _positional(tokens, args))
+    for start, end, value in reversed(places):
+        text = text[:start] + literal(value) + text[end:]
+    return text
+
+
+def _named(tokens: list[Token], args: Mapping[str, Any]) -> Iterator[tuple[int, int, Any]]:
+    for at, (sign, name) in enumerate(pairwise(tokens)):
+        path = at > 0 and tokens[at - 1].end == sign.start and tokens[at - 1].kind in ("word", "name")  # json:field
+        if sign.text != ":" or name.kind != "word" or name.start != sign.end or path:
+            continue
+        if name.text not in args:
+            raise InvalidInputError(f"[UNBOUND_SQL_PARAMETER] args has no value for :{name.text}")
+        yield sign.start, name.end, args[name.text]
+
+
+def _positional(tokens: list[Token], args: Sequence[Any]) -> Iterator[tuple[int, int, Any]]:
+    marks = [t for t in tokens if t.text == "?"]
+    if len(marks) > len(args):
+        raise InvalidInputError(f"[UNBOUND_SQL_PARAMETER] the query has {len(marks)} ?, args has {len(args)} values")
+    for mark, value in zip(marks, args, strict=False):
+        yield mark.start, mark.end, value
+
+
+def literal(value: Any) -> str:
+    """``value`` in SQL. Raises ``InvalidInputError`` for what has no short form there."""
+    if value is None or isinstance(value, bool):
+        return "NULL" if value is None else str(value).upper()
+    if isinstance(value, str):
+        return "'" + "".join(_ESCAPED.get(c, c) for c in value) + "'"
+    if isinstance(value, int):
+        return f"({value})" if abs(value) < 2**31 else f"({value}L)"
+    if isinstance(value, float):
+        return f"CAST('{value!r}' AS DOUBLE)"
+    if isinstance(value, Decimal):
+        return f"({value:f}BD)"
+    if isinstance(value, dt.datetime):
+        return f"TIMESTAMP'{value.isoformat(' ')}'" if value.tzinfo else f"TIMESTAMP_LTZ'{value.isoformat(' ')}'"
+    if isinstance(value, dt.date):
+        return f"DATE'{value.isoformat()}'"
+    raise InvalidInputError(f"a parameter of SQL: expected a text, number, boolean, date or time, found {value!r}")

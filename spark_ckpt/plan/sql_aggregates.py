@@ -1,0 +1,124 @@
+"""What of a SELECT with aggregates is computed in front of and behind the operator, by its texts. Driver, no Spark.
+
+``SELECT upper(k), sum(v) / count(*) FROM ... GROUP BY upper(k)`` is an aggregation by ``upper(k)`` with the aggregates
+``sum(v)`` and ``count(*)``, and a projection of their results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._aggregate_kinds import KINDS
+from spark_ckpt.plan._sql_tokens import Token
+from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.sql_clauses import Span, plain, words
+
+_ASKED_OF_SETS = {"grouping", "grouping_id"}
+_NOT_BUILT = {
+    *("try_sum", "try_avg", "listagg", "string_agg", "histogram_numeric", "count_min_sketch", "bitmap_construct_agg"),
+    *("bitmap_or_agg", "hll_sketch_agg", "hll_union_agg", "approx_top_k", "percentile_cont", "percentile_disc"),
+}
+AGGREGATES = {*KINDS, *_ASKED_OF_SETS, *_NOT_BUILT}
+"""Calls of these are aggregates; what is not built among them is refused where it is computed."""
+
+
+@dataclass
+class Aggregated:
+    """The aggregates of all expressions that were rewritten: text -> the name of its result."""
+
+    keys: list[tuple[tuple[str, ...], str]]
+    """How each key is written, and the column that has it behind the operator."""
+    alias: str | None = None
+    """What the only table in FROM is called: it says nothing in front of a column."""
+    results: dict[str, str] = field(default_factory=dict)
+
+    def rewritten(self, span: Span, aliases: Mapping[str, str] | None = None) -> str:
+        """``span`` over the operator's result. ``aliases`` stand for texts, where no call is around them."""
+        tokens, text, at, found = span.tokens, span.text, 0, ""
+        written = span.start
+        while at < len(tokens):
+            end, replacement = self._replaced(tokens, at, span, aliases or {})
+            if end > at:
+                found += text[written - span.start : tokens[at].start - span.start] + replacement
+                written = tokens[end - 1].end
+            at = max(end, at + 1)
+        return found + text[written - span.start :]
+
+    def _replaced(self, tokens: tuple[Token, ...], at: int, span: Span, aliases: Mapping[str, str]) -> tuple[int, str]:
+        call = end_of_call(tokens, at)
+        if call and tokens[at].word(*AGGREGATES):
+            piece = span.text[tokens[at].start - span.start : tokens[call - 1].end - span.start]
+            return call, quoted(self.results.setdefault(piece, f"aggregate_{len(self.results) + 1}"))
+        for key, name in self.keys:
+            end = self._end_of(key, tokens, at)
+            if end and (call or len(key) <= 3 or end - at == len(tokens)):
+                return end, quoted(name)
+        token = tokens[at]
+        bare = not call and (at == 0 or tokens[at - 1].text != ".") and not _followed(tokens, at, ".")
+        name = plain(token.text).lower()
+        if bare and token.kind in ("word", "name") and name in aliases:
+            return at + 1, f"({aliases[name]})"
+        return at, ""
+
+    def _end_of(self, key: tuple[str, ...], tokens: tuple[Token, ...], at: int) -> int:
+        """Where a key that begins at ``at`` ends; 0 if none does."""
+        if at and tokens[at - 1].text == ".":
+            return 0
+        for behind in (at, at + 2 if self._is_alias(tokens, at) else at):
+            end = behind + len(key)
+            piece = tokens[behind:end]
+            if (
+                len(piece) == len(key)
+                and words(Span(piece, "")) == key
+                and not (len(key) == 1 and _followed(tokens, behind, "("))
+            ):
+                return end
+        return 0
+
+    def _is_alias(self, tokens: tuple[Token, ...], at: int) -> bool:
+        return (
+            self.alias is not None
+            and plain(tokens[at].text).lower() == self.alias.lower()
+            and _followed(tokens, at, ".")
+        )
+
+
+def has_aggregate(span: Span) -> bool:
+    return any(end_of_call(span.tokens, at) and t.word(*AGGREGATES) for at, t in enumerate(span.tokens))
+
+
+def end_of_call(tokens: tuple[Token, ...], at: int) -> int:
+    """Where the call that begins at ``at`` ends, with what belongs to it; 0 if none does."""
+    token = tokens[at]
+    if token.kind != "word" or not _followed(tokens, at, "(") or (at and tokens[at - 1].text == "."):
+        return 0
+    end = _closed(tokens, at + 1)
+    while end < len(tokens):
+        if tokens[end].word("ignore", "respect") and _followed_by_word(tokens, end, "nulls"):
+            end += 2
+        elif tokens[end].word("filter") and _followed(tokens, end, "("):
+            end = _closed(tokens, end + 1)
+        elif tokens[end].word("within") and _followed_by_word(tokens, end, "group"):
+            end = _closed(tokens, end + 2)
+        elif tokens[end].word("over"):
+            raise InvalidInputError("OVER is not there in ckpt.sql: no stream of Spark's has window functions")
+        else:
+            break
+    return end
+
+
+def _closed(tokens: tuple[Token, ...], at: int) -> int:
+    end = at + 1
+    while tokens[end].depth != tokens[at].depth:
+        end += 1
+    return end + 1
+
+
+def _followed(tokens: tuple[Token, ...], at: int, sign: str) -> bool:
+    return at + 1 < len(tokens) and tokens[at + 1].text == sign
+
+
+def _followed_by_word(tokens: tuple[Token, ...], at: int, word: str) -> bool:
+    return at + 1 < len(tokens) and tokens[at + 1].word(word)

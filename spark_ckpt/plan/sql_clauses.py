@@ -1,0 +1,486 @@
+"""A SQL query cut into its clauses, whose expressions stay the texts that they are. Driver, no Spark.
+
+What is read is what the methods of a checkpointed DataFrame can do; other clauses are refused by their name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._sql_tokens import Token
+
+_UNBUILT = {
+    "lateral": "select the generator in a sub-query, (SELECT *, explode(xs) AS x FROM ...)",
+    "pivot": "one aggregate with FILTER (WHERE ...) for each value",
+    "unpivot": "the method unpivot",
+    "tablesample": "the method sample",
+    "qualify": "no stream of Spark's has window functions",
+    "window": "no stream of Spark's has window functions",
+    "cluster": "the method repartition",
+    "distribute": "the method repartition",
+    "sort": "ORDER BY, or the method sortWithinPartitions",
+    "offset": "no stream of Spark's has it",
+    "intersect": "no stream of Spark's has it",
+    "except": "a LEFT ANTI JOIN",
+    "minus": "a LEFT ANTI JOIN",
+    "natural": "JOIN ... USING (columns)",
+    "values": "a sub-query, (SELECT * FROM VALUES ...)",
+    "fetch": "LIMIT",
+}
+_JOINS = {
+    "inner": "inner",
+    "cross": "cross",
+    "left": "left",
+    "left outer": "left",
+    "right": "right",
+    "right outer": "right",
+    "full": "full",
+    "full outer": "full",
+    "left semi": "left_semi",
+    "semi": "left_semi",
+    "left anti": "left_anti",
+    "anti": "left_anti",
+    "": "inner",
+}
+_IN_JOINS = {word for words in _JOINS for word in words.split()}
+_CLAUSES = ("from", "where", "group", "having", "order", "limit", "union", *_UNBUILT)
+_BY, _QUERY = ("by",), ("select", "all", "distinct", "(")
+_ONLY_BEFORE = {
+    **dict.fromkeys(("group", "order", "cluster", "distribute", "sort"), _BY),
+    **dict.fromkeys(("intersect", "except", "minus"), _QUERY),
+    **dict.fromkeys(("pivot", "unpivot", "tablesample"), ("(", "include", "exclude")),
+    "lateral": ("view", "(", "join"),
+    "natural": ("join", "inner", "left", "right", "full", "cross"),
+    "fetch": ("first", "next"),
+    "values": (),
+}
+"""Words that may be names of columns, too: what stands behind them where they begin a clause."""
+NOT_AN_ALIAS = {*_CLAUSES, *_IN_JOINS, "join", "on", "using"}
+"""Of a table in FROM."""
+_NO_ALIAS_BEHIND = {
+    *("and", "or", "not", "is", "in", "like", "ilike", "rlike", "between", "when", "then", "else", "case", "collate"),
+    *("interval", "distinct", "ignore", "respect", "div", "escape", "null", "from", "regexp"),
+}
+_NO_ALIAS = {"end", "null", "true", "false", "nulls"}
+
+
+@dataclass(frozen=True)
+class Span:
+    """A piece of the text."""
+
+    tokens: tuple[Token, ...]
+    text: str
+
+    @property
+    def start(self) -> int:
+        return self.tokens[0].start
+
+    @property
+    def end(self) -> int:
+        return self.tokens[-1].end
+
+
+@dataclass(frozen=True)
+class Item:
+    """``whole`` of the SELECT list is ``expression`` with its ``alias`` behind it, if it has one."""
+
+    whole: Span
+    expression: Span
+    alias: str | None
+
+
+@dataclass(frozen=True)
+class Ordering:
+    expression: Span
+    descending: bool
+    nulls_first: bool | None
+
+
+@dataclass(frozen=True)
+class Source:
+    """What stands in FROM: a name or a function of tables, whose text is ``span``, or a sub-query."""
+
+    span: Span
+    name: str | None
+    query: Query | None
+    alias: str | None
+
+
+@dataclass(frozen=True)
+class Join:
+    source: Source
+    how: str
+    on: Span | None
+    using: tuple[str, ...]
+    comma: bool = False
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """``sets``: ``cube``, ``rollup`` or ``grouping sets``; of those the places of each set's keys."""
+
+    keys: tuple[Span, ...]
+    sets: str = ""
+    places: tuple[tuple[int, ...], ...] = ()
+    all_items: bool = False
+
+
+@dataclass(frozen=True)
+class Select:
+    span: Span
+    items: tuple[Item, ...]
+    distinct: bool
+    source: Source
+    joins: tuple[Join, ...]
+    where: Span | None
+    grouping: Grouping | None
+    having: Span | None
+
+
+@dataclass(frozen=True)
+class Query:
+    """``parts`` in a union, ``distinct`` says of each but the first whether rows that were there are left out."""
+
+    span: Span
+    named: tuple[tuple[str, Span], ...]
+    parts: tuple[Select | Query, ...]
+    distinct: tuple[bool, ...] = ()
+    order: tuple[Ordering, ...] = ()
+    limit: int | None = None
+
+
+def within(text: str, span: Span) -> Query:
+    """The query that a piece of ``text`` is."""
+    reader = _Reader(text, list(span.tokens))
+    query = reader.query(span.tokens[0].depth)
+    if reader.at < len(span.tokens):
+        raise reader.unexpected("the end of the query")
+    return query
+
+
+def plain(name: str) -> str:
+    """A name without its backticks."""
+    return name[1:-1].replace("``", "`") if name[:1] == "`" else name
+
+
+@dataclass
+class _Reader:
+    text: str
+    tokens: list[Token]
+    at: int = 0
+    places: list[tuple[int, ...]] = field(default_factory=list)
+
+    # -- queries -----------------------------------------------------------------------------------------------
+
+    def query(self, depth: int) -> Query:
+        begin, named = self.at, self._named(depth)
+        parts, distinct = [self._part(depth)], []
+        while self._is("union"):
+            self.at += 1
+            distinct.append(not self._take_if("all"))
+            self._take_if("distinct")
+            parts.append(self._part(depth))
+        order = self._orderings(depth) if self._words("order", "by") else ()
+        limit = self._limit() if self._words("limit") else None
+        self._refuse_unbuilt()
+        return Query(self._span(begin), named, tuple(parts), tuple(distinct), order, limit)
+
+    def _named(self, depth: int) -> tuple[tuple[str, Span], ...]:
+        if not self._words("with"):
+            return ()
+        if self._is("recursive"):
+            raise InvalidInputError("WITH RECURSIVE is not there on a stream, of Spark's neither")
+        found = []
+        while True:
+            name = plain(self._taken().text)
+            if self._is_sign("("):
+                raise InvalidInputError(f"WITH {name}(columns): name the columns in its SELECT, by AS")
+            self._expect("as")
+            found.append((name, self._in_parentheses()))
+            if not self._take_sign(","):
+                return tuple(found)
+
+    def _part(self, depth: int) -> Select | Query:
+        if self._is_sign("("):
+            return within(self.text, self._in_parentheses())
+        return self._select(depth)
+
+    def _select(self, depth: int) -> Select:
+        begin = self.at
+        self._expect("select")
+        distinct = self._take_if("distinct")
+        self._take_if("all")
+        items = tuple(self._item(span) for span in self._list(depth, _CLAUSES))
+        if not self._words("from"):
+            raise InvalidInputError("expected FROM and a view of a stream behind the SELECT list, found none")
+        source, joins = self._source(depth), self._joins(depth)
+        where = self._until(depth, _CLAUSES) if self._words("where") else None
+        grouping = self._grouping(depth) if self._words("group", "by") else None
+        having = self._until(depth, _CLAUSES) if self._words("having") else None
+        self._refuse_unbuilt()
+        return Select(self._span(begin), items, distinct, source, joins, where, grouping, having)
+
+    def _item(self, span: Span) -> Item:
+        tokens = span.tokens
+        if len(tokens) > 2 and tokens[-2].word("as") and tokens[-2].depth == tokens[0].depth:
+            return Item(span, self._piece(tokens[:-2]), plain(tokens[-1].text))
+        if len(tokens) > 1 and _is_alias(tokens):
+            return Item(span, self._piece(tokens[:-1]), plain(tokens[-1].text))
+        return Item(span, span, None)
+
+    # -- FROM --------------------------------------------------------------------------------------------------
+
+    def _source(self, depth: int) -> Source:
+        begin = self.at
+        if self._is_sign("("):
+            inner = self._in_parentheses()
+            if not inner.tokens[0].word("select", "with") and inner.tokens[0].text != "(":
+                raise InvalidInputError(f"parentheses around a join: write a sub-query in place of ({inner.text})")
+            return Source(self._span(begin), None, Query(inner, (), ()), self._alias())
+        self._refuse_unbuilt()
+        name = [plain(self._taken().text)]
+        while self._take_sign("."):
+            name.append(plain(self._taken().text))
+        if self._is_sign("("):
+            self._in_parentheses()
+            return Source(self._span(begin), None, None, self._alias())
+        return Source(self._span(begin), ".".join(name), None, self._alias())
+
+    def _alias(self) -> str | None:
+        given = self._take_if("as")
+        token = self._next()
+        if token is None or token.kind not in ("word", "name") or (not given and token.text.lower() in NOT_AN_ALIAS):
+            return None
+        self.at += 1
+        if self._is_sign("("):
+            raise InvalidInputError(f"{token.text}(columns) in FROM: name the columns in a sub-query, by AS")
+        return plain(token.text)
+
+    def _joins(self, depth: int) -> tuple[Join, ...]:
+        found: list[Join] = []
+        while True:
+            if self._take_sign(","):
+                self._refuse_unbuilt()
+                found.append(Join(self._source(depth), "inner", None, (), comma=True))
+                continue
+            kind = self._kind_of_join()
+            if kind is None:
+                return tuple(found)
+            self._refuse_unbuilt()
+            source = self._source(depth)
+            on = self._until(depth, (*_CLAUSES, "join")) if self._words("on") else None
+            using: tuple[str, ...] = ()
+            if on is None and self._words("using"):
+                names = self._in_parentheses()
+                using = tuple(plain(t.text) for t in names.tokens if t.text != ",")
+            found.append(Join(source, kind, on, using))
+
+    def _kind_of_join(self) -> str | None:
+        end = self.at
+        while end < len(self.tokens) and self.tokens[end].word(*_IN_JOINS):
+            end += 1
+        if end == len(self.tokens) or not self.tokens[end].word("join"):
+            return None
+        words = " ".join(t.text.lower() for t in self.tokens[self.at : end])
+        if words not in _JOINS:
+            raise self.unexpected("a kind of join")
+        self.at = end + 1
+        return _JOINS[words]
+
+    # -- GROUP BY, ORDER BY, LIMIT -----------------------------------------------------------------------------
+
+    def _grouping(self, depth: int) -> Grouping:
+        if self._words("all"):
+            return Grouping((), all_items=True)
+        for word in ("cube", "rollup"):
+            if self._is(word) and self._is_sign("(", 1):
+                self.at += 1
+                return self._whole_grouping(Grouping(self._between_commas(self._in_parentheses()), word), depth)
+        if self._words("grouping", "sets"):
+            return self._whole_grouping(self._sets((), self._in_parentheses()), depth)
+        keys = self._list(depth, (*_CLAUSES, "with", "grouping"))
+        if self._words("grouping", "sets"):
+            return self._whole_grouping(self._sets(keys, self._in_parentheses()), depth)
+        if self._words("with"):
+            return Grouping(keys, self._taken().text.lower())
+        if any(k.tokens[0].word("cube", "rollup") for k in keys):
+            raise InvalidInputError("CUBE or ROLLUP beside other keys: write GROUPING SETS")
+        return Grouping(keys)
+
+    def _whole_grouping(self, grouping: Grouping, depth: int) -> Grouping:
+        if self._is_sign(","):
+            raise InvalidInputError("other keys beside CUBE, ROLLUP or GROUPING SETS: write them into GROUPING SETS")
+        return grouping
+
+    def _sets(self, keys: tuple[Span, ...], inner: Span) -> Grouping:
+        known = list(keys)
+        places = []
+        for one in self._between_commas(inner):
+            alone = one.tokens[0].text == "(" and one.tokens[-1].text == ")"
+            names = self._between_commas(self._piece(one.tokens[1:-1])) if alone and len(one.tokens) > 2 else ()
+            found = []
+            for span in names if alone else (one,):
+                texts = [words(k) for k in known]
+                if words(span) not in texts:
+                    known.append(span)
+                    texts.append(words(span))
+                found.append(texts.index(words(span)))
+            places.append(tuple(found))
+        return Grouping(tuple(known), "grouping sets", tuple(places))
+
+    def _orderings(self, depth: int) -> tuple[Ordering, ...]:
+        return tuple(self._ordering(span) for span in self._list(depth, _CLAUSES))
+
+    def _ordering(self, span: Span) -> Ordering:
+        tokens, nulls = list(span.tokens), None
+        if len(tokens) > 2 and tokens[-2].word("nulls") and tokens[-1].word("first", "last"):
+            nulls = tokens[-1].word("first")
+            tokens = tokens[:-2]
+        directed = len(tokens) > 1 and tokens[-1].word("asc", "desc")
+        descending = directed and tokens[-1].word("desc")
+        return Ordering(self._piece(tuple(tokens[:-1] if directed else tokens)), descending, nulls)
+
+    def _limit(self) -> int | None:
+        token = self._taken()
+        if token.word("all"):
+            return None
+        if not token.text.isdigit():
+            raise InvalidInputError(f"LIMIT {token.text}: expected a number")
+        return int(token.text)
+
+    # -- tokens ------------------------------------------------------------------------------------------------
+
+    def _list(self, depth: int, stops: tuple[str, ...]) -> tuple[Span, ...]:
+        found = [self._until(depth, stops, ",")]
+        while self._take_sign(","):
+            found.append(self._until(depth, stops, ","))
+        return tuple(found)
+
+    def _until(self, depth: int, stops: tuple[str, ...], sign: str = "") -> Span:
+        begin = self.at
+        while (token := self._next()) is not None:
+            if token.depth == depth and (token.text == sign or token.text == ";" or self._stops(token, stops, begin)):
+                break
+            self.at += 1
+        if self.at == begin:
+            raise self.unexpected("an expression")
+        return self._span(begin)
+
+    def _stops(self, token: Token, stops: tuple[str, ...], begin: int) -> bool:
+        before, behind = self.tokens[self.at - 1], self._next(1)
+        if before.text == "." or not token.word(*stops, *_IN_JOINS):
+            return False
+        if token.word("from"):  # a IS DISTINCT FROM b
+            return not (before.word("distinct") and self.at - begin > 1)
+        if token.word("window", "limit", "offset", "qualify"):
+            following = self._next(2)
+            if token.word("window"):
+                return following is not None and following.word("as") and self.at > begin
+            return self.at > begin and behind is not None and behind.kind in ("number", "word", "name")
+        if token.word(*_IN_JOINS, "join"):
+            return "join" in stops and (token.word("join") or self._kind_ahead())
+        only = _ONLY_BEFORE.get(token.text.lower())
+        return only is None or (behind is not None and behind.text.lower() in only)
+
+    def _kind_ahead(self) -> bool:
+        at = self.at
+        found = self._kind_of_join() is not None
+        self.at = at
+        return found
+
+    def _between_commas(self, span: Span) -> tuple[Span, ...]:
+        return tuple(self._piece(tokens) for tokens in between_commas(span.tokens))
+
+    def _in_parentheses(self) -> Span:
+        if not self._is_sign("("):
+            raise self.unexpected("(")
+        begin, depth = self.at, self.tokens[self.at].depth
+        self.at += 1
+        while (token := self._taken()).depth != depth or token.text != ")":
+            pass
+        if self.at - begin < 3:
+            raise InvalidInputError("expected something between the parentheses, found ()")
+        return self._piece(tuple(self.tokens[begin + 1 : self.at - 1]))
+
+    def _piece(self, tokens: tuple[Token, ...]) -> Span:
+        return Span(tokens, self.text[tokens[0].start : tokens[-1].end])
+
+    def _span(self, begin: int) -> Span:
+        return self._piece(tuple(self.tokens[begin : self.at]))
+
+    def _next(self, ahead: int = 0) -> Token | None:
+        return self.tokens[self.at + ahead] if self.at + ahead < len(self.tokens) else None
+
+    def _taken(self) -> Token:
+        token = self._next()
+        if token is None:
+            raise self.unexpected("more")
+        self.at += 1
+        return token
+
+    def _is(self, *words: str) -> bool:
+        token = self._next()
+        return token is not None and token.word(*words)
+
+    def _is_sign(self, sign: str, ahead: int = 0, *behind: str) -> bool:
+        token = self._next(ahead)
+        return token is not None and token.text == sign and (not behind or self._is(*behind))
+
+    def _take_if(self, word: str) -> bool:
+        found = self._is(word)
+        self.at += found
+        return found
+
+    def _take_sign(self, sign: str) -> bool:
+        found = self._is_sign(sign)
+        self.at += found
+        return found
+
+    def _words(self, *words: str) -> bool:
+        found = all((t := self._next(i)) is not None and t.word(w) for i, w in enumerate(words))
+        self.at += len(words) if found else 0
+        return found
+
+    def _expect(self, word: str) -> None:
+        if not self._take_if(word):
+            raise self.unexpected(word.upper())
+
+    def _refuse_unbuilt(self) -> None:
+        token = self._next()
+        if token is not None and token.kind == "word" and token.text.lower() in _UNBUILT:
+            raise InvalidInputError(
+                f"{token.text.upper()} is not there in ckpt.sql; instead: {_UNBUILT[token.text.lower()]}"
+            )
+
+    def unexpected(self, expected: str) -> InvalidInputError:
+        token = self._next()
+        found = "the end" if token is None else repr(self.text[token.start : token.start + 40])
+        return InvalidInputError(f"SQL over streams: expected {expected}, found {found}")
+
+
+def between_commas(tokens: tuple[Token, ...]) -> list[tuple[Token, ...]]:
+    """What stands between the commas that are in no parentheses of their own."""
+    found: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.text == "," and token.depth == tokens[0].depth:
+            found.append([])
+        else:
+            found[-1].append(token)
+    return [tuple(one) for one in found]
+
+
+def words(span: Span) -> tuple[str, ...]:
+    """What tells whether two expressions are written alike: case does not, but in texts."""
+    return tuple(t.text if t.kind == "string" else plain(t.text).lower() for t in span.tokens)
+
+
+def _is_alias(tokens: tuple[Token, ...]) -> bool:
+    last, before = tokens[-1], tokens[-2]
+    if last.kind not in ("word", "name") or (last.kind == "word" and last.text.lower() in _NO_ALIAS):
+        return False
+    if len(tokens) > 2 and tokens[-3].word("interval"):
+        return False
+    ends = before.kind in ("number", "string", "name") or before.text in (")", "]")
+    word = before.kind == "word" and before.text.lower() not in _NO_ALIAS_BEHIND
+    return last.depth == tokens[0].depth and (ends or word)

@@ -1,0 +1,124 @@
+"""What names of a SQL text are names of: tables, their aliases, columns. Driver, no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._sql_literals import unescaped
+from spark_ckpt.plan._sql_tokens import Token, tokens_of
+from spark_ckpt.plan.sql_aggregates import end_of_call
+from spark_ckpt.plan.sql_clauses import NOT_AN_ALIAS, Select, Source, Span, plain
+
+_BEGIN = ("select", "from", "where", "group", "having", "order", "on", "using", "by", "limit")
+
+
+def whole(text: str) -> Span:
+    """All of ``text`` but semicolons behind it. Raises ``InvalidInputError`` if no query is there."""
+    tokens = tokens_of(text)
+    while tokens and tokens[-1].text == ";":
+        tokens.pop()
+    if not tokens:
+        raise InvalidInputError("expected one query, SELECT ... FROM ..., found none, or a text or parenthesis open")
+    return Span(tuple(tokens), text[tokens[0].start : tokens[-1].end])
+
+
+def is_table(tokens: tuple[Token, ...], at: int) -> bool:
+    """Whether the name at ``at`` is one of a table in FROM."""
+    token, before = tokens[at], tokens[at - 1] if at else None
+    if token.kind not in ("word", "name") or before is None or before.depth != token.depth:
+        return False
+    if at + 1 < len(tokens) and tokens[at + 1].text in (".", "("):
+        return False
+    if before.word("from", "join"):
+        return True
+    if before.text != ",":
+        return False
+    begin = next((t for t in reversed(tokens[:at]) if t.depth == token.depth and t.word(*_BEGIN)), None)
+    return begin is not None and begin.word("from")
+
+
+def has_alias(tokens: tuple[Token, ...], at: int) -> bool:
+    """Whether the table at ``at`` has another name behind it."""
+    behind = tokens[at + 1] if at + 1 < len(tokens) else None
+    return behind is not None and behind.kind in ("word", "name") and behind.text.lower() not in NOT_AN_ALIAS
+
+
+def alias_of(source: Source) -> str | None:
+    if source.alias is not None or source.name is None:
+        return source.alias
+    return source.name.rpartition(".")[2]
+
+
+def qualifiers(span: Span) -> set[str]:
+    """What stands in front of a dot, in small letters."""
+    pairs = zip(span.tokens, span.tokens[1:], strict=False)
+    return {plain(one.text).lower() for one, dot in pairs if dot.text == "." and one.kind in ("word", "name")}
+
+
+def qualified(span: Span) -> list[tuple[str, str]]:
+    """(table, column) of each ``a.b``, in small letters."""
+    tokens = span.tokens
+    found = []
+    for at in range(len(tokens) - 2):
+        if _is_qualified(tokens, at):
+            found.append((plain(tokens[at].text).lower(), plain(tokens[at + 2].text).lower()))
+    return found
+
+
+def renamed(select: Select, names: Mapping[tuple[str, str], str]) -> Select:
+    """``select`` with other names for columns of certain tables, in what is computed behind FROM and WHERE."""
+
+    def of(span: Span) -> Span:
+        return with_names(span, names)
+
+    items = tuple(replace(i, whole=of(i.whole), expression=of(i.expression)) for i in select.items)
+    grouping = select.grouping and replace(select.grouping, keys=tuple(map(of, select.grouping.keys)))
+    having = None if select.having is None else of(select.having)
+    return replace(select, items=items, grouping=grouping, having=having)
+
+
+def with_names(span: Span, names: Mapping[tuple[str, str], str]) -> Span:
+    """``span`` with other names for columns of certain tables."""
+    text, tokens = span.text, span.tokens
+    for at in reversed(range(len(tokens) - 2)):
+        pair = (plain(tokens[at].text).lower(), plain(tokens[at + 2].text).lower())
+        if _is_qualified(tokens, at) and pair in names:
+            begin, end = tokens[at].start - span.start, tokens[at + 2].end - span.start
+            text = f"{text[:begin]}`{names[pair]}`{text[end:]}"
+    return Span(tuple(tokens_of(text)), text)
+
+
+def _is_qualified(tokens: tuple[Token, ...], at: int) -> bool:
+    first, dot, name = tokens[at : at + 3]
+    behind = at > 0 and tokens[at - 1].text == "."
+    return dot.text == "." and first.kind in ("word", "name") and name.kind in ("word", "name") and not behind
+
+
+def bare(span: Span, alias: str | None) -> Span:
+    """A column without the alias of the only table in front of it."""
+    tokens = span.tokens
+    if alias is None or len(tokens) < 3 or not is_name(span) or plain(tokens[0].text).lower() != alias.lower():
+        return span
+    return Span(tokens[2:], span.text[tokens[2].start - span.start :])
+
+
+def is_name(span: Span) -> bool:
+    """Whether it is a column or a field, ``a.b``."""
+    return all((t.kind in ("word", "name")) if i % 2 == 0 else t.text == "." for i, t in enumerate(span.tokens))
+
+
+def is_window(span: Span) -> bool:
+    """Whether it is ``window(...)`` or ``session_window(...)`` as a whole."""
+    return span.tokens[0].word("window", "session_window") and end_of_call(span.tokens, 0) == len(span.tokens)
+
+
+def text_of(span: Span, tokens: tuple[Token, ...]) -> str:
+    """The text of some of ``span``'s tokens."""
+    return span.text[tokens[0].start - span.start : tokens[-1].end - span.start]
+
+
+def string_of(text: str) -> str | None:
+    """What a literal text says; None if it is something else."""
+    return unescaped(text) if text[:1] in ("'", '"') else None

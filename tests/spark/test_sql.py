@@ -1,0 +1,177 @@
+"""SQL over temporary views of streams, beside ``spark.sql`` over views of Spark's own streams of the same files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import SparkSession
+
+import spark_ckpt
+from spark_ckpt.errors import InvalidInputError
+from tests.spark.conftest import DEADLINE_S, Input, Job, last_result, ordered
+
+BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
+soak = pytest.mark.soak
+
+
+def _rows(first: int, n: int) -> list[tuple[Any, ...]]:
+    minutes = [timedelta(minutes=i + first) for i in range(n)]
+    return [("abc"[i % 3] if i % 7 else None, i - 4, BEGIN + at, [i, 1]) for i, at in enumerate(minutes)]
+
+
+@pytest.fixture
+def inputs(spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input]) -> Any:
+    """Views ``orders`` and ``pays`` of streams, theirs and ours, and ``labels`` of a table."""
+    orders = new_input("orders", "k string, v int, t timestamp, xs array<int>")
+    pays = new_input("pays", "k string, w int, u timestamp")
+    for batch in range(3):
+        orders.add(*_rows(30 * batch, 12))
+        pays.add(*((k or "d", v, t + timedelta(minutes=1)) for k, v, t, _ in _rows(30 * batch, 6)))
+    streams = ((orders.stream(ckpt), pays.stream(ckpt)), (orders.spark_stream(spark), pays.spark_stream(spark)))
+    for one, other in streams:
+        one.withWatermark("t", "5 minutes").createOrReplaceTempView("Orders")
+        other.withWatermark("u", "5 minutes").createOrReplaceTempView("pays")
+    labels = spark.createDataFrame([("a", "one"), ("b", "two"), ("z", None)], "k string, label string")
+    labels.createOrReplaceTempView("labels")
+    yield orders
+    for view in ("orders", "pays", "labels"):
+        spark.catalog.dropTempView(view)
+        ckpt.dropTempView(view)
+
+
+def _same(spark: SparkSession, ckpt: Any, job: Job, folder: Path, mode: str, text: str) -> None:
+    mine, theirs = ckpt.sql(text), spark.sql(text)
+    assert mine.dtypes == theirs.dtypes
+    job.run(mine, mode=mode)
+    if mode == "complete":
+        wanted = last_result(theirs, folder / "plain")
+    else:
+        wanted = []
+        writer = theirs.writeStream.option("checkpointLocation", str(folder / "plain"))
+        writer = writer.foreachBatch(lambda batch, _: wanted.extend(batch.collect()))
+        assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
+    assert wanted
+    assert _flat(job.rows()) == _flat(wanted)
+
+
+def _flat(rows: Any) -> list[Any]:
+    return ordered([tuple(map(_value, row)) for row in rows])
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.timestamp() if value.tzinfo else value.replace(tzinfo=UTC).timestamp()
+    if isinstance(value, dict):
+        return tuple(map(_value, value.values()))
+    return tuple(map(_value, value)) if isinstance(value, tuple | list) else value
+
+
+_ON_TIME = "p.u BETWEEN o.t AND o.t + INTERVAL 3 MINUTES"
+_APPEND = (
+    """SELECT o.k, v * 2 AS d, CASE WHEN o.v > 3 THEN 'a "big" -- one' ELSE 'FROM' END size, `k` u -- said so
+       FROM orders AS o WHERE o.k IS DISTINCT FROM 'b' AND v BETWEEN 0 AND 7;""",
+    "SELECT window.start, window.end AS e, k, sum(v) s FROM orders GROUP BY window(t, '10 minutes'), k",
+    f"SELECT o.k, o.v, p.w FROM orders o JOIN pays p ON o.k = p.k AND {_ON_TIME} WHERE p.w > -3",
+    """WITH big AS (SELECT k, v FROM orders WHERE v > 2), l AS (SELECT * FROM labels WHERE k <> 'z')
+       SELECT b.k, l.label, b.v FROM big b LEFT JOIN l ON b.k = l.k UNION ALL SELECT k, 'paid', w FROM pays""",
+)
+_MORE_APPEND = (
+    "SELECT * FROM orders",
+    "SELECT * FROM labels JOIN orders USING (k)",
+    "SELECT k, v FROM orders o LEFT SEMI JOIN labels l ON o.k = l.k",
+    "SELECT k, v FROM orders o LEFT ANTI JOIN labels l ON o.k = l.k WHERE v > 0",
+    "SELECT window(t, '10 minutes', '5 minutes') AS w, count(1) c FROM orders GROUP BY 1",
+    "SELECT session_window.end e, k, count(*) c FROM orders GROUP BY k, session_window(t, '5 minutes')",
+    f"SELECT o.k ok, o.v, p.w FROM orders o LEFT OUTER JOIN pays AS p ON o.k = p.k AND {_ON_TIME}",
+    "SELECT k, explode(xs) AS x FROM orders",
+)
+_COMPLETE = (
+    """SELECT upper(k) AS uk, sum(v) / count(v), max(v) - min(v) AS spread, concat(upper(k), count(*)) FROM orders
+       GROUP BY upper(k) HAVING spread > 2 AND count(*) > 1 ORDER BY spread DESC NULLS LAST, 1 LIMIT 3""",
+    "SELECT l.label, sum(o.v) AS v FROM orders o, labels l WHERE o.k = l.k GROUP BY l.label HAVING sum(o.v) > -9",
+    "SELECT k, v % 2 p, count(*), grouping(k) FROM orders GROUP BY CUBE (k, v % 2)",
+)
+_MORE_COMPLETE = (
+    "SELECT count(*), avg(v) a FROM orders",
+    "SELECT k, count(*) FILTER (WHERE v > 2) big FROM orders GROUP BY 1 ORDER BY 2 DESC, k",
+    "SELECT k, sum(n) FROM (SELECT k, v % 3 AS n FROM orders) q GROUP BY k",
+    "SELECT k, v, count(*) FROM orders GROUP BY k, v GROUPING SETS ((k, v), (k), ())",
+    "SELECT k, v, count(*) FROM orders GROUP BY GROUPING SETS (k, (v, k))",
+    "SELECT k, v > 3 AS high, max(xs[0]) FROM orders GROUP BY k, high WITH ROLLUP",
+    "SELECT k FROM orders GROUP BY ALL",
+    "select orders.k, sum(orders.v) as v from orders group by orders.k having sum(v) > 3 order by v desc",
+    "SELECT /*+ BROADCAST(l) */ o.k, count(*) c FROM (SELECT * FROM orders WHERE v > 0) AS o JOIN labels l "
+    "ON o.k = l.k GROUP BY o.k ORDER BY o.k",
+)
+
+
+@pytest.mark.parametrize("text", [*_APPEND, *(pytest.param(q, marks=soak) for q in _MORE_APPEND)])
+def test_rows_are_those_of_spark(
+    spark: SparkSession, ckpt: Any, job: Job, inputs: Any, tmp_path: Path, text: str
+) -> None:
+    _same(spark, ckpt, job, tmp_path, "append", text)
+
+
+@pytest.mark.parametrize("text", [*_COMPLETE, *(pytest.param(q, marks=soak) for q in _MORE_COMPLETE)])
+def test_whole_results_are_those_of_spark(
+    spark: SparkSession, ckpt: Any, job: Job, inputs: Any, tmp_path: Path, text: str
+) -> None:
+    _same(spark, ckpt, job, tmp_path, "complete", text)
+
+
+def test_values_are_given_apart_and_state_goes_on(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: Callable[[str, str], Input]
+) -> None:
+    made = new_input("in", "k string, v int")
+    text = "SELECT k, sum(v) AS s FROM {rows} WHERE k <> :other AND k <> {none} GROUP BY k"
+    for values in ((1, 2, 3), (4, 5, 6)):
+        made.add(*zip("aab", values, strict=True), ("o'x", 7), ("{", 1))
+        job.run(ckpt.sql(text, {"other": "o'x"}, rows=made.stream(ckpt), none="{"), keys="k")
+    assert job.rows() == [("a", 12), ("b", 9)]
+    by_place = ckpt.sql("SELECT k FROM {rows} WHERE v > ? AND k < ?", [2, "b"], rows=made.stream(ckpt))
+    assert by_place.columns == ["k"]
+
+
+def test_views_come_and_go(spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input]) -> None:
+    rows = new_input("in", "k string, v int").stream(ckpt)
+    rows.createTempView("Mine")
+    with pytest.raises(AnalysisException, match="TEMP_TABLE_OR_VIEW_ALREADY_EXISTS"):
+        rows.createTempView("mine")
+    rows.select("v").createOrReplaceTempView("mine")
+    assert spark_ckpt.enable(spark).sql("SELECT * FROM mine").columns == ["v"]
+    assert ckpt.dropTempView("MINE")
+    assert not ckpt.dropTempView("mine")
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        ckpt.sql("SELECT * FROM mine")
+
+
+_REFUSED = {
+    "SELECT k FROM orders WHERE": (ParseException, "PARSE_SYNTAX_ERROR"),
+    "SELECT nothing FROM orders": (AnalysisException, "UNRESOLVED_COLUMN"),
+    "SELECT k, v FROM orders GROUP BY k": (AnalysisException, "MISSING_AGGREGATION"),
+    "SELECT 1 AS x FROM labels": (InvalidInputError, "no view of a checkpointed stream"),
+    "SELECT k, x FROM orders LATERAL VIEW explode(xs) e AS x": (InvalidInputError, "LATERAL is not there"),
+    "SELECT k FROM orders WHERE k IN (SELECT k FROM pays)": (InvalidInputError, "LEFT SEMI JOIN"),
+    "SELECT k, row_number() OVER (ORDER BY v) FROM orders": (InvalidInputError, "window function"),
+    "SELECT k FROM orders EXCEPT SELECT k FROM pays": (InvalidInputError, "LEFT ANTI JOIN"),
+    "SELECT k FROM labels LEFT JOIN orders USING (k)": (InvalidInputError, "a left join with a stream"),
+    "SELECT k FROM orders ORDER BY v": (InvalidInputError, "orderBy"),
+    "SELECT try_sum(v) FROM orders": (InvalidInputError, "try_sum"),
+    "SELECT k FROM orders UNION SELECT k FROM labels": (InvalidInputError, "UNION of a stream with a table"),
+}
+
+
+def test_what_is_not_there_is_named(spark: SparkSession, ckpt: Any, inputs: Any) -> None:
+    for text, (error, words) in _REFUSED.items():
+        with pytest.raises((error, InvalidInputError), match=f"(?i){words}"):
+            ckpt.sql(text)
+
+
+def test_a_table_may_stand_in_front_of_the_stream(spark: SparkSession, ckpt: Any, inputs: Input) -> None:
+    joined = ckpt.sql("SELECT l.*, o.v FROM labels l RIGHT JOIN orders o ON l.k = o.k")
+    assert joined.columns == ["k", "label", "v"]

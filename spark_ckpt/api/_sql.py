@@ -98,10 +98,14 @@ class _Text:
         if self.named:
             named = [f"{quoted(name)} AS ({self._placed(piece, given)})" for name, piece in self.named]
             text = f"WITH {', '.join(named)} {text}"
-        return self.spark.sql(text, **given) if given else self.spark.sql(text)
+        if not given:
+            return self.spark.sql(text)
+        parts = text.replace("{", "{{").replace("}", "}}").split("\0")
+        text = "".join(f"{{{part}}}" if i % 2 else part for i, part in enumerate(parts))
+        return self.spark.sql(text, **given)
 
     def _placed(self, span: Span, given: dict[str, Any]) -> str:
-        """The text of ``span`` with ``{table}`` for those that Spark does not know, which are ``given``."""
+        """The text of ``span``, where between zeros are tables that Spark does not know, which are ``given``."""
         found, written, named = "", span.start, {name.lower() for name, _ in self.named}
         for at, token in enumerate(span.tokens):
             name = plain(token.text).lower()
@@ -113,11 +117,7 @@ class _Text:
             alias = "" if has_alias(span.tokens, at) else f" AS {token.text}"
             found += self.text[written : token.start] + f"\0{key}\0{alias}"
             written = token.end
-        found += self.text[written : span.end]
-        if not given and not self.named:
-            return found
-        parts = found.replace("{", "{{").replace("}", "}}").split("\0")
-        return "".join(f"{{{part}}}" if i % 2 else part for i, part in enumerate(parts))
+        return found + self.text[written : span.end]
 
     def _reads_stream(self, span: Span) -> bool:
         names = (plain(t.text).lower() for at, t in enumerate(span.tokens) if is_table(span.tokens, at))
@@ -151,11 +151,7 @@ class _Text:
     def _part(self, part: Select | Query, order: tuple[Ordering, ...]) -> Frame:
         if isinstance(part, Query):
             found = self._query(part)
-            return (
-                found.orderBy(*[_direction(_ordinal(o.expression, found.columns), o) for o in order])
-                if order
-                else found
-            )
+            return _sorted(found, order)
         return self._select(part, order)
 
     def _select(self, select: Select, order: tuple[Ordering, ...]) -> Frame:
@@ -164,10 +160,11 @@ class _Text:
             return self._analysed(select.span)
         if where is not None:
             frame = frame.where(F.expr(self._of_rows(where)))
+        items, schema = [self._item(item) for item in select.items], self._analysed(select.span).schema
         if select.grouping or select.having or any(has_aggregate(i.expression) for i in select.items):
-            found = _Aggregation(self, frame, select).built(order, list(self._analysed(select.span).columns))
+            found = _as_spark_says(_Aggregation(self, frame, select).built(order, schema.names), schema)
             return found.distinct() if select.distinct else found
-        found = frame.select(*[self._item(item) for item in select.items])
+        found = _as_spark_says(frame.select(*items), schema)
         found = found.distinct() if select.distinct else found
         return _sorted(found, order)
 
@@ -179,10 +176,10 @@ class _Text:
         return text if text == "*" else F.expr(text)
 
     def _of_rows(self, span: Span) -> str:
-        if self._reads_stream(span):
+        if any(token.word("select") for token in span.tokens):
             raise InvalidInputError(
-                f"a sub-query of a stream in an expression is not there, in Spark's streams neither: {span.text}. "
-                "Write LEFT SEMI JOIN or LEFT ANTI JOIN"
+                f"a sub-query in an expression is not there in ckpt.sql: {span.text}. Write LEFT SEMI JOIN or LEFT "
+                "ANTI JOIN, or LEFT JOIN for a value"
             )
         return span.text
 

@@ -53,7 +53,7 @@ class Aggregated:
             return call, quoted(self.results.setdefault(piece, f"aggregate_{len(self.results) + 1}"))
         for key, name in self.keys:
             end = self._end_of(key, tokens, at)
-            if end and (call or len(key) <= 3 or end - at == len(tokens)):
+            if end and (call == end or _stands_alone(tokens, at, end)):
                 return end, quoted(name)
         token = tokens[at]
         bare = not call and (at == 0 or tokens[at - 1].text != ".") and not _followed(tokens, at, ".")
@@ -107,6 +107,14 @@ def end_of_call(tokens: tuple[Token, ...], at: int) -> int:
         else:
             break
     return end
+
+
+def _stands_alone(tokens: tuple[Token, ...], at: int, end: int) -> bool:
+    """Whether no operator beside it could take a part of it: ``a + b`` is not in ``a + b * 2``."""
+    if all(t.kind in ("word", "name") or t.text == "." for t in tokens[at:end]):
+        return True
+    before = at == 0 or tokens[at - 1].text in ("(", ",")
+    return before and (end == len(tokens) or tokens[end].text in (")", ","))
 
 
 def _closed(tokens: tuple[Token, ...], at: int) -> int:

@@ -83,6 +83,8 @@ _APPEND = (
 _MORE_APPEND = (
     "SELECT * FROM orders",
     "SELECT * FROM labels JOIN orders USING (k)",
+    "SELECT * FROM labels JOIN (SELECT k, k AS other FROM orders) USING (k) UNION ALL SELECT k, 'b', 'c' FROM orders",
+    "WITH l AS (SELECT '{t0}' AS k) SELECT o.k, v FROM orders o JOIN l ON o.k < l.k",
     "SELECT k, v FROM orders o LEFT SEMI JOIN labels l ON o.k = l.k",
     "SELECT k, v FROM orders o LEFT ANTI JOIN labels l ON o.k = l.k WHERE v > 0",
     "SELECT window(t, '10 minutes', '5 minutes') AS w, count(1) c FROM orders GROUP BY 1",
@@ -104,6 +106,7 @@ _MORE_COMPLETE = (
     "SELECT k, v, count(*) FROM orders GROUP BY GROUPING SETS (k, (v, k))",
     "SELECT k, v > 3 AS high, max(xs[0]) FROM orders GROUP BY k, high WITH ROLLUP",
     "SELECT k FROM orders GROUP BY ALL",
+    "SELECT v + 2 * v AS a, v - v % 2 AS b, abs(v + 2) c, k FROM orders GROUP BY k, v + 2, v, v - v, v % 2, v - v % 2",
     "select orders.k, sum(orders.v) as v from orders group by orders.k having sum(v) > 3 order by v desc",
     "SELECT /*+ BROADCAST(l) */ o.k, count(*) c FROM (SELECT * FROM orders WHERE v > 0) AS o JOIN labels l "
     "ON o.k = l.k GROUP BY o.k ORDER BY o.k",
@@ -157,6 +160,7 @@ _REFUSED = {
     "SELECT 1 AS x FROM labels": (InvalidInputError, "no view of a checkpointed stream"),
     "SELECT k, x FROM orders LATERAL VIEW explode(xs) e AS x": (InvalidInputError, "LATERAL is not there"),
     "SELECT k FROM orders WHERE k IN (SELECT k FROM pays)": (InvalidInputError, "LEFT SEMI JOIN"),
+    "SELECT (SELECT max(k) FROM labels) AS m FROM orders": (InvalidInputError, "LEFT JOIN for a value"),
     "SELECT k, row_number() OVER (ORDER BY v) FROM orders": (InvalidInputError, "window function"),
     "SELECT k FROM orders EXCEPT SELECT k FROM pays": (InvalidInputError, "LEFT ANTI JOIN"),
     "SELECT k FROM labels LEFT JOIN orders USING (k)": (InvalidInputError, "a left join with a stream"),

@@ -18,7 +18,6 @@ from pyspark.sql import types as T
 from spark_ckpt.api._sql_arguments import literal, with_arguments
 from spark_ckpt.api._views import views_of
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._sql_tokens import without_comments
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.join_columns import free
 from spark_ckpt.plan.sql_aggregates import Aggregated, has_aggregate
@@ -51,6 +50,7 @@ from spark_ckpt.plan.sql_names import (
     whole,
     with_names,
 )
+from spark_ckpt.plan.sql_tokens import without_comments
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._sql_tokens import Token, tokens_of
+from spark_ckpt.plan.sql_tokens import Token, tokens_of
 
 _ESCAPED = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r"}
 

@@ -11,7 +11,7 @@ from pyspark.sql.connect import expressions as E
 
 from spark_ckpt.plan._sql_expressions import LEVELS, Reader
 from spark_ckpt.plan._sql_literals import NotReadError
-from spark_ckpt.plan._sql_tokens import Token, tokens_of
+from spark_ckpt.plan.sql_tokens import Token, tokens_of
 
 Expression = Any
 _TAKEN_APART = {"and", "or", "not", "between", "+", "-", *LEVELS[0].values()}

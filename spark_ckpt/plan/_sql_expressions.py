@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 from pyspark.sql.connect import expressions as E
 
 from spark_ckpt.plan._sql_literals import Interval, NotReadError, micros, moment, number, unescaped
-from spark_ckpt.plan._sql_tokens import Token, tokens_of
+from spark_ckpt.plan.sql_tokens import Token, tokens_of
 
 Expression = Any
 LEVELS = (

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import KINDS
-from spark_ckpt.plan._sql_tokens import Token
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.sql_clauses import Span, plain, words
+from spark_ckpt.plan.sql_tokens import Token
 
 _ASKED_OF_SETS = {"grouping", "grouping_id"}
 _NOT_BUILT = {

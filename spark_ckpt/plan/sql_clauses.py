@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._sql_tokens import Token
+from spark_ckpt.plan.sql_tokens import Token
 
 _UNBUILT = {
     "lateral": "select the generator in a sub-query, (SELECT *, explode(xs) AS x FROM ...)",

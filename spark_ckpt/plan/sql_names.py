@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._sql_literals import unescaped
-from spark_ckpt.plan._sql_tokens import Token, tokens_of
 from spark_ckpt.plan.sql_aggregates import end_of_call
 from spark_ckpt.plan.sql_clauses import NOT_AN_ALIAS, Select, Source, Span, plain
+from spark_ckpt.plan.sql_tokens import Token, tokens_of
 
 _BEGIN = ("select", "from", "where", "group", "having", "order", "on", "using", "by", "limit")
 

@@ -31,7 +31,6 @@ from spark_ckpt.plan.sql_clauses import (
     Source,
     Span,
     between_commas,
-    plain,
     within,
     words,
 )
@@ -46,7 +45,6 @@ from spark_ckpt.plan.sql_names import (
     qualifiers,
     renamed,
     string_of,
-    text_of,
     whole,
     with_names,
 )
@@ -108,7 +106,7 @@ class _Text:
         """The text of ``span``, where between zeros are tables that Spark does not know, which are ``given``."""
         found, written, named = "", span.start, {name.lower() for name, _ in self.named}
         for at, token in enumerate(span.tokens):
-            name = plain(token.text).lower()
+            name = token.name.lower()
             if name not in self.tables or name in named or not is_table(span.tokens, at):
                 continue
             frame = self.tables[name]
@@ -120,7 +118,7 @@ class _Text:
         return found + self.text[written : span.end]
 
     def _reads_stream(self, span: Span) -> bool:
-        names = (plain(t.text).lower() for at, t in enumerate(span.tokens) if is_table(span.tokens, at))
+        names = (t.name.lower() for at, t in enumerate(span.tokens) if is_table(span.tokens, at))
         return any(_is_stream(self.tables.get(name)) for name in names)
 
     # -- queries -----------------------------------------------------------------------------------------------
@@ -150,56 +148,31 @@ class _Text:
 
     def _part(self, part: Select | Query, order: tuple[Ordering, ...]) -> Frame:
         if isinstance(part, Query):
-            found = self._query(part)
-            return _sorted(found, order)
+            return _sorted(self._query(part), order)
         return self._select(part, order)
 
     def _select(self, select: Select, order: tuple[Ordering, ...]) -> Frame:
-        frame, where = self._from(select)
-        if not _is_stream(frame):
+        sources = (select.source, *(join.source for join in select.joins))
+        tables = [self._table(source, select) for source in sources]
+        if not any(map(_is_stream, tables)):
             return self._analysed(select.span)
+        _refuse_sub_queries(select)
+        frame, where = _from(select, tables)
         if where is not None:
-            frame = frame.where(F.expr(self._of_rows(where)))
-        items, schema = [self._item(item) for item in select.items], self._analysed(select.span).schema
+            frame = frame.where(F.expr(where.text))
+        schema = self._analysed(select.span).schema
         if select.grouping or select.having or any(has_aggregate(i.expression) for i in select.items):
-            found = _as_spark_says(_Aggregation(self, frame, select).built(order, schema.names), schema)
+            found = _as_spark_says(_Aggregation(frame, select).built(order, schema.names), schema)
             return found.distinct() if select.distinct else found
-        found = _as_spark_says(frame.select(*items), schema)
+        found = _as_spark_says(frame.select(*map(_column, select.items)), schema)
         found = found.distinct() if select.distinct else found
         return _sorted(found, order)
 
-    def _item(self, item: Item) -> Any:
-        text = self._of_rows(item.whole)
-        if len(item.expression.tokens) > 1 and is_name(item.expression):  # behind a join, it shows as it is called
-            column = F.col(item.expression.text)
-            return column if item.alias is None else column.alias(item.alias)
-        return text if text == "*" else F.expr(text)
-
-    def _of_rows(self, span: Span) -> str:
-        if any(token.word("select") for token in span.tokens):
-            raise InvalidInputError(
-                f"a sub-query in an expression is not there in ckpt.sql: {span.text}. Write LEFT SEMI JOIN or LEFT "
-                "ANTI JOIN, or LEFT JOIN for a value"
-            )
-        return span.text
-
     # -- FROM --------------------------------------------------------------------------------------------------
 
-    def _from(self, select: Select) -> tuple[Frame, Span | None]:
-        """The rows, and what of WHERE is still to be done."""
-        where = select.where
-        frame = self._table(select.source, select)
-        for join in select.joins:
-            other = self._table(join.source, select)
-            on: Any = list(join.using) or (F.expr(self._of_rows(join.on)) if join.on else None)
-            if join.comma and where is not None and len(select.joins) == 1:
-                on, where = F.expr(self._of_rows(where)), None
-            frame = _joined(frame, other, on, join)
-        return frame, where
-
     def _table(self, source: Source, select: Select) -> Frame:
-        if source.query is not None:
-            frame = self._frame(source.query.span)
+        if source.inner is not None:
+            frame = self._frame(source.inner)
         elif source.name is not None and source.name.lower() in self.tables:
             frame = self.tables[source.name.lower()]
         else:
@@ -212,12 +185,13 @@ class _Text:
 class _Aggregation:
     """A SELECT with aggregates over ``frame``."""
 
-    def __init__(self, text: _Text, frame: CkptDataFrame, select: Select) -> None:
-        self._text, self._frame, self._select = text, frame, select
+    def __init__(self, frame: CkptDataFrame, select: Select) -> None:
+        self._frame, self._select = frame, select
         self._renamed: dict[tuple[str, str], str] = {}
         alone = None if select.joins else alias_of(select.source)
         if select.joins:
             self._frame, self._select, self._renamed = _told_apart(frame, select)
+        self._grouping = self._select.grouping or Grouping(())
         self._columns = {name.lower() for name in self._frame.columns}
         self._keys = [bare(key, alone) for key in self._spans()]
         self._names: list[str] = []
@@ -228,14 +202,14 @@ class _Aggregation:
 
     def _spans(self) -> list[Span]:
         """The keys, where numbers and aliases stand for items."""
-        grouping = self._select.grouping or Grouping(())
+        grouping = self._grouping
         items = self._select.items
         if grouping.all_items:
             return [i.expression for i in items if not has_aggregate(i.expression)]
         aliases = {i.alias.lower(): i.expression for i in items if i.alias is not None}
         found = []
         for key in grouping.keys:
-            name = plain(key.tokens[0].text).lower() if len(key.tokens) == 1 else ""
+            name = key.tokens[0].name.lower() if len(key.tokens) == 1 else ""
             if name.isdigit() and 0 < int(name) <= len(items):
                 key = items[int(name) - 1].expression
             elif name in aliases and name not in self._columns:
@@ -247,7 +221,7 @@ class _Aggregation:
         if is_window(key):
             return key.tokens[0].text.lower()
         if is_name(key):
-            return plain(key.tokens[-1].text)
+            return key.tokens[-1].name
         alias = next((i.alias for i in self._select.items if i.alias and words(i.expression) == words(key)), None)
         return alias or f"key_{len(self._names) + 1}"
 
@@ -258,9 +232,9 @@ class _Aggregation:
     def built(self, order: tuple[Ordering, ...], names: list[str]) -> CkptDataFrame:
         """``names`` are those that Spark gives the items."""
         items, having = self._select.items, self._select.having
-        texts = [self._aggregated.rewritten(self._checked(item.expression)) for item in items]
+        texts = [self._aggregated.rewritten(item.expression) for item in items]
         aliases = {i.alias.lower(): text for i, text in zip(items, texts, strict=True) if i.alias is not None}
-        kept = None if having is None else self._aggregated.rewritten(self._checked(having), aliases)
+        kept = None if having is None else self._aggregated.rewritten(having, aliases)
         orders: list[Any] = []
         hidden: dict[str, str] = {}
         for one in order:
@@ -277,14 +251,10 @@ class _Aggregation:
         found = found.orderBy(*orders) if orders else found
         return found.select(*map(quoted, names)) if hidden else found
 
-    def _checked(self, span: Span) -> Span:
-        self._text._of_rows(span)
-        return span
-
     def _grouped(self) -> CkptDataFrame:
         results = self._aggregated.results or {"count(1)": "rows_of_group"}
         aggregates = [F.expr(text).alias(name) for text, name in results.items()]
-        grouping, frame = self._select.grouping or Grouping(()), self._frame
+        grouping, frame = self._grouping, self._frame
         columns = [self._key(key, name) for key, name in zip(self._keys, self._names, strict=True)]
         if not grouping.sets:
             return frame.groupBy(*columns).agg(*aggregates) if columns else frame.agg(*aggregates)
@@ -299,12 +269,12 @@ class _Aggregation:
 
     def _key(self, key: Span, name: str) -> Any:
         if is_window(key):
-            time, *others = [text_of(key, tokens) for tokens in between_commas(key.tokens[2:-1])]
+            time, *others = [key.piece(tokens).text for tokens in between_commas(key.tokens[2:-1])]
             if key.tokens[0].word("session_window"):
                 return F.session_window(F.expr(time), string_of(others[0]) or F.expr(others[0]))
             return F.window(F.expr(time), *[string_of(text) or text for text in others])
         if len(key.tokens) == 1:
-            return F.col(quoted(plain(key.text)))
+            return F.col(quoted(key.tokens[0].name))
         return F.expr(key.text).alias(name)
 
 
@@ -325,6 +295,34 @@ def _told_apart(frame: CkptDataFrame, select: Select) -> tuple[CkptDataFrame, Se
         once = [c for c in frame.columns if low.count(c.lower()) == 1]
         frame = frame.select(*map(quoted, once), *[column.alias(name) for name, column in twice.items()])
     return frame, renamed(select, names), names
+
+
+def _column(item: Item) -> Any:
+    if len(item.expression.tokens) > 1 and is_name(item.expression):  # behind a join, it shows as it is called
+        column = F.col(item.expression.text)
+        return column if item.alias is None else column.alias(item.alias)
+    return "*" if item.whole.text == "*" else F.expr(item.whole.text)
+
+
+def _refuse_sub_queries(select: Select) -> None:
+    expressions = [select.where, select.having, *(j.on for j in select.joins), *(i.whole for i in select.items)]
+    for span in filter(None, expressions):
+        if any(token.word("select") for token in span.tokens):
+            raise InvalidInputError(
+                f"a sub-query in an expression is not there in ckpt.sql: {span.text}. Write LEFT SEMI JOIN or LEFT "
+                "ANTI JOIN, or LEFT JOIN for a value"
+            )
+
+
+def _from(select: Select, tables: list[Frame]) -> tuple[CkptDataFrame, Span | None]:
+    """The rows of ``tables`` together, and what of WHERE is still to be done."""
+    frame, where = tables[0], select.where
+    for join, other in zip(select.joins, tables[1:], strict=True):
+        on: Any = list(join.using) or (F.expr(join.on.text) if join.on else None)
+        if join.comma and where is not None and len(select.joins) == 1:
+            on, where = F.expr(where.text), None
+        frame = _joined(frame, other, on, join)
+    return frame, where
 
 
 def _joined(left: Frame, right: Frame, on: Any, join: Join) -> Frame:

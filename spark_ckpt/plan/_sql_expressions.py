@@ -232,8 +232,7 @@ class Reader:
         return token
 
     def _name(self) -> str:
-        text = self._take_name().text
-        return text[1:-1].replace("``", "`") if text.startswith("`") else text
+        return self._take_name().name
 
     def _called(self, token: Token) -> Expression:
         name = token.text.lower()

@@ -23,6 +23,11 @@ _PROPOSED = re.compile(f", (?:{_CONTROL})|(?:{_CONTROL}), |{_AMONG}(?=\\))")
 _NO_SUCH_COLUMN = "UNRESOLVED_COLUMN"
 
 
+def unquoted(name: str) -> str:
+    """A name as Spark's parser reads it, without its backticks."""
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name
+
+
 def quoted(name: str) -> str:
     """``name`` as Spark's parser reads it: one column, dots and backticks included."""
     return "`" + name.replace("`", "``") + "`"

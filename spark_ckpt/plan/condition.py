@@ -16,7 +16,7 @@ from py4j.java_gateway import is_instance_of
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.columns import quoted, unquoted
 from spark_ckpt.plan.udf_plan import items_of
 
 JavaObject = Any
@@ -48,12 +48,8 @@ def stream_column(name: str, stream: int, columns: Sequence[str]) -> Column:
 
     ``name`` is one of ``columns``, dots and all, or as Spark's parser reads it, fields of structs included.
     """
-    parts = [name] if name in columns else [_unquoted(part) for part in _PART.findall(name)]
+    parts = [name] if name in columns else [unquoted(part) for part in _PART.findall(name)]
     return F.expr(f"{'.'.join(map(quoted, parts))} --{stream}")
-
-
-def _unquoted(part: str) -> str:
-    return part[1:-1].replace("``", "`") if part.startswith("`") else part
 
 
 def without_stream(text: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import KINDS
 from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.sql_clauses import Span, plain, words
+from spark_ckpt.plan.sql_clauses import Span, words
 from spark_ckpt.plan.sql_tokens import Token
 
 _ASKED_OF_SETS = {"grouping", "grouping_id"}
@@ -49,16 +49,16 @@ class Aggregated:
     def _replaced(self, tokens: tuple[Token, ...], at: int, span: Span, aliases: Mapping[str, str]) -> tuple[int, str]:
         call = end_of_call(tokens, at)
         if call and tokens[at].word(*AGGREGATES):
-            piece = span.text[tokens[at].start - span.start : tokens[call - 1].end - span.start]
-            return call, quoted(self.results.setdefault(piece, f"aggregate_{len(self.results) + 1}"))
+            text = span.piece(tokens[at:call]).text
+            return call, quoted(self.results.setdefault(text, f"aggregate_{len(self.results) + 1}"))
         for key, name in self.keys:
             end = self._end_of(key, tokens, at)
             if end and (call == end or _stands_alone(tokens, at, end)):
                 return end, quoted(name)
         token = tokens[at]
         bare = not call and (at == 0 or tokens[at - 1].text != ".") and not _followed(tokens, at, ".")
-        name = plain(token.text).lower()
-        if bare and token.kind in ("word", "name") and name in aliases:
+        name = token.name.lower()
+        if bare and token.is_name and name in aliases:
             return at + 1, f"({aliases[name]})"
         return at, ""
 
@@ -78,11 +78,7 @@ class Aggregated:
         return 0
 
     def _is_alias(self, tokens: tuple[Token, ...], at: int) -> bool:
-        return (
-            self.alias is not None
-            and plain(tokens[at].text).lower() == self.alias.lower()
-            and _followed(tokens, at, ".")
-        )
+        return self.alias is not None and tokens[at].name.lower() == self.alias.lower() and _followed(tokens, at, ".")
 
 
 def has_aggregate(span: Span) -> bool:
@@ -111,7 +107,7 @@ def end_of_call(tokens: tuple[Token, ...], at: int) -> int:
 
 def _stands_alone(tokens: tuple[Token, ...], at: int, end: int) -> bool:
     """Whether no operator beside it could take a part of it: ``a + b`` is not in ``a + b * 2``."""
-    if all(t.kind in ("word", "name") or t.text == "." for t in tokens[at:end]):
+    if all(t.is_name or t.text == "." for t in tokens[at:end]):
         return True
     before = at == 0 or tokens[at - 1].text in ("(", ",")
     return before and (end == len(tokens) or tokens[end].text in (")", ","))

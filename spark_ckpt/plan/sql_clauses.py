@@ -5,7 +5,7 @@ What is read is what the methods of a checkpointed DataFrame can do; other claus
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.sql_tokens import Token
@@ -72,6 +72,10 @@ class Span:
     tokens: tuple[Token, ...]
     text: str
 
+    def piece(self, tokens: tuple[Token, ...]) -> Span:
+        """Some of its tokens, which follow each other."""
+        return Span(tokens, self.text[tokens[0].start - self.start : tokens[-1].end - self.start])
+
     @property
     def start(self) -> int:
         return self.tokens[0].start
@@ -99,11 +103,11 @@ class Ordering:
 
 @dataclass(frozen=True)
 class Source:
-    """What stands in FROM: a name or a function of tables, whose text is ``span``, or a sub-query."""
+    """What stands in FROM: a name or a function of tables, whose text is ``span``, or the sub-query ``inner``."""
 
     span: Span
     name: str | None
-    query: Query | None
+    inner: Span | None
     alias: str | None
 
 
@@ -159,41 +163,35 @@ def within(text: str, span: Span) -> Query:
     return query
 
 
-def plain(name: str) -> str:
-    """A name without its backticks."""
-    return name[1:-1].replace("``", "`") if name[:1] == "`" else name
-
-
 @dataclass
 class _Reader:
     text: str
     tokens: list[Token]
     at: int = 0
-    places: list[tuple[int, ...]] = field(default_factory=list)
 
     # -- queries -----------------------------------------------------------------------------------------------
 
     def query(self, depth: int) -> Query:
-        begin, named = self.at, self._named(depth)
+        begin, named = self.at, self._named()
         parts, distinct = [self._part(depth)], []
         while self._is("union"):
             self.at += 1
-            distinct.append(not self._take_if("all"))
-            self._take_if("distinct")
+            distinct.append(not self._words("all"))
+            self._words("distinct")
             parts.append(self._part(depth))
         order = self._orderings(depth) if self._words("order", "by") else ()
         limit = self._limit() if self._words("limit") else None
         self._refuse_unbuilt()
         return Query(self._span(begin), named, tuple(parts), tuple(distinct), order, limit)
 
-    def _named(self, depth: int) -> tuple[tuple[str, Span], ...]:
+    def _named(self) -> tuple[tuple[str, Span], ...]:
         if not self._words("with"):
             return ()
         if self._is("recursive"):
             raise InvalidInputError("WITH RECURSIVE is not there on a stream, of Spark's neither")
         found = []
         while True:
-            name = plain(self._taken().text)
+            name = self._taken().name
             if self._is_sign("("):
                 raise InvalidInputError(f"WITH {name}(columns): name the columns in its SELECT, by AS")
             self._expect("as")
@@ -209,8 +207,8 @@ class _Reader:
     def _select(self, depth: int) -> Select:
         begin = self.at
         self._expect("select")
-        distinct = self._take_if("distinct")
-        self._take_if("all")
+        distinct = self._words("distinct")
+        self._words("all")
         items = tuple(self._item(span) for span in self._list(depth, _CLAUSES))
         if not self._words("from"):
             raise InvalidInputError("expected FROM and a view of a stream behind the SELECT list, found none")
@@ -224,9 +222,9 @@ class _Reader:
     def _item(self, span: Span) -> Item:
         tokens = span.tokens
         if len(tokens) > 2 and tokens[-2].word("as") and tokens[-2].depth == tokens[0].depth:
-            return Item(span, self._piece(tokens[:-2]), plain(tokens[-1].text))
+            return Item(span, self._piece(tokens[:-2]), tokens[-1].name)
         if len(tokens) > 1 and _is_alias(tokens):
-            return Item(span, self._piece(tokens[:-1]), plain(tokens[-1].text))
+            return Item(span, self._piece(tokens[:-1]), tokens[-1].name)
         return Item(span, span, None)
 
     # -- FROM --------------------------------------------------------------------------------------------------
@@ -237,25 +235,25 @@ class _Reader:
             inner = self._in_parentheses()
             if not inner.tokens[0].word("select", "with") and inner.tokens[0].text != "(":
                 raise InvalidInputError(f"parentheses around a join: write a sub-query in place of ({inner.text})")
-            return Source(self._span(begin), None, Query(inner, (), ()), self._alias())
+            return Source(self._span(begin), None, inner, self._alias())
         self._refuse_unbuilt()
-        name = [plain(self._taken().text)]
+        name = [self._taken().name]
         while self._take_sign("."):
-            name.append(plain(self._taken().text))
+            name.append(self._taken().name)
         if self._is_sign("("):
             self._in_parentheses()
             return Source(self._span(begin), None, None, self._alias())
         return Source(self._span(begin), ".".join(name), None, self._alias())
 
     def _alias(self) -> str | None:
-        given = self._take_if("as")
+        given = self._words("as")
         token = self._next()
-        if token is None or token.kind not in ("word", "name") or (not given and token.text.lower() in NOT_AN_ALIAS):
+        if token is None or not token.is_name or (not given and token.text.lower() in NOT_AN_ALIAS):
             return None
         self.at += 1
         if self._is_sign("("):
             raise InvalidInputError(f"{token.text}(columns) in FROM: name the columns in a sub-query, by AS")
-        return plain(token.text)
+        return token.name
 
     def _joins(self, depth: int) -> tuple[Join, ...]:
         found: list[Join] = []
@@ -273,7 +271,7 @@ class _Reader:
             using: tuple[str, ...] = ()
             if on is None and self._words("using"):
                 names = self._in_parentheses()
-                using = tuple(plain(t.text) for t in names.tokens if t.text != ",")
+                using = tuple(t.name for t in names.tokens if t.text != ",")
             found.append(Join(source, kind, on, using))
 
     def _kind_of_join(self) -> str | None:
@@ -296,19 +294,19 @@ class _Reader:
         for word in ("cube", "rollup"):
             if self._is(word) and self._is_sign("(", 1):
                 self.at += 1
-                return self._whole_grouping(Grouping(self._between_commas(self._in_parentheses()), word), depth)
+                return self._whole_grouping(Grouping(self._between_commas(self._in_parentheses()), word))
         if self._words("grouping", "sets"):
-            return self._whole_grouping(self._sets((), self._in_parentheses()), depth)
+            return self._whole_grouping(self._sets((), self._in_parentheses()))
         keys = self._list(depth, (*_CLAUSES, "with", "grouping"))
         if self._words("grouping", "sets"):
-            return self._whole_grouping(self._sets(keys, self._in_parentheses()), depth)
+            return self._whole_grouping(self._sets(keys, self._in_parentheses()))
         if self._words("with"):
             return Grouping(keys, self._taken().text.lower())
         if any(k.tokens[0].word("cube", "rollup") for k in keys):
             raise InvalidInputError("CUBE or ROLLUP beside other keys: write GROUPING SETS")
         return Grouping(keys)
 
-    def _whole_grouping(self, grouping: Grouping, depth: int) -> Grouping:
+    def _whole_grouping(self, grouping: Grouping) -> Grouping:
         if self._is_sign(","):
             raise InvalidInputError("other keys beside CUBE, ROLLUP or GROUPING SETS: write them into GROUPING SETS")
         return grouping
@@ -423,14 +421,9 @@ class _Reader:
         token = self._next()
         return token is not None and token.word(*words)
 
-    def _is_sign(self, sign: str, ahead: int = 0, *behind: str) -> bool:
+    def _is_sign(self, sign: str, ahead: int = 0) -> bool:
         token = self._next(ahead)
-        return token is not None and token.text == sign and (not behind or self._is(*behind))
-
-    def _take_if(self, word: str) -> bool:
-        found = self._is(word)
-        self.at += found
-        return found
+        return token is not None and token.text == sign
 
     def _take_sign(self, sign: str) -> bool:
         found = self._is_sign(sign)
@@ -443,7 +436,7 @@ class _Reader:
         return found
 
     def _expect(self, word: str) -> None:
-        if not self._take_if(word):
+        if not self._words(word):
             raise self.unexpected(word.upper())
 
     def _refuse_unbuilt(self) -> None:
@@ -472,12 +465,12 @@ def between_commas(tokens: tuple[Token, ...]) -> list[tuple[Token, ...]]:
 
 def words(span: Span) -> tuple[str, ...]:
     """What tells whether two expressions are written alike: case does not, but in texts."""
-    return tuple(t.text if t.kind == "string" else plain(t.text).lower() for t in span.tokens)
+    return tuple(t.text if t.kind == "string" else t.name.lower() for t in span.tokens)
 
 
 def _is_alias(tokens: tuple[Token, ...]) -> bool:
     last, before = tokens[-1], tokens[-2]
-    if last.kind not in ("word", "name") or (last.kind == "word" and last.text.lower() in _NO_ALIAS):
+    if not last.is_name or (last.kind == "word" and last.text.lower() in _NO_ALIAS):
         return False
     if len(tokens) > 2 and tokens[-3].word("interval"):
         return False

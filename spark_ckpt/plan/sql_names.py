@@ -8,7 +8,7 @@ from dataclasses import replace
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._sql_literals import unescaped
 from spark_ckpt.plan.sql_aggregates import end_of_call
-from spark_ckpt.plan.sql_clauses import NOT_AN_ALIAS, Select, Source, Span, plain
+from spark_ckpt.plan.sql_clauses import NOT_AN_ALIAS, Select, Source, Span
 from spark_ckpt.plan.sql_tokens import Token, tokens_of
 
 _BEGIN = ("select", "from", "where", "group", "having", "order", "on", "using", "by", "limit")
@@ -27,7 +27,7 @@ def whole(text: str) -> Span:
 def is_table(tokens: tuple[Token, ...], at: int) -> bool:
     """Whether the name at ``at`` is one of a table in FROM."""
     token, before = tokens[at], tokens[at - 1] if at else None
-    if token.kind not in ("word", "name") or before is None or before.depth != token.depth:
+    if not token.is_name or before is None or before.depth != token.depth:
         return False
     if at + 1 < len(tokens) and tokens[at + 1].text in (".", "("):
         return False
@@ -42,7 +42,7 @@ def is_table(tokens: tuple[Token, ...], at: int) -> bool:
 def has_alias(tokens: tuple[Token, ...], at: int) -> bool:
     """Whether the table at ``at`` has another name behind it."""
     behind = tokens[at + 1] if at + 1 < len(tokens) else None
-    return behind is not None and behind.kind in ("word", "name") and behind.text.lower() not in NOT_AN_ALIAS
+    return behind is not None and behind.is_name and behind.text.lower() not in NOT_AN_ALIAS
 
 
 def alias_of(source: Source) -> str | None:
@@ -54,17 +54,12 @@ def alias_of(source: Source) -> str | None:
 def qualifiers(span: Span) -> set[str]:
     """What stands in front of a dot, in small letters."""
     pairs = zip(span.tokens, span.tokens[1:], strict=False)
-    return {plain(one.text).lower() for one, dot in pairs if dot.text == "." and one.kind in ("word", "name")}
+    return {one.name.lower() for one, dot in pairs if dot.text == "." and one.is_name}
 
 
 def qualified(span: Span) -> list[tuple[str, str]]:
     """(table, column) of each ``a.b``, in small letters."""
-    tokens = span.tokens
-    found = []
-    for at in range(len(tokens) - 2):
-        if _is_qualified(tokens, at):
-            found.append((plain(tokens[at].text).lower(), plain(tokens[at + 2].text).lower()))
-    return found
+    return [pair for _, pair in _qualified(span.tokens)]
 
 
 def renamed(select: Select, names: Mapping[tuple[str, str], str]) -> Select:
@@ -82,41 +77,39 @@ def renamed(select: Select, names: Mapping[tuple[str, str], str]) -> Select:
 def with_names(span: Span, names: Mapping[tuple[str, str], str]) -> Span:
     """``span`` with other names for columns of certain tables."""
     text, tokens = span.text, span.tokens
-    for at in reversed(range(len(tokens) - 2)):
-        pair = (plain(tokens[at].text).lower(), plain(tokens[at + 2].text).lower())
-        if _is_qualified(tokens, at) and pair in names:
+    for at, pair in reversed(_qualified(tokens)):
+        if pair in names:
             begin, end = tokens[at].start - span.start, tokens[at + 2].end - span.start
             text = f"{text[:begin]}`{names[pair]}`{text[end:]}"
     return Span(tuple(tokens_of(text)), text)
 
 
-def _is_qualified(tokens: tuple[Token, ...], at: int) -> bool:
-    first, dot, name = tokens[at : at + 3]
-    behind = at > 0 and tokens[at - 1].text == "."
-    return dot.text == "." and first.kind in ("word", "name") and name.kind in ("word", "name") and not behind
+def _qualified(tokens: tuple[Token, ...]) -> list[tuple[int, tuple[str, str]]]:
+    """Where each ``a.b`` begins, and what it is."""
+    found = []
+    for at, (first, dot, name) in enumerate(zip(tokens, tokens[1:], tokens[2:], strict=False)):
+        behind = at > 0 and tokens[at - 1].text == "."
+        if dot.text == "." and first.is_name and name.is_name and not behind:
+            found.append((at, (first.name.lower(), name.name.lower())))
+    return found
 
 
 def bare(span: Span, alias: str | None) -> Span:
     """A column without the alias of the only table in front of it."""
     tokens = span.tokens
-    if alias is None or len(tokens) < 3 or not is_name(span) or plain(tokens[0].text).lower() != alias.lower():
+    if alias is None or len(tokens) < 3 or not is_name(span) or tokens[0].name.lower() != alias.lower():
         return span
-    return Span(tokens[2:], span.text[tokens[2].start - span.start :])
+    return span.piece(tokens[2:])
 
 
 def is_name(span: Span) -> bool:
     """Whether it is a column or a field, ``a.b``."""
-    return all((t.kind in ("word", "name")) if i % 2 == 0 else t.text == "." for i, t in enumerate(span.tokens))
+    return all((t.is_name) if i % 2 == 0 else t.text == "." for i, t in enumerate(span.tokens))
 
 
 def is_window(span: Span) -> bool:
     """Whether it is ``window(...)`` or ``session_window(...)`` as a whole."""
     return span.tokens[0].word("window", "session_window") and end_of_call(span.tokens, 0) == len(span.tokens)
-
-
-def text_of(span: Span, tokens: tuple[Token, ...]) -> str:
-    """The text of some of ``span``'s tokens."""
-    return span.text[tokens[0].start - span.start : tokens[-1].end - span.start]
 
 
 def string_of(text: str) -> str | None:

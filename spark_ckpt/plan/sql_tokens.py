@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from spark_ckpt.plan.columns import unquoted
+
 _TOKENS = re.compile(
     r"(?P<space>\s+)|(?P<string>'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\")|(?P<name>`(?:[^`]|``)*`)"
     r"|(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?\w*)|(?P<word>[^\W\d]\w*)"
@@ -24,6 +26,16 @@ class Token:
 
     def word(self, *words: str) -> bool:
         return self.kind == "word" and self.text.lower() in words
+
+    @property
+    def is_name(self) -> bool:
+        """Whether it may be one: keywords are words, too."""
+        return self.kind in ("word", "name")
+
+    @property
+    def name(self) -> str:
+        """Without backticks."""
+        return unquoted(self.text)
 
 
 def tokens_of(text: str) -> list[Token]:

@@ -168,13 +168,23 @@ def ordered(rows: Any) -> list[tuple[Any, ...]]:
     return sorted(same, key=lambda row: tuple(repr(value) for value in row))
 
 
+def batches_of_spark(df: Any, folder: Path, mode: str = "append") -> list[list[Any]]:
+    """What Spark's own stream ``df`` puts out with each batch of what is there, at checkpoint location ``folder``."""
+    seen: list[list[Any]] = []
+    writer = df.writeStream.outputMode(mode).option("checkpointLocation", str(folder))
+    writer = writer.foreachBatch(lambda batch, _: seen.append(batch.collect()))
+    assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
+    return seen
+
+
+def rows_of_spark(df: Any, folder: Path, mode: str = "append") -> list[Any]:
+    """All of that, in one list."""
+    return [row for batch in batches_of_spark(df, folder, mode) for row in batch]
+
+
 def last_result(df: Any, folder: Path) -> list[Any]:
     """What Spark's own stream ``df`` has put out with its last batch, in output mode complete, in its order."""
-    last: list[list[Any]] = []
-    writer = df.writeStream.outputMode("complete").option("checkpointLocation", str(folder))
-    writer = writer.foreachBatch(lambda batch, _: last.append(batch.collect()))
-    assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
-    return last[-1]
+    return batches_of_spark(df, folder, "complete")[-1]
 
 
 def wait_until(condition: Callable[[], Any], query: Any = None) -> Any:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError
-from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
+from tests.spark.conftest import Input, Job, ordered, rows_of_spark
 
 NewInput = Callable[[str, str], Input]
 ROWS = "id long, k string, n int, at timestamp, xs array<double>, s struct<a:int,b:string>"
@@ -68,11 +68,7 @@ def _all(df: Any, kinds: Iterable[str]) -> Any:
 
 
 def _plain(df: Any, folder: Path) -> list[tuple[Any, ...]]:
-    seen: list[tuple[Any, ...]] = []
-    writer = df.writeStream.foreachBatch(lambda batch, _: seen.extend(map(tuple, batch.collect())))
-    query = writer.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
-    assert query.awaitTermination(DEADLINE_S)
-    return seen
+    return [tuple(row) for row in rows_of_spark(df, folder)]
 
 
 RUNS = [(1, SOME, 2), *(pytest.param(seed, tuple(KINDS), 3, marks=pytest.mark.soak) for seed in range(2, 8))]

@@ -19,7 +19,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.durations import delay_ms
 from spark_ckpt.plan.event_time import event_times
 from spark_ckpt.plan.key_columns import Keys
-from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
+from tests.spark.conftest import Input, Job, ordered, rows_of_spark
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -150,11 +150,7 @@ def _by(df: Any, **uid: str) -> Any:
 
 def test_a_query_with_such_names_is_that_of_spark(spark: SparkSession, stream: Any, tmp_path: Path) -> None:
     df, data = stream
-    seen: list[tuple[Any, ...]] = []
-    writer = _by(data.spark_stream(spark).withWatermark("T", "interval 1 hour")).writeStream
-    writer = writer.foreachBatch(lambda batch, _: seen.extend(map(tuple, batch.collect())))
-    plain = writer.option("checkpointLocation", str(tmp_path / "plain")).trigger(availableNow=True).start()
-    assert plain.awaitTermination(DEADLINE_S)
+    seen = rows_of_spark(_by(data.spark_stream(spark).withWatermark("T", "interval 1 hour")), tmp_path / "plain")
     job = Job(tmp_path)
     job.run(_by(df.withWatermark("T", "interval 1 hour"), uid="u"), job="names")
     assert job.rows() == ordered(seen)

@@ -19,7 +19,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.state import GroupState
 
-from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
+from tests.spark.conftest import Input, Job, ordered, rows_of_spark
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -79,11 +79,7 @@ def _query(df: Any, delay: str, **uid: str) -> Any:
 
 
 def _plain(df: Any, folder: Path) -> list[tuple[Any, ...]]:
-    seen: list[tuple[Any, ...]] = []
-    writer = df.writeStream.foreachBatch(lambda batch, _: seen.extend(map(tuple, batch.collect())))
-    query = writer.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
-    assert query.awaitTermination(DEADLINE_S)
-    return seen
+    return [tuple(row) for row in rows_of_spark(df, folder)]
 
 
 SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 12))]

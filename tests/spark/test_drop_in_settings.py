@@ -13,7 +13,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
+from tests.spark.conftest import Input, Job, ordered, rows_of_spark
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -76,11 +76,7 @@ def _of_job(folder: Path, df: Any) -> list[Any]:
 
 
 def _of_spark(folder: Path, df: Any) -> list[Any]:
-    seen: list[tuple[Any, ...]] = []
-    writer = df.writeStream.foreachBatch(lambda batch, _: seen.extend(map(tuple, batch.collect())))
-    query = writer.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
-    assert query.awaitTermination(DEADLINE_S)
-    return ordered(seen)
+    return ordered(rows_of_spark(df, folder))
 
 
 def test_a_query_lives_where_the_session_says_as_in_spark(

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError, TopologyError
-from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
+from tests.spark.conftest import Input, Job, ordered, rows_of_spark
 
 NewInput = Callable[[str, str], Input]
 LEFT, RIGHT = "id long, k string, n int, at timestamp, d double", "rid long, k string, m long, seen timestamp, d double"
@@ -184,11 +184,7 @@ def _all(a: Any, b: Any, kinds: Iterable[str]) -> Any:
 
 
 def _plain(df: Any, folder: Path) -> list[tuple[Any, ...]]:
-    seen: list[tuple[Any, ...]] = []
-    writer = df.writeStream.foreachBatch(lambda batch, _: seen.extend(map(tuple, batch.collect())))
-    query = writer.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
-    assert query.awaitTermination(DEADLINE_S)
-    return seen
+    return [tuple(row) for row in rows_of_spark(df, folder)]
 
 
 SOAKED = [(seed, tuple(KINDS)[at : at + 5], 3) for seed in (2, 3) for at in range(0, len(KINDS), 5)]

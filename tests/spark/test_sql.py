@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import spark_ckpt
 from spark_ckpt.errors import InvalidInputError
-from tests.spark.conftest import DEADLINE_S, Input, Job, last_result, ordered
+from tests.spark.conftest import Input, Job, last_result, ordered, rows_of_spark
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 soak = pytest.mark.soak
@@ -48,13 +48,7 @@ def _same(spark: SparkSession, ckpt: Any, job: Job, folder: Path, mode: str, tex
     mine, theirs = ckpt.sql(text), spark.sql(text)
     assert mine.dtypes == theirs.dtypes
     job.run(mine, mode=mode)
-    if mode == "complete":
-        wanted = last_result(theirs, folder / "plain")
-    else:
-        wanted = []
-        writer = theirs.writeStream.option("checkpointLocation", str(folder / "plain"))
-        writer = writer.foreachBatch(lambda batch, _: wanted.extend(batch.collect()))
-        assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
+    wanted = (last_result if mode == "complete" else rows_of_spark)(theirs, folder / "plain")
     assert wanted
     assert _flat(job.rows()) == _flat(wanted)
 

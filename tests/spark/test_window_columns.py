@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
+from tests.spark.conftest import Input, Job, ordered, rows_of_spark
 
 NewInput = Callable[[str, str], Input]
 BASE = datetime(2024, 3, 10, 12, tzinfo=timezone.utc)
@@ -42,11 +42,7 @@ def _counted(df: Any, **uid: str) -> Any:
 
 
 def _theirs(df: Any, folder: Path) -> list[tuple[Any, ...]]:
-    rows: list[Any] = []
-    writer = df.writeStream.option("checkpointLocation", str(folder))
-    writer = writer.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
-    assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
-    return _flat(row.asDict(recursive=True).values() for row in rows)
+    return _flat(row.asDict(recursive=True).values() for row in rows_of_spark(df, folder))
 
 
 def _flat(rows: Any) -> list[tuple[Any, ...]]:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.runtime.windows import TIME, AssignWindows, ShowWindows, TakeStarts, WindowSize, struct_of
 from spark_ckpt.types import CTL, TAG
-from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
+from tests.spark.conftest import Input, Job, ordered, rows_of_spark
 
 NewInput = Callable[[str, str], Input]
 BASE = datetime(2024, 3, 10, 6, 59, tzinfo=timezone.utc)  # New York has a gap in it
@@ -105,11 +105,7 @@ def _batches(seed: int, batches: int = 6) -> list[list[tuple[Any, ...]]]:
 
 def _plain(df: Any, folder: Path, mode: str) -> list[tuple[Any, ...]]:
     """All that Spark's own stream puts out."""
-    seen: list[tuple[Any, ...]] = []
-    writer = df.writeStream.outputMode(mode).option("checkpointLocation", str(folder)).trigger(availableNow=True)
-    query = writer.foreachBatch(lambda batch, _: seen.extend(map(tuple, batch.collect()))).start()
-    assert query.awaitTermination(DEADLINE_S)
-    return ordered(_flat(row) for row in seen)
+    return ordered(_flat(tuple(row)) for row in rows_of_spark(df, folder, mode))
 
 
 def _uid(df: Any) -> dict[str, str]:

@@ -82,6 +82,14 @@ def option_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def set_option(options: dict[str, str], key: str, value: Any) -> None:
+    """As Spark's readers and writers do it: the last one of a name, in any case, counts, and None is none."""
+    for same in [name for name in options if name.lower() == key.lower()]:
+        del options[same]
+    if value is not None:
+        options[key] = option_text(value)
+
+
 def storage_hint(unknown: Iterable[str]) -> str:
     """What to say where a source or sink without a file system is given ``storage.*``."""
     if not any(name.lower().startswith("storage.") for name in unknown):

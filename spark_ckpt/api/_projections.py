@@ -11,7 +11,6 @@ from pyspark.sql.types import StructType
 from spark_ckpt.api._left_out import behind_row_by_row, left_out
 from spark_ckpt.api._watermark import behind_operation
 from spark_ckpt.api._window_columns import replaced_by_name, with_windows, without_window
-from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import everything, listed, quoted, refuse_control
 from spark_ckpt.plan.stars import may_have_star
@@ -80,16 +79,17 @@ class Projections:
         made._wider = left_out(self, made, lambda rows, more: rows._columns([*names, *more], [*new, *more]))
         return made
 
-    def selectExpr(self: Any, *exprs: str) -> CkptDataFrame:
-        """:meth:`select` of SQL texts, as PySpark's: ``exprs`` such as ``"*", "price * n as total"``."""
-        return self.select(*[e if e == "*" else F.expr(e) for e in exprs])
+    def selectExpr(self: Any, *expr: str | list[str]) -> CkptDataFrame:
+        """:meth:`select` of SQL texts, as PySpark's: ``expr`` such as ``"*", "price * n as total"``, or a list."""
+        return self.select(*[e if e == "*" else F.expr(e) for e in listed(expr)])
 
-    def withColumn(self: Any, name: str, col: Column) -> CkptDataFrame:
-        """As PySpark's: expression ``col`` as column ``name``. Raises as :meth:`select`."""
-        return self.withColumns({name: col})
+    def withColumn(self: Any, colName: str, col: Column) -> CkptDataFrame:
+        """As PySpark's: expression ``col`` as column ``colName``. Raises as :meth:`select`."""
+        return self.withColumns({colName: col})
 
-    def withColumns(self: Any, columns: dict[str, Column]) -> CkptDataFrame:
-        """As PySpark's: ``columns`` is name -> expression. Raises as :meth:`select`."""
+    def withColumns(self: Any, *colsMap: dict[str, Column]) -> CkptDataFrame:
+        """As PySpark's: ``colsMap`` is name -> expression. Raises as :meth:`select`."""
+        (columns,) = colsMap
         refuse_control(columns)
         if self._joined is not None:
             return self._joined.with_columns(columns)
@@ -106,10 +106,10 @@ class Projections:
         """As PySpark's: ``existing`` is called ``new``; nothing happens if there is no such column."""
         return self.withColumnsRenamed({existing: new})
 
-    def withColumnsRenamed(self: Any, names: dict[str, str]) -> CkptDataFrame:
-        """As PySpark's: ``names`` is old name -> new one."""
-        refuse_control([*names, *names.values()])
-        return self._operation("withColumnsRenamed", lambda df: df.withColumnsRenamed(names))
+    def withColumnsRenamed(self: Any, colsMap: dict[str, str]) -> CkptDataFrame:
+        """As PySpark's: ``colsMap`` is old name -> new one."""
+        refuse_control([*colsMap, *colsMap.values()])
+        return self._operation("withColumnsRenamed", lambda df: df.withColumnsRenamed(colsMap))
 
     def drop(self: Any, *cols: Any) -> CkptDataFrame:
         """As PySpark's: without ``cols``; nothing happens for those that are not there."""
@@ -121,16 +121,11 @@ class Projections:
         made._wider = left_out(self, made, lambda rows, more: rows._columns([*made.columns, *more]))
         return made
 
-    def toDF(self: Any, *names: str) -> CkptDataFrame:
-        """As PySpark's: all columns under new ``names``, in order.
-
-        Raises ``InvalidInputError`` for too many or too few.
-        """
-        old = self.columns
-        if len(names) != len(old):
-            raise InvalidInputError(f"toDF got {len(names)} names for {len(old)} columns: {old}")
-        refuse_control(names)
-        return self._operation("toDF", lambda df: df.toDF(*names, TAG, CTL))
+    def toDF(self: Any, *cols: str) -> CkptDataFrame:
+        """As PySpark's: all columns under new names ``cols``, in order. Raises as Spark for too many or too few."""
+        _ = self._in_spark().toDF(*cols).columns  # raises as Spark does
+        refuse_control(cols)
+        return self._operation("toDF", lambda df: df.toDF(*cols, TAG, CTL))
 
     def to(self: Any, schema: StructType) -> CkptDataFrame:
         """As PySpark's: the columns of ``schema``, by their names, in its order and cast to its types, fields of

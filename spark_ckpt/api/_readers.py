@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql.streaming import DataStreamReader
 from pyspark.sql.types import StructType
 
-from spark_ckpt.config_values import option_text
 from spark_ckpt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,42 +40,48 @@ class FileReaders:
     ) -> CkptDataFrame:
         raise NotImplementedError
 
-    def parquet(self, path: str, **options: Any) -> CkptDataFrame:
+    def parquet(self, path: str, *more: Any, **options: Any) -> CkptDataFrame:
         """As PySpark's: Parquet files below ``path``, by source ``files``; ``options`` by Spark's names or its own.
 
-        Raises as :meth:`load`.
+        ``more``: what PySpark takes by position, too, in its order. Raises as :meth:`load`.
         """
-        return self.load(path, "parquet", **options)
+        return self.load(path, "parquet", **_by_name("parquet", path, more), **options)
 
-    def orc(self, path: str, **options: Any) -> CkptDataFrame:
-        """As PySpark's: ORC files below ``path``, by source ``files``; ``options`` by Spark's names or its own.
+    def orc(self, path: str, *more: Any, **options: Any) -> CkptDataFrame:
+        """As PySpark's: ORC files below ``path``, by source ``files``; ``options`` and ``more`` as of :meth:`parquet`.
 
         Timestamps are read as those of a clock in UTC. Raises as :meth:`load`, and ``ConfigError`` if the schema has
         timestamps and the machine's zone is another.
         """
-        return self.load(path, "orc", **options)
+        return self.load(path, "orc", **_by_name("orc", path, more), **options)
 
-    def json(self, path: str, schema: StructType | str | None = None, **options: Any) -> CkptDataFrame:
+    def json(self, path: str, schema: StructType | str | None = None, *more: Any, **options: Any) -> CkptDataFrame:
         """As PySpark's: one JSON object a line, in files below ``path``, by source ``files``; a ``schema`` is needed.
 
-        ``options`` by Spark's names or the source's own. Raises as :meth:`load`.
+        ``options`` and ``more`` as of :meth:`parquet`. Raises as :meth:`load`.
         """
-        return self.load(path, "json", schema, **options)
+        return self.load(path, "json", schema, **_by_name("json", path, (schema, *more)), **options)
 
-    def csv(self, path: str, schema: StructType | str | None = None, **options: Any) -> CkptDataFrame:
+    def csv(self, path: str, schema: StructType | str | None = None, *more: Any, **options: Any) -> CkptDataFrame:
         """As PySpark's: CSV files below ``path``, by source ``files``; a ``schema`` is needed.
 
-        ``options`` by Spark's names or the source's own: ``csv(path, "id long", header=True, sep=";")``. Raises as
+        ``options`` and ``more`` as of :meth:`parquet`: ``csv(path, "id long", header=True, sep=";")``. Raises as
         :meth:`load`.
         """
-        return self.load(path, "csv", schema, **options)
+        return self.load(path, "csv", schema, **_by_name("csv", path, (schema, *more)), **options)
 
-    def text(self, path: str, **options: Any) -> CkptDataFrame:
+    def text(self, path: str, *more: Any, **options: Any) -> CkptDataFrame:
         """As PySpark's: files below ``path`` as rows ``value string``, one a line, by source ``files``.
 
-        Lines end with ``\\n`` or ``\\r\\n``. ``options`` by Spark's names or the source's own. Raises as :meth:`load`.
+        Lines end with ``\\n`` or ``\\r\\n``. ``options`` and ``more`` as of :meth:`parquet`. Raises as :meth:`load`.
         """
-        return self.load(path, "text", **options)
+        return self.load(path, "text", **_by_name("text", path, more), **options)
+
+
+def _by_name(method: str, path: str, given: tuple[Any, ...]) -> dict[str, Any]:
+    """Options that were given by their place among the parameters of PySpark's ``method``. Raises ``TypeError``."""
+    found = signature(getattr(DataStreamReader, method)).bind(None, path, *given).arguments
+    return {name: value for name, value in found.items() if name not in ("self", "path", "schema")}
 
 
 def files_options(file_format: str, given: dict[str, str]) -> dict[str, str]:
@@ -87,11 +94,6 @@ def files_options(file_format: str, given: dict[str, str]) -> dict[str, str]:
         elif value.lower() not in _AS_IT_IS.get(key, ()):
             found[_OURS.get(key, name)] = value
     return found
-
-
-def texts(options: dict[str, Any]) -> dict[str, str]:
-    """As options are kept; None is none, as in Spark's short forms."""
-    return {name: option_text(value) for name, value in options.items() if value is not None}
 
 
 def _bad_records(file_format: str, mode: str) -> str:

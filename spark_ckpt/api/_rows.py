@@ -13,6 +13,7 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
 
+from pyspark._globals import _NoValue
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType, StructType
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 SparkDF = Any
 
 _QUOTED_REGEX = re.compile(r"(?:(.+)\.)?`(.+)`", re.DOTALL)
-_NOT_GIVEN: Any = object()
 
 
 class RowMethods(HasOperation):
@@ -145,14 +145,14 @@ class RowMethods(HasOperation):
         enough = reduce(add, there, F.lit(0)) >= least
         return self._filtered("dropna", enough)
 
-    def replace(self, to_replace: Any, value: Any = _NOT_GIVEN, subset: Any = None) -> CkptDataFrame:
+    def replace(self, to_replace: Any, value: Any = _NoValue, subset: Any = None) -> CkptDataFrame:
         """As PySpark's: ``value`` instead of ``to_replace``, or by a dict of old -> new, in the columns of their type.
 
         ``subset``: only in these columns.
         """
         refuse_control(_listed(subset))
         names = self._quoted() if subset is None else subset
-        given = () if value is _NOT_GIVEN else (value,)
+        given = () if value is _NoValue else (value,)
         return self._operation("replace", lambda df: df.replace(to_replace, *given, subset=names), check=True)
 
     # -- more rows ----------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ class CkptNaFunctions(Hinting):
         """``df.dropna``."""
         return self._df.dropna(how, thresh, subset)
 
-    def replace(self, to_replace: Any, value: Any = _NOT_GIVEN, subset: Any = None) -> CkptDataFrame:
+    def replace(self, to_replace: Any, value: Any = _NoValue, subset: Any = None) -> CkptDataFrame:
         """``df.replace``."""
         return self._df.replace(to_replace, value, subset)
 

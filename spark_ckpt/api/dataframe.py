@@ -45,7 +45,6 @@ from spark_ckpt.plan.columns import (
     listed,
     ordered,
     proposing_user_columns,
-    quoted,
     refuse_repeated,
     require_control,
     user_columns,
@@ -137,9 +136,9 @@ class CkptDataFrame(
         """Always true."""
         return True
 
-    def printSchema(self) -> None:
-        """Print the columns as a tree, as PySpark does."""
-        self._preview.select(*[F.col(quoted(c)) for c in self.columns]).printSchema()
+    def printSchema(self, level: int | None = None) -> None:
+        """As PySpark's: print the columns as a tree, as deep as ``level``, if it is given."""
+        self._in_spark().printSchema(level)
 
     @overload
     def __getitem__(self, item: int | str) -> Column: ...
@@ -282,11 +281,11 @@ class CkptDataFrame(
         made._wider = behind_row_by_row(self, lambda rows: rows.where(condition))
         return made
 
-    def alias(self, name: str) -> CkptDataFrame:
-        """As PySpark's: columns may then be called ``name.column``, with ``name`` as it is given here."""
-        made = self._operation("alias", lambda df: df.alias(name))
-        made._alias = name
-        made._ahead = behind_alias(self, name)
+    def alias(self, alias: str) -> CkptDataFrame:
+        """As PySpark's: columns may then be called ``alias.column``, with ``alias`` as it is given here."""
+        made = self._operation("alias", lambda df: df.alias(alias))
+        made._alias = alias
+        made._ahead = behind_alias(self, alias)
         return made
 
     def transform(self, func: Callable[..., CkptDataFrame], *args: Any, **kwargs: Any) -> CkptDataFrame:

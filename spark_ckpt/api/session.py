@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pyspark.sql.types import StructType
 
 from spark_ckpt.api._progress import CkptStreams
-from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, files_options, texts
+from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, files_options
 from spark_ckpt.api._spark_streams import SparkStreamMaker, spark_stream
 from spark_ckpt.api._tables import table_source
 from spark_ckpt.api._views import views_of
 from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.config import JobConfig
-from spark_ckpt.config_values import count, option_text
+from spark_ckpt.config_values import count, set_option
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.plan.chain import Chain, Recipe
@@ -166,10 +166,10 @@ class CkptDataStreamReader(FileReaders, Hinting):
     def option(self, key: str, value: Any) -> CkptDataStreamReader:
         """One option of the source, ``key`` in any case; :meth:`load` raises for what the source does not know.
 
-        ``value`` becomes text as in Spark: ``True`` is ``"true"``. Durations and sizes are written ``"10s"``,
-        ``"64m"``.
+        ``value`` becomes text as in Spark: ``True`` is ``"true"``, None is none. Durations and sizes are written
+        ``"10s"``, ``"64m"``.
         """
-        self._options[key] = option_text(value)
+        set_option(self._options, key, value)
         return self
 
     def options(self, **options: Any) -> CkptDataStreamReader:
@@ -201,7 +201,9 @@ class CkptDataStreamReader(FileReaders, Hinting):
             self.schema(schema)
         if self._format is None:
             raise ConfigError("readStream needs format(...): files, delta, rate, or a Python DataSource class")
-        self._options.update(texts({**options, "path": path}))
+        for key, value in {**options, "path": path}.items():
+            if value is not None:
+                self.option(key, value)
         return self._loaded(dict(self._options))
 
     def table(self, tableName: str) -> CkptDataFrame:

@@ -11,7 +11,7 @@ from spark_ckpt.api._tables import table_sink
 from spark_ckpt.api._writers import WHERE, in_our_terms, with_conditions
 from spark_ckpt.api.query import CkptQuery
 from spark_ckpt.config import is_job_option
-from spark_ckpt.config_values import option_text
+from spark_ckpt.config_values import option_text, set_option
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.plan.start import StartRequest, start_query
@@ -44,25 +44,25 @@ class CkptDataStreamWriter(Hinting):
         self._trigger: dict[str, Any] = {}
         self._mode = "append"
 
-    def format(self, sink: str | type[TwoPhaseSink]) -> CkptDataStreamWriter:
-        """``sink``: ``"delta"``, ``"iceberg"``, ``"files"``, ``"kafka"``, ``"sql"``, ``"memory"``, or
-        one of yours, by registered name or class.
+    def format(self, source: str | type[TwoPhaseSink]) -> CkptDataStreamWriter:
+        """``source``, as Spark calls the sink: ``"delta"``, ``"iceberg"``, ``"files"``, ``"kafka"``, ``"sql"``,
+        ``"memory"``, or one of yours, by registered name or class.
 
         ``"parquet"``, ``"json"`` and ``"csv"`` are ``"files"`` of that kind, with Spark's names of options, and
         ``"console"`` shows the rows of each checkpoint (``numRows``, ``truncate``).
 
         A class of yours derives from :class:`spark_ckpt.TwoPhaseSink`. :meth:`start` raises for an unknown one.
         """
-        self._format = sink_named(sink)
+        self._format = sink_named(source)
         return self
 
     def option(self, key: str, value: Any) -> CkptDataStreamWriter:
         """One option of the sink, ``checkpointLocation``, or a setting of the job (``spark.ckpt.*``).
 
-        ``key`` in any case; ``value`` becomes text as in Spark: ``True`` is ``"true"``, durations are written
-        ``"10s"``. :meth:`start` raises for unknown ones.
+        ``key`` in any case; ``value`` becomes text as in Spark: ``True`` is ``"true"``, None is none, durations are
+        written ``"10s"``. :meth:`start` raises for unknown ones.
         """
-        self._options[key] = option_text(value)
+        set_option(self._options, key, value)
         return self
 
     def options(self, **options: Any) -> CkptDataStreamWriter:
@@ -85,7 +85,7 @@ class CkptDataStreamWriter(Hinting):
                 "sql", url="sqlite:////data/totals.db", table="totals", mergeKeys="customer", columns="customer,total"
             )
         """
-        given = {k: v if k == WHERE else option_text(v) for k, v in options.items()}
+        given = {k: v if k == WHERE else option_text(v) for k, v in options.items() if v is not None}
         self._more.append((as_sink(sink), given))
         return self
 
@@ -101,29 +101,30 @@ class CkptDataStreamWriter(Hinting):
         self._options["partitionBy"] = ",".join(names)
         return self
 
-    def outputMode(self, mode: str) -> CkptDataStreamWriter:
-        """``mode``: ``append``, ``update`` or ``complete``; need not be given but for ``complete``.
+    def outputMode(self, outputMode: str) -> CkptDataStreamWriter:
+        """``outputMode``: ``append``, ``update`` or ``complete``; need not be given but for ``complete``.
 
         Windows come out once in mode append, which is the default, and with every change in mode update. In mode
         complete, for small results, each checkpoint replaces all rows of the sinks by the whole result of one
         aggregation: ``delta``, ``sql``, ``memory``, ``console`` and ``foreachBatch`` can. No row is late then, and no
         window ends. Raises ``InvalidInputError`` if it is not what the query's operators put out, as Spark does.
         """
-        if mode.lower() not in ("append", "update", "complete"):
-            raise InvalidInputError(f"outputMode must be append, update or complete, found {mode!r}")
-        check_mode(self._df._lineage, mode.lower())
-        self._mode = mode.lower()
+        mode = outputMode.lower() if isinstance(outputMode, str) else outputMode
+        if mode not in ("append", "update", "complete"):
+            raise InvalidInputError(f"outputMode must be append, update or complete, found {outputMode!r}")
+        check_mode(self._df._lineage, mode)
+        self._mode = mode
         return self
 
-    def queryName(self, name: str) -> CkptDataStreamWriter:
-        """``name`` of the query, and of the job: a start goes on from the checkpoints of the same name.
+    def queryName(self, queryName: str) -> CkptDataStreamWriter:
+        """``queryName`` of the query, and of the job: a start goes on from the checkpoints of the same name.
 
         At most 200 bytes, without ``/`` and such (docs/configuration.md, "Names"); :meth:`start` raises for others.
         Raises ``InvalidInputError`` for a blank one.
         """
-        if not isinstance(name, str) or not name.strip():
-            raise InvalidInputError(f"queryName: expected a name that is not blank, found {name!r}")
-        self._query_name = name
+        if not isinstance(queryName, str) or not queryName.strip():
+            raise InvalidInputError(f"queryName: expected a name that is not blank, found {queryName!r}")
+        self._query_name = queryName
         return self
 
     def trigger(
@@ -179,8 +180,18 @@ class CkptDataStreamWriter(Hinting):
         self._format = each_row(f)
         return self
 
-    def start(self, path: str | None = None) -> CkptQuery:
+    def start(
+        self,
+        path: str | None = None,
+        format: str | type[TwoPhaseSink] | None = None,
+        outputMode: str | None = None,
+        partitionBy: str | list[str] | None = None,
+        queryName: str | None = None,
+        **options: Any,
+    ) -> CkptQuery:
         """Validate everything, decide where to go on from, and start the query; ``path`` is the sink's option.
+
+        ``format``, ``outputMode``, ``partitionBy``, ``queryName`` and ``options`` are the methods of these names.
 
         It goes on from the Spark location, else from the newest checkpoint of the job's name, else it begins; see
         ``spark.ckpt.restore``. What an earlier start completed and did not commit is committed first. Raises
@@ -191,12 +202,13 @@ class CkptDataStreamWriter(Hinting):
 
             query = rows.writeStream.format("delta").option("path", "/lake/orders").queryName("orders").start()
         """
+        if format is not None:
+            self.format(format)
+        self._given(outputMode, partitionBy, queryName, options if path is None else {**options, "path": path})
         options = dict(self._options)
-        if path is not None:
-            options["path"] = path
         if self._format is None:
             raise ConfigError("writeStream needs format(...), the name of a two-phase sink, or foreachBatch(func)")
-        location = options.pop("checkpointLocation", None)
+        location = next((options.pop(k) for k in list(options) if k.lower() == "checkpointlocation"), None)
         job_options = {k: options.pop(k) for k in list(options) if is_job_option(k)}
         named = [in_our_terms(sink, own) for sink, own in [(self._format, options), *self._more]]
         check_sinks(self._mode, named)
@@ -222,6 +234,18 @@ class CkptDataStreamWriter(Hinting):
         ``partitionBy`` is refused, as a new table has no partitions. Raises as :meth:`start`, ``ConfigError`` for a
         view, a partitioned table of files and other formats, ``InvalidInputError`` if the table's columns are others.
         """
+        self._given(outputMode, partitionBy, queryName, options)
+        if self._format is not None and not isinstance(self._format, str):
+            raise ConfigError(f"toTable({tableName!r}) writes a table, and format(...) or foreachBatch(...) another")
+        if "partitionBy" in self._options:
+            raise ConfigError("toTable makes tables without partitions; partitionBy is there with start(path)")
+        kind, path = table_sink(self._df._session.spark, tableName, format or self._format, self._df.schema)
+        return self.format(kind).start(path)
+
+    def _given(
+        self, outputMode: str | None, partitionBy: str | list[str] | None, queryName: str | None, options: Any
+    ) -> None:
+        """What :meth:`start` and :meth:`toTable` take of what other methods set."""
         if outputMode is not None:
             self.outputMode(outputMode)
         if partitionBy is not None:
@@ -229,9 +253,3 @@ class CkptDataStreamWriter(Hinting):
         if queryName is not None:
             self.queryName(queryName)
         self.options(**options)
-        if self._format is not None and not isinstance(self._format, str):
-            raise ConfigError(f"toTable({tableName!r}) writes a table, and format(...) or foreachBatch(...) another")
-        if "partitionBy" in self._options:
-            raise ConfigError("toTable makes tables without partitions; partitionBy is there with start(path)")
-        kind, path = table_sink(self._df._session.spark, tableName, format or self._format, self._df.schema)
-        return self.format(kind).start(path)

@@ -82,8 +82,10 @@ class Recipe:
         return found
 
 
-def in_python(df: Any, operations: tuple[Operation, ...], schema: StructType) -> Any:
-    """``operations`` over the rows of ``df``, in one ``mapInArrow``. Driver.
+def in_python(
+    df: Any, operations: tuple[Operation, ...], schema: StructType, barrier: bool = False, profile: Any = None
+) -> Any:
+    """``operations`` over the rows of ``df``, in one ``mapInArrow``; ``barrier`` and ``profile`` are its own. Driver.
 
     PySpark's looks up each column by its name as ``df[name]``, which a dot or a backtick makes something else. So such
     names do not go there: Python gets them back in front of the first operation.
@@ -91,7 +93,7 @@ def in_python(df: Any, operations: tuple[Operation, ...], schema: StructType) ->
     names = list(df.columns)
     if not all(_PLAIN.fullmatch(name) for name in names):
         df, operations = df.toDF(*[f"c{i}" for i in range(len(names))]), (Renamed(names), *operations)
-    return df.mapInArrow(Operations(operations), schema)
+    return df.mapInArrow(Operations(operations), schema, barrier, profile)
 
 
 def with_names_of_their_own(chain: Chain) -> Chain:

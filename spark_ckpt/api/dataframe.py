@@ -335,7 +335,6 @@ class CkptDataFrame(
         """Where the rows go: ``.format("delta").option("path", "/lake/orders").queryName("orders").start()``."""
         from spark_ckpt.api.write import CkptDataStreamWriter
 
-        refuse_repeated(self.columns, self._session.spark)
         return CkptDataStreamWriter(self)
 
 

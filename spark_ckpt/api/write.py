@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from spark_ckpt.api._functions import as_sink, batch_function, each_row, sink_named
 from spark_ckpt.api._output_modes import check_mode, check_order, check_sinks
+from spark_ckpt.api._repeated_names import told_apart
 from spark_ckpt.api._tables import table_sink
 from spark_ckpt.api._writers import WHERE, in_our_terms, with_conditions
 from spark_ckpt.api.query import CkptQuery
@@ -213,7 +214,7 @@ class CkptDataStreamWriter(Hinting):
         named = [in_our_terms(sink, own) for sink, own in [(self._format, options), *self._more]]
         check_sinks(self._mode, named)
         check_order(self._df._lineage, self._mode)
-        df, sinks = with_conditions(self._df, named)
+        df, sinks = with_conditions(told_apart(self._df, named), named)
         request = StartRequest(df, sinks, job_options, self._query_name, location, self._trigger, self._mode)
         return CkptQuery(start_query(request))
 

@@ -26,6 +26,9 @@ from spark_ckpt.runtime.datasource import delivered_class_of
 from spark_ckpt.sinks.deliveries import SPARK_SCHEMA, Deliveries
 from spark_ckpt.storage.job_paths import JobPaths
 
+CALLED = "spark_ckpt.called"
+"""What a column whose name another one has, too, notes: the name under which the function gets it."""
+
 _FOR_EVERY_SINK = ("columns", "where", "uid")
 Request = tuple[Any, dict[str, str]]
 
@@ -98,4 +101,6 @@ def _deliver(spark: Any, name: str, waiting: Deliveries, func: Callable[[Any, in
     written = waiting.schema(files[0])
     full = StructType.fromJson(json.loads((written.metadata or {})[SPARK_SCHEMA]))
     schema = StructType([full[column] for column in written.names])
-    func(spark.read.format(name).schema(schema).option("checkpoint", str(checkpoint)).load(), checkpoint)
+    called = [field.metadata.pop(CALLED, field.name) for field in schema.fields]
+    rows = spark.read.format(name).schema(schema).option("checkpoint", str(checkpoint)).load()
+    func(rows if called == schema.names else rows.toDF(*called), checkpoint)

@@ -110,16 +110,25 @@ def refuse_reserved(names: Iterable[str], what: str) -> None:
         raise ControlColumnsError(f"{what} has column(s) {taken}, which are reserved for the barriers; rename them")
 
 
+def is_repeated(columns: Iterable[str], spark: Any) -> bool:
+    """Whether a name occurs twice, as the session tells names apart."""
+    return bool(_repeated(list(columns), spark))
+
+
 def refuse_repeated(columns: Iterable[str], spark: Any) -> None:
     """Raises ``InvalidInputError`` if a name occurs twice: nothing behind could tell the two columns apart."""
     names = list(columns)
-    same: Callable[[str], str] = str.lower
-    if len({n.lower() for n in names}) < len(names) and is_case_sensitive(spark):
-        same = str
-    counted = Counter(map(same, names))
-    twice = [n for n in names if counted[same(n)] > 1]
+    twice = _repeated(names, spark)
     if twice:
         raise InvalidInputError(
             f"column names occur more than once: {twice} among {names}; give each a name of its own, "
             "with toDF(...), alias(...) or withColumnRenamed(...)"
         )
+
+
+def _repeated(names: list[str], spark: Any) -> list[str]:
+    same: Callable[[str], str] = str.lower
+    if len({n.lower() for n in names}) < len(names) and is_case_sensitive(spark):
+        same = str
+    counted = Counter(map(same, names))
+    return [n for n in names if counted[same(n)] > 1]

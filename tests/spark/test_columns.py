@@ -104,7 +104,7 @@ def test_two_columns_of_one_name_are_refused_before_anything_starts(spark: Any, 
     stream = data.stream(ckpt)
     for twice in (stream.select("k", "k"), stream.select("v", F.col("k").alias("V"))):
         with pytest.raises(InvalidInputError, match=r"more than once: \['.', '.'\] among .*toDF"):
-            _ = twice.writeStream
+            twice.writeStream.format("memory").queryName("job").start()
         with pytest.raises(InvalidInputError, match="more than once"):
             twice.groupBy("k")
         # As Spark's own may have them, until something has to be found by its name.

@@ -171,6 +171,31 @@ class Recorder:
             raise RuntimeError("after all was done")
 
 
+def test_names_that_come_twice_reach_a_function_as_from_spark(ckpt: Any, spark: SparkSession, data: Input) -> None:
+    """As behind a join by a condition. Rows that an earlier start left have the names they had then."""
+
+    def joined(stream: Any) -> Any:
+        right = data.table(spark).select("k", F.struct("v").alias("V"))
+        return stream.alias("l").join(right.alias("r"), F.expr("l.k = r.k"))
+
+    calls: list[Any] = []
+    failing = iter([True, False])
+
+    def take(rows: Any, checkpoint: int) -> None:
+        if next(failing, False):
+            raise RuntimeError("not now")
+        calls.append((rows.columns, [f.dataType for f in rows.schema], ordered(map(tuple, rows.collect()))))
+
+    with pytest.raises(StreamingQueryException, match="not now"):
+        end(start(joined(data.stream(ckpt)).writeStream.foreachBatch(take)))
+    end(start(joined(data.stream(ckpt)).writeStream.foreachBatch(take)))
+    expected = joined(data.table(spark))
+    types = [f.dataType for f in expected.schema]
+    assert calls == [(["k", "v", "k", "V"], types, ordered(map(tuple, expected.collect())))]
+    with pytest.raises(InvalidInputError, match="more than once"):
+        start(joined(data.stream(ckpt)).writeStream.foreachBatch(take).alsoTo("memory", path="/nowhere"))
+
+
 def test_foreach_calls_an_object_by_partition_and_checkpoint_and_the_same_ones_come_again(
     ckpt: Any, data: Input, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from spark_ckpt.jobs.spark_folder import is_url
 from spark_ckpt.storage.filesystem import normalize_url
 
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
-_WITHOUT_FORKS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_FEWER_FORKS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _OVERWRITES = {
     # Hive's, which Spark brings along for file://, refuses to rename to a name that is taken, and Spark's manager takes
     # the refusal for done: a repeated batch would leave the state of its first attempt behind, and the next start or
@@ -70,7 +70,7 @@ class SessionConfs:
         if "://" not in location and self._conf.get(_FILE_MANAGER, None) is None:
             # Hadoop's FileContext, the default, starts a process for every link it looks at: some 100 ms a batch on a
             # local disk. Both managers rename there. On HDFS the default's rename is the safer one.
-            self._wanted.update({_FILE_MANAGER: _WITHOUT_FORKS, **_OVERWRITES})
+            self._wanted.update({_FILE_MANAGER: _FEWER_FORKS, **_OVERWRITES})
         self._before: dict[str, str | None] = {}
 
     def __enter__(self) -> None:

@@ -13,6 +13,7 @@ from spark_ckpt.plan.aggregates import Split, by_names, split_aggregates
 from spark_ckpt.plan.columns import proposing_user_columns, quoted, refuse_repeated
 from spark_ckpt.plan.key_columns import written
 from spark_ckpt.plan.stars import without_control
+from spark_ckpt.plan.window_calls import may_have_window
 from spark_ckpt.types import CTL, TAG
 
 if TYPE_CHECKING:
@@ -56,6 +57,10 @@ class Aggregation:
                 F.count("*").alias("n"), (F.sum(F.col("price") * F.col("pieces")) / F.count("*")).alias("mean")
             )
         """
+        windowed = self._with_windows(list(exprs)) if any(map(may_have_window, exprs)) else None
+        if windowed is not None:
+            grouped, made = windowed
+            return grouped.agg(*made, uid=uid)
         window, parent = self._window, self._parent
         joined = self._joined
         if joined is None:
@@ -93,6 +98,10 @@ class Aggregation:
         """A key as the user wrote it: Spark names the result so."""
         name = next((t for t in map(written, self._given) if t.lower() == key.lower()), key)
         return F.col(quoted(name)) if key in self._keys.columns else self._keys.expressions[key]
+
+    def _with_windows(self, exprs: list[Any]) -> tuple[Aggregation, list[Any]] | None:
+        """The same groups with a column for the window within ``exprs``, and these over that. None: there is none."""
+        raise NotImplementedError
 
     def count(self, *, uid: str | None = None) -> CkptDataFrame:
         """As PySpark's: the rows of each key so far, in the column ``count``. ``uid`` as in :meth:`agg`."""

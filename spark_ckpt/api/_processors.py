@@ -108,7 +108,7 @@ def _transformed(
     mode = _time_mode(time_mode)
     if output_mode.lower() not in ("append", "update"):
         raise InvalidInputError(f"outputMode must be append or update, found {output_mode!r}")
-    columns, conf, struct = parent.columns, parent._session.spark.conf, _struct(output)
+    columns, conf, struct = grouped._columns, parent._session.spark.conf, _struct(output)
     time = _output_time(parent, struct, event_time) if event_time else None
     keys = grouped._keys.named_for(columns, [])
     if initial is not None:

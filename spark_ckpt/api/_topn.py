@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.api._keys import arrow_columns, is_key
+from spark_ckpt.api._window_columns import shown
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import is_case_sensitive, refuse_repeated
 from spark_ckpt.plan.event_time import event_time
@@ -85,7 +86,7 @@ class TopRows:
         removed_by = _removed_by(parent, merged, changeColumn)
         wider, order = _with_order(parent, [ordering(by) for by in given])
         _refuse_as_value(removed_by, [*(merged or ()), *(by.column for by in order)])
-        changes = Changes(_arrow(wider, [c for c in parent.columns if c != removed_by]), rank, changeColumn)
+        changes = Changes(_arrow(wider, [c for c in shown(parent.columns) if c != removed_by]), rank, changeColumn)
         refuse_repeated(changes.schema.names, parent._session.spark)
         keys = self._keys.named_for(wider.columns, STATE_COLUMNS)
         function = _function(n, order, wider, keys, changes, merged, removed_by)
@@ -104,7 +105,7 @@ def _function(
     merged: list[str] | None,
     removed_by: str | None,
 ) -> TopN:
-    needed = [c for c in df.columns if c != removed_by]
+    needed = [c for c in shown(df.columns) if c != removed_by]
     time = event_time(df.schema, "topN")
     how: dict[str, Any] = {
         "changes": changes,

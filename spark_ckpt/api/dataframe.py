@@ -37,6 +37,7 @@ from spark_ckpt.api._watermark import (
     behind_operation,
     in_front,
 )
+from spark_ckpt.api._window_columns import where_window
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import missing
 from spark_ckpt.plan.again import again
@@ -262,7 +263,7 @@ class CkptDataFrame(
         if self._joined is not None:
             return self._joined.where(wanted)
         (wanted,) = self._told_apart([wanted])
-        return self._filtered("where", wanted)
+        return where_window(self, wanted) or self._filtered("where", wanted)
 
     filter = where
 

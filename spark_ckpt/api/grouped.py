@@ -18,6 +18,7 @@ from spark_ckpt.api._keyed import keyed
 from spark_ckpt.api._keys import arrow_columns, keys_of
 from spark_ckpt.api._processors import Processors
 from spark_ckpt.api._topn import TopRows
+from spark_ckpt.api._window_columns import behind_windows, shown
 from spark_ckpt.api._windows import window_key
 from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.errors import InvalidInputError
@@ -53,11 +54,17 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
     }
 
     def __init__(self, parent: CkptDataFrame, cols: list[Any], joined: JoinedNames | None = None) -> None:
-        self._given, self._joined = cols, joined
+        self._rows, self._given, self._joined = parent, cols, joined
+        parent, cols, _ = behind_windows(parent, cols) or (parent, cols, [])
         self._window, keys = window_key(parent, cols)
         self._parent = self._window.in_front(parent) if self._window else parent
         self._keyed = self._window.assigned(self._parent) if self._window else parent
         self._keys = keys_of(self._keyed, keys or [F.lit(0).alias(ALL_ROWS)])
+
+    @property
+    def _columns(self) -> list[str]:
+        """Of the rows, as functions of the user's get them."""
+        return shown(self._parent.columns)
 
     def aggregate(
         self, *, uid: str | None = None, emit: str = "update", orderBy: str | None = None, **aggregates: AggSpec
@@ -79,10 +86,10 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         if not aggregates:
             raise InvalidInputError("aggregate needs at least one aggregate, such as n=agg.count()")
         needed = {s.column for s in aggregates.values() if s.column is not None} | ({orderBy} if orderBy else set())
-        columns = self._parent.columns if emit == "rows" else sorted(needed)
-        missing = sorted(needed - set(self._parent.columns))
+        columns = self._columns if emit == "rows" else sorted(needed)
+        missing = sorted(needed - set(self._columns))
         if missing:
-            raise InvalidInputError(f"aggregate names column(s) {missing}; the columns are {self._parent.columns}")
+            raise InvalidInputError(f"aggregate names column(s) {missing}; the columns are {self._columns}")
         hidden = sorted(set(columns) & (set(self._keys.expressions) - self._keys.columns))
         if hidden:
             raise InvalidInputError(
@@ -94,6 +101,13 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
             self._key_arrow(), inputs, aggregates, emit=emit, order_by=orderBy, rules=self._rules()
         )
         return self._operator(uid, function, columns, output_mode="update" if emit == "update" else None)
+
+    def _with_windows(self, exprs: list[Any]) -> tuple[CkptGroupedData, list[Any]] | None:
+        found = behind_windows(self._rows, self._given, exprs)
+        if found is None:
+            return None
+        rows, keys, made = found
+        return CkptGroupedData(rows, keys, self._joined), made
 
     def _rules(self) -> Rules:
         return Rules(**{name: _is_set(self._parent._session.spark, conf) for name, conf in _AGGREGATE_CONFS.items()})
@@ -116,7 +130,8 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
 
     def _first(self, parent: CkptDataFrame, uid: str | None, function: TopN, keys: Keys) -> CkptDataFrame:
         self._refuse_window()
-        return self._over(parent)._operator(uid, function, parent.columns, keys, by_agg=True)
+        over = self._over(parent)
+        return over._operator(uid, function, over._columns, keys, by_agg=True)
 
     def _over(self, parent: CkptDataFrame) -> CkptGroupedData:
         """The same keys of a DataFrame with more columns."""
@@ -161,7 +176,7 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         """
         if outputMode.lower() not in ("append", "update"):
             raise InvalidInputError(f"outputMode must be append or update, found {outputMode!r}")
-        columns = self._parent.columns
+        columns = self._columns
         output, state = _struct(outputStructType), _struct(stateStructType)
         conf = self._parent._session.spark.conf
         state = T.StructType([T.StructField(stored_name(f.name), f.dataType, f.nullable) for f in state.fields])
@@ -213,7 +228,7 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
                 counted, "customer string, n long", "n long", uid="counted"
             )
         """
-        columns, state = self._parent.columns, _struct(stateStructType)
+        columns, state = self._columns, _struct(stateStructType)
         keys = self._keys.named_for(columns, state.names)
         function = ArrowStateFunction(
             func,

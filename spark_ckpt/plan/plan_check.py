@@ -37,9 +37,8 @@ _OF_FILES = re.compile(r"\binput_file_(?:name|block_start|block_length)\(\)")
 _RAISED = re.compile(r"[\w.]*(Error|Exception|Exit|Interrupt)\b.*")
 
 WINDOW_WAY = (
-    'A window is a key as it is, groupBy(F.window("t", "1 hour"), ...), and a column by select and withColumn of the '
-    'stream itself, written with F.window: df.withColumn("start", F.window("t", "1 hour").start), then where or '
-    'groupBy("start").'
+    "A window is there in select, withColumn, where and groupBy of the stream itself, written with F.window: "
+    'df.withColumn("start", F.window("t", "1 hour").start), then where or groupBy("start").'
 )
 SAMPLE = "stream.sample(0.1)"
 _JOIN_WAY = (

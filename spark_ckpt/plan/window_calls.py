@@ -7,7 +7,7 @@ A window in a SQL text is one, too, on classic Spark; on Spark Connect the clien
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark.sql import Column
@@ -27,25 +27,26 @@ def may_have_window(column: Any) -> bool:
     return isinstance(column, Column) and "window" in str(column).lower()
 
 
-def with_columns_for_windows(column: Column, put: Put) -> Column:
-    """``column`` with what ``put`` gives for each call of a window in it; itself if there is none."""
+def with_columns_for_windows(column: Column, put: Put, calls: Sequence[str] = WINDOWS) -> Column:
+    """``column`` with what ``put`` gives for each of these calls in it, of a window or ``window_time``; itself if there
+    is none."""
     if type(column).__module__.startswith("pyspark.sql.classic"):
-        return _ClassicWindows(put, type(column)).column(column)
+        return _ClassicWindows(put, type(column), calls).column(column)
     from pyspark.sql.connect.column import Column as ConnectColumn
 
-    walker = _ConnectWindows(put)
+    walker = _ConnectWindows(put, calls)
     made = walker.expression(column._expr)
     return column if made is column._expr else ConnectColumn(made)
 
 
 class _ClassicWindows(ClassicTree):
-    def __init__(self, put: Put, made: type) -> None:
+    def __init__(self, put: Put, made: type, calls: Sequence[str]) -> None:
         super().__init__(lambda _: None)
-        self._put, self._made = put, made
+        self._put, self._made, self._calls = put, made, calls
 
     def _node(self, node: JavaObject) -> JavaObject:
         kind = node.getClass().getSimpleName()
-        if kind == "UnresolvedFunction" and node.functionName().lower() in WINDOWS:
+        if kind == "UnresolvedFunction" and node.functionName().lower() in self._calls:
             return self._put(self._made(self._jvm.org.apache.spark.sql.Column(node)))._jc.node()
         if kind == "SqlExpression" and "window" not in node.expression().lower():
             return node
@@ -54,7 +55,7 @@ class _ClassicWindows(ClassicTree):
     def _expression(self, e: JavaObject) -> JavaObject:
         kind = e.getClass().getSimpleName()
         name = ".".join(items_of(e.nameParts())).lower() if kind == "UnresolvedFunction" else ""
-        if name not in WINDOWS:
+        if name not in self._calls:
             return super()._expression(e)
         return self._convert.expression(self._put(self._call(name, items_of(e.arguments())))._jc)
 
@@ -70,15 +71,15 @@ class _ClassicWindows(ClassicTree):
 
 
 class _ConnectWindows(ConnectTree):
-    def __init__(self, put: Put) -> None:
+    def __init__(self, put: Put, calls: Sequence[str]) -> None:
         from pyspark.sql.connect.column import Column as ConnectColumn
 
         super().__init__(lambda _: None)
-        self._put, self._made = put, ConnectColumn
+        self._put, self._made, self._calls = put, ConnectColumn, calls
 
     def expression(self, e: Any) -> Any:
         from pyspark.sql.connect import expressions
 
-        if isinstance(e, expressions.UnresolvedFunction) and e._name.lower() in WINDOWS:
+        if isinstance(e, expressions.UnresolvedFunction) and e._name.lower() in self._calls:
             return self._put(self._made(e))._expr
         return super().expression(e)

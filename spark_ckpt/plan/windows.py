@@ -68,13 +68,16 @@ def earlier_window(df: SparkDF, columns: Sequence[str], column: Any) -> EarlierW
     return None if size_us is None else EarlierWindow(window, field.name, int(size_us), is_column)
 
 
+def is_window_call(column: Any) -> bool:
+    """Whether it is a window as it is, at most under another name."""
+    return isinstance(column, Column) and _call(column)[1] in WINDOWS
+
+
 def time_window(df: SparkDF, column: Any) -> TimeWindow | SessionWindow | None:
     """What ``column`` says, if it is a window. Raises as Spark does for windows that it refuses."""
-    if not isinstance(column, Column):
+    if not is_window_call(column):
         return None
     name, call = _call(column)
-    if call not in WINDOWS:
-        return None
     df.select(column).schema  # noqa: B018 - Spark says what is wrong with it; Connect when it is asked
     time, others = _arguments(column)
     if call == "session_window":

@@ -41,8 +41,39 @@ def _counted(df: Any, **uid: str) -> Any:
     return windows.where("k is not null").groupBy("w", "k").agg(F.count("*").alias("n"), **uid)
 
 
-def _theirs(df: Any, folder: Path) -> list[tuple[Any, ...]]:
-    return _flat(row.asDict(recursive=True).values() for row in rows_of_spark(df, folder))
+def _where(df: Any, **_: str) -> Any:
+    """The window is then among the columns, which no projection has left out."""
+    late = (F.window("t", "10 minutes", "5 minutes").end > F.lit(BASE)) & (F.col("v") > 3)
+    behind = (
+        df.withWatermark("t", "1 minute")
+        .where(late)
+        .select("*", F.window_time("window").alias("wt"))
+        .drop("t", "window")
+    )
+    return behind[F.expr("window(wt, '1 hour').start") < F.lit(BASE + timedelta(hours=1))]
+
+
+def _left_out(df: Any, **_: str) -> Any:
+    return df.select("v").where(F.session_window("t", "5 minutes").end > F.lit(BASE + timedelta(minutes=10)))
+
+
+def _within_keys(df: Any, **uid: str) -> Any:
+    """And within aggregates."""
+    window = F.window("t", "10 minutes", "5 minutes")
+    text, late = F.date_format(window.start, "HH:mm").alias("from"), df.withWatermark("t", "1 minute")
+    return late.groupBy(window.end, text, "k").agg(F.count("*").alias("n"), F.max(window.start), F.sum("v"), **uid)
+
+
+def _beside_itself(df: Any, **uid: str) -> Any:
+    """Windows come out when they end."""
+    window = F.window("t", "10 minutes")
+    text = F.date_format(F.window_time(window), "mm:ss")
+    timed = df.withWatermark("t", "1 minute").groupBy(window.alias("w"), window.start.alias("s"), text)
+    return timed.agg(F.count("*").alias("n"), **uid)
+
+
+def _theirs(df: Any, folder: Path, mode: str = "append") -> list[tuple[Any, ...]]:
+    return _flat(row.asDict(recursive=True).values() for row in rows_of_spark(df, folder, mode))
 
 
 def _flat(rows: Any) -> list[tuple[Any, ...]]:
@@ -56,7 +87,12 @@ def _plain(value: Any) -> Any:
     return value.timestamp() if isinstance(value, datetime) else value
 
 
-@pytest.mark.parametrize("query", [_one, *(pytest.param(q, marks=pytest.mark.soak) for q in (_gaps, _named)), _counted])
+SOAKED = (_gaps, _named, _left_out, _beside_itself)
+
+
+@pytest.mark.parametrize(
+    "query", [_one, _counted, _where, _within_keys, *(pytest.param(q, marks=pytest.mark.soak) for q in SOAKED)]
+)
 def test_rows_are_in_the_windows_that_spark_puts_them_into(
     spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, query: Any
 ) -> None:
@@ -65,9 +101,10 @@ def test_rows_are_in_the_windows_that_spark_puts_them_into(
         made.add(*((BASE + timedelta(minutes=m), "ab"[m % 2], m) for m in minutes), (None, "a", 0))
     ours, plain = query(made.stream(ckpt), uid="w"), query(made.spark_stream(spark))
     assert ours.schema.simpleString() == plain.schema.simpleString()
-    job.run(ours)
-    theirs = _theirs(plain, tmp_path / "plain")
-    assert len(theirs) > 5
+    mode = "update" if query is _within_keys else "append"
+    job.run(ours, mode=mode)
+    theirs = _theirs(plain, tmp_path / "plain", mode)
+    assert len(theirs) > 3
     assert _flat(job.rows()) == theirs
 
 
@@ -76,6 +113,13 @@ def test_what_spark_refuses_of_windows_in_columns_is_refused(ckpt: Any, new_inpu
     for wrong, said in (
         (lambda: rows.select(F.window("t", "1 hour"), F.window("t", "2 hours").alias("b")), "cartesian product"),
         (lambda: rows.select(F.window("x", "1 hour")), "UNRESOLVED_COLUMN"),
+        (lambda: rows.where(F.window("x", "1 hour").start > F.lit(BASE)), "UNRESOLVED_COLUMN"),
+        (lambda: rows.where(F.window("t", "1 hour").start), "FILTER_NOT_BOOLEAN"),
+        (
+            lambda: rows.groupBy(F.window("t", "1 hour").start, F.window("t", "2 hours").end).count(),
+            "cartesian product",
+        ),
+        (lambda: rows.groupBy(F.window("t", "1 hour").x).count(), "FIELD_NOT_FOUND"),
     ):
         with pytest.raises(AnalysisException, match=said):
             wrong()

@@ -22,6 +22,7 @@ from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.types import CTL, STREAM_MASK, TAG
 
 if TYPE_CHECKING:
+    from spark_ckpt.api._cogroups import CkptCogroupedData
     from spark_ckpt.api.dataframe import CkptDataFrame
 
 SparkDF = Any
@@ -64,6 +65,17 @@ class BatchGroups:
         _ = _grouped(self, self._parent._in_spark(), []).apply(udf)  # raises and warns as Spark does
         made: CkptDataFrame = self.applyInPandas(udf.func, udf.returnType)
         return made
+
+    def cogroup(self: Any, other: Any) -> CkptCogroupedData:
+        """As PySpark's: the groups of this and of ``other``, ``groupBy(...)`` of another stream by as many keys, for
+        ``applyInPandas`` and ``applyInArrow``. Raises ``InvalidInputError`` for anything else, and for windows as
+        keys::
+
+            orders.groupBy("item").cogroup(prices.groupBy("item")).applyInPandas(priced, "at timestamp, ...")
+        """
+        from spark_ckpt.api._cogroups import cogrouped
+
+        return cogrouped(self, other)
 
 
 def _columns(grouped: Any, what: str, func: Callable[..., Any], schema: T.StructType | str) -> T.StructType:

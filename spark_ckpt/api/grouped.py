@@ -49,7 +49,6 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
     """
 
     _ways: ClassVar[Mapping[str, str]] = {
-        "cogroup": "union both streams, with a column that tells them apart, in front of one keyed function",
         "pivot": 'one aggregate for each value: agg(F.sum(F.when(F.col("kind") == "a", F.col("v"))).alias("a"), ...)',
     }
 

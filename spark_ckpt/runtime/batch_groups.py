@@ -1,7 +1,8 @@
 """``applyInPandas`` and ``applyInArrow``: a user's function of a batch's groups, around the control rows. Executor.
 
 Spark groups by the user's keys, the epoch and the control column, so that a group is either rows of one epoch, which
-the function gets without the control columns, or control rows, which come out as they came.
+the function gets without the control columns, or control rows, which come out as they came. So does it where the groups
+are those of two sides.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _OWN_KEYS = 2
 """Of Spark's grouping, behind the user's keys: the epoch and the control column."""
+BY = "__ckpt_by_"
+"""How the names of hidden columns begin that are keys."""
 
 
 class Form(Protocol):
@@ -33,8 +36,8 @@ class Form(Protocol):
 
     def is_null(self, key: Any) -> bool: ...
 
-    def control(self, rows: Any) -> Any:
-        """Control rows as they come out."""
+    def control(self, *rows: Any) -> Any:
+        """Control rows as they come out, those of all sides."""
 
     def data(self, rows: Any) -> Any:
         """What the user's function sees."""
@@ -63,13 +66,17 @@ class Frames:
     def is_null(self, key: Any) -> bool:
         return key is None
 
-    def control(self, rows: pd.DataFrame) -> pd.DataFrame:
-        nothing = self.portion(dict.fromkeys(self.names, [None] * len(rows)), index=rows.index, dtype=object)
-        kept: pd.DataFrame = nothing.assign(**{name: rows[name] for name in CONTROL_COLUMNS})
-        return kept
+    def control(self, *rows: pd.DataFrame) -> pd.DataFrame:
+        import pandas as pd
+
+        there = [some[list(CONTROL_COLUMNS)] for some in rows if len(some)]
+        kept = there[0] if len(there) == 1 else pd.concat(there)
+        nothing = pd.DataFrame(dict.fromkeys(self.names, [None] * len(kept)), index=kept.index, dtype=object)
+        made: pd.DataFrame = nothing.assign(**{name: kept[name] for name in CONTROL_COLUMNS})
+        return made
 
     def data(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return rows.drop(columns=list(CONTROL_COLUMNS))
+        return rows.drop(columns=list(filter(_is_own, rows.columns)))
 
     def tag(self, rows: pd.DataFrame) -> int:
         return int(rows[TAG].iloc[0])
@@ -103,24 +110,32 @@ class Tables:
     def is_null(self, key: pa.Scalar) -> bool:
         return not key.is_valid
 
-    def control(self, rows: Any) -> Any:
+    def control(self, *rows: Any) -> Any:
+        made = [self._control(some) for some in rows]
+        return made[0] if len(made) == 1 else pa.concat_tables(made)
+
+    def _control(self, rows: Any) -> Any:
         nothing = [pa.nulls(rows.num_rows, field.type) for field in list(self.out)[: -len(CONTROL_COLUMNS)]]
         kept = [rows.column(name) for name in CONTROL_COLUMNS]
         return type(rows).from_arrays([*nothing, *kept], schema=self.out)
 
     def data(self, rows: Any) -> Any:
-        return rows.drop_columns(list(CONTROL_COLUMNS))
+        return rows.drop_columns(list(filter(_is_own, rows.schema.names)))
 
     def tag(self, rows: Any) -> pa.Scalar:
         return rows.column(TAG)[0]
 
     def tagged(self, made: Any, tag: pa.Scalar) -> Any:
-        if not isinstance(made, pa.Table | pa.RecordBatch):
+        if not isinstance(made, pa.Table | pa.RecordBatch) or not (made.num_columns or made.num_rows):
             return made
         labels = [pa.repeat(tag, made.num_rows), pa.nulls(made.num_rows, self.out.field(CTL).type)]
         for name, label in zip(CONTROL_COLUMNS, labels, strict=True):
             made = made.append_column(name, label)
         return made
+
+
+def _is_own(column: Any) -> bool:
+    return column in CONTROL_COLUMNS or str(column).startswith(BY)
 
 
 def around_control_rows(func: Callable[..., Any], form: Form, portions: bool) -> Callable[..., Any]:
@@ -149,3 +164,18 @@ def around_control_rows(func: Callable[..., Any], form: Form, portions: bool) ->
     rows = Iterator[form.portion]  # type: ignore[name-defined]
     in_portions.__annotations__ = {"key": tuple[Any, ...], "given": rows, "return": rows}
     return in_portions
+
+
+def around_both_sides(func: Callable[..., Any], form: Form) -> Callable[..., Any]:
+    """What Spark calls in place of ``func``, once for each group that either side has."""
+    with_key = len(getfullargspec(func).args) > 2
+
+    def called(key: tuple[Any, ...], left: Any, right: Any) -> Any:
+        if not form.is_null(key[-1]):
+            return form.control(left, right)
+        sides = form.data(left), form.data(right)
+        made = func(key[:-_OWN_KEYS], *sides) if with_key else func(*sides)
+        return form.tagged(made, key[-_OWN_KEYS])
+
+    called.__annotations__ = {}  # hints that are texts here would be a warning of Spark's
+    return called

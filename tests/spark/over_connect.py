@@ -140,6 +140,19 @@ def _groups_of_batches(df: Any) -> Any:
     return tops.groupBy("n").applyInArrow(named, "k string, v long, n long")
 
 
+def _groups_of_both_sides(a: Any, b: Any) -> Any:
+    def counted(left, right):  # type: ignore[no-untyped-def]
+        return left[["k"]].head(1).assign(n=10 * len(left) + len(right))
+
+    def named(key, left, right):  # type: ignore[no-untyped-def]
+        return left.set_column(0, "k", left["k"].fill_null(f"{key[0]} {right.num_rows}"))
+
+    counts = (
+        a.groupBy(F.upper("k")).cogroup(b.groupBy(F.upper("j").alias("up"))).applyInPandas(counted, "k string, n long")
+    )
+    return counts.groupBy("n").cogroup(b.groupBy("v")).applyInArrow(named, "k string, n long")
+
+
 def _session(df: Any) -> SparkSession:
     return df._session.spark if isinstance(df, CkptDataFrame) else df.sparkSession
 
@@ -319,6 +332,11 @@ def _cases() -> dict[str, Case]:
     found["places"] = _as_batch(lambda df: df.repartitionByRange(3, df.columns[0]).repartitionById(4, F.lit(3)))
     found["sql"] = _as_batch(_in_sql, "up,odd")
     found["groups of batches"] = _processed(_groups_of_batches)
+    sides = (
+        ("k string, v int", [[("a", 1), (None, 2)], [("b", 1)]]),
+        ("j string, v long, w double", [[("A", 11, None)], []]),
+    )
+    found["groups of both sides"] = Case(_groups_of_both_sides, sides)
     found["nested nulls"] = _as_batch(lambda df: test_nested_values.nested(df, _session(df)), "k")
     found["initial state"], found["aggregates"] = _processed(_initial), _processed(_newer)
     return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import StreamingQueryException
 
 from spark_ckpt.api._progress import with_rows
-from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
+from spark_ckpt.errors import CheckpointFailedError, CkptError, InvalidInputError
 from spark_ckpt.hints import missing
 from spark_ckpt.jobs.job import Job
 from spark_ckpt.jobs.requests import ask
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from spark_ckpt.plan.start import Running
 
 _SAVEPOINT_TIMEOUT_S = 600.0
+_LONG_S = 10.0
+"""Nobody wants ``processAllAvailable`` to wait longer for the next look at a folder."""
 
 
 class CkptQuery:
@@ -32,6 +34,7 @@ class CkptQuery:
         self._run = running.run
         self._sinks = running.sinks
         self._deliverer = running.deliverer
+        self._finds_within_s = running.finds_within_s
         self._counted: dict[tuple[int, str], Any] = {}
 
     if not TYPE_CHECKING:  # a type checker and an editor are to know the methods that there are
@@ -100,12 +103,22 @@ class CkptQuery:
         return self._query.exception() or (self._deliverer and delivery_error(self._deliverer))
 
     def processAllAvailable(self) -> None:
-        """As PySpark's, for tests. What it waits for is processed but not committed yet: call :meth:`checkpoint`.
+        """As PySpark's, for tests: wait until all that is there now is processed and, by a checkpoint, committed.
 
-        What came a moment ago may not have been found yet: the source ``files`` lists its folder every
-        ``discoveryInterval`` (a second) only. To be sure, wait for what you expect.
+        The source ``files`` lists its folder every ``discoveryInterval`` (a second) only, so it waits for that first,
+        unless that is more than ten seconds. Raises Spark's ``StreamingQueryException`` if the query fails, and what
+        :meth:`checkpoint` raises.
         """
         self._query.processAllAvailable()
+        if self._finds_within_s <= _LONG_S and self._query.isActive:
+            time.sleep(self._finds_within_s)
+            self._query.processAllAvailable()
+        try:
+            if self._query.isActive:
+                self.checkpoint()
+        except CkptError:
+            if self.isActive or self.exception() is not None:
+                raise  # else it has come to its end by itself, and all of it is committed
 
     def explain(self, extended: bool = False) -> None:
         """As PySpark's: print the plan of the newest batch; ``extended``: the logical plans, too."""

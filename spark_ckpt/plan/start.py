@@ -15,7 +15,7 @@ from spark_ckpt.jobs.heartbeat import FirstBeats
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.rows_read import remember_run
 from spark_ckpt.jobs.spark_folder import one_spelling
-from spark_ckpt.jobs.spec import RunSpec, SinkSpec, with_absolute_dir, with_job_storage
+from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, with_absolute_dir, with_job_storage
 from spark_ckpt.jobs.start import JobPlan, begin, checked_sinks
 from spark_ckpt.plan._build import (
     BuildContext,
@@ -26,13 +26,15 @@ from spark_ckpt.plan._build import (
     sink_input,
     source_specs,
 )
+from spark_ckpt.plan._memory_table import make_table, with_folder
 from spark_ckpt.plan._spark_location import files_at, spark_location
 from spark_ckpt.plan.batch_functions import as_sinks, deliverer_of, thread_of, with_functions_last
-from spark_ckpt.plan.lineage import OperatorNode
+from spark_ckpt.plan.lineage import OperatorNode, SourceNode
 from spark_ckpt.plan.session_confs import SessionConfs, no_data_batches, spark_path
 from spark_ckpt.plan.spark_streams import in_order
 from spark_ckpt.runtime.datasource import sink_class_of
 from spark_ckpt.runtime.operations import Operation
+from spark_ckpt.sources.files import discovery_interval_s
 
 _log = logging.getLogger("spark_ckpt")
 
@@ -58,6 +60,8 @@ class Running:
     run: RunSpec
     sinks: tuple[SinkSpec, ...]
     deliverer: Deliverer | None
+    finds_within_s: float = 0.0
+    """What is there now is found by all sources after so long at most."""
 
 
 def start_query(request: StartRequest) -> Running:
@@ -67,7 +71,7 @@ def start_query(request: StartRequest) -> Running:
     location = spark_location(spark, request.location, config, job)
     sources, streams = name_sources(lineage), name_streams(lineage)
     requests = with_functions_last(request.sinks)
-    asked = as_sinks(requests, config, job, request.df.schema)
+    asked = with_folder(as_sinks(requests, config, job, request.df.schema), job_url(config, job))
     checked = checked_sinks(asked, replacing=request.output_mode == "complete")
     sinks = tuple(with_job_storage(sink, config) for sink in checked)
     uids = name_operators(lineage, sources, config.require_uid)
@@ -110,7 +114,8 @@ def start_query(request: StartRequest) -> Running:
     remember_run(name, run, str(query.runId))
     if deliverer is not None:
         deliverer.start(query, thread_of(spark))
-    return Running(query, run, sinks, deliverer)
+    make_table(spark, name, sinks[0], request.df.schema)
+    return Running(query, run, sinks, deliverer, max(map(_finds_within_s, sources), default=0.0))
 
 
 def _job_config(request: StartRequest) -> tuple[JobConfig, str]:
@@ -134,6 +139,10 @@ def _tell_uids(job: str, uids: dict[OperatorNode, str]) -> None:
         )  # fmt: skip
     elif uids:
         _log.info("Job %s: the keyed operators are %s.", job, names)
+
+
+def _finds_within_s(source: SourceNode) -> float:
+    return discovery_interval_s(source.options) if source.inner == "files" else 0.0
 
 
 def _default_lanes(spark: Any) -> int:

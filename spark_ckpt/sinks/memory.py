@@ -27,25 +27,27 @@ from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.types import CommitPermit, Committable
 
 _STAGED, _COMMITTED = "staged", "committed"
+FOLDER = "spark-ckpt-memory"
+"""Of what has a name, in the machine's temporary folder."""
 
 
 def _folder(name_or_path: str) -> Path:
     """A bare name lives in the machine's temporary folder; anything with a separator is a path."""
     if os.sep in name_or_path:
         return Path(name_or_path)
-    return Path(tempfile.gettempdir()) / "spark-ckpt-memory" / name_or_path
+    return Path(tempfile.gettempdir()) / FOLDER / name_or_path
 
 
 class MemorySink(TwoPhaseSink):
     """Options: ``name`` (in the machine's temporary folder) or ``path`` (any local folder), ``mode``, ``mergeKeys``,
-    ``changeColumn``.
+    ``changeColumn``. As the writer's own format it needs neither ``name`` nor ``path``.
 
-    Read what is committed with :func:`read`.
+    Read what is committed as the table of the query's name, or with :func:`read`.
     """
 
     DECLARED: ClassVar[tuple[SinkOption, ...]] = (
         SinkOption("name", "a name without separators", "A folder in the machine's temporary folder; or give `path`."),
-        SinkOption("path", "a local folder", "Where the rows go; or give `name`."),
+        SinkOption("path", "a local folder", "Where the rows go. Without `name` and `path`: with the job."),
         SinkOption(
             "mode", "append or merge", "With `mergeKeys` it is `merge`, without `append`.", choices=("append", "merge")
         ),
@@ -60,12 +62,15 @@ class MemorySink(TwoPhaseSink):
         parsed = SinkOptions("memory", options, self.DECLARED)
         name, path = parsed.text("name"), parsed.text("path")
         if (name is None) == (path is None):
-            raise ConfigError("sink 'memory': give exactly one of the options 'name' and 'path'")
+            raise ConfigError(
+                "sink 'memory': give exactly one of the options 'name' and 'path'; neither is needed where it is the "
+                "format of writeStream"
+            )
         if name is not None and os.sep in name:
             raise parsed.malformed("name", name, "a name without separators (use 'path' for a folder)")
-        self._root = _folder(name) if name is not None else Path(path or "").absolute()
+        self.root = _folder(name) if name is not None else Path(path or "").absolute()
         self._keys = parsed.merge_keys()
-        self._change = changes.change_column("memory", parsed, self._keys)
+        self.change_column = changes.change_column("memory", parsed, self._keys)
 
     @classmethod
     def absolute(cls, options: Mapping[str, str]) -> dict[str, str]:
@@ -74,27 +79,27 @@ class MemorySink(TwoPhaseSink):
     def validate(self, schema: pa.Schema) -> None:
         staging.require_columns("mergeKeys", self._keys, schema)
         staging.refuse_unhashed("mergeKeys", self._keys, schema)
-        changes.check_column(self._change, schema)
-        found = _read_schema(self._root)
+        changes.check_column(self.change_column, schema)
+        found = _read_schema(self.root)
         if found is not None and not found.equals(schema):
-            raise InvalidInputError(f"memory sink at {self._root} holds\n{found}\nbut the query writes\n{schema}")
+            raise InvalidInputError(f"memory sink at {self.root} holds\n{found}\nbut the query writes\n{schema}")
         for name in (_STAGED, _COMMITTED):
-            (self._root / name).mkdir(parents=True, exist_ok=True)
-        _replace(self._root / "schema.arrow", schema.serialize().to_pybytes())
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+        _replace(self.root / "schema.arrow", schema.serialize().to_pybytes())
 
     def writer(self, ctx: WriterContext) -> SinkWriter:
-        return _MemoryWriter(self._root / _STAGED, ctx, self._change)
+        return _MemoryWriter(self.root / _STAGED, ctx, self.change_column)
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         sink = staging.sink_of(committables)
         files = [staging.decode("memory", c)["file"] for c in committables]
-        record = self._root / _COMMITTED / f"{permit.checkpoint:010d}-{staging.tag(f'{permit.job}/{sink}')}.json"
+        record = self.root / _COMMITTED / f"{permit.checkpoint:010d}-{staging.tag(f'{permit.job}/{sink}')}.json"
         found = staging.digest(committables)
-        missing = [f for f in files if not (self._root / _STAGED / f).exists()]
+        missing = [f for f in files if not (self.root / _STAGED / f).exists()]
         if missing:
-            raise CorruptStorageError(f"staged file(s) {', '.join(missing)} are missing from {self._root / _STAGED}")
+            raise CorruptStorageError(f"staged file(s) {', '.join(missing)} are missing from {self.root / _STAGED}")
         self._step("before record")  # a crash here: nothing is visible, the next commit starts over
-        how = {"merge_keys": list(self._keys), "change_column": self._change, "replacing": self.replacing}
+        how = {"merge_keys": list(self._keys), "change_column": self.change_column, "replacing": self.replacing}
         body = {"files": files, **how, "digest": found}
         if not _create(record, json.dumps(body).encode()):
             staging.check_same_life(str(record), permit, sink, json.loads(record.read_text())["digest"], found)
@@ -105,28 +110,28 @@ class MemorySink(TwoPhaseSink):
         for c in committables:
             file = staging.decode("memory", c)["file"]
             if file not in committed:
-                (self._root / _STAGED / file).unlink(missing_ok=True)
+                (self.root / _STAGED / file).unlink(missing_ok=True)
 
     def gc(self, job: str, keep: Sequence[Committable]) -> list[str]:
         return self._remove(staging.tag(job), {staging.decode_any(c).get("file") for c in keep})
 
     def staged_by(self) -> dict[str, int]:
         committed = self._committed_files()
-        return staging.count_stagers(p.name for p in (self._root / _STAGED).glob("*") if p.name not in committed)
+        return staging.count_stagers(p.name for p in (self.root / _STAGED).glob("*") if p.name not in committed)
 
     def discard(self, who: str) -> list[str]:
         return self._remove(who, set())
 
     def _remove(self, who: str, keep: set[str | None]) -> list[str]:
         named = self._committed_files() | keep
-        staged = sorted((self._root / _STAGED).glob(f"{staging.prefix_of(who)}*"))
+        staged = sorted((self.root / _STAGED).glob(f"{staging.prefix_of(who)}*"))
         lost = [p for p in staged if p.name not in named]
         for path in lost:
             path.unlink(missing_ok=True)
         return [p.name for p in lost]
 
     def _committed_files(self) -> set[str | None]:
-        return {f for record in _records(self._root) for f in record["files"]}
+        return {f for record in _records(self.root) for f in record["files"]}
 
 
 class _MemoryWriter(SinkWriter):

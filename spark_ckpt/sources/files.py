@@ -33,6 +33,7 @@ from spark_ckpt.sources.base import UsesMetadata
 from spark_ckpt.sources.file_log import DiscoveryLog
 from spark_ckpt.sources.file_text import check_schema
 from spark_ckpt.storage.filesystem import normalize_url
+from spark_ckpt.storage.object_options import OBJECT_STORES, scheme_of
 from spark_ckpt.storage.record_store import RecordStore
 
 _UTC = "UTC"
@@ -102,6 +103,12 @@ class FilesSource(DataSource, UsesMetadata):
             f"no readable {self.parsed['fileFormat']} file to infer the schema from at {redact_url(folder.url)}; "
             "give .schema(...)"
         )
+
+    def missing_path(self, as_in_spark: bool) -> str | None:
+        """The path, if there is nothing. Of an object store only ``as_in_spark``: an empty folder is none there."""
+        folder = self.folder()
+        waits = not as_in_spark and scheme_of(folder.url) in OBJECT_STORES
+        return None if waits or folder.is_there() else redact_url(folder.url)
 
     def settled(self, options: Mapping[str, str], zone: Callable[[], str]) -> dict[str, str]:
         """With the session's time zone, which other processes do not know, where it counts."""
@@ -265,6 +272,13 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except FileNotFoundError:
             self._folder.check(entry)
             return Cut(0, None)
+
+
+def discovery_interval_s(options: Mapping[str, str]) -> float:
+    """How often a source with these options looks at its folder."""
+    option = OPTIONS["discoveryInterval"]
+    given = next((value for name, value in options.items() if name.lower() == "discoveryinterval"), None)
+    return float(option.default if given is None else option.parse(given))
 
 
 def _scheme(url: str) -> str:

@@ -70,6 +70,11 @@ class JobPaths:
         return f"{self.url}/deliveries"
 
     @property
+    def memory(self) -> str:
+        """Rows of a sink ``memory`` that names no folder."""
+        return f"{self.url}/memory"
+
+    @property
     def staged(self) -> str:
         """What sinks keep here of rows that wait for their checkpoint."""
         return f"{self.url}/staged"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from spark_ckpt.api._readers import files_options, texts
+from spark_ckpt.api._readers import files_options
+from spark_ckpt.config_values import set_option
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.sources.base import open_source
 
 
 def test_options_that_spark_calls_otherwise_become_the_sources_own() -> None:
-    given = texts(
-        {"recursiveFileLookup": True, "Delimiter": ";", "mode": "DropMalformed", "header": True, "path": "/in"}
-    )
+    given = {"recursiveFileLookup": "true", "Delimiter": ";", "mode": "DropMalformed", "header": "true", "path": "/in"}
     assert files_options("csv", given) == {
         "fileFormat": "csv",
         "recursive": "true",
@@ -35,8 +34,8 @@ def test_options_that_say_what_the_source_does_anyhow_are_left_out_and_others_re
         files_options("parquet", {"mode": "permissive"})
 
 
-def test_none_is_no_option() -> None:
-    assert texts({"sep": None, "header": False, "maxFilesPerTrigger": 3}) == {
-        "header": "false",
-        "maxFilesPerTrigger": "3",
-    }
+def test_the_last_of_a_name_in_any_case_counts_and_none_is_no_option() -> None:
+    options = {"SEP": ";", "quote": "'", "Header": "true"}
+    for name, value in (("sep", None), ("header", False), ("maxFilesPerTrigger", 3), ("Quote", "x"), ("qUOTE", "y")):
+        set_option(options, name, value)
+    assert options == {"header": "false", "maxFilesPerTrigger": "3", "qUOTE": "y"}

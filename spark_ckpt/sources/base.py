@@ -210,6 +210,16 @@ class InnerSource:
         settled = getattr(self._source, "settled", None)
         return dict(settled(options, zone)) if callable(settled) else options
 
+    def missing_path(self, as_in_spark: bool) -> str | None:
+        """Of a source whose path has to be there when the stream is made, and is not: the path.
+
+        Optional ``missing_path(as_in_spark)`` of the data source, where the format is one of Spark's or not. Driver,
+        once, when the DataFrame is built.
+        """
+        missing = getattr(self._source, "missing_path", None)
+        found = missing(as_in_spark) if callable(missing) else None
+        return None if found is None else str(found)
+
     def reader(self, schema: StructType) -> InnerReader:
         """A reader that yields ``schema``, which is :meth:`schema` as Spark handed it back."""
         return InnerReader(self._source, schema)

@@ -171,6 +171,8 @@ def test_a_glob_a_single_file_and_a_name_filter_choose_files(inputs: Input) -> N
     assert batches(inputs.open(path=inputs.path / "day2" / "b.parquet")) == [[2]]
     inputs.metadata = inputs.metadata.with_name("job3")
     assert batches(inputs.open(path=inputs.path / "day*", pathGlobFilter="*.txt")) == [[3]]
+    inputs.metadata = inputs.metadata.with_name("job4")
+    assert batches(inputs.open(path=inputs.path / "{day1,day2}" / "{b,a}.{parquet,no}")) == [[1, 2]]
 
 
 def test_a_recursive_glob_leaves_hidden_folders_out(inputs: Input) -> None:
@@ -218,6 +220,18 @@ def test_a_local_folder_that_does_not_exist_is_an_error(inputs: Input) -> None:
     reader = inputs.open(path=inputs.path / "nothing")
     with pytest.raises(InvalidInputError, match="found nothing at"):
         reader.latest(reader.initial(), False)
+
+
+@pytest.mark.parametrize(
+    ("path", "there"),
+    [("", True), ("a.parquet", True), ("nothing", False), ("nothing/*", True), ("{nothing,a}", True), ("[n]o", True)],
+)
+def test_what_is_there_or_may_come_is_told_before_anything_is_read(inputs: Input, path: str, there: bool) -> None:
+    inputs.write("a.parquet", [1])
+    missing = inputs.source(path=inputs.path / path).missing_path(True)
+    assert missing == (None if there else str(inputs.path / path))
+    elsewhere = inputs.source(path=f"memory://nowhere/{path}").missing_path(False)
+    assert (elsewhere is None) == bool(set("*[{") & set(path)), elsewhere
 
 
 def test_another_file_system_is_read_through_fsspec(inputs: Input) -> None:

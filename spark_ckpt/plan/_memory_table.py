@@ -50,10 +50,10 @@ def _folder(url: str) -> str:
 def make_table(spark: Any, name: str, spec: SinkSpec, schema: StructType) -> None:
     """What sink ``spec`` has committed of rows of ``schema``, as the temporary view ``name`` of the session; nothing if
     it is no sink ``memory``."""
-    sink = spec.make()
-    inner = sink.inner if isinstance(sink, ProjectedSink) else sink
-    if not isinstance(inner, MemorySink):
+    if not issubclass(spec.cls, MemorySink):
         return
+    sink: Any = spec.make()
+    inner = sink.inner if isinstance(sink, ProjectedSink) else sink
     names = sink.columns if isinstance(sink, ProjectedSink) else schema.fieldNames()
     shown = [n for n in names if n != inner.change_column]
     columns = nullable(without_notes(StructType([schema[n] for n in shown])))

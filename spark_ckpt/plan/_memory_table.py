@@ -53,7 +53,7 @@ def make_table(spark: Any, name: str, spec: SinkSpec, schema: StructType) -> Non
     if not issubclass(spec.cls, MemorySink):
         return
     sink: Any = spec.make()
-    inner = sink.inner if isinstance(sink, ProjectedSink) else sink
+    inner: Any = sink.inner if isinstance(sink, ProjectedSink) else sink
     names = sink.columns if isinstance(sink, ProjectedSink) else schema.fieldNames()
     shown = [n for n in names if n != inner.change_column]
     columns = nullable(without_notes(StructType([schema[n] for n in shown])))

@@ -22,6 +22,7 @@ from spark_ckpt.api._event_time import EventTime
 from spark_ckpt.api._grouping_sets import GroupingSets
 from spark_ckpt.api._joins import JoinMethods
 from spark_ckpt.api._left_out import Wider, behind_row_by_row, filtered_in_front
+from spark_ckpt.api._numbered import Numbered
 from spark_ckpt.api._ordered import Ordered
 from spark_ckpt.api._other_ways import AS_ARGUMENT, WAYS
 from spark_ckpt.api._projections import Projections
@@ -93,6 +94,7 @@ class CkptDataFrame(
     EventTime,
     Distinct,
     Ordered,
+    Numbered,
     Samples,
     GroupingSets,
     TempViews,

@@ -336,6 +336,8 @@ def _cases() -> dict[str, Case]:
         ("k string, v int", [[("a", 1), (None, 2)], [("b", 1)]]),
         ("j string, v long, w double", [[("A", 11, None)], []]),
     )
+    numbered = ((test_windows.SCHEMA, test_windows._batches(7, 2)),)
+    found["numbers"] = Case(lambda df: df.coalesce(1).zipWithIndex("n").drop("t"), numbered)
     found["groups of both sides"] = Case(_groups_of_both_sides, sides)
     found["nested nulls"] = _as_batch(lambda df: test_nested_values.nested(df, _session(df)), "k")
     found["initial state"], found["aggregates"] = _processed(_initial), _processed(_newer)

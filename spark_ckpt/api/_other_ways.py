@@ -6,14 +6,18 @@ from collections.abc import Mapping
 
 from spark_ckpt.plan.plan_check import SAMPLE
 
-_JOIN = 'join with the static DataFrame: join(static, "k", "left_semi"), or "left" for values'
+_SUB_QUERY = (
+    "no stream may be in a sub-query, of Spark's neither. One over a static DataFrame goes into the stream's where, "
+    'select and withColumn: stream.where(F.col("k").isin(static.select("k"))), static.where(...).exists(), '
+    'static.agg(F.max("v")).scalar()'
+)
 _RESULT = "a stream is no table: write it to a sink and read that (in a notebook, the sink memory)"
 _FEWER = f'filter row by row, as with {SAMPLE} or where("id < 100")'
 _VIEW = "createOrReplaceTempView(name), for ckpt.sql of the same session"
 _KEPT = "a stream is not kept; its checkpoints are the job's (query.checkpoint(), query.savepoint(path))"
 
 WAYS: Mapping[str, str] = {
-    **dict.fromkeys(("exists", "scalar"), _JOIN),
+    **dict.fromkeys(("exists", "scalar"), _SUB_QUERY),
     **dict.fromkeys(("collect", "count", "first", "head", "isEmpty", "show", "tail", "take"), _RESULT),
     **dict.fromkeys(("toArrow", "toLocalIterator", "toPandas"), _RESULT),
     "offset": _FEWER,
@@ -30,4 +34,4 @@ AS_ARGUMENT = (
     'the stream, as in stream.join(static, "k"), where static.join(stream, "k", "right") is '
     'stream.join(static, "k", "left"), and stream.union(other) with other from ckpt.readStream, too'
 )
-"""What classic PySpark asks for is the attribute ``_jdf``."""
+"""What classic PySpark asks for is the attribute ``_jdf``, or ``_get_object_id``."""

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.api._sql_arguments import literal, with_arguments
+from spark_ckpt.api._sql_expressions import GIVEN, Expressions, with_outer_columns
 from spark_ckpt.api._views import views_of
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import quoted
@@ -48,6 +49,7 @@ from spark_ckpt.plan.sql_names import (
     whole,
     with_names,
 )
+from spark_ckpt.plan.sql_sub_queries import conjuncts, expressions_of, sub_queries
 from spark_ckpt.plan.sql_tokens import without_comments
 
 if TYPE_CHECKING:
@@ -61,8 +63,8 @@ def sql(session: Any, text: str, args: Any, given: Mapping[str, Any]) -> CkptDat
     """See :meth:`spark_ckpt.api.session.CkptSession.sql`; ``given`` are its ``kwargs``."""
     tables: dict[str, Frame] = dict(views_of(session.spark))
     if given:
-        tables |= {f"_given_{name}".lower(): value for name, value in given.items() if hasattr(value, "isStreaming")}
-        text = text.format(**{n: f"_given_{n}" if hasattr(v, "isStreaming") else literal(v) for n, v in given.items()})
+        tables |= {f"{GIVEN}{name}".lower(): value for name, value in given.items() if hasattr(value, "isStreaming")}
+        text = text.format(**{n: f"{GIVEN}{n}" if hasattr(v, "isStreaming") else literal(v) for n, v in given.items()})
     return _Text(session.spark, with_arguments(without_comments(text), args), tables).built()
 
 
@@ -152,19 +154,25 @@ class _Text:
         return self._select(part, order)
 
     def _select(self, select: Select, order: tuple[Ordering, ...]) -> Frame:
+        read = Expressions(self.spark, dict(self.tables), {name.lower(): piece for name, piece in self.named})
+        read.refuse_streams([found for span in expressions_of(select) for found in sub_queries(span)])
         sources = (select.source, *(join.source for join in select.joins))
         tables = [self._table(source, select) for source in sources]
         if not any(map(_is_stream, tables)):
             return self._analysed(select.span)
-        _refuse_sub_queries(select)
-        frame, where = _from(select, tables)
-        if where is not None:
-            frame = frame.where(F.expr(where.text))
+        frame, where = _from(select, tables, read)
         schema = self._analysed(select.span).schema
+        outer: list[str] = []
+        if frame._joined is not None and where in (None, select.where):
+            frame, select, outer = with_outer_columns(frame, select)
+            where = where and select.where
+        if where is not None:
+            frame = frame.where(read.column(where.text))
         if select.grouping or select.having or any(has_aggregate(i.expression) for i in select.items):
-            found = _as_spark_says(_Aggregation(frame, select).built(order, schema.names), schema)
+            found = _as_spark_says(_Aggregation(frame, select, read).built(order, schema.names), schema)
             return found.distinct() if select.distinct else found
-        found = _as_spark_says(frame.select(*map(_column, select.items)), schema)
+        found = frame.select(*_columns(select.items, read, schema.names if outer else []))
+        found = _as_spark_says(found.drop(*outer) if outer else found, schema)
         found = found.distinct() if select.distinct else found
         return _sorted(found, order)
 
@@ -185,10 +193,10 @@ class _Text:
 class _Aggregation:
     """A SELECT with aggregates over ``frame``."""
 
-    def __init__(self, frame: CkptDataFrame, select: Select) -> None:
-        self._frame, self._select = frame, select
+    def __init__(self, frame: CkptDataFrame, select: Select, read: Expressions) -> None:
+        self._frame, self._select, self._read = frame, select, read
         self._renamed: dict[tuple[str, str], str] = {}
-        alone = None if select.joins else alias_of(select.source)
+        self._alone = alone = None if select.joins else alias_of(select.source)
         if select.joins:
             self._frame, self._select, self._renamed = _told_apart(frame, select)
         self._grouping = self._select.grouping or Grouping(())
@@ -244,16 +252,22 @@ class _Aggregation:
                 hidden[name] = self._aggregated.rewritten(with_names(one.expression, self._renamed), aliases)
                 shown = F.col(quoted(name))
             orders.append(_direction(shown, one))
-        result = self._grouped()
-        result = result if kept is None else result.where(F.expr(kept))
-        wanted = [F.expr(text).alias(name) for text, name in zip(texts, names, strict=True)]
-        found = result.select(*wanted, *[F.expr(text).alias(name) for name, text in hidden.items()])
+        result = self._named(self._grouped(), order)
+        result = result if kept is None else result.where(self._read.column(kept))
+        wanted = [self._read.column(text).alias(name) for text, name in zip(texts, names, strict=True)]
+        found = result.select(*wanted, *[self._read.column(text).alias(name) for name, text in hidden.items()])
         found = found.orderBy(*orders) if orders else found
         return found.select(*map(quoted, names)) if hidden else found
 
+    def _named(self, result: CkptDataFrame, order: tuple[Ordering, ...]) -> CkptDataFrame:
+        """By the name that sub-queries know the table by."""
+        spans = [*(i.whole for i in self._select.items), *(o.expression for o in order)]
+        asked = [found for span in (*spans, self._select.having) if span for found in sub_queries(span)]
+        return result.alias(self._alone) if asked and self._alone else result
+
     def _grouped(self) -> CkptDataFrame:
         results = self._aggregated.results or {"count(1)": "rows_of_group"}
-        aggregates = [F.expr(text).alias(name) for text, name in results.items()]
+        aggregates = [self._read.column(text).alias(name) for text, name in results.items()]
         grouping, frame = self._grouping, self._frame
         columns = [self._key(key, name) for key, name in zip(self._keys, self._names, strict=True)]
         if not grouping.sets:
@@ -271,17 +285,23 @@ class _Aggregation:
         if is_window(key):
             time, *others = [key.piece(tokens).text for tokens in between_commas(key.tokens[2:-1])]
             if key.tokens[0].word("session_window"):
-                return F.session_window(F.expr(time), string_of(others[0]) or F.expr(others[0]))
-            return F.window(F.expr(time), *[string_of(text) or text for text in others])
+                return F.session_window(self._read.column(time), string_of(others[0]) or self._read.column(others[0]))
+            return F.window(self._read.column(time), *[string_of(text) or text for text in others])
         if len(key.tokens) == 1:
             return F.col(quoted(key.tokens[0].name))
-        return F.expr(key.text).alias(name)
+        return self._read.column(key.text).alias(name)
 
 
 def _told_apart(frame: CkptDataFrame, select: Select) -> tuple[CkptDataFrame, Select, dict[tuple[str, str], str]]:
     """Behind a join: columns without their table in front, where those whose names come twice get one of their own."""
     low = [c.lower() for c in frame.columns]
     tables = {str(alias_of(s)).lower() for s in (select.source, *(join.source for join in select.joins))}
+    for inner in (found for span in expressions_of(select) if span != select.where for found in sub_queries(span)):
+        if tables & qualifiers(inner):
+            raise InvalidInputError(
+                f"a sub-query that names columns of a join, where there are aggregates: ({inner.text}). Write the join "
+                "as a sub-query in FROM"
+            )
     names: dict[tuple[str, str], str] = {}
     twice: dict[str, Column] = {}
     for table, name in qualified(select.span):
@@ -297,32 +317,37 @@ def _told_apart(frame: CkptDataFrame, select: Select) -> tuple[CkptDataFrame, Se
     return frame, renamed(select, names), names
 
 
-def _column(item: Item) -> Any:
+def _columns(items: tuple[Item, ...], read: Expressions, names: list[str]) -> list[Any]:
+    """``names``: what Spark calls them, where what is computed here is written in another way."""
+    found = [_column(item, read) for item in items]
+    told = len(names) == len(items) and not any("*" in item.whole.text for item in items)
+    return [column.alias(name) for column, name in zip(found, names, strict=True)] if told else found
+
+
+def _column(item: Item, read: Expressions) -> Any:
     if len(item.expression.tokens) > 1 and is_name(item.expression):  # behind a join, it shows as it is called
         column = F.col(item.expression.text)
         return column if item.alias is None else column.alias(item.alias)
-    return "*" if item.whole.text == "*" else F.expr(item.whole.text)
+    return "*" if item.whole.text == "*" else read.column(item.whole.text)
 
 
-def _refuse_sub_queries(select: Select) -> None:
-    expressions = [select.where, select.having, *(j.on for j in select.joins), *(i.whole for i in select.items)]
-    for span in filter(None, expressions):
-        if any(token.word("select") for token in span.tokens):
-            raise InvalidInputError(
-                f"a sub-query in an expression is not there in ckpt.sql: {span.text}. Write LEFT SEMI JOIN or LEFT "
-                "ANTI JOIN, or LEFT JOIN for a value"
-            )
-
-
-def _from(select: Select, tables: list[Frame]) -> tuple[CkptDataFrame, Span | None]:
+def _from(select: Select, tables: list[Frame], read: Expressions) -> tuple[CkptDataFrame, Span | None]:
     """The rows of ``tables`` together, and what of WHERE is still to be done."""
     frame, where = tables[0], select.where
     for join, other in zip(select.joins, tables[1:], strict=True):
-        on: Any = list(join.using) or (F.expr(join.on.text) if join.on else None)
+        on: Any = list(join.using) or (read.column(join.on.text) if join.on else None)
         if join.comma and where is not None and len(select.joins) == 1:
-            on, where = F.expr(where.text), None
+            on, where = _apart(where)
         frame = _joined(frame, other, on, join)
     return frame, where
+
+
+def _apart(where: Span) -> tuple[Column | None, Span | None]:
+    """What of WHERE two tables are joined by, and what has sub-queries, which is done behind."""
+    if not sub_queries(where):
+        return F.expr(where.text), None
+    plain = [part.text for part in conjuncts(where) if not sub_queries(part)]
+    return (F.expr(" AND ".join(f"({text})" for text in plain)) if plain else None), where
 
 
 def _joined(left: Frame, right: Frame, on: Any, join: Join) -> Frame:

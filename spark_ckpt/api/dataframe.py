@@ -163,7 +163,7 @@ class CkptDataFrame(
 
     def __getattr__(self, name: str) -> Column:  # so that a type checker objects where what is misspelt is called
         if name.startswith("_"):
-            raise AttributeError(AS_ARGUMENT) if name == "_jdf" else missing(self, name, {})
+            raise AttributeError(AS_ARGUMENT) if name in ("_jdf", "_get_object_id") else missing(self, name, {})
         if name in self.columns:
             return stream_column(name, self._recipe.number, self.columns)
         if hasattr(DataFrame, name) and name not in WAYS:

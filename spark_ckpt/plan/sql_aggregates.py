@@ -13,7 +13,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import KINDS
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.sql_clauses import Span, words
-from spark_ckpt.plan.sql_tokens import Token
+from spark_ckpt.plan.sql_tokens import Token, begins_sub_query, closed
 
 _ASKED_OF_SETS = {"grouping", "grouping_id"}
 _NOT_BUILT = {
@@ -40,6 +40,9 @@ class Aggregated:
         written = span.start
         while at < len(tokens):
             end, replacement = self._replaced(tokens, at, span, aliases or {})
+            if begins_sub_query(tokens, at) and end == at:  # its names are those of its own tables
+                at = closed(tokens, at)
+                continue
             if end > at:
                 found += text[written - span.start : tokens[at].start - span.start] + replacement
                 written = tokens[end - 1].end
@@ -82,7 +85,16 @@ class Aggregated:
 
 
 def has_aggregate(span: Span) -> bool:
-    return any(end_of_call(span.tokens, at) and t.word(*AGGREGATES) for at, t in enumerate(span.tokens))
+    """Whether there is one, outside of sub-queries."""
+    at, tokens = 0, span.tokens
+    while at < len(tokens):
+        if begins_sub_query(tokens, at):
+            at = closed(tokens, at)
+        elif end_of_call(tokens, at) and tokens[at].word(*AGGREGATES):
+            return True
+        else:
+            at += 1
+    return False
 
 
 def end_of_call(tokens: tuple[Token, ...], at: int) -> int:
@@ -90,14 +102,14 @@ def end_of_call(tokens: tuple[Token, ...], at: int) -> int:
     token = tokens[at]
     if token.kind != "word" or not _followed(tokens, at, "(") or (at and tokens[at - 1].text == "."):
         return 0
-    end = _closed(tokens, at + 1)
+    end = closed(tokens, at + 1)
     while end < len(tokens):
         if tokens[end].word("ignore", "respect") and _followed_by_word(tokens, end, "nulls"):
             end += 2
         elif tokens[end].word("filter") and _followed(tokens, end, "("):
-            end = _closed(tokens, end + 1)
+            end = closed(tokens, end + 1)
         elif tokens[end].word("within") and _followed_by_word(tokens, end, "group"):
-            end = _closed(tokens, end + 2)
+            end = closed(tokens, end + 2)
         elif tokens[end].word("over"):
             raise InvalidInputError("OVER is not there in ckpt.sql: no stream of Spark's has window functions")
         else:
@@ -111,13 +123,6 @@ def _stands_alone(tokens: tuple[Token, ...], at: int, end: int) -> bool:
         return True
     before = at == 0 or tokens[at - 1].text in ("(", ",")
     return before and (end == len(tokens) or tokens[end].text in (")", ","))
-
-
-def _closed(tokens: tuple[Token, ...], at: int) -> int:
-    end = at + 1
-    while tokens[end].depth != tokens[at].depth:
-        end += 1
-    return end + 1
 
 
 def _followed(tokens: tuple[Token, ...], at: int, sign: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark_ckpt.plan.columns import unquoted
@@ -59,6 +60,25 @@ def tokens_of(text: str) -> list[Token]:
         if sign in _ENDS:
             ends.append(_ENDS[sign])
     return [] if ends else found
+
+
+def closed(tokens: Sequence[Token], at: int) -> int:
+    """Where the parentheses that open at ``at`` end, with the closing one."""
+    end = at + 1
+    while tokens[end].depth != tokens[at].depth:
+        end += 1
+    return end + 1
+
+
+def begins_sub_query(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a sub-query is in the parentheses that open at ``at``."""
+    if tokens[at].text != "(" or at + 2 >= len(tokens):
+        return False
+    first, second = tokens[at + 1], tokens[at + 2]
+    if first.text == "(":
+        return begins_sub_query(tokens, at + 1)
+    begins = first.word("select", "with") or (first.word("values", "from", "table") and second.text != ".")
+    return begins and (second.kind != "op" or second.text in ("(", "*", "-", "+", "~"))
 
 
 def without_comments(text: str) -> str:

@@ -35,6 +35,7 @@ from tests.spark import (
     test_joins,
     test_nested_values,
     test_stars,
+    test_sub_queries,
     test_topn,
     test_transform_with_state,
     test_windows,
@@ -120,11 +121,18 @@ def _in_sql(df: Any) -> Any:
     named.createOrReplaceTempView("words")
     sql = spark_ckpt.enable(df._session.spark).sql if isinstance(df, CkptDataFrame) else df.sparkSession.sql
     return sql(
-        """WITH some AS (SELECT k, v, v % 2 AS odd FROM v_of_k t WHERE t.v > :least) -- most
+        """WITH some AS (SELECT k, v, v % 2 AS odd FROM v_of_k t WHERE t.v > :least), -- most
+        some2 AS (SELECT n AS m FROM words)
         SELECT upper(s.k) AS up, w.word AS odd, sum(s.v) / count(*), max(v) FROM some s JOIN words w ON s.odd = w.n
-        GROUP BY upper(s.k), w.word HAVING count(*) > 0""",
+        WHERE s.odd NOT IN (SELECT n FROM words WHERE n > 1) AND EXISTS (SELECT 1 FROM some2 x WHERE x.m = s.odd)
+        GROUP BY upper(s.k), w.word HAVING count(*) > (SELECT min(n) FROM words)""",
         {"least": -1},
     )
+
+
+def _in_expressions(forms: Any) -> Case:
+    inputs = ((test_sub_queries.SCHEMA, test_sub_queries.BATCHES),)
+    return Case(lambda df: test_sub_queries.together(df, forms), inputs)
 
 
 def _groups_of_batches(df: Any) -> Any:
@@ -331,6 +339,8 @@ def _cases() -> dict[str, Case]:
     found["columns of a stream"] = _as_batch(_known_columns)
     found["places"] = _as_batch(lambda df: df.repartitionByRange(3, df.columns[0]).repartitionById(4, F.lit(3)))
     found["sql"] = _as_batch(_in_sql, "up,odd")
+    subs = {"sub-queries": test_sub_queries.SOME, "more sub-queries": test_sub_queries.OTHERS}
+    found |= {name: _in_expressions(forms) for name, forms in subs.items()}
     found["groups of batches"] = _processed(_groups_of_batches)
     sides = (
         ("k string, v int", [[("a", 1), (None, 2)], [("b", 1)]]),

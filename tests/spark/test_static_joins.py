@@ -73,7 +73,9 @@ def test_each_batch_reads_a_static_table_that_python_reads_anew(
     write("food")
     data = new_input("in", "id long, merchant int")
     data.add((1, 1), (2, 2), (3, 3))
-    joined = data.stream(ckpt).join(merchants_table(spark, str(tmp_path)), "merchant").select("id", "category")
+    merchants = merchants_table(spark, str(tmp_path))
+    newest = merchants.select(F.max("category")).scalar()
+    joined = data.stream(ckpt).join(merchants, "merchant").select("id", "category", newest)
     spark.conf.set("spark.ckpt.interval", "1ms")
     spark.conf.set("spark.ckpt.initialDelay", "0s")
     query = job.start(joined, now=False)
@@ -82,4 +84,5 @@ def test_each_batch_reads_a_static_table_that_python_reads_anew(
     data.add((4, 1), (5, 2))
     wait_until(lambda: len(job.rows()) == 4, query)
     query.stop()
-    assert job.rows() == ordered([(1, "food"), (2, None), (4, "fuel"), (5, None)])
+    food, fuel = "food", "fuel"
+    assert job.rows() == ordered([(1, food, food), (2, None, food), (4, fuel, fuel), (5, None, fuel)])

@@ -1,0 +1,137 @@
+"""Sub-queries over static DataFrames in expressions of a stream, beside Spark's own streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests.spark.conftest import Input, Job, ordered, rows_of_spark
+
+SCHEMA = "id long, k string, v int"
+BATCHES: list[list[tuple[Any, ...]]] = [
+    [(1, "a", 1), (2, "b", 5), (3, None, 4), (4, "c", None)],
+    [],
+    [(5, "a", 9), (6, "b", 0), (7, "d", 2), (8, None, None)],
+]
+
+
+def _static(df: Any) -> Any:
+    spark = df._session.spark if hasattr(type(df), "transformSpark") else df.sparkSession
+    return spark.createDataFrame([("a", 1), ("a", 3), ("b", 2), ("z", 7), (None, 6)], "k string, n int")
+
+
+def _in(a: Any) -> Any:
+    return a.where(F.col("k").isin(_static(a).select("k"))).select("id", "k")
+
+
+def _not_in(a: Any) -> Any:
+    x = _static(a).where("k is not null and n > 1")
+    return a.where(~F.col("k").isin(x.select("k")) & (F.col("v") < 9)).select("id", "v")
+
+
+def _not_in_nulls(a: Any) -> Any:
+    return a.where(~F.col("k").isin(_static(a).select("k")) | (F.col("v") > 4)).select("id", "k")
+
+
+def _not_in_nothing(a: Any) -> Any:
+    return a.where(~F.col("k").isin(_static(a).where("n > 99").select("k"))).select("id", "k")
+
+
+def _both_in(a: Any) -> Any:
+    return a.where(F.struct("k", "v").isin(_static(a).select("k", "n"))).select("id", "k")
+
+
+def _exists(a: Any) -> Any:
+    x = _static(a).alias("x")
+    return a.alias("a").where(x.where(F.col("x.k") == F.col("a.k").outer()).exists()).select("id", "a.k")
+
+
+def _not_exists(a: Any) -> Any:
+    x = _static(a).toDF("other", "n")
+    found = x.where((F.col("other") == F.col("k").outer()) & (F.col("n") > F.col("v").outer()))
+    return a.where(~found.exists() | F.col("k").isNull()).select("id", "k")
+
+
+def _value(a: Any) -> Any:
+    most = _static(a).select(F.max("n")).scalar()
+    return a.where(F.col("v") > most - 4).withColumn("most", most).select("id", F.col("most") + F.col("v"))
+
+
+def _value_of_key(a: Any) -> Any:
+    x = _static(a).toDF("other", "n").where(F.col("other") == F.col("k").outer())
+    return a.select("id", x.agg(F.sum("n")).scalar().alias("s")).withColumn("s", F.coalesce("s", F.lit(-1)))
+
+
+def _whether(a: Any) -> Any:
+    x = _static(a)
+    found = F.col("k").isin(x.select("k"))
+    return a.withColumns({"one": found, "other": ~F.col("v").isin(x.select("n"))}).select(
+        "id", F.concat("one", "other")
+    )
+
+
+def _text(a: Any) -> Any:
+    return a.where("v IN (SELECT * FROM VALUES (1), (2)) OR k NOT IN (SELECT col1 FROM VALUES ('a'), ('c'))").select(
+        "id", "k"
+    )
+
+
+def _several(a: Any) -> Any:
+    x, key = _static(a).toDF("other", "n"), F.col("other") == F.col("k").outer()
+    kept = ~F.col("k").isin(x.select("other")) | (F.col("v") < x.select(F.max("n")).scalar()) | F.col("k").isNull()
+    total, known = x.where(key).agg(F.sum("n")).scalar(), x.where(key).exists()
+    return a.where(kept).select("id", F.concat_ws(" ", F.coalesce(total, F.lit(-1)), known, F.col("v")))
+
+
+Form = Callable[[Any], Any]
+SOME: tuple[Form, ...] = (_several,)
+OTHERS: tuple[Form, ...] = (
+    *(_in, _not_in, _not_in_nulls, _not_in_nothing, _both_in, _exists, _not_exists, _value, _value_of_key, _whether),
+    _text,
+)
+
+
+def together(a: Any, forms: tuple[Form, ...] = SOME) -> Any:
+    made = [form(a).toDF("id", "found").withColumn("form", F.lit(form.__name__)) for form in forms]
+    return reduce(lambda one, two: one.union(two), [m.withColumn("found", F.col("found").cast("string")) for m in made])
+
+
+@pytest.mark.parametrize("forms", [SOME, pytest.param(OTHERS, marks=pytest.mark.soak)])
+def test_rows_are_those_of_spark(
+    spark: SparkSession,
+    ckpt: Any,
+    new_input: Callable[[str, str], Input],
+    job: Job,
+    tmp_path: Path,
+    forms: tuple[Form, ...],
+) -> None:
+    data = new_input("in", SCHEMA)
+    for batches in (BATCHES[:2], BATCHES[2:]):
+        for batch in batches:
+            data.add(*batch)
+        job.run(together(data.stream(ckpt), forms))
+    mine, theirs = together(data.stream(ckpt), forms), together(data.spark_stream(spark), forms)
+    assert mine.dtypes == theirs.dtypes
+    expected = ordered(map(tuple, rows_of_spark(theirs, tmp_path / "plain")))
+    assert {form for *_, form in expected} == {form.__name__ for form in forms}
+    assert job.rows() == expected
+
+
+def test_a_sub_query_over_a_stream_is_refused_as_in_spark(
+    spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input]
+) -> None:
+    data = new_input("in", SCHEMA)
+    mine, theirs = data.stream(ckpt), data.spark_stream(spark)
+    with pytest.raises(AnalysisException, match="Streaming query is not allowed in subquery"):
+        theirs.where(F.col("k").isin(theirs.select("k")))
+    with pytest.raises(AnalysisException, match="Streaming query is not allowed in subquery"):
+        mine.where(F.col("k").isin(theirs.select("k")))
+    with pytest.raises(AttributeError, match="a stream cannot be handed to"):
+        mine.where(F.col("k").isin(mine.select("k")))

@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.api._sql_arguments import literal, with_arguments
 from spark_ckpt.api._sql_expressions import GIVEN, Expressions, with_outer_columns
+from spark_ckpt.api._sql_lateral import Names, of_views, with_views
 from spark_ckpt.api._views import views_of
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import quoted
@@ -162,6 +163,10 @@ class _Text:
             return self._analysed(select.span)
         frame, where = _from(select, tables, read)
         schema = self._analysed(select.span).schema
+        viewed: Names = {}
+        if select.views:
+            frame, select, viewed = with_views(frame, select)
+            where = where and select.where
         outer: list[str] = []
         if frame._joined is not None and where in (None, select.where):
             frame, select, outer = with_outer_columns(frame, select)
@@ -169,7 +174,7 @@ class _Text:
         if where is not None:
             frame = frame.where(read.column(where.text))
         if select.grouping or select.having or any(has_aggregate(i.expression) for i in select.items):
-            found = _as_spark_says(_Aggregation(frame, select, read).built(order, schema.names), schema)
+            found = _as_spark_says(_Aggregation(frame, select, read, viewed).built(order, schema.names), schema)
             return found.distinct() if select.distinct else found
         found = frame.select(*_columns(select.items, read, schema.names if outer else []))
         found = _as_spark_says(found.drop(*outer) if outer else found, schema)
@@ -193,12 +198,13 @@ class _Text:
 class _Aggregation:
     """A SELECT with aggregates over ``frame``."""
 
-    def __init__(self, frame: CkptDataFrame, select: Select, read: Expressions) -> None:
+    def __init__(self, frame: CkptDataFrame, select: Select, read: Expressions, of_views: Names) -> None:
         self._frame, self._select, self._read = frame, select, read
-        self._renamed: dict[tuple[str, str], str] = {}
+        self._renamed: Names = of_views
         self._alone = alone = None if select.joins else alias_of(select.source)
         if select.joins:
-            self._frame, self._select, self._renamed = _told_apart(frame, select)
+            self._frame, self._select, names = _told_apart(frame, select)
+            self._renamed = of_views | names
         self._grouping = self._select.grouping or Grouping(())
         self._columns = {name.lower() for name in self._frame.columns}
         self._keys = [bare(key, alone) for key in self._spans()]
@@ -337,16 +343,20 @@ def _from(select: Select, tables: list[Frame], read: Expressions) -> tuple[CkptD
     for join, other in zip(select.joins, tables[1:], strict=True):
         on: Any = list(join.using) or (read.column(join.on.text) if join.on else None)
         if join.comma and where is not None and len(select.joins) == 1:
-            on, where = _apart(where)
+            on, where = _apart(where, of_views(select))
         frame = _joined(frame, other, on, join)
     return frame, where
 
 
-def _apart(where: Span) -> tuple[Column | None, Span | None]:
-    """What of WHERE two tables are joined by, and what has sub-queries, which is done behind."""
-    if not sub_queries(where):
+def _apart(where: Span, views: set[str]) -> tuple[Column | None, Span | None]:
+    """What of WHERE two tables are joined by; all of it, if it has sub-queries or reads ``views``, is done behind."""
+
+    def of_tables(part: Span) -> bool:
+        return not sub_queries(part) and not views & {t.name.lower() for t in part.tokens if t.is_name}
+
+    if of_tables(where):
         return F.expr(where.text), None
-    plain = [part.text for part in conjuncts(where) if not sub_queries(part)]
+    plain = [part.text for part in conjuncts(where) if of_tables(part)]
     return (F.expr(" AND ".join(f"({text})" for text in plain)) if plain else None), where
 
 

@@ -11,7 +11,6 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.sql_tokens import Token
 
 _UNBUILT = {
-    "lateral": "select the generator in a sub-query, (SELECT *, explode(xs) AS x FROM ...)",
     "pivot": "one aggregate with FILTER (WHERE ...) for each value",
     "unpivot": "the method unpivot",
     "tablesample": "the method sample",
@@ -44,13 +43,13 @@ _JOINS = {
     "": "inner",
 }
 _IN_JOINS = {word for words in _JOINS for word in words.split()}
-_CLAUSES = ("from", "where", "group", "having", "order", "limit", "union", *_UNBUILT)
+_CLAUSES = ("from", "lateral", "where", "group", "having", "order", "limit", "union", *_UNBUILT)
 _BY, _QUERY = ("by",), ("select", "all", "distinct", "(")
 _ONLY_BEFORE = {
     **dict.fromkeys(("group", "order", "cluster", "distribute", "sort"), _BY),
     **dict.fromkeys(("intersect", "except", "minus"), _QUERY),
     **dict.fromkeys(("pivot", "unpivot", "tablesample"), ("(", "include", "exclude")),
-    "lateral": ("view", "(", "join"),
+    "lateral": ("view",),
     "natural": ("join", "inner", "left", "right", "full", "cross"),
     "fetch": ("first", "next"),
     "values": (),
@@ -121,6 +120,17 @@ class Join:
 
 
 @dataclass(frozen=True)
+class View:
+    """``LATERAL VIEW generator alias AS names``, or ``JOIN LATERAL generator AS alias(names) ON on``."""
+
+    generator: Span
+    outer: bool
+    alias: str | None
+    names: tuple[str, ...]
+    on: Span | None = None
+
+
+@dataclass(frozen=True)
 class Grouping:
     """``sets``: ``cube``, ``rollup`` or ``grouping sets``; of those the places of each set's keys."""
 
@@ -140,6 +150,7 @@ class Select:
     where: Span | None
     grouping: Grouping | None
     having: Span | None
+    views: tuple[View, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -213,11 +224,12 @@ class _Reader:
         if not self._words("from"):
             raise InvalidInputError("expected FROM and a view of a stream behind the SELECT list, found none")
         source, joins = self._source(depth), self._joins(depth)
+        views = self._views(depth)
         where = self._until(depth, _CLAUSES) if self._words("where") else None
         grouping = self._grouping(depth) if self._words("group", "by") else None
         having = self._until(depth, _CLAUSES) if self._words("having") else None
         self._refuse_unbuilt()
-        return Select(self._span(begin), items, distinct, source, joins, where, grouping, having)
+        return Select(self._span(begin), items, distinct, source, joins, where, grouping, having, views)
 
     def _item(self, span: Span) -> Item:
         tokens = span.tokens
@@ -258,6 +270,8 @@ class _Reader:
     def _joins(self, depth: int) -> tuple[Join, ...]:
         found: list[Join] = []
         while True:
+            if self._is_lateral():
+                return tuple(found)
             if self._take_sign(","):
                 self._refuse_unbuilt()
                 found.append(Join(self._source(depth), "inner", None, (), comma=True))
@@ -273,6 +287,65 @@ class _Reader:
                 names = self._in_parentheses()
                 using = tuple(t.name for t in names.tokens if t.text != ",")
             found.append(Join(source, kind, on, using))
+
+    # -- LATERAL -----------------------------------------------------------------------------------------------
+
+    def _is_lateral(self) -> bool:
+        at = self.at
+        found = (self._take_sign(",") or self._kind_of_join() is not None) and self._is("lateral")
+        self.at = at
+        return found
+
+    def _views(self, depth: int) -> tuple[View, ...]:
+        """Of generators. Behind them no table is joined, as behind LATERAL VIEW."""
+        found: list[View] = []
+        while True:
+            if self._words("lateral", "view"):
+                outer, generator = self._words("outer"), self._call()
+                alias = self._taken().name
+                named = self._words("as") or self._begins_name()
+                found.append(View(generator, outer, alias, self._names() if named else ()))
+            elif self._is_lateral():
+                found.append(self._lateral(depth))
+            elif found and (self._is_sign(",") or self._kind_ahead()):
+                raise InvalidInputError("a JOIN behind LATERAL: write what is in front as a sub-query in FROM")
+            else:
+                return tuple(found)
+
+    def _lateral(self, depth: int) -> View:
+        how = "inner" if self._take_sign(",") else self._kind_of_join()
+        self._expect("lateral")
+        if self._is_sign("("):
+            raise InvalidInputError(
+                "LATERAL (SELECT ...) is not there in ckpt.sql; instead: a JOIN by ON, or a sub-query as a value"
+            )
+        generator = self._call()
+        alias = self._taken().name if self._words("as") or self._begins_name() else None
+        names = tuple(t.name for t in self._in_parentheses().tokens if t.text != ",") if self._is_sign("(") else ()
+        on = self._until(depth, (*_CLAUSES, "join")) if self._words("on") else None
+        if how == "left" and on is not None and not (len(on.tokens) == 1 and on.tokens[0].word("true")):
+            raise InvalidInputError(
+                "LEFT JOIN LATERAL with ON: no stream of Spark's runs it; JOIN LATERAL with ON works"
+            )
+        # Without ON, Spark leaves out what has nothing in LEFT, too.
+        return View(generator, how == "left" and on is not None, alias, names, None if how == "left" else on)
+
+    def _call(self) -> Span:
+        begin = self.at
+        self._taken()
+        self._in_parentheses()
+        return self._span(begin)
+
+    def _names(self) -> tuple[str, ...]:
+        found = [self._taken().name]
+        while self._is_sign(",") and not self._is_lateral():
+            self.at += 1
+            found.append(self._taken().name)
+        return tuple(found)
+
+    def _begins_name(self) -> bool:
+        token = self._next()
+        return token is not None and token.is_name and token.text.lower() not in NOT_AN_ALIAS
 
     def _kind_of_join(self) -> str | None:
         end = self.at

@@ -11,7 +11,7 @@ from spark_ckpt.plan.sql_aggregates import end_of_call
 from spark_ckpt.plan.sql_clauses import NOT_AN_ALIAS, Select, Source, Span
 from spark_ckpt.plan.sql_tokens import Token, tokens_of
 
-_BEGIN = ("select", "from", "where", "group", "having", "order", "on", "using", "by", "limit")
+_BEGIN = ("select", "from", "view", "where", "group", "having", "order", "on", "using", "by", "limit")
 
 
 def whole(text: str) -> Span:

@@ -121,7 +121,8 @@ def _in_sql(df: Any) -> Any:
     named.createOrReplaceTempView("words")
     sql = spark_ckpt.enable(df._session.spark).sql if isinstance(df, CkptDataFrame) else df.sparkSession.sql
     return sql(
-        """WITH some AS (SELECT k, v, v % 2 AS odd FROM v_of_k t WHERE t.v > :least), -- most
+        """WITH some AS (SELECT k, v, e.x % 2 AS odd FROM v_of_k t LATERAL VIEW OUTER explode(array(v)) e AS x
+                         LATERAL VIEW posexplode(array(k)) AS at, y WHERE t.v > :least AND at = 0), -- most
         some2 AS (SELECT n AS m FROM words)
         SELECT upper(s.k) AS up, w.word AS odd, sum(s.v) / count(*), max(v) FROM some s JOIN words w ON s.odd = w.n
         WHERE s.odd NOT IN (SELECT n FROM words WHERE n > 1) AND EXISTS (SELECT 1 FROM some2 x WHERE x.m = s.odd)

@@ -78,6 +78,8 @@ _APPEND = (
        (SELECT count(*) FROM known WHERE known.k = o.k) AS c FROM orders o
        WHERE EXISTS (SELECT * FROM known x WHERE x.k = o.k) AND k NOT IN (SELECT k FROM few WHERE k > 'a') OR v > 5""",
     "SELECT window.start, count(*) FROM orders WHERE k IN (SELECT k FROM labels) GROUP BY window(t, '2 minutes')",
+    """SELECT e.*, o.k, e.x + y AS s, i FROM orders o LATERAL VIEW OUTER explode(IF(v > 0, xs, NULL)) e AS x
+       LATERAL VIEW posexplode(array(e.x, v)) f AS i, y WHERE coalesce(e.x, 1) < 9""",
 )
 _MORE_APPEND = (
     "SELECT * FROM orders",
@@ -91,9 +93,17 @@ _MORE_APPEND = (
     f"SELECT o.k ok, o.v, p.w FROM orders o LEFT OUTER JOIN pays AS p ON o.k = p.k AND {_ON_TIME}",
     "SELECT k, explode(xs) AS x FROM orders",
     "SELECT (SELECT max(label) FROM labels), * FROM orders WHERE k NOT IN (SELECT k FROM labels WHERE label IS NULL)",
+    "SELECT * FROM orders LATERAL VIEW explode(map('y', v, 'z', 2)) e",
+    "SELECT e.*, o.k AS other, o.v FROM orders o LATERAL VIEW inline(array(struct(v a, k b))) e AS k, kk",
+    "SELECT o.k, l.label, x FROM orders o, labels l LATERAL VIEW explode(xs) e AS x WHERE o.k = l.k AND v < e.x",
+    """SELECT k, a, z FROM orders LATERAL VIEW json_tuple('{"a":1}', 'a') e AS a
+       LATERAL VIEW stack(2, v, v + 1) g AS z WHERE z > (SELECT count(*) FROM labels)""",
+    "SELECT k, x, col, c FROM orders, LATERAL explode(xs) AS e(x) JOIN LATERAL explode(xs) "
+    "LEFT JOIN LATERAL posexplode(IF(v > 2, xs, NULL)) AS f(pos, c)",
     "SELECT k, v FROM orders WHERE (k, v) NOT IN (SELECT k, length(label) FROM labels) AND v IN (VALUES 1, 2, 3)",
     "SELECT k FROM orders WHERE k IN (WITH l AS (SELECT k FROM labels) SELECT k FROM l) OR v > (SELECT 6)",
-    "SELECT o.k, v, l.label FROM orders o JOIN labels l ON l.k = o.k AND l.k IN (SELECT 'a') AND v > (SELECT 1)",
+    "SELECT o.k, v, l.label FROM orders o JOIN labels l ON l.k = o.k AND l.k IN (SELECT k FROM labels WHERE k < 'b') "
+    "AND v > (SELECT 1)",
     """SELECT o.k, v FROM orders o, labels l WHERE l.k = o.k
        AND EXISTS (SELECT 1 FROM labels q WHERE q.k = l.k AND o.v BETWEEN 1 AND length(q.label))""",
     "SELECT k, q.d FROM (SELECT k, v * 2 AS d FROM orders) q WHERE d > (SELECT count(*) FROM labels s WHERE s.k = q.k)",
@@ -107,6 +117,10 @@ _COMPLETE = (
     "SELECT k, v % 2 p, count(*), grouping(k) FROM orders GROUP BY CUBE (k, v % 2)",
 )
 _MORE_COMPLETE = (
+    """SELECT e.x % 2 p, sum(e.x) s, max(o.v) FROM orders o LATERAL VIEW explode(xs) e AS x
+       GROUP BY e.x % 2 HAVING sum(e.x) > 1 ORDER BY sum(e.x)""",
+    "SELECT l.k, e.x, count(*) FROM orders o JOIN labels l ON o.k = l.k LATERAL VIEW explode(xs) e AS x "
+    "GROUP BY l.k, e.x",
     """SELECT k, count(*) c, (SELECT max(label) FROM labels) m, sum(v * (SELECT count(*) FROM labels)) s,
        count(*) FILTER (WHERE k IN (SELECT k FROM labels)) f FROM orders o GROUP BY k
        HAVING c > (SELECT 1) AND EXISTS (SELECT 1 FROM labels l WHERE l.k = o.k)""",
@@ -186,7 +200,12 @@ _REFUSED = {
     "SELECT nothing FROM orders": (AnalysisException, "UNRESOLVED_COLUMN"),
     "SELECT k, v FROM orders GROUP BY k": (AnalysisException, "MISSING_AGGREGATION"),
     "SELECT 1 AS x FROM labels": (InvalidInputError, "no view of a checkpointed stream"),
-    "SELECT k, x FROM orders LATERAL VIEW explode(xs) e AS x": (InvalidInputError, "LATERAL is not there"),
+    "SELECT k, w FROM orders o, LATERAL (SELECT v AS w)": (InvalidInputError, "LATERAL .SELECT ....*a JOIN by ON"),
+    "SELECT k, x FROM orders LATERAL VIEW explode(k) e AS x": (AnalysisException, "DATATYPE_MISMATCH"),
+    "SELECT x FROM orders LATERAL VIEW explode(xs) e AS x WHERE EXISTS (SELECT 1 FROM labels WHERE k = e.x)": (
+        InvalidInputError,
+        "names columns of a LATERAL VIEW",
+    ),
     "SELECT k FROM orders WHERE k IN (SELECT k FROM pays)": (AnalysisException, "STREAMING_QUERY"),
     "SELECT k FROM labels WHERE k IN (SELECT k FROM pays)": (AnalysisException, "STREAMING_QUERY"),
     "SELECT k FROM orders WHERE k IN (SELECT nothing FROM labels)": (AnalysisException, "UNRESOLVED_COLUMN"),

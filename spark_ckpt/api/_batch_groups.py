@@ -67,9 +67,9 @@ class BatchGroups:
         return made
 
     def cogroup(self: Any, other: Any) -> CkptCogroupedData:
-        """As PySpark's: the groups of this and of ``other``, ``groupBy(...)`` of another stream by as many keys, for
-        ``applyInPandas`` and ``applyInArrow``. Raises ``InvalidInputError`` for anything else, and for windows as
-        keys::
+        """As PySpark's: the groups of this and of ``other``, ``groupBy(...)`` of another stream, or of a static
+        DataFrame, by as many keys, for ``applyInPandas`` and ``applyInArrow``. Raises ``InvalidInputError`` for
+        anything else, and for windows as keys::
 
             orders.groupBy("item").cogroup(prices.groupBy("item")).applyInPandas(priced, "at timestamp, ...")
         """

@@ -1,4 +1,5 @@
-"""``a.groupBy("k").cogroup(b.groupBy("k"))``: the groups that two streams have in a batch, without state. Driver only.
+"""``a.groupBy("k").cogroup(b.groupBy("k"))``: the groups that two streams, or a stream and a static DataFrame, have in
+a batch, without state. Driver only.
 
 Spark brings the rows of both sides together, by the keys, the epoch and the control column; what it calls lets control
 rows pass (:mod:`spark_ckpt.runtime.batch_groups`).
@@ -16,9 +17,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
+from spark_ckpt.plan.batch_epochs import with_epochs, with_true_epochs
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.columns import quoted, user_columns
+from spark_ckpt.plan.columns import quoted, refuse_reserved, user_columns
 from spark_ckpt.plan.session_confs import pandas_options
+from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.runtime.batch_groups import BY, Form, Frames, Tables, around_both_sides
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.types import CTL, STREAM_MASK, TAG
@@ -28,11 +31,13 @@ if TYPE_CHECKING:
     from spark_ckpt.api.grouped import CkptGroupedData
     from spark_ckpt.plan.lineage import Lineage
 
+SparkDF = Any
+
 
 class CkptCogroupedData(Hinting):
     """What ``cogroup`` returns: two groupings, of the same number of keys."""
 
-    def __init__(self, left: CkptGroupedData, right: CkptGroupedData) -> None:
+    def __init__(self, left: CkptGroupedData, right: CkptGroupedData | StaticGroups) -> None:
         self._left, self._right = left, right
 
     def applyInPandas(self, func: Callable[..., Any], schema: T.StructType | str) -> CkptDataFrame:
@@ -40,8 +45,9 @@ class CkptCogroupedData(Hinting):
         either side; ``schema`` are the columns of what it gives.
 
         Nothing is kept between batches. It sees data rows only; rows of different epochs, as those in front of a
-        barrier and those behind it, do not meet. Event times end here, as in Spark. Raises as Spark does; what ``func``
-        raises ends the query::
+        barrier and those behind it, do not meet. A static side's rows meet those of each epoch; keys that it alone has
+        come once in each batch that reads something, as in Spark. Event times end here, as in Spark. Raises as Spark
+        does; what ``func`` raises ends the query::
 
             def priced(orders: pd.DataFrame, prices: pd.DataFrame) -> pd.DataFrame:
                 return pd.merge_asof(orders, prices, on="at", by="item")
@@ -59,29 +65,32 @@ class CkptCogroupedData(Hinting):
 
     def _columns(self, what: str, func: Callable[..., Any], schema: T.StructType | str) -> T.StructType:
         """Of what comes out, the control columns last. Raises as Spark does."""
-        one, other = (side._parent._in_spark().groupBy(*_keys(side)) for side in (self._left, self._right))
+        one, other = map(_as_in_spark, (self._left, self._right))
         asked = getattr(one.cogroup(other), what)(func, schema)
         return with_control(asked.schema)
 
     def _of_batches(self, what: str, func: Callable[..., Any], form: Form, out: T.StructType) -> CkptDataFrame:
-        called = around_both_sides(func, form)
-        left = self._left._parent
-        one, other = _Side.of(self._left, left), _Side.of(self._right, self._right._parent._beside(left))
+        left, static = self._left._parent, isinstance(self._right, StaticGroups)
+        called, one, other = around_both_sides(func, form, static), _Side.of(self._left, left), self._other()
+        lineage = one.lineage.union(other.lineage, "cogroup") if isinstance(other, _Side) else one.lineage
+        none_meet = static or len(lineage.sources) > 1 or bool(lineage.operators)
 
         def make(ctx: Any) -> Chain:
-            both = one.grouped(ctx).cogroup(other.grouped(ctx))
+            both = one.grouped(ctx, none_meet).cogroup(other.grouped(ctx, none_meet))
             return Chain(getattr(both, what)(called, out), out)
 
-        lineage = one.df._lineage.without_event_time().union(other.df._lineage.without_event_time(), "cogroup")
-        _refuse_without_epochs(lineage)
-        recipe = Recipe(make, (one.df._recipe, other.df._recipe))
-        session = left._session
-        return type(left)(session, recipe, replace(lineage, open_watermarks=()), session.preview(out))
+        recipes = (one.df._recipe, *([other.df._recipe] if isinstance(other, _Side) else []))
+        lineage = replace(lineage, open_watermarks=(), marks_reads=lineage.marks_reads or static)
+        return type(left)(left._session, Recipe(make, recipes), lineage, left._session.preview(out))
+
+    def _other(self) -> _Side | StaticGroups:
+        right = self._right
+        return right if isinstance(right, StaticGroups) else _Side.of(right, right._parent._beside(self._left._parent))
 
 
 @dataclass(frozen=True)
 class _Side:
-    """The rows of one side, and the columns that are its keys."""
+    """The rows of a stream, and the columns that are its keys."""
 
     df: CkptDataFrame
     keys: list[str]
@@ -96,32 +105,63 @@ class _Side:
             df = df._operation("cogroup", lambda rows: rows.withColumns(computed), check=True)
         return cls(df, list(names.values()))
 
-    def grouped(self, ctx: Any) -> Any:
-        epoch = F.col(TAG).bitwiseAND(F.lit(~STREAM_MASK))
-        return ctx.frame(self.df._recipe).groupBy(*[F.col(quoted(key)) for key in self.keys], epoch, F.col(CTL))
+    @property
+    def lineage(self) -> Lineage:
+        return self.df._lineage.without_event_time()
+
+    def grouped(self, ctx: Any, none_meet: bool) -> Any:
+        """``none_meet``: rows without epochs, as Spark's own sources read them, would meet no others."""
+        rows = ctx.frame(self.df._recipe)
+        if none_meet and any(source.by_spark for source in self.lineage.sources):
+            rows = with_true_epochs(ctx, rows)
+        return _with_own(rows, self.keys)
+
+
+@dataclass(frozen=True)
+class StaticGroups:
+    """``groupBy`` of a static DataFrame."""
+
+    groups: Any
+
+    def grouped(self, ctx: Any, _: bool) -> Any:
+        rows, found = self.groups._df, self._keys()
+        names = [f"{BY}{i}" for i in range(len(found))]
+        keyed = rows.withColumns(dict(zip(names, found, strict=True))) if found else rows
+        return _with_own(with_epochs(ctx, keyed), names)
+
+    def _keys(self) -> list[Any]:
+        """Its columns, which classic Spark has in the JVM only."""
+        if not hasattr(self.groups, "_jgd"):
+            return list(self.groups._grouping_cols)
+        from pyspark.sql.classic.column import Column
+
+        convert = self.groups._df.sparkSession._jvm.org.apache.spark.sql.classic.ExpressionUtils
+        return [Column(convert.column(e)) for e in items_of(self.groups._jgd.groupingExprs())]
 
 
 def cogrouped(left: CkptGroupedData, right: Any) -> CkptCogroupedData:
     """See :meth:`spark_ckpt.api._batch_groups.BatchGroups.cogroup`."""
-    if not isinstance(right, type(left)):
+    left._refuse_window()
+    if isinstance(right, type(left)):
+        right._refuse_window()
+        return CkptCogroupedData(left, right)
+    static = getattr(right, "_df", None) if hasattr(right, "cogroup") else None
+    if static is None or static.isStreaming:
         raise InvalidInputError(
-            f"cogroup expects groupBy(...) of another stream of ckpt.readStream, found {type(right).__name__}"
+            "cogroup expects groupBy(...) of another stream of ckpt.readStream, or of a static DataFrame, found "
+            + ("that of a stream of Spark's own, whose rows have no barriers" if static else type(right).__name__)
         )
-    for side in (left, right):
-        side._refuse_window()
-    return CkptCogroupedData(left, right)
+    refuse_reserved(static.columns, "the static side")
+    return CkptCogroupedData(left, StaticGroups(right))
 
 
-def _refuse_without_epochs(lineage: Lineage) -> None:
-    """Rows that Spark's sources read have no epochs, so they would meet no others."""
-    by_spark = any(source.by_spark for source in lineage.sources)
-    if by_spark and (len(lineage.sources) > 1 or lineage.operators):
-        raise InvalidInputError(
-            "cogroup of a stream that Spark reads, readStream.spark(...), and rows that spark_ckpt reads or operators "
-            "put out: they have no epochs in common. Read both sides in the same way, and cogroup them in front of "
-            "operators; or union both, with a column that tells them apart, in front of one keyed function"
-        )
+def _as_in_spark(side: CkptGroupedData | StaticGroups) -> Any:
+    if isinstance(side, StaticGroups):
+        return side.groups
+    return side._parent._in_spark().groupBy(*(side._keys.expressions.values() if side._given else []))
 
 
-def _keys(grouped: CkptGroupedData) -> list[Any]:
-    return list(grouped._keys.expressions.values()) if grouped._given else []
+def _with_own(rows: SparkDF, keys: list[str]) -> Any:
+    """By the keys, the epoch and the control column."""
+    epoch = F.col(TAG).bitwiseAND(F.lit(~STREAM_MASK))
+    return rows.groupBy(*[F.col(quoted(key)) for key in keys], epoch, F.col(CTL))

@@ -65,6 +65,14 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         """Of the rows, as functions of the user's get them."""
         return shown(self._parent.columns)
 
+    @property
+    def _df(self) -> Any:
+        """What PySpark's own ``cogroup`` asks for."""
+        raise InvalidInputError(
+            "cogroup of a static DataFrame's groups with those of a stream: call it of the stream, as in "
+            'stream.groupBy("k").cogroup(static.groupBy("k")); its function gets the stream\'s rows first'
+        )
+
     def aggregate(
         self, *, uid: str | None = None, emit: str = "update", orderBy: str | None = None, **aggregates: AggSpec
     ) -> CkptDataFrame:

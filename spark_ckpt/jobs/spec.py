@@ -133,6 +133,8 @@ class SourceSpec:
     """Rows stop coming when the query's sources stand still."""
     last: bool = False
     """It stands beside rows without epochs: it injects a checkpoint only when all others have."""
+    marks_reads: bool = False
+    """Its offsets say whether rows may have come: :mod:`spark_ckpt.runtime.batch_epochs` asks."""
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,8 @@ def _schema_text(schema: pa.Schema) -> str:
 class BuildContext:
     """One build: every recipe is built once, however many branches lead to it. ``uids``: the operators' names.
 
-    ``told``: the watermarks that ``withWatermark`` computes itself, wherever its rows are."""
+    ``told``: the watermarks that ``withWatermark`` computes itself, wherever its rows are. ``location``: Spark's own.
+    """
 
     def __init__(
         self,
@@ -126,8 +127,9 @@ class BuildContext:
         uids: dict[OperatorNode, str],
         told: tuple[WatermarkNode, ...] = (),
         streams: Mapping[SparkStreamNode, str] | None = None,
+        location: str = "",
     ) -> None:
-        self.told = told
+        self.told, self.location = told, location
         self.streams = dict(streams or {})
         self.spark = spark
         self.output_mode = output_mode
@@ -247,6 +249,7 @@ def source_specs(
             plain_operations=lineage.plain_operations,
             can_drain=not by_spark,
             last=node.by_spark and len(named) > 1,
+            marks_reads=lineage.marks_reads,
         )
         for number, (node, name) in enumerate(named.items())
     }

@@ -106,7 +106,8 @@ class Lineage:
     ``watermarks`` whose columns do not reach the next keyed operator, so that they are computed where
     ``withWatermark`` stands. ``places`` says for people which filters and computed columns can run in Python.
     ``spark_streams``: those that Spark itself reads, in the order in which they stand in the plan. ``is_sorted`` and
-    ``is_limited``: there is an ``orderBy``, or a ``limit``, which not every output mode has.
+    ``is_limited``: there is an ``orderBy``, or a ``limit``, which not every output mode has. ``marks_reads``: a stage
+    wants to know of each batch whether sources read anything.
     """
 
     inputs: int = 1
@@ -120,6 +121,7 @@ class Lineage:
     spark_streams: tuple[SparkStreamNode, ...] = ()
     is_sorted: bool = False
     is_limited: bool = False
+    marks_reads: bool = False
 
     def in_mode(self, mode: str) -> Lineage:
         """Of a query with that output mode: what keeps state in others only is no operator of it."""
@@ -154,6 +156,7 @@ class Lineage:
             _merge(self.spark_streams, other.spark_streams),
             self.is_sorted or other.is_sorted,
             self.is_limited or other.is_limited,
+            self.marks_reads or other.marks_reads,
         )
 
     def with_watermark(self, node: WatermarkNode) -> Lineage:

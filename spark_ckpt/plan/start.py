@@ -95,7 +95,9 @@ def start_query(request: StartRequest) -> Running:
 
         def build(names: tuple[str, ...]) -> tuple[Any, tuple[Operation, ...]]:
             specs = source_specs(run, lineage, sources, uids, no_data_batches(spark.conf), plan.location, names)
-            ctx = BuildContext(spark, format_name, run, specs, root, request.output_mode, uids, told, streams)
+            ctx = BuildContext(
+                spark, format_name, run, specs, root, request.output_mode, uids, told, streams, plan.location
+            )
             return sink_input(ctx, root)
 
         df, operations = in_order(build, tuple(streams.values()))

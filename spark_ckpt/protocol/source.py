@@ -171,6 +171,7 @@ def _assemble(
         drain=start.drain,
         completed=_to_tell(view, start) if role.tells else None,
         turns=now_turns,
+        read=True if role.marks_reads and at.inner != start.inner else None,
     )
     if injected is None:
         return end

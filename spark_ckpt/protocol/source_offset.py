@@ -73,6 +73,7 @@ class SourceOffset:
     first one's barrier on nothing is read at this location, whatever becomes of it and whoever starts the job.
     ``completed``: what user functions are told of in the batch up to here. ``turns``: how often the source fell idle
     and came back, odd if it is idle. ``closes``: the barrier stands at the end of the input, and windows close.
+    ``read``: the inner source moved, which the query's stages want to know.
     """
 
     origin: int
@@ -92,6 +93,7 @@ class SourceOffset:
     completed: int | None = optional()
     turns: int | None = optional()
     closes: bool | None = optional()
+    read: bool | None = optional()
 
     def to_json(self) -> dict[str, Any]:
         plain: dict[str, Any] = codec.write(self)

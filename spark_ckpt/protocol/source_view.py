@@ -27,6 +27,7 @@ class SourceRole:
     ``idle_ms``: a source that nothing comes from for so long is idle (None: none is). ``closes_windows``: windows end
     at the end of the input. ``can_drain``: rows stop coming when the sources stand still. ``last``: it injects a
     checkpoint only when all others have (its rows have no epochs, see :data:`spark_ckpt.types.BEFORE_BARRIERS`).
+    ``marks_reads``: its offsets say whether the inner source moved.
     """
 
     source: str
@@ -46,6 +47,7 @@ class SourceRole:
     closes_windows: bool = False
     can_drain: bool = True
     last: bool = False
+    marks_reads: bool = False
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 from pyspark.errors import PySparkRuntimeError
 
-from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
+from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG, stream_of_tag
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +44,12 @@ class Form(Protocol):
 
     def tag(self, rows: Any) -> Any:
         """Of rows of one epoch."""
+
+    def stream(self, rows: Any) -> int:
+        """What the tag of the first row says beside the epoch."""
+
+    def nothing(self) -> Any:
+        """No rows."""
 
     def tagged(self, made: Any, tag: Any) -> Any:
         """What the user's function made, or, if Spark says what is wrong with it, that itself."""
@@ -80,6 +86,12 @@ class Frames:
 
     def tag(self, rows: pd.DataFrame) -> int:
         return int(rows[TAG].iloc[0])
+
+    def stream(self, rows: pd.DataFrame) -> int:
+        return stream_of_tag(self.tag(rows))
+
+    def nothing(self) -> pd.DataFrame:
+        return self.portion()
 
     def tagged(self, made: Any, tag: int) -> Any:
         if not isinstance(made, self.portion) or (made.empty and not len(made.columns)):
@@ -125,6 +137,12 @@ class Tables:
     def tag(self, rows: Any) -> pa.Scalar:
         return rows.column(TAG)[0]
 
+    def stream(self, rows: Any) -> int:
+        return stream_of_tag(self.tag(rows).as_py())
+
+    def nothing(self) -> pa.Table:
+        return pa.table({})
+
     def tagged(self, made: Any, tag: pa.Scalar) -> Any:
         if not isinstance(made, pa.Table | pa.RecordBatch) or not (made.num_columns or made.num_rows):
             return made
@@ -166,13 +184,16 @@ def around_control_rows(func: Callable[..., Any], form: Form, portions: bool) ->
     return in_portions
 
 
-def around_both_sides(func: Callable[..., Any], form: Form) -> Callable[..., Any]:
-    """What Spark calls in place of ``func``, once for each group that either side has."""
+def around_both_sides(func: Callable[..., Any], form: Form, static: bool = False) -> Callable[..., Any]:
+    """What Spark calls in place of ``func``, once for each group that either side has. ``static``: the right side has
+    its rows for each epoch that there may be, and without rows on the left they count for the newest only."""
     with_key = len(getfullargspec(func).args) > 2
 
     def called(key: tuple[Any, ...], left: Any, right: Any) -> Any:
         if not form.is_null(key[-1]):
             return form.control(left, right)
+        if static and not len(left) and not form.stream(right):
+            return form.nothing()
         sides = form.data(left), form.data(right)
         made = func(key[:-_OWN_KEYS], *sides) if with_key else func(*sides)
         return form.tagged(made, key[-_OWN_KEYS])

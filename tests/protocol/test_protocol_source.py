@@ -132,6 +132,16 @@ def test_an_offset_survives_json_and_says_only_what_there_is_to_say():
     assert SourceOffset.from_json(json.loads(json.dumps(full.to_json()))) == full
 
 
+def test_an_offset_says_that_the_source_was_read_where_somebody_asks():
+    for asked in (False, True):
+        source = Source(replace(LEADER, marks_reads=asked))
+        source.inner = [6]
+        assert source.next(100_000).read is (True if asked else None)
+        assert source.next(100_001) is source.start, "no batch follows for that"
+        assert source.next(102_000).barrier == 4
+        assert source.start.read is None
+
+
 def test_an_offset_of_an_earlier_release_is_read():
     old = {"inner": {"x": 1}, "epoch": 3, "barrier": 2, "triggered_ms": 9, "origin": 1, "pending": [[2, 9]],
            "cancel": [], "ended": False, "terminal": 4}  # fmt: skip

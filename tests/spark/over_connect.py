@@ -149,6 +149,12 @@ def _groups_of_batches(df: Any) -> Any:
     return tops.groupBy("n").applyInArrow(named, "k string, v long, n long")
 
 
+def _sized(key, left, right):  # type: ignore[no-untyped-def]
+    import pandas as pd
+
+    return pd.DataFrame({"k": [key[0]], "l": [len(left)], "r": [len(right)]})
+
+
 def _groups_of_both_sides(a: Any, b: Any) -> Any:
     def counted(left, right):  # type: ignore[no-untyped-def]
         return left[["k"]].head(1).assign(n=10 * len(left) + len(right))
@@ -159,7 +165,9 @@ def _groups_of_both_sides(a: Any, b: Any) -> Any:
     counts = (
         a.groupBy(F.upper("k")).cogroup(b.groupBy(F.upper("j").alias("up"))).applyInPandas(counted, "k string, n long")
     )
-    return counts.groupBy("n").cogroup(b.groupBy("v")).applyInArrow(named, "k string, n long")
+    both = counts.groupBy("n").cogroup(b.groupBy("v")).applyInArrow(named, "k string, n long")
+    static = _session(a).createDataFrame([("b", 1), ("q", 2)], "name string, m int")
+    return both.groupBy("k").cogroup(static.groupBy(F.upper("name"))).applyInPandas(_sized, "k string, l long, r long")
 
 
 def _session(df: Any) -> SparkSession:

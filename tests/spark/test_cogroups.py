@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sinks import memory
-from tests.spark.conftest import Job, ordered, rows_of_spark, wait_until
+from tests.spark.conftest import Input, Job, batches_of_spark, ordered, wait_until
 from tests.spark.test_alignment import _offsets
 from tests.spark.test_window_columns import NewInput
 
@@ -43,27 +43,55 @@ def _table(key: tuple[pa.Scalar, ...], left: pa.Table, right: pa.Table) -> pa.Ta
     return left.slice(0, 1).select(["s", "k"]).append_column("said", names)
 
 
-def _of_expressions(a: Any, b: Any) -> Any:
+def _of_expressions(a: Any, b: Any, _: Any = None) -> Any:
     odd = (F.col("v") % 2).cast("int")
     return a.groupBy(F.upper("k"), odd).cogroup(b.groupBy(F.upper("j").alias("up"), odd)).applyInPandas(_seen, OUT)
 
 
-QUERIES = {"expressions": _of_expressions}
+def _with_static(a: Any, _: Any, static: Any) -> Any:
+    """Of the static side, keys that no stream has come with each batch that reads something, and with no other."""
+    some = a.where("v IS NULL OR v <> 5").groupBy(F.upper("k"), "v")
+    return some.cogroup(static.groupBy(F.upper("j").alias("up"), F.col("v").cast("int"))).applyInPandas(
+        _both, "k string, v long, n long"
+    )
+
+
+def _both(key, left, right):  # type: ignore[no-untyped-def]
+    return pd.DataFrame([[key[0], key[1], 100 * len(left) + 10 * len(right) + len(right.columns)]])
+
+
+def _of_wholes(a: Any, b: Any, static: Any) -> Any:
+    counts = a.groupBy("k").count().groupBy("k")
+    return counts.cogroup(static.groupBy("j")).applyInArrow(_sizes, "k string, l long, r long")
+
+
+def _sizes(key: tuple[pa.Scalar, ...], left: pa.Table, right: pa.Table) -> pa.Table:
+    rows = {"k": [key[0].as_py()], "l": [left.num_rows and left["count"][0].as_py()], "r": [right.num_rows]}
+    return pa.table(rows, pa.schema([("k", pa.string()), ("l", pa.int64()), ("r", pa.int64())]))
+
+
+QUERIES = {"static": _with_static}
 MORE = {
-    "one behind the other": lambda a, b: (
+    "expressions": _of_expressions,
+    "static, aggregates": _of_wholes,
+    "static, complete": _of_wholes,
+    "static, beside others": lambda a, b, static: (
+        _with_static(a, b, static).select("k").union(b.select("j"))
+    ),
+    "one behind the other": lambda a, b, _: (
         _of_expressions(a, b)
         .groupBy("k")
         .cogroup(b.groupBy("j"))
         .applyInArrow(_table, "said string, k string, s struct<a: int, b: array<string>>")
     ),
-    "everything": lambda a, b: a.groupBy().cogroup(b.groupBy()).applyInPandas(_by_position, "l long, r long"),
-    "one stream": lambda a, _: a.groupBy("k").cogroup(a.groupBy("k")).applyInPandas(_by_position, "l long, r long"),
-    "aggregates": lambda a, b: (
+    "everything": lambda a, b, _: a.groupBy().cogroup(b.groupBy()).applyInPandas(_by_position, "l long, r long"),
+    "one stream": lambda a, b, _: a.groupBy("k").cogroup(a.groupBy("k")).applyInPandas(_by_position, "l long, r long"),
+    "aggregates": lambda a, b, _: (
         a.groupBy("k").count().groupBy("k").cogroup(b.groupBy("j").count().groupBy("j")).applyInPandas(
             _by_position, "l long, r long"
         )
     ),
-    "aggregated": lambda a, b: (
+    "aggregated": lambda a, b, _: (
         a.withWatermark("t", "1 hour").groupBy("k").cogroup(b.groupBy("j")).applyInPandas(_seen, OUT)
         .groupBy("k").agg(F.sum("n"))
     ),
@@ -78,23 +106,49 @@ def _plain(row: Any) -> tuple[Any, ...]:
 def test_the_groups_of_both_sides_are_those_of_spark(
     spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, name: str
 ) -> None:
+    a, b = _inputs(new_input)
+    static = spark.createDataFrame([("a", 1, 0.5), ("A", 1, None), ("q", 5, 1.0), (None, None, 1.0)], RIGHT)
+    query, mode = (
+        {**QUERIES, **MORE}[name],
+        "complete" if "complete" in name else "update" if "aggre" in name else "append",
+    )
+    ours = query(a.stream(ckpt, uid="a"), b.stream(ckpt, uid="b"), static)
+    plain = query(a.spark_stream(spark), b.spark_stream(spark), static)
+    assert ours.schema.simpleString() == plain.schema.simpleString()
+    job.run(ours, mode=mode if mode == "complete" else None)
+    theirs = batches_of_spark(plain, tmp_path / "plain", mode)
+    _compare(spark, job, theirs[-1:] if mode == "complete" else theirs)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["expressions", "static", "one behind the other"])
+def test_rows_that_spark_reads_meet_those_that_are_read_here(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, name: str
+) -> None:
+    """They have no epochs of their own."""
+    a, b = _inputs(new_input)
+    static = spark.createDataFrame([("a", 1, 0.5), ("q", 5, 1.0)], RIGHT)
+    sides = (ckpt.readStream.spark(a.spark_stream(spark)), b.stream(ckpt, uid="b"))
+    job.run({**QUERIES, **MORE}[name](*sides, static))
+    plain = {**QUERIES, **MORE}[name](a.spark_stream(spark), b.spark_stream(spark), static)
+    _compare(spark, job, batches_of_spark(plain, tmp_path / "plain"))
+
+
+def _inputs(new_input: NewInput) -> tuple[Input, Input]:
     a, b, value = new_input("a", LEFT), new_input("b", RIGHT), {"a": 1, "b": ["x", None]}
     a.add(("a", 1, AT, value), ("a", 4, None, None), ("b", 2, AT, value), (None, 3, AT, None))
     b.add(("A", 1, 1.5), (None, 3, None), ("a", 7, 2.0), ("c", None, 1.0))
     a.add()
     b.add(("b", 2, 1.0))
     a.add(("a", 5, AT, {"a": None, "b": None}), (None, None, AT, value))
-    query = {**QUERIES, **MORE}[name]
-    ours, plain = (
-        query(a.stream(ckpt, uid="a"), b.stream(ckpt, uid="b")),
-        query(a.spark_stream(spark), b.spark_stream(spark)),
-    )
-    assert ours.schema.simpleString() == plain.schema.simpleString()
-    theirs = ordered(map(_plain, rows_of_spark(plain, tmp_path / "plain", "update" if "aggre" in name else "append")))
-    job.run(ours)
+    return a, b
+
+
+def _compare(spark: SparkSession, job: Job, theirs: list[list[Any]]) -> None:
     rows = spark.createDataFrame(memory.read(job.sink)).collect()
-    assert ordered(map(_plain, rows)) == theirs
-    assert theirs
+    expected = ordered(_plain(row) for batch in theirs for row in batch)
+    assert ordered(map(_plain, rows)) == expected
+    assert expected
 
 
 def test_rows_on_both_sides_of_a_barrier_do_not_meet_and_none_is_lost_or_there_twice(
@@ -119,6 +173,10 @@ def test_rows_on_both_sides_of_a_barrier_do_not_meet_and_none_is_lost_or_there_t
     assert job.rows() == [("x", 2, 2, 1), ("y", 1, 0, 0)]
 
 
+def _of_static(spark: SparkSession, groups: Any) -> Any:
+    return spark.range(3).groupBy("id").cogroup(groups).applyInPandas(_seen, OUT)
+
+
 def _counts(key, left, right):  # type: ignore[no-untyped-def]
     both = int(len(left) > 0 and len(right) > 0)
     return pd.DataFrame({"k": [key[0]], "l": [len(left)], "r": [len(right)], "both": [both]})
@@ -134,6 +192,8 @@ def test_what_spark_refuses_of_both_sides_is_refused(spark: SparkSession, ckpt: 
         (lambda: by_k.cogroup(other.groupBy("j", "v")).applyInPandas(_seen, OUT), Exception, "same size: 1 != 2"),
         (lambda: by_k.cogroup(other.groupBy("nothing")), AnalysisException, "nothing"),
         (lambda: by_k.cogroup(other), InvalidInputError, "groupBy"),
+        (lambda: by_k.cogroup(b.spark_stream(spark).groupBy("j")), InvalidInputError, "no barriers"),
+        (lambda: _of_static(spark, by_k), InvalidInputError, "the stream's rows first"),
         (lambda: by_k.cogroup(other.groupBy("j")).agg(F.count("*")), AttributeError, "applyInPandas"),
         (lambda: a.groupBy(F.window("t", "1 hour")).cogroup(by_k), InvalidInputError, "withColumn"),
     ):

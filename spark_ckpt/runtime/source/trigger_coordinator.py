@@ -87,5 +87,6 @@ def _role(run: RunSpec, source: SourceSpec, now_ms: int) -> SourceRole:
         closes_windows=c.close_windows and source.event_time,
         can_drain=source.can_drain,
         last=source.last,
+        marks_reads=source.marks_reads,
         policy=TriggerPolicy(c.interval_ms, c.min_pause_ms, c.timeout_ms, c.max_concurrent),
     )

@@ -12,9 +12,10 @@ from typing import Any
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
+from spark_ckpt.api._file_options import files_options
 from spark_ckpt.api._functions import sink_named
 from spark_ckpt.api._launch_conf import launch_conf
-from spark_ckpt.api._readers import FILE_FORMATS, files_options
+from spark_ckpt.api._readers import FILE_FORMATS
 from spark_ckpt.api._writers import in_our_terms
 from spark_ckpt.config import PREFIX, STORAGE, JobConfig, is_job_option
 from spark_ckpt.errors import ConfigError
@@ -72,7 +73,7 @@ def source_of(options: Options, schema: StructType | None) -> SourceSpec:
         )
     uid = own.pop("uid", None)
     if kind.lower() in FILE_FORMATS:
-        kind, own = "files", files_options(kind.lower(), own)
+        kind, own = "files", files_options(kind.lower(), own, schema is not None)
     default = f"{kind.rsplit(':', 1)[-1].lower()}-0"
     uid = checked_name("source uid", uid or default)
     _refuse_relative("option path of the source", own.get("path", "/"))

@@ -8,24 +8,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming import DataStreamReader
 from pyspark.sql.types import StructType
 
-from spark_ckpt.errors import ConfigError
-
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
 
 FILE_FORMATS = ("csv", "json", "orc", "parquet", "text")
 """Of Spark's formats, those that source ``files`` reads."""
-
-_OURS = {"recursivefilelookup": "recursive", "delimiter": "sep"}
-_BAD_RECORDS = {"failfast": "fail", "dropmalformed": "skip"}
-_AS_IT_IS = {
-    "encoding": ("utf-8", "utf8"),
-    "inferschema": ("false",),
-    "mergeschema": ("false",),
-    "ignorecorruptfiles": ("false",),
-    "linesep": ("\n",),
-}
-"""Options of Spark's that the source does not have -> the values that say what it does anyhow."""
 
 
 class FileReaders:
@@ -82,24 +69,3 @@ def _by_name(method: str, path: str, given: tuple[Any, ...]) -> dict[str, Any]:
     """Options that were given by their place among the parameters of PySpark's ``method``. Raises ``TypeError``."""
     found = signature(getattr(DataStreamReader, method)).bind(None, path, *given).arguments
     return {name: value for name, value in found.items() if name not in ("self", "path", "schema")}
-
-
-def files_options(file_format: str, given: dict[str, str]) -> dict[str, str]:
-    """Options of source ``files`` for those that Spark has for ``file_format``. Raises ``ConfigError``."""
-    found = {"fileFormat": file_format}
-    for name, value in given.items():
-        key = name.lower()
-        if key == "mode" and not (value.lower() == "permissive" and file_format in ("json", "csv")):
-            found["badRecords"] = _bad_records(file_format, value)
-        elif value.lower() not in _AS_IT_IS.get(key, ()):
-            found[_OURS.get(key, name)] = value
-    return found
-
-
-def _bad_records(file_format: str, mode: str) -> str:
-    if mode.lower() not in _BAD_RECORDS:
-        raise ConfigError(
-            f"reader option mode of {file_format}: expected FAILFAST or DROPMALFORMED (of json and csv PERMISSIVE, "
-            f"too), found {mode!r}; leave it out, or keep what cannot be read in a folder with option badRecords"
-        )
-    return _BAD_RECORDS[mode.lower()]

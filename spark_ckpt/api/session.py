@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.types import StructType
 
+from spark_ckpt.api._file_options import files_options
 from spark_ckpt.api._progress import CkptStreams
-from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, files_options
+from spark_ckpt.api._readers import FILE_FORMATS, FileReaders
 from spark_ckpt.api._spark_streams import SparkStreamMaker, spark_stream
 from spark_ckpt.api._tables import table_source
 from spark_ckpt.api._views import views_of
@@ -248,7 +249,7 @@ class CkptDataStreamReader(FileReaders, Hinting):
         uid, lanes = options.pop("uid", None), lane_count(options.pop("lanes", None))
         as_in_spark = self._format != "files"
         if isinstance(self._format, str) and self._format.lower() in FILE_FORMATS:
-            self._format, options = "files", files_options(self._format.lower(), options)
+            self._format, options = "files", files_options(self._format.lower(), options, self._schema is not None)
         config = self._session.config()
         storage = config.storage_options()
         opened = open_source(self._format, options, self._schema, f"{config.dir}/_none", storage)

@@ -37,6 +37,10 @@ OPTIONS = {
         "A file that is no longer what was discovered ends the query, or is read as it is now."
     ),
     "ignoreMissingFiles": flag().means("Go on without a file that has vanished."),
+    "maxFileAge": duration_s(None).means(
+        "As in Spark, when some files are known: new ones that are older than the newest by more than this are passed "
+        "over. Without it none is."
+    ),
     "discoveryInterval": duration_s(1.0).means("How often the folder is listed at most."),
     "timeZone": text(expects="a region such as Europe/Paris, or an offset such as +02:00").means(
         "json and csv only. The zone of times that name none; without it, the session's."

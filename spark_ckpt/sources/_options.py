@@ -96,7 +96,7 @@ def size(default: int | None = None) -> Option:
     return Option(SIZE.parse, "a size such as 64m or 1g", default, SIZE.text)
 
 
-def duration_s(default: float) -> Option:
+def duration_s(default: float | None) -> Option:
     """A duration in seconds: ``1s``, ``500ms``, ``2 minutes``. A plain number is refused: it used to be seconds here
     and is milliseconds in ``spark.ckpt.*``.
     """

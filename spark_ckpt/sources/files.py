@@ -54,7 +54,7 @@ class FilesSource(DataSource, UsesMetadata):
     - ``badRecords`` (fail): fail, skip, or a folder where each bad record is kept once.
     - ``changedFiles`` (fail): fail, or accept a file that is no longer what was discovered.
       ``ignoreMissingFiles`` (false): go on without a file that has vanished.
-    - ``discoveryInterval`` (1s): how often the folder is listed at most.
+    - ``maxFileAge``: Spark's. ``discoveryInterval`` (1s): how often the folder is listed at most.
     - ``mode``, ``columnNameOfCorruptRecord`` (json and csv): Spark's, FAILFAST and DROPMALFORMED for ``badRecords``.
     - ``timeZone`` (json and csv; the session's, where there is one, else UTC): of times that name none.
     - csv only: ``header`` (false: columns by position; true: by name), ``sep`` (,), ``quote`` ("), ``multiLine``
@@ -256,7 +256,7 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         began = self._clock()
         if began < self._next_listing and not now:
             return
-        files = self._folder.files()
+        files = self._young(self._folder.files(), log)
         for file in files:
             known = log.find(file.path)
             if known is not None:
@@ -265,6 +265,14 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         log.compact()
         ended, interval = self._clock(), self._source.parsed["discoveryInterval"]
         self._next_listing = ended + (max(interval, 4 * (ended - began)) if interval else 0)
+
+    def _young(self, files: list[FileEntry], log: DiscoveryLog) -> list[FileEntry]:
+        """``files`` without new ones that ``maxFileAge`` passes over."""
+        age = self._source.parsed["maxFileAge"]
+        if age is None or not len(log):
+            return files
+        oldest_us = max(entry.mtime_us for entry in log.entries) - age * 1_000_000
+        return [file for file in files if file.mtime_us >= oldest_us or log.find(file.path) is not None]
 
     def _cut(self, entry: FileEntry, at: Position, max_rows: int) -> Cut:
         try:

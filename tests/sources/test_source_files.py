@@ -86,6 +86,19 @@ def test_files_are_read_by_time_and_then_by_path(inputs: Input) -> None:
     assert batches(inputs.open(maxFilesPerTrigger=1)) == [[1], [2], [3]]
 
 
+def test_an_age_passes_over_what_is_new_and_old_and_nothing_at_first(inputs: Input) -> None:
+    inputs.write("a.parquet", [1], mtime=1000)
+    inputs.write("b.parquet", [2], mtime=9000)
+    reader = inputs.open(maxFileAge="100s", discoveryInterval="0s")
+    assert batches(reader) == [[1, 2]]
+    inputs.write("c.parquet", [3], mtime=8899)
+    inputs.write("d.parquet", [4], mtime=8900)
+    inputs.write("e.parquet", [5], mtime=9900)
+    assert batches(inputs.open(maxFileAge="100s"))[-1][-2:] == [4, 5]
+    inputs.write("f.parquet", [6], mtime=9799)
+    assert batches(inputs.open(maxFileAge="100s")) == [[1, 2, 4, 5]]
+
+
 def test_a_late_file_with_an_older_time_is_not_missed(inputs: Input) -> None:
     inputs.write("a.parquet", [1], mtime=5000)
     reader = inputs.open()

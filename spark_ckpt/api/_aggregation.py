@@ -130,6 +130,9 @@ class Aggregation:
         wanted = list(cols) or [c for c in self._parent.columns if c in numeric]
         for c in wanted:
             if c in self._parent.columns and c not in numeric:
+                _ = getattr(self._parent._in_spark().groupBy(), function)(
+                    c if c.isidentifier() else quoted(c)
+                ).columns  # raises as Spark does
                 raise InvalidInputError(
                     f'"{c}" is not a numeric column. Aggregation function can only be applied on a numeric column; '
                     f"for others, agg(F.{function}({c!r}))."

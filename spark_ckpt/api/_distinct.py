@@ -15,6 +15,7 @@ from spark_ckpt.plan.columns import is_case_sensitive, quoted, refuse_repeated
 from spark_ckpt.plan.distinct_keys import as_text
 from spark_ckpt.plan.event_time import event_time, event_times
 from spark_ckpt.plan.key_columns import Keys, column_named
+from spark_ckpt.plan.spark_errors import analysis_error, not_expected
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.functions.distinct_rows import SEEN, DistinctRows, Expiry
 
@@ -35,8 +36,8 @@ class Distinct:
 
         With ``withWatermark`` ahead, late rows are dropped; and if the event-time column is in ``subset``, a key is
         forgotten when the watermark passes it. Else keys are kept for ever: state grows with each new one, and a line
-        in the log says so. ``uid`` is the operator's name in checkpoints. Raises ``InvalidInputError`` for columns that
-        are not there and for maps, which cannot be compared::
+        in the log says so. ``uid`` is the operator's name in checkpoints. Raises as Spark does for
+        columns that are not there, ``InvalidInputError`` for maps, which cannot be compared::
 
             orders.withWatermark("at", "1 hour").dropDuplicates(["id", "at"], uid="once")
         """
@@ -82,18 +83,21 @@ def _dropped(df: CkptDataFrame, kind: str, subset: Any, uid: str | None) -> Ckpt
 
 def _named(df: CkptDataFrame, kind: str, subset: Any) -> list[str]:
     """The columns of ``subset``, as Spark finds them: by name in any case, and no fields of structs."""
-    names: list[Any] = list(subset) if isinstance(subset, Iterable) and not isinstance(subset, str) else [None]
-    if not all(isinstance(name, str) for name in names):
-        raise InvalidInputError(
-            f"{kind}: argument `subset` should be a list or tuple of column names, found {subset!r}"
-        )
+    if not isinstance(subset, Iterable) or isinstance(subset, str):
+        raise not_expected("subset", "list or tuple", subset)
+    names: list[Any] = list(subset)
+    for name in names:
+        if not isinstance(name, str):
+            raise not_expected("subset", "str", name)
     sensitive = is_case_sensitive(df._session.spark)
     found = {name: column_named(df.columns, name, sensitive) for name in names}
     missing = [name for name, column in found.items() if column is None]
     if missing:
-        raise InvalidInputError(
-            f'{kind}: cannot resolve column name "{missing[0]}" among ({", ".join(df.columns)}); a field of a struct '
-            'needs a column of its own first: withColumn("x", F.col("s.x"))'
+        raise analysis_error(
+            "UNRESOLVED_COLUMN_AMONG_FIELD_NAMES",
+            f'Cannot resolve column name "{missing[0]}" among ({", ".join(df.columns)}): {kind}; a field of a struct '
+            'needs a column of its own first: withColumn("x", F.col("s.x"))',
+            colName=missing[0],
         )
     return list(dict.fromkeys(column for column in found.values() if column is not None))
 

@@ -11,10 +11,11 @@ from spark_ckpt.api._watermark import OneAhead
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import is_case_sensitive
-from spark_ckpt.plan.durations import delay_ms
+from spark_ckpt.plan.durations import delay_ms, simple_ms
 from spark_ckpt.plan.event_time import with_event_time
 from spark_ckpt.plan.key_columns import column_named
 from spark_ckpt.plan.lineage import WatermarkNode
+from spark_ckpt.plan.spark_errors import check_watermark
 from spark_ckpt.runtime.stateless import MarkStream
 from spark_ckpt.types import STREAM_MASK, TAG
 
@@ -33,16 +34,19 @@ class EventTime:
         ``eventTime`` names a timestamp column, ``delayThreshold`` is a duration, ``"10 minutes"``. The watermark is
         that of the rows that come by here, and travels in-band; behind an expression of Spark, of those that reach the
         next keyed operator. As in Spark, a filter behind it that does not look at the event time counts as if it were
-        in front. Raises ``InvalidInputError`` if either is something else.
+        in front. Raises as Spark does if either is something else, ``InvalidInputError`` for a field of a struct.
         """
         return _timed(self, eventTime, delayThreshold)
 
 
 def _timed(df: CkptDataFrame, event_time: str, delay: str) -> CkptDataFrame:
+    if not isinstance(event_time, str) or simple_ms(delay) is None:
+        check_watermark(df._session.spark, df.schema, event_time, delay)
     sensitive = is_case_sensitive(df._session.spark)
     column = column_named(df.columns, event_time, sensitive)
     found = {f.name: f.dataType for f in df.schema.fields}.get(column or event_time)
     if column is None or not isinstance(found, TimestampType):
+        check_watermark(df._session.spark, df.schema, event_time, delay)
         there = f"the columns are {df.columns}" if found is None else f"{event_time!r} is {found.simpleString()}"
         raise InvalidInputError(
             f"withWatermark needs a timestamp column; found {event_time!r}, and {there}. What is in a struct, or of "

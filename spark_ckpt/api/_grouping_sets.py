@@ -38,7 +38,7 @@ class GroupingSets:
         """As PySpark's: ``groupBy`` by all combinations of ``cols``, for ``agg`` and its short forms, with
         ``F.grouping("k")`` and ``F.grouping_id()``. Raises as :meth:`groupBy`, ``InvalidInputError`` for windows, too.
         """
-        given = listed(cols, (list, tuple))
+        given = listed(cols)
         places = range(len(given))
         return CkptGroupingSets(
             self, "cube", given, [c for n in reversed(range(len(given) + 1)) for c in combinations(places, n)]
@@ -46,13 +46,13 @@ class GroupingSets:
 
     def rollup(self: Any, *cols: Any) -> CkptGroupingSets:
         """As PySpark's: ``groupBy`` by ``cols``, by all but the last, and so on, down to none. Else as :meth:`cube`."""
-        given = listed(cols, (list, tuple))
+        given = listed(cols)
         return CkptGroupingSets(self, "rollup", given, [tuple(range(n)) for n in reversed(range(len(given) + 1))])
 
     def groupingSets(self: Any, groupingSets: Sequence[Sequence[Any]], *cols: Any) -> CkptGroupingSets:
         """As PySpark's: ``groupBy`` by each of ``groupingSets``, which are lists of some of ``cols``. Else as
         :meth:`cube`."""
-        given = listed(cols, (list, tuple))
+        given = listed(cols)
         names = [str(c) for c in given]
         unknown = [c for one in groupingSets for c in one if str(c) not in names]
         if unknown:

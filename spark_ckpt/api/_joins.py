@@ -64,6 +64,9 @@ class JoinMethods(HasOperation):
     def columns(self) -> list[str]:
         raise NotImplementedError
 
+    def _in_spark(self) -> SparkDF:
+        raise NotImplementedError
+
     def join(
         self,
         other: SparkDF,
@@ -102,7 +105,7 @@ class JoinMethods(HasOperation):
         refuse_right_side(other)
         nothing = other.where(F.lit(False))
         if kind is None or names:
-            _ = self._preview.join(nothing, on, how).columns  # raises as Spark does
+            _ = self._in_spark().join(nothing, on, how).columns  # raises as Spark does
         condition = names if names else _condition(on)
         if self._stream_side is not None:
             condition = self._stream_side.meant(condition, self.columns)

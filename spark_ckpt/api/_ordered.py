@@ -46,7 +46,7 @@ class Ordered:
 
             counts.orderBy(F.desc("n")).limit(10).writeStream.outputMode("complete").format("console")
         """
-        return _sorted(self, "orderBy", listed(cols, (list, tuple)), ascending, one_task=True)
+        return _sorted(self, "orderBy", listed(cols), ascending, one_task=True)
 
     sort = orderBy
 
@@ -54,7 +54,7 @@ class Ordered:
         self: Any, *cols: Any, ascending: bool | int | Sequence[bool | int] = True
     ) -> CkptDataFrame:
         """As PySpark's: :meth:`orderBy` within each task, for ``outputMode("complete")``. Raises as that does."""
-        return _sorted(self, "sortWithinPartitions", listed(cols, (list, tuple)), ascending, one_task=False)
+        return _sorted(self, "sortWithinPartitions", listed(cols), ascending, one_task=False)
 
     def limit(self: Any, num: int, *, uid: str | None = None) -> CkptDataFrame:
         """As PySpark's: ``num`` rows of all that ever come, restarts and restores included, whichever arrive first.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -13,6 +14,7 @@ from spark_ckpt.api._watermark import behind_operation
 from spark_ckpt.api._window_columns import replaced_by_name, with_windows, without_window
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import everything, listed, quoted, refuse_control
+from spark_ckpt.plan.spark_errors import not_expected
 from spark_ckpt.plan.stars import may_have_star
 from spark_ckpt.runtime.stateless import Project
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
@@ -29,7 +31,8 @@ class Projections:
     def select(self: Any, *cols: Any) -> CkptDataFrame:
         """As PySpark's: ``cols`` are names, ``"*"`` and expressions, one by one or as a list.
 
-        Raises ``InvalidInputError`` for what could lose or double a barrier, such as a window function.
+        Nothing but aggregates is :meth:`agg` of them. Raises ``InvalidInputError`` for what could lose or double a
+        barrier, such as a window function.
         """
         flat = listed(cols)
         if self._joined is not None:
@@ -45,7 +48,13 @@ class Projections:
             df, columns = windowed
             return without_window(df.select(*columns))
         control = [] if self._has_star(wanted) else [TAG, CTL]
-        made = self._operation("select", lambda df: df.select(*wanted, *control), check=True)
+        try:
+            made = self._operation("select", lambda df: df.select(*wanted, *control), check=True)
+        except AnalysisException as error:
+            if error.getCondition() != "MISSING_GROUP_BY":
+                raise
+            _ = self._in_spark().select(*wanted).columns  # raises as Spark does
+            return self.groupBy().agg(*wanted)
         made._wider = left_out(self, made, lambda rows, more: rows.select(*wanted, *[F.col(quoted(n)) for n in more]))
         return made
 
@@ -89,7 +98,13 @@ class Projections:
 
     def withColumns(self: Any, *colsMap: dict[str, Column]) -> CkptDataFrame:
         """As PySpark's: ``colsMap`` is name -> expression. Raises as :meth:`select`."""
+        assert len(colsMap) == 1
         (columns,) = colsMap
+        if not isinstance(columns, dict):
+            raise not_expected("colsMap", "dict", columns)
+        wrong = [column for column in columns.values() if not isinstance(column, Column)]
+        if wrong:
+            raise not_expected("col", "Column", wrong[0])
         refuse_control(columns)
         if self._joined is not None:
             return self._joined.with_columns(columns)
@@ -108,6 +123,8 @@ class Projections:
 
     def withColumnsRenamed(self: Any, colsMap: dict[str, str]) -> CkptDataFrame:
         """As PySpark's: ``colsMap`` is old name -> new one."""
+        if not isinstance(colsMap, dict):
+            raise not_expected("colsMap", "dict", colsMap)
         refuse_control([*colsMap, *colsMap.values()])
         return self._operation("withColumnsRenamed", lambda df: df.withColumnsRenamed(colsMap))
 

@@ -41,6 +41,7 @@ class PythonFunctions:
 
             orders.mapInArrow(shout, "customer string")
         """
+        _check(self._in_spark().mapInArrow, func, schema)
         out = with_control(kept_by_name(_as_struct(schema), self.schema))
         return _mapped(self, MapArrow(func, out), out, barrier, profile)
 
@@ -56,6 +57,7 @@ class PythonFunctions:
         It sees data rows only, and is called once for each run of rows of the same epoch. ``barrier`` and ``profile``
         as of :meth:`mapInArrow`. Raises ``InvalidInputError`` for variants.
         """
+        _check(self._in_spark().mapInPandas, func, schema)
         refuse_in_pandas([*self.schema.fields, *_as_struct(schema).fields])
         out, conf = with_control(kept_by_name(_as_struct(schema), self.schema)), self._session.spark.conf
         operation = MapPandas(func, out, conf.get("spark.sql.session.timeZone"), pandas_options(conf))
@@ -66,6 +68,12 @@ class PythonFunctions:
         parent = self._recipe
         recipe = Recipe(lambda ctx: ctx.chain(parent).then(operation, out), (parent,))
         return type(self)(self._session, recipe, self._lineage, self._session.preview(out))
+
+
+def _check(method: Callable[..., Any], func: Any, schema: Any) -> None:
+    """Raises as Spark does for what is no function, and for the type of one column."""
+    if not callable(func) or not isinstance(_as_struct(schema), StructType):
+        method(func, schema)
 
 
 def _mapped(

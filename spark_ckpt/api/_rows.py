@@ -23,6 +23,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.plan.columns import quoted, refuse_control
 from spark_ckpt.plan.observed import of_data_rows
+from spark_ckpt.plan.spark_errors import not_expected
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ class RowMethods(HasOperation):
 
     def colRegex(self, colName: str) -> Column:
         """As PySpark's: the columns whose names match, for :meth:`select`: ``colName`` is a regex in backticks."""
+        if not isinstance(colName, str):
+            raise not_expected("colName", "str", colName)
         found = _QUOTED_REGEX.fullmatch(colName)
         if found is None:
             return F.col(colName)
@@ -250,6 +253,8 @@ def _is_there(column: Column, kind: Any) -> Column:
 def _listed(subset: Any) -> list[str]:
     if subset is None:
         return []
+    if not isinstance(subset, str | list | tuple):
+        raise not_expected("subset", "list, str or tuple", subset)
     return [subset] if isinstance(subset, str) else [name for name in subset if isinstance(name, str)]
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from spark_ckpt.api._watermark import ahead_of_union
-from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import ordered, proposing_user_columns
 
@@ -23,11 +22,11 @@ class SeveralStreams:
         """As PySpark's: the rows of both, columns by position. Keyed operators behind it align the barriers of both.
 
         A keyed operator that both contain keeps its state twice, as in Spark: for ``other`` under a uid such as
-        ``counts-2``. Raises ``InvalidInputError`` if ``other`` has more or fewer columns, ``TopologyError`` if both
-        contain operators of one uid.
+        ``counts-2``. Raises as Spark does if ``other`` has more or fewer columns, ``TopologyError`` if both contain
+        operators of one uid.
         """
-        if len(self.columns) != len(other.columns):
-            raise InvalidInputError(f"union needs equally many columns; found {self.columns} and {other.columns}")
+        if isinstance(other, type(self)) and len(self.columns) != len(other.columns):
+            _ = self._in_spark().union(other._in_spark()).columns  # raises as Spark does
         return _both(self, other, lambda one, two: one.union(two))
 
     unionAll = union

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from pyspark.errors import AnalysisException
+from spark_ckpt.plan.spark_errors import analysis_error
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
@@ -37,14 +38,19 @@ class TempViews:
     def createTempView(self: Any, name: str) -> None:
         """As :meth:`createOrReplaceTempView`. Raises ``AnalysisException`` if there is such a view, as Spark does."""
         if _key(name) in views_of(self._session.spark):
-            raise AnalysisException(
-                f"[TEMP_TABLE_OR_VIEW_ALREADY_EXISTS] Cannot create the temporary view `{name}` because it already "
-                "exists: choose another name, or use createOrReplaceTempView"
+            raise analysis_error(
+                "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS",
+                f"Cannot create the temporary view `{name}` because it already exists. Choose a different name, drop "
+                "or replace the existing view.",
+                relationName=f"`{name}`",
             )
         self.createOrReplaceTempView(name)
 
 
 def _key(name: str) -> str:
-    if not isinstance(name, str) or not name or "." in name:
-        raise AnalysisException(f"[INVALID_VIEW_NAME] expected the name of a temporary view, found {name!r}")
+    if isinstance(name, str) and re.fullmatch(r"\w+(\.\w+)+", name):
+        only = "CREATE TEMPORARY VIEW or the corresponding Dataset APIs only accept single-part view names, but got: "
+        raise analysis_error("TEMP_VIEW_NAME_TOO_MANY_NAME_PARTS", f"{only}{name}.", actualName=name)
+    if not isinstance(name, str) or not re.fullmatch(r"\w+|`[^`]+`", name, re.ASCII):
+        raise analysis_error("_LEGACY_ERROR_TEMP_1321", f"Invalid view name: {name}.", viewName=str(name))
     return name.strip("`").lower()

@@ -39,7 +39,6 @@ from spark_ckpt.api._watermark import (
     in_front,
 )
 from spark_ckpt.api._window_columns import where_window
-from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import missing
 from spark_ckpt.plan.again import again
 from spark_ckpt.plan.chain import Chain, Recipe
@@ -60,6 +59,7 @@ from spark_ckpt.plan.lineage import Lineage
 from spark_ckpt.plan.plan_check import check_operation, plan_nodes
 from spark_ckpt.plan.plan_text import Node
 from spark_ckpt.plan.refused_types import refuse_unwritable
+from spark_ckpt.plan.spark_errors import not_expected
 from spark_ckpt.plan.stars import without_control
 from spark_ckpt.plan.static_side import StaticPlace, by_names, pin
 from spark_ckpt.plan.udf_plan import for_data_rows
@@ -149,17 +149,23 @@ class CkptDataFrame(
     def __getitem__(self, item: Column | list[Any] | tuple[Any, ...]) -> CkptDataFrame: ...
     def __getitem__(self, item: Any) -> Any:
         """As PySpark's: the column of a name, a field (``"s.x"``) or a position; of a condition, :meth:`where`; of a
-        list, :meth:`select`. Raises ``InvalidInputError`` if there is no such column."""
+        list, :meth:`select`. Raises as Spark does if there is no such column."""
         if isinstance(item, Column):
             return self.where(item)
         if isinstance(item, list | tuple):
             return self.select(*item)
+        if not isinstance(item, int | str):
+            raise not_expected("item", "Column, float, integer, list or string", item)
         name = self.columns[item] if isinstance(item, int) else item
         if name == "*":
             return F.col(name)
         if name not in self.columns and not is_column(self._in_spark(), name):
-            raise InvalidInputError(f"there is no column {name!r}; the columns are {self.columns}")
+            _ = self._in_spark().select(name).columns  # raises as Spark does
         return stream_column(name, self._recipe.number, self.columns)
+
+    def __dir__(self) -> list[str]:
+        """The columns, too, for who completes names."""
+        return sorted({*super().__dir__(), *filter(str.isidentifier, self.columns)})
 
     def __getattr__(self, name: str) -> Column:  # so that a type checker objects where what is misspelt is called
         if name.startswith("_"):
@@ -265,7 +271,11 @@ class CkptDataFrame(
         if self._joined is not None:
             return self._joined.where(wanted)
         (wanted,) = self._told_apart([wanted])
-        return where_window(self, wanted) or self._filtered("where", wanted)
+        made = where_window(self, wanted) or self._filtered("where", wanted)
+        if any(node.name == "Filter" and "as boolean" in node.text for node in made._nodes):
+            # Beside another condition Spark makes one of a text; by itself it does not.
+            _ = self._in_spark().where(wanted).columns  # raises as Spark does
+        return made
 
     filter = where
 
@@ -293,7 +303,11 @@ class CkptDataFrame(
 
     def transform(self, func: Callable[..., CkptDataFrame], *args: Any, **kwargs: Any) -> CkptDataFrame:
         """As PySpark's: ``func(self, *args, **kwargs)``, which gets and returns a checkpointed DataFrame."""
-        return func(self, *args, **kwargs)
+        made = func(self, *args, **kwargs)
+        assert isinstance(made, CkptDataFrame), (
+            f"Func returned an instance of type [{type(made)}], should have been DataFrame."
+        )
+        return made
 
     def transformSpark(self, func: Callable[[SparkDF], SparkDF]) -> CkptDataFrame:
         """Apply ``func`` to the plain Spark DataFrame, control columns included.

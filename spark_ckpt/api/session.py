@@ -22,7 +22,7 @@ from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import refuse_repeated, refuse_reserved
 from spark_ckpt.plan.lineage import Lineage, SourceNode
 from spark_ckpt.plan.refused_types import refuse_unread
-from spark_ckpt.plan.spark_errors import path_not_found
+from spark_ckpt.plan.spark_errors import check_path, not_expected, path_not_found
 from spark_ckpt.runtime.stateless import control_row, with_control
 from spark_ckpt.sources.base import open_source
 
@@ -162,6 +162,8 @@ class CkptDataStreamReader(FileReaders, Hinting):
 
         Source ``files`` needs it, but for Parquet and ORC; others know their own columns, and ``delta`` takes no other.
         """
+        if not isinstance(schema, StructType | str):
+            raise not_expected("schema", "str or struct type", schema)
         self._schema = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
         return self
 
@@ -191,10 +193,11 @@ class CkptDataStreamReader(FileReaders, Hinting):
 
         ``format``, ``schema`` and ``options`` are those of the methods of these names, as in Spark.
         Two options are for every source: ``uid`` names it in checkpoints (default: the format and its number),
-        ``lanes`` is its parallelism, a number of tasks (default: the cluster's cores). Raises ``ConfigError`` for a
-        missing format, an unknown source, bad options and a schema that is missing, ``ControlColumnsError`` for
-        reserved column names, ``InvalidInputError`` for names that come twice, Spark's ``AnalysisException``
-        (PATH_NOT_FOUND) if there is nothing at the path of files, and it is no glob::
+        ``lanes`` is its parallelism, a number of tasks (default: the cluster's cores). Without a format it
+        is ``spark.sql.sources.default``, parquet. Raises ``ConfigError`` where there is no path either, for an unknown
+        source, bad options and a schema that is missing, ``ControlColumnsError`` for reserved column names,
+        ``InvalidInputError`` for names that come twice, Spark's ``AnalysisException`` (PATH_NOT_FOUND) if there is
+        nothing at the path of files, and it is no glob::
 
             orders = ckpt.readStream.format("files").option("fileFormat", "json").schema(ddl).load("/data/orders")
         """
@@ -202,8 +205,13 @@ class CkptDataStreamReader(FileReaders, Hinting):
             self.format(format)
         if schema is not None:
             self.schema(schema)
-        if self._format is None:
+        spark = self._session.spark
+        if path is not None:
+            check_path("load", path, {**self._options, **options}, spark)
+        if self._format is None and path is None:
             raise ConfigError("readStream needs format(...): files, delta, rate, or a Python DataSource class")
+        if self._format is None:
+            self._format = spark.conf.get("spark.sql.sources.default")
         for key, value in {**options, "path": path}.items():
             if value is not None:
                 self.option(key, value)

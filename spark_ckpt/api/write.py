@@ -15,6 +15,7 @@ from spark_ckpt.config import is_job_option
 from spark_ckpt.config_values import option_text, set_option
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.hints import Hinting
+from spark_ckpt.plan.spark_errors import check_path, check_writer
 from spark_ckpt.plan.start import StartRequest, start_query
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class CkptDataStreamWriter(Hinting):
         """
         mode = outputMode.lower() if isinstance(outputMode, str) else outputMode
         if mode not in ("append", "update", "complete"):
+            check_writer(self._df._session.spark, outputMode=outputMode)
             raise InvalidInputError(f"outputMode must be append, update or complete, found {outputMode!r}")
         check_mode(self._df._lineage, mode)
         self._mode = mode
@@ -121,10 +123,10 @@ class CkptDataStreamWriter(Hinting):
         """``queryName`` of the query, and of the job: a start goes on from the checkpoints of the same name.
 
         At most 200 bytes, without ``/`` and such (docs/configuration.md, "Names"); :meth:`start` raises for others.
-        Raises ``InvalidInputError`` for a blank one.
+        Raises Spark's ``PySparkValueError`` for a blank one.
         """
         if not isinstance(queryName, str) or not queryName.strip():
-            raise InvalidInputError(f"queryName: expected a name that is not blank, found {queryName!r}")
+            check_writer(self._df._session.spark, queryName=queryName)
         self._query_name = queryName
         return self
 
@@ -141,7 +143,8 @@ class CkptDataStreamWriter(Hinting):
 
         Without a trigger, batches follow each other. ``availableNow`` ends with a final checkpoint, in several batches:
         its barrier comes behind the last row. ``once``, which Spark deprecated, is ``availableNow`` here. Raises
-        ``InvalidInputError`` for ``continuous`` and ``realTime``, where no barrier can travel, and for none or several.
+        ``InvalidInputError`` for ``continuous`` and ``realTime``, where no barrier can travel, and as Spark does for
+        none, several and what is no interval.
         """
         if continuous is not None or realTime is not None:
             raise InvalidInputError(
@@ -149,10 +152,7 @@ class CkptDataStreamWriter(Hinting):
             )
         given = {"processingTime": processingTime, "once": once, "availableNow": availableNow}
         found = {name: value for name, value in given.items() if value is not None}
-        if len(found) != 1 or False in found.values():
-            raise InvalidInputError(
-                f"trigger takes one of processingTime='10 seconds' and availableNow=True, found {found}"
-            )
+        check_writer(self._df._session.spark, trigger=found)
         self._trigger = found if processingTime is not None else {"availableNow": True}
         return self
 
@@ -205,6 +205,10 @@ class CkptDataStreamWriter(Hinting):
         """
         if format is not None:
             self.format(format)
+        if path is not None:
+            check_path("start", path, {**self._options, **options}, self._df._session.spark)
+        if self._format is None and (path or any(name.lower() == "path" for name in self._options)):
+            self._format = self._df._session.spark.conf.get("spark.sql.sources.default")
         self._given(outputMode, partitionBy, queryName, options if path is None else {**options, "path": path})
         options = dict(self._options)
         if self._format is None:

@@ -21,7 +21,6 @@ from pyspark.sql import functions as F
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import DISTINCT, KINDS, OF_ONE_OF_TWO, PAIRED
-from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.key_columns import stored_name
 
 SparkDF = Any
@@ -274,12 +273,19 @@ def _free(name: str, taken: set[str]) -> str:
     return free
 
 
+_OTHER_NAMES = {"average": "avg", "mean": "avg", "std": "stddev", "size": "count"}
+"""Of functions, where they are given by their names."""
+
+
 def by_names(df: SparkDF, functions: dict[str, str]) -> list[Column]:
     """PySpark's ``agg({"price": "max", "*": "count"})``, in Spark's order: classic Spark has one of its own."""
+    called = {c: _OTHER_NAMES.get(f.lower(), f.lower()) for c, f in functions.items()}
     columns = [
-        F.count(F.lit(1)) if (c, f) == ("*", "count") else F.call_function(f, F.col(quoted(c)))
-        for c, f in functions.items()
+        F.count(F.lit(1)) if (c, f) == ("*", "count") else F.call_function(f, F.col(c)) for c, f in called.items()
     ]
     places = df.agg(functions).columns
-    named = zip(df.agg(*columns).columns, columns, strict=True)
+    named = []
+    for name, column, one in zip(df.agg(*columns).columns, columns, functions.items(), strict=True):
+        shown = name if name in places else df.agg(dict([one])).columns[0]  # of a field it is "min(s.x AS x)"
+        named.append((shown, column if name in places else column.alias(shown)))
     return [column for _, column in sorted(named, key=lambda pair: places.index(pair[0]))]

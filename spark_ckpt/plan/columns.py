@@ -33,9 +33,9 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def listed(cols: Sequence[Any], kinds: type[Sequence[Any]] | tuple[type[Sequence[Any]], ...] = list) -> list[Any]:
-    """The arguments of a method that takes columns one by one, or all as one of ``kinds``."""
-    return list(cols[0]) if len(cols) == 1 and isinstance(cols[0], kinds) else list(cols)
+def listed(cols: Sequence[Any]) -> list[Any]:
+    """The arguments of a method that takes columns one by one, or all as one list or tuple."""
+    return list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list | tuple) else list(cols)
 
 
 def is_case_sensitive(spark: Any) -> bool:

@@ -41,7 +41,7 @@ def delay_ms(spark: Any, text: str) -> int:
 
 def simple_ms(text: str) -> int | None:
     """Milliseconds of one number and one unit; None for anything else."""
-    simple = _SIMPLE.fullmatch(text)
+    simple = _SIMPLE.fullmatch(text) if isinstance(text, str) else None
     return int(simple[1]) * _MS[simple[2].lower()] if simple else None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException, PySparkException, PySparkIndexError
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -21,6 +21,7 @@ from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.condition import without_stream
 from spark_ckpt.plan.event_time import DELAY_KEY
+from spark_ckpt.plan.spark_errors import not_expected
 
 _NOT_IN_DELTA = re.compile(r"[ ,;{}()\n\t=]")
 
@@ -90,6 +91,8 @@ def resolve_keys(preview: Any, columns: Sequence[str], cols: Sequence[Any]) -> l
 def _resolved(preview: Any, columns: Sequence[str], col: Any, sensitive: bool) -> tuple[Column, T.StructField, bool]:
     if isinstance(col, int) and not isinstance(col, bool):
         col = F.col(quoted(_at(columns, col)))
+    elif not isinstance(col, str | Column):
+        raise not_expected("col", "Column or str", col)
     text = written(col)
     name = column_named(columns, text, sensitive)
     if isinstance(col, str) and _means_field(columns, text, sensitive):
@@ -136,7 +139,9 @@ def is_column(df: Any, name: Any) -> bool:
 
 
 def _at(columns: Sequence[str], ordinal: int) -> str:
-    if not 1 <= ordinal <= len(columns):
+    if ordinal < 1:
+        raise PySparkIndexError(errorClass="INDEX_NOT_POSITIVE", messageParameters={"index": str(ordinal)})
+    if ordinal > len(columns):
         raise InvalidInputError(f"groupBy({ordinal}): expected the number of a column, 1 to {len(columns)}")
     return columns[ordinal - 1]
 

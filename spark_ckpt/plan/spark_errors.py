@@ -2,12 +2,54 @@
 
 from __future__ import annotations
 
-from pyspark.errors import AnalysisException
+from collections.abc import Iterable
+from typing import Any
+
+from pyspark.errors import AnalysisException, PySparkTypeError
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 
 def analysis_error(condition: str, text: str, **parameters: str) -> AnalysisException:
     """As Spark raises it, of error condition ``condition``; ``parameters`` are those of its message."""
     return AnalysisException(text, errorClass=condition, messageParameters=parameters)
+
+
+def not_expected(argument: str, expected: str, found: object) -> PySparkTypeError:
+    """What PySpark raises for an argument of a wrong type."""
+    given = {"arg_name": argument, "expected_type": expected, "arg_type": type(found).__name__}
+    return PySparkTypeError(errorClass="NOT_EXPECTED_TYPE", messageParameters=given)
+
+
+def check_path(method: str, path: Any, options: Iterable[str], spark: Any) -> None:
+    """Raises as Spark does where ``load(path)`` or ``start(path)`` gets no text, or an option says a path, too."""
+    if not isinstance(path, str):
+        raise not_expected("path", "str", path)
+    twice = any(name.lower() == "path" for name in options)
+    if twice and spark.conf.get("spark.sql.legacy.pathOptionBehavior.enabled") != "true":
+        raise AnalysisException(
+            f"There is a 'path' option set and {method}() is called with a path parameter. Either remove the path "
+            "option, or call it without the parameter. To ignore this check, set "
+            "'spark.sql.legacy.pathOptionBehavior.enabled' to 'true'.",
+            errorClass="_LEGACY_ERROR_TEMP_1188",
+            messageParameters={"method": method},
+        )
+
+
+def check_watermark(spark: Any, schema: StructType, event_time: Any, delay: Any) -> None:
+    """Raises as Spark does for a watermark of a stream with the columns of ``schema``; to a batch it is nothing."""
+    columns = [F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields]
+    _ = spark.readStream.format("rate").load().select(*columns).withWatermark(event_time, delay).columns
+
+
+def check_writer(spark: Any, **called: Any) -> None:
+    """Raises as Spark's ``writeStream`` does for what a method is called with: ``queryName=(" ",)``.
+
+    Classic Spark says so at once, and Connect of some only at ``start``.
+    """
+    writer = spark.readStream.format("rate").load().writeStream
+    for method, given in called.items():
+        getattr(writer, method)(**given) if isinstance(given, dict) else getattr(writer, method)(given)
 
 
 def path_not_found(path: str) -> AnalysisException:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkTypeError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -136,9 +136,9 @@ def test_a_misspelt_column_is_told_as_spark_tells_it(spark: SparkSession, ckpt: 
                 build(df)
             said.append(str(refused.value).splitlines()[0])
         assert said[1] == said[0]
-    with pytest.raises(InvalidInputError, match=r"found 'at', and the columns are \['customer', 'amount'\]"):
+    with pytest.raises(AnalysisException, match=r"`at` cannot be resolved.*\[`amount`, `customer`\]"):
         data.stream(ckpt).withWatermark("at", "1 minute")
-    with pytest.raises(InvalidInputError, match=r"'customer' is string.*withColumn"):
+    with pytest.raises(AnalysisException, match="EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE"):
         data.stream(ckpt).withWatermark("customer", "1 minute")
 
 
@@ -156,7 +156,8 @@ def test_square_brackets_are_those_of_sparks_dataframe(spark: SparkSession, ckpt
     ):
         assert build(data.stream(ckpt)).schema.simpleString() == build(data.table(spark)).schema.simpleString()
     for name in ("nope", "s.nope", "__ckpt_tag", None):
-        with pytest.raises(InvalidInputError, match="there is no column"):
+        said = "UNRESOLVED_COLUMN|FIELD_NOT_FOUND|NOT_EXPECTED_TYPE"
+        with pytest.raises((AnalysisException, PySparkTypeError), match=said):
             data.stream(ckpt)[name]
 
 

@@ -113,12 +113,6 @@ def test_what_cannot_work_is_refused_and_what_grows_is_told(
         (lambda: df.dropDuplicatesWithinWatermark(["k"]), "not supported on streaming .* without watermark.*withWater"),
         (df.distinct, r"column 'm', which is or holds a map<string,int>.*map_entries\(\"m\"\)"),
         (lambda: df.dropDuplicates(["c"]), r"column 'c'.*cast\(\"string collate UTF8_BINARY\"\)"),
-        (
-            lambda: df.dropDuplicates(["s.x"]),
-            r'cannot resolve column name "s.x" among \(k, at, m, s, c\).*F.col\("s.x"\)',
-        ),
-        (lambda: df.dropDuplicates("k"), "should be a list or tuple of column names, found 'k'"),
-        (lambda: df.dropDuplicates([F.col("k")]), "should be a list or tuple"),
     ]:
         with pytest.raises(InvalidInputError, match=f"(?s){said}"):
             call()

@@ -13,6 +13,10 @@ _SUB_QUERY = (
 )
 _RESULT = "a stream is no table: write it to a sink and read that (in a notebook, the sink memory)"
 _FEWER = f'filter row by row, as with {SAMPLE} or where("id < 100")'
+_STATISTIC = (
+    "it gives a result back, as no stream does: agg(F.percentile_approx(...)), agg(F.corr(...)) and "
+    "agg(F.covar_samp(...)) are streams, and so are describe and summary"
+)
 _VIEW = "createOrReplaceTempView(name), for ckpt.sql of the same session"
 _KEPT = "a stream is not kept; its checkpoints are the job's (query.checkpoint(), query.savepoint(path))"
 
@@ -20,6 +24,8 @@ WAYS: Mapping[str, str] = {
     **dict.fromkeys(("exists", "scalar"), _SUB_QUERY),
     **dict.fromkeys(("collect", "count", "first", "head", "isEmpty", "show", "tail", "take"), _RESULT),
     **dict.fromkeys(("toArrow", "toLocalIterator", "toPandas"), _RESULT),
+    **dict.fromkeys(("approxQuantile", "corr", "cov"), _STATISTIC),
+    "freqItems": 'the values that are frequent are the first of groupBy("v").count()',
     "offset": _FEWER,
     **dict.fromkeys(("createGlobalTempView", "createOrReplaceGlobalTempView"), _VIEW),
     **dict.fromkeys(("cache", "checkpoint", "localCheckpoint", "persist", "storageLevel", "unpersist"), _KEPT),

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
     from spark_ckpt.api.dataframe import CkptDataFrame
 
+_FREQUENT = 'the values that are frequent are the first of groupBy("v").count()'
 _STATISTIC = (
-    "it is a batch's: aggregate with agg.mean, agg.stddev, F.corr and the like, or read the sink; sampleBy is there"
+    "it is a batch's: agg(F.percentile_approx(...)), agg(F.corr(...)) and agg(F.covar_samp(...)) are a stream's, and "
+    "describe and summary; or read the sink. sampleBy is there"
 )
 
 
@@ -73,10 +75,11 @@ class Samples:
 
 
 class CkptStatFunctions(Hinting):
-    """``df.stat``: of its methods Spark's streams have one."""
+    """``df.stat``: ``sampleBy``."""
 
     _ways: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("approxQuantile", "corr", "cov", "crosstab", "freqItems"), _STATISTIC),
+        **dict.fromkeys(("approxQuantile", "corr", "cov", "crosstab"), _STATISTIC),
+        "freqItems": _FREQUENT,
     }
 
     def __init__(self, df: CkptDataFrame) -> None:

@@ -30,6 +30,7 @@ from spark_ckpt.api._python_functions import PythonFunctions
 from spark_ckpt.api._rows import RowMethods
 from spark_ckpt.api._samples import Samples
 from spark_ckpt.api._several_streams import SeveralStreams
+from spark_ckpt.api._summaries import Summaries
 from spark_ckpt.api._views import TempViews
 from spark_ckpt.api._watermark import (
     FindAhead,
@@ -96,6 +97,7 @@ class CkptDataFrame(
     Ordered,
     Numbered,
     Samples,
+    Summaries,
     GroupingSets,
     TempViews,
 ):

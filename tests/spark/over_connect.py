@@ -355,6 +355,7 @@ def _cases() -> dict[str, Case]:
         ("k string, v int", [[("a", 1), (None, 2)], [("b", 1)]]),
         ("j string, v long, w double", [[("A", 11, None)], []]),
     )
+    found["summary"] = _as_batch(lambda df: df.summary("count", "mean", "50%", "max"), "summary")
     numbered = ((test_windows.SCHEMA, test_windows._batches(7, 2)),)
     found["numbers"] = Case(lambda df: df.coalesce(1).zipWithIndex("n").drop("t"), numbered)
     found["groups of both sides"] = Case(_groups_of_both_sides, sides)

@@ -62,6 +62,8 @@ class Aggregation:
             grouped, made = windowed
             return grouped.agg(*made, uid=uid)
         window, parent = self._window, self._parent
+        if window:
+            window.check_aggregated()
         joined = self._joined
         if joined is None:
             columns = given_columns(parent._preview, exprs)

@@ -36,40 +36,42 @@ class BatchGroups:
         hints say; ``schema`` are the columns of what it gives.
 
         Nothing is kept between batches. It sees data rows only; where a barrier lies within a batch, the rows in front
-        of it and those behind it are groups of their own. Raises as Spark does, and ``InvalidInputError`` for windows
-        as keys; what ``func`` raises ends the query::
+        of it and those behind it are groups of their own. Raises as Spark does; what ``func`` raises ends the query::
 
             def largest(pdf: pd.DataFrame) -> pd.DataFrame:
                 return pdf.nlargest(1, "amount")
 
             orders.groupBy("customer").applyInPandas(largest, orders.schema)
         """
-        out = _columns(self, "applyInPandas", func, schema)
+        grouped = self._by_columns()
+        out = _columns(grouped, "applyInPandas", func, schema)
         by_name = pandas_options(self._parent._session.spark.conf)["assign_cols_by_name"]
         portions = _is_of(PythonEvalType.SQL_GROUPED_MAP_PANDAS_ITER_UDF, infer_group_pandas_eval_type_from_func, func)
         called = around_control_rows(func, Frames(user_columns(out.fieldNames()), by_name), portions)
-        return _of_batches(self, "applyInPandas", lambda groups: groups.applyInPandas(called, out))
+        return _of_batches(grouped, "applyInPandas", lambda groups: groups.applyInPandas(called, out))
 
     def applyInArrow(self: Any, func: Callable[..., Any], schema: T.StructType | str) -> CkptDataFrame:
         """As PySpark's: :meth:`applyInPandas` with ``pyarrow.Table``, or iterators of ``pyarrow.RecordBatch``."""
-        out = _columns(self, "applyInArrow", func, schema)
+        grouped = self._by_columns()
+        out = _columns(grouped, "applyInArrow", func, schema)
         conf = self._parent._session.spark.conf
         large = conf.get("spark.sql.execution.arrow.useLargeVarTypes") == "true"
         exact = to_arrow_schema(out, timezone="UTC", prefers_large_types=large)
         portions = _is_of(PythonEvalType.SQL_GROUPED_MAP_ARROW_ITER_UDF, infer_group_arrow_eval_type_from_func, func)
         called = around_control_rows(func, Tables(exact), portions)
-        return _of_batches(self, "applyInArrow", lambda groups: groups.applyInArrow(called, out))
+        return _of_batches(grouped, "applyInArrow", lambda groups: groups.applyInArrow(called, out))
 
     def apply(self: Any, udf: Any) -> CkptDataFrame:
         """As PySpark's: :meth:`applyInPandas` of a ``pandas_udf`` of type ``GROUPED_MAP``."""
-        _ = _grouped(self, self._parent._in_spark(), []).apply(udf)  # raises and warns as Spark does
+        grouped = self._by_columns()
+        _ = _grouped(grouped, grouped._parent._in_spark(), []).apply(udf)  # raises and warns as Spark does
         made: CkptDataFrame = self.applyInPandas(udf.func, udf.returnType)
         return made
 
     def cogroup(self: Any, other: Any) -> CkptCogroupedData:
         """As PySpark's: the groups of this and of ``other``, ``groupBy(...)`` of another stream, or of a static
         DataFrame, by as many keys, for ``applyInPandas`` and ``applyInArrow``. Raises ``InvalidInputError`` for
-        anything else, and for windows as keys::
+        anything else::
 
             orders.groupBy("item").cogroup(prices.groupBy("item")).applyInPandas(priced, "at timestamp, ...")
         """
@@ -80,7 +82,7 @@ class BatchGroups:
 
 def _columns(grouped: Any, what: str, func: Callable[..., Any], schema: T.StructType | str) -> T.StructType:
     """Of what comes out, the control columns last. Raises as Spark does."""
-    grouped._refuse_window()
+    grouped._refuse_repeated()
     asked = getattr(_grouped(grouped, grouped._parent._in_spark(), []), what)(func, schema)
     return with_control(kept_by_name(asked.schema, grouped._parent.schema))
 

@@ -141,10 +141,10 @@ class StaticGroups:
 
 def cogrouped(left: CkptGroupedData, right: Any) -> CkptCogroupedData:
     """See :meth:`spark_ckpt.api._batch_groups.BatchGroups.cogroup`."""
-    left._refuse_window()
+    left._refuse_repeated()
     if isinstance(right, type(left)):
-        right._refuse_window()
-        return CkptCogroupedData(left, right)
+        right._refuse_repeated()
+        return CkptCogroupedData(left._by_columns(), right._by_columns())
     static = getattr(right, "_df", None) if hasattr(right, "cogroup") else None
     if static is None or static.isStreaming:
         raise InvalidInputError(
@@ -152,7 +152,7 @@ def cogrouped(left: CkptGroupedData, right: Any) -> CkptCogroupedData:
             + ("that of a stream of Spark's own, whose rows have no barriers" if static else type(right).__name__)
         )
     refuse_reserved(static.columns, "the static side")
-    return CkptCogroupedData(left, StaticGroups(right))
+    return CkptCogroupedData(left._by_columns(), StaticGroups(right))
 
 
 def _as_in_spark(side: CkptGroupedData | StaticGroups) -> Any:

@@ -43,12 +43,12 @@ def keys_of(parent: CkptDataFrame, cols: list[Any]) -> Keys:
         if not plain:
             # Raises if its plan could lose control rows; F.window is such an expression, and no matter of types.
             parent._operation("groupBy", _only(expression), check=True)
-        if not is_key(field.dataType):
+        if not _has_hash(field.dataType):
             known = ", ".join(t().simpleString() if t is not T.DecimalType else "decimal" for t in _KEY_TYPES)
             raise InvalidInputError(
                 f"key {field.name!r} has type {field.dataType.simpleString()}, which cannot be a key here; "
-                f"expected one of {known}. Give each field of a struct a column of its own first, and group by those: "
-                'withColumn("x", F.col("s.x")).'
+                f"expected one of {known}, or structs and arrays of those. Make one of it in front, such as "
+                'withColumn("entries", F.array_sort(F.map_entries("m"))), or cast it'
             )
     fields = [T.StructField(field.name, field.dataType, True) for _, field, _ in found]
     if len({f.name for f in fields}) != len(cols):
@@ -65,9 +65,16 @@ def _delay_ms(parent: CkptDataFrame, key: T.StructField) -> int | None:
 
 
 def is_key(kind: T.DataType) -> bool:
-    """Whether state is found by columns of this type."""
+    """Whether it is a flat type by which state is found."""
     collated = isinstance(kind, T.StringType) and not kind.isUTF8BinaryCollation()
     return isinstance(kind, _KEY_TYPES) and not collated
+
+
+def _has_hash(kind: T.DataType) -> bool:
+    """Whether rows can be grouped by it."""
+    if isinstance(kind, T.StructType):
+        return all(_has_hash(field.dataType) for field in kind.fields)
+    return _has_hash(kind.elementType) if isinstance(kind, T.ArrayType) else is_key(kind)
 
 
 def _only(key: Column) -> Callable[[Any], Any]:

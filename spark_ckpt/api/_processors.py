@@ -103,6 +103,7 @@ def _transformed(
     initial: Any,
     event_time: str,
 ) -> CkptDataFrame:
+    grouped = grouped._by_columns()
     parent: CkptDataFrame = grouped._parent
     name = "transformWithStateInPandas" if pandas else "transformWithState"
     mode = _time_mode(time_mode)

@@ -78,6 +78,9 @@ class TopRows:
             sales = orders.groupBy("shop", "product").agg(F.sum("price").alias("sales"))
             top = sales.groupBy("shop").topN(10, F.desc("sales"), mergeKeys="product", uid="top")
         """
+        if self._window is not None:
+            by_columns: TopRows = self._by_columns()
+            return by_columns.topN(n, *orderBy, rank=rank, mergeKeys=mergeKeys, changeColumn=changeColumn, uid=uid)
         parent = self._parent
         given = tuple(orderBy[0]) if len(orderBy) == 1 and isinstance(orderBy[0], list | tuple) else orderBy
         _check_arguments(n, given, mergeKeys, parent._lineage)
@@ -91,6 +94,9 @@ class TopRows:
         keys = self._keys.named_for(wider.columns, STATE_COLUMNS)
         function = _function(n, order, wider, keys, changes, merged, removed_by)
         return self._first(wider, uid, function, keys)
+
+    def _by_columns(self) -> Any:
+        raise NotImplementedError
 
     def _first(self, parent: CkptDataFrame, uid: str | None, function: TopN, keys: Keys) -> CkptDataFrame:
         raise NotImplementedError

@@ -16,14 +16,17 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.api._windows import window_column
 from spark_ckpt.plan.columns import is_case_sensitive, quoted
+from spark_ckpt.plan.event_time import event_times
 from spark_ckpt.plan.key_columns import column_named
 from spark_ckpt.plan.window_calls import may_have_window, with_columns_for_windows
 from spark_ckpt.plan.windows import WINDOWS, is_window_call, time_window
+from spark_ckpt.runtime.batch_groups import BY
 
 if TYPE_CHECKING:
+    from spark_ckpt.api._windows import WindowColumn
     from spark_ckpt.api.dataframe import CkptDataFrame
 
-HIDDEN = "__ckpt_window"
+HIDDEN = f"{BY}window"
 
 
 def with_windows(df: CkptDataFrame, columns: Sequence[Any]) -> tuple[CkptDataFrame, list[Any]] | None:
@@ -87,6 +90,20 @@ def behind_windows(
     return rows, kept, named[len(keys) :]
 
 
+def windows_in_columns(df: CkptDataFrame, keys: Sequence[Any], window: WindowColumn) -> tuple[CkptDataFrame, list[Any]]:
+    """``df`` with a hidden column for the ``window`` among a grouping's ``keys``, if it is not one, and those over it.
+
+    Rows are late by it, if they have no other event time.
+    """
+    calls, found = _over_hidden(keys)
+    if calls:
+        df = window_column(df, calls[0], HIDDEN)
+        found[window.place] = found[window.place].alias(window.name)
+    if window.event_time and not event_times(df.schema):
+        df = df.withColumn(f"{HIDDEN}_time", F.window_time(F.col(HIDDEN) if calls else window.column))
+    return df, found
+
+
 def _over_times(columns: Sequence[Any]) -> tuple[dict[str, Column], list[Any]]:
     """Names of hidden columns for what calls of ``window_time`` give, and ``columns`` over those."""
     times: dict[str, Column] = {}
@@ -107,7 +124,15 @@ def _over_hidden(columns: Sequence[Any]) -> tuple[list[Column], list[Any]]:
         calls.append(call)
         return F.col(HIDDEN)
 
-    return calls, [with_columns_for_windows(c, put) if may_have_window(c) else c for c in columns]
+    def put_into_struct(call: Column) -> Column:  # whose fields have the columns' names
+        return put(call).alias("session_window" if "session_window" in str(call) else "window")
+
+    def found(column: Any) -> Any:
+        if not may_have_window(column):
+            return column
+        return with_columns_for_windows(column, put_into_struct if "struct(" in str(column) else put)
+
+    return calls, [found(column) for column in columns]
 
 
 def _time(df: CkptDataFrame, call: Column) -> Column:

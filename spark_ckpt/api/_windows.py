@@ -85,6 +85,11 @@ class WindowColumn:
     def shown(self) -> Column:
         return F.col(quoted(self.name))
 
+    @property
+    def column(self) -> Column:
+        """The column of the rows that has it, if one has."""
+        return self.shown
+
     def among(self, keys: list[_Item], shown: _Item) -> list[_Item]:
         """What is said of the operator's ``keys``, with the window's in its place."""
         return [*keys[: self.place], shown, *keys[self.place + self.takes_key :]]
@@ -97,6 +102,9 @@ class WindowColumn:
     def analysed(self, frame: Any) -> Any:
         """A plain DataFrame with a window in it, by which Spark may analyse what is said of it."""
         return frame.withColumn(self.name, F.lit(None).cast(_WINDOW))
+
+    def check_aggregated(self) -> None:
+        """Raises ``InvalidInputError`` if it cannot be a key of ``agg``."""
 
     def refuse_inside(self, computed: Iterable[str]) -> None:
         """``computed`` are texts of what is computed before there is a window."""
@@ -176,6 +184,10 @@ class EarlierKey(WindowKey):
         time, size = F.window_time(F.col(quoted(found.name))), WindowSize(found.size_us, found.size_us)
         super().__init__(self.in_front(parent), TimeWindow(time, found.name, size), place)
 
+    @property
+    def column(self) -> Column:
+        return self._found.window
+
     def in_front(self, df: CkptDataFrame) -> CkptDataFrame:
         return df if self._found.is_column else df.select("*", self._found.window)
 
@@ -199,14 +211,12 @@ class SessionKey(WindowColumn):
         self._gap, self._gap_us = session.gap, session.gap_us
         super().__init__(parent, session.name, session.time, place, self.inputs)
 
-    def as_key(self) -> SessionKey:
-        """Raises ``InvalidInputError`` without a watermark."""
+    def check_aggregated(self) -> None:
         if not self.event_time:
             raise InvalidInputError(
                 "session windows come out when the watermark passes their end: call withWatermark("
                 f'"{self.time}", "10 minutes") in front of groupBy, on the column they are sessions of, as in Spark'
             )
-        return self
 
     def in_front(self, df: CkptDataFrame) -> CkptDataFrame:
         """With the end in a column, too, where it takes Spark to know it."""
@@ -243,7 +253,7 @@ def window_key(parent: CkptDataFrame, cols: list[Any]) -> tuple[WindowColumn | N
         return None, cols
     place, window = windows[0]
     if isinstance(window, SessionWindow):
-        return SessionKey(parent, window, place).as_key(), [c for c, w in zip(cols, found, strict=True) if w is None]
+        return SessionKey(parent, window, place), [c for c, w in zip(cols, found, strict=True) if w is None]
     key = _of_times(parent, window, place)
     return key, key.among(cols, F.col(quoted(key.key)))
 

@@ -18,7 +18,7 @@ from spark_ckpt.api._keyed import keyed
 from spark_ckpt.api._keys import arrow_columns, keys_of
 from spark_ckpt.api._processors import Processors
 from spark_ckpt.api._topn import TopRows
-from spark_ckpt.api._window_columns import behind_windows, shown
+from spark_ckpt.api._window_columns import behind_windows, shown, windows_in_columns
 from spark_ckpt.api._windows import window_key
 from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.errors import InvalidInputError
@@ -52,10 +52,14 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         "pivot": 'one aggregate for each value: agg(F.sum(F.when(F.col("kind") == "a", F.col("v"))).alias("a"), ...)',
     }
 
-    def __init__(self, parent: CkptDataFrame, cols: list[Any], joined: JoinedNames | None = None) -> None:
+    def __init__(
+        self, parent: CkptDataFrame, cols: list[Any], joined: JoinedNames | None = None, by_columns: bool = False
+    ) -> None:
+        """``by_columns``: a window among the keys is a column as others are."""
         self._rows, self._given, self._joined = parent, cols, joined
         parent, cols, _ = behind_windows(parent, cols) or (parent, cols, [])
-        self._window, keys = window_key(parent, cols)
+        self._behind, self._cols = parent, cols
+        self._window, keys = (None, cols) if by_columns else window_key(parent, cols)
         self._parent = self._window.in_front(parent) if self._window else parent
         self._keyed = self._window.assigned(self._parent) if self._window else parent
         self._keys = keys_of(self._keyed, keys or [F.lit(0).alias(ALL_ROWS)])
@@ -72,6 +76,13 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
             "cogroup of a static DataFrame's groups with those of a stream: call it of the stream, as in "
             'stream.groupBy("k").cogroup(static.groupBy("k")); its function gets the stream\'s rows first'
         )
+
+    def _by_columns(self) -> CkptGroupedData:
+        """The same groups, by columns alone: by a hidden one, if need be, for a window."""
+        if self._window is None:
+            return self
+        rows, keys = windows_in_columns(self._behind, self._cols, self._window)
+        return CkptGroupedData(rows, keys, self._joined, by_columns=True)
 
     def aggregate(
         self, *, uid: str | None = None, emit: str = "update", orderBy: str | None = None, **aggregates: AggSpec
@@ -92,6 +103,8 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         """
         if not aggregates:
             raise InvalidInputError("aggregate needs at least one aggregate, such as n=agg.count()")
+        if self._window is not None:
+            return self._by_columns().aggregate(uid=uid, emit=emit, orderBy=orderBy, **aggregates)
         needed = {s.column for s in aggregates.values() if s.column is not None} | ({orderBy} if orderBy else set())
         columns = self._columns if emit == "rows" else sorted(needed)
         missing = sorted(needed - set(self._columns))
@@ -136,7 +149,7 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         return over._operator(uid, windowed, [*columns, *window.inputs], keys, window.mode, by_agg=True)
 
     def _first(self, parent: CkptDataFrame, uid: str | None, function: TopN, keys: Keys) -> CkptDataFrame:
-        self._refuse_window()
+        self._refuse_repeated()
         over = self._over(parent)
         return over._operator(uid, function, over._columns, keys, by_agg=True)
 
@@ -183,6 +196,9 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         """
         if outputMode.lower() not in ("append", "update"):
             raise InvalidInputError(f"outputMode must be append or update, found {outputMode!r}")
+        if self._window is not None:
+            given = (func, outputStructType, stateStructType, outputMode, timeoutConf)
+            return self._by_columns().applyInPandasWithState(*given, uid=uid)
         columns = self._columns
         output, state = _struct(outputStructType), _struct(stateStructType)
         conf = self._parent._session.spark.conf
@@ -235,6 +251,9 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
                 counted, "customer string, n long", "n long", uid="counted"
             )
         """
+        if self._window is not None:
+            given = (func, outputStructType, stateStructType, timeoutConf)
+            return self._by_columns().applyInArrowWithState(*given, uid=uid)
         columns, state = self._columns, _struct(stateStructType)
         keys = self._keys.named_for(columns, state.names)
         function = ArrowStateFunction(
@@ -262,18 +281,13 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         if not (self._given or by_agg):
             raise InvalidInputError("groupBy needs at least one key column")
         if not by_agg:
-            self._refuse_window()
+            self._refuse_repeated()
         return keyed(self._parent, uid, function, columns, named or self._keys, output_mode)
 
-    def _refuse_window(self) -> None:
-        """And names that come twice, which only ``agg`` can tell apart."""
+    def _refuse_repeated(self) -> None:
+        """Names that come twice only ``agg`` can tell apart."""
         if self._joined is not None:
             refuse_repeated(self._joined.shown, self._parent._session.spark)
-        if self._window is not None:
-            raise InvalidInputError(
-                f"F.{self._window.kind} is a key for agg(...), count() and the like, and not of this operator; give it "
-                f'a column first: withColumn("w", F.{self._window.kind}(...).start), then groupBy("w")'
-            )
 
 
 def _is_set(spark: Any, conf: str) -> bool:

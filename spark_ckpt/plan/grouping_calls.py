@@ -7,6 +7,7 @@ of the set's number. Classic and Connect; on Connect a SQL text cannot be taken 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,8 @@ from spark_ckpt.plan.udf_plan import items_of
 
 JavaObject = Any
 KEPT = "__ckpt_kept_"
+_FIELD = re.compile(r"(`(?:[^`]|``)+`|[^.`]+)(\..+)")
+"""The name of a column, and those of fields within it."""
 _GROUPING = ("grouping", "grouping_id")
 
 
@@ -52,11 +55,13 @@ class SetCalls:
             self._inside -= 1
 
     def named(self, name: Name) -> Column | None:
-        key = column_named(self.keys, name.text, self.sensitive)
+        key, fields = column_named(self.keys, name.text, self.sensitive), ""
+        if key is None and (field := _FIELD.fullmatch(name.text)):
+            key, fields = column_named(self.keys, field[1], self.sensitive), field[2]
         if key is None or not self._inside:
             return None
         self.kept.add(key)
-        return F.col(quoted(f"{KEPT}{key}"))
+        return F.col(f"{quoted(f'{KEPT}{key}')}{fields}")
 
     def grouping(self, function: str, names: Sequence[Name]) -> Column:
         """Spark's analysis has seen to it that the names are keys, all of them for ``grouping_id``."""

@@ -16,13 +16,12 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 
-from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.expressions.tree import Call, Input, Tree
 from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.in_arrow import RowColumns, Stays, StaysError, Trees, arrow_type
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.runtime.static_join import JoinColumns
-from spark_ckpt.state.keys.keys import check_key_schema
+from spark_ckpt.state.keys.keys import is_flat
 from spark_ckpt.types import CONTROL_COLUMNS
 
 SparkDF = Any
@@ -76,7 +75,7 @@ def _key_pair(tree: Tree, width: int) -> tuple[Tree, Tree] | None:
     one, two = tree.parts
     for first, second in ((one, two), (two, one)):
         at = _place(first), _place(second)
-        if at[0] is not None and at[1] is not None and at[0] < width <= at[1] and _is_key(tree.parts[0].type):
+        if at[0] is not None and at[1] is not None and at[0] < width <= at[1] and is_flat(tree.parts[0].type):
             return first, _shifted(second, width)
     return None
 
@@ -158,17 +157,9 @@ class _Reader:
         if not _harmless(e):
             raise StaysError(f"a key is {e.prettyName()} of columns")
         tree = trees.tree(e)
-        if not _is_key(tree.type):
+        if not is_flat(tree.type):
             raise StaysError(f"keys of type {tree.type} are compared in Spark only")
         return tree
-
-
-def _is_key(kind: pa.DataType) -> bool:
-    try:
-        check_key_schema(pa.schema([pa.field("key", kind)]))
-    except InvalidInputError:
-        return False
-    return True
 
 
 def _join_below(node: JavaObject) -> JavaObject:

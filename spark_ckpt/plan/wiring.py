@@ -62,7 +62,7 @@ def wire_operator(
         packed = ctx.place(chain.then(PackStage(spec, hashes=True), schema))
     else:
         rows = hashed(ctx.place(chain), keys, [*columns, time] if time else columns)
-        packed = in_python(rows, (PackStage(spec),), schema)
+        packed = in_python(rows, (PackStage(spec, hashes=_nested(keys)),), schema)
     return produced_by(packed, spec)
 
 
@@ -82,7 +82,7 @@ def event_time(conf: Any) -> EventTime:
 
 
 def hashed(df: Any, keys: Any, columns: list[str]) -> Any:
-    """Only what the operator needs: keys, these columns, the keys' hash, control columns.
+    """Only what the operator needs: keys, these columns, the keys' hash unless one is nested, control columns.
 
     A column that is a key keeps the sign of a zero, as it may be an input as well. What is hashed and stored has none.
     """
@@ -93,8 +93,15 @@ def hashed(df: Any, keys: Any, columns: list[str]) -> Any:
     ]
     others = [F.col(quoted(c)) for c in dict.fromkeys(columns) if c not in names]
     rows = for_data_rows(df.select(*key_columns, *others, TAG, CTL), df)
+    if _nested(keys):
+        return rows
     key_hash = F.xxhash64(*[normalised(F.col(quoted(f.name)), f.dataType) for f in keys.schema.fields]).alias(KEY_HASH)
     return rows.select(*[F.col(quoted(n)) for n in names], *others, key_hash, TAG, CTL)
+
+
+def _nested(keys: Any) -> bool:
+    """Whether a key has others in it: those are hashed in Python only."""
+    return any(isinstance(field.dataType, T.StructType | T.ArrayType) for field in keys.schema.fields)
 
 
 def rows_schema(

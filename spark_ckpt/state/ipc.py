@@ -25,6 +25,11 @@ Rows = npt.NDArray[np.int64]
 """Row positions."""
 
 
+def plain_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """One array, whatever the number of chunks."""
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
 @lru_cache(maxsize=256)
 def nullable_schema(schema: pa.Schema) -> pa.Schema:
     """``schema`` with every field nullable and without metadata, so that schemas of one meaning compare equal."""

@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import PandasUDFType, pandas_udf
 
-from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sinks import memory
 from tests.spark.conftest import DEADLINE_S, Job, ordered
 from tests.spark.test_window_columns import NewInput
@@ -67,6 +66,7 @@ def _of_two_streams(df: Any) -> Any:
 
 QUERIES = {
     "one behind the other": _one_behind_the_other,
+    "by sliding windows": lambda df: df.groupBy(F.window("t", "2 hours", "1 hour"), "s").applyInPandas(_named, NAMED),
     "behind an aggregate": lambda df: (
         df.groupBy("k").count().groupBy("count").applyInPandas(_counts, "count long, n int")
     ),
@@ -75,6 +75,13 @@ MORE = {
     "key, by position": lambda df: df.groupBy(F.upper("k"), (F.col("v") % 2).alias("k")).applyInPandas(
         _keyed, "key string, n int, keys int"
     ),
+    "by sessions": lambda df: df.groupBy("k", F.session_window("t", "5 minutes").alias("x")).applyInArrow(
+        _named_in_arrow, NAMED
+    ),
+    "by earlier windows": lambda df: (
+        df.select("v", F.window("t", "1 hour").alias("w")).groupBy("w").applyInPandas(_named, NAMED)
+    ),
+    "within a key": lambda df: df.groupBy(F.window("t", "1 hour").end, "k").applyInPandas(_named, NAMED),
     "everything": lambda df: df.groupBy().applyInPandas(_keyless, "n long"),
     "two streams": _of_two_streams,
     "iterators of frames": lambda df: df.groupBy("k").applyInPandas(_portions, "k string, n long"),
@@ -82,6 +89,18 @@ MORE = {
         _batches, "v int, k string, s struct<a: int, b: array<string>>"
     ),
 }
+
+
+NAMED = "key string, n int, columns array<string>"
+
+
+def _named(key, pdf):  # type: ignore[no-untyped-def]
+    return pd.DataFrame({"key": [repr(key)], "n": [len(pdf)], "columns": [list(pdf.columns)]})
+
+
+def _named_in_arrow(key, rows):  # type: ignore[no-untyped-def]
+    columns = pa.array([rows.column_names], pa.list_(pa.string()))
+    return pa.table({"key": [repr(key)], "n": pa.array([rows.num_rows], pa.int32()), "columns": columns})
 
 
 def _keyless(pdf: pd.DataFrame) -> pd.DataFrame:
@@ -140,7 +159,7 @@ def test_what_spark_refuses_of_groups_is_refused(ckpt: Any, new_input: NewInput)
         (lambda: rows.groupBy("k").applyInPandas(_first, "nonsense"), Exception, "nonsense"),
         (lambda: rows.groupBy("nothing").applyInPandas(_first, OUT), AnalysisException, "nothing"),
         (lambda: rows.groupBy("k").apply(_first), PySparkTypeError, "SQL_GROUPED_MAP_PANDAS_UDF"),
-        (lambda: rows.groupBy(F.window("t", "1 hour")).applyInPandas(_first, OUT), InvalidInputError, "withColumn"),
+        (lambda: rows.groupBy(F.window("t", "x")).applyInPandas(_first, OUT), Exception, "interval|duration"),
     ):
         with pytest.raises(error, match=said):
             wrong()

@@ -195,7 +195,6 @@ def test_what_spark_refuses_of_both_sides_is_refused(spark: SparkSession, ckpt: 
         (lambda: by_k.cogroup(b.spark_stream(spark).groupBy("j")), InvalidInputError, "no barriers"),
         (lambda: _of_static(spark, by_k), InvalidInputError, "the stream's rows first"),
         (lambda: by_k.cogroup(other.groupBy("j")).agg(F.count("*")), AttributeError, "applyInPandas"),
-        (lambda: a.groupBy(F.window("t", "1 hour")).cogroup(by_k), InvalidInputError, "withColumn"),
     ):
         with pytest.raises(error, match=said):
             wrong()

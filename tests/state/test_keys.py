@@ -16,6 +16,7 @@ from spark_ckpt.state.keys.grouping import group_rows
 from spark_ckpt.state.keys.keys import (
     NULL_HASH,
     check_key_schema,
+    equal_keys,
     equal_rows,
     injective,
     is_one_value,
@@ -182,7 +183,8 @@ def test_the_one_long_that_hashes_like_null_is_another_key_than_null() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [pa.list_(pa.int32()), pa.struct([("a", pa.int32())]), pa.map_(pa.string(), pa.int32()), pa.duration("us")]
+    "kind",
+    [pa.list_(pa.duration("us")), pa.struct([("a", pa.null())]), pa.map_(pa.string(), pa.int32()), pa.duration("us")],
 )
 def test_key_types_without_equality_in_spark_are_refused_by_name(kind: pa.DataType) -> None:
     with pytest.raises(InvalidInputError, match="'who'"):
@@ -227,3 +229,41 @@ def unshift(value: int, bits: int) -> int:
 
 def signed(value: int) -> int:
     return value - WORD if value >= WORD // 2 else value
+
+
+INNER = pa.struct([("x", pa.float32()), ("t", pa.string())])
+NESTED = pa.struct([("a", pa.float64()), ("l", pa.list_(INNER)), ("n", pa.struct([("q", pa.int32())]))])
+FLOATS = st.sampled_from([None, 0.0, -0.0, NAN, 1.5])
+INNERS = st.none() | st.fixed_dictionaries({"x": FLOATS, "t": st.sampled_from([None, "", "é"])})
+VALUES = st.none() | st.fixed_dictionaries(
+    {
+        "a": FLOATS,
+        "l": st.none() | st.lists(INNERS, max_size=3),
+        "n": st.none() | st.fixed_dictionaries({"q": st.sampled_from([None, 2])}),
+    }
+)
+
+
+def as_spark_compares(value: object) -> object:
+    if isinstance(value, dict):
+        return tuple(map(as_spark_compares, value.values()))
+    if isinstance(value, list):
+        return ["list", *map(as_spark_compares, value)]
+    return ("NaN" if value != value else value + 0.0) if isinstance(value, float) else value
+
+
+@given(st.lists(st.tuples(VALUES, VALUES), max_size=30), st.integers(0, 3))
+def test_structs_and_lists_are_equal_and_hash_alike_where_spark_says_so(
+    pairs: list[tuple[object, object]], start: int
+) -> None:
+    """Wherever they are cut off of a longer array."""
+    left, right = (pa.array([pair[i] for pair in pairs], NESTED).slice(start) for i in (0, 1))
+    same = [as_spark_compares(one) == as_spark_compares(other) for one, other in pairs[start:]]
+    chunked = pa.chunked_array([left.slice(0, 2), left.slice(2)], NESTED)
+    for one in (left, chunked):
+        assert equal_keys(pa.table([one], ["k"]), pa.table([right], ["k"])).tolist() == same
+        plain = spark_hash.normalised(one)
+        assert "-0.0" not in repr(plain.to_pylist())
+        assert list(map(as_spark_compares, plain.to_pylist())) == list(map(as_spark_compares, left.to_pylist()))
+    hashes = [spark_hash.hashes_of([column]).tolist() for column in (left, right)]
+    assert all(one == other for one, other, alike in zip(*hashes, same, strict=True) if alike)

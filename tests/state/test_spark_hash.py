@@ -12,6 +12,7 @@ import pytest
 from spark_ckpt.errors import ProtocolBugError
 from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
 
+STRUCT = pa.struct([("a", pa.int32()), ("b", pa.string()), ("c", pa.float64()), ("d", pa.list_(pa.int64()))])
 GOLDEN = [
     (pa.array([True, False, None]), [-6698625589789238999, 3614696996920510707, 42]),
     (pa.array([-1, 0, 127], pa.int8()), [2017008487422258757, 3614696996920510707, 8632298611707923906]),
@@ -40,6 +41,15 @@ GOLDEN = [
     (
         pa.array([-1, 1_700_000_000_000_001, None], pa.timestamp("us", "UTC")),
         [3858142552250413010, 3348137978408683071, 42],
+    ),
+    (
+        pa.array([(1, "x", 0.5, [1, None, 3]), (None, "y", None, []), None], STRUCT),
+        [-3035921332684200946, -2901346384480684965, 42],
+    ),
+    (pa.array([[1, None, 3], [], None], pa.list_(pa.int64())), [7452347529957652509, 42, 42]),
+    (
+        pa.array([[(1, "x", 0.5, [1, None, 3])] * 2, [(None, "y", None, [])] * 2, [None]], pa.list_(STRUCT)),
+        [-1226060656811393776, -513416009041848446, 42],
     ),
 ]
 TWO = [-8527884376001292090, -8582455328737087284, 42]
@@ -81,5 +91,5 @@ def test_zeros_and_nans_are_one_key_each() -> None:
 
 
 def test_a_type_that_cannot_be_a_key_is_a_bug_not_a_wrong_hash() -> None:
-    with pytest.raises(ProtocolBugError, match="list"):
-        xxhash64([pa.array([[1]])])
+    with pytest.raises(ProtocolBugError, match="duration"):
+        xxhash64([pa.array([1], pa.duration("us"))])

@@ -20,8 +20,7 @@ from spark_ckpt.state.aggregates._in_families import (
     values_of,
     write_new,
 )
-from spark_ckpt.state.aggregates.segments import plain_array
-from spark_ckpt.state.ipc import Rows
+from spark_ckpt.state.ipc import Rows, plain_array
 from spark_ckpt.state.keys.grouping import Segments, segments_by_index
 from spark_ckpt.state.lsm.family import Found
 

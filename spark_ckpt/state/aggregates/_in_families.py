@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from spark_ckpt.names import similar_name
 from spark_ckpt.state.aggregates._accumulators import Accumulator
-from spark_ckpt.state.aggregates.segments import plain_array
-from spark_ckpt.state.ipc import Rows
+from spark_ckpt.state.ipc import Rows, plain_array
 from spark_ckpt.state.keys.grouping import Segments, group_rows
 from spark_ckpt.state.keys.keys import Mask
 from spark_ckpt.state.keys.spark_hash import normalised, xxhash64

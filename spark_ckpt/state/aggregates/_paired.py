@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from spark_ckpt.state.aggregates._accumulators import Accumulator
 from spark_ckpt.state.aggregates._moments import distances
 from spark_ckpt.state.aggregates.ordinals import ranks
-from spark_ckpt.state.aggregates.segments import plain_array
+from spark_ckpt.state.ipc import plain_array
 from spark_ckpt.state.keys.grouping import Segments
 
 COMOMENTS = (

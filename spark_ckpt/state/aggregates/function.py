@@ -14,8 +14,9 @@ from spark_ckpt.state.aggregates._checks import check_families, check_names, che
 from spark_ckpt.state.aggregates._in_families import FamilyAccumulator
 from spark_ckpt.state.aggregates.kinds import Rules, make_accumulator
 from spark_ckpt.state.aggregates.ordinals import ascending_order
-from spark_ckpt.state.aggregates.segments import places_of_keys, plain_array, segments_behind
+from spark_ckpt.state.aggregates.segments import places_of_keys, segments_behind
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
+from spark_ckpt.state.ipc import plain_array
 from spark_ckpt.state.keys.grouping import Segments, group_rows, rows_per_key
 from spark_ckpt.state.lsm.layout import FamilyLayout
 from spark_ckpt.types import KEY_HASH

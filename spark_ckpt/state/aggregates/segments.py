@@ -67,11 +67,6 @@ def accumulate(ufunc: np.ufunc, values: np.ndarray, seg: Segments) -> np.ndarray
     return out
 
 
-def plain_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """One array, whatever the number of chunks."""
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
 def values_and_valid(column: pa.Array, fill: object) -> tuple[np.ndarray, np.ndarray | None]:
     """NumPy values with ``fill`` for nulls, and which are not null (None: all)."""
     if column.null_count == 0:

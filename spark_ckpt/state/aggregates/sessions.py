@@ -21,9 +21,8 @@ from spark_ckpt.state.aggregates._session_values import (
     session_layout,
 )
 from spark_ckpt.state.aggregates.function import MIN_REDUCTION, AggregateFunction
-from spark_ckpt.state.aggregates.segments import plain_array
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched
-from spark_ckpt.state.ipc import Rows
+from spark_ckpt.state.ipc import Rows, plain_array
 from spark_ckpt.state.keys.grouping import Segments, group_rows, packed, rows_per_key, stable_order
 from spark_ckpt.state.keys.spark_hash import xxhash64
 from spark_ckpt.state.lsm.family import Family, Found

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.state.aggregates.function import AggregateFunction
-from spark_ckpt.state.aggregates.segments import plain_array
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched
+from spark_ckpt.state.ipc import plain_array
 from spark_ckpt.state.keys.spark_hash import hashes_of
 from spark_ckpt.types import KEY_HASH
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from spark_ckpt.arrow_types import exact_cast
 from spark_ckpt.errors import UserFunctionError
-from spark_ckpt.state.aggregates.segments import plain_array
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched, UserStateFunction
 from spark_ckpt.state.functions.user_error import raised
+from spark_ckpt.state.ipc import plain_array
 from spark_ckpt.types import TIMEOUT_MS
 
 KEY_ROW = "_key"

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.state.aggregates.function import MIN_REDUCTION
-from spark_ckpt.state.aggregates.segments import plain_array
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
+from spark_ckpt.state.ipc import plain_array
 from spark_ckpt.state.keys.grouping import Segments, group_rows, packed, rows_per_key
 from spark_ckpt.types import EVENT_TIME, KEY_HASH, TIMEOUT_MS
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from spark_ckpt.state.aggregates.segments import plain_array
 from spark_ckpt.state.functions.base import CallContext, Touched
-from spark_ckpt.state.ipc import one_batch
+from spark_ckpt.state.ipc import one_batch, plain_array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -200,11 +199,18 @@ def key_tuples(keys: pa.Table, function: Converts) -> list[tuple[Any, ...]]:
     columns = []
     for at in range(keys.num_columns):
         one = keys.select([at])
+        if _has_list(one.schema.field(0).type):  # what a null in one of them makes of all of them
+            columns.append([_series(one.slice(i, 1), function)[0][0] for i in range(one.num_rows)])
+            continue
         valid = plain_array(one.column(0)).is_valid().to_numpy(zero_copy_only=False)
         present = iter(_series(one.filter(pa.array(valid)), function)[0].array)
         null = None if valid.all() else _series(one.slice(int(np.argmin(valid)), 1), function)[0][0]
         columns.append([next(present) if v else null for v in valid.tolist()])
     return list(zip(*columns))
+
+
+def _has_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or (pa.types.is_struct(kind) and any(_has_list(field.type) for field in kind))
 
 
 @lru_cache(maxsize=64)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.state.ipc import Rows, as_integers
+from spark_ckpt.state.ipc import Rows, as_integers, plain_array
 from spark_ckpt.state.lsm.search import search
 
 NULL_HASH = 42
@@ -43,16 +43,33 @@ Hashes = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
-def check_key_schema(schema: pa.Schema) -> None:
-    """Raises ``InvalidInputError`` naming the first key column that is not of a flat Spark type."""
+def check_key_schema(schema: pa.Schema, nested: bool = True) -> None:
+    """Raises ``InvalidInputError`` naming the first key column that is not of a type with a key hash, or, unless
+    ``nested``, not of a flat one."""
     if not len(schema):
         raise InvalidInputError("expected at least one key column, found none")
     for field in schema:
-        if not any(test(field.type) for test in _FIXED_WIDTH + _VARIABLE_WIDTH):
+        if not (_has_hash(field.type) if nested else is_flat(field.type)):
+            more = ", or structs and arrays of those" if nested else ""
             raise InvalidInputError(
-                f"key column {field.name!r}: expected a boolean, number, string, binary, date or timestamp, "
+                f"key column {field.name!r}: expected a boolean, number, string, binary, date or timestamp{more}, "
                 f"found {field.type}: group by its parts or by a string made of it"
             )
+
+
+def is_flat(kind: pa.DataType) -> bool:
+    """Whether it is a type of keys without others in it."""
+    return any(test(kind) for test in _FIXED_WIDTH + _VARIABLE_WIDTH)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _has_hash(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return all(_has_hash(field.type) for field in kind)
+    return _has_hash(kind.value_type) if is_list(kind) else is_flat(kind)
 
 
 def injective(key_schema: pa.Schema) -> bool:
@@ -156,10 +173,47 @@ def equal_keys(a: pa.Table | pa.RecordBatch, b: pa.Table | pa.RecordBatch) -> Ma
     return same
 
 
-def _equal(x: pa.Array, y: pa.Array) -> Mask:
+def _equal(x: pa.Array | pa.ChunkedArray, y: pa.Array | pa.ChunkedArray) -> Mask:
+    if pa.types.is_struct(x.type) or is_list(x.type):
+        x, y = plain_array(x), plain_array(y)
+        return _equal_structs(x, y) if pa.types.is_struct(x.type) else _equal_lists(x, y)
     equal = pc.equal(x, y)
     if pa.types.is_floating(x.type):
         equal = pc.or_(equal, pc.and_(pc.is_nan(x), pc.is_nan(y)))
     if x.null_count or y.null_count:
         equal = pc.or_(pc.fill_null(equal, False), pc.and_(pc.is_null(x), pc.is_null(y)))
     return np.asarray(equal.to_numpy() if isinstance(equal, pa.ChunkedArray) else equal.to_numpy(zero_copy_only=False))
+
+
+def _equal_structs(x: pa.StructArray, y: pa.StructArray) -> Mask:
+    """Field by field; what stands in the fields of a null counts for nothing."""
+    here = x.is_valid().to_numpy(zero_copy_only=False)
+    same = np.ones(len(x), bool)
+    for at in range(x.type.num_fields):
+        same &= _equal(x.field(at), y.field(at))
+    return (same | ~here) & (here == y.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _equal_lists(x: pa.ListArray, y: pa.ListArray) -> Mask:
+    """Of the same length, element by element."""
+    here = x.is_valid().to_numpy(zero_copy_only=False)
+    starts, lengths = places(x)
+    other, others = places(y)
+    same = (here == y.is_valid().to_numpy(zero_copy_only=False)) & (lengths == others)
+    rows = np.flatnonzero(same & (lengths > 0))
+    if not len(rows):
+        return same
+    ends = np.cumsum(lengths[rows])
+    first = ends - lengths[rows]
+    within = np.arange(ends[-1]) - np.repeat(first, lengths[rows])
+    taken = (np.repeat(at[rows], lengths[rows]) + within for at in (starts, other))
+    pairs = [values.take(pa.array(at)) for values, at in zip((x.values, y.values), taken)]
+    same[rows] = np.logical_and.reduceat(_equal(*pairs), first)
+    return same
+
+
+def places(lists: pa.ListArray) -> tuple[Rows, Rows]:
+    """Where each list begins in ``lists.values``, and its length; that of a null is 0."""
+    offsets = lists.offsets.to_numpy().astype(np.int64)
+    lengths = np.diff(offsets)
+    return offsets[:-1], np.where(lists.is_valid().to_numpy(zero_copy_only=False), lengths, 0)

@@ -8,6 +8,7 @@ as, and that a null leaves the hash as it is).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.errors import ProtocolBugError
-from spark_ckpt.state.ipc import Rows
-from spark_ckpt.state.keys.keys import LONG_DECIMAL_DIGITS, Hashes, is_fixed_width, is_one_value
+from spark_ckpt.state.ipc import Rows, plain_array
+from spark_ckpt.state.keys.keys import LONG_DECIMAL_DIGITS, Hashes, is_fixed_width, is_list, is_one_value, places
 
 _SEED = 42
 _P1, _P2, _P3, _P4, _P5 = (
@@ -39,10 +40,15 @@ def xxhash64(columns: list[pa.Array]) -> Hashes:
             column = column.slice(0, 1)
         elif not is_fixed_width(column.type) or column.null_count:
             hashes = _of_each(hashes, rows)
-        known = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
-        hashed = _hash(column, hashes)
-        hashes = hashed if known is None else np.where(known, hashed, hashes)
+        hashes = _chained(column, hashes)
     return _of_each(hashes, rows).view(np.int64)
+
+
+def _chained(column: pa.Array, seeds: Words) -> Words:
+    """``seeds`` with each value, if it is not null, hashed into its own."""
+    known = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
+    hashed = _hash(column, seeds)
+    return hashed if known is None else np.where(known, hashed, seeds)
 
 
 def hashes_of(keys: Iterable[pa.Array]) -> Hashes:
@@ -54,12 +60,25 @@ def _of_each(hashes: Words, rows: int) -> Words:
     return hashes if len(hashes) == rows else np.repeat(hashes, rows)
 
 
-def normalised(column: pa.Array) -> pa.Array:
-    """-0.0 becomes 0.0 and every NaN the same one, as Spark's groupBy has it."""
-    if not pa.types.is_floating(column.type):
+def normalised(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """-0.0 becomes 0.0 and every NaN the same one, within structs and arrays, too, as Spark's groupBy has it."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        zeros = pc.add(column, pa.scalar(0.0, kind))
+        return pc.if_else(pc.fill_null(pc.is_nan(zeros), False), pa.scalar(float("nan"), kind), zeros)
+    if not _has_floats(kind):
         return column
-    zeros = pc.add(column, pa.scalar(0.0, column.type))
-    return pc.if_else(pc.fill_null(pc.is_nan(zeros), False), pa.scalar(float("nan"), column.type), zeros)
+    values = plain_array(column)
+    if pa.types.is_struct(kind):
+        parts = [normalised(values.field(at)) for at in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null())
+    offsets = pa.array(values.offsets.to_numpy())  # Arrow takes none of a slice together with nulls
+    return type(values).from_arrays(offsets, normalised(values.values), type=kind, mask=values.is_null())
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    inner = list(kind) if pa.types.is_struct(kind) else [kind.value_field] if is_list(kind) else []
+    return bool(pa.types.is_floating(kind)) or any(_has_floats(field.type) for field in inner)
 
 
 def _hash(column: pa.Array, seeds: Words) -> Words:
@@ -81,7 +100,20 @@ def _hash(column: pa.Array, seeds: Words) -> Words:
         return _hash_bytes(column, np.dtype(np.int32), seeds)
     if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         return _hash_bytes(column, np.dtype(np.int64), seeds)
+    if pa.types.is_struct(kind):
+        return reduce(lambda hashes, at: _chained(column.field(at), hashes), range(kind.num_fields), seeds)
+    if is_list(kind):
+        return _hash_elements(column, seeds)
     raise ProtocolBugError(f"a key column of type {kind} has no Spark hash here")
+
+
+def _hash_elements(column: pa.ListArray, seeds: Words) -> Words:
+    """One element of each list after the other, each step over all lists that are long enough."""
+    hashes, (starts, lengths) = seeds.copy(), places(column)
+    for at in range(int(lengths.max(initial=0))):
+        rows = np.flatnonzero(lengths > at)
+        hashes[rows] = _chained(column.values.take(pa.array(starts[rows] + at)), hashes[rows])
+    return hashes
 
 
 def _fixed(column: pa.Array, dtype: np.dtype) -> npt.NDArray[Any]:

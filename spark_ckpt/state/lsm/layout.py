@@ -95,7 +95,7 @@ class FamilyLayout:
 
     def __post_init__(self) -> None:
         if len(self.sub_schema):
-            check_key_schema(self.sub_schema)
+            check_key_schema(self.sub_schema, nested=False)
         object.__setattr__(self, "sub_schema", nullable_schema(self.sub_schema))
         _ = self.stored
 

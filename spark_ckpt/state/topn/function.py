@@ -8,10 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from spark_ckpt.state.aggregates.function import MIN_REDUCTION
-from spark_ckpt.state.aggregates.segments import plain_array
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
 from spark_ckpt.state.functions.distinct_rows import Expiry
-from spark_ckpt.state.ipc import Rows
+from spark_ckpt.state.ipc import Rows, plain_array
 from spark_ckpt.state.keys.grouping import group_rows, rows_per_key
 from spark_ckpt.state.lsm.family import Family, Found
 from spark_ckpt.state.lsm.layout import FamilyLayout

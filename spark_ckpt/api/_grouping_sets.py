@@ -15,12 +15,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.api._aggregation import Aggregation, given_columns
+from spark_ckpt.api._window_columns import behind_windows
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.plan.columns import is_case_sensitive, listed, quoted, refuse_repeated
 from spark_ckpt.plan.grouping_calls import KEPT, SetCalls
 from spark_ckpt.plan.key_columns import resolve_keys, written
-from spark_ckpt.plan.windows import earlier_window, time_window
+from spark_ckpt.plan.windows import SessionWindow, time_window
 from spark_ckpt.runtime.grouping_sets import ExpandSets
 from spark_ckpt.runtime.stateless import with_control
 
@@ -36,7 +37,7 @@ class GroupingSets:
 
     def cube(self: Any, *cols: Any) -> CkptGroupingSets:
         """As PySpark's: ``groupBy`` by all combinations of ``cols``, for ``agg`` and its short forms, with
-        ``F.grouping("k")`` and ``F.grouping_id()``. Raises as :meth:`groupBy`, ``InvalidInputError`` for windows, too.
+        ``F.grouping("k")`` and ``F.grouping_id()``. Raises as :meth:`groupBy`, ``InvalidInputError`` for sessions.
         """
         given = listed(cols)
         places = range(len(given))
@@ -53,11 +54,11 @@ class GroupingSets:
         """As PySpark's: ``groupBy`` by each of ``groupingSets``, which are lists of some of ``cols``. Else as
         :meth:`cube`."""
         given = listed(cols)
-        names = [str(c) for c in given]
-        unknown = [c for one in groupingSets for c in one if str(c) not in names]
+        names = [written(c) for c in given]
+        unknown = [c for one in groupingSets for c in one if written(c) not in names]
         if unknown:
             raise InvalidInputError(f"groupingSets: {unknown[0]!r} is in a set and not among the columns {given}")
-        sets = [tuple(names.index(str(c)) for c in one) for one in groupingSets]
+        sets = [tuple(names.index(written(c)) for c in one) for one in groupingSets]
         if len({frozenset(s) for s in sets}) < len(sets):
             raise InvalidInputError(f"groupingSets has a set twice: {groupingSets}; Spark would put out its rows twice")
         return CkptGroupingSets(self, "groupingSets", given, sets)
@@ -79,11 +80,12 @@ class CkptGroupingSets(Aggregation, Hinting):
         self._what, self._given, self._sets = what, cols, sets
         if not cols or df._joined is not None:
             raise InvalidInputError(f"{what} needs columns, with names that no other has: select them in front of it")
-        if any(time_window(df._preview, c) or earlier_window(df._preview, df.columns, c) for c in cols):
+        if any(isinstance(time_window(df._preview, c), SessionWindow) for c in cols):
             raise InvalidInputError(
-                f"{what} of windows is not there on a checkpointed stream: a window that a set is without would never "
-                "end. Write one groupBy(F.window(...), ...) for each set of keys"
+                f"{what} of session windows is not there on a stream, on Spark's neither: a session that a set is "
+                "without would never end. Write one groupBy(F.session_window(...), ...) for each set of keys"
             )
+        df, cols, _ = behind_windows(df, cols, bare_too=True) or (df, cols, [])
         found = resolve_keys(df._preview, df.columns, cols)
         self._names = [field.name for _, field, _ in found]
         computed = {field.name: c for c, field, plain in found if not plain}

@@ -66,14 +66,15 @@ def where_window(df: CkptDataFrame, condition: Column) -> CkptDataFrame | None:
 
 
 def behind_windows(
-    df: CkptDataFrame, keys: Sequence[Any], exprs: Sequence[Any] = ()
+    df: CkptDataFrame, keys: Sequence[Any], exprs: Sequence[Any] = (), bare_too: bool = False
 ) -> tuple[CkptDataFrame, list[Any], list[Any]] | None:
     """``df`` with hidden columns for a window, or the time of one, within a larger expression, one of a grouping's
     ``keys`` or of its aggregates ``exprs``, and these over them. None: there is none, at most a key that is a window.
+    ``bare_too``: for that one as well.
 
     Raises as :func:`with_windows`.
     """
-    bare = [may_have_window(key) and is_window_call(key) for key in keys]
+    bare = [not bare_too and may_have_window(key) and is_window_call(key) for key in keys]
     calls, _ = _over_hidden([*(key for key, alone in zip(keys, bare, strict=True) if not alone), *exprs])
     times, found = _over_times([*keys, *exprs])
     if not (calls or times):

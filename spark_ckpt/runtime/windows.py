@@ -95,10 +95,7 @@ class AssignWindows:
 
 
 class TakeStarts:
-    """Column ``key`` behind the rest: the start of the window that is in column ``shown``.
-
-    Rows without a window are in none and left out. Control rows pass.
-    """
+    """Column ``key`` behind the rest: the start of the window that is in column ``shown``, null for a row without."""
 
     def __init__(self, shown: str, key: str) -> None:
         self.shown, self.key = shown, key
@@ -106,8 +103,7 @@ class TakeStarts:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             starts = pc.struct_field(batch.column(self.shown), "start").cast(TIME)
-            made = with_columns(batch, ((self.key, starts),))
-            yield made.filter(pc.or_(starts.is_valid(), batch.column(CTL).is_valid())) if starts.null_count else made
+            yield with_columns(batch, ((self.key, starts),))
 
 
 class ShowWindows:

@@ -269,10 +269,23 @@ def test_what_cannot_work_is_refused(ckpt: Any, new_input: NewInput) -> None:
         (lambda: by.topN(3, "x", changeColumn=""), "changeColumn is the name of a column"),
         (lambda: changes.topN(3, "op", mergeKeys="x"), "'op' says what each row is.*neither ordered nor told apart"),
         (lambda: changes.topN(3, "x", mergeKeys=["x", "op"]), "'op' says what each row is"),
-        (
-            lambda: df.drop("op").withWatermark("at", "1 second").groupBy(F.window("at", "1 hour")).topN(1, "x"),
-            "F.window is a key for agg",
-        ),
     ]:
         with pytest.raises(InvalidInputError, match=f"(?s){said}"):
             call()
+
+
+@pytest.mark.soak
+def test_a_window_is_a_key_of_top_n(ckpt: Any, job: Job, new_input: Callable[[str, str], Input]) -> None:
+    from datetime import datetime, timedelta, timezone
+
+    data, base = new_input("in", "at timestamp, n int"), datetime(2024, 1, 1, 12, tzinfo=timezone.utc)
+    for batch in ((0, 3, 11), (4, 12, 26)):
+        data.add(*((base + timedelta(minutes=m), m) for m in batch), (None, 99))
+    window = F.window("at", "10 minutes", "5 minutes")
+    best = data.stream(ckpt).groupBy(window, (F.col("n") % 2).alias("odd")).topN(1, F.desc("n"), uid="best")
+    assert best.columns == ["at", "n", "op"]
+    job.run(best)
+    kept: dict[int, int] = {}
+    for _, n, op in job.rows():
+        kept[n] = kept.get(n, 0) + (1 if op == "+I" else -1)
+    assert {n: times for n, times in kept.items() if times} == {0: 1, 3: 1, 4: 2, 11: 2, 12: 2, 26: 2}

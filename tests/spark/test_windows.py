@@ -70,15 +70,15 @@ def test_a_row_is_in_each_window_that_holds_its_time_and_a_control_row_passes_on
     )
 
 
-def test_rows_are_in_the_window_that_they_have_and_in_none_without_one() -> None:
+def test_rows_are_in_the_window_that_they_have_and_in_a_group_of_their_own_without_one() -> None:
     starts = pa.array([30, None, None], pa.int64()).view(TIME)
     names = ["w", "row", TAG, CTL]
     columns = [struct_of(starts.view(pa.int64()), 10), pa.array([1, 2, None]), pa.array([1, 1, 1])]
     batch = pa.record_batch([*columns, pa.array([None, None, b"barrier"], pa.binary())], names=names)
     (found,) = TakeStarts("w", "start")(iter([batch]))
     assert found.schema.names == ["w", "row", "start", TAG, CTL]
-    assert found.column("row").to_pylist() == [1, None], "the row without a window is left out, the barrier is not"
-    assert found.column("start").cast(pa.int64()).to_pylist() == [30, None]
+    assert found.column("row").to_pylist() == [1, 2, None]
+    assert found.column("start").cast(pa.int64()).to_pylist() == [30, None, None]
 
 
 # --- beside Spark ---------------------------------------------------------------------------------------------------

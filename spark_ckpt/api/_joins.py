@@ -15,8 +15,9 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import quoted, refuse_control
 from spark_ckpt.plan.condition import Name, replaced
+from spark_ckpt.plan.lateral import generator_of, lateral, lateral_kind
 from spark_ckpt.plan.static_in_arrow import joined_in_arrow
-from spark_ckpt.plan.static_join import StaticJoin, join_kind, refuse_right_side
+from spark_ckpt.plan.static_join import StaticJoin, join_kind, refuse_no_dataframe, refuse_right_side
 from spark_ckpt.plan.static_side import StaticPlace
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ class JoinMethods(HasOperation):
         raise NotImplementedError
 
     def _in_spark(self) -> SparkDF:
+        raise NotImplementedError
+
+    def select(self, *cols: Any) -> CkptDataFrame:
         raise NotImplementedError
 
     def join(
@@ -121,6 +125,40 @@ class JoinMethods(HasOperation):
         left = called(self._preview)
         columns = joined_in_arrow(left, nothing, join.condition(left), join.kind, made._preview)
         made = self._placed(made, StaticPlace(columns, other))
+        made._alias, made._stream_side = None, named
+        return made
+
+    def lateralJoin(self, other: SparkDF, on: Column | None = None, how: str | None = None) -> CkptDataFrame:
+        """As PySpark's: each row with those of ``other`` that it finds, which may name columns of the stream by
+        ``F.col("k").outer()``.
+
+        ``other`` is a generator, or a static DataFrame, which each batch reads again; ``how``: inner (the default),
+        cross or left. Raises as Spark does, and ``InvalidInputError`` for what works on a generator before it is
+        joined::
+
+            orders.lateralJoin(spark.tvf.explode(F.col("items").outer()).toDF("item"))
+            orders.lateralJoin(rates.where(F.col("day") == F.col("ordered").outer()).orderBy("at").limit(1))
+        """
+        kind = lateral_kind(how)
+        refuse_no_dataframe("lateralJoin", other)
+        generator = generator_of(other)
+        if generator is not None:
+            if kind == "left" and on is not None:
+                raise InvalidInputError("lateralJoin of a generator, left and with on: no stream of Spark's runs it")
+            made = self.select("*", generator)
+            return made if on is None else made.where(on)
+        named = self._stream_side or StreamSide.of(self._recipe, self._alias)
+        aliased = self._stream_side is not None or self._alias is not None
+
+        def called(df: SparkDF) -> SparkDF:
+            return df if aliased else df.alias(named.alias)
+
+        nothing = other.where(F.lit(False))
+        made = self._operation(
+            "lateralJoin",
+            lambda df: lateral(called(df), other, on, kind),
+            tried=lambda df: lateral(called(df), nothing, on, kind),
+        )
         made._alias, made._stream_side = None, named
         return made
 

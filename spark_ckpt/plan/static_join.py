@@ -138,9 +138,8 @@ def _is_in(df: SparkDF, name: str) -> bool:
 
 
 def refuse_right_side(right: SparkDF) -> None:
-    """Raises ``InvalidInputError`` for what is no static DataFrame."""
-    if not hasattr(right, "sparkSession") or not hasattr(right, "isStreaming"):
-        raise InvalidInputError(f"join expects a static DataFrame, found {type(right).__name__}")
+    """Raises ``InvalidInputError`` for what is no static DataFrame, or has columns that barriers have."""
+    refuse_no_dataframe("join", right)
     if right.isStreaming:
         raise InvalidInputError(
             "join expects a static DataFrame, found a stream of Spark's own, whose rows have no barriers; read it with "
@@ -149,3 +148,9 @@ def refuse_right_side(right: SparkDF) -> None:
     taken = [c for c in right.columns if c in (*CONTROL_COLUMNS, _MATCH)]
     if taken:
         raise InvalidInputError(f"the static side has columns {taken}, reserved for the barriers; rename them")
+
+
+def refuse_no_dataframe(what: str, right: Any) -> None:
+    """Raises ``InvalidInputError`` for what is no DataFrame of Spark's."""
+    if not hasattr(type(right), "sparkSession") or not hasattr(type(right), "isStreaming"):
+        raise InvalidInputError(f"{what} expects a static DataFrame, found {type(right).__name__}")

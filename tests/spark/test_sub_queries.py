@@ -1,4 +1,4 @@
-"""Sub-queries over static DataFrames in expressions of a stream, beside Spark's own streams."""
+"""Sub-queries over static DataFrames in expressions of a stream, and lateral joins, beside Spark's own streams."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from spark_ckpt.errors import InvalidInputError
 from tests.spark.conftest import Input, Job, ordered, rows_of_spark
 
 SCHEMA = "id long, k string, v int"
@@ -22,9 +23,12 @@ BATCHES: list[list[tuple[Any, ...]]] = [
 ]
 
 
+def _session(df: Any) -> Any:
+    return df._session.spark if hasattr(type(df), "transformSpark") else df.sparkSession
+
+
 def _static(df: Any) -> Any:
-    spark = df._session.spark if hasattr(type(df), "transformSpark") else df.sparkSession
-    return spark.createDataFrame([("a", 1), ("a", 3), ("b", 2), ("z", 7), (None, 6)], "k string, n int")
+    return _session(df).createDataFrame([("a", 1), ("a", 3), ("b", 2), ("z", 7), (None, 6)], "k string, n int")
 
 
 def _in(a: Any) -> Any:
@@ -83,18 +87,49 @@ def _text(a: Any) -> Any:
     )
 
 
+def _exploded(a: Any) -> Any:
+    elements = F.when(F.col("v").outer() > 1, F.array(F.col("v").outer(), F.lit(3)))
+    made = a.lateralJoin(_session(a).tvf.explode(elements).toDF("x"), how="left")
+    made = made.lateralJoin(_session(a).tvf.posexplode_outer(F.split(F.col("k").outer(), "")).toDF("p", "c"))
+    return made.select("id", F.concat_ws(" ", "x", "p", "c"))
+
+
+def _all_found(a: Any) -> Any:
+    x = _static(a).toDF("other", "n")
+    made = a.lateralJoin(x.where((F.col("other") == F.col("k").outer()) | F.col("other").isNull()), how="left")
+    return made.select("id", F.concat_ws(" ", "other", F.col("n") + F.col("v")))
+
+
+def _some_found(a: Any) -> Any:
+    x = _static(a).alias("x")
+    made = a.alias("a").lateralJoin(x.where(F.col("x.k") == F.col("a.k").outer()), F.col("n") > F.col("v"))
+    return made.select("id", F.concat("a.k", "x.n"))
+
+
+def _found_or_not(a: Any) -> Any:
+    x = _static(a).toDF("other", "n").where(F.col("other") == F.col("k").outer())
+    return a.lateralJoin(x, F.col("n") > F.col("v"), "left").select("id", F.concat_ws(" ", "other", "n"))
+
+
+def _numbered(a: Any) -> Any:
+    return a.lateralJoin(_session(a).tvf.range(2).toDF("i"), how="cross").select("id", "i")
+
+
 def _several(a: Any) -> Any:
     x, key = _static(a).toDF("other", "n"), F.col("other") == F.col("k").outer()
     kept = ~F.col("k").isin(x.select("other")) | (F.col("v") < x.select(F.max("n")).scalar()) | F.col("k").isNull()
     total, known = x.where(key).agg(F.sum("n")).scalar(), x.where(key).exists()
-    return a.where(kept).select("id", F.concat_ws(" ", F.coalesce(total, F.lit(-1)), known, F.col("v")))
+    made = a.where(kept).withColumn("found", F.concat_ws(" ", F.coalesce(total, F.lit(-1)), known))
+    made = made.lateralJoin(_session(a).tvf.explode(F.array(F.col("v").outer(), F.lit(3))).toDF("x"))
+    made = made.lateralJoin(x.where(key).orderBy(F.desc("n")).limit(1).select("n"), how="left")
+    return made.select("id", F.concat_ws(" ", "found", "x", "n"))
 
 
 Form = Callable[[Any], Any]
 SOME: tuple[Form, ...] = (_several,)
 OTHERS: tuple[Form, ...] = (
     *(_in, _not_in, _not_in_nulls, _not_in_nothing, _both_in, _exists, _not_exists, _value, _value_of_key, _whether),
-    _text,
+    *(_text, _exploded, _all_found, _some_found, _found_or_not, _numbered),
 )
 
 
@@ -122,6 +157,23 @@ def test_rows_are_those_of_spark(
     expected = ordered(map(tuple, rows_of_spark(theirs, tmp_path / "plain")))
     assert {form for *_, form in expected} == {form.__name__ for form in forms}
     assert job.rows() == expected
+
+
+def test_lateral_joins_that_spark_has_not_are_refused(
+    spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input]
+) -> None:
+    rows = new_input("in", SCHEMA).stream(ckpt)
+    elements = spark.tvf.explode(F.array(F.col("v").outer()))
+    with pytest.raises(AnalysisException, match="UNSUPPORTED_JOIN_TYPE"):
+        rows.lateralJoin(elements, how="semi")
+    with pytest.raises(InvalidInputError, match="worked on before it is joined"):
+        rows.lateralJoin(elements.where("col > 1"))
+    with pytest.raises(InvalidInputError, match="no stream of Spark's runs it"):
+        rows.lateralJoin(elements, F.col("col") > 1, "left")
+    with pytest.raises(InvalidInputError, match="lateralJoin expects a static DataFrame, found CkptDataFrame"):
+        rows.lateralJoin(rows)
+    with pytest.raises(AnalysisException, match="STREAMING_QUERY"):
+        rows.lateralJoin(new_input("other", SCHEMA).spark_stream(spark))
 
 
 def test_a_sub_query_over_a_stream_is_refused_as_in_spark(

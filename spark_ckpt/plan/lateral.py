@@ -1,0 +1,120 @@
+"""The right side of a lateral join: a generator, ``spark.tvf.explode(...)``, or a static DataFrame. Driver; classic and
+Connect.
+
+A generator is one in a projection, which control rows come through. A static side is joined from the left: as its
+filter says that it is not for them, a control row finds nothing and comes out once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.columns import control_last
+from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.types import CTL
+
+SparkDF = Any
+JavaObject = Any
+
+_MATCH = "__ckpt_match"
+_TABLES = ("range", "collations", "sql_keywords", "python_worker_logs")
+"""Functions of tables that are none of a row."""
+_KINDS = {"inner": "inner", "cross": "inner", "left": "left", "leftouter": "left"}
+_CALL, _NAMED, _ALIAS = "UnresolvedTableValuedFunction", "UnresolvedSubqueryColumnAliases", "SubqueryAlias"
+
+
+def lateral_kind(how: str | None) -> str:
+    """``inner`` or ``left``. Raises Spark's ``AnalysisException`` for others."""
+    kind = _KINDS.get("inner" if how is None else str(how).lower().replace("_", ""))
+    if kind is None:
+        raise AnalysisException(
+            f"[UNSUPPORTED_JOIN_TYPE] Unsupported join type '{how}'. Supported join types include: 'inner', "
+            "'leftouter', 'left', 'left_outer', 'cross'. SQLSTATE: 0A000"
+        )
+    return kind
+
+
+def lateral(left: SparkDF, right: SparkDF, on: Column | None, kind: str) -> SparkDF:
+    """``left``, which has control rows, with the rows of ``right`` that each of its data rows finds."""
+    found = right.withColumn(_MATCH, F.lit(True)).where(F.col(CTL).outer().isNull())
+    if kind == "left":
+        joined = left.lateralJoin(found, how="left") if on is None else left.lateralJoin(found, on, "left")
+        return control_last(joined.drop(_MATCH))
+    matched = F.col(_MATCH).isNotNull() if on is None else F.col(_MATCH).isNotNull() & on
+    joined = left.lateralJoin(found, how="left")
+    return control_last(joined.where(F.col(CTL).isNotNull() | matched).drop(_MATCH))
+
+
+def generator_of(right: SparkDF) -> Column | None:
+    """The generator that all of ``right`` is, over columns of the left side; None if it is a DataFrame."""
+    classic = type(right).__module__.startswith("pyspark.sql.classic")
+    found = _of_classic(right) if classic else _of_connect(right)
+    if isinstance(found, str):
+        raise InvalidInputError(
+            f"lateralJoin: {found} is worked on before it is joined, where Spark could drop control rows. Join it "
+            "as it is, or with toDF, and work on the result: stream.lateralJoin(spark.tvf.explode(...)).where(...)"
+        )
+    if found is None:
+        return None
+    name, args, names = found
+    function = getattr(F, name, None)
+    column = F.call_function(name, *args) if function is None or name == "json_tuple" else function(*args)
+    return column.alias(*names) if names else column
+
+
+_Call = tuple[str, list[Column], list[str]]
+
+
+def _of_classic(right: SparkDF) -> _Call | str | None:
+    from pyspark.sql.classic.column import Column as ClassicColumn
+
+    node, names = right._jdf.queryExecution().logical(), list[str]()
+    if f"{_CALL} [" not in node.toString():
+        return None
+    while node.nodeName() in (_NAMED, _ALIAS):
+        if node.nodeName() == _NAMED:
+            names = names or [str(name) for name in items_of(node.outputColumnNames())]
+        node = node.child()
+    name = str(items_of(node.name())[0]) if node.nodeName() == _CALL else None
+    if name in _TABLES:
+        return None
+    if name is None:
+        return "a table function" if not any(f"{_CALL} [{t}]" in node.toString() for t in _TABLES) else None
+    jvm = right.sparkSession.sparkContext._jvm
+    convert = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    args = [ClassicColumn(convert.column(_of_left(e, jvm))) for e in items_of(node.functionArgs())]
+    return name, args, names
+
+
+def _of_left(e: JavaObject, jvm: Any) -> JavaObject:
+    """``e`` where ``column.outer()`` is the column."""
+    if e.nodeName() == "LazyExpression":
+        return _of_left(items_of(e.children())[0], jvm)
+    children = items_of(e.children())
+    done = [_of_left(child, jvm) for child in children]
+    same = all(new is old for new, old in zip(done, children, strict=True))
+    return e if same else e.withNewChildren(jvm.PythonUtils.toSeq(done))
+
+
+def _of_connect(right: SparkDF) -> _Call | str | None:
+    node, names = right._plan, list[str]()
+    if not _has_call(node):
+        return None
+    while type(node).__name__ in ("ToDF", "SubqueryAlias"):
+        names = names or list(getattr(node, "_cols", []))
+        node = node._child
+    if type(node).__name__ != _CALL:
+        return "a table function"
+    return None if node._name in _TABLES else (node._name, list(node._args), names)
+
+
+def _has_call(node: Any) -> bool:
+    if type(node).__name__ == _CALL:
+        return node._name not in _TABLES
+    child = getattr(node, "_child", None)
+    return child is not None and _has_call(child)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column
@@ -11,6 +12,7 @@ from pyspark.sql import types as T
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.aggregates import Split, by_names, split_aggregates
 from spark_ckpt.plan.columns import proposing_user_columns, quoted, refuse_repeated
+from spark_ckpt.plan.fails_on_nulls import data_rows_only, failing
 from spark_ckpt.plan.key_columns import written
 from spark_ckpt.plan.stars import without_control
 from spark_ckpt.plan.window_calls import may_have_window
@@ -89,7 +91,7 @@ class Aggregation:
             window.refuse_inside(parts.computed)
         if parts.computed:
             # Anew for each DataFrame: classic Spark's resolved expressions are of one.
-            parent = parent._operation("agg", lambda df: df.withColumns(split(df).computed), check=True)
+            parent = parent._operation("agg", _computing(parent._preview, split, parts), check=True)
         kept = self._aggregated(
             window.assigned(parent, parts.specs.values()) if window else parent, uid, parts.specs, keys
         )
@@ -155,6 +157,17 @@ def given_columns(df: Any, exprs: tuple[Any, ...]) -> list[Column]:
     if wrong:
         raise InvalidInputError(f"agg: expected columns, such as F.sum('price'), or one dict; found {wrong[0]!r}")
     return [without_control(e) for e in exprs]
+
+
+def _computing(preview: Any, split: Callable[[Any], Split], parts: Split) -> Callable[[Any], Any]:
+    """Adds the columns that the aggregates read, those that fail on control rows for data rows alone."""
+    wrong = [n for n, fails in zip(parts.computed, failing(preview, [*parts.computed.values()]), strict=True) if fails]
+
+    def computing(df: Any) -> Any:
+        found = split(df).computed
+        return df.withColumns({n: data_rows_only(c) if n in wrong else c for n, c in found.items()})
+
+    return computing
 
 
 def _named(kept: CkptDataFrame, parts: Split, keys: list[str]) -> CkptDataFrame:

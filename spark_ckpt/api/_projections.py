@@ -14,6 +14,7 @@ from spark_ckpt.api._watermark import behind_operation
 from spark_ckpt.api._window_columns import replaced_by_name, with_windows, without_window
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import everything, listed, quoted, refuse_control
+from spark_ckpt.plan.fails_on_nulls import for_data_rows_only
 from spark_ckpt.plan.spark_errors import not_expected
 from spark_ckpt.plan.stars import may_have_star
 from spark_ckpt.runtime.stateless import Project
@@ -47,6 +48,7 @@ class Projections:
         if windowed is not None:
             df, columns = windowed
             return without_window(df.select(*columns))
+        wanted = for_data_rows_only(self._preview, self._in_spark(), wanted)
         control = [] if self._has_star(wanted) else [TAG, CTL]
         try:
             made = self._operation("select", lambda df: df.select(*wanted, *control), check=True)
@@ -113,6 +115,8 @@ class Projections:
         if windowed is not None:
             df, found = windowed
             return df.select(*replaced_by_name(self, dict(zip(columns, found, strict=True))))
+        safe = for_data_rows_only(self._preview, self._in_spark(), list(columns.values()))
+        columns = dict(zip(columns, safe, strict=True))
         made = self._operation("withColumn", lambda df: df.withColumns(columns), check=True)
         made._wider = behind_row_by_row(self, lambda rows: rows.withColumns(columns))
         return made

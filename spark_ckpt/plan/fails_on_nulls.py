@@ -1,0 +1,64 @@
+"""Expressions that fail on a row whose columns are all null, as control rows are: ``map(k, v)``, whose keys may not be
+null, or ``raise_error`` where a value is none of those expected. They are computed for data rows alone. Driver."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from spark_ckpt.plan._trying import unlogged
+from spark_ckpt.plan.plan_check import plan_nodes
+from spark_ckpt.plan.plan_text import calls_python
+from spark_ckpt.types import CTL
+
+SparkDF = Any
+
+_MAY_FAIL = re.compile(
+    r"\b(?:(?:create_)?map|map_from_arrays|map_from_entries|map_concat|transform_keys|raise_error|assert_true)\s*\("
+    # Or they make a value of null, on which something else may fail.
+    r"|\b(?:coalesce|nvl2?|ifnull|if|isnull|isnotnull|concat_ws|format_string|printf)\s*\(|\bCASE\b|\bIS\s|<=>",
+    re.IGNORECASE,
+)
+
+
+def for_data_rows_only(preview: SparkDF, in_spark: SparkDF, columns: Sequence[Any]) -> list[Any]:
+    """``columns`` over ``preview``, which has a control row; ``in_spark`` is that without the control columns.
+
+    Those that fail there come back as such that do not, called as they were.
+    """
+    return [
+        data_rows_only(c).alias(in_spark.select(c).columns[0]) if fails else c
+        for c, fails in zip(columns, failing(preview, columns), strict=True)
+    ]
+
+
+def failing(preview: SparkDF, columns: Sequence[Any]) -> list[bool]:
+    """Which of them fail there. Most are known by their text not to, and are not tried."""
+    asked = [isinstance(c, Column) and _MAY_FAIL.search(str(c)) is not None for c in columns]
+    if not any(asked) or not _fails(preview, [c for c, may in zip(columns, asked, strict=True) if may]):
+        return [False] * len(asked)
+    return [may and _fails(preview, [c]) for c, may in zip(columns, asked, strict=True)]
+
+
+def data_rows_only(column: Column) -> Column:
+    """``column``, and null in control rows."""
+    return F.when(F.col(CTL).isNull(), column)
+
+
+def _fails(preview: SparkDF, columns: list[Column]) -> bool:
+    try:
+        with unlogged():
+            # By names that look like no call of a Python function, which would be called here.
+            tried = preview.select(*[c.alias(f"c{i}") for i, c in enumerate(columns)])
+            if not calls_python(plan_nodes(tried)[0]):
+                tried.collect()
+    except AnalysisException:
+        return False  # who uses them says what is wrong with them
+    except PySparkException:
+        return True
+    return False

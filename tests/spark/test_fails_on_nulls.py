@@ -1,0 +1,76 @@
+"""Expressions that fail where columns are null do so in data rows only: control rows, all of whose columns are null, do
+not end a query that Spark's own stream runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests.spark.conftest import DEADLINE_S, Input, Job, ordered, rows_of_spark, wait_until
+
+NewInput = Callable[[str, str], Input]
+SCHEMA = "k string, v long, a array<string>"
+ROWS = [[("1", 1, ["x"]), ("2", 2, [])], [("3", 3, None)]]
+
+
+def columns() -> dict[str, Any]:
+    """Each fails if ``k`` or ``v`` is null."""
+    checked = F.when(F.col("v") > 0, F.col("v")).otherwise(F.raise_error("v has to be above 0"))
+    one = F.create_map("k", "v")
+    return {
+        "m": one,
+        "entries": F.map_from_entries(F.array(F.struct("k", "v"))),
+        "arrays": F.map_from_arrays(F.array("k"), F.array("v")),
+        "both": F.map_concat(F.create_map(F.lit("z"), F.col("v")), one),
+        "keys": F.transform_keys(F.create_map(F.lit("z"), F.col("v")), lambda k, v: F.concat(k, F.col("k"))),
+        "checked": checked,
+        "asserted": F.assert_true(F.col("v") > 0),
+        "number": F.coalesce("k", F.lit("none")).cast("int"),
+        "in_sql": F.expr("if(v > 0, v, raise_error('v'))"),
+        "size": F.size(one),
+    }
+
+
+def query(df: Any) -> Any:
+    """In ``select`` with and without names, in ``withColumns``, behind each other, in generators and aggregates."""
+    named = columns()
+    wide = df.withColumns(named).withColumn("again", F.create_map("k", "checked"))
+    # Maps and lists are texts: rows are compared in an order.
+    texts = wide.select("k", *[F.to_json(F.struct(name)).alias(name) for name in (*named, "again")])
+    unnamed = df.select("k", F.create_map("k", "v")).select("k", F.col("map(k, v)")["1"].alias("first"))
+    several = df.select("k", F.explode(F.map_from_arrays(F.array("k"), F.array("v"))))
+    return texts, unnamed, several, df.groupBy("k").agg(F.max(named["checked"]), F.sum(F.size(F.create_map("k", "v"))))
+
+
+@pytest.mark.parametrize(
+    "number", [pytest.param(n, marks=[] if n in (0, 3) else [pytest.mark.soak], id=str(n)) for n in range(4)]
+)
+def test_what_fails_on_nulls_is_computed_for_data_rows_only(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, number: int
+) -> None:
+    data = new_input("in", SCHEMA)
+    for rows in ROWS:
+        data.add(*rows)
+    mode = "update" if number == 3 else "append"
+    expected = rows_of_spark(query(data.spark_stream(spark))[number], tmp_path / "spark", mode)
+    ours = query(data.stream(ckpt))[number]
+    assert ours.columns == query(data.spark_stream(spark))[number].columns
+    running = job.start(ours, now=False, mode=mode)
+    running.checkpoint()  # a barrier in the middle
+    wait_until(lambda: running.checkpoint() and len(job.rows()) == len(expected), running)
+    running.stop()
+    assert job.rows() == ordered(expected)
+
+
+def test_data_rows_still_fail(ckpt: Any, new_input: NewInput, job: Job) -> None:
+    data = new_input("in", SCHEMA)
+    data.add(("1", 0, None))
+    running = job.start(data.stream(ckpt).withColumn("checked", columns()["checked"]))
+    with pytest.raises(StreamingQueryException, match="v has to be above 0"):
+        running.awaitTermination(DEADLINE_S)

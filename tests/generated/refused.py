@@ -84,10 +84,6 @@ def _batch_numbered(df: Any, key: str, name: str) -> Any:
     return df.withColumn(name, F.row_number().over(Window.partitionBy(key).orderBy("id")).cast("bigint"))
 
 
-def _with_hours(df: Any) -> Any:
-    return df.withColumn("hour", F.window("at", "1 hour").start)
-
-
 def _is_control(df: Any) -> Any:
     return F.col(CTL).isNotNull() if CTL in df.columns else F.lit(False)
 
@@ -179,16 +175,6 @@ FORMS = (
         lambda df: df.crossJoin(_static(df)),
         gives=_WORD,
         repeats=True,
-    ),
-    Refused(
-        "groupBy window",
-        lambda df: df.groupBy(F.window("at", "1 hour").start),
-        "groupBy.*drops.*withColumn",
-        lambda df, uid: _numbered(_with_hours(df), "hour", uid, "nth"),
-        lambda df: _batch_numbered(_with_hours(df), "hour", "nth"),
-        ("id", "at"),
-        {"hour": "timestamp", "nth": "bigint"},
-        keyed=True,
     ),
     Refused(
         "aggregate",

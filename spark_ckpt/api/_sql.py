@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -18,6 +19,7 @@ from pyspark.sql import types as T
 from spark_ckpt.api._sql_arguments import literal, with_arguments
 from spark_ckpt.api._sql_expressions import GIVEN, Expressions, with_outer_columns
 from spark_ckpt.api._sql_lateral import Names, of_views, with_views
+from spark_ckpt.api._subtract import NOT_ON_THE_RIGHT
 from spark_ckpt.api._views import views_of
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import quoted
@@ -136,11 +138,8 @@ class _Text:
             self.named.append((name, piece))
         parts = [self._part(part, query.order if len(query.parts) == 1 else ()) for part in query.parts]
         found = parts[0]
-        for part, distinct in zip(parts[1:], query.distinct, strict=True):
-            if not (_is_stream(found) and _is_stream(part)):
-                raise InvalidInputError("UNION of a stream with a table is not there, in Spark's streams neither")
-            found = found.union(part)
-            found = found.distinct() if distinct else found
+        for part, operation, distinct in zip(parts[1:], query.operations, query.distinct, strict=True):
+            found = (_together if operation == "union" else _without)(found, part, distinct)
         found = _sorted(found, query.order) if len(parts) > 1 else found
         self.tables, self.named = outer_tables, outer_named
         return found if query.limit is None else found.limit(query.limit)
@@ -176,7 +175,7 @@ class _Text:
         if select.grouping or select.having or any(has_aggregate(i.expression) for i in select.items):
             found = _as_spark_says(_Aggregation(frame, select, read, viewed).built(order, schema.names), schema)
             return found.distinct() if select.distinct else found
-        found = frame.select(*_columns(select.items, read, schema.names if outer else []))
+        found = frame.select(*_columns(select.items, read, frame.columns, schema.names if outer else []))
         found = _as_spark_says(found.drop(*outer) if outer else found, schema)
         found = found.distinct() if select.distinct else found
         return _sorted(found, order)
@@ -323,11 +322,20 @@ def _told_apart(frame: CkptDataFrame, select: Select) -> tuple[CkptDataFrame, Se
     return frame, renamed(select, names), names
 
 
-def _columns(items: tuple[Item, ...], read: Expressions, names: list[str]) -> list[Any]:
-    """``names``: what Spark calls them, where what is computed here is written in another way."""
-    found = [_column(item, read) for item in items]
+def _columns(items: tuple[Item, ...], read: Expressions, columns: list[str], names: list[str]) -> list[Any]:
+    """``columns`` are those there are; ``names``: what Spark calls what is computed here in other words."""
+    found = [column for item in items for column in _star_except(item, columns) or [_column(item, read)]]
     told = len(names) == len(items) and not any("*" in item.whole.text for item in items)
     return [column.alias(name) for column, name in zip(found, names, strict=True)] if told else found
+
+
+def _star_except(item: Item, columns: list[str]) -> list[Any]:
+    """Of ``* EXCEPT (a, b)``."""
+    tokens = item.whole.tokens
+    if len(tokens) < 4 or tokens[0].text != "*" or not tokens[1].word("except"):
+        return []
+    gone = {token.name.lower() for token in tokens[3:-1] if token.is_name}
+    return [F.col(quoted(name)) for name in columns if name.lower() not in gone]
 
 
 def _column(item: Item, read: Expressions) -> Any:
@@ -380,6 +388,21 @@ def _as_spark_says(found: CkptDataFrame, schema: T.StructType) -> CkptDataFrame:
             "Write it with the methods of the DataFrame"
         )
     return found
+
+
+def _together(one: Frame, other: Frame, distinct: bool) -> Frame:
+    if not (_is_stream(one) and _is_stream(other)):
+        raise InvalidInputError("UNION of a stream with a table is not there, in Spark's streams neither")
+    both = one.union(other)
+    return both.distinct() if distinct else both
+
+
+def _without(one: Frame, other: Frame, distinct: bool) -> Frame:
+    if not _is_stream(one):
+        raise AnalysisException(NOT_ON_THE_RIGHT)
+    if not distinct:
+        raise InvalidInputError("EXCEPT ALL is not there: Spark's streams take the table off anew with each batch")
+    return one.subtract(other)
 
 
 def _sorted(frame: Frame, order: tuple[Ordering, ...]) -> Frame:

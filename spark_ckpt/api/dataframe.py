@@ -30,6 +30,7 @@ from spark_ckpt.api._python_functions import PythonFunctions
 from spark_ckpt.api._rows import RowMethods
 from spark_ckpt.api._samples import Samples
 from spark_ckpt.api._several_streams import SeveralStreams
+from spark_ckpt.api._subtract import Subtract
 from spark_ckpt.api._summaries import Summaries
 from spark_ckpt.api._views import TempViews
 from spark_ckpt.api._watermark import (
@@ -92,6 +93,7 @@ class CkptDataFrame(
     PythonFunctions,
     JoinMethods,
     SeveralStreams,
+    Subtract,
     EventTime,
     Distinct,
     Ordered,

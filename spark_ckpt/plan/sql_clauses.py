@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.sql_tokens import Token
+from spark_ckpt.plan.sql_tokens import Token, begins_sub_query
 
 _UNBUILT = {
     "pivot": "one aggregate with FILTER (WHERE ...) for each value",
@@ -21,8 +21,6 @@ _UNBUILT = {
     "sort": "ORDER BY, or the method sortWithinPartitions",
     "offset": "no stream of Spark's has it",
     "intersect": "no stream of Spark's has it",
-    "except": "a LEFT ANTI JOIN",
-    "minus": "a LEFT ANTI JOIN",
     "natural": "JOIN ... USING (columns)",
     "values": "a sub-query, (SELECT * FROM VALUES ...)",
     "fetch": "LIMIT",
@@ -43,7 +41,8 @@ _JOINS = {
     "": "inner",
 }
 _IN_JOINS = {word for words in _JOINS for word in words.split()}
-_CLAUSES = ("from", "lateral", "where", "group", "having", "order", "limit", "union", *_UNBUILT)
+_TOGETHER = ("union", "except", "minus")
+_CLAUSES = ("from", "lateral", "where", "group", "having", "order", "limit", *_TOGETHER, *_UNBUILT)
 _BY, _QUERY = ("by",), ("select", "all", "distinct", "(")
 _ONLY_BEFORE = {
     **dict.fromkeys(("group", "order", "cluster", "distribute", "sort"), _BY),
@@ -155,7 +154,8 @@ class Select:
 
 @dataclass(frozen=True)
 class Query:
-    """``parts`` in a union, ``distinct`` says of each but the first whether rows that were there are left out."""
+    """``parts`` of a union, or what is taken off, by ``operations``; ``distinct`` says of each but the first whether
+    rows that were there are left out."""
 
     span: Span
     named: tuple[tuple[str, Span], ...]
@@ -163,6 +163,7 @@ class Query:
     distinct: tuple[bool, ...] = ()
     order: tuple[Ordering, ...] = ()
     limit: int | None = None
+    operations: tuple[str, ...] = ()
 
 
 def within(text: str, span: Span) -> Query:
@@ -184,16 +185,17 @@ class _Reader:
 
     def query(self, depth: int) -> Query:
         begin, named = self.at, self._named()
-        parts, distinct = [self._part(depth)], []
-        while self._is("union"):
-            self.at += 1
+        parts, distinct, operations = [self._part(depth)], list[bool](), list[str]()
+        while self._is(*_TOGETHER):
+            operations.append("union" if self._taken().word("union") else "except")
             distinct.append(not self._words("all"))
             self._words("distinct")
             parts.append(self._part(depth))
         order = self._orderings(depth) if self._words("order", "by") else ()
         limit = self._limit() if self._words("limit") else None
         self._refuse_unbuilt()
-        return Query(self._span(begin), named, tuple(parts), tuple(distinct), order, limit)
+        span = self._span(begin)
+        return Query(span, named, tuple(parts), tuple(distinct), order, limit, tuple(operations))
 
     def _named(self) -> tuple[tuple[str, Span], ...]:
         if not self._words("with"):
@@ -451,6 +453,8 @@ class _Reader:
             return self.at > begin and behind is not None and behind.kind in ("number", "word", "name")
         if token.word(*_IN_JOINS, "join"):
             return "join" in stops and (token.word("join") or self._kind_ahead())
+        if token.word("except", "minus", "intersect") and behind is not None and behind.text == "(":
+            return begins_sub_query(self.tokens, self.at + 1)  # else SELECT * EXCEPT (columns)
         only = _ONLY_BEFORE.get(token.text.lower())
         return only is None or (behind is not None and behind.text.lower() in only)
 

@@ -159,6 +159,27 @@ def test_rows_are_those_of_spark(
     assert job.rows() == expected
 
 
+def test_what_is_not_in_a_table_is_that_of_spark(
+    spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], job: Job, tmp_path: Path
+) -> None:
+    def taken_off(a: Any) -> Any:
+        return a.select("k", F.col("v") % 4).subtract(_static(a).select("k", F.col("n").cast("bigint")))
+
+    data = new_input("in", SCHEMA)
+    for batch in BATCHES:
+        data.add(*batch, *BATCHES[0][:3])
+        job.run(taken_off(data.stream(ckpt)), mode="update")
+    mine, theirs = taken_off(data.stream(ckpt)), taken_off(data.spark_stream(spark))
+    assert mine.dtypes == theirs.dtypes
+    expected = ordered(map(tuple, rows_of_spark(theirs, tmp_path / "plain", "update")))
+    assert (None, 0) in expected
+    assert job.rows() == expected
+    with pytest.raises(AnalysisException, match="on the right is not supported"):
+        data.stream(ckpt).subtract(data.stream(ckpt))
+    with pytest.raises(AnalysisException, match="NUM_COLUMNS_MISMATCH"):
+        data.stream(ckpt).subtract(_static(mine))
+
+
 def test_lateral_joins_that_spark_has_not_are_refused(
     spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input]
 ) -> None:

@@ -57,6 +57,10 @@ class RowMethods(HasOperation):
         """As PySpark's: ``DataFrame[id: bigint, v: string]``."""
         return f"DataFrame[{', '.join(f'{name}: {kind}' for name, kind in self.dtypes)}]"
 
+    def isLocal(self) -> bool:
+        """As PySpark's: false, as a stream's rows are not the driver's."""
+        return False
+
     @property
     def dtypes(self) -> list[tuple[str, str]]:
         """As PySpark's: names and types of the columns."""

@@ -125,7 +125,7 @@ class CkptSession(Hinting):
         return self.spark.createDataFrame(control_row(schema), schema)
 
 
-_NO_FORMAT = "source files reads parquet, orc, json, csv and text; for others write a Python streaming DataSource"
+_XML = 'let Spark read it: ckpt.readStream.spark(spark.readStream.schema(...).option("rowTag", "row").xml(path))'
 
 
 class CkptDataStreamReader(FileReaders, Hinting):
@@ -135,7 +135,7 @@ class CkptDataStreamReader(FileReaders, Hinting):
     """
 
     _ways: ClassVar[Mapping[str, str]] = {
-        "xml": _NO_FORMAT,
+        "xml": _XML,
     }
 
     def __init__(self, session: CkptSession) -> None:

@@ -72,6 +72,11 @@ def _sizes(key: tuple[pa.Scalar, ...], left: pa.Table, right: pa.Table) -> pa.Ta
 
 QUERIES = {"static": _with_static}
 MORE = {
+    "windows": lambda a, b, _: (
+        a.groupBy(F.window("t", "1 hour"), F.struct("k"))
+        .cogroup(b.groupBy(F.window(F.timestamp_seconds("v"), "1 hour"), F.struct(F.upper("j").alias("k"))))
+        .applyInPandas(_by_position, "l long, r long")
+    ),
     "expressions": _of_expressions,
     "static, aggregates": _of_wholes,
     "static, complete": _of_wholes,

@@ -56,3 +56,4 @@ def test_a_name_that_is_there_is_refused(ckpt: Any, new_input: NewInput) -> None
         rows.zipWithIndex("k")
     with pytest.raises(ControlColumnsError):
         rows.zipWithIndex(TAG)
+    assert rows.isLocal() is False

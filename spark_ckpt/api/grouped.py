@@ -143,7 +143,7 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
             timed = WindowedAggregate(by, inputs, specs, window=keys.event_time, size_us=0, rules=rules)
             return over._operator(uid, timed, columns, keys, by_agg=True)
         if window is None or not window.event_time:
-            function = AggregateFunction(by, inputs, specs, rules=rules)
+            function = AggregateFunction(by, inputs, specs, rules=rules, over_everything=not self._given)
             return over._operator(uid, function, columns, keys, "update", by_agg=True)
         windowed = window.function(by, inputs, specs, rules=rules)
         return over._operator(uid, windowed, [*columns, *window.inputs], keys, window.mode, by_agg=True)

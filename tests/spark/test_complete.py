@@ -103,6 +103,41 @@ def test_a_query_of_windows_that_have_ended_keeps_those_it_has(
     assert sorted(s for _, _, s in job.rows()) == [3, 4, 8]
 
 
+def _everything(df: Any, **uid: str) -> Any:
+    kept = (
+        "count(*)",
+        "count(v)",
+        "sum(v)",
+        "avg(v)",
+        "max(k)",
+        "stddev(v)",
+        "last(v)",
+        "first(v, true)",
+        "bool_or(v > 1)",
+    )
+    in_families = ("collect_list(v)", "count(distinct v)", "percentile(v, 0.5)", "mode(v)")
+    made = [F.expr(text).alias(f"a{i}") for i, text in enumerate((*kept, *in_families))]
+    return df.where("v > 10").agg(*made, **uid)
+
+
+@pytest.mark.parametrize("mode", ["complete", pytest.param("update", marks=pytest.mark.soak)])
+def test_an_aggregate_over_everything_has_a_row_before_any_row_came(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, mode: str
+) -> None:
+    """As in Spark; in mode update once, where Spark repeats it in each batch."""
+    made = new_input("in", SCHEMA)
+    shown: list[tuple[Any, ...]] = []
+    for where, value in (("one", 1), ("one", 2), ("another", 30)):
+        made.add((BASE, "a", value))
+        job.run(_everything(made.stream(ckpt)), mode=mode, checkpointLocation=str(tmp_path / where))
+        (result,) = ordered(map(tuple, _everything(made.table(spark)).collect()))
+        if mode == "complete":
+            shown = [result]
+        elif result not in shown:
+            shown.append(result)
+        assert job.rows() == ordered(shown)
+
+
 def test_what_has_no_whole_result_is_refused(ckpt: Any, new_input: NewInput, tmp_path: Path) -> None:
     rows = new_input("in", SCHEMA).stream(ckpt)
     counted = rows.groupBy("k").agg(F.count("*").alias("n"), uid="n")

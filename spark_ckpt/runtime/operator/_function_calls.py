@@ -83,6 +83,15 @@ class FunctionCalls:
             for message in narrow_messages(output, MAX_BODY_BYTES):
                 self._emit(epoch, b"".join(message))
 
+    def begin(self, checkpoint: int) -> None:
+        """Ahead of a checkpoint's barrier: a key that is there before any row has a result in the first of them."""
+        first = self.spec.function.first_rows()
+        if first is None or not self.keyed.groups.holds(first.column(KEY_HASH).to_numpy()):
+            return
+        known = self.keyed.touch(first.column(KEY_HASH).to_numpy(), first.select(self.keyed.layout.key_schema.names))
+        if not known.exists.all():
+            self.with_rows(first, checkpoint)
+
     def put_out_result(self, checkpoint: int) -> None:
         """Output mode complete: all of it, ahead of the checkpoint's barrier."""
         if not self.spec.function.complete:

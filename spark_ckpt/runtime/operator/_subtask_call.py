@@ -177,6 +177,7 @@ class SubtaskCall:
             self._end_time()
         elif self._time.input_ends(action.checkpoint):
             self._close_windows()
+        self._calls.begin(action.checkpoint)
         self._calls.put_out_result(action.checkpoint)
 
     def _do(self, action: aligner.Action) -> None:

@@ -18,6 +18,7 @@ from spark_ckpt.state.aggregates.segments import places_of_keys, segments_behind
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
 from spark_ckpt.state.ipc import plain_array
 from spark_ckpt.state.keys.grouping import Segments, group_rows, rows_per_key
+from spark_ckpt.state.keys.spark_hash import xxhash64
 from spark_ckpt.state.lsm.layout import FamilyLayout
 from spark_ckpt.types import KEY_HASH
 
@@ -31,7 +32,8 @@ class AggregateFunction(StateFunction):
     ``input_schema`` are the DataFrame's columns (key columns may be among them). ``emit="update"`` yields one row for
     each touched key: keys, then aggregates in the order of the mapping. ``emit="rows"`` (Flink's rolling aggregation)
     yields every input row with the aggregates of its key up to and including that row; rows of one call are taken in
-    order of ``order_by`` (ascending, nulls first, ties and None: order of arrival).
+    order of ``order_by`` (ascending, nulls first, ties and None: order of arrival). ``over_everything``: there is one
+    key, and it has a result before any row came.
 
     Raises ``InvalidInputError`` for unknown columns, types an aggregate does not support, or clashing names.
     """
@@ -46,8 +48,10 @@ class AggregateFunction(StateFunction):
         emit: str = "update",
         order_by: str | None = None,
         rules: Rules = Rules(),  # noqa: B008 - frozen
+        over_everything: bool = False,
     ) -> None:
         self.key_schema = key_schema
+        self.over_everything = over_everything
         self.input_schema = input_schema
         self.emit = emit
         self.order_by = order_by
@@ -85,6 +89,13 @@ class AggregateFunction(StateFunction):
     @property
     def packed_begins(self) -> Mapping[str, pa.Scalar]:
         return _of_one_row(self.packers)
+
+    def first_rows(self) -> pa.Table | None:
+        if not (self.over_everything and all(a.can_begin for a in self.packers)):
+            return None
+        keys = [pa.array([0], field.type) for field in self.key_schema]
+        hashed = pa.table([*keys, pa.array(xxhash64(keys))], [*self.key_schema.names, KEY_HASH])
+        return self._partial_table(hashed, [a.nothing() for a in self.packers])
 
     @property
     def input_columns(self) -> list[str]:

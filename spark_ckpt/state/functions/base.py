@@ -121,6 +121,10 @@ class StateFunction(ABC):
         ``complete``."""
         return self
 
+    def first_rows(self) -> pa.Table | None:
+        """What keys have that are there before any row came, as ``combine`` makes it of rows; None: there are none."""
+        return None
+
     def result(self, ctx: CallContext, every: Touched) -> pa.Table:
         """Of output mode ``complete``: what comes out of ``every`` key that there is. No key has rows."""
         raise NotImplementedError(type(self).__name__)

@@ -14,6 +14,8 @@ from pyspark.sql.pandas.typehints import infer_group_arrow_eval_type_from_func, 
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.util import PythonEvalType
 
+from spark_ckpt.plan.batch_epochs import with_true_epochs
+from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import user_columns
 from spark_ckpt.plan.event_time import kept_by_name
 from spark_ckpt.plan.session_confs import pandas_options
@@ -99,8 +101,17 @@ def _of_batches(grouped: Any, what: str, applied: Callable[[Any], SparkDF]) -> C
     def operation(rows: SparkDF) -> SparkDF:
         return applied(_grouped(grouped, rows, [F.col(TAG).bitwiseAND(F.lit(~STREAM_MASK)), F.col(CTL)]))
 
-    made: CkptDataFrame = grouped._parent._operation(what, operation, stays="it looks at all rows of a group")
-    return made
+    return _that_meet(grouped._parent)._operation(what, operation, stays="it looks at all rows of a group")
+
+
+def _that_meet(df: CkptDataFrame) -> CkptDataFrame:
+    """``df``, with epochs for rows that Spark's own sources read, if there are others that they have to meet."""
+    lineage, parent = df._lineage, df._recipe
+    if not any(source.by_spark for source in lineage.sources) or not (len(lineage.sources) > 1 or lineage.operators):
+        return df
+    schema = df._preview.schema
+    recipe = Recipe(lambda ctx: Chain(with_true_epochs(ctx, ctx.frame(parent)), schema), (parent,))
+    return df._made(recipe, lineage, df._preview)
 
 
 def _grouped(grouped: Any, rows: SparkDF, own: list[Any]) -> Any:

@@ -30,8 +30,8 @@ def with_true_epochs(ctx: BuildContext, rows: SparkDF) -> SparkDF:
     has_none = F.shiftright(TAG, STREAM_BITS) == F.lit(BEFORE_BARRIERS)
     own = F.col(TAG).bitwiseAND(F.lit(STREAM_MASK))
     tag = F.when(F.col(CTL).isNull() & has_none, F.col(_LABEL).bitwiseOR(own)).otherwise(F.col(TAG))
-    columns = [F.col(quoted(name)) for name in rows.columns if name != TAG]
-    return rows.crossJoin(F.broadcast(label)).select(*columns, tag.alias(TAG))
+    columns = [tag.alias(TAG) if name == TAG else F.col(quoted(name)) for name in rows.columns]
+    return rows.crossJoin(F.broadcast(label)).select(*columns)
 
 
 def _labels(ctx: BuildContext, kind: type[EpochsOfBatch]) -> SparkDF:

@@ -141,6 +141,24 @@ def test_the_groups_of_each_batch_are_those_of_spark(
     assert ordered(_plain(row) for row in memory.read(job.sink).to_pylist()) == theirs
 
 
+@pytest.mark.soak
+def test_rows_that_spark_reads_are_in_one_group_with_those_that_are_read_here(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path
+) -> None:
+    """They have no epochs of their own."""
+    one, two = new_input("one", SCHEMA), new_input("two", SCHEMA)
+    for made in (one, two):
+        made.add(("a", 1, BASE, None), ("b", 2, BASE, None))
+        made.add(("a", 5, None, None), (None, 3, BASE, None))
+
+    def sizes(a: Any, b: Any) -> Any:
+        return a.union(b).groupBy("k").applyInPandas(_keyless, "n long")
+
+    job.run(sizes(ckpt.readStream.spark(one.spark_stream(spark)), two.stream(ckpt)))
+    theirs = _theirs(sizes(one.spark_stream(spark), two.spark_stream(spark)), tmp_path / "plain", "append")
+    assert ordered(_plain(row) for row in memory.read(job.sink).to_pylist()) == theirs == [("2",)] * 4
+
+
 def test_state_behind_groups_goes_on_behind_a_restart(
     spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput
 ) -> None:

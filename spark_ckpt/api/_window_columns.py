@@ -125,15 +125,7 @@ def _over_hidden(columns: Sequence[Any]) -> tuple[list[Column], list[Any]]:
         calls.append(call)
         return F.col(HIDDEN)
 
-    def put_into_struct(call: Column) -> Column:  # whose fields have the columns' names
-        return put(call).alias("session_window" if "session_window" in str(call) else "window")
-
-    def found(column: Any) -> Any:
-        if not may_have_window(column):
-            return column
-        return with_columns_for_windows(column, put_into_struct if "struct(" in str(column) else put)
-
-    return calls, [found(column) for column in columns]
+    return calls, [with_columns_for_windows(c, put) if may_have_window(c) else c for c in columns]
 
 
 def _time(df: CkptDataFrame, call: Column) -> Column:

@@ -186,7 +186,7 @@ class Reader:
         while self._is(".", "[", "::"):
             sign = self._take().text
             if sign == ".":
-                value = E.UnresolvedExtractValue(value, E.LiteralExpression._from_value(self._name()))
+                value = E.UnresolvedExtractValue(value, E.LiteralExpression._from_value(self._take_field().name))
             elif sign == "[":
                 value = E.UnresolvedExtractValue(value, self._operand())
                 self._must("]")
@@ -219,7 +219,7 @@ class Reader:
         names = [token.text]
         while self._is("."):
             self._take()
-            names.append(self._take_name().text)
+            names.append(self._take_field().text)
         return E.ColumnReference(".".join(names))
 
     def _is_name(self, token: Token) -> bool:
@@ -228,6 +228,13 @@ class Reader:
     def _take_name(self) -> Token:
         token = self._take()
         if not self._is_name(token):
+            raise NotReadError
+        return token
+
+    def _take_field(self) -> Token:
+        """Behind a dot, where every word is a name, ``window.end`` among them."""
+        token = self._take()
+        if token.kind not in ("name", "word"):
             raise NotReadError
         return token
 

@@ -152,6 +152,29 @@ def _groups_of_batches(df: Any) -> Any:
     return tops.groupBy("n").applyInArrow(named, "k string, v long, n long")
 
 
+def _windows_in_texts(df: Any) -> Any:
+    """And structs as keys, over which the client cannot look either."""
+    timed = df.withWatermark("t", "300 seconds").where("v > 0 AND window(t, '4 minutes').start > '2000-01-01'")
+    keys = [F.expr("struct(k AS name, window(t, '4 minutes', '2 minutes'))").alias("s"), F.array("v")]
+    sums = timed.drop("window").groupBy(*keys).agg(F.sum("v"), F.expr("max(window(t, '4 minutes', '2 minutes').end)"))
+    return sums.selectExpr("*", "s.name", "s.col2.end AS e")
+
+
+def _by_windows(df: Any) -> Any:
+    def named(key, pdf):  # type: ignore[no-untyped-def]
+        return pdf.head(1)[["k"]].assign(key=repr(key), n=len(pdf), columns=repr(list(pdf.columns)))
+
+    window = F.window("t", "4 minutes", "2 minutes")
+    return df.groupBy(window, F.struct("k"), window.end).applyInPandas(
+        named, "k string, key string, n long, columns string"
+    )
+
+
+def _cube_of_windows(df: Any) -> Any:
+    timed = df.withWatermark("t", "300 seconds")
+    return timed.cube(F.window("t", "4 minutes"), "k").agg(F.count("*").alias("n"), F.grouping("window"), F.sum("v"))
+
+
 def _sized(key, left, right):  # type: ignore[no-untyped-def]
     import pandas as pd
 
@@ -354,6 +377,8 @@ def _cases() -> dict[str, Case]:
     subs = {"sub-queries": test_sub_queries.SOME, "more sub-queries": test_sub_queries.OTHERS}
     found |= {name: _in_expressions(forms) for name, forms in subs.items()}
     found["groups of batches"] = _processed(_groups_of_batches)
+    found["windows in texts"], found["groups by windows"] = _processed(_windows_in_texts), _processed(_by_windows)
+    found["cube of windows"] = _processed(_cube_of_windows)
     sides = (
         ("k string, v int", [[("a", 1), (None, 2)], [("b", 1)]]),
         ("j string, v long, w double", [[("A", 11, None)], []]),

@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 
-SHORT = ("join, aliased", "fails on nulls", "processor of rows", "columns", "sub-queries", "expressions", "functions")
+SHORT = (
+    "join, aliased",
+    "fails on nulls",
+    "processor of rows",
+    "columns",
+    "windows in texts",
+    "sub-queries",
+    "expressions",
+    "functions",
+)
 """In the test command; columns have a static join, random chains other ones."""
 
 BOTH = """

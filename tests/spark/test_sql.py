@@ -83,6 +83,9 @@ _APPEND = (
        LATERAL VIEW posexplode(array(e.x, v)) f AS i, y WHERE coalesce(e.x, 1) < 9""",
 )
 _MORE_APPEND = (
+    "SELECT *, window.end - window.start AS l FROM orders WHERE v > 0 AND minute(window(t, '4 minutes').start) >= 0",
+    "SELECT window.end e, k, grouping_id() FROM orders GROUP BY ROLLUP(window(t, '4 minutes', '2 minutes'), k)",
+    "SELECT window, sum(v) FROM orders GROUP BY GROUPING SETS ((window(t, '4 minutes'), k), (window(t, '4 minutes')))",
     "SELECT * FROM orders",
     "SELECT * FROM labels JOIN orders USING (k)",
     "SELECT * FROM labels JOIN (SELECT k, k AS other FROM orders) USING (k) UNION ALL SELECT k, 'b', 'c' FROM orders",
@@ -117,6 +120,8 @@ _COMPLETE = (
        GROUP BY upper(k) HAVING spread > 2 AND count(*) > 1 ORDER BY spread DESC NULLS LAST, 1 LIMIT 3""",
     "SELECT l.label, sum(o.v) AS v FROM orders o, labels l WHERE o.k = l.k GROUP BY l.label HAVING sum(o.v) > -9",
     "SELECT k, v % 2 p, count(*), grouping(k) FROM orders GROUP BY CUBE (k, v % 2)",
+    """SELECT date_format(window(t, '4 minutes').end, 'mm') m, struct(k, xs) s, sum(v), max(window(t, '4 minutes').end)
+       FROM orders WHERE window(t, '4 minutes').end > '2000-01-01' GROUP BY 1, struct(k, xs)""",
 )
 _MORE_COMPLETE = (
     """SELECT e.x % 2 p, sum(e.x) s, max(o.v) FROM orders o LATERAL VIEW explode(xs) e AS x
@@ -129,6 +134,8 @@ _MORE_COMPLETE = (
     "SELECT k IN (SELECT k FROM labels) i, count(*) FROM orders GROUP BY 1",
     "SELECT v + (SELECT count(*) FROM labels) i, count(*) FROM orders GROUP BY v + (SELECT count(*) FROM labels)",
     "SELECT count(*), avg(v) a FROM orders",
+    "SELECT window, k, count(*) c FROM orders GROUP BY CUBE(window(t, '4 minutes'), k)",
+    "SELECT xs, window_time(window(t, '4 minutes')) w, sum(v) FROM orders GROUP BY xs, 2",
     "SELECT k, count(*) FILTER (WHERE v > 2) big FROM orders GROUP BY 1 ORDER BY 2 DESC, k",
     "SELECT k, sum(n) FROM (SELECT k, v % 3 AS n FROM orders) q GROUP BY k",
     "SELECT k, v, count(*) FROM orders GROUP BY k, v GROUPING SETS ((k, v), (k), ())",

@@ -189,6 +189,7 @@ class _Text:
             frame = self.tables[source.name.lower()]
         else:
             frame = self.spark.sql(f"SELECT * FROM {source.span.text}")
+        frame = frame.toDF(*source.columns) if source.columns else frame
         alias = alias_of(source)
         told = bool(select.joins) or (alias is not None and alias.lower() in qualifiers(select.span))
         return frame.alias(alias) if alias is not None and told else frame
@@ -349,7 +350,8 @@ def _from(select: Select, tables: list[Frame], read: Expressions) -> tuple[CkptD
     """The rows of ``tables`` together, and what of WHERE is still to be done."""
     frame, where = tables[0], select.where
     for join, other in zip(select.joins, tables[1:], strict=True):
-        on: Any = list(join.using) or (read.column(join.on.text) if join.on else None)
+        using = [c for c in frame.columns if c.lower() in map(str.lower, other.columns)] if join.natural else join.using
+        on: Any = list(using) or (read.column(join.on.text) if join.on else None)
         if join.comma and where is not None and len(select.joins) == 1:
             on, where = _apart(where, of_views(select))
         frame = _joined(frame, other, on, join)

@@ -21,7 +21,6 @@ _UNBUILT = {
     "sort": "ORDER BY, or the method sortWithinPartitions",
     "offset": "no stream of Spark's has it",
     "intersect": "no stream of Spark's has it",
-    "natural": "JOIN ... USING (columns)",
     "values": "a sub-query, (SELECT * FROM VALUES ...)",
     "fetch": "LIMIT",
 }
@@ -42,7 +41,7 @@ _JOINS = {
 }
 _IN_JOINS = {word for words in _JOINS for word in words.split()}
 _TOGETHER = ("union", "except", "minus")
-_CLAUSES = ("from", "lateral", "where", "group", "having", "order", "limit", *_TOGETHER, *_UNBUILT)
+_CLAUSES = ("from", "lateral", "natural", "where", "group", "having", "order", "limit", *_TOGETHER, *_UNBUILT)
 _BY, _QUERY = ("by",), ("select", "all", "distinct", "(")
 _ONLY_BEFORE = {
     **dict.fromkeys(("group", "order", "cluster", "distribute", "sort"), _BY),
@@ -107,6 +106,8 @@ class Source:
     name: str | None
     inner: Span | None
     alias: str | None
+    columns: tuple[str, ...] = ()
+    """Names behind the alias."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ class Join:
     on: Span | None
     using: tuple[str, ...]
     comma: bool = False
+    natural: bool = False
 
 
 @dataclass(frozen=True)
@@ -247,27 +249,27 @@ class _Reader:
         begin = self.at
         if self._is_sign("("):
             inner = self._in_parentheses()
-            if not inner.tokens[0].word("select", "with") and inner.tokens[0].text != "(":
+            if not inner.tokens[0].word("select", "with", "values") and inner.tokens[0].text != "(":
                 raise InvalidInputError(f"parentheses around a join: write a sub-query in place of ({inner.text})")
-            return Source(self._span(begin), None, inner, self._alias())
+            return Source(self._span(begin), None, inner, *self._alias())
         self._refuse_unbuilt()
         name = [self._taken().name]
         while self._take_sign("."):
             name.append(self._taken().name)
         if self._is_sign("("):
             self._in_parentheses()
-            return Source(self._span(begin), None, None, self._alias())
-        return Source(self._span(begin), ".".join(name), None, self._alias())
+            return Source(self._span(begin), None, None, *self._alias())
+        return Source(self._span(begin), ".".join(name), None, *self._alias())
 
-    def _alias(self) -> str | None:
+    def _alias(self) -> tuple[str | None, tuple[str, ...]]:
         given = self._words("as")
         token = self._next()
         if token is None or not token.is_name or (not given and token.text.lower() in NOT_AN_ALIAS):
-            return None
+            return None, ()
         self.at += 1
-        if self._is_sign("("):
-            raise InvalidInputError(f"{token.text}(columns) in FROM: name the columns in a sub-query, by AS")
-        return token.name
+        if not self._is_sign("("):
+            return token.name, ()
+        return token.name, tuple(t.name for t in self._in_parentheses().tokens if t.text != ",")
 
     def _joins(self, depth: int) -> tuple[Join, ...]:
         found: list[Join] = []
@@ -278,6 +280,7 @@ class _Reader:
                 self._refuse_unbuilt()
                 found.append(Join(self._source(depth), "inner", None, (), comma=True))
                 continue
+            natural = self._words("natural")
             kind = self._kind_of_join()
             if kind is None:
                 return tuple(found)
@@ -288,7 +291,7 @@ class _Reader:
             if on is None and self._words("using"):
                 names = self._in_parentheses()
                 using = tuple(t.name for t in names.tokens if t.text != ",")
-            found.append(Join(source, kind, on, using))
+            found.append(Join(source, kind, on, using, natural=natural))
 
     # -- LATERAL -----------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import takewhile
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._sql_literals import unescaped
@@ -35,7 +36,8 @@ def is_table(tokens: tuple[Token, ...], at: int) -> bool:
         return True
     if before.text != ",":
         return False
-    begin = next((t for t in reversed(tokens[:at]) if t.depth == token.depth and t.word(*_BEGIN)), None)
+    inside = takewhile(lambda t: t.depth >= token.depth, reversed(tokens[:at]))
+    begin = next((t for t in inside if t.depth == token.depth and t.word(*_BEGIN)), None)
     return begin is not None and begin.word("from")
 
 

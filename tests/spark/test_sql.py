@@ -97,6 +97,10 @@ _MORE_APPEND = (
     f"SELECT o.k ok, o.v, p.w FROM orders o LEFT OUTER JOIN pays AS p ON o.k = p.k AND {_ON_TIME}",
     "SELECT k, explode(xs) AS x FROM orders",
     "SELECT * EXCEPT (xs, t), v + 1 AS w FROM orders",
+    """SELECT a, t.pays, x, label FROM (SELECT k, v FROM orders) AS t(a, pays)
+       JOIN (VALUES ('a', 1), ('c', 2)) AS l(a, x) USING (a)
+       NATURAL LEFT JOIN (SELECT k AS a, label FROM labels) z WHERE pays > 0""",
+    "SELECT * FROM orders AS o(a, b, t, c) NATURAL JOIN (SELECT k AS a FROM labels)",
     "SELECT (SELECT max(label) FROM labels), * FROM orders WHERE k NOT IN (SELECT k FROM labels WHERE label IS NULL)",
     "SELECT * FROM orders LATERAL VIEW explode(map('y', v, 'z', 2)) e",
     "SELECT e.*, o.k AS other, o.v FROM orders o LATERAL VIEW inline(array(struct(v a, k b))) e AS k, kk",

@@ -91,7 +91,7 @@ class Aggregation:
             window.refuse_inside(parts.computed)
         if parts.computed:
             # Anew for each DataFrame: classic Spark's resolved expressions are of one.
-            parent = parent._operation("agg", _computing(parent._preview, split, parts), check=True)
+            parent = parent._operation("agg", _computing(parent, split, parts), check=True)
         kept = self._aggregated(
             window.assigned(parent, parts.specs.values()) if window else parent, uid, parts.specs, keys
         )
@@ -159,9 +159,10 @@ def given_columns(df: Any, exprs: tuple[Any, ...]) -> list[Column]:
     return [without_control(e) for e in exprs]
 
 
-def _computing(preview: Any, split: Callable[[Any], Split], parts: Split) -> Callable[[Any], Any]:
+def _computing(parent: CkptDataFrame, split: Callable[[Any], Split], parts: Split) -> Callable[[Any], Any]:
     """Adds the columns that the aggregates read, those that fail on control rows for data rows alone."""
-    wrong = [n for n, fails in zip(parts.computed, failing(preview, [*parts.computed.values()]), strict=True) if fails]
+    fails = failing(parent._preview, parent._nodes, [*parts.computed.values()])
+    wrong = [name for name, wrong in zip(parts.computed, fails, strict=True) if wrong]
 
     def computing(df: Any) -> Any:
         found = split(df).computed

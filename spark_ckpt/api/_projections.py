@@ -48,7 +48,7 @@ class Projections:
         if windowed is not None:
             df, columns = windowed
             return without_window(df.select(*columns))
-        wanted = for_data_rows_only(self._preview, self._in_spark(), wanted)
+        wanted = for_data_rows_only(self._preview, self._nodes, self._in_spark(), wanted)
         control = [] if self._has_star(wanted) else [TAG, CTL]
         try:
             made = self._operation("select", lambda df: df.select(*wanted, *control), check=True)
@@ -115,7 +115,7 @@ class Projections:
         if windowed is not None:
             df, found = windowed
             return df.select(*replaced_by_name(self, dict(zip(columns, found, strict=True))))
-        safe = for_data_rows_only(self._preview, self._in_spark(), list(columns.values()))
+        safe = for_data_rows_only(self._preview, self._nodes, self._in_spark(), list(columns.values()))
         columns = dict(zip(columns, safe, strict=True))
         made = self._operation("withColumn", lambda df: df.withColumns(columns), check=True)
         made._wider = behind_row_by_row(self, lambda rows: rows.withColumns(columns))

@@ -4,7 +4,7 @@ null, or ``raise_error`` where a value is none of those expected. They are compu
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.plan_check import plan_nodes
-from spark_ckpt.plan.plan_text import calls_python
+from spark_ckpt.plan.plan_text import Node, calls_python
 from spark_ckpt.types import CTL
 
 SparkDF = Any
@@ -26,20 +26,23 @@ _MAY_FAIL = re.compile(
 )
 
 
-def for_data_rows_only(preview: SparkDF, in_spark: SparkDF, columns: Sequence[Any]) -> list[Any]:
-    """``columns`` over ``preview``, which has a control row; ``in_spark`` is that without the control columns.
+def for_data_rows_only(preview: SparkDF, nodes: Iterable[Node], in_spark: SparkDF, columns: Sequence[Any]) -> list[Any]:
+    """``columns`` over ``preview``, which has a control row; ``in_spark`` is that without the control columns, and
+    ``nodes`` are those of its plan.
 
     Those that fail there come back as such that do not, called as they were.
     """
     return [
         data_rows_only(c).alias(in_spark.select(c).columns[0]) if fails else c
-        for c, fails in zip(columns, failing(preview, columns), strict=True)
+        for c, fails in zip(columns, failing(preview, nodes, columns), strict=True)
     ]
 
 
-def failing(preview: SparkDF, columns: Sequence[Any]) -> list[bool]:
-    """Which of them fail there. Most are known by their text not to, and are not tried."""
-    asked = [isinstance(c, Column) and _MAY_FAIL.search(str(c)) is not None for c in columns]
+def failing(preview: SparkDF, nodes: Iterable[Node], columns: Sequence[Any]) -> list[bool]:
+    """Which of them fail there. Most are known by their text not to, and are not tried, unless some column may have a
+    value in control rows already, as behind ``fillna``."""
+    filled = any(_MAY_FAIL.search(node.text) for node in nodes)
+    asked = [isinstance(c, Column) and (filled or _MAY_FAIL.search(str(c)) is not None) for c in columns]
     if not any(asked) or not _fails(preview, [c for c, may in zip(columns, asked, strict=True) if may]):
         return [False] * len(asked)
     return [may and _fails(preview, [c]) for c, may in zip(columns, asked, strict=True)]

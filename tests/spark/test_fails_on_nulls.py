@@ -45,11 +45,15 @@ def query(df: Any) -> Any:
     texts = wide.select("k", *[F.to_json(F.struct(name)).alias(name) for name in (*named, "again")])
     unnamed = df.select("k", F.create_map("k", "v")).select("k", F.col("map(k, v)")["1"].alias("first"))
     several = df.select("k", F.explode(F.map_from_arrays(F.array("k"), F.array("v"))))
-    return texts, unnamed, several, df.groupBy("k").agg(F.max(named["checked"]), F.sum(F.size(F.create_map("k", "v"))))
+    key = F.when(F.col("v") < 3, "few").when(F.col("v") < 9, "more").otherwise(F.raise_error("9")).alias("key")
+    totals = df.groupBy(key).agg(F.max(named["checked"]), F.sum(F.size(F.create_map("k", "v"))), F.max(1 / F.col("v")))
+    filled = df.fillna({"v": 0, "k": "none"})
+    parts = filled.select(F.col("k").cast("int").alias("n"), (F.lit(1) / F.col("v")).alias("part"))
+    return texts, unnamed, several, totals, parts
 
 
 @pytest.mark.parametrize(
-    "number", [pytest.param(n, marks=[] if n in (0, 3) else [pytest.mark.soak], id=str(n)) for n in range(4)]
+    "number", [pytest.param(n, marks=[] if n in (0, 3) else [pytest.mark.soak], id=str(n)) for n in range(5)]
 )
 def test_what_fails_on_nulls_is_computed_for_data_rows_only(
     spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, number: int

@@ -48,7 +48,7 @@ def _methods() -> Iterator[Any]:
 
 def _parameters(cls: type, name: str) -> list[Parameter] | None:
     """None for what is not called."""
-    found = inspect.getattr_static(cls, name)
+    found = inspect.unwrap(inspect.getattr_static(cls, name))  # some of Connect are cached
     if not inspect.isfunction(found):
         assert isinstance(found, property) or hasattr(found, "attrname"), found
         return None

@@ -75,6 +75,7 @@ def behind_windows(
     Raises as :func:`with_windows`.
     """
     bare = [not bare_too and may_have_window(key) and is_window_call(key) for key in keys]
+    bare = [alone and True not in bare[:at] for at, alone in enumerate(bare)]  # what is there again is a column
     calls, _ = _over_hidden([*(key for key, alone in zip(keys, bare, strict=True) if not alone), *exprs])
     times, found = _over_times([*keys, *exprs])
     if not (calls or times):

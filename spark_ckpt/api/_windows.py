@@ -244,11 +244,9 @@ class SessionKey(WindowColumn):
 
 
 def window_key(parent: CkptDataFrame, cols: list[Any]) -> tuple[WindowColumn | None, list[Any]]:
-    """The window among ``cols``, and the operator's keys."""
+    """The first window among ``cols``, and the operator's keys: others are columns."""
     found = [time_window(parent._preview, c) or earlier_window(parent._preview, parent.columns, c) for c in cols]
     windows = [(place, w) for place, w in enumerate(found) if w is not None]
-    if len(windows) > 1:
-        raise InvalidInputError("groupBy takes one window, as in Spark; several would be a cartesian product of them")
     if not windows:
         return None, cols
     place, window = windows[0]
@@ -273,7 +271,8 @@ def window_column(df: CkptDataFrame, call: Column, name: str) -> CkptDataFrame:
     shown = [*df.columns, name]
     noted = {f.name: f for f in made.schema.fields} | ({} if key is None else {name: key._field()})
     fields = T.StructType([noted[column] for column in shown])
-    return made._python_operation(Project([*shown, *CONTROL_COLUMNS]), with_control(fields))
+    out = made._python_operation(Project([*shown, *CONTROL_COLUMNS]), with_control(fields))
+    return out if df._alias is None else out.alias(df._alias)
 
 
 def _of_times(parent: CkptDataFrame, window: TimeWindow | EarlierWindow, place: int) -> WindowKey:

@@ -54,7 +54,13 @@ def _where(df: Any, **_: str) -> Any:
 
 
 def _left_out(df: Any, **_: str) -> Any:
-    return df.select("v").where(F.session_window("t", "5 minutes").end > F.lit(BASE + timedelta(minutes=10)))
+    late = F.session_window("t", "5 minutes").end > F.lit(BASE + timedelta(minutes=10))
+    return df.select("v").where(late).alias("b").where(F.col("b.v") > 3).select("b.v")
+
+
+def _by_alias(df: Any, **_: str) -> Any:
+    named = df.alias("a").where(F.window("a.t", "10 minutes").start >= F.lit(BASE)).select("a.k", "a.v", "a.t")
+    return named.alias("b").select("b.v", F.window("b.t", "1 hour").start, "b.k")
 
 
 def _within_keys(df: Any, **uid: str) -> Any:
@@ -68,7 +74,7 @@ def _beside_itself(df: Any, **uid: str) -> Any:
     """Windows come out when they end."""
     window = F.window("t", "10 minutes")
     text = F.date_format(F.window_time(window), "mm:ss")
-    timed = df.withWatermark("t", "1 minute").groupBy(window.alias("w"), window.start.alias("s"), text)
+    timed = df.withWatermark("t", "1 minute").groupBy(window.alias("w"), window.start.alias("s"), text, window)
     return timed.agg(F.count("*").alias("n"), **uid)
 
 
@@ -87,7 +93,7 @@ def _plain(value: Any) -> Any:
     return value.timestamp() if isinstance(value, datetime) else value
 
 
-SOAKED = (_gaps, _named, _left_out, _beside_itself)
+SOAKED = (_gaps, _named, _left_out, _by_alias, _beside_itself)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.aggregates import Split, by_names, split_aggregates
 from spark_ckpt.plan.columns import proposing_user_columns, quoted, refuse_repeated
 from spark_ckpt.plan.fails_on_nulls import data_rows_only, failing
+from spark_ckpt.plan.join_columns import free
 from spark_ckpt.plan.key_columns import written
 from spark_ckpt.plan.stars import without_control
 from spark_ckpt.plan.window_calls import may_have_window
@@ -92,9 +94,9 @@ class Aggregation:
         if parts.computed:
             # Anew for each DataFrame: classic Spark's resolved expressions are of one.
             parent = parent._operation("agg", _computing(parent, split, parts), check=True)
-        kept = self._aggregated(
-            window.assigned(parent, parts.specs.values()) if window else parent, uid, parts.specs, keys
-        )
+        # Of keys and constants alone, such as F.grouping_id(): that the group is there is what is kept.
+        specs = parts.specs or {free("rows_of_group", [*parent.columns, *keys.expressions]): agg.count()}
+        kept = self._aggregated(window.assigned(parent, specs.values()) if window else parent, uid, specs, keys)
         kept = window.shown_in(kept) if window else kept
         return _named(kept, parts, shown if self._given else [])
 

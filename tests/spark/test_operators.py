@@ -178,9 +178,9 @@ def test_rolling_aggregates_append_running_values_to_every_row(ckpt: Any, new_in
 @pytest.mark.parametrize(
     ("kind", "hint"),
     [
-        ("array<int>", "array<int>"),
+        ("array<variant>", "array<variant>"),
         ("map<string,int>", "map<string,int>"),
-        ("struct<a:int>", "each field of a struct"),
+        ("struct<a:map<string,int>>", "struct<a:map<string,int>>"),
         ("interval day to second", "interval day to second"),
         ("string collate UTF8_LCASE", "UTF8_LCASE"),
         ("variant", "variant"),

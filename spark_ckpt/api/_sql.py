@@ -16,6 +16,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_ckpt.api._sql_aggregation import SelectOfAggregates, direction, ordinal
 from spark_ckpt.api._sql_arguments import literal, with_arguments
 from spark_ckpt.api._sql_expressions import GIVEN, Expressions, with_outer_columns
 from spark_ckpt.api._sql_lateral import Names, of_views, with_views
@@ -23,35 +24,17 @@ from spark_ckpt.api._subtract import NOT_ON_THE_RIGHT
 from spark_ckpt.api._views import views_of
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.join_columns import free
-from spark_ckpt.plan.sql_aggregates import Aggregated, has_aggregate
-from spark_ckpt.plan.sql_clauses import (
-    Grouping,
-    Item,
-    Join,
-    Ordering,
-    Query,
-    Select,
-    Source,
-    Span,
-    between_commas,
-    within,
-    words,
-)
+from spark_ckpt.plan.sql_aggregates import has_aggregate
+from spark_ckpt.plan.sql_clauses import within
 from spark_ckpt.plan.sql_names import (
     alias_of,
-    bare,
     has_alias,
     is_name,
     is_table,
-    is_window,
-    qualified,
     qualifiers,
-    renamed,
-    string_of,
     whole,
-    with_names,
 )
+from spark_ckpt.plan.sql_query import Item, Join, Ordering, Query, Select, Source, Span
 from spark_ckpt.plan.sql_sub_queries import conjuncts, expressions_of, sub_queries
 from spark_ckpt.plan.sql_tokens import without_comments
 
@@ -173,7 +156,7 @@ class _Text:
         if where is not None:
             frame = frame.where(read.column(where.text))
         if select.grouping or select.having or any(has_aggregate(i.expression) for i in select.items):
-            found = _as_spark_says(_Aggregation(frame, select, read, viewed).built(order, schema.names), schema)
+            found = _as_spark_says(SelectOfAggregates(frame, select, read, viewed).built(order, schema.names), schema)
             return found.distinct() if select.distinct else found
         found = frame.select(*_columns(select.items, read, frame.columns, schema.names if outer else []))
         found = _as_spark_says(found.drop(*outer) if outer else found, schema)
@@ -193,134 +176,6 @@ class _Text:
         alias = alias_of(source)
         told = bool(select.joins) or (alias is not None and alias.lower() in qualifiers(select.span))
         return frame.alias(alias) if alias is not None and told else frame
-
-
-class _Aggregation:
-    """A SELECT with aggregates over ``frame``."""
-
-    def __init__(self, frame: CkptDataFrame, select: Select, read: Expressions, of_views: Names) -> None:
-        self._frame, self._select, self._read = frame, select, read
-        self._renamed: Names = of_views
-        self._alone = alone = None if select.joins else alias_of(select.source)
-        if select.joins:
-            self._frame, self._select, names = _told_apart(frame, select)
-            self._renamed = of_views | names
-        self._grouping = self._select.grouping or Grouping(())
-        self._columns = {name.lower() for name in self._frame.columns}
-        self._keys = [bare(key, alone) for key in self._spans()]
-        self._names: list[str] = []
-        for key in self._keys:
-            self._names.append(free(self._name(key), [*self._names, *(self._taken(key))]))
-        pairs = [(words(key), name) for key, name in zip(self._keys, self._names, strict=True)]
-        self._aggregated = Aggregated(pairs, alone)
-
-    def _spans(self) -> list[Span]:
-        """The keys, where numbers and aliases stand for items."""
-        grouping = self._grouping
-        items = self._select.items
-        if grouping.all_items:
-            return [i.expression for i in items if not has_aggregate(i.expression)]
-        aliases = {i.alias.lower(): i.expression for i in items if i.alias is not None}
-        found = []
-        for key in grouping.keys:
-            name = key.tokens[0].name.lower() if len(key.tokens) == 1 else ""
-            if name.isdigit() and 0 < int(name) <= len(items):
-                key = items[int(name) - 1].expression
-            elif name in aliases and name not in self._columns:
-                key = aliases[name]
-            found.append(key)
-        return found
-
-    def _name(self, key: Span) -> str:
-        if is_window(key):
-            return key.tokens[0].text.lower()
-        if is_name(key):
-            return key.tokens[-1].name
-        alias = next((i.alias for i in self._select.items if i.alias and words(i.expression) == words(key)), None)
-        return alias or f"key_{len(self._names) + 1}"
-
-    def _taken(self, key: Span) -> set[str]:
-        """A key that is an expression has the name of no column."""
-        return set() if is_name(key) or is_window(key) else self._columns
-
-    def built(self, order: tuple[Ordering, ...], names: list[str]) -> CkptDataFrame:
-        """``names`` are those that Spark gives the items."""
-        items, having = self._select.items, self._select.having
-        texts = [self._aggregated.rewritten(item.expression) for item in items]
-        aliases = {i.alias.lower(): text for i, text in zip(items, texts, strict=True) if i.alias is not None}
-        kept = None if having is None else self._aggregated.rewritten(having, aliases)
-        orders: list[Any] = []
-        hidden: dict[str, str] = {}
-        for one in order:
-            shown, text = _ordinal(one.expression, names), one.expression.text
-            if not text.isdigit() and text.lower() not in {n.lower() for n in names}:
-                name = free(f"order_{len(hidden) + 1}", [*names, *hidden])
-                hidden[name] = self._aggregated.rewritten(with_names(one.expression, self._renamed), aliases)
-                shown = F.col(quoted(name))
-            orders.append(_direction(shown, one))
-        result = self._named(self._grouped(), order)
-        result = result if kept is None else result.where(self._read.column(kept))
-        wanted = [self._read.column(text).alias(name) for text, name in zip(texts, names, strict=True)]
-        found = result.select(*wanted, *[self._read.column(text).alias(name) for name, text in hidden.items()])
-        found = found.orderBy(*orders) if orders else found
-        return found.select(*map(quoted, names)) if hidden else found
-
-    def _named(self, result: CkptDataFrame, order: tuple[Ordering, ...]) -> CkptDataFrame:
-        """By the name that sub-queries know the table by."""
-        spans = [*(i.whole for i in self._select.items), *(o.expression for o in order)]
-        asked = [found for span in (*spans, self._select.having) if span for found in sub_queries(span)]
-        return result.alias(self._alone) if asked and self._alone else result
-
-    def _grouped(self) -> CkptDataFrame:
-        results = self._aggregated.results or {"count(1)": "rows_of_group"}
-        aggregates = [self._read.column(text).alias(name) for text, name in results.items()]
-        grouping, frame = self._grouping, self._frame
-        columns = [self._key(key, name) for key, name in zip(self._keys, self._names, strict=True)]
-        if not grouping.sets:
-            return frame.groupBy(*columns).agg(*aggregates) if columns else frame.agg(*aggregates)
-        computed = {
-            name: column for key, name, column in zip(self._keys, self._names, columns, strict=True) if not is_name(key)
-        }
-        frame = frame.withColumns(computed) if computed else frame
-        by = [quoted(name) for name in self._names]
-        if grouping.sets == "grouping sets":
-            return frame.groupingSets([[by[i] for i in places] for places in grouping.places], *by).agg(*aggregates)
-        return (frame.cube if grouping.sets == "cube" else frame.rollup)(*by).agg(*aggregates)
-
-    def _key(self, key: Span, name: str) -> Any:
-        if is_window(key):
-            time, *others = [key.piece(tokens).text for tokens in between_commas(key.tokens[2:-1])]
-            if key.tokens[0].word("session_window"):
-                return F.session_window(self._read.column(time), string_of(others[0]) or self._read.column(others[0]))
-            return F.window(self._read.column(time), *[string_of(text) or text for text in others])
-        if len(key.tokens) == 1:
-            return F.col(quoted(key.tokens[0].name))
-        return self._read.column(key.text).alias(name)
-
-
-def _told_apart(frame: CkptDataFrame, select: Select) -> tuple[CkptDataFrame, Select, dict[tuple[str, str], str]]:
-    """Behind a join: columns without their table in front, where those whose names come twice get one of their own."""
-    low = [c.lower() for c in frame.columns]
-    tables = {str(alias_of(s)).lower() for s in (select.source, *(join.source for join in select.joins))}
-    for inner in (found for span in expressions_of(select) if span != select.where for found in sub_queries(span)):
-        if tables & qualifiers(inner):
-            raise InvalidInputError(
-                f"a sub-query that names columns of a join, where there are aggregates: ({inner.text}). Write the join "
-                "as a sub-query in FROM"
-            )
-    names: dict[tuple[str, str], str] = {}
-    twice: dict[str, Column] = {}
-    for table, name in qualified(select.span):
-        if table not in tables or (table, name) in names or name not in low:
-            continue
-        names[table, name] = frame.columns[low.index(name)]
-        if low.count(name) > 1:
-            names[table, name] = free(f"{table}_{name}", [*frame.columns, *twice])
-            twice[names[table, name]] = F.col(f"{quoted(table)}.{quoted(name)}")
-    if twice:
-        once = [c for c in frame.columns if low.count(c.lower()) == 1]
-        frame = frame.select(*map(quoted, once), *[column.alias(name) for name, column in twice.items()])
-    return frame, renamed(select, names), names
 
 
 def _columns(items: tuple[Item, ...], read: Expressions, columns: list[str], names: list[str]) -> list[Any]:
@@ -408,21 +263,8 @@ def _without(one: Frame, other: Frame, distinct: bool) -> Frame:
 
 
 def _sorted(frame: Frame, order: tuple[Ordering, ...]) -> Frame:
-    columns = [_direction(_ordinal(one.expression, frame.columns), one) for one in order]
+    columns = [direction(ordinal(one.expression, frame.columns), one) for one in order]
     return frame.orderBy(*columns) if columns else frame
-
-
-def _ordinal(span: Span, columns: list[str]) -> Column:
-    """A number stands for the column at that place."""
-    at = int(span.text) if span.text.isdigit() else 0
-    return F.col(quoted(columns[at - 1])) if 0 < at <= len(columns) else F.expr(span.text)
-
-
-def _direction(column: Column, order: Ordering) -> Column:
-    first = order.nulls_first
-    if order.descending:
-        return column.desc_nulls_first() if first else column.desc_nulls_last()
-    return column.asc_nulls_last() if first is False else column.asc_nulls_first()
 
 
 def _is_stream(frame: Any) -> bool:

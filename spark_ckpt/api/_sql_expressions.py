@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.join_columns import free
-from spark_ckpt.plan.sql_clauses import Select, Span
 from spark_ckpt.plan.sql_names import alias_of, qualified, whole
 from spark_ckpt.plan.sql_pinned import named_table, pinned
+from spark_ckpt.plan.sql_query import Select, Span
 from spark_ckpt.plan.sql_sub_queries import inlined, sub_queries, tables_of, with_names_inside
 
 if TYPE_CHECKING:

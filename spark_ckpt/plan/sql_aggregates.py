@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import KINDS
 from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.sql_clauses import Span, words
+from spark_ckpt.plan.sql_query import Span, words
 from spark_ckpt.plan.sql_tokens import Token, begins_sub_query, closed
 
 _ASKED_OF_SETS = {"grouping", "grouping_id"}

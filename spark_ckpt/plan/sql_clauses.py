@@ -5,9 +5,21 @@ What is read is what the methods of a checkpointed DataFrame can do; other claus
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._sql_cursor import Cursor
+from spark_ckpt.plan.sql_query import (
+    Grouping,
+    Item,
+    Join,
+    Ordering,
+    Query,
+    Select,
+    Source,
+    Span,
+    View,
+    between_commas,
+    words,
+)
 from spark_ckpt.plan.sql_tokens import Token, begins_sub_query
 
 _UNBUILT = {
@@ -62,112 +74,6 @@ _NO_ALIAS_BEHIND = {
 _NO_ALIAS = {"end", "null", "true", "false", "nulls"}
 
 
-@dataclass(frozen=True)
-class Span:
-    """A piece of the text."""
-
-    tokens: tuple[Token, ...]
-    text: str
-
-    def piece(self, tokens: tuple[Token, ...]) -> Span:
-        """Some of its tokens, which follow each other."""
-        return Span(tokens, self.text[tokens[0].start - self.start : tokens[-1].end - self.start])
-
-    @property
-    def start(self) -> int:
-        return self.tokens[0].start
-
-    @property
-    def end(self) -> int:
-        return self.tokens[-1].end
-
-
-@dataclass(frozen=True)
-class Item:
-    """``whole`` of the SELECT list is ``expression`` with its ``alias`` behind it, if it has one."""
-
-    whole: Span
-    expression: Span
-    alias: str | None
-
-
-@dataclass(frozen=True)
-class Ordering:
-    expression: Span
-    descending: bool
-    nulls_first: bool | None
-
-
-@dataclass(frozen=True)
-class Source:
-    """What stands in FROM: a name or a function of tables, whose text is ``span``, or the sub-query ``inner``."""
-
-    span: Span
-    name: str | None
-    inner: Span | None
-    alias: str | None
-    columns: tuple[str, ...] = ()
-    """Names behind the alias."""
-
-
-@dataclass(frozen=True)
-class Join:
-    source: Source
-    how: str
-    on: Span | None
-    using: tuple[str, ...]
-    comma: bool = False
-    natural: bool = False
-
-
-@dataclass(frozen=True)
-class View:
-    """``LATERAL VIEW generator alias AS names``, or ``JOIN LATERAL generator AS alias(names) ON on``."""
-
-    generator: Span
-    outer: bool
-    alias: str | None
-    names: tuple[str, ...]
-    on: Span | None = None
-
-
-@dataclass(frozen=True)
-class Grouping:
-    """``sets``: ``cube``, ``rollup`` or ``grouping sets``; of those the places of each set's keys."""
-
-    keys: tuple[Span, ...]
-    sets: str = ""
-    places: tuple[tuple[int, ...], ...] = ()
-    all_items: bool = False
-
-
-@dataclass(frozen=True)
-class Select:
-    span: Span
-    items: tuple[Item, ...]
-    distinct: bool
-    source: Source
-    joins: tuple[Join, ...]
-    where: Span | None
-    grouping: Grouping | None
-    having: Span | None
-    views: tuple[View, ...] = ()
-
-
-@dataclass(frozen=True)
-class Query:
-    """``parts`` of a union, or what is taken off, by ``operations``; ``distinct`` says of each but the first whether
-    rows that were there are left out."""
-
-    span: Span
-    named: tuple[tuple[str, Span], ...]
-    parts: tuple[Select | Query, ...]
-    distinct: tuple[bool, ...] = ()
-    order: tuple[Ordering, ...] = ()
-    limit: int | None = None
-    operations: tuple[str, ...] = ()
-
-
 def within(text: str, span: Span) -> Query:
     """The query that a piece of ``text`` is."""
     reader = _Reader(text, list(span.tokens))
@@ -177,12 +83,7 @@ def within(text: str, span: Span) -> Query:
     return query
 
 
-@dataclass
-class _Reader:
-    text: str
-    tokens: list[Token]
-    at: int = 0
-
+class _Reader(Cursor):
     # -- queries -----------------------------------------------------------------------------------------------
 
     def query(self, depth: int) -> Query:
@@ -425,7 +326,7 @@ class _Reader:
             raise InvalidInputError(f"LIMIT {token.text}: expected a number")
         return int(token.text)
 
-    # -- tokens ------------------------------------------------------------------------------------------------
+    # -- pieces ------------------------------------------------------------------------------------------------
 
     def _list(self, depth: int, stops: tuple[str, ...]) -> tuple[Span, ...]:
         found = [self._until(depth, stops, ",")]
@@ -470,82 +371,12 @@ class _Reader:
     def _between_commas(self, span: Span) -> tuple[Span, ...]:
         return tuple(self._piece(tokens) for tokens in between_commas(span.tokens))
 
-    def _in_parentheses(self) -> Span:
-        if not self._is_sign("("):
-            raise self.unexpected("(")
-        begin, depth = self.at, self.tokens[self.at].depth
-        self.at += 1
-        while (token := self._taken()).depth != depth or token.text != ")":
-            pass
-        if self.at - begin < 3:
-            raise InvalidInputError("expected something between the parentheses, found ()")
-        return self._piece(tuple(self.tokens[begin + 1 : self.at - 1]))
-
-    def _piece(self, tokens: tuple[Token, ...]) -> Span:
-        return Span(tokens, self.text[tokens[0].start : tokens[-1].end])
-
-    def _span(self, begin: int) -> Span:
-        return self._piece(tuple(self.tokens[begin : self.at]))
-
-    def _next(self, ahead: int = 0) -> Token | None:
-        return self.tokens[self.at + ahead] if self.at + ahead < len(self.tokens) else None
-
-    def _taken(self) -> Token:
-        token = self._next()
-        if token is None:
-            raise self.unexpected("more")
-        self.at += 1
-        return token
-
-    def _is(self, *words: str) -> bool:
-        token = self._next()
-        return token is not None and token.word(*words)
-
-    def _is_sign(self, sign: str, ahead: int = 0) -> bool:
-        token = self._next(ahead)
-        return token is not None and token.text == sign
-
-    def _take_sign(self, sign: str) -> bool:
-        found = self._is_sign(sign)
-        self.at += found
-        return found
-
-    def _words(self, *words: str) -> bool:
-        found = all((t := self._next(i)) is not None and t.word(w) for i, w in enumerate(words))
-        self.at += len(words) if found else 0
-        return found
-
-    def _expect(self, word: str) -> None:
-        if not self._words(word):
-            raise self.unexpected(word.upper())
-
     def _refuse_unbuilt(self) -> None:
         token = self._next()
         if token is not None and token.kind == "word" and token.text.lower() in _UNBUILT:
             raise InvalidInputError(
                 f"{token.text.upper()} is not there in ckpt.sql; instead: {_UNBUILT[token.text.lower()]}"
             )
-
-    def unexpected(self, expected: str) -> InvalidInputError:
-        token = self._next()
-        found = "the end" if token is None else repr(self.text[token.start : token.start + 40])
-        return InvalidInputError(f"SQL over streams: expected {expected}, found {found}")
-
-
-def between_commas(tokens: tuple[Token, ...]) -> list[tuple[Token, ...]]:
-    """What stands between the commas that are in no parentheses of their own."""
-    found: list[list[Token]] = [[]]
-    for token in tokens:
-        if token.text == "," and token.depth == tokens[0].depth:
-            found.append([])
-        else:
-            found[-1].append(token)
-    return [tuple(one) for one in found]
-
-
-def words(span: Span) -> tuple[str, ...]:
-    """What tells whether two expressions are written alike: case does not, but in texts."""
-    return tuple(t.text if t.kind == "string" else t.name.lower() for t in span.tokens)
 
 
 def _is_alias(tokens: tuple[Token, ...]) -> bool:

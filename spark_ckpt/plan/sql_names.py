@@ -9,7 +9,8 @@ from itertools import takewhile
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._sql_literals import unescaped
 from spark_ckpt.plan.sql_aggregates import end_of_call
-from spark_ckpt.plan.sql_clauses import NOT_AN_ALIAS, Select, Source, Span
+from spark_ckpt.plan.sql_clauses import NOT_AN_ALIAS
+from spark_ckpt.plan.sql_query import Select, Source, Span
 from spark_ckpt.plan.sql_tokens import Token, tokens_of
 
 _BEGIN = ("select", "from", "view", "where", "group", "having", "order", "on", "using", "by", "limit")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.sql_clauses import Select, Span
 from spark_ckpt.plan.sql_names import has_alias, is_table, whole, with_names
+from spark_ckpt.plan.sql_query import Select, Span
 from spark_ckpt.plan.sql_tokens import begins_sub_query, closed
 
 

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.condition import ClassicTree, ConnectTree
 from spark_ckpt.plan.sql_aggregates import end_of_call
-from spark_ckpt.plan.sql_clauses import between_commas
 from spark_ckpt.plan.sql_names import string_of
+from spark_ckpt.plan.sql_query import between_commas
 from spark_ckpt.plan.sql_tokens import tokens_of
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.plan.windows import WINDOWS

@@ -12,9 +12,8 @@ from pyspark.sql import types as T
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.aggregates import Split, by_names, split_aggregates
-from spark_ckpt.plan.columns import proposing_user_columns, quoted, refuse_repeated
+from spark_ckpt.plan.columns import free, proposing_user_columns, quoted, refuse_repeated
 from spark_ckpt.plan.fails_on_nulls import data_rows_only, failing
-from spark_ckpt.plan.join_columns import free
 from spark_ckpt.plan.key_columns import written
 from spark_ckpt.plan.stars import without_control
 from spark_ckpt.plan.window_calls import may_have_window

@@ -14,9 +14,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.columns import free, quoted
 from spark_ckpt.plan.condition import Name, bare_name, names_in, replaced
-from spark_ckpt.plan.join_columns import free
 from spark_ckpt.types import CTL, TAG
 
 if TYPE_CHECKING:

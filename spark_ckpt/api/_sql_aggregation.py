@@ -10,8 +10,7 @@ from pyspark.sql import functions as F
 from spark_ckpt.api._sql_expressions import Expressions
 from spark_ckpt.api._sql_lateral import Names
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.join_columns import free
+from spark_ckpt.plan.columns import free, quoted
 from spark_ckpt.plan.sql_aggregates import Aggregated, has_aggregate
 from spark_ckpt.plan.sql_names import (
     alias_of,

@@ -11,8 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.join_columns import free
+from spark_ckpt.plan.columns import free, quoted
 from spark_ckpt.plan.sql_names import alias_of, qualified, whole
 from spark_ckpt.plan.sql_pinned import named_table, pinned
 from spark_ckpt.plan.sql_query import Select, Span

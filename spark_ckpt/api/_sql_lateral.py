@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.join_columns import free
+from spark_ckpt.plan.columns import free, quoted
 from spark_ckpt.plan.sql_names import alias_of, qualifiers, renamed, whole, with_names
 from spark_ckpt.plan.sql_query import Item, Select, View
 from spark_ckpt.plan.sql_sub_queries import expressions_of, sub_queries

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
-from spark_ckpt.plan.columns import quoted, refuse_repeated
-from spark_ckpt.plan.join_columns import free
+from spark_ckpt.plan.columns import free, quoted, refuse_repeated
 from spark_ckpt.plan.static_join import refuse_no_dataframe
 
 if TYPE_CHECKING:

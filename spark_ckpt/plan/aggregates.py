@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import DISTINCT, KINDS, OF_ONE_OF_TWO, PAIRED
+from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.key_columns import stored_name
 
 SparkDF = Any
@@ -184,7 +185,7 @@ class _Splitter:
         if same:
             return same[0]
         text = "_".join([spec.kind, *([spec.column] if spec.column else []), *map(str, spec.options.values())])
-        name = _free(stored_name(text), {*self._keys, *self._split.specs})
+        name = free(stored_name(text), {*self._keys, *self._split.specs})
         self._split.specs[name] = spec
         return name
 
@@ -241,7 +242,7 @@ class _Splitter:
     def _compute(self, column: Column, label: Column | None) -> str:
         """Named by Spark's text of it, by which a changed one is noticed."""
         text = self._df.select(column if label is None else label).columns[0]
-        name = _free(text, {*self._df.columns, *self._keys, *self._split.computed})
+        name = free(text, {*self._df.columns, *self._keys, *self._split.computed})
         self._split.computed[name] = column
         return name
 
@@ -263,14 +264,6 @@ def _asked(call: Call, kind: str | None) -> str:
 
 def _struct(columns: list[Column]) -> Column:
     return F.struct(*[c.alias(f"_{i + 1}") for i, c in enumerate(columns)])
-
-
-def _free(name: str, taken: set[str]) -> str:
-    low, number, free = {t.lower() for t in taken}, 1, name
-    while free.lower() in low:
-        number += 1
-        free = f"{name}_{number}"
-    return free
 
 
 _OTHER_NAMES = {"average": "avg", "mean": "avg", "std": "stddev", "size": "count"}

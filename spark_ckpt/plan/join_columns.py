@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_
@@ -12,6 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.join_condition import Parts
 from spark_ckpt.plan.join_rules import FULL, LEFT_OUTER, RIGHT_OUTER, SEMI, Until, is_outer
 from spark_ckpt.plan.join_sides import LEFT, RIGHT
@@ -255,12 +256,3 @@ def unlike(shown: list[str], hidden: int) -> list[str]:
     for number in range(hidden):
         names.append(f"__ckpt_hidden_{number}")
     return names
-
-
-def free(name: str, taken: Iterable[str]) -> str:
-    """``name``, with a number behind it if it is taken."""
-    low, number, found = {t.lower() for t in taken}, 1, name
-    while found.lower() in low:
-        number += 1
-        found = f"{name}_{number}"
-    return found

@@ -290,6 +290,7 @@ _CHECKPOINTING = (
     "retain",
     "retention",
     "max_buffered_bytes",
+    "history",
 )
 _BY_LOWER: dict[str, str] = {key.name.lower(): key.name for key in _BY_FIELD.values()}
 

@@ -67,13 +67,14 @@ def recorded_rows(records: JobRecords) -> list[HistoryRow]:
     """What the records that are there and whole tell of the job's checkpoints, by id."""
     found = {}
     for k in sorted({*records.ids("checkpoints"), *records.ids("aborted")}):
-        row = _recorded_row(records, k)
+        row = recorded_row(records, k)
         if row is not None:
             found[k] = row
     return list(found.values())
 
 
-def _recorded_row(records: JobRecords, checkpoint: int) -> HistoryRow | None:
+def recorded_row(records: JobRecords, checkpoint: int) -> HistoryRow | None:
+    """What the records tell of one of them; None if there is none, or none that can be read."""
     completion = _sound(records.completion, checkpoint)
     if isinstance(completion, CompletionRecord):
         step = history_of_completion(completion, _sound(records.committed, checkpoint))

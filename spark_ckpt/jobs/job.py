@@ -13,7 +13,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.jobs._deletion import delete_checkpoints
 from spark_ckpt.jobs._garbage import GarbageCollector
-from spark_ckpt.jobs._report import recorded_rows
+from spark_ckpt.jobs._report import recorded_row, recorded_rows
 from spark_ckpt.jobs._unheard import Unheard
 from spark_ckpt.jobs._verify import verify_job
 from spark_ckpt.jobs.heartbeat import require_stopped
@@ -31,7 +31,7 @@ from spark_ckpt.sinks.base import TwoPhaseSink
 from spark_ckpt.sinks.registry import sink_class
 from spark_ckpt.sinks.staging import is_of_job, tag
 from spark_ckpt.storage.filesystem import Folder
-from spark_ckpt.storage.history import History
+from spark_ckpt.storage.history import History, HistoryRow
 from spark_ckpt.storage.history_repair import rebuild_history
 from spark_ckpt.storage.job_paths import JOB_RECORD
 
@@ -51,9 +51,10 @@ class Job(Hinting):
 
         A dict for each, those that were given up too: ``id``, ``kind`` (checkpoint, savepoint, final), ``outcome``
         (completed, aborted, ...), ``start`` (1: the job's first), times in epoch milliseconds, ``duration_ms``,
-        sizes in bytes, rows and keys. Empty with ``spark.ckpt.history=false``.
+        sizes in bytes, rows and keys. Empty with ``spark.ckpt.history=false``. What
+        :meth:`spark_ckpt.CkptQuery.checkpoint` returned is in it.
         """
-        rows = History(self.records.paths.history, self.config.storage_options()).read()
+        rows = self._rows_so_far()
         starts = {g: n for n, g in enumerate(sorted(self.records.ids("generations")), 1)}
         return [
             {
@@ -63,6 +64,17 @@ class Job(Hinting):
             }
             for r in rows
         ]
+
+    def _rows_so_far(self) -> list[HistoryRow]:
+        """Whoever asked for a checkpoint has its answer a moment before its row is there. The records have it then."""
+        rows = History(self.records.paths.history, self.config.storage_options()).read()
+        newest = self.records.newest_committed()
+        if not newest or (rows and rows[-1].id >= newest):
+            return rows
+        row = recorded_row(self.records, newest)
+        start = self.records.generation(row.generation) if row is not None else None
+        kept = start is not None and start.settings.get("history") != "false"
+        return [*rows, row] if row is not None and kept else rows
 
     def statistics(self) -> dict[str, Any]:
         """What the job's checkpoints were like since it began, whatever has been retained, as plain values.

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+import spark_ckpt
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.storage import history as module
 from spark_ckpt.storage.history import History, HistoryRow, UidSize
 from spark_ckpt.storage.history_repair import rebuild_history
+from tests.storage.whole_job import WholeJob
 
 
 def _row(id_: int, outcome: str = "completed") -> HistoryRow:
@@ -176,3 +178,23 @@ def test_a_damaged_history_is_named_when_it_is_read(url: str) -> None:
     (Path(url) / "_delta_log" / f"{0:020d}.json").write_text("nothing")
     with pytest.raises(CorruptStorageError, match="spark-ckpt repair-history DIR JOB"):
         History(url).read()
+
+
+def test_a_checkpoint_is_listed_when_it_is_committed_though_its_row_comes_later(tmp_path: Path) -> None:
+    job = WholeJob(tmp_path, history="true")
+    job.start()
+    job.step(checkpoint=True)
+    with_row = job.job.checkpoints()
+    shutil.rmtree(job.folder / "history")
+    for row in (job.job.checkpoints(), spark_ckpt.job(str(tmp_path / "jobs"), job.folder.name).checkpoints()):
+        assert [r["id"] for r in row] == [1]
+        assert {**row[0], "completed_ms": 0, "commit_ms": 0, "duration_ms": 0} == {
+            **with_row[0], "completed_ms": 0, "commit_ms": 0, "duration_ms": 0
+        }  # fmt: skip
+
+
+def test_a_job_that_keeps_no_history_has_none(tmp_path: Path) -> None:
+    job = WholeJob(tmp_path, history="false")
+    job.start()
+    job.step(checkpoint=True)
+    assert job.job.checkpoints() == spark_ckpt.job(str(tmp_path / "jobs"), job.folder.name).checkpoints() == []

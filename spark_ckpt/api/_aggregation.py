@@ -97,6 +97,8 @@ class Aggregation:
         specs = parts.specs or {free("rows_of_group", [*parent.columns, *keys.expressions]): agg.count()}
         kept = self._aggregated(window.assigned(parent, specs.values()) if window else parent, uid, specs, keys)
         kept = window.shown_in(kept) if window else kept
+        if keys.carried:
+            kept = kept._operation("agg", lambda df: df.withColumns(keys.given_back()), check=True)
         return _named(kept, parts, shown if self._given else [])
 
     def _spelt(self, key: str) -> Column:

@@ -10,6 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.carried_keys import carried_type, is_carried
 from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.key_columns import Keys, resolve_keys
 from spark_ckpt.plan.refused_types import refuse_unkept
@@ -43,12 +44,12 @@ def keys_of(parent: CkptDataFrame, cols: list[Any]) -> Keys:
         if not plain:
             # Raises if its plan could lose control rows; F.window is such an expression, and no matter of types.
             parent._operation("groupBy", _only(expression), check=True)
-        if not _has_hash(field.dataType):
+        if not _has_hash(carried_type(field.dataType)):
             known = ", ".join(t().simpleString() if t is not T.DecimalType else "decimal" for t in _KEY_TYPES)
             raise InvalidInputError(
                 f"key {field.name!r} has type {field.dataType.simpleString()}, which cannot be a key here; "
-                f"expected one of {known}, or structs and arrays of those. Make one of it in front, such as "
-                'withColumn("entries", F.array_sort(F.map_entries("m"))), or cast it'
+                f"expected one of {known}, intervals of days or months, or structs, arrays and maps of those. "
+                "Cast it in front"
             )
     fields = [T.StructField(field.name, field.dataType, True) for _, field, _ in found]
     if len({f.name for f in fields}) != len(cols):
@@ -56,6 +57,17 @@ def keys_of(parent: CkptDataFrame, cols: list[Any]) -> Keys:
     expressions = {field.name: expression for expression, field, _ in found}
     columns = frozenset(field.name for _, field, plain in found if plain)
     return Keys(expressions, T.StructType(fields), columns, tuple(_delay_ms(parent, field) for _, field, _ in found))
+
+
+def refuse_carried(keys: Keys) -> None:
+    """Raises ``InvalidInputError`` for keys that a function would get as something else than they are."""
+    for field in keys.schema.fields:
+        if is_carried(field.dataType):
+            raise InvalidInputError(
+                f"key {field.name!r} has type {field.dataType.simpleString()}, which is a key of agg(...), its short "
+                "forms and topN alone: for functions, cast it, or make one of it in front, such as "
+                'withColumn("entries", F.array_sort(F.map_entries("m")))'
+            )
 
 
 def _delay_ms(parent: CkptDataFrame, key: T.StructField) -> int | None:

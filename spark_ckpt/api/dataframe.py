@@ -333,9 +333,9 @@ class CkptDataFrame(
     def groupBy(self, *cols: Any) -> CkptGroupedData:
         """As PySpark's: ``cols`` are the keys of a stateful operator, columns by name, position or expression.
 
-        Give an expression a name, ``F.lower("customer").alias("buyer")``. Structs and arrays are keys, too; maps,
-        intervals and collated strings are none. Raises ``InvalidInputError`` for those, for no key and for two of the
-        same name::
+        Give an expression a name, ``F.lower("customer").alias("buyer")``. Structs and arrays are keys, too, and
+        of aggregates maps and intervals; collated strings are none. Raises ``InvalidInputError`` for those, for no key
+        and for two of the same name::
 
             orders.groupBy("customer").aggregate(uid="totals", n=agg.count(), spent=agg.sum("amount"))
         """

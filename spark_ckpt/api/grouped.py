@@ -15,7 +15,7 @@ from spark_ckpt.api._aggregation import ALL_ROWS, Aggregation
 from spark_ckpt.api._batch_groups import BatchGroups
 from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.api._keyed import keyed
-from spark_ckpt.api._keys import arrow_columns, keys_of
+from spark_ckpt.api._keys import arrow_columns, keys_of, refuse_carried
 from spark_ckpt.api._processors import Processors
 from spark_ckpt.api._topn import TopRows
 from spark_ckpt.api._window_columns import behind_windows, shown, windows_in_columns
@@ -267,6 +267,7 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         return self._operator(uid, function, columns, keys)
 
     def _key_arrow(self) -> pa.Schema:
+        refuse_carried(self._keys)
         return arrow_schema(self._keys.schema)
 
     def _operator(
@@ -281,6 +282,7 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         if not (self._given or by_agg):
             raise InvalidInputError("groupBy needs at least one key column")
         if not by_agg:
+            refuse_carried(self._keys)
             self._refuse_repeated()
         return keyed(self._parent, uid, function, columns, named or self._keys, output_mode)
 

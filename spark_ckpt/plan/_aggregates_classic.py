@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import KINDS, OF_DOUBLES
 from spark_ckpt.plan.aggregates import Call
+from spark_ckpt.plan.lateral_aliases import put_in_place
 from spark_ckpt.plan.udf_plan import items_of
 
 SparkDF = Any
@@ -25,7 +26,9 @@ class ClassicExpressions:
         self.names: list[str] = aggregated.columns
         self._jvm = df.sparkSession.sparkContext._jvm
         self._utils = self._jvm.org.apache.spark.sql.classic.ExpressionUtils
-        plan = aggregated._jdf.queryExecution().analyzed()
+        plan = _plan(aggregated)
+        if _class(plan) == "Project":  # some name is that of an earlier result
+            plan = _plan(df.groupBy(*keys).agg(*put_in_place(df, keys, exprs, self.names)))
         if _class(plan) != "Aggregate" or not items_of(plan.children())[0].sameResult(_plan(df)):
             raise InvalidInputError(
                 f"agg({', '.join(map(str, exprs))}): expected aggregate functions of the rows of a group, found "

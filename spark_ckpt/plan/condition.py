@@ -48,8 +48,13 @@ def stream_column(name: str, stream: int, columns: Sequence[str]) -> Column:
 
     ``name`` is one of ``columns``, dots and all, or as Spark's parser reads it, fields of structs included.
     """
-    parts = [name] if name in columns else [unquoted(part) for part in _PART.findall(name)]
+    parts = [name] if name in columns else [unquoted(part) for part in parts_of(name)]
     return F.expr(f"{'.'.join(map(quoted, parts))} --{stream}")
+
+
+def parts_of(name: str) -> list[str]:
+    """A name, as Spark's parser reads it, and the fields of structs behind it."""
+    return _PART.findall(name)
 
 
 def without_stream(text: str) -> str:

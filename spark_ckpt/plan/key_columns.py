@@ -7,8 +7,8 @@ there: another input column, a field of the state, or a name that Delta does not
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.errors import AnalysisException, PySparkException, PySparkIndexError
@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._trying import unlogged
+from spark_ckpt.plan.carried_keys import carried, carried_type, given_back, is_carried
 from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.condition import without_stream
 from spark_ckpt.plan.event_time import DELAY_KEY
@@ -31,13 +32,15 @@ class Keys:
     """The grouping keys: name in the state -> expression over the parent's columns, and their types.
 
     ``columns`` are those that are a column of the parent, as it is; ``plain``: every key is. ``delays_ms``: of each key
-    that is an event time, how far the watermark is behind it.
+    that is an event time, how far the watermark is behind it. ``carried``: of those that the operator has as another
+    type, what they are outside of it.
     """
 
     expressions: dict[str, Column]
     schema: T.StructType
     columns: frozenset[str]
     delays_ms: tuple[int | None, ...] = ()
+    carried: Mapping[str, T.DataType] = field(default_factory=dict)
 
     @property
     def event_time(self) -> str | None:
@@ -58,10 +61,13 @@ class Keys:
         return self.columns.issuperset(self.expressions)
 
     def named_for(self, inputs: Sequence[str], state: Iterable[str]) -> Keys:
-        """With other names where a function gets ``inputs`` beside the keys, or its state has fields named so.
+        """As the operator has them, with other names where a function gets ``inputs`` beside the keys, or its state has
+        fields named so.
 
         As in Spark, an expression that has a column's name does not take the column's place.
         """
+        if any(is_carried(f.dataType) for f in self.schema.fields):
+            return self._carried().named_for(inputs, state)
         taken, seen = {n.lower() for n in state}, {n.lower() for n in inputs}
         names: list[str] = []
         for name in self.expressions:
@@ -74,7 +80,21 @@ class Keys:
         fields = [T.StructField(n, f.dataType, True) for n, f in zip(names, self.schema.fields, strict=True)]
         expressions = dict(zip(names, self.expressions.values(), strict=True))
         kept = frozenset(n for n, old in zip(names, self.expressions, strict=True) if n == old and n in self.columns)
-        return replace(self, expressions=expressions, schema=T.StructType(fields), columns=kept)
+        kinds = {
+            new: self.carried[old] for new, old in zip(names, self.expressions, strict=True) if old in self.carried
+        }
+        return replace(self, expressions=expressions, schema=T.StructType(fields), columns=kept, carried=kinds)
+
+    def _carried(self) -> Keys:
+        kinds = {f.name: f.dataType for f in self.schema.fields if is_carried(f.dataType)}
+        expressions = {n: carried(c, kinds[n]) if n in kinds else c for n, c in self.expressions.items()}
+        fields = [T.StructField(f.name, carried_type(f.dataType), True) for f in self.schema.fields]
+        columns = self.columns - kinds.keys()
+        return replace(self, expressions=expressions, schema=T.StructType(fields), columns=columns, carried=kinds)
+
+    def given_back(self) -> dict[str, Column]:
+        """Behind the operator: those that it has as another type, as they were."""
+        return {name: given_back(F.col(quoted(name)), kind) for name, kind in self.carried.items()}
 
 
 def stored_name(name: str) -> str:

@@ -145,7 +145,7 @@ class Extreme(Chosen):
         self.largest = largest
 
     def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
-        if pa.types.is_struct(self.type):
+        if pa.types.is_nested(self.type):
             return self._rows(parts[0], lambda codes: np.maximum.reduceat(codes, seg.starts))
         ords = ordinals(parts[0], self.largest)
         picked = ords.ufunc.reduceat(ords.values, seg.starts)
@@ -154,7 +154,7 @@ class Extreme(Chosen):
         return [ords.decode(picked, any_valid(ords.valid, seg))]
 
     def running(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
-        if pa.types.is_struct(self.type):
+        if pa.types.is_nested(self.type):
             return self._rows(parts[0], lambda codes: accumulate(np.maximum, codes, seg))
         ords = ordinals(parts[0], self.largest)
         seen = None if ords.valid is None else accumulate(np.logical_or, ords.valid, seg)
@@ -165,7 +165,7 @@ class Extreme(Chosen):
         return [ords.decode(picked, seen)]
 
     def _rows(self, column: pa.Array, best: Add) -> list[pa.Array]:
-        """Of structs that compare as equal, which may differ in the sign of a zero, the first row itself."""
+        """Of structs and arrays that compare as equal, which may differ in the sign of a zero, the first row itself."""
         rank, rows = ranks(column), len(column)
         level = np.where(rank < 0, 0, rank + 1 if self.largest else rank.max(initial=0) - rank + 1)
         codes = best(level * rows + (rows - 1 - np.arange(rows)))

@@ -22,6 +22,7 @@ from spark_ckpt.state.aggregates._paired import COMOMENTS as COMOMENTS
 from spark_ckpt.state.aggregates._paired import Comoments, ExtremeBy
 from spark_ckpt.state.aggregates._sums import Mean, Sum
 from spark_ckpt.state.ipc import nullable_schema
+from spark_ckpt.state.keys.keys import is_list
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ def _any(t: pa.DataType) -> bool:
 
 
 def _compared(t: pa.DataType) -> bool:
+    if is_list(t):
+        return _compared(t.value_type)
     return all(_compared(f.type) for f in t) if pa.types.is_struct(t) else is_ordered(t)
 
 
@@ -81,6 +84,7 @@ NUMBERS = "integers, float, double and decimals up to 38 digits"
 FLAT = NUMBERS + ", string, binary, boolean, date, timestamps and day-time intervals"
 
 _STRUCTS = FLAT + ", and structs of those"
+_NESTED = FLAT + ", and structs and arrays of those"
 _DISTINCT = "_distinct"
 _DEVIATIONS = ("variance", "var_pop", "stddev_pop")
 _SHAPES = ("skewness", "kurtosis")
@@ -90,8 +94,8 @@ _SUPPORTED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "sum": (_numeric, NUMBERS),
     "mean": (_numeric, NUMBERS),
     "stddev": (_numeric, NUMBERS),
-    "min": (_compared, _STRUCTS),
-    "max": (_compared, _STRUCTS),
+    "min": (_compared, _NESTED),
+    "max": (_compared, _NESTED),
     "count_distinct": (_told_apart, _STRUCTS),
     "approx_count_distinct": (is_ordered, FLAT),
     "first": (_any, "every type but void"),
@@ -100,8 +104,8 @@ _SUPPORTED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "collect_set": (_told_apart, _STRUCTS),
     "mode": (_told_apart, _STRUCTS),
     "product": (_numeric, NUMBERS),
-    "min_by": (lambda t: _pair(t) and _compared(t.field(1).type), f"pairs of any type and one of {_STRUCTS}"),
-    "max_by": (lambda t: _pair(t) and _compared(t.field(1).type), f"pairs of any type and one of {_STRUCTS}"),
+    "min_by": (lambda t: _pair(t) and _compared(t.field(1).type), f"pairs of any type and one of {_NESTED}"),
+    "max_by": (lambda t: _pair(t) and _compared(t.field(1).type), f"pairs of any type and one of {_NESTED}"),
     **dict.fromkeys(BITWISE, (pa.types.is_integer, "integers")),
     **dict.fromkeys(COMOMENTS, (lambda t: _pair(t) and all(_numeric(f.type) for f in t), f"pairs of {NUMBERS}")),
     **dict.fromkeys((*_DEVIATIONS, *_SHAPES, "percentile", "percentile_approx"), (_numeric, NUMBERS)),

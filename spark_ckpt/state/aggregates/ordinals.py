@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.state.aggregates.segments import array_of, values_and_valid
+from spark_ckpt.state.keys.keys import is_list, places
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,12 @@ def ascending_order(column: pa.Array) -> np.ndarray:
 
 
 def ranks(column: pa.Array) -> np.ndarray:
-    """Numbers from 0 that compare as Spark compares the values, -1 for null. Structs are compared field by field."""
+    """Numbers from 0 that compare as Spark compares the values, -1 for null. Structs are compared field by field, and
+    arrays element by element: what is null comes first, and of two that begin alike the shorter one."""
     if pa.types.is_struct(column.type):
         return _struct_ranks(column)
+    if is_list(column.type):
+        return _list_ranks(column)
     if pa.types.is_floating(column.type):
         values, valid = values_and_valid(column, 0.0)
     else:
@@ -73,6 +77,17 @@ def _struct_ranks(column: pa.Array) -> np.ndarray:
     if not column.null_count:
         return rank
     return np.where(column.is_valid().to_numpy(zero_copy_only=False), rank, -1)
+
+
+def _list_ranks(column: pa.Array) -> np.ndarray:
+    starts, lengths = places(column)
+    elements, rank, left = ranks(column.values) + 2, np.zeros(len(column), np.int64), np.arange(len(column))
+    for at in range(int(lengths.max(initial=0))):
+        left = left[lengths[left] > at]
+        codes = np.zeros(len(column), np.int64)  # of what has ended
+        codes[left] = elements[starts[left] + at]
+        rank = np.unique(rank * (int(elements.max()) + 1) + codes, return_inverse=True)[1]
+    return np.where(column.is_valid().to_numpy(zero_copy_only=False), rank, -1) if column.null_count else rank
 
 
 def _integer_view(column: pa.Array) -> pa.Array | None:

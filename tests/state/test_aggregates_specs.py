@@ -14,7 +14,14 @@ from spark_ckpt.state.aggregates.function import AggregateFunction
 
 KEYS = pa.schema([("k", pa.string())])
 INPUT = pa.schema(
-    [("k", pa.string()), ("v", pa.int64()), ("b", pa.bool_()), ("s", pa.string()), ("l", pa.list_(pa.int64()))]
+    [
+        ("k", pa.string()),
+        ("v", pa.int64()),
+        ("b", pa.bool_()),
+        ("s", pa.string()),
+        ("l", pa.list_(pa.int64())),
+        ("m", pa.map_(pa.string(), pa.int64())),
+    ]
 )
 
 
@@ -25,9 +32,9 @@ INPUT = pa.schema(
         (agg.sum("b"), "bool"),
         (agg.mean("l"), "list"),
         (agg.stddev("s"), "string"),
-        (agg.min("l"), "list"),
-        (agg.approx_count_distinct("l"), "list"),
-        (agg.count_distinct("l"), "list"),
+        (agg.min("m"), "map"),
+        (agg.approx_count_distinct("m"), "map"),
+        (agg.count_distinct("m"), "map"),
     ],
 )
 def test_unsupported_types_name_column_type_and_what_is_supported(spec: agg.AggSpec, type_: str) -> None:

@@ -10,8 +10,8 @@ from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import KINDS, OF_DOUBLES
+from spark_ckpt.plan._lateral_aliases import put_in_place
 from spark_ckpt.plan.aggregates import Call
-from spark_ckpt.plan.lateral_aliases import put_in_place
 from spark_ckpt.plan.udf_plan import items_of
 
 SparkDF = Any

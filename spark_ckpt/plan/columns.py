@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -40,6 +41,22 @@ def free(name: str, taken: Iterable[str]) -> str:
         number += 1
         found = f"{name}_{number}"
     return found
+
+
+def unaliased(column: Column) -> Column:
+    """``column`` without a name of its own."""
+    if type(column).__module__.startswith("pyspark.sql.classic"):
+        node = column._jc.node()
+        if node.getClass().getSimpleName() != "Alias":
+            return column
+        context = SparkContext._active_spark_context
+        assert context is not None
+        made: Column = type(column)(context._jvm.org.apache.spark.sql.Column(node.child()))
+        return made
+    from pyspark.sql.connect.column import Column as ConnectColumn
+    from pyspark.sql.connect.expressions import ColumnAlias
+
+    return ConnectColumn(column._expr._child) if isinstance(column._expr, ColumnAlias) else column
 
 
 def listed(cols: Sequence[Any]) -> list[Any]:

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
-from pyspark import SparkContext
 from pyspark.sql import Column
 
-from spark_ckpt.plan.columns import is_case_sensitive, unquoted
+from spark_ckpt.plan.columns import is_case_sensitive, unaliased, unquoted
 from spark_ckpt.plan.condition import Name, parts_of, replaced
 from spark_ckpt.plan.key_columns import column_named, is_column
 
@@ -38,19 +37,3 @@ def put_in_place(df: SparkDF, keys: Sequence[Column], exprs: Sequence[Column], n
         made.append(new if new is expr or str(new) == str(expr) else unaliased(new).alias(name))
         earlier.setdefault(name, unaliased(new))
     return made
-
-
-def unaliased(column: Column) -> Column:
-    """``column`` without a name of its own."""
-    if type(column).__module__.startswith("pyspark.sql.classic"):
-        node = column._jc.node()
-        if node.getClass().getSimpleName() != "Alias":
-            return column
-        context = SparkContext._active_spark_context
-        assert context is not None
-        made: Column = type(column)(context._jvm.org.apache.spark.sql.Column(node.child()))
-        return made
-    from pyspark.sql.connect.column import Column as ConnectColumn
-    from pyspark.sql.connect.expressions import ColumnAlias
-
-    return ConnectColumn(column._expr._child) if isinstance(column._expr, ColumnAlias) else column

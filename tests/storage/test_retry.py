@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -180,6 +181,21 @@ def test_a_create_whose_answer_was_lost_is_known_as_ours(
     assert isinstance(store.create("record", "k", {"a": 1}), Created)
     calls[0] = 1
     assert isinstance(store.create("record", "k", {"a": 1}), Exists)
+
+
+def test_a_create_that_the_stores_client_sent_twice_is_known_as_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As aiohttp does where a connection breaks that it had kept: the second time the name is there."""
+    folder = Folder(f"memory://{uuid.uuid4().hex}")
+    once = folder.fs.pipe_file
+
+    def twice(path: str, data: bytes, mode: str) -> None:
+        once(path, data, mode=mode)
+        once(path, data, mode=mode)
+
+    monkeypatch.setattr(folder.fs, "pipe_file", twice)
+    assert folder.create("a", b"mine")
+    assert not folder.create("a", b"another's")
+    assert folder.read("a") == b"mine"
 
 
 def test_storage_that_does_not_answer_is_told_from_storage_that_says_no(

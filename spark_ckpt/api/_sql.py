@@ -20,7 +20,7 @@ from spark_ckpt.api._sql_aggregation import SelectOfAggregates, direction, ordin
 from spark_ckpt.api._sql_arguments import literal, with_arguments
 from spark_ckpt.api._sql_expressions import GIVEN, Expressions, with_outer_columns
 from spark_ckpt.api._sql_lateral import Names, of_views, with_views
-from spark_ckpt.api._subtract import NOT_ON_THE_RIGHT
+from spark_ckpt.api._subtract import NOT_ON_THE_RIGHT, grouped_rows
 from spark_ckpt.api._views import views_of
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import quoted
@@ -157,10 +157,10 @@ class _Text:
             frame = frame.where(read.column(where.text))
         if select.grouping or select.having or any(has_aggregate(i.expression) for i in select.items):
             found = _as_spark_says(SelectOfAggregates(frame, select, read, viewed).built(order, schema.names), schema)
-            return found.distinct() if select.distinct else found
+            return grouped_rows(found) if select.distinct else found
         found = frame.select(*_columns(select.items, read, frame.columns, schema.names if outer else []))
         found = _as_spark_says(found.drop(*outer) if outer else found, schema)
-        found = found.distinct() if select.distinct else found
+        found = grouped_rows(found) if select.distinct else found
         return _sorted(found, order)
 
     # -- FROM --------------------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def _together(one: Frame, other: Frame, distinct: bool) -> Frame:
     if not (_is_stream(one) and _is_stream(other)):
         raise InvalidInputError("UNION of a stream with a table is not there, in Spark's streams neither")
     both = one.union(other)
-    return both.distinct() if distinct else both
+    return grouped_rows(both) if distinct else both
 
 
 def _without(one: Frame, other: Frame, distinct: bool) -> Frame:

@@ -45,6 +45,11 @@ class Subtract:
         right = other.toDF(*names).select(*[F.col(n).cast(f.dataType) for n, f in zip(names, found, strict=True)])
         pairs = zip(left.columns, names, strict=True)
         kept = left.join(right, reduce(and_, [F.col(quoted(a)).eqNullSafe(F.col(b)) for a, b in pairs]), "left_anti")
-        rows = free("rows", left.columns)
-        grouped = kept.groupBy(*map(quoted, left.columns)).agg(F.count(F.lit(1)).alias(rows), uid=uid)
-        return grouped.select(*map(quoted, left.columns))
+        return grouped_rows(kept, uid)
+
+
+def grouped_rows(df: Any, uid: str | None = None) -> Any:
+    """Each distinct row as a group of an aggregation, as Spark has DISTINCT of SQL: with each batch that brings it in
+    output mode update, all of them in complete, and in append when the watermark passes its event time."""
+    names = [quoted(name) for name in df.columns]
+    return df.groupBy(*names).agg(F.count(F.lit(1)).alias(free("rows", df.columns)), uid=uid).select(*names)

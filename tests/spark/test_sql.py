@@ -87,6 +87,8 @@ _MORE_APPEND = (
     "SELECT window.end e, k, grouping_id() FROM orders GROUP BY ROLLUP(window(t, '4 minutes', '2 minutes'), k)",
     "SELECT window, sum(v) FROM orders GROUP BY GROUPING SETS ((window(t, '4 minutes'), k), (window(t, '4 minutes')))",
     "SELECT * FROM orders",
+    "SELECT DISTINCT window, k FROM (SELECT window(t, '4 minutes'), k FROM orders)",
+    "SELECT DISTINCT t, k FROM orders",
     "SELECT * FROM labels JOIN orders USING (k)",
     "SELECT * FROM labels JOIN (SELECT k, k AS other FROM orders) USING (k) UNION ALL SELECT k, 'b', 'c' FROM orders",
     "WITH l AS (SELECT '{t0}' AS k) SELECT o.k, v FROM orders o JOIN l ON o.k < l.k",
@@ -138,6 +140,8 @@ _MORE_COMPLETE = (
     "SELECT k IN (SELECT k FROM labels) i, count(*) FROM orders GROUP BY 1",
     "SELECT v + (SELECT count(*) FROM labels) i, count(*) FROM orders GROUP BY v + (SELECT count(*) FROM labels)",
     "SELECT count(*), avg(v) a FROM orders",
+    "SELECT DISTINCT k, v % 2 AS p FROM orders",
+    "SELECT k FROM orders UNION SELECT k FROM pays",
     "SELECT window, k, count(*) c FROM orders GROUP BY CUBE(window(t, '4 minutes'), k)",
     "SELECT xs, window_time(window(t, '4 minutes')) w, sum(v) FROM orders GROUP BY xs, 2",
     "SELECT k, count(*) FILTER (WHERE v > 2) big FROM orders GROUP BY 1 ORDER BY 2 DESC, k",
@@ -167,11 +171,18 @@ def test_whole_results_are_those_of_spark(
     _same(spark, ckpt, job, tmp_path, "complete", text)
 
 
-@soak
-def test_what_is_not_in_a_table_is_that_of_spark(
-    spark: SparkSession, ckpt: Any, job: Job, inputs: Any, tmp_path: Path
+_UPDATE = ("SELECT DISTINCT k, v % 2 AS p FROM orders",)
+_MORE_UPDATE = (
+    "SELECT k, v % 3 FROM orders EXCEPT (SELECT k, length(label) - 3L FROM labels) MINUS SELECT k, 1 FROM labels",
+    "SELECT k, v % 2 AS p FROM orders WHERE v > 0 UNION SELECT k, w % 2 FROM pays",
+)
+
+
+@pytest.mark.parametrize("text", [*_UPDATE, *(pytest.param(q, marks=soak) for q in _MORE_UPDATE)])
+def test_distinct_rows_come_with_each_batch_that_brings_them_as_in_spark(
+    spark: SparkSession, ckpt: Any, job: Job, inputs: Any, tmp_path: Path, text: str
 ) -> None:
-    text = "SELECT k, v % 3 FROM orders EXCEPT (SELECT k, length(label) - 3L FROM labels) MINUS SELECT k, 1 FROM labels"
+    """DISTINCT, UNION and EXCEPT of SQL are aggregations of Spark's: in mode update a row comes again."""
     _same(spark, ckpt, job, tmp_path, "update", text)
 
 

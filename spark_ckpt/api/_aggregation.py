@@ -60,6 +60,8 @@ class Aggregation:
                 F.count("*").alias("n"), (F.sum(F.col("price") * F.col("pieces")) / F.count("*")).alias("mean")
             )
         """
+        if is_empty(exprs):
+            return self._without_results(uid)
         windowed = self._with_windows(list(exprs)) if any(map(may_have_window, exprs)) else None
         if windowed is not None:
             grouped, made = windowed
@@ -101,10 +103,15 @@ class Aggregation:
             kept = kept._operation("agg", lambda df: df.withColumns(keys.given_back()), check=True)
         return _named(kept, parts, shown if self._given else [])
 
+    def _without_results(self, uid: str | None) -> CkptDataFrame:
+        """The keys of each group, as of ``agg({})``."""
+        made = self.agg(F.count(F.lit(1)).alias("rows_of_group"), uid=uid)
+        return made._columns(made.columns[:-1])
+
     def _spelt(self, key: str) -> Column:
         """A key as the user wrote it: Spark names the result so."""
         name = next((t for t in map(written, self._given) if t.lower() == key.lower()), key)
-        return F.col(quoted(name)) if key in self._keys.columns else self._keys.expressions[key]
+        return F.col(quoted(name)) if key in self._keys.columns else self._keys.given[key]
 
     def _with_windows(self, exprs: list[Any]) -> tuple[Aggregation, list[Any]] | None:
         """The same groups with a column for the window within ``exprs``, and these over that. None: there is none."""
@@ -151,14 +158,17 @@ class Aggregation:
         raise NotImplementedError
 
 
+def is_empty(exprs: tuple[Any, ...]) -> bool:
+    """Whether it is the empty dict, which PySpark takes."""
+    return len(exprs) == 1 and isinstance(exprs[0], dict) and not exprs[0]
+
+
 def given_columns(df: Any, exprs: tuple[Any, ...]) -> list[Column]:
     if len(exprs) == 1 and isinstance(exprs[0], dict):
         exprs = tuple(by_names(df, exprs[0]))
-    if not exprs:
-        raise InvalidInputError("agg needs at least one aggregate, such as F.count('*')")
+    assert exprs, "exprs should not be empty"
     wrong = [e for e in exprs if not isinstance(e, Column)]
-    if wrong:
-        raise InvalidInputError(f"agg: expected columns, such as F.sum('price'), or one dict; found {wrong[0]!r}")
+    assert not wrong, f"all exprs should be Column, such as F.sum('price'), or one dict; found {wrong[0]!r}"
     return [without_control(e) for e in exprs]
 
 

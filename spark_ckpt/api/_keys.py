@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.carried_keys import carried_type, is_carried
 from spark_ckpt.plan.event_time import DELAY_KEY
+from spark_ckpt.plan.fails_on_nulls import data_rows_only, failing
 from spark_ckpt.plan.key_columns import Keys, resolve_keys
 from spark_ckpt.plan.refused_types import refuse_unkept
 from spark_ckpt.runtime.stateless import arrow_schema
@@ -54,9 +55,17 @@ def keys_of(parent: CkptDataFrame, cols: list[Any]) -> Keys:
     fields = [T.StructField(field.name, field.dataType, True) for _, field, _ in found]
     if len({f.name for f in fields}) != len(cols):
         raise InvalidInputError(f"groupBy has two keys of the same name: {[f.name for f in fields]}")
-    expressions = {field.name: expression for expression, field, _ in found}
+    given = {field.name: expression for expression, field, _ in found}
     columns = frozenset(field.name for _, field, plain in found if plain)
-    return Keys(expressions, T.StructType(fields), columns, tuple(_delay_ms(parent, field) for _, field, _ in found))
+    expressions = given | for_data_rows(parent, {n: c for n, c in given.items() if n not in columns})
+    delays = tuple(_delay_ms(parent, field) for _, field, _ in found)
+    return Keys(expressions, T.StructType(fields), columns, delays, given=given)
+
+
+def for_data_rows(parent: CkptDataFrame, keys: dict[str, Column]) -> dict[str, Column]:
+    """Those that fail on nulls, as such that do not: control rows have no key."""
+    fails = failing(parent._preview, parent._nodes, list(keys.values()))
+    return {name: data_rows_only(c).alias(name) for (name, c), wrong in zip(keys.items(), fails) if wrong}
 
 
 def refuse_carried(keys: Keys) -> None:

@@ -191,6 +191,12 @@ class EarlierKey(WindowKey):
     def in_front(self, df: CkptDataFrame) -> CkptDataFrame:
         return df if self._found.is_column else df.select("*", self._found.window)
 
+    def analysed(self, frame: Any) -> Any:
+        return frame
+
+    def refuse_inside(self, computed: Iterable[str]) -> None:
+        """The window is there before it is a key."""
+
     def assigned(self, df: CkptDataFrame, specs: Iterable[AggSpec] = ()) -> CkptDataFrame:
         key = T.StructField(self.key, T.TimestampType())
         return df._python_operation(

@@ -54,7 +54,6 @@ from spark_ckpt.plan.columns import (
 )
 from spark_ckpt.plan.condition import conjuncts, stream_column
 from spark_ckpt.plan.event_time import without_notes
-from spark_ckpt.plan.fails_on_nulls import for_data_rows_only
 from spark_ckpt.plan.generators import for_control_rows
 from spark_ckpt.plan.in_arrow import Stays, in_arrow
 from spark_ckpt.plan.key_columns import is_column
@@ -345,7 +344,7 @@ class CkptDataFrame(
         if self._joined is not None:
             return self._joined.grouped(flat)
         refuse_repeated(self.columns, self._session.spark)
-        return CkptGroupedData(self, for_data_rows_only(self._preview, self._nodes, self._in_spark(), flat))
+        return CkptGroupedData(self, flat)
 
     groupby = groupBy
 

@@ -17,10 +17,12 @@ from pyspark.sql import functions as F
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import KINDS
 from spark_ckpt.plan._connect_scope import without_texts
+from spark_ckpt.plan._lateral_aliases import put_in_place
 from spark_ckpt.plan._sql_expressions import read
 from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.aggregates import Call
 from spark_ckpt.plan.columns import is_case_sensitive, quoted
+from spark_ckpt.plan.condition import Name, names_in
 from spark_ckpt.plan.key_columns import column_named
 
 SparkDF = Any
@@ -40,6 +42,8 @@ class ConnectExpressions:
         self._columns, self._client = df.columns, df.sparkSession.client
         self._sensitive = is_case_sensitive(df.sparkSession)
         self._keys = [self._bare(k) for k in keys]
+        if any(self._is_unknown(name) for c in exprs for name in names_in(c) or []):
+            exprs = put_in_place(df, keys, exprs, self.names)
         self._results = [self._bare(c) for c in self._without_texts(df, keys, exprs, aggregated)]
 
     def _without_texts(self, df: SparkDF, keys: list[Column], exprs: list[Column], aggregated: SparkDF) -> list[Column]:
@@ -55,6 +59,10 @@ class ConnectExpressions:
         except PySparkException:
             same = False
         return found if same else exprs
+
+    def _is_unknown(self, name: Name) -> bool:
+        """Whether it may be that of an earlier result."""
+        return column_named(self._columns, name.text, self._sensitive) is None
 
     def results(self) -> list[Tree]:
         return self._results

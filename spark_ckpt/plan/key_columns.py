@@ -33,7 +33,7 @@ class Keys:
 
     ``columns`` are those that are a column of the parent, as it is; ``plain``: every key is. ``delays_ms``: of each key
     that is an event time, how far the watermark is behind it. ``carried``: of those that the operator has as another
-    type, what they are outside of it.
+    type, what they are outside of it. ``given``: expressions as they were given, where they fail on control rows.
     """
 
     expressions: dict[str, Column]
@@ -41,6 +41,7 @@ class Keys:
     columns: frozenset[str]
     delays_ms: tuple[int | None, ...] = ()
     carried: Mapping[str, T.DataType] = field(default_factory=dict)
+    given: Mapping[str, Column] = field(default_factory=dict)
 
     @property
     def event_time(self) -> str | None:

@@ -280,6 +280,15 @@ def _sets_of_windows(df: Any) -> Any:
     return sets.agg(F.count("k").alias("n"), F.sum("v"), F.grouping("at"), F.grouping_id().alias("g"))
 
 
+def _keys_of_sets(df: Any) -> Any:
+    """Maps, intervals and names of other columns; names of keys and of earlier results."""
+    pairs = F.when(F.col("k").isNotNull(), F.create_map("k", "v")).alias("pairs")
+    late = F.expr("make_dt_interval(0, 0, 0, v)").alias("late")
+    results = [F.sum("v").alias("total"), (F.col("total") + 1).alias("more"), F.max("k"), F.grouping("v")]
+    made = df.cube(F.col("v").alias("k"), pairs, late).agg(*results, (F.col("late") * 2).cast("string").alias("later"))
+    return made.withColumns({"pairs": F.to_json("pairs"), "late": F.col("late").cast("string")})
+
+
 def _static(how: str) -> Query:
     def joined(df: Any) -> Any:
         static = _session(df).createDataFrame([("a", "A"), ("a", "AA"), (None, "nothing")], "k string, word string")
@@ -379,6 +388,7 @@ def _cases() -> dict[str, Case]:
     found["groups of batches"] = _processed(_groups_of_batches)
     found["windows in texts"], found["groups by windows"] = _processed(_windows_in_texts), _processed(_by_windows)
     found["cube of windows"] = _processed(_cube_of_windows)
+    found["keys of sets"] = _processed(_keys_of_sets)
     sides = (
         ("k string, v int", [[("a", 1), (None, 2)], [("b", 1)]]),
         ("j string, v long, w double", [[("A", 11, None)], []]),

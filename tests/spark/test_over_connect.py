@@ -19,6 +19,7 @@ SHORT = (
     "sub-queries",
     "expressions",
     "functions",
+    "keys of sets",
 )
 """In the test command; columns have a static join, random chains other ones."""
 

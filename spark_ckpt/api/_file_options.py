@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from spark_ckpt.errors import ConfigError
 
 _OURS = {"recursivefilelookup": "recursive", "delimiter": "sep"}
+_TEXTS = ("json", "csv")
 _BAD_RECORDS = {"failfast": "fail", "dropmalformed": "skip"}
 _ALL = "parquet orc json csv text"
 _ANY = None
@@ -34,16 +35,20 @@ _AS_IT_IS: tuple[tuple[str, str, tuple[str, ...] | None], ...] = (
     ("json", "allowNonNumericNumbers allowSingleQuotes", ("true",)),
     ("csv", "maxColumns", ("20480",)),
     ("csv", "maxCharsPerColumn", ("-1",)),
+    ("csv", "unescapedQuoteHandling", ("stop_at_delimiter",)),
+    ("csv", "escapeQuotes quoteAll", _ANY),
+)
+"""Formats, options of Spark's that the source does not have, and the values that say what it does anyhow."""
+
+_WITH_BAD_RECORDS: tuple[tuple[str, str, tuple[str, ...] | None], ...] = (
     ("csv", "ignoreLeadingWhiteSpace ignoreTrailingWhiteSpace", ("false",)),
     ("csv", "escape", ('"',)),
     ("csv", "emptyValue", ("",)),
     ("csv", "nanValue", ("nan",)),
     ("csv", "positiveInf", ("inf",)),
     ("csv", "negativeInf", ("-inf",)),
-    ("csv", "unescapedQuoteHandling", ("stop_at_delimiter",)),
-    ("csv", "escapeQuotes quoteAll", _ANY),
 )
-"""Formats, options of Spark's that the source does not have, and the values that say what it does anyhow."""
+"""As above, of what goes with option ``mode`` only: where ``badRecords`` is given in its place."""
 
 _NO_SAY_WITH_A_SCHEMA = ("mergeschema", "inferschema")
 
@@ -57,10 +62,10 @@ _INSTEAD = {
     "mergeschema": "give .schema(...): the first file tells it otherwise",
     "inferschema": "give .schema(...)",
     "multiline": "one JSON object a line is read; mapInPandas or a Python streaming DataSource can read others",
-    "dateformat": "read the column as a string, and F.to_date(column, format) behind it",
-    "timestampformat": "read the column as a string, and F.to_timestamp(column, format) behind it",
+    "dateformat": "it goes with option mode; or read the column as a string, and F.to_date(column, format) behind it",
+    "timestampformat": "it goes with option mode; or read a string, and F.to_timestamp(column, format) behind it",
     "timestampntzformat": "read the column as a string, and F.to_timestamp_ntz(column, format) behind it",
-    "escape": "a quote within quotes is written twice; Spark reads others by readStream.spark(spark.readStream...)",
+    "escape": "with badRecords a quote within quotes is written twice; others are read with option mode",
     "encoding": "files are UTF-8",
     "charset": "files are UTF-8",
     "linesep": "lines end with \\n or \\r\\n",
@@ -72,28 +77,46 @@ _INSTEAD = {
 """What works in place of other values."""
 
 
-def files_options(file_format: str, given: Mapping[str, str], has_schema: bool = False) -> dict[str, str]:
+def files_options(
+    file_format: str, given: Mapping[str, str], has_schema: bool = False, mode: str | None = None
+) -> dict[str, str]:
     """Options of source ``files`` for those that Spark has for ``file_format``. Raises ``ConfigError``.
 
-    ``has_schema``: the schema is given, so nothing is to be found out about it.
+    ``has_schema``: the schema is given, so nothing is to be found out about it. ``mode``: of json and csv where neither
+    ``mode`` nor ``badRecords`` is given.
     """
+    named = {name.lower() for name in given}
+    own_rules = "badrecords" in named or (mode is None and "mode" not in named)
     same = {
         o.lower(): values
-        for formats, names, values in _AS_IT_IS
+        for formats, names, values in (*_AS_IT_IS, *(_WITH_BAD_RECORDS if own_rules else ()))
         if file_format in formats.split()
         for o in names.split()
     }
     found = {"fileFormat": file_format}
     for name, value in given.items():
         key = name.lower()
-        if key == "mode" and not (value.lower() == "permissive" and file_format in ("json", "csv")):
+        if key == "mode" and file_format not in _TEXTS:
             found["badRecords"] = _bad_records(file_format, value)
-        elif key in same or (key in _INSTEAD and not (key == "multiline" and file_format == "csv")):
+        elif key in same or (key in _INSTEAD and not _is_read(file_format, key, own_rules)):
             if not (key in _NO_SAY_WITH_A_SCHEMA and has_schema):
                 _check_same(file_format, name, value, same.get(key, ()))
         else:
             found[_OURS.get(key, name)] = value
-    return found
+    if file_format not in _TEXTS or own_rules:
+        return found
+    if file_format == "csv" and not named.isdisjoint({"header"}) and "enforceschema" not in named:
+        found["enforceSchema"] = "true"
+    return found if "mode" in named else {**found, "mode": str(mode)}
+
+
+def _is_read(file_format: str, key: str, own_rules: bool) -> bool:
+    """Whether source ``files`` has that option itself, for this format."""
+    if key == "multiline":
+        return file_format == "csv"
+    if own_rules:
+        return False
+    return key in ("dateformat", "timestampformat") or (key == "escape" and file_format == "csv")
 
 
 def _check_same(file_format: str, name: str, value: str, values: tuple[str, ...] | None) -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming import DataStreamReader
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from spark_ckpt.api._file_options import files_options
+from spark_ckpt.plan.spark_errors import no_schema
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
 
 FILE_FORMATS = ("csv", "json", "orc", "parquet", "text")
 """Of Spark's formats, those that source ``files`` reads."""
+_BY_RULES = ("csv", "json")
+_CORRUPT = "columnNameOfCorruptRecord"
 
 
 class FileReaders:
@@ -43,14 +49,17 @@ class FileReaders:
         return self.load(path, "orc", **_by_name("orc", path, more), **options)
 
     def json(self, path: str, schema: StructType | str | None = None, *more: Any, **options: Any) -> CkptDataFrame:
-        """As PySpark's: one JSON object a line, in files below ``path``, by source ``files``; a ``schema`` is needed.
+        """As PySpark's: one JSON object a line, in files below ``path``, by source ``files``; a ``schema`` is needed,
+        unless ``spark.sql.streaming.schemaInference`` is set.
 
-        ``options`` and ``more`` as of :meth:`parquet`. Raises as :meth:`load`.
+        Mode PERMISSIVE, as in Spark: what does not fit is null. ``options`` and ``more`` as of :meth:`parquet`.
+        Raises as :meth:`load`.
         """
         return self.load(path, "json", schema, **_by_name("json", path, (schema, *more)), **options)
 
     def csv(self, path: str, schema: StructType | str | None = None, *more: Any, **options: Any) -> CkptDataFrame:
-        """As PySpark's: CSV files below ``path``, by source ``files``; a ``schema`` is needed.
+        """As PySpark's: CSV files below ``path``, by source ``files``; a ``schema`` is needed, as of :meth:`json`, and
+        records are read in its mode.
 
         ``options`` and ``more`` as of :meth:`parquet`: ``csv(path, "id long", header=True, sep=";")``. Raises as
         :meth:`load`.
@@ -69,3 +78,45 @@ def _by_name(method: str, path: str, given: tuple[Any, ...]) -> dict[str, Any]:
     """Options that were given by their place among the parameters of PySpark's ``method``. Raises ``TypeError``."""
     found = signature(getattr(DataStreamReader, method)).bind(None, path, *given).arguments
     return {name: value for name, value in found.items() if name not in ("self", "path", "schema")}
+
+
+def as_spark_reads(
+    spark: Any, kind: str, options: Mapping[str, str], schema: StructType | None
+) -> tuple[dict[str, str], StructType | None]:
+    """Options and schema of source ``files`` for a stream of Spark's format ``kind``: of json and csv in mode
+    PERMISSIVE, and with columns that may be null, unless ``badRecords`` says that the source's own rules are asked for.
+
+    Raises ``ConfigError`` for options, Spark's ``IllegalArgumentException`` if no schema is given or to be found out.
+    """
+    named = {name.lower() for name in options}
+    if schema is None and kind in _BY_RULES:
+        if spark.conf.get("spark.sql.streaming.schemaInference") != "true" or "path" not in named:
+            raise no_schema()
+        schema = _inferred(spark, kind, options)
+    mode = "PERMISSIVE" if kind in _BY_RULES else None
+    found = files_options(kind, options, schema is not None, mode)
+    if "badrecords" in named:
+        return found, schema
+    if kind in _BY_RULES and _CORRUPT.lower() not in named:
+        found[_CORRUPT] = spark.conf.get("spark.sql.columnNameOfCorruptRecord")
+    return found, None if schema is None else _nullable(schema)
+
+
+def _inferred(spark: Any, kind: str, options: Mapping[str, str]) -> StructType:
+    """Of the files that are there, by Spark."""
+    path = next(value for name, value in options.items() if name.lower() == "path")
+    known = {n: v for n, v in options.items() if n.lower() != "path" and not n.lower().startswith("storage.")}
+    found: StructType = spark.read.format(kind).options(**known).load(path).schema
+    return found
+
+
+def _nullable(kind: Any) -> Any:
+    """As Spark's streams of files have a schema, whatever it says."""
+    if isinstance(kind, StructType):
+        return StructType([StructField(f.name, _nullable(f.dataType), True, f.metadata) for f in kind.fields])
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType), True)
+    if isinstance(kind, MapType):
+        return MapType(kind.keyType, _nullable(kind.valueType), True)
+    assert isinstance(kind, DataType)
+    return kind

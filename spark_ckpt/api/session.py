@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.types import StructType
 
-from spark_ckpt.api._file_options import files_options
 from spark_ckpt.api._progress import CkptStreams
-from spark_ckpt.api._readers import FILE_FORMATS, FileReaders
+from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, as_spark_reads
 from spark_ckpt.api._spark_streams import SparkStreamMaker, spark_stream
 from spark_ckpt.api._tables import table_source
 from spark_ckpt.api._views import views_of
@@ -255,17 +254,18 @@ class CkptDataStreamReader(FileReaders, Hinting):
 
     def _loaded(self, options: dict[str, str]) -> CkptDataFrame:
         uid, lanes = options.pop("uid", None), lane_count(options.pop("lanes", None))
-        as_in_spark = self._format != "files"
+        as_in_spark, given = self._format != "files", self._schema
         if isinstance(self._format, str) and self._format.lower() in FILE_FORMATS:
-            self._format, options = "files", files_options(self._format.lower(), options, self._schema is not None)
+            options, given = as_spark_reads(self._session.spark, self._format.lower(), options, given)
+            self._format = "files"
         config = self._session.config()
         storage = config.storage_options()
-        opened = open_source(self._format, options, self._schema, f"{config.dir}/_none", storage)
+        opened = open_source(self._format, options, given, f"{config.dir}/_none", storage)
         missing = opened.missing_path(as_in_spark)
         if missing is not None:
             raise path_not_found(missing)
         options = opened.settled_options(options, lambda: self._session.spark.conf.get("spark.sql.session.timeZone"))
-        schema = open_source(self._format, options, self._schema, f"{config.dir}/_none", storage).schema()
+        schema = open_source(self._format, options, given, f"{config.dir}/_none", storage).schema()
         refuse_unread(schema)
         refuse_reserved(schema.fieldNames(), "the source")
         refuse_repeated(schema.fieldNames(), self._session.spark)

@@ -61,6 +61,8 @@ class Scanner:
         self.string_text = ""
         self.unread = False
         """The string's end has not been looked for."""
+        self.cut_character = False
+        """Of the string that is unread, the parser of bytes stands within a character."""
 
     def in_root(self) -> bool:
         raise NotImplementedError
@@ -248,6 +250,13 @@ class Scanner:
                 raise self._unexpected(digit, "a hexadecimal digit")
             code = code << 4 | int(masked, 16)
         return chr(code)
+
+    def take_of_string(self) -> str:
+        return self._take("the string's end")
+
+    def escaped(self) -> str:
+        """What stands behind a backslash."""
+        return self._escaped()
 
     def past_blanks(self) -> str:
         """The next character that is none, taken; nothing at the end."""

@@ -47,6 +47,9 @@ class Tokens(Scanner):
             return self._after_name()
         if self.unread:
             self.unread = False
+            if self.cut_character:
+                self.cut_character = False
+                raise JsonError(f"half of a character, at character {self.at}")
             self.string_text = self.read_string('"')
         char = self.past_blanks()
         if not char:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_ckpt.formats import _json_scanner as t
+from spark_ckpt.formats._json_base64 import base64_value
 from spark_ckpt.formats._json_copy import copied
 from spark_ckpt.formats._json_plain import Rules, of_text, of_token
 from spark_ckpt.formats._json_scanner import JsonError, utf16, whole
@@ -199,6 +200,8 @@ def _plain(kind: pa.DataType, of_token: Callable[[Tokens, str], Any], of_text: C
         if token is None:
             return None
         if token is t.TEXT:
+            if tokens.unread and tokens.of_bytes and pt.is_binary(kind):
+                return base64_value(tokens)
             text = tokens.string()
             found = of_text(text) if text or pt.is_binary(kind) else None
         else:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,6 +15,17 @@ from spark_ckpt.formats._json_reader import JsonReader, decoded
 from spark_ckpt.formats._json_scanner import JsonError
 from spark_ckpt.formats._json_times import as_numbers, with_times
 from spark_ckpt.formats._json_values import PartialError, rows_reader
+
+
+@dataclass(frozen=True)
+class Read:
+    """Rows, and which of them are of records not all of which could be read; None: none of them."""
+
+    rows: pa.RecordBatch
+    bad: pa.BooleanArray | None = None
+
+    def count_of_bad(self) -> int:
+        return 0 if self.bad is None else int(self.bad.true_count)
 
 
 class JsonLines:
@@ -25,30 +38,51 @@ class JsonLines:
         self._rules = Rules(times, of_bytes=True)
         self._reader = JsonReader(kind, self._rules)
 
-    def read(self, lines: pa.BinaryArray) -> pa.RecordBatch:
+    def whole(self, data: bytes, count: int) -> Read | None:
+        """Of ``count`` lines, each of which begins and ends as an object does, and has less than 1000 characters; None
+        if one of them has to be looked at."""
+        rows = self._reader.whole(data, count)
+        return None if rows is None else Read(self._batch(rows, pa.nulls(len(rows), pa.string())))
+
+    def read(self, lines: pa.BinaryArray) -> Read:
+        """Of any lines, without their ends."""
         arrays = pc.match_substring_regex(lines, r"^[ \t\r\n]*\[")
         if not pc.any(arrays).as_py():
             return self._of_objects(lines)
-        batches = []
+        found = []
         ends = [*pc.indices_nonzero(arrays).to_pylist(), len(lines)]
         begin = 0
         for end in ends:
-            batches.append(self._of_objects(lines[begin:end]))
+            found.append(self._of_objects(lines[begin:end]))
             if end < len(lines):
-                batches.append(self._of_array(lines[end].as_py()))
+                found.append(self._of_array(lines[end].as_py()))
             begin = end + 1
-        return pa.Table.from_batches(batches, self._schema).combine_chunks().to_batches(len(lines) * 1000)[0]
+        return self._together(found)
 
-    def _of_objects(self, lines: pa.BinaryArray) -> pa.RecordBatch:
+    def _together(self, parts: list[Read]) -> Read:
+        rows = pa.Table.from_batches([part.rows for part in parts], self._schema).combine_chunks()
+        bad = [pa.array(np.zeros(part.rows.num_rows, np.bool_)) if part.bad is None else part.bad for part in parts]
+        batches = rows.to_batches()
+        return Read(batches[0] if batches else pa.RecordBatch.from_pylist([], self._schema), pa.concat_arrays(bad))
+
+    def _of_objects(self, lines: pa.BinaryArray) -> Read:
         found = self._reader.read(lines)
-        said = (
-            [decoded(lines[at].as_py()) if at in found.bad else None for at in range(len(lines))] if found.bad else []
-        )
-        texts = pa.array(said, pa.string()) if said else pa.nulls(len(lines), pa.string())
+        bad = None
+        texts = pa.nulls(len(lines), pa.string())
+        if found.bad:
+            which = np.zeros(len(lines), np.bool_)
+            which[list(found.bad)] = True
+            bad = pa.array(which)
+            if self._schema.get_field_index(self._corrupt) >= 0:
+                said = [decoded(lines[at].as_py()) if at in found.bad else None for at in range(len(lines))]
+                texts = pa.array(said, pa.string())
         batch = self._batch(found.rows, texts)
-        return batch.filter(found.rows.is_valid()) if found.rows.null_count else batch
+        if not found.rows.null_count:
+            return Read(batch, bad)
+        there = found.rows.is_valid()
+        return Read(batch.filter(there), None if bad is None else bad.filter(there))
 
-    def _of_array(self, line: bytes) -> pa.RecordBatch:
+    def _of_array(self, line: bytes) -> Read:
         rows: list[Any]
         text: str | None = decoded(line)
         try:
@@ -58,7 +92,8 @@ class JsonLines:
         except JsonError:
             rows = [{}]
         found = with_times(pa.array(rows, as_numbers(self._reader.type)), self._reader.type)
-        return self._batch(found, pa.array([text] * len(rows), pa.string()))
+        bad = None if text is None else pa.array(np.ones(len(rows), np.bool_))
+        return Read(self._batch(found, pa.array([text] * len(rows), pa.string())), bad)
 
     def _batch(self, rows: pa.StructArray, texts: pa.Array) -> pa.RecordBatch:
         columns = [rows.field(n) for n in range(rows.type.num_fields)]
@@ -66,3 +101,8 @@ class JsonLines:
         if at >= 0:
             columns.insert(at, texts)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def text_of(record: bytes) -> str:
+    """UTF-8, and where it is none the characters that Java puts there."""
+    return decoded(record)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from pyspark.errors import AnalysisException, PySparkTypeError
+from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkTypeError
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -50,6 +50,17 @@ def check_writer(spark: Any, **called: Any) -> None:
     writer = spark.readStream.format("rate").load().writeStream
     for method, given in called.items():
         getattr(writer, method)(**given) if isinstance(given, dict) else getattr(writer, method)(given)
+
+
+def no_schema() -> IllegalArgumentException:
+    """What Spark raises where a stream of files is made without one."""
+    return IllegalArgumentException(
+        "Schema must be specified when creating a streaming source DataFrame. If some files already exist in the "
+        "directory, then depending on the file format you may be able to create a static DataFrame on that directory "
+        "with 'spark.read.load(directory)' and infer schema from it.",
+        errorClass="_LEGACY_ERROR_TEMP_2048",
+        messageParameters={},
+    )
 
 
 def path_not_found(path: str) -> AnalysisException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,10 @@ from spark_ckpt.errors import BadRecordError
 from spark_ckpt.sources._file_listing import FileEntry
 from spark_ckpt.storage.filesystem import Folder
 
+_log = logging.getLogger("spark_ckpt")
+_told: set[tuple[str, str]] = set()
+"""In this process: jobs and files whose bad records were told of."""
+_MOST_TOLD = 10_000
 FAIL = "fail"
 SKIP = "skip"
 _SHOWN = 200
@@ -33,15 +38,46 @@ class Bad:
     reason: str
 
 
+@dataclass(frozen=True)
+class Unread:
+    """So many of ``records`` records had values that do not fit ``columns`` and are null, or were left out (``kept`` is
+    false)."""
+
+    count: int
+    records: int
+    columns: tuple[str, ...]
+    kept: bool
+
+
 class BadRecords:
     """Executor. ``policy`` is ``fail``, ``skip``, or the URL of a folder that keeps one JSON file a bad record.
 
     The kept file's name depends only on the input file and the place in it, so a replay writes nothing twice.
     """
 
-    def __init__(self, policy: str, storage_options: Mapping[str, Any]) -> None:
+    def __init__(self, policy: str, storage_options: Mapping[str, Any], job: str = "") -> None:
         self.policy = policy
         self._storage_options = dict(storage_options)
+        self._job = job
+
+    def tell(self, shown: str, unread: Unread) -> None:
+        """A warning, of a file once for each process and job: names and numbers, nothing of a record."""
+        if (self._job, shown) in _told:
+            return
+        if len(_told) >= _MOST_TOLD:
+            _told.clear()
+        _told.add((self._job, shown))
+        _log.warning(
+            "%s: of %s record(s) read, %s did not fit the columns (%s) and %s, as in Spark's mode %s. A column for "
+            "corrupt records in the schema would keep their text; mode=FAILFAST ends the query, and badRecords set to "
+            "a folder keeps them there",
+            shown,
+            unread.records,
+            unread.count,
+            ", ".join(unread.columns),
+            "what does not fit is null" if unread.kept else "were left out",
+            "PERMISSIVE" if unread.kept else "DROPMALFORMED",
+        )
 
     def handle(self, entry: FileEntry, shown: str, bad: Bad) -> None:
         """Raises ``BadRecordError`` if the policy is to fail; otherwise the record is kept, once, or dropped."""

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from spark_ckpt.sources._bad_records import FAIL, SKIP
-from spark_ckpt.sources._file_modes import MODE_OPTIONS
-from spark_ckpt.sources._options import anything, choice, duration_s, flag, one_character, positive, size, text
+from spark_ckpt.sources._file_modes import CSV_MODE_OPTIONS, MODE_OPTIONS
+from spark_ckpt.sources._options import (
+    anything,
+    character_or_none,
+    choice,
+    duration_s,
+    flag,
+    one_character,
+    positive,
+    size,
+    text,
+)
 
 CSV_OPTIONS = {
     "header": flag().means("csv only. The first line names the columns; without it columns go by position."),
     "sep": one_character(",").means("csv only. What separates the values of a line."),
-    "quote": one_character('"').means("csv only. What values may stand in."),
+    "quote": character_or_none('"').means("csv only. What values may stand in; empty: nothing."),
     "multiLine": flag().means("csv only. A line break inside quotes does not end the record."),
     "nullValue": anything("").means("csv only. What stands for null."),
+    **CSV_MODE_OPTIONS,
 }
 
 OPTIONS = {

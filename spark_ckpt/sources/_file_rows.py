@@ -10,22 +10,23 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import IO, Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_ckpt.errors import BadRecordError
-from spark_ckpt.sources._bad_records import Bad, MalformedFileError, salvage
+from spark_ckpt.sources._bad_records import Bad, MalformedFileError, Unread, salvage
 from spark_ckpt.sources._convert import MAX_BATCH_ROWS, conform
-from spark_ckpt.sources._file_lenient import lenient_parser, records
+from spark_ckpt.sources._file_lenient import Lenient, lenient_parser
 from spark_ckpt.sources._file_listing import FileEntry, InputFolder
 from spark_ckpt.sources._file_plan import Cut, FileSplit, Position
-from spark_ckpt.sources._text_records import TextFormat, chunks, content_ends, data_start
+from spark_ckpt.sources._text_records import FAILFAST, PERMISSIVE, Records, TextFormat, chunks, content_ends, data_start
 from spark_ckpt.sources.file_text import TextParser, require_values
 
 
 class FileRows(Protocol):
     """Reads one format. Malformed data raises nothing: ``read`` yields ``Bad`` for it, ``cut`` counts it as no rows."""
 
-    def read(self, split: FileSplit, schema: pa.Schema) -> Iterator[pa.RecordBatch | Bad]:
+    def read(self, split: FileSplit, schema: pa.Schema) -> Iterator[pa.RecordBatch | Bad | Unread]:
         """The rows of ``split``. Raises ``FileNotFoundError``."""
         ...
 
@@ -119,7 +120,7 @@ class TextRows:
             pass  # what is readable before the damage counts; reading reports the rest
         return Cut(rows, None)
 
-    def read(self, split: FileSplit, schema: pa.Schema) -> Iterator[pa.RecordBatch | Bad]:
+    def read(self, split: FileSplit, schema: pa.Schema) -> Iterator[pa.RecordBatch | Bad | Unread]:
         row = split.row_start
         try:
             with self.open(split.entry) as file:
@@ -131,36 +132,68 @@ class TextRows:
         except MalformedFileError as error:
             yield Bad("at its beginning", f"a {self._fmt.kind} file", "something else", str(error))
             return
+        unread = [0, 0]
         try:
             with self.open(split.entry) as file:
                 for place, data in chunks(file, max(begin, split.byte_start), split.byte_end, self._fmt):
-                    starts, ends = content_ends(data, self._fmt)
+                    records = Records(data, *content_ends(data, self._fmt))
                     if lenient is not None:
-                        yield lenient.read(records(data, starts, ends))
+                        yield from self._by_sparks_rules(lenient, parser, records, place, row, unread)
                     else:
-                        yield from self._convert(parser, data, starts.tolist(), ends.tolist(), place, row)
-                    row += len(starts)
+                        yield from self._convert(parser, records, place, row)
+                    row += len(records)
         except MalformedFileError as error:
             yield Bad(f"behind record {row}", f"a {self._fmt.kind} file", "something else", str(error))
+        if unread[0]:
+            kept = self._fmt.sparks is not None and self._fmt.sparks.mode == PERMISSIVE
+            yield Unread(unread[0], row - split.row_start, tuple(schema.names), kept)
+
+    def _by_sparks_rules(
+        self, lenient: Lenient, parser: TextParser, records: Records, place: int, row: int, unread: list[int]
+    ) -> Iterator[pa.RecordBatch | Bad | Unread]:
+        found = lenient.read(records)
+        mode = self._fmt.sparks.mode if self._fmt.sparks is not None else PERMISSIVE
+        if not found.count_of_bad():
+            yield found.rows
+        elif mode == FAILFAST:
+
+            def attempt(low: int, high: int) -> pa.RecordBatch:
+                part = lenient.read(records.part(low, high))
+                if part.count_of_bad():
+                    raise pa.ArrowInvalid("mode FAILFAST, and it does not fit")
+                return part.rows
+
+            yield from salvage(len(records), attempt, describer(parser, records, place, row))
+        else:
+            unread[0] += found.count_of_bad()
+            yield found.rows if mode == PERMISSIVE else found.rows.filter(pc.invert(found.bad))
 
     def open(self, entry: FileEntry) -> AbstractContextManager[IO[bytes]]:
         file: AbstractContextManager[IO[bytes]] = self._folder.fs.open(entry.path, "rb", compression="infer")
         return file
 
     def _convert(
-        self, parser: TextParser, data: bytes, starts: list[int], ends: list[int], place: int, row: int
-    ) -> Iterator[pa.RecordBatch | Bad]:
+        self, parser: TextParser, records: Records, place: int, row: int
+    ) -> Iterator[pa.RecordBatch | Bad | Unread]:
+        data, starts, ends = records.data, records.starts.tolist(), records.ends.tolist()
+
         def attempt(low: int, high: int) -> pa.RecordBatch:
             return parser.parse(data[starts[low] : ends[high - 1]], high - low)
 
-        def describe(record: int, reason: str) -> Bad:
-            found = data[starts[record] : ends[record]].decode(errors="backslashreplace").rstrip("\r\n")
-            where = f"record {row + record + 1} (byte {place + starts[record]})"
-            return Bad(where, parser.expected(), found, reason)
-
-        for found in salvage(len(starts), attempt, describe):
+        for found in salvage(len(starts), attempt, describer(parser, records, place, row)):
             if not (isinstance(found, Bad) and not found.found.strip()):  # a line of blanks is no record
                 yield found
+
+
+def describer(parser: TextParser, records: Records, place: int, row: int) -> Callable[[int, str], Bad]:
+    """Tells of a bad record, the how manieth of ``records``, which begin at byte ``place`` behind ``row`` others."""
+
+    def describe(record: int, reason: str) -> Bad:
+        start = int(records.starts[record])
+        found = records.data[start : int(records.ends[record])].decode(errors="backslashreplace").rstrip("\r\n")
+        return Bad(f"record {row + record + 1} (byte {place + start})", parser.expected(), found, reason)
+
+    return describe
 
 
 def cut_by_rows(total: int, entry: FileEntry, at: Position, max_rows: int) -> Cut:

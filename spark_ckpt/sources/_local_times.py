@@ -35,10 +35,13 @@ def instants(shown: pa.Array, zone: str) -> pa.Array:
     return pc.subtract(local, pa.scalar(ahead, pa.int64())).cast(pa.timestamp("us", "UTC"))
 
 
-def time_texts(zone: str, numbered_days: bool) -> TimeTexts:
+def time_texts(
+    zone: str, numbered_days: bool, timestamp_pattern: str | None = None, date_pattern: str | None = None
+) -> TimeTexts:
     """Texts of times as Spark reads them where its clock is that of ``zone``."""
     ahead = _offset(zone)
-    return TimeTexts(zone if ahead is None else "UTC", numbered_days=numbered_days, ahead=ahead)
+    name = zone if ahead is None else "UTC"
+    return TimeTexts(name, timestamp_pattern, date_pattern, numbered_days=numbered_days, ahead=ahead)
 
 
 def _offset(zone: str) -> int | None:

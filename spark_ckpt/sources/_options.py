@@ -78,7 +78,7 @@ def natural(default: int | None = None, expects: str = "a whole number of at lea
     return Option(count(0, _MOST).parse, expects, default)
 
 
-def flag(default: bool = False) -> Option:
+def flag(default: bool | None = False) -> Option:
     return Option(FLAG.parse, "true or false", default, FLAG.text)
 
 
@@ -117,6 +117,15 @@ def one_character(default: str) -> Option:
         return value
 
     return Option(parse, "one ASCII character", default)
+
+
+def character_or_none(default: str | None) -> Option:
+    def parse(value: str) -> str:
+        if len(value) > 1 or not value.isascii():
+            raise ValueError(value)
+        return value
+
+    return Option(parse, "one ASCII character, or none", default)
 
 
 def _non_empty(value: str) -> str:

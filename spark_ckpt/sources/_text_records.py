@@ -1,6 +1,7 @@
 """Where the records of a text file begin and end.
 
-A record is a line; with ``multiLine`` (CSV) a line break inside quotes does not end it.
+A record is a line; with ``multiLine`` (CSV) a line break inside quotes does not end it. By Spark's rules a carriage
+return alone ends a line, too, and quotes are those of Spark's parser.
 """
 
 from __future__ import annotations
@@ -10,23 +11,45 @@ import io
 import lzma
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from spark_ckpt.formats.csv_splitter import CsvForm, CsvSplitter
+from spark_ckpt.formats.csv_values import CsvWords
 from spark_ckpt.sources._bad_records import MalformedFileError
 
 CHUNK_BYTES = 4 << 20
+PERMISSIVE, FAILFAST = "permissive", "failfast"
 _NEWLINE, _RETURN = 10, 13
 _BOM = b"\xef\xbb\xbf"
+BLANKS = bytes(range(33))
+"""Of Java's ``trim``."""
+
+
+@dataclass(frozen=True)
+class SparkRules:
+    """Text read by the rules of Spark's readers. ``mode`` is Spark's, in small letters; ``corrupt`` is the column for
+    what cannot be read, null in other modes than permissive; patterns are Java's."""
+
+    mode: str
+    corrupt: str
+    form: CsvForm = field(default_factory=CsvForm)
+    words: CsvWords = field(default_factory=CsvWords)
+    timestamp_pattern: str | None = None
+    date_pattern: str | None = None
+    by_position: bool | None = None
+    """Columns go by their places although there is a header: True whatever it says, False if it says the same; else by
+    name."""
 
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How to read the text: ``kind`` is json, csv or text; ``zone`` is that of times which name none. ``corrupt``: what
-    cannot be read is null, and kept in the column of that name, if there is one. The rest concerns csv."""
+    """How to read the text: ``kind`` is json, csv or text; ``zone`` is that of times which name none. Without
+    ``sparks`` the rules are this source's own. The rest concerns csv."""
 
     kind: str
     sep: str = ","
@@ -35,16 +58,117 @@ class TextFormat:
     multi_line: bool = False
     null_value: str = ""
     zone: str = "UTC"
-    corrupt: str | None = None
+    sparks: SparkRules | None = None
+
+    @property
+    def corrupt(self) -> str | None:
+        """The column for what cannot be read."""
+        return None if self.sparks is None else self.sparks.corrupt
+
+
+@dataclass(frozen=True)
+class Records:
+    """Whole records: where they begin and end in ``data``, behind their line ends. Between them are empty lines."""
+
+    data: bytes
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def chars(self) -> npt.NDArray[np.uint8]:
+        return np.frombuffer(self.data, dtype=np.uint8)
+
+    def part(self, low: int, high: int) -> Records:
+        if low >= high:
+            return Records(b"", self.starts[:0], self.ends[:0])
+        begin = self.starts[low]
+        return Records(
+            self.data[begin : self.ends[high - 1]], self.starts[low:high] - begin, self.ends[low:high] - begin
+        )
+
+    def only(self, those: npt.NDArray[np.bool_]) -> Records:
+        starts, ends = self.starts[those].tolist(), self.ends[those].tolist()
+        found = [self.data[start:end] for start, end in zip(starts, ends, strict=True)]
+        lengths = np.array([len(one) for one in found], np.int64)
+        behind = np.cumsum(lengths)
+        return Records(b"".join(found), behind - lengths, behind)
+
+    def behind(self) -> npt.NDArray[np.int64]:
+        """Where the content of each ends, in front of its line end."""
+        chars, ends = self.chars(), self.ends.copy()
+        for end in (_NEWLINE, _RETURN):
+            ends -= (ends > self.starts) & (chars[np.maximum(ends - 1, 0)] == end)
+        return ends
+
+    def lines(self) -> pa.BinaryArray:
+        """Each without its line end."""
+        bounds = np.empty(2 * len(self) + 1, np.int32)
+        bounds[0:-1:2], bounds[1::2] = self.starts, self.behind()
+        bounds[-1] = len(self.data)
+        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self.data)]
+        return pa.BinaryArray.from_buffers(pa.binary(), 2 * len(self), buffers)[::2] if len(self) else _NO_LINES
+
+
+_NO_LINES = pa.array([], pa.binary())
 
 
 def record_ends(data: bytes, fmt: TextFormat) -> npt.NDArray[np.int64]:
     """The end (behind the line break) of every record in ``data`` that is complete there."""
     chars = np.frombuffer(data, dtype=np.uint8)
     ends = np.flatnonzero(chars == _NEWLINE) + 1
+    if fmt.sparks is not None and fmt.multi_line:
+        return _ends_by_sparks_rules(data, chars, ends, fmt)
+    if fmt.sparks is not None and b"\r" in data:
+        alone = np.flatnonzero((chars[:-1] == _RETURN) & (chars[1:] != _NEWLINE)) + 1
+        ends = np.union1d(ends, alone) if alone.size else ends
     if fmt.multi_line and ends.size:
         ends = ends[quotes_before(chars, ends, fmt) % 2 == 0]
     return ends
+
+
+def _ends_by_sparks_rules(
+    data: bytes, chars: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], fmt: TextFormat
+) -> npt.NDArray[np.int64]:
+    assert fmt.sparks is not None
+    form = fmt.sparks.form
+    if not form.quote or form.quote.encode() not in data:
+        return ends
+    if not form.comment and none_is_escaped(data, form) and quotes_are_plain(chars, form):
+        return ends[quotes_before(chars, ends, fmt) % 2 == 0]
+    splitter, text, found, at = CsvSplitter(form), data.decode("latin-1"), [], 0
+    while at < len(text):
+        if text[at] == form.comment:
+            at = text.find("\n", at) + 1
+            ended = at > 0
+        else:
+            _, at, ended = splitter.record(text, at)
+        if not ended:
+            break
+        found.append(at)
+    return np.array(found, np.int64)
+
+
+def quotes_are_plain(chars: npt.NDArray[np.uint8], form: CsvForm) -> bool:
+    """Whether each quote opens a value or closes one, with nothing beside; the last value may be open."""
+    quotes = np.flatnonzero(chars == ord(form.quote))
+    sides = np.array([ord(form.sep), _NEWLINE, _RETURN], np.uint8)
+    opens, closes = quotes[0::2], quotes[1::2]
+    if not (np.isin(chars[opens - 1], sides) | (opens == 0)).all():
+        return False
+    closes = closes[closes < len(chars) - 1]
+    return bool(np.isin(chars[closes + 1], sides).all())
+
+
+def none_is_escaped(data: bytes, form: CsvForm) -> bool:
+    """Whether no escape does anything where all quotes are plain."""
+    escape, quote = form.escape.encode(), form.quote.encode()
+    if not escape:
+        return quote * 2 not in data  # Spark's parser takes nothing at all for an escape then
+    if escape == quote or escape not in data:
+        return True  # what stands between two quotes has no quote in it
+    return escape + quote not in data and escape + (form.escape_of_escape or form.escape).encode() not in data
 
 
 def content_ends(data: bytes, fmt: TextFormat) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -92,13 +216,32 @@ def data_start(file: IO[bytes], fmt: TextFormat) -> tuple[int, list[str] | None]
         return bom, None
     for at, data in chunks(file, bom, None, fmt):
         starts, ends = content_ends(data, fmt)
-        if starts.size:
-            try:
-                line = data[starts[0] : ends[0]].decode()
-            except UnicodeDecodeError as error:
-                raise MalformedFileError(f"the header is not UTF-8: {error}") from None
-            return at + int(ends[0]), next(csv.reader(io.StringIO(line), delimiter=fmt.sep, quotechar=fmt.quote))
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            line = data[start:end]
+            if fmt.sparks is None or _may_be_header(line, fmt.sparks.form):
+                return at + end, _names(line, fmt)
     return bom, []
+
+
+def _may_be_header(line: bytes, form: CsvForm) -> bool:
+    bare = line.strip(BLANKS)
+    return bool(bare) and not (form.comment and bare.startswith(form.comment.encode()))
+
+
+def _names(line: bytes, fmt: TextFormat) -> list[str]:
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedFileError(f"the header is not UTF-8: {error}") from None
+    if fmt.sparks is not None:
+        return CsvSplitter(fmt.sparks.form).values(text.removesuffix("\n").removesuffix("\r"))
+    return next(csv.reader(io.StringIO(text), delimiter=fmt.sep, quotechar=fmt.quote))
+
+
+def ended(data: bytes) -> bytes:
+    """With a line end behind the last record, without which Arrow takes nothing at all, behind a value in quotes, for
+    nothing in quotes."""
+    return data if data.endswith((b"\n", b"\r")) else data + b"\n"
 
 
 def quotes_before(chars: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], fmt: TextFormat) -> npt.NDArray[np.int64]:

@@ -20,13 +20,13 @@ from spark_ckpt.errors import ConfigError
 from spark_ckpt.sources._bad_records import MalformedFileError
 from spark_ckpt.sources._convert import conform
 from spark_ckpt.sources._local_times import instants
-from spark_ckpt.sources._text_records import TextFormat, content_ends, quotes_before
+from spark_ckpt.sources._text_records import TextFormat, content_ends, ended, quotes_before
 
 _ZONE = r"\d:\d\d.*(?:Z|z|[+-]\d{2}(?::?\d{2})?)$"
 _FINER_THAN_MICROS = r"(\.\d{6})\d+"
 
 
-def check_schema(kind: str, schema: pa.Schema) -> None:
+def check_schema(kind: str, schema: pa.Schema, by_sparks_rules: bool = False) -> None:
     """Raises ``ConfigError`` for a column type that the format cannot hold."""
     if kind == "text":
         if [f.type for f in schema] != [pa.string()]:
@@ -38,8 +38,10 @@ def check_schema(kind: str, schema: pa.Schema) -> None:
     for field in schema:
         if kind == "csv" and pt.is_nested(field.type):
             allowed = "plain types only"
-        elif kind == "json" and not _json_type(field.type):
-            allowed = "no maps and no intervals"
+        elif kind == "json" and by_sparks_rules and not _read_by_sparks_rules(field.type):
+            allowed = "no intervals, and maps with strings as keys"
+        elif kind == "json" and not by_sparks_rules and not _json_type(field.type):
+            allowed = "no maps (those are read with option mode) and no intervals"
         else:
             continue
         raise ConfigError(
@@ -57,8 +59,11 @@ class TextParser:
         self._fmt = fmt
         self._schema = schema
         own = [name for name in schema.names if name != fmt.corrupt]
-        self.names = own if header is None else _matched(header, schema)
-        self._physical = pa.schema([pa.field(f.name, _physical_type(fmt.kind, f.type)) for f in schema])
+        by_position = header is None or _by_position(fmt, header, own)
+        self.names = own if by_position else _matched(header or [], schema)
+        self._physical = pa.schema(
+            [pa.field(f.name, _physical_type(fmt.kind, f.type)) for f in schema] if fmt.sparks is None else []
+        )
 
     def expected(self) -> str:
         if self._fmt.kind == "text":
@@ -101,6 +106,7 @@ class TextParser:
 
     def _csv(self, data: bytes) -> pa.Table:
         wanted = [name for name in self._schema.names if name in self.names]
+        data = ended(data)
         return pa_csv.read_csv(
             io.BytesIO(data),
             read_options=pa_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=self.names),
@@ -129,6 +135,15 @@ def require_values(batch: pa.RecordBatch) -> None:
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if not field.nullable and column.null_count:
             raise pa.ArrowInvalid(f"column '{field.name}' must not be null")
+
+
+def _by_position(fmt: TextFormat, header: list[str], own: list[str]) -> bool:
+    if fmt.sparks is None or fmt.sparks.by_position is None:
+        return False
+    same = [name.lower() for name in header] == [name.lower() for name in own]
+    if not same and not fmt.sparks.by_position:
+        raise MalformedFileError(f"with enforceSchema=false the header has to name {own}, and it names {header}")
+    return True
 
 
 def _matched(header: list[str], schema: pa.Schema) -> list[str]:
@@ -162,6 +177,16 @@ def _json_type(wanted: pa.DataType) -> pa.DataType | None:
     if pt.is_map(wanted) or pt.is_duration(wanted) or pt.is_interval(wanted):
         return None
     return wide_decimals(wanted)
+
+
+def _read_by_sparks_rules(kind: pa.DataType) -> bool:
+    if pt.is_struct(kind):
+        return all(_read_by_sparks_rules(field.type) for field in kind)
+    if pt.is_map(kind):
+        return bool(pt.is_string(kind.key_type)) and _read_by_sparks_rules(kind.item_type)
+    if pt.is_list(kind):
+        return _read_by_sparks_rules(kind.value_type)
+    return _json_type(kind) is not None
 
 
 def _with_texts_read(batch: pa.RecordBatch, schema: pa.Schema, zone: str) -> pa.RecordBatch:

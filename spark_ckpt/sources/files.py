@@ -17,10 +17,10 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.redaction import redact_url
-from spark_ckpt.sources._bad_records import FAIL, SKIP, Bad, BadRecords, MalformedFileError
+from spark_ckpt.sources._bad_records import FAIL, SKIP, Bad, BadRecords, MalformedFileError, Unread
 from spark_ckpt.sources._convert import arrow_schema, pieces, spark_schema
 from spark_ckpt.sources._file_listing import ChangePolicy, FileEntry, InputFolder
-from spark_ckpt.sources._file_modes import check_permissive, with_bad_records
+from spark_ckpt.sources._file_modes import check_rules, rules_of, with_mode
 from spark_ckpt.sources._file_options import CSV_OPTIONS, OPTIONS
 from spark_ckpt.sources._file_plan import Cut, FileSplit, Limits, Position, next_position, plan_splits
 from spark_ckpt.sources._file_rows import FileRows, ParquetRows, TextRows
@@ -55,7 +55,8 @@ class FilesSource(DataSource, UsesMetadata):
     - ``changedFiles`` (fail): fail, or accept a file that is no longer what was discovered.
       ``ignoreMissingFiles`` (false): go on without a file that has vanished.
     - ``maxFileAge``: Spark's. ``discoveryInterval`` (1s): how often the folder is listed at most.
-    - ``mode``, ``columnNameOfCorruptRecord`` (json and csv): Spark's, FAILFAST and DROPMALFORMED for ``badRecords``.
+    - ``mode`` (json and csv): Spark's, and with it records are read by Spark's rules, for which there are
+      ``columnNameOfCorruptRecord``, ``timestampFormat``, ``dateFormat`` and, for csv, ``escape`` and others.
     - ``timeZone`` (json and csv; the session's, where there is one, else UTC): of times that name none.
     - csv only: ``header`` (false: columns by position; true: by name), ``sep`` (,), ``quote`` ("), ``multiLine``
       (false), ``nullValue`` (empty).
@@ -65,7 +66,7 @@ class FilesSource(DataSource, UsesMetadata):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._own_storage, rest = storage_options_of(options)
-        rest = with_bad_records(rest)
+        rest = with_mode(rest)
         self.parsed = parse_options("files", OPTIONS, rest)
         for name, option in OPTIONS.items():
             if option.required and self.parsed[name] is None:
@@ -131,12 +132,11 @@ class FilesSource(DataSource, UsesMetadata):
         if o["fileFormat"] == "orc":
             return OrcRows(folder)
         csv = o["sep"], o["quote"], o["header"], o["multiLine"], o["nullValue"]
-        corrupt = o["columnNameOfCorruptRecord"] if o["mode"] else None
-        return TextRows(folder, TextFormat(o["fileFormat"], *csv, o["timeZone"] or _UTC, corrupt))
+        return TextRows(folder, TextFormat(o["fileFormat"], *csv, o["timeZone"] or _UTC, rules_of(o)))
 
     def bad_records(self) -> BadRecords:
         policy = self.parsed["badRecords"]
-        return BadRecords(policy, self._storage_for(policy))
+        return BadRecords(policy, self._storage_for(policy), self.metadata_url)
 
     def log(self) -> DiscoveryLog:
         return DiscoveryLog(RecordStore(self.metadata_url, self.storage_options))
@@ -174,9 +174,9 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if o["fileFormat"] == "orc":
             check_orc(self._schema)
         elif o["fileFormat"] != "parquet":
-            check_schema(o["fileFormat"], self._schema)
+            check_schema(o["fileFormat"], self._schema, o["mode"] is not None)
             check_zone(o["timeZone"] or _UTC, self._schema)
-            check_permissive(o, self._schema)
+            check_rules(o, self._schema)
         self._limits = Limits(o["maxFilesPerTrigger"], o["maxRowsPerTrigger"], o["maxBytesPerTrigger"])
         self._folder = source.folder()
         self._rows = source.rows(self._folder)
@@ -227,7 +227,9 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         try:
             for found in self._rows.read(partition, self._schema):
-                if isinstance(found, Bad):
+                if isinstance(found, Unread):
+                    self._bad.tell(self._folder.shown(entry.path), found)
+                elif isinstance(found, Bad):
                     # A file that is being rewritten looks damaged; that it changed is the better message.
                     self._folder.check(entry)
                     self._bad.handle(entry, self._folder.shown(entry.path), found)

@@ -20,8 +20,9 @@ def test_options_that_spark_calls_otherwise_become_the_sources_own() -> None:
         "fileFormat": "csv",
         "recursive": "true",
         "sep": ";",
-        "badRecords": "skip",
+        "mode": "DropMalformed",
         "header": "true",
+        "enforceSchema": "true",
         "path": "/in",
     }
 
@@ -36,14 +37,14 @@ def test_options_that_say_what_the_source_does_anyhow_are_left_out_and_others_re
         ("json", "latestFirst", "true", "expected 'false', which is how files are read here, found 'true'"),
         ("json", "cleanSource", "delete", "once a completed checkpoint covers them"),
         ("orc", "modifiedAfter", "2020-01-01T00:00:00", "not there, .*Spark's streams do not allow it, either"),
-        ("csv", "escape", "\\", "a quote within quotes is written twice"),
+        ("csv", "escape", "\\", "with badRecords a quote within quotes is written twice"),
         ("json", "multiLine", "true", "one JSON object a line"),
         ("json", "allowComments", "true", r"readStream.spark\(spark.readStream...\)"),
     ):
         with pytest.raises(ConfigError, match=f"reader option {key} of {file_format}: .*{instead}"):
             files_options(file_format, {"path": "/in", key: value})
-    options = files_options("csv", {"path": "/in", "comment": "#"})
-    with pytest.raises(ConfigError, match=r"(?i)has no option 'comment'; valid options: badRecords"):
+    options = files_options("csv", {"path": "/in", "comment": "#", "badRecords": "skip"})
+    with pytest.raises(ConfigError, match=r"expected mode \(and comment\) or badRecords, found both"):
         open_source("files", options, None, "")
     assert files_options("json", {"mode": "Permissive"}) == {"fileFormat": "json", "mode": "Permissive"}
     with pytest.raises(ConfigError, match=r"expected FAILFAST or DROPMALFORMED .*, found 'permissive'.*badRecords"):

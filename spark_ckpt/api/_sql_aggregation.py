@@ -8,23 +8,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.api._sql_expressions import Expressions
-from spark_ckpt.api._sql_lateral import Names
-from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import free, quoted
 from spark_ckpt.plan.sql_aggregates import Aggregated, has_aggregate
-from spark_ckpt.plan.sql_names import (
-    alias_of,
-    bare,
-    is_name,
-    is_window,
-    qualified,
-    qualifiers,
-    renamed,
-    string_of,
-    with_names,
-)
+from spark_ckpt.plan.sql_names import bare, is_name, is_window, string_of
 from spark_ckpt.plan.sql_query import Grouping, Ordering, Select, Span, between_commas, words
-from spark_ckpt.plan.sql_sub_queries import expressions_of, sub_queries
+from spark_ckpt.plan.sql_renamed import Names, with_names
+from spark_ckpt.plan.sql_sub_queries import sub_queries
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
@@ -33,21 +22,20 @@ if TYPE_CHECKING:
 class SelectOfAggregates:
     """A SELECT with aggregates over ``frame``."""
 
-    def __init__(self, frame: CkptDataFrame, select: Select, read: Expressions, of_views: Names) -> None:
+    def __init__(
+        self, frame: CkptDataFrame, select: Select, read: Expressions, alias: str | None, names: Names
+    ) -> None:
+        """``alias``: what sub-queries know the rows by; ``names``: of their columns."""
         self._frame, self._select, self._read = frame, select, read
-        self._renamed: Names = of_views
-        self._alone = alone = None if select.joins else alias_of(select.source)
-        if select.joins:
-            self._frame, self._select, names = _told_apart(frame, select)
-            self._renamed = of_views | names
+        self._alias, self._told = alias, names
         self._grouping = self._select.grouping or Grouping(())
         self._columns = {name.lower() for name in self._frame.columns}
-        self._keys = [bare(key, alone) for key in self._spans()]
+        self._keys = [bare(key, alias) for key in self._spans()]
         self._names: list[str] = []
         for key in self._keys:
             self._names.append(free(self._name(key), [*self._names, *(self._taken(key))]))
         pairs = [(words(key), name) for key, name in zip(self._keys, self._names, strict=True)]
-        self._aggregated = Aggregated(pairs, alone)
+        self._aggregated = Aggregated(pairs, alias)
 
     def _spans(self) -> list[Span]:
         """The keys, where numbers and aliases stand for items."""
@@ -90,7 +78,7 @@ class SelectOfAggregates:
             shown, text = ordinal(one.expression, names), one.expression.text
             if not text.isdigit() and text.lower() not in {n.lower() for n in names}:
                 name = free(f"order_{len(hidden) + 1}", [*names, *hidden])
-                hidden[name] = self._aggregated.rewritten(with_names(one.expression, self._renamed), aliases)
+                hidden[name] = self._aggregated.rewritten(with_names(one.expression, self._told), aliases)
                 shown = F.col(quoted(name))
             orders.append(direction(shown, one))
         result = self._named(self._grouped(), order)
@@ -104,11 +92,11 @@ class SelectOfAggregates:
         """By the name that sub-queries know the table by."""
         spans = [*(i.whole for i in self._select.items), *(o.expression for o in order)]
         asked = [found for span in (*spans, self._select.having) if span for found in sub_queries(span)]
-        return result.alias(self._alone) if asked and self._alone else result
+        return result.alias(self._alias) if asked and self._alias else result
 
     def _grouped(self) -> CkptDataFrame:
-        results = self._aggregated.results or {"count(1)": "rows_of_group"}
-        aggregates = [self._read.column(text).alias(name) for text, name in results.items()]
+        results = self._aggregated.results
+        aggregates: Any = [self._read.column(text).alias(name) for text, name in results.items()] or [{}]
         grouping, frame = self._grouping, self._frame
         columns = [self._key(key, name) for key, name in zip(self._keys, self._names, strict=True)]
         if not grouping.sets:
@@ -131,31 +119,6 @@ class SelectOfAggregates:
         if len(key.tokens) == 1:
             return F.col(quoted(key.tokens[0].name))
         return self._read.column(key.text).alias(name)
-
-
-def _told_apart(frame: CkptDataFrame, select: Select) -> tuple[CkptDataFrame, Select, dict[tuple[str, str], str]]:
-    """Behind a join: columns without their table in front, where those whose names come twice get one of their own."""
-    low = [c.lower() for c in frame.columns]
-    tables = {str(alias_of(s)).lower() for s in (select.source, *(join.source for join in select.joins))}
-    for inner in (found for span in expressions_of(select) if span != select.where for found in sub_queries(span)):
-        if tables & qualifiers(inner):
-            raise InvalidInputError(
-                f"a sub-query that names columns of a join, where there are aggregates: ({inner.text}). Write the join "
-                "as a sub-query in FROM"
-            )
-    names: dict[tuple[str, str], str] = {}
-    twice: dict[str, Column] = {}
-    for table, name in qualified(select.span):
-        if table not in tables or (table, name) in names or name not in low:
-            continue
-        names[table, name] = frame.columns[low.index(name)]
-        if low.count(name) > 1:
-            names[table, name] = free(f"{table}_{name}", [*frame.columns, *twice])
-            twice[names[table, name]] = F.col(f"{quoted(table)}.{quoted(name)}")
-    if twice:
-        once = [c for c in frame.columns if low.count(c.lower()) == 1]
-        frame = frame.select(*map(quoted, once), *[column.alias(name) for name, column in twice.items()])
-    return frame, renamed(select, names), names
 
 
 def ordinal(span: Span, columns: list[str]) -> Column:

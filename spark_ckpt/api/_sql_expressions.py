@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.columns import free, quoted
-from spark_ckpt.plan.sql_names import alias_of, qualified, whole
+from spark_ckpt.plan.sql_given import in_spark, placed
+from spark_ckpt.plan.sql_names import whole
 from spark_ckpt.plan.sql_pinned import named_table, pinned
-from spark_ckpt.plan.sql_query import Select, Span
-from spark_ckpt.plan.sql_sub_queries import inlined, sub_queries, tables_of, with_names_inside
-
-if TYPE_CHECKING:
-    from spark_ckpt.api.dataframe import CkptDataFrame
+from spark_ckpt.plan.sql_query import Named, Span
+from spark_ckpt.plan.sql_sub_queries import inlined, sub_queries, tables_of
 
 GIVEN = "_given_"
 """How the names of DataFrames begin that ``ckpt.sql`` is given."""
@@ -31,7 +27,7 @@ _STREAMING = (
 class Expressions:
     """``tables``: what FROM may name beside Spark's own tables; ``named`` are those of WITH, with their texts."""
 
-    def __init__(self, spark: Any, tables: Mapping[str, Any], named: Mapping[str, Span]) -> None:
+    def __init__(self, spark: Any, tables: Mapping[str, Any], named: Mapping[str, Named]) -> None:
         self._spark, self._tables, self._named = spark, tables, named
 
     def column(self, text: str) -> Column:
@@ -51,6 +47,22 @@ class Expressions:
             )
         return F.expr(text)
 
+    def query(self, span: Span) -> tuple[str, dict[str, Any]]:
+        """A query over static tables alone, for ``spark.sql``, and the DataFrames that it is given for its tables."""
+        keys, given = dict[str, str | None](), dict[str, Any]()
+
+        def key(name: str) -> str | None:
+            if name not in keys:
+                table = self._table([name])
+                keys[name] = None if table is None else f"t{len(given)}"
+                given.update({} if table is None else {str(keys[name]): table})
+            return keys[name]
+
+        return placed(whole(inlined(span, self._named)), lambda name: key(name.lower())), given
+
+    def analysed(self, text: str, given: Mapping[str, Any]) -> Any:
+        return in_spark(self._spark, text, given)
+
     def refuse_streams(self, found: list[Span]) -> None:
         """Raises for sub-queries that read one, as Spark does."""
         for name in (name for span in found for name in tables_of(span)):
@@ -61,19 +73,3 @@ class Expressions:
         if len(name) == 1 and name[0].lower() in self._tables:
             return self._tables[name[0].lower()]
         return named_table(self._spark, name)
-
-
-def with_outer_columns(frame: CkptDataFrame, select: Select) -> tuple[CkptDataFrame, Select, list[str]]:
-    """Behind a join of streams: what sub-queries name of its tables, in columns of their own, whose names are last."""
-    spans = [select.where, *(i.whole for i in select.items)]
-    inner = [found for span in spans if span is not None for found in sub_queries(span)]
-    tables = {str(alias_of(s)).lower() for s in (select.source, *(join.source for join in select.joins))}
-    names: dict[tuple[str, str], str] = {}
-    for pair in (pair for span in inner for pair in qualified(span) if pair[0] in tables):
-        names.setdefault(pair, free(f"outer_{pair[1]}", [*frame.columns, *names.values()]))
-    if not names:
-        return frame, select, []
-    columns = {name: F.col(f"{quoted(table)}.{quoted(column)}") for (table, column), name in names.items()}
-    items = tuple(replace(i, whole=with_names_inside(i.whole, names)) for i in select.items)
-    where = None if select.where is None else with_names_inside(select.where, names)
-    return frame.withColumns(columns), replace(select, items=items, where=where), list(columns)

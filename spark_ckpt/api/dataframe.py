@@ -43,6 +43,7 @@ from spark_ckpt.api._watermark import (
 from spark_ckpt.api._window_columns import where_window
 from spark_ckpt.hints import missing
 from spark_ckpt.plan.again import again
+from spark_ckpt.plan.asked_for_data_rows import asked_for_data_rows
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import (
     listed,
@@ -361,5 +362,5 @@ class CkptDataFrame(
 
 
 def _done(operation: Callable[[SparkDF], SparkDF], rows: SparkDF) -> SparkDF:
-    """``operation`` with ``rows``, control rows among them, which its generators and Python functions are told of."""
-    return for_data_rows(for_control_rows(operation(rows), rows), rows)
+    """``operation`` with ``rows``, control rows among them, of which its generators, functions and sub-queries know."""
+    return asked_for_data_rows(for_data_rows(for_control_rows(operation(rows), rows), rows), rows)

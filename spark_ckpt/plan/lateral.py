@@ -7,6 +7,7 @@ filter says that it is not for them, a control row finds nothing and comes out o
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -14,7 +15,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.columns import control_last
+from spark_ckpt.plan.columns import control_last, quoted
+from spark_ckpt.plan.sql_given import Given, in_spark, place
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.types import CTL
 
@@ -48,6 +50,45 @@ def lateral(left: SparkDF, right: SparkDF, on: Column | None, kind: str) -> Spar
     matched = F.col(_MATCH).isNotNull() if on is None else F.col(_MATCH).isNotNull() & on
     joined = left.lateralJoin(found, how="left")
     return control_last(joined.where(F.col(CTL).isNotNull() | matched).drop(_MATCH))
+
+
+@dataclass(frozen=True)
+class LateralText:
+    """The sub-query ``text`` of SQL, which reads ``given`` and names columns of the left side as those of ``rows``.
+
+    ``columns``: what its own are called; ``on`` is over those and the left side's.
+    """
+
+    text: str
+    given: Given
+    rows: str
+    columns: tuple[str, ...]
+    on: str | None
+    how: str
+
+    def reading_nothing(self) -> LateralText:
+        return replace(self, given={name: df.where(F.lit(False)) for name, df in self.given.items()})
+
+    def __call__(self, left: SparkDF) -> SparkDF:
+        """Of a stream, which has control rows."""
+        rows, on = quoted(self.rows), f" ON {self.on}" if self.on and self.how == "left" else ""
+        query = f"SELECT *, TRUE FROM ({self.text}) WHERE {rows}.{CTL} IS NULL"
+        joined = self._joined(left, f"LEFT JOIN LATERAL ({query})", (*self.columns, _MATCH), on)
+        if self.how != "left":
+            matched = F.col(_MATCH).isNotNull()
+            matched = matched & F.expr(self.on) if self.on else matched
+            joined = joined.where(F.col(CTL).isNotNull() | matched)
+        return control_last(joined.drop(_MATCH))
+
+    def of_table(self, left: SparkDF) -> SparkDF:
+        """Of a static DataFrame."""
+        on = f" ON {self.on}" if self.on else ""
+        return self._joined(left, f"{self.how.upper()} JOIN LATERAL ({self.text})", self.columns, on)
+
+    def _joined(self, left: SparkDF, join: str, columns: tuple[str, ...], on: str) -> SparkDF:
+        names = ", ".join(map(quoted, columns))
+        text = f"SELECT * FROM {place('rows')} AS {quoted(self.rows)} {join} AS found({names}){on}"
+        return in_spark(left.sparkSession, text, {**self.given, "rows": left})
 
 
 def generator_of(right: SparkDF) -> Column | None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from itertools import takewhile
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._sql_literals import unescaped
+from spark_ckpt.plan._sql_stops import NOT_AN_ALIAS
 from spark_ckpt.plan.sql_aggregates import end_of_call
-from spark_ckpt.plan.sql_clauses import NOT_AN_ALIAS
-from spark_ckpt.plan.sql_query import Select, Source, Span
+from spark_ckpt.plan.sql_query import Source, Span
 from spark_ckpt.plan.sql_tokens import Token, tokens_of
 
 _BEGIN = ("select", "from", "view", "where", "group", "having", "order", "on", "using", "by", "limit")
@@ -60,34 +58,18 @@ def qualifiers(span: Span) -> set[str]:
     return {one.name.lower() for one, dot in pairs if dot.text == "." and one.is_name}
 
 
+def heads(span: Span) -> set[str]:
+    """Names with none in front of them, in small letters: columns, tables and keywords among them."""
+    behind = [False, *(token.text == "." for token in span.tokens)]
+    return {t.name.lower() for t, dotted in zip(span.tokens, behind, strict=False) if t.is_name and not dotted}
+
+
 def qualified(span: Span) -> list[tuple[str, str]]:
     """(table, column) of each ``a.b``, in small letters."""
-    return [pair for _, pair in _qualified(span.tokens)]
+    return [pair for _, pair in qualified_at(span.tokens)]
 
 
-def renamed(select: Select, names: Mapping[tuple[str, str], str]) -> Select:
-    """``select`` with other names for columns of certain tables, in what is computed behind FROM and WHERE."""
-
-    def of(span: Span) -> Span:
-        return with_names(span, names)
-
-    items = tuple(replace(i, whole=of(i.whole), expression=of(i.expression)) for i in select.items)
-    grouping = select.grouping and replace(select.grouping, keys=tuple(map(of, select.grouping.keys)))
-    having = None if select.having is None else of(select.having)
-    return replace(select, items=items, grouping=grouping, having=having)
-
-
-def with_names(span: Span, names: Mapping[tuple[str, str], str]) -> Span:
-    """``span`` with other names for columns of certain tables."""
-    text, tokens = span.text, span.tokens
-    for at, pair in reversed(_qualified(tokens)):
-        if pair in names:
-            begin, end = tokens[at].start - span.start, tokens[at + 2].end - span.start
-            text = f"{text[:begin]}`{names[pair]}`{text[end:]}"
-    return Span(tuple(tokens_of(text)), text)
-
-
-def _qualified(tokens: tuple[Token, ...]) -> list[tuple[int, tuple[str, str]]]:
+def qualified_at(tokens: tuple[Token, ...]) -> list[tuple[int, tuple[str, str]]]:
     """Where each ``a.b`` begins, and what it is."""
     found = []
     for at, (first, dot, name) in enumerate(zip(tokens, tokens[1:], tokens[2:], strict=False)):

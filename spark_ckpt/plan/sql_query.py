@@ -61,7 +61,6 @@ class Join:
     how: str
     on: Span | None
     using: tuple[str, ...]
-    comma: bool = False
     natural: bool = False
 
 
@@ -74,6 +73,21 @@ class View:
     alias: str | None
     names: tuple[str, ...]
     on: Span | None = None
+
+
+@dataclass(frozen=True)
+class Lateral:
+    """``JOIN LATERAL (query) AS alias(names) ON on``; ``how``: inner or left."""
+
+    query: Span
+    how: str
+    alias: str | None
+    names: tuple[str, ...]
+    on: Span | None
+
+
+Step = Join | View | Lateral
+"""What FROM joins with what stands in front."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +106,19 @@ class Select:
     items: tuple[Item, ...]
     distinct: bool
     source: Source
-    joins: tuple[Join, ...]
+    steps: tuple[Step, ...]
     where: Span | None
     grouping: Grouping | None
     having: Span | None
-    views: tuple[View, ...] = ()
+
+
+@dataclass(frozen=True)
+class Named:
+    """What WITH gives a name, and its columns theirs, if they are not empty."""
+
+    name: str
+    query: Span
+    columns: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -105,7 +127,7 @@ class Query:
     rows that were there are left out."""
 
     span: Span
-    named: tuple[tuple[str, Span], ...]
+    named: tuple[Named, ...]
     parts: tuple[Select | Query, ...]
     distinct: tuple[bool, ...] = ()
     order: tuple[Ordering, ...] = ()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.sql_names import has_alias, is_table, whole, with_names
-from spark_ckpt.plan.sql_query import Select, Span
+from spark_ckpt.plan.sql_names import has_alias, is_table
+from spark_ckpt.plan.sql_query import Named, Select, Span
 from spark_ckpt.plan.sql_tokens import begins_sub_query, closed
 
 
@@ -38,18 +38,30 @@ def conjuncts(span: Span) -> list[Span]:
 
 
 def expressions_of(select: Select) -> list[Span]:
-    """All that a SELECT computes."""
+    """All that a SELECT computes, but generators."""
     keys = select.grouping.keys if select.grouping else ()
-    found = [select.where, select.having, *(j.on for j in select.joins), *(i.whole for i in select.items), *keys]
+    found = [select.where, select.having, *(s.on for s in select.steps), *(i.whole for i in select.items), *keys]
     return [span for span in found if span is not None]
 
 
 def tables_of(span: Span) -> set[str]:
-    """What stands in FROM, in small letters, of a query and of those inside of it."""
-    return {t.name.lower() for at, t in enumerate(span.tokens) if is_table(span.tokens, at)}
+    """What stands in FROM, in small letters, of a query and of those inside of it, but what their WITH names."""
+    return {t.name.lower() for at, t in enumerate(span.tokens) if is_table(span.tokens, at)} - named_inside(span)
 
 
-def inlined(span: Span, named: Mapping[str, Span]) -> str:
+def named_inside(span: Span) -> set[str]:
+    """What a query's own WITH, and those inside of it, name, in small letters."""
+    tokens, found = span.tokens, set[str]()
+    for at, token in enumerate(tokens[:-2]):
+        if not token.is_name or at == 0 or not (tokens[at - 1].word("with") or tokens[at - 1].text == ","):
+            continue
+        behind = closed(tokens, at + 1) if tokens[at + 1].text == "(" else at + 1
+        if behind + 1 < len(tokens) and tokens[behind].word("as") and begins_sub_query(tokens, behind + 1):
+            found.add(token.name.lower())
+    return found
+
+
+def inlined(span: Span, named: Mapping[str, Named]) -> str:
     """The text of ``span`` where a query stands in place of the name that WITH gave it.
 
     ``named`` are in order: each may name those in front of it.
@@ -61,15 +73,14 @@ def inlined(span: Span, named: Mapping[str, Span]) -> str:
             continue
         before = {other: named[other] for other in names[: names.index(name)]}
         alias = "" if has_alias(span.tokens, at) else f" AS {quoted(token.name)}"
-        found += span.text[written - span.start : token.start - span.start] + f"({inlined(named[name], before)}){alias}"
+        query = inlined(named[name].query, before)
+        if named[name].columns:
+            query = f"SELECT * FROM ({query}) AS {quoted(token.name)}{in_parentheses(named[name].columns)}"
+        found += span.text[written - span.start : token.start - span.start] + f"({query}){alias}"
         written = token.end
     return found + span.text[written - span.start :]
 
 
-def with_names_inside(span: Span, names: Mapping[tuple[str, str], str]) -> Span:
-    """``span`` with other names for columns of certain tables, where its sub-queries name them."""
-    text = span.text
-    for inner in reversed(sub_queries(span)):
-        begin, end = inner.start - span.start, inner.end - span.start
-        text = text[:begin] + with_names(inner, names).text + text[end:]
-    return whole(text)
+def in_parentheses(columns: tuple[str, ...]) -> str:
+    """Behind the name of a table, what its columns are called."""
+    return f"({', '.join(map(quoted, columns))})" if columns else ""

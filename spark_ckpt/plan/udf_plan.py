@@ -7,7 +7,7 @@ Each is replaced by a copy that gets ``__ckpt_ctl is not null`` as its first arg
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from py4j.java_gateway import is_instance_of
@@ -21,6 +21,7 @@ SparkDF = Any
 JavaObject = Any
 
 _CATALYST = "org.apache.spark.sql.catalyst"
+EXPRESSION = f"{_CATALYST}.expressions.Expression"
 _NULL_CHANGES_TYPE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.BooleanType, T.StructType)
 
 
@@ -36,16 +37,57 @@ def for_data_rows(after: SparkDF, before: SparkDF) -> SparkDF:
     return after if new is plan else rewriter.frame(new)
 
 
-class PlanRewriter:
+class NodeCopies:
+    """Copies of the nodes of Spark's trees with other parts."""
+
+    def __init__(self, spark: Any) -> None:
+        self._spark = spark
+        self._gateway = spark.sparkContext._gateway
+        self._jvm = spark.sparkContext._jvm
+
+    def with_children(self, node: JavaObject, change: Callable[[JavaObject], JavaObject]) -> JavaObject:
+        """``node``, each of whose children is ``change`` of it."""
+        children = items_of(node.children())
+        done = [change(child) for child in children]
+        return node if _same(done, children) else node.withNewChildren(self.seq(done))
+
+    def with_expressions(self, node: JavaObject, change: Callable[[JavaObject], JavaObject]) -> JavaObject:
+        """A node of a plan, each of whose expressions is ``change`` of it."""
+        args = items_of(node.productIterator())
+        done = [self._argument(arg, change) for arg in args]
+        if _same(done, args):
+            return node
+        made = self._gateway.new_array(self._jvm.Object, len(done))
+        for i, arg in enumerate(done):
+            made[i] = arg
+        return node.makeCopy(made)
+
+    def _argument(self, arg: Any, change: Callable[[JavaObject], JavaObject]) -> Any:
+        """An expression, or several."""
+        if self.is_a(arg, EXPRESSION):
+            return change(arg)
+        if not self.is_a(arg, "scala.collection.immutable.Seq"):
+            return arg
+        items = items_of(arg)
+        done = [self._argument(item, change) for item in items]
+        return arg if _same(done, items) else self.seq(done)
+
+    def seq(self, items: Iterable[Any]) -> JavaObject:
+        return self._jvm.PythonUtils.toSeq(list(items))
+
+    def is_a(self, value: Any, java_class: str) -> bool:
+        return hasattr(value, "_target_id") and is_instance_of(self._gateway, value, java_class)
+
+
+class PlanRewriter(NodeCopies):
     """Rewrites the nodes of a plan with a ``pattern`` of Spark's.
 
     ``stop`` is the plan of what the operation began with: below it, everything is as it should be.
     """
 
     def __init__(self, spark: Any, stop: JavaObject, pattern: str) -> None:
-        self._spark, self._stop = spark, stop
-        self._gateway = spark.sparkContext._gateway
-        self._jvm = spark.sparkContext._jvm
+        super().__init__(spark)
+        self._stop = stop
         self._catalyst = self._jvm.org.apache.spark.sql.catalyst
         self._pattern = getattr(self._catalyst.trees.TreePattern, pattern)()
 
@@ -62,15 +104,9 @@ class PlanRewriter:
     def plan(self, node: JavaObject) -> JavaObject:
         if not node.containsPattern(self._pattern) or node.fastEquals(self._stop):
             return node
-        children = items_of(node.children())
-        done = [self.plan(child) for child in children]
-        if any(new is not old for new, old in zip(done, children, strict=True)):
-            node = node.withNewChildren(self.seq(done))
-        flags = [a for child in done for a in items_of(child.output()) if a.name() == CTL]
+        node = self.with_children(node, self.plan)
+        flags = [a for child in items_of(node.children()) for a in items_of(child.output()) if a.name() == CTL]
         return node if len(flags) != 1 else self.node(node, self._catalyst.expressions.IsNotNull(flags[0]))
-
-    def seq(self, items: Iterable[Any]) -> JavaObject:
-        return self._jvm.PythonUtils.toSeq(list(items))
 
 
 class _Rewriter(PlanRewriter):
@@ -82,44 +118,21 @@ class _Rewriter(PlanRewriter):
 
     def node(self, node: JavaObject, flag: JavaObject) -> JavaObject:
         self._beside = items_of(node.children())[1].outputSet() if node.nodeName() == "Join" else None
-        args = items_of(node.productIterator())
-        done = [self._arg(arg, flag) for arg in args]
-        if all(new is old for new, old in zip(done, args, strict=True)):
-            return node
-        made = self._gateway.new_array(self._jvm.Object, len(done))
-        for i, arg in enumerate(done):
-            made[i] = arg
-        return node.makeCopy(made)
-
-    def _arg(self, arg: Any, flag: JavaObject) -> Any:
-        """An argument of a plan node: an expression, or several."""
-        if self._is(arg, f"{_CATALYST}.expressions.Expression"):
-            return self._expression(arg, flag)
-        if not self._is(arg, "scala.collection.immutable.Seq"):
-            return arg
-        items = items_of(arg)
-        done = [self._arg(item, flag) for item in items]
-        return arg if all(new is old for new, old in zip(done, items, strict=True)) else self.seq(done)
+        return self.with_expressions(node, lambda e: self._expression(e, flag))
 
     def _expression(self, e: JavaObject, flag: JavaObject) -> JavaObject:
         if not e.containsPattern(self._pattern):
             return e
-        if self._is(e, f"{_CATALYST}.expressions.PythonUDF"):
+        if self.is_a(e, f"{_CATALYST}.expressions.PythonUDF"):
             only_beside = self._beside is not None and e.references().subsetOf(self._beside)
             return e if only_beside else self._function(e, flag)
-        return self._with_children(e, flag)
-
-    def _with_children(self, e: JavaObject, flag: JavaObject) -> JavaObject:
-        children = items_of(e.children())
-        done = [self._expression(child, flag) for child in children]
-        same = all(new is old for new, old in zip(done, children, strict=True))
-        return e if same else e.withNewChildren(self.seq(done))
+        return self.with_children(e, lambda child: self._expression(child, flag))
 
     def _function(self, udf: JavaObject, flag: JavaObject) -> JavaObject:
         """``udf`` with one argument more. One that Spark would chain to the function that feeds it still is."""
         kind = udf.evalType()
         if kind not in KINDS:
-            return self._with_children(udf, flag)
+            return self.with_children(udf, lambda child: self._expression(child, flag))
         inner = udf
         commands = [self._command(udf)]
         while kind in CHAINED_KINDS and (fed_by := self._only_function(inner)) and fed_by.evalType() == kind:
@@ -142,13 +155,13 @@ class _Rewriter(PlanRewriter):
     def _only_function(self, udf: JavaObject) -> JavaObject | None:
         children = items_of(udf.children())
         only = children[0] if len(children) == 1 else None
-        return only if self._is(only, f"{_CATALYST}.expressions.PythonUDF") else None
+        return only if self.is_a(only, f"{_CATALYST}.expressions.PythonUDF") else None
 
     def _not_null(self, arg: JavaObject, flag: JavaObject) -> JavaObject:
         """pandas has no null among integers: one in a control row would make floats of the data rows."""
         if not isinstance(_data_type(arg), _NULL_CHANGES_TYPE):
             return arg
-        if self._is(arg, f"{_CATALYST}.expressions.NamedArgumentExpression"):
+        if self.is_a(arg, f"{_CATALYST}.expressions.NamedArgumentExpression"):
             return arg.withNewChildren(self.seq([self._not_null(items_of(arg.children())[0], flag)]))
         default = self._catalyst.expressions.Literal.default(arg.dataType())
         return self._catalyst.expressions.If(flag, default, arg)
@@ -173,9 +186,6 @@ class _Rewriter(PlanRewriter):
     def _command(self, udf: JavaObject) -> bytes:
         return bytes(udf.func().command().toArray(self._jvm.scala.reflect.ClassTag.Byte()))
 
-    def _is(self, value: Any, java_class: str) -> bool:
-        return hasattr(value, "_target_id") and is_instance_of(self._gateway, value, java_class)
-
 
 def items_of(found: JavaObject) -> list[Any]:
     """The elements of a Scala collection or iterator."""
@@ -183,6 +193,10 @@ def items_of(found: JavaObject) -> list[Any]:
     while iterator.hasNext():
         items.append(iterator.next())
     return items
+
+
+def _same(done: list[Any], before: list[Any]) -> bool:
+    return all(new is old for new, old in zip(done, before, strict=True))
 
 
 def _data_type(expression: JavaObject) -> T.DataType:

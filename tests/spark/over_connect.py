@@ -126,8 +126,9 @@ def _in_sql(df: Any) -> Any:
     return sql(
         """WITH some AS (SELECT k, v, e.x % 2 AS odd FROM v_of_k t LATERAL VIEW OUTER explode(array(v)) e AS x
                          LATERAL VIEW posexplode(array(k)) AS at, y WHERE t.v > :least AND at = 0), -- most
-        some2 AS (SELECT n AS m FROM words)
-        SELECT upper(s.k) AS up, w.word AS odd, sum(s.v) / count(*), max(v) FROM some s JOIN words w ON s.odd = w.n
+        some2(m) AS (SELECT n FROM words)
+        SELECT upper(s.k) AS up, w.word AS odd, sum(s.v) / count(*), max(v), min(y.n) FROM some s
+        JOIN words w ON s.odd = w.n LEFT JOIN LATERAL (SELECT * FROM words z WHERE z.n = w.n LIMIT 1) y ON s.v > 1
         WHERE s.odd NOT IN (SELECT n FROM words WHERE n > 1) AND EXISTS (SELECT 1 FROM some2 x WHERE x.m = s.odd)
         GROUP BY upper(s.k), w.word HAVING count(*) > (SELECT min(n) FROM words)""",
         {"least": -1},

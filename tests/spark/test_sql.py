@@ -78,11 +78,33 @@ _APPEND = (
        SELECT k, v + (SELECT max(n) FROM few) AS s, k NOT IN (SELECT * FROM VALUES ('a'), (NULL)) AS i,
        (SELECT count(*) FROM known WHERE known.k = o.k) AS c FROM orders o
        WHERE EXISTS (SELECT * FROM known x WHERE x.k = o.k) AND k NOT IN (SELECT k FROM few WHERE k > 'a') OR v > 5""",
-    "SELECT window.start, count(*) FROM orders WHERE k IN (SELECT k FROM labels) GROUP BY window(t, '2 minutes')",
+    """SELECT window.start, count(*) FROM orders WHERE k IS NOT NULL AND k IN (SELECT k FROM labels)
+       AND 'y' <> (SELECT m FROM VALUES ('a', 'x'), (NULL, 'y'), (NULL, 'z') AS r(k, m) WHERE r.k <=> orders.k)
+       GROUP BY window(t, '2 minutes')""",
     """SELECT e.*, o.k, e.x + y AS s, i FROM orders o LATERAL VIEW OUTER explode(IF(v > 0, xs, NULL)) e AS x
        LATERAL VIEW posexplode(array(e.x, v)) f AS i, y WHERE coalesce(e.x, 1) < 9""",
+    """WITH q(a, b) AS (SELECT k, length(label) FROM labels)
+       SELECT o.k, e.x, r.*, q.b, w FROM orders o, LATERAL explode(o.xs) AS e(x) LEFT JOIN q ON q.b = e.x
+       LEFT JOIN LATERAL (SELECT l.k, label m FROM labels l WHERE l.k = o.k ORDER BY 2 LIMIT 1) AS r(k2, m) ON m > 'a'
+       CROSS JOIN LATERAL (SELECT e.x + o.v w) WHERE EXISTS (SELECT 1 FROM q WHERE q.a = o.k AND q.b > 2) OR w > 9""",
 )
 _MORE_APPEND = (
+    "SELECT l.*, o.k ok, o.v FROM orders o LEFT JOIN labels l USING (k) WHERE l.k IS NULL OR v > 2",
+    "SELECT k, o.v, l.k lk, label FROM labels l RIGHT JOIN orders o USING (k)",
+    """SELECT a.k, b.w, c.label, r.n FROM orders a, pays b, labels c
+       LEFT JOIN LATERAL (SELECT length(label) n FROM labels WHERE labels.k = c.k AND label > 'a') r
+       WHERE a.k = b.k AND b.u BETWEEN a.t AND a.t + INTERVAL 3 MINUTES AND c.k = b.k AND v > -3""",
+    "SELECT o.k, v, m FROM orders o LEFT JOIN LATERAL (SELECT label m FROM labels WHERE k <=> o.k) ON length(m) > v",
+    "SELECT k, (SELECT m FROM VALUES ('a', 'x'), (NULL, 'y'), (NULL, 'z') r(k, m) WHERE r.k <=> o.k) m FROM orders o "
+    "WHERE k IS NOT NULL",
+    """SELECT o.k, q.* FROM orders o, LATERAL (WITH pays AS (SELECT * FROM labels WHERE k > 'a')
+       SELECT label, k FROM pays WHERE pays.k = o.k) AS q(a, b)""",
+    """SELECT o.k, y, z, to_json(struct(a.*)) FROM orders o, LATERAL (SELECT o.v * 2 AS y) a,
+       LATERAL (SELECT a.y + 1 AS z) b WHERE z > 4""",
+    """SELECT o.k, e.x, f.i FROM orders o LATERAL VIEW explode(xs) e AS x LATERAL VIEW posexplode(array(e.x)) f AS i, j
+       WHERE EXISTS (SELECT 1 FROM labels o WHERE length(o.label) = e.x AND i = 0)""",
+    "SELECT * EXCEPT (l.k, t, xs) FROM orders o JOIN labels l ON l.k = o.k",
+    "WITH q(a, b) AS (SELECT k, v FROM orders), r(c) AS (SELECT a FROM q x WHERE b > 3) SELECT c, 'r' || C FROM r",
     "SELECT *, window.end - window.start AS l FROM orders WHERE v > 0 AND minute(window(t, '4 minutes').start) >= 0",
     "SELECT window.end e, k, grouping_id() FROM orders GROUP BY ROLLUP(window(t, '4 minutes', '2 minutes'), k)",
     "SELECT window, sum(v) FROM orders GROUP BY GROUPING SETS ((window(t, '4 minutes'), k), (window(t, '4 minutes')))",
@@ -130,6 +152,12 @@ _COMPLETE = (
        FROM orders WHERE window(t, '4 minutes').end > '2000-01-01' GROUP BY 1, struct(k, xs)""",
 )
 _MORE_COMPLETE = (
+    """SELECT o.k, l.label, count(*) c, sum(v * (SELECT count(*) FROM labels z WHERE z.k = l.k)) s FROM orders o
+       JOIN labels l ON o.k = l.k GROUP BY o.k, l.label
+       HAVING EXISTS (SELECT 1 FROM labels q WHERE q.k = o.k) ORDER BY l.label DESC""",
+    "SELECT l.k, count(*), count(l.label) FROM orders o LEFT JOIN labels l USING (k) GROUP BY l.k",
+    """SELECT e.x, count(*), max(r.label) FROM orders o, LATERAL explode(xs) e(x) JOIN labels r ON length(r.label) = e.x
+       GROUP BY e.x ORDER BY 1""",
     """SELECT e.x % 2 p, sum(e.x) s, max(o.v) FROM orders o LATERAL VIEW explode(xs) e AS x
        GROUP BY e.x % 2 HAVING sum(e.x) > 1 ORDER BY sum(e.x)""",
     "SELECT l.k, e.x, count(*) FROM orders o JOIN labels l ON o.k = l.k LATERAL VIEW explode(xs) e AS x "
@@ -232,17 +260,14 @@ _REFUSED = {
     "SELECT nothing FROM orders": (AnalysisException, "UNRESOLVED_COLUMN"),
     "SELECT k, v FROM orders GROUP BY k": (AnalysisException, "MISSING_AGGREGATION"),
     "SELECT 1 AS x FROM labels": (InvalidInputError, "no view of a checkpointed stream"),
-    "SELECT k, w FROM orders o, LATERAL (SELECT v AS w)": (InvalidInputError, "LATERAL .SELECT ....*a JOIN by ON"),
-    "SELECT k, x FROM orders LATERAL VIEW explode(k) e AS x": (AnalysisException, "DATATYPE_MISMATCH"),
-    "SELECT x FROM orders LATERAL VIEW explode(xs) e AS x WHERE EXISTS (SELECT 1 FROM labels WHERE k = e.x)": (
-        InvalidInputError,
-        "names columns of a LATERAL VIEW",
+    "SELECT o.k, w FROM orders o, LATERAL (SELECT w FROM pays p WHERE p.k = o.k)": (
+        AnalysisException,
+        "STREAMING_QUERY",
     ),
+    "SELECT k, x FROM orders LATERAL VIEW explode(k) e AS x": (AnalysisException, "DATATYPE_MISMATCH"),
     "SELECT k FROM orders WHERE k IN (SELECT k FROM pays)": (AnalysisException, "STREAMING_QUERY"),
     "SELECT k FROM labels WHERE k IN (SELECT k FROM pays)": (AnalysisException, "STREAMING_QUERY"),
     "SELECT k FROM orders WHERE k IN (SELECT nothing FROM labels)": (AnalysisException, "UNRESOLVED_COLUMN"),
-    """SELECT o.k, count(*) FROM orders o JOIN labels l ON o.k = l.k GROUP BY o.k
-       HAVING EXISTS (SELECT 1 FROM labels q WHERE q.k = o.k)""": (InvalidInputError, "names columns of a join"),
     "SELECT k, row_number() OVER (ORDER BY v) FROM orders": (InvalidInputError, "window function"),
     "SELECT k FROM orders EXCEPT SELECT k FROM pays": (AnalysisException, "on the right is not supported"),
     "SELECT k FROM labels EXCEPT SELECT k FROM orders": (AnalysisException, "on the right is not supported"),

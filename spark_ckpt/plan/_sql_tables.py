@@ -1,0 +1,95 @@
+"""FROM of a SQL query: its tables, and what is joined with them, in order. Driver, no Spark."""
+
+from __future__ import annotations
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._sql_stops import CLAUSES, NOT_AN_ALIAS, ClauseCursor
+from spark_ckpt.plan.sql_query import Join, Lateral, Source, Span, Step, View
+
+
+class TableReader(ClauseCursor):
+    def _source(self, depth: int) -> Source:
+        begin = self.at
+        if self._is_sign("("):
+            inner = self._in_parentheses()
+            if not inner.tokens[0].word("select", "with", "values") and inner.tokens[0].text != "(":
+                raise InvalidInputError(f"parentheses around a join: write a sub-query in place of ({inner.text})")
+            return Source(self._span(begin), None, inner, *self._alias())
+        self._refuse_unbuilt()
+        name = [self._taken().name]
+        while self._take_sign("."):
+            name.append(self._taken().name)
+        if self._is_sign("("):
+            self._in_parentheses()
+            return Source(self._span(begin), None, None, *self._alias())
+        return Source(self._span(begin), ".".join(name), None, *self._alias())
+
+    def _alias(self) -> tuple[str | None, tuple[str, ...]]:
+        given = self._words("as")
+        token = self._next()
+        if token is None or not token.is_name or (not given and token.text.lower() in NOT_AN_ALIAS):
+            return None, ()
+        self.at += 1
+        return token.name, self._names_between(self._in_parentheses()) if self._is_sign("(") else ()
+
+    def _steps(self, depth: int) -> tuple[Step, ...]:
+        found: list[Step] = []
+        while (one := self._view() if self._words("lateral", "view") else self._step(depth)) is not None:
+            found.append(one)
+        return tuple(found)
+
+    def _step(self, depth: int) -> Step | None:
+        comma = self._take_sign(",")
+        natural = not comma and self._words("natural")
+        kind = "inner" if comma else self._kind_of_join()
+        if kind is None:
+            return None
+        if self._words("lateral"):
+            return self._lateral(depth, kind)
+        self._refuse_unbuilt()
+        source = self._source(depth)
+        on = self._on(depth)
+        using = () if comma or on or not self._words("using") else self._names_between(self._in_parentheses())
+        return Join(source, kind, on, using, natural=natural)
+
+    def _on(self, depth: int) -> Span | None:
+        return self._until(depth, (*CLAUSES, "join"), ",") if self._words("on") else None
+
+    # -- LATERAL -----------------------------------------------------------------------------------------------
+
+    def _view(self) -> View:
+        outer, generator = self._words("outer"), self._call()
+        alias = self._taken().name
+        named = self._words("as") or self._begins_name()
+        return View(generator, outer, alias, self._names() if named else ())
+
+    def _lateral(self, depth: int, kind: str) -> View | Lateral:
+        how = "left" if kind == "left" else "inner"
+        query = self._in_parentheses() if self._is_sign("(") else None
+        generator = query or self._call()
+        alias, names = self._alias()
+        on = self._on(depth)
+        if query is not None:
+            return Lateral(query, how, alias, names, on)
+        if how == "left" and on is not None and not (len(on.tokens) == 1 and on.tokens[0].word("true")):
+            raise InvalidInputError(
+                "LEFT JOIN LATERAL with ON: no stream of Spark's runs it; JOIN LATERAL with ON works"
+            )
+        # Without ON, Spark leaves out what has nothing in LEFT, too.
+        return View(generator, how == "left" and on is not None, alias, names, None if how == "left" else on)
+
+    def _call(self) -> Span:
+        begin = self.at
+        self._taken()
+        self._in_parentheses()
+        return self._span(begin)
+
+    def _names(self) -> tuple[str, ...]:
+        found = [self._taken().name]
+        while self._take_sign(","):
+            found.append(self._taken().name)
+        return tuple(found)
+
+    def _begins_name(self) -> bool:
+        token = self._next()
+        return token is not None and token.is_name and token.text.lower() not in NOT_AN_ALIAS

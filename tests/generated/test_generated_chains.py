@@ -36,7 +36,7 @@ _once = settings(
 @_once
 @given(drawn=pools())
 def test_many_chains_in_one_query_give_what_batch_gives(lab: Lab, number: int, drawn: Pools) -> None:
-    check_bundle(lab, number, drawn, size=9)
+    check_bundle(lab, number, drawn, size=7)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,122 @@
+"""Random queries: steps that Spark takes, one behind the other, and the output mode that it takes them in."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.errors import PySparkException
+
+from tests.generated.query_operators import Operators
+from tests.generated.query_steps import ROW_STEPS
+from tests.generated.two_sides import Query, Side
+
+KINDS = ROWS, GROUPS, TIMES = ("rows", "groups", "times")
+_ROW_STEPS = (*ROW_STEPS, *[Operators.sql_rows] * 3)
+_WATERMARKS = ("20 minutes", "1 hour", "0 seconds")
+_GROUPS = (*[Operators.grouped] * 5, *[Operators.sql_groups] * 4, Operators.others, Operators.windowed)
+_TIMES = (
+    *[Operators.windowed] * 4,
+    Operators.sql_groups,
+    *[Operators.without_duplicates] * 2,
+    *[Operators.joined] * 3,
+    Operators.itself,
+)
+
+_WITHOUT_KEYS = re.compile(r"groupBy\(\)|^df\.agg\(|describe\(|summary\(|'SELECT (count|sum|max)\((?!.*GROUP BY)")
+"""Aggregates whose row Spark repeats with each batch."""
+
+Maker = Callable[[Any], str]
+
+
+class QueryMaker:
+    """Grows one query on Spark's own stream, ``side``; what Spark refuses is kept, to be refused by ours, too."""
+
+    def __init__(self, seed: str, side: Side) -> None:
+        self.chosen, self.side = random.Random(seed), side
+        self.df, self.steps, self.once = side.start(), list[str](), False
+        self.refused: list[tuple[str, ...]] = []
+
+    def query(self, kind: str) -> Query:
+        if kind == ROWS:
+            self._several(_ROW_STEPS, self.chosen.randint(2, 5))
+            if self.chosen.random() < 0.2:
+                self._one((Operators.batch_groups,))
+            return Query(tuple(self.steps))
+        if kind == GROUPS:
+            return self._groups()
+        return self._times()
+
+    def _groups(self) -> Query:
+        if self.chosen.random() < 0.3:
+            self._add(f"df.withWatermark('t', {self.chosen.choice(_WATERMARKS)!r})")
+        self._several(_ROW_STEPS, self.chosen.randint(0, 3))
+        self._one(_GROUPS)
+        self._several((Operators.projection, Operators.filtering), self.chosen.randint(0, 2))
+        mode = self._mode("update", "update", "complete")
+        if mode == "complete" and self.chosen.random() < 0.3:
+            names = [c for c in self.df.columns if "`" not in c]
+            self._add(f"df.orderBy({', '.join(repr('`' + c + '`') for c in names)}).limit(3)")
+        return Query(tuple(self.steps), mode, self.once)
+
+    def _times(self) -> Query:
+        at = self.chosen.choice([0, 0, 1])
+        self._several(_ROW_STEPS, at)
+        self._add(f"df.withWatermark('t', {self.chosen.choice(_WATERMARKS)!r})")
+        self._several(_ROW_STEPS, self.chosen.randint(0, 2))
+        self._one(_TIMES)
+        if self.chosen.random() < 0.4:
+            self._several((Operators.projection, Operators.filtering), 1)
+            self._one((Operators.windowed, Operators.without_duplicates, Operators.sql_groups))
+        self._several((Operators.projection, Operators.filtering), self.chosen.randint(0, 2))
+        # Spark puts out what is new of each complete result, if rows without duplicates are asked for behind it.
+        whole = [] if any("istinct" in step or "uplicates" in step for step in self.steps) else ["complete"]
+        mode = self._mode("append", "append", "append", "update", *whole)
+        return Query(tuple(self.steps), mode, self.once)
+
+    def modes(self, df: Any) -> list[str]:
+        """The output modes that Spark takes the query in, were it started."""
+        jvm, found = self.side.spark._jvm, []
+        checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+        for mode in ("Append", "Update", "Complete"):
+            wanted = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode)()
+            try:
+                checker.checkForStreaming(df._jdf.queryExecution().analyzed(), wanted)
+                found.append(mode.lower())
+            except PySparkException:
+                continue
+        return found
+
+    def _mode(self, *wanted: str) -> str:
+        fit = self.modes(self.df)
+        return self.chosen.choice([mode for mode in wanted if mode in fit] or fit)
+
+    def _several(self, makers: Any, count: int) -> None:
+        for _ in range(count):
+            self._one(makers)
+
+    def _one(self, makers: Any) -> None:
+        """A step that Spark takes, of some that are tried."""
+        for _ in range(12):
+            kinds = dict(self.df.dtypes)
+            if len(kinds) < len(self.df.columns) or not kinds:
+                return  # names that come twice
+            if self._add(self.chosen.choice(makers)(Operators(self.chosen, kinds))):
+                return
+
+    def _add(self, step: str) -> bool:
+        try:
+            df = self.side.step(self.df, step)
+            df.schema  # noqa: B018 - Spark analyses when it is asked
+        except (PySparkException, ValueError, KeyError):
+            self.refused.append((*self.steps, step))
+            return False
+        if not df.isStreaming or not self.modes(df):
+            self.refused.append((*self.steps, step))
+            return False
+        self.df = df
+        self.steps.append(step)
+        self.once = self.once or _WITHOUT_KEYS.search(step) is not None
+        return True

@@ -1,0 +1,96 @@
+"""What generated queries read: two streams whose event time goes on, with late rows and null times, a file a batch."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import random
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from spark_ckpt.sources.ddl import parse_ddl
+
+COLUMNS: dict[str, str] = {
+    "id": "bigint",
+    "k": "string",
+    "n": "int",
+    "d": "double",
+    "s": "string",
+    "flag": "boolean",
+    "m": "decimal(9,2)",
+    "day": "date",
+    "t": "timestamp",
+    "xs": "array<int>",
+    "tags": "map<string,double>",
+    "st": "struct<a:int,b:string>",
+}
+OTHER: dict[str, str] = {"oid": "bigint", "ok": "string", "on_": "int", "ot": "timestamp"}
+
+_VALUES: dict[str, list[Any]] = {
+    "k": ["a", "b", "c", "", None],
+    "n": [0, 1, -1, 7, 2**31 - 1, None],
+    "d": [0.0, -0.0, float("nan"), 1.5, -2.25, None],
+    "s": ["", "a", "A", "ä", "x,y", "1", None],
+    "flag": [True, False, None],
+    "m": [Decimal("0.00"), Decimal("-0.01"), Decimal("12.50"), None],
+    "day": [dt.date(2024, 2, 29), dt.date(1969, 12, 31), None],
+    "xs": [[], [None], [1, None, 3], [2, 2], None],
+    "tags": [[], [("a", 1.5)], [("a", None), ("b", -0.0)], None],
+    "st": [{"a": 1, "b": "x"}, {"a": None, "b": "x"}, {"a": 1, "b": None}, None],
+    "ok": ["a", "b", "", "z", None],
+    "on_": [0, 1, 7, None],
+}
+_BEGIN = dt.datetime(2024, 3, 10, 5, 30, tzinfo=dt.timezone.utc)
+"""Half an hour past midnight in New York, on the day that has no hour from two to three."""
+STEP = dt.timedelta(minutes=50)
+
+
+def ddl(columns: dict[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+
+
+def batches(chosen: random.Random, columns: dict[str, str], count: int, rows: int = 6) -> list[pa.Table]:
+    """``count`` tables; one of them may be empty, and the first column counts the rows."""
+    number, made = 0, []
+    for batch in range(count):
+        size = 0 if batch and chosen.random() < 0.1 else rows
+        values = [_row(chosen, columns, number + i, batch) for i in range(size)]
+        number += size
+        schema = to_arrow_schema(parse_ddl(ddl(columns)), timezone="UTC")
+        by_column = [pa.array([v[i] for v in values], field.type) for i, field in enumerate(schema)]
+        made.append(pa.Table.from_arrays(by_column, schema=schema))
+    return made
+
+
+def _row(chosen: random.Random, columns: dict[str, str], number: int, batch: int) -> list[Any]:
+    return [
+        number
+        if name in ("id", "oid")
+        else _time(chosen, batch)
+        if kind == "timestamp"
+        else chosen.choice(_VALUES[name])
+        for name, kind in columns.items()
+    ]
+
+
+def _time(chosen: random.Random, batch: int) -> dt.datetime | None:
+    if chosen.random() < 0.1:
+        return None
+    late = dt.timedelta(minutes=chosen.choice([0, 0, 5, 20, 30, 75, 300]), microseconds=chosen.choice([0, 0, 1]))
+    return _BEGIN + STEP * batch - late
+
+
+def write(folder: Path, tables: list[pa.Table], first: int = 0) -> None:
+    """Each as a file, in an order that Spark sees, too."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, rows in enumerate(tables, first):
+        path = folder / f"{number:03d}.parquet"
+        hidden = folder / f".{path.name}"
+        pq.write_table(rows, hidden)
+        os.utime(hidden, (1_600_000_000 + number,) * 2)
+        hidden.rename(path)

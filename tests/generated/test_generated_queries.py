@@ -1,0 +1,131 @@
+"""Random queries, of which Spark's own streams are asked: the same texts on both, the same rows, names and types.
+
+Windows at any place, grouping sets, sub-queries, SQL, joins of streams, event time, all output modes; half of them go
+on behind a restart, here from an empty location with other partitions. ``make soak CHAINS=2000 SEED=7`` tries more.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+
+from tests.generated.lab import Lab
+from tests.generated.queries import GROUPS, KINDS, ROWS, TIMES, QueryMaker
+from tests.generated.query_checks import check_queries, made_sides, shrunk
+from tests.generated.test_generated_chains import SEED, SOAKED, Tally
+from tests.generated.two_sides import Query, differing
+
+IN_A_UNION = 4
+"""Of queries whose rows stand by themselves: others have watermarks, of which Spark has one for all."""
+METHODS = [
+    *("agg", "applyInArrow", "applyInPandas", "array", "cogroup", "create_map", "crossJoin", "cube", "describe"),
+    *("dropDuplicates", "dropDuplicatesWithinWatermark", "distinct", "drop", "dropna", "exists", "explode"),
+    *("explode_outer", "fillna", "grouping_id", "groupingSets", "hint", "isin", "join", "lateralJoin", "limit"),
+    *("mapInArrow", "mapInPandas", "orderBy", "posexplode", "raise_error", "repartitionByRange", "replace", "rollup"),
+    *("scalar", "session_window", "sql", "struct", "subtract", "summary", "union", "unionByName", "where", "window"),
+    *("window_time", "withWatermark"),
+]
+TEXTS = (
+    "WHERE",
+    "GROUP BY",
+    "CUBE",
+    "ROLLUP",
+    "GROUPING SETS",
+    "HAVING",
+    "LATERAL VIEW",
+    "LATERAL explode",
+    "UNION ALL",
+)
+TEXTS += (" IN (SELECT", "NOT EXISTS (SELECT", "(SELECT max", "WITH q", "LEFT JOIN", "EXCEPT", "ORDER BY", "DISTINCT")
+
+
+@pytest.mark.parametrize(("kind", "seed"), [(GROUPS, 19), (TIMES, 23)])
+def test_a_random_query_gives_what_it_gives_in_spark(lab: Lab, kind: str, seed: int) -> None:
+    check_queries(lab.spark, lab.folder, seed, kind)
+
+
+def test_random_queries_of_rows_give_what_they_give_in_spark(lab: Lab) -> None:
+    check_queries(lab.spark, lab.folder, 3, ROWS, IN_A_UNION)
+
+
+@pytest.mark.soak
+def test_many_random_queries_give_what_they_give_in_spark(lab: Lab) -> None:
+    tally = Tally()
+    for seed in itertools.islice(itertools.count(SEED * 1000), max(1, SOAKED // 20)):
+        for kind, count in ((GROUPS, 1), (TIMES, 1), (ROWS, IN_A_UNION)):
+            tally.count(count, lambda made=(seed, kind, count): check_queries(lab.spark, lab.folder, *made))  # type: ignore[misc]
+    assert not tally.wrong, "\n\n".join(tally.wrong)
+
+
+@pytest.mark.soak
+def test_every_operation_is_in_a_query_that_spark_takes(lab: Lab) -> None:
+    plain, steps = made_sides(lab.spark, lab.folder / "every", random.Random(1)).plain, list[str]()
+    for seed, kind in itertools.product(range(150), KINDS):
+        steps += QueryMaker(f"{seed}/{kind}", plain).query(kind).steps
+    whole = "\n".join(steps)
+    assert [name for name in METHODS if f".{name}(" not in whole and f"{name}(" not in whole] == []
+    assert [text for text in TEXTS if text not in whole] == []
+
+
+# -- the net itself --------------------------------------------------------------------------------------------------
+
+PLAIN = ([("k", "string"), ("c", "bigint")], [[[("a", 1)], [("a", 2)]]])
+
+
+@pytest.mark.parametrize(
+    ("ours", "mode", "shown"),
+    [
+        ((PLAIN[0], [[[("a", 1)], [("a", 3)]]]), "update", r"in Spark alone: .*2.*here alone: .*3"),
+        ((PLAIN[0], [[[("a", 1)]]]), "update", r"in Spark alone: .*2.*here alone: \[\]"),
+        ((PLAIN[0], [[[("a", 2)], [("a", 1)]]]), "complete", r"in Spark alone: .*2.*here alone: .*1"),
+        (([("k", "string"), ("c", "int")], PLAIN[1]), "update", r"columns of Spark: .*bigint.*here: .*'int'"),
+        (([("k", "string"), ("n", "bigint")], PLAIN[1]), "update", r"columns of Spark"),
+        (ValueError("no"), "update", "Spark runs it, here: ValueError: no"),
+    ],
+)
+def test_what_differs_from_spark_is_told(ours: Any, mode: str, shown: str) -> None:
+    assert differing(PLAIN, PLAIN, mode, False) is None
+    with pytest.raises(AssertionError, match=f"(?s){shown}"):
+        raise AssertionError(differing(PLAIN, ours, mode, False))
+
+
+def test_other_errors_than_sparks_are_told() -> None:
+    spark, other = ValueError("[UNRESOLVED_COLUMN] k"), ValueError("[MISSING_AGGREGATION] k")
+    assert differing(spark, ValueError("[UNRESOLVED_COLUMN.WITH_SUGGESTION] k"), "append", False) is not None
+    assert differing(spark, other, "append", False) is not None
+    assert differing(spark, ValueError("here: [UNRESOLVED_COLUMN] k"), "append", False) is None
+
+
+DEFECTS = {
+    "late rows are kept": ("withWatermark", lambda true: lambda df, c, _: true(df, c, "100 days")),
+    "a filter is lost": ("where", lambda true: lambda df, _: df),
+    "a set is left out": ("groupingSets", lambda true: lambda df, sets, *cols: true(df, sets[:-1], *cols)),
+    "keys are taken for one": ("dropDuplicates", lambda true: lambda df, names: true(df, names[:1])),
+}
+HOURS = "F.window('t', '1 hour')"
+BROKEN = Query(
+    (
+        "df.withWatermark('t', '20 minutes')",
+        "df.where(F.hour(F.window('t', '1 hour').end) % 2 == 0)",
+        "df.fillna('none', ['`s`'])",
+        "df.dropDuplicates(['s', 'k', 't'])",
+        f"df.groupingSets([[{HOURS}, 'k'], [{HOURS}]], {HOURS}, 'k').agg(F.count('*'))",
+    )
+)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_defect_is_shown_in_a_short_query(lab: Lab, monkeypatch: pytest.MonkeyPatch, defect: str) -> None:
+    from spark_ckpt.api.dataframe import CkptDataFrame
+
+    sides = made_sides(lab.spark, lab.folder / defect.replace(" ", "-"), random.Random(1))
+    assert sides.difference([BROKEN]) is None
+    method, broken = DEFECTS[defect]
+    monkeypatch.setattr(CkptDataFrame, method, broken(getattr(CkptDataFrame, method)))
+    small = shrunk(BROKEN, lambda query: sides.difference([query]))
+    assert method in repr(small)
+    assert len(small.steps) < len(BROKEN.steps)

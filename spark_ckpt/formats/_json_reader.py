@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 import pyarrow.types as pt
 
+from spark_ckpt.formats._json_bytes import has_exponents, has_minus_zero, has_odd_words
 from spark_ckpt.formats._json_plain import Rules
 from spark_ckpt.formats._json_scanner import MOST_OF_NAME, JsonError
 from spark_ckpt.formats._json_times import as_numbers, with_times
@@ -29,12 +29,6 @@ _NUMBERS = re.compile(r"Column\(/([^)]*)\) changed from string to number")
 _NEAR = 256
 _LONG = 1000
 """Shorter records have no number and no depth that Spark's parser refuses."""
-_ODD_WORD = re.compile(rb"(?:Inf(?:inity)?|NaN)\s*[,}\]]")
-"""Of numbers: Arrow takes others than Spark."""
-_AHEAD_OF_NUMBERS = np.frombuffer(b":,[ \t", np.uint8)
-_BEHIND_WORDS = np.frombuffer(b" ,}]\t\r\ni", np.uint8)
-_EXPONENTS = np.frombuffer(b"+0123456789", np.uint8)
-_IN_NUMBERS = np.frombuffer(b"0123456789.eE", np.uint8)
 _BASE64 = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{3}=)?$"
 _LONG_NAME = re.compile(rb'"[^"]{%d}' % MOST_OF_NAME)
 _NO_CHARACTER = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
@@ -201,9 +195,9 @@ def in_arrow(texts: pa.BinaryArray, kind: pa.StructType) -> pa.Table:
 def _parsed(data: bytes, count: int, kind: pa.StructType) -> pa.Table:
     """Lines, each of which begins and ends as an object. Raises as :func:`in_arrow`, but not for what is no UTF-8."""
     chars = np.frombuffer(data, np.uint8)
-    if _has_minus_zero(chars) or _has_odd_words(data, chars):
+    if has_minus_zero(chars) or has_odd_words(data, chars):
         raise pa.ArrowInvalid("an odd number")
-    if "decimal" in str(kind) and _has_exponents(chars):
+    if "decimal" in str(kind) and has_exponents(chars):
         raise pa.ArrowInvalid("a decimal with an exponent")
     table = pa_json.read_json(
         io.BytesIO(data),
@@ -213,33 +207,6 @@ def _parsed(data: bytes, count: int, kind: pa.StructType) -> pa.Table:
     if table.num_rows != count:
         raise pa.ArrowInvalid(f"{table.num_rows} objects in {count} records")
     return table
-
-
-def _has_minus_zero(chars: npt.NDArray[np.uint8]) -> bool:
-    """As a whole number, which has no sign to Spark; or something like it in a string."""
-    at = np.flatnonzero(chars[1:-2] == ord("-")) + 1
-    at = at[chars[at + 1] == ord("0")]
-    at = at[np.isin(chars[at - 1], _AHEAD_OF_NUMBERS)]
-    return not np.isin(chars[at + 2], _IN_NUMBERS).all()
-
-
-def _has_odd_words(data: bytes, chars: npt.NDArray[np.uint8]) -> bool:
-    """By arrays, which is ten times as fast as Python looks for a text where its beginning is frequent."""
-    for word in (b"Inf", b"NaN"):
-        at = np.flatnonzero(chars[:-3] == word[0])
-        at = at[(chars[at + 1] == word[1]) & (chars[at + 2] == word[2])]
-        at = at[np.isin(chars[at + 3], _BEHIND_WORDS)]
-        if any(_ODD_WORD.match(data, one) for one in at.tolist()):
-            return True
-    return False
-
-
-def _has_exponents(chars: npt.NDArray[np.uint8]) -> bool:
-    """Of a number, or a text like one, that may become a decimal: Arrow loses high bits of large ones and says nothing.
-    Small ones, with a minus, it reads or refuses."""
-    at = np.concatenate([np.flatnonzero(chars[1:-1] == ord(letter)) for letter in "eE"])
-    at = at[np.isin(chars[at], _IN_NUMBERS[:-2])] + 2
-    return bool(np.isin(chars[at], _EXPONENTS).any())
 
 
 def _lines(texts: pa.BinaryArray) -> bytes:

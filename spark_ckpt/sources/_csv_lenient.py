@@ -20,14 +20,13 @@ from spark_ckpt.expressions.time_texts import TimeTexts
 from spark_ckpt.formats.csv_splitter import CsvSplitter
 from spark_ckpt.formats.csv_values import csv_column
 from spark_ckpt.formats.json_lines import Read, text_of
+from spark_ckpt.sources._csv_bytes import has_blanks_at_sides, has_hexadecimals, none_is_escaped, quotes_are_plain
 from spark_ckpt.sources._text_records import (
     BLANKS,
     Records,
     SparkRules,
     TextFormat,
     ended,
-    none_is_escaped,
-    quotes_are_plain,
     quotes_before,
 )
 
@@ -96,25 +95,9 @@ class CsvRecords:
         if self._fmt.multi_line and b"\r" in data:
             return True
         chars = records.chars()
-        return (self._whole and _has_hexadecimals(chars)) or (self._numbers and self._has_blanks_at_sides(data, chars))
-
-    def _has_blanks_at_sides(self, data: bytes, chars: npt.NDArray[np.uint8]) -> bool:
-        """Of values: Arrow takes numbers without them."""
-        sep, quote = self._form.sep, self._form.quote
-        blanks = [np.flatnonzero(chars == ord(one)) for one in " \t" if one != sep and one.encode() in data]
-        if not blanks:
-            return False
-        at = np.concatenate(blanks) if len(blanks) > 1 else blanks[0]
-        if at[0] == 0 or (at == len(chars) - 1).any():
-            return True
-        ahead, behind = chars[at - 1], chars[at + 1]
-        beside = _is_one_of(ahead, sep, "\n", "\r") | _is_one_of(behind, sep, "\n", "\r")
-        if not quote or quote.encode() not in data:
-            return bool(beside.any())
-        if (_is_one_of(ahead, quote) | _is_one_of(behind, quote)).any():
-            return True
-        quotes_ahead = np.searchsorted(np.flatnonzero(chars == ord(quote)), at[beside])
-        return bool((quotes_ahead % 2 == 0).any())
+        return (self._whole and has_hexadecimals(chars)) or (
+            self._numbers and has_blanks_at_sides(data, chars, self._form)
+        )
 
     # -- by Arrow, with types ------------------------------------------------------------------------------------
 
@@ -308,15 +291,3 @@ class CsvRecords:
 
     def _with_nulls(self, texts: pa.Array) -> pa.Array:
         return pc.if_else(pc.not_equal(texts, self._form.null_value), texts, pa.scalar(None, pa.string()))
-
-
-def _is_one_of(chars: npt.NDArray[np.uint8], *those: str) -> npt.NDArray[np.bool_]:
-    found = chars == ord(those[0])
-    for one in those[1:]:
-        found |= chars == ord(one)
-    return found
-
-
-def _has_hexadecimals(chars: npt.NDArray[np.uint8]) -> bool:
-    """Arrow takes ``0x1F`` for a whole number."""
-    return any((chars[np.flatnonzero(chars[1:] == ord(letter))] == ord("0")).any() for letter in "xX")

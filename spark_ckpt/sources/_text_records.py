@@ -21,6 +21,7 @@ import pyarrow as pa
 from spark_ckpt.formats.csv_splitter import CsvForm, CsvSplitter
 from spark_ckpt.formats.csv_values import CsvWords
 from spark_ckpt.sources._bad_records import MalformedFileError
+from spark_ckpt.sources._csv_bytes import none_is_escaped, quotes_are_plain
 
 CHUNK_BYTES = 4 << 20
 PERMISSIVE, FAILFAST = "permissive", "failfast"
@@ -148,27 +149,6 @@ def _ends_by_sparks_rules(
             break
         found.append(at)
     return np.array(found, np.int64)
-
-
-def quotes_are_plain(chars: npt.NDArray[np.uint8], form: CsvForm) -> bool:
-    """Whether each quote opens a value or closes one, with nothing beside; the last value may be open."""
-    quotes = np.flatnonzero(chars == ord(form.quote))
-    sides = np.array([ord(form.sep), _NEWLINE, _RETURN], np.uint8)
-    opens, closes = quotes[0::2], quotes[1::2]
-    if not (np.isin(chars[opens - 1], sides) | (opens == 0)).all():
-        return False
-    closes = closes[closes < len(chars) - 1]
-    return bool(np.isin(chars[closes + 1], sides).all())
-
-
-def none_is_escaped(data: bytes, form: CsvForm) -> bool:
-    """Whether no escape does anything where all quotes are plain."""
-    escape, quote = form.escape.encode(), form.quote.encode()
-    if not escape:
-        return quote * 2 not in data  # Spark's parser takes nothing at all for an escape then
-    if escape == quote or escape not in data:
-        return True  # what stands between two quotes has no quote in it
-    return escape + quote not in data and escape + (form.escape_of_escape or form.escape).encode() not in data
 
 
 def content_ends(data: bytes, fmt: TextFormat) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

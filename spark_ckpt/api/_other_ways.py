@@ -17,7 +17,8 @@ _STATISTIC = (
     "it gives a result back, as no stream does: agg(F.percentile_approx(...)), agg(F.corr(...)) and "
     "agg(F.covar_samp(...)) are streams, and so are describe and summary"
 )
-_VIEW = "createOrReplaceTempView(name), for ckpt.sql of the same session"
+_WRITTEN = "write to a sink with writeStream, one of your own perhaps"
+_COMMON = "where(F.struct(...).isin(static)); Spark's streams begin with it and refuse it at their start"
 _KEPT = "a stream is not kept; its checkpoints are the job's (query.checkpoint(), query.savepoint(path))"
 
 WAYS: Mapping[str, str] = {
@@ -27,11 +28,24 @@ WAYS: Mapping[str, str] = {
     **dict.fromkeys(("approxQuantile", "corr", "cov"), _STATISTIC),
     "freqItems": 'the values that are frequent are the first of groupBy("v").count()',
     "offset": _FEWER,
-    **dict.fromkeys(("createGlobalTempView", "createOrReplaceGlobalTempView"), _VIEW),
-    **dict.fromkeys(("cache", "checkpoint", "localCheckpoint", "persist", "storageLevel", "unpersist"), _KEPT),
-    **dict.fromkeys(("foreach", "foreachPartition"), "write to a sink with writeStream, one of your own perhaps"),
+    **dict.fromkeys(("cache", "checkpoint", "localCheckpoint", "persist"), _KEPT),
+    **dict.fromkeys(("foreach", "foreachPartition"), _WRITTEN),
+    **dict.fromkeys(
+        ("pandas_api", "plot", "rdd"), "what it makes is of all rows; writeStream.foreachBatch has batches"
+    ),
+    **dict.fromkeys(("intersect", "intersectAll"), _COMMON),
+    **dict.fromkeys(("crosstab", "transpose"), "the columns of a stream are fixed, before any row has come"),
+    "asTable": "it hands the rows to a table function, barriers among them; mapInPandas and mapInArrow have all rows",
+    "exceptAll": (
+        "Spark's streams take the other side off anew with each batch, and put out all copies so far; "
+        'subtract(static), or join(static, on, "left_anti"), leave rows out'
+    ),
+    "executionInfo": "query.explain() and query.statistics() are about the running query",
+    "inputFiles": "files are found as they come; the source knows which it has read by its checkpoints",
+    "metadataColumn": "only what Spark itself reads has such columns: ckpt.readStream.spark(...) of a stream with them",
+    "nearestByJoin": "it multiplies rows, barriers among them; a join by a condition, or cogroup with applyInPandas",
+    "randomSplit": 'withColumn("r", F.rand()), and where on it for each part',
     **dict.fromkeys(("mergeInto", "write", "writeTo"), "write with writeStream"),
-    "sparkSession": "the session is spark, of what spark_ckpt.enable(...) returned",
     "toJSON": 'select(F.to_json(F.struct("id", "v")))',
 }
 

@@ -21,7 +21,7 @@ from spark_ckpt.api._sql_expressions import GIVEN, Expressions
 from spark_ckpt.api._sql_from import is_stream, rows_of_from
 from spark_ckpt.api._sql_rows import Frame
 from spark_ckpt.api._subtract import NOT_ON_THE_RIGHT, grouped_rows
-from spark_ckpt.api._views import views_of
+from spark_ckpt.api._views import views_of, with_global_views
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.sql_aggregates import has_aggregate
@@ -43,7 +43,8 @@ def sql(session: Any, text: str, args: Any, given: Mapping[str, Any]) -> CkptDat
     if given:
         tables |= {f"{GIVEN}{name}".lower(): value for name, value in given.items() if hasattr(value, "isStreaming")}
         text = text.format(**{n: f"{GIVEN}{n}" if hasattr(v, "isStreaming") else literal(v) for n, v in given.items()})
-    return _Text(session.spark, with_arguments(without_comments(text), args), tables).built()
+    text, spark = with_global_views(session.spark, without_comments(text), tables)
+    return _Text(spark, with_arguments(text, args), tables).built()
 
 
 @dataclass

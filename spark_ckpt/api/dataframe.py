@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from spark_ckpt.api._batch_calls import BatchCalls, batch_call
 from spark_ckpt.api._distinct import Distinct
 from spark_ckpt.api._event_time import EventTime
 from spark_ckpt.api._grouping_sets import GroupingSets
@@ -103,6 +104,7 @@ class CkptDataFrame(
     Summaries,
     GroupingSets,
     TempViews,
+    BatchCalls,
 ):
     """A stream with barriers in it. Immutable; every method returns a new one."""
 
@@ -177,6 +179,9 @@ class CkptDataFrame(
             raise AttributeError(AS_ARGUMENT) if name in ("_jdf", "_get_object_id") else missing(self, name, {})
         if name in self.columns:
             return stream_column(name, self._recipe.number, self.columns)
+        refused = batch_call(name)
+        if refused is not None:
+            return refused
         if hasattr(DataFrame, name) and name not in WAYS:
             raise AttributeError(f"DataFrame.{name} {_NOT_HERE}")
         raise missing(self, name, WAYS, self.columns)

@@ -11,7 +11,7 @@ from spark_ckpt.api._progress import CkptStreams
 from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, as_spark_reads
 from spark_ckpt.api._spark_streams import SparkStreamMaker, spark_stream
 from spark_ckpt.api._tables import table_source
-from spark_ckpt.api._views import views_of
+from spark_ckpt.api._views import global_views, views_of
 from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.config import JobConfig
 from spark_ckpt.config_values import count, set_option
@@ -48,11 +48,11 @@ def enable(spark: SparkSession | ConnectSession) -> CkptSession:
 class CkptSession(Hinting):
     """Where checkpointed streams begin. Cheap; make as many as you like.
 
-    What is not about streams is the session's own: ``ckpt.spark.table(...)``, ``ckpt.spark.read``.
+    What is not about streams is the session's own: ``ckpt.spark.read``, ``ckpt.spark.catalog``.
     """
 
     _ways: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("catalog", "conf", "createDataFrame", "range", "read", "sparkContext", "table", "udf", "version"),
+        ("catalog", "conf", "createDataFrame", "range", "read", "sparkContext", "udf", "version"),
         "it is Spark's own: call it on the session itself, ckpt.spark",
     )
 
@@ -104,6 +104,22 @@ class CkptSession(Hinting):
         from spark_ckpt.api._sql import sql
 
         return sql(self, sqlQuery, args, kwargs)
+
+    def table(self, tableName: str) -> Any:
+        """As ``spark.table``: the stream that ``createOrReplaceTempView`` has called ``tableName``, where
+        ``global_temp.orders`` is a global view. Else Spark's own table of that name, a plain DataFrame.
+
+        Raises Spark's ``AnalysisException`` if there is none.
+        """
+        key = tableName.replace("`", "").lower() if isinstance(tableName, str) else ""
+        database = self.spark.conf.get("spark.sql.globalTempDatabase", None) or "global_temp"
+        views = global_views() if key.startswith(f"{database.lower()}.") else views_of(self.spark)
+        found = views.get(key.removeprefix(f"{database.lower()}."))
+        return self.spark.table(tableName) if found is None else found
+
+    def dropGlobalTempView(self, viewName: str) -> bool:
+        """Forget the global view ``viewName`` of a stream; whether there was one. What was made of it stays."""
+        return global_views().pop(viewName.lower(), None) is not None
 
     def dropTempView(self, viewName: str) -> bool:
         """Forget the view ``viewName`` of a stream, as ``spark.catalog.dropTempView``; whether there was one. What was

@@ -277,6 +277,46 @@ GROUPS: dict[str, Call] = {
     "cube": lambda d: d.cube("a", F.col("i")).agg(F.sum("D")),
 }
 """Of operators every column may be null, as control rows are: names and types are compared."""
+BATCHES: dict[str, Call] = {
+    "collect": lambda d: d.collect(),
+    "count": lambda d: d.count(),
+    "first": lambda d: d.first(),
+    "head": lambda d: d.head(2),
+    "isEmpty": lambda d: d.isEmpty(),
+    "show": lambda d: d.show(5, False),
+    "tail": lambda d: d.tail(1),
+    "take": lambda d: d.take(1),
+    "toArrow": lambda d: d.toArrow(),
+    "toLocalIterator": lambda d: d.toLocalIterator(),
+    "foreach": lambda d: d.foreach(print),
+    "foreachPartition": lambda d: d.foreachPartition(print),
+    "cache": lambda d: d.cache(),
+    "persist": lambda d: d.persist(),
+    "unpersist": lambda d: d.unpersist(),
+    "storageLevel": lambda d: d.storageLevel,
+    "checkpoint": lambda d: d.checkpoint(),
+    "localCheckpoint": lambda d: d.localCheckpoint(),
+    "rdd": lambda d: d.rdd,
+    "write": lambda d: d.write,
+    "writeTo": lambda d: d.writeTo("t"),
+    "mergeInto": lambda d: d.mergeInto("t", F.lit(True)),
+    "inputFiles": lambda d: d.inputFiles(),
+    "pandas_api": lambda d: d.pandas_api(),
+    "transpose": lambda d: d.select("a", "i").transpose(),
+    "crosstab": lambda d: d.crosstab("a", "i"),
+    "corr": lambda d: d.corr("a", "i"),
+    "approxQuantile": lambda d: d.approxQuantile("a", [0.5], 0.1),
+    "sameSemantics": lambda d: (
+        d.sameSemantics(d), d.select("a").sameSemantics(d.select(F.col("a"))),
+        d.select("a").sameSemantics(d.select("i")),
+        d.sameSemantics(_static(d)), d.where("a > 1").sameSemantics(d.where("a > 2")),
+        d.withWatermark("t", "1 hour").sameSemantics(d.withWatermark("t", "2 hours")),
+    ),
+    "sameSemantics(1)": lambda d: d.sameSemantics(1),
+    "semanticHash": lambda d: d.select("a").semanticHash() == d.select("a").semanticHash(),
+    "sparkSession": lambda d: d.sparkSession.version,
+    "a global view": lambda d: d.createGlobalTempView("a.b"),
+}  # fmt: skip
 
 
 def _static(df: Any) -> Any:
@@ -311,7 +351,7 @@ def streams(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tu
     return plain, ours
 
 
-@pytest.mark.parametrize("calls", [COLUMNS, ROWS, GROUPS], ids=["columns", "rows", "groups"])
+@pytest.mark.parametrize("calls", [COLUMNS, ROWS, GROUPS, BATCHES], ids=["columns", "rows", "groups", "batches"])
 def test_odd_and_wrong_calls_give_what_they_give_in_spark(streams: tuple[Any, Any], calls: dict[str, Call]) -> None:
     other = {name: made for name, made in told(streams, calls).items() if made[0] != made[1]}
     assert other == {}, "".join(f"\n{name}\n  Spark {spark}\n  here  {here}" for name, (spark, here) in other.items())

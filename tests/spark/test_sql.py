@@ -255,6 +255,40 @@ def test_views_come_and_go(spark: SparkSession, ckpt: Any, new_input: Callable[[
         ckpt.sql("SELECT * FROM mine")
 
 
+def test_global_views_are_known_to_all_sessions(
+    spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], job: Job
+) -> None:
+    made = new_input("in", "k string, v int")
+    made.add(("a", 1), ("b", 2))
+    rows = made.stream(ckpt)
+    rows.createGlobalTempView("Everywhere")
+    spark.range(1).selectExpr("'a' AS k").createOrReplaceGlobalTempView("static_one")
+    try:
+        with pytest.raises(AnalysisException, match="TEMP_TABLE_OR_VIEW_ALREADY_EXISTS"):
+            rows.createGlobalTempView("everywhere")
+        session = spark.newSession()
+        session.conf.set("spark.ckpt.dir", spark.conf.get("spark.ckpt.dir") or "")
+        other = spark_ckpt.enable(session)
+        assert other.sql("SELECT v FROM global_temp.everywhere").columns == ["v"]
+        assert other.table("global_temp.Everywhere") is rows
+        assert ckpt.table("global_temp.static_one").collect()[0].k == "a"
+        found = ckpt.sql(
+            "SELECT everywhere.k, v, 'global_temp.everywhere' AS s FROM GLOBAL_TEMP.`everywhere` "
+            "JOIN global_temp.static_one o ON o.k = everywhere.k"
+        )
+        job.run(found)
+        assert job.rows() == [("a", 1, "global_temp.everywhere")]
+        rows.select("v").createOrReplaceTempView("everywhere")
+        with pytest.raises(InvalidInputError, match="there is a view everywhere of this session, too"):
+            ckpt.sql("SELECT * FROM global_temp.everywhere")
+    finally:
+        ckpt.dropTempView("everywhere")
+        spark.catalog.dropGlobalTempView("static_one")
+        assert ckpt.dropGlobalTempView("everywhere")
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        ckpt.table("global_temp.everywhere")
+
+
 _REFUSED = {
     "SELECT k FROM orders WHERE": (ParseException, "PARSE_SYNTAX_ERROR"),
     "SELECT nothing FROM orders": (AnalysisException, "UNRESOLVED_COLUMN"),

@@ -15,9 +15,10 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import quoted, refuse_control
 from spark_ckpt.plan.condition import Name, replaced
+from spark_ckpt.plan.fails_on_nulls import may_fail
 from spark_ckpt.plan.lateral import generator_of, lateral, lateral_kind
 from spark_ckpt.plan.static_in_arrow import joined_in_arrow
-from spark_ckpt.plan.static_join import StaticJoin, join_kind, refuse_no_dataframe, refuse_right_side
+from spark_ckpt.plan.static_join import StaticJoin, for_data_rows, join_kind, refuse_no_dataframe, refuse_right_side
 from spark_ckpt.plan.static_side import StaticPlace
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class JoinMethods(HasOperation):
     _alias: str | None
     _stream_side: StreamSide | None
     _static_places: tuple[StaticPlace, ...]
+    _preview: SparkDF
+    _nodes: Any
 
     @property
     def columns(self) -> list[str]:
@@ -113,7 +116,9 @@ class JoinMethods(HasOperation):
         condition = names if names else _condition(on)
         if self._stream_side is not None:
             condition = self._stream_side.meant(condition, self.columns)
-        join = StaticJoin(kind or "inner", condition)
+        asked = isinstance(condition, Column) and may_fail(condition, self._nodes)
+        safe = for_data_rows(condition, self._preview, nothing) if asked else None
+        join = StaticJoin(kind or "inner", condition, safe)
         named = self._stream_side or StreamSide.of(self._recipe, self._alias)
         aliased = self._stream_side is not None or self._alias is not None
 

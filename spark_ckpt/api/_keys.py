@@ -41,25 +41,28 @@ _KEY_TYPES = (
 def keys_of(parent: CkptDataFrame, cols: list[Any]) -> Keys:
     """``cols`` are names, positions and expressions. Raises ``InvalidInputError`` for what cannot be a key."""
     found = resolve_keys(parent._preview, parent.columns, cols)
-    for expression, field, plain in found:
-        if not plain:
-            # Raises if its plan could lose control rows; F.window is such an expression, and no matter of types.
-            parent._operation("groupBy", _only(expression), check=True)
-        if not _has_hash(carried_type(field.dataType)):
-            known = ", ".join(t().simpleString() if t is not T.DecimalType else "decimal" for t in _KEY_TYPES)
-            raise InvalidInputError(
-                f"key {field.name!r} has type {field.dataType.simpleString()}, which cannot be a key here; "
-                f"expected one of {known}, intervals of days or months, or structs, arrays and maps of those. "
-                "Cast it in front"
-            )
-    fields = [T.StructField(field.name, field.dataType, True) for _, field, _ in found]
-    if len({f.name for f in fields}) != len(cols):
-        raise InvalidInputError(f"groupBy has two keys of the same name: {[f.name for f in fields]}")
     given = {field.name: expression for expression, field, _ in found}
+    if len(given) != len(cols):
+        raise InvalidInputError(f"groupBy has two keys of the same name: {[field.name for _, field, _ in found]}")
     columns = frozenset(field.name for _, field, plain in found if plain)
     expressions = given | for_data_rows(parent, {n: c for n, c in given.items() if n not in columns})
+    for _, field, plain in found:
+        if not plain:
+            # Raises if its plan could lose control rows; F.window is such an expression, and no matter of types.
+            parent._operation("groupBy", _only(expressions[field.name]), check=True)
+        _check_type(field)
+    fields = [T.StructField(field.name, field.dataType, True) for _, field, _ in found]
     delays = tuple(_delay_ms(parent, field) for _, field, _ in found)
     return Keys(expressions, T.StructType(fields), columns, delays, given=given)
+
+
+def _check_type(key: T.StructField) -> None:
+    if not _has_hash(carried_type(key.dataType)):
+        known = ", ".join(t().simpleString() if t is not T.DecimalType else "decimal" for t in _KEY_TYPES)
+        raise InvalidInputError(
+            f"key {key.name!r} has type {key.dataType.simpleString()}, which cannot be a key here; expected one of "
+            f"{known}, intervals of days or months, or structs, arrays and maps of those. Cast it in front"
+        )
 
 
 def for_data_rows(parent: CkptDataFrame, keys: dict[str, Column]) -> dict[str, Column]:

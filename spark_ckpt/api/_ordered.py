@@ -20,6 +20,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import listed, refuse_repeated
 from spark_ckpt.plan.key_columns import Keys
+from spark_ckpt.plan.ordering import for_data_rows
 from spark_ckpt.plan.plan_check import plan_nodes
 from spark_ckpt.runtime.limits import FirstOfResult
 from spark_ckpt.runtime.stateless import arrow_schema
@@ -83,7 +84,7 @@ def _sorted(df: CkptDataFrame, what: str, cols: list[Any], ascending: Any, one_t
     if df._wider is not None and plan_nodes(asked)[0].name != "Sort":  # by a column that a projection left out
         return _sorted(df._wider(), what, cols, ascending, one_task)._columns(df.columns)
     numbered = [F.col(df._quoted()[c - 1]) if isinstance(c, int) else c for c in cols]
-    wanted = [TAG, *df._told_apart(numbered)]
+    wanted = [TAG, *(for_data_rows(df._preview, df._nodes, c) for c in df._told_apart(numbered))]
     descending = [not up for up in ascending] if isinstance(ascending, list | tuple) else [not ascending] * len(cols)
 
     def in_order(rows: SparkDF) -> SparkDF:

@@ -23,6 +23,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.plan.columns import quoted, refuse_control
 from spark_ckpt.plan.observed import of_data_rows
+from spark_ckpt.plan.ordering import for_data_rows
 from spark_ckpt.plan.spark_errors import not_expected
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
 
@@ -203,12 +204,17 @@ class RowMethods(HasOperation):
 
     def repartition(self, numPartitions: int | ColumnOrName, *cols: ColumnOrName) -> CkptDataFrame:
         """As PySpark's: ``numPartitions`` tasks from here on, rows with the same ``cols`` in the same of them."""
-        return self._operation("repartition", lambda df: df.repartition(numPartitions, *cols), check=True)
+        given = [self._for_data_rows(c) for c in (numPartitions, *cols)]
+        return self._operation("repartition", lambda df: df.repartition(*given), check=True)
 
     def repartitionByRange(self, numPartitions: int | ColumnOrName, *cols: ColumnOrName) -> CkptDataFrame:
         """As PySpark's: tasks from here on have ranges of ``cols``. Spark samples them: it runs what is in front of it,
         back to the last shuffle, twice in each batch, as in its own streams."""
-        return self._operation("repartitionByRange", lambda df: df.repartitionByRange(numPartitions, *cols), check=True)
+        given = [self._for_data_rows(c) for c in (numPartitions, *cols)]
+        return self._operation("repartitionByRange", lambda df: df.repartitionByRange(*given), check=True)
+
+    def _for_data_rows(self: Any, given: Any) -> Any:
+        return for_data_rows(self._preview, self._nodes, given) if isinstance(given, Column) else given
 
     def repartitionById(self, numPartitions: int, partitionIdCol: ColumnOrName) -> CkptDataFrame:
         """As PySpark's: ``numPartitions`` tasks from here on; ``partitionIdCol``, an int, says which of them a row goes

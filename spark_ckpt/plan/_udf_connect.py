@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.plan._trying import unlogged
+from spark_ckpt.plan.fails_on_nulls import may_fail
 from spark_ckpt.runtime.udf_rows import KINDS, PANDAS_KINDS, DataRowsOnly
 from spark_ckpt.types import CTL
 
@@ -136,7 +137,7 @@ class _Rewriter(PlanRewriter):
         udf, args = e._function, [self.expression(arg, child) for arg in e._arguments]
         if udf._eval_type not in KINDS:
             return e
-        flag = F.col(CTL).isNotNull()._expr
+        flag, args = F.col(CTL).isNotNull()._expr, [self._for_data_rows(arg) for arg in args]
         if udf._eval_type in PANDAS_KINDS:
             args = [self._not_null(arg, child) for arg in args]
         kind = udf._output_type
@@ -145,6 +146,14 @@ class _Rewriter(PlanRewriter):
         rows_only = DataRowsOnly((command,), udf._eval_type, return_type)
         python = self._python_class(return_type, udf._eval_type, rows_only, udf._python_ver)
         return self._function_class(e._function_name, python, e._deterministic, [flag, *args])
+
+    def _for_data_rows(self, arg: Any) -> Any:
+        """Spark computes it for every row, whatever stands around the function: it may fail on nulls."""
+        if isinstance(arg, self._named_class):
+            return self._named_class(arg._key, self._for_data_rows(arg._value))
+        if isinstance(arg, self._function_class) or not may_fail(self._column(arg)):
+            return arg
+        return F.when(F.col(CTL).isNull(), self._column(arg))._expr
 
     def _not_null(self, arg: Any, child: Any) -> Any:
         """pandas has no null among integers: one in a control row would make floats of the data rows."""

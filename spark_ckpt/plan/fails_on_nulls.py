@@ -24,6 +24,8 @@ _MAY_FAIL = re.compile(
     r"|\b(?:coalesce|nvl2?|ifnull|if|isnull|isnotnull|concat_ws|format_string|printf)\s*\(|\bCASE\b|\bIS\s|<=>",
     re.IGNORECASE,
 )
+_GENERATOR = re.compile(r"Column<'(?:explode|posexplode|inline)(?:_outer)?\(|Column<'stack\(", re.IGNORECASE)
+"""What is around nothing; it has elements of its own for control rows (:mod:`spark_ckpt.plan.generators`)."""
 
 
 def for_data_rows_only(preview: SparkDF, nodes: Iterable[Node], in_spark: SparkDF, columns: Sequence[Any]) -> list[Any]:
@@ -42,10 +44,16 @@ def failing(preview: SparkDF, nodes: Iterable[Node], columns: Sequence[Any]) -> 
     """Which of them fail there. Most are known by their text not to, and are not tried, unless some column may have a
     value in control rows already, as behind ``fillna``."""
     filled = any(_MAY_FAIL.search(node.text) for node in nodes)
-    asked = [isinstance(c, Column) and (filled or _MAY_FAIL.search(str(c)) is not None) for c in columns]
+    asked = [isinstance(c, Column) and (filled or may_fail(c)) and not _GENERATOR.match(str(c)) for c in columns]
     if not any(asked) or not _fails(preview, [c for c, may in zip(columns, asked, strict=True) if may]):
         return [False] * len(asked)
     return [may and _fails(preview, [c]) for c, may in zip(columns, asked, strict=True)]
+
+
+def may_fail(column: Column, nodes: Iterable[Node] = ()) -> bool:
+    """By its text, or because it may see values in control rows, of a plan with these ``nodes``."""
+    texts = (str(column), *(node.text for node in nodes))
+    return any(_MAY_FAIL.search(text) for text in texts)
 
 
 def data_rows_only(column: Column) -> Column:
@@ -58,8 +66,9 @@ def _fails(preview: SparkDF, columns: list[Column]) -> bool:
         with unlogged():
             # By names that look like no call of a Python function, which would be called here.
             tried = preview.select(*[c.alias(f"c{i}") for i, c in enumerate(columns)])
-            if not calls_python(plan_nodes(tried)[0]):
-                tried.collect()
+            if calls_python(plan_nodes(tried)[0]):
+                return any(map(may_fail, columns))
+            tried.collect()
     except AnalysisException:
         return False  # who uses them says what is wrong with them
     except PySparkException:

@@ -9,6 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.fails_on_nulls import data_rows_only, failing
 
 Node = Any
 
@@ -34,6 +35,17 @@ def ordering(given: Any) -> Ordering:
     if type(tree).__name__ != "SortOrder":
         return Ordering(given)
     return Ordering(type(given)(tree._child), not tree._ascending, tree._nullsFirst)
+
+
+def for_data_rows(preview: Any, nodes: Any, given: Any) -> Any:
+    """``given``, one argument, computed for data rows alone if it fails on control rows."""
+    by = ordering(given)
+    if not (isinstance(by.given, Column) and failing(preview, nodes, [by.given])[0]):
+        return given
+    safe = data_rows_only(by.given)
+    if by.descending:
+        return safe.desc_nulls_first() if by.nulls_first else safe.desc_nulls_last()
+    return safe if by.nulls_first else safe.asc_nulls_last()
 
 
 def _classic(given: Column, node: Node) -> Ordering:

@@ -9,6 +9,8 @@ subquery. Rows may be shuffled in between: order and place mean nothing to a bar
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -18,7 +20,8 @@ from pyspark.sql import functions as F
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import control_last, is_case_sensitive, quoted, user_columns
-from spark_ckpt.plan.condition import Name, replaced
+from spark_ckpt.plan.condition import Name, conjuncts, replaced, shape
+from spark_ckpt.plan.fails_on_nulls import data_rows_only
 from spark_ckpt.plan.key_columns import column_named
 from spark_ckpt.runtime.static_join import ANTI, INNER, LEFT, SEMI
 from spark_ckpt.types import CONTROL_COLUMNS, CTL
@@ -59,10 +62,12 @@ def join_kind(how: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class StaticJoin:
-    """``on``: names that both sides have, a condition, or None for every row with every row."""
+    """``on``: names that both sides have, a condition, or None for every row with every row. ``safe``: the condition,
+    if it fails on nulls, as one that does not fail on control rows."""
 
     kind: str
     on: list[str] | Column | None
+    safe: Column | None = None
 
     def __call__(self, left: SparkDF, right: SparkDF) -> SparkDF:
         """``left`` has control rows, ``right`` has none."""
@@ -82,7 +87,7 @@ class StaticJoin:
         if isinstance(self.on, list):
             return _for_data_rows(left, self.on).join(right, self.on, how)
         is_data = F.col(CTL).isNull()
-        return left.join(right, is_data if self.on is None else _bound(self.on, left) & is_data, how)
+        return left.join(right, is_data if self.on is None else _bound(self._safe, left) & is_data, how)
 
     def _semi(self, left: SparkDF, right: SparkDF) -> SparkDF:
         if isinstance(self.on, list):
@@ -91,7 +96,27 @@ class StaticJoin:
         if self.on is None:
             return left.where(F.col(CTL).isNotNull() | right.exists())
         _ = left.join(right, _bound(self.on, left), "left_semi").columns  # raises as Spark does
-        return _existing(left, right, self.on)
+        return _existing(left, right, self._safe)
+
+    @property
+    def _safe(self) -> Column:
+        assert isinstance(self.on, Column)
+        return self.on if self.safe is None else self.safe
+
+
+def for_data_rows(condition: Column, left: SparkDF, right: SparkDF) -> Column:
+    """``condition`` as one that is not computed for control rows, which match nothing. What it compares for equality,
+    it still does: Spark looks that up."""
+    return reduce(and_, [_part_for_data_rows(part, left, right) for part in conjuncts(condition)])
+
+
+def _part_for_data_rows(part: Column, left: SparkDF, right: SparkDF) -> Column:
+    op, args = shape(part) or ("", [])
+    of_right = [_can_be_of(right, _bound(arg, left)) for arg in args]
+    if op not in ("=", "<=>") or of_right.count(True) != 1:
+        return data_rows_only(part)
+    one, other = (arg if right_one else data_rows_only(arg) for arg, right_one in zip(args, of_right, strict=True))
+    return one == other if op == "=" else one.eqNullSafe(other)
 
 
 def _for_data_rows(left: SparkDF, names: list[str]) -> SparkDF:
@@ -130,9 +155,13 @@ def _existing(left: SparkDF, right: SparkDF, condition: Column) -> SparkDF:
 
 
 def _is_in(df: SparkDF, name: str) -> bool:
+    return _can_be_of(df, F.col(name))
+
+
+def _can_be_of(df: SparkDF, column: Column) -> bool:
     try:
         with unlogged():
-            return bool(df.select(F.col(name)).columns)
+            return bool(df.select(column).columns)
     except PySparkException:
         return False
 

@@ -66,6 +66,10 @@ class NodeCopies:
         """An expression, or several."""
         if self.is_a(arg, EXPRESSION):
             return change(arg)
+        if self.is_a(arg, "scala.Some"):  # the condition of a join
+            inner = arg.get()
+            new = self._argument(inner, change)
+            return arg if new is inner else self._jvm.scala.Option.apply(new)
         if not self.is_a(arg, "scala.collection.immutable.Seq"):
             return arg
         items = items_of(arg)
@@ -139,6 +143,7 @@ class _Rewriter(PlanRewriter):
             inner = fed_by
             commands.insert(0, self._command(inner))
         args = [self._expression(child, flag) for child in items_of(inner.children())]
+        args = [self._for_data_rows(arg, flag) for arg in args]
         if kind in PANDAS_KINDS:
             args = [self._not_null(arg, flag) for arg in args]
         func = self._python_function(tuple(commands), udf, [inner.func(), udf.func()])
@@ -156,6 +161,15 @@ class _Rewriter(PlanRewriter):
         children = items_of(udf.children())
         only = children[0] if len(children) == 1 else None
         return only if self.is_a(only, f"{_CATALYST}.expressions.PythonUDF") else None
+
+    def _for_data_rows(self, arg: JavaObject, flag: JavaObject) -> JavaObject:
+        """Spark computes it for every row, whatever stands around the function: it may fail on nulls."""
+        if not items_of(arg.children()) or self.is_a(arg, f"{_CATALYST}.expressions.PythonUDF"):
+            return arg
+        if self.is_a(arg, f"{_CATALYST}.expressions.NamedArgumentExpression"):
+            return arg.withNewChildren(self.seq([self._for_data_rows(items_of(arg.children())[0], flag)]))
+        null = self._catalyst.expressions.Literal.create(None, arg.dataType())
+        return self._catalyst.expressions.If(flag, null, arg)
 
     def _not_null(self, arg: JavaObject, flag: JavaObject) -> JavaObject:
         """pandas has no null among integers: one in a control row would make floats of the data rows."""

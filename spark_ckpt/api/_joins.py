@@ -118,8 +118,8 @@ class JoinMethods(HasOperation):
             condition = self._stream_side.meant(condition, self.columns)
         asked = isinstance(condition, Column) and may_fail(condition, self._nodes)
         safe = for_data_rows(condition, self._preview, nothing) if asked else None
-        join = StaticJoin(kind or "inner", condition, safe)
         named = self._stream_side or StreamSide.of(self._recipe, self._alias)
+        join = StaticJoin(kind or "inner", condition, safe, named.alias if self._stream_side is None else None)
         aliased = self._stream_side is not None or self._alias is not None
 
         def called(df: SparkDF) -> SparkDF:

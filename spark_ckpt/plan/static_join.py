@@ -63,11 +63,13 @@ def join_kind(how: str | None) -> str | None:
 @dataclass(frozen=True)
 class StaticJoin:
     """``on``: names that both sides have, a condition, or None for every row with every row. ``safe``: the condition,
-    if it fails on nulls, as one that does not fail on control rows."""
+    if it fails on nulls, as one that does not fail on control rows. ``alias``: what all columns of the stream are known
+    by."""
 
     kind: str
     on: list[str] | Column | None
     safe: Column | None = None
+    alias: str | None = None
 
     def __call__(self, left: SparkDF, right: SparkDF) -> SparkDF:
         """``left`` has control rows, ``right`` has none."""
@@ -85,14 +87,15 @@ class StaticJoin:
 
     def _outer(self, left: SparkDF, right: SparkDF, how: str) -> SparkDF:
         if isinstance(self.on, list):
-            return _for_data_rows(left, self.on).join(right, self.on, how)
+            keyed = _for_data_rows(left, self.on)
+            return (keyed if self.alias is None else keyed.alias(self.alias)).join(right, self.on, how)
         is_data = F.col(CTL).isNull()
         return left.join(right, is_data if self.on is None else _bound(self._safe, left) & is_data, how)
 
     def _semi(self, left: SparkDF, right: SparkDF) -> SparkDF:
         if isinstance(self.on, list):
             keys = right.select(*[F.col(quoted(name)) for name in self.on]).distinct()
-            return StaticJoin(INNER, self.on)(left, keys)
+            return StaticJoin(INNER, self.on, alias=self.alias)(left, keys)
         if self.on is None:
             return left.where(F.col(CTL).isNotNull() | right.exists())
         _ = left.join(right, _bound(self.on, left), "left_semi").columns  # raises as Spark does

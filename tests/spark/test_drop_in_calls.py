@@ -240,6 +240,18 @@ ROWS: dict[str, Call] = {
     "trigger, below 0": lambda d: d.writeStream.trigger(processingTime="-5 seconds"),
     "start, two paths": lambda d: d.writeStream.format("json").queryName("q").option("PATH", "/x").start("/y"),
 }
+ROWS |= {
+    f"behind a join by names, {how}, {name}": lambda d, how=how, call=call: call(
+        d.alias("o").join(_static(d).withColumnRenamed("id", "a").alias("s"), "a", how)
+    )
+    for how in ("inner", "left", "left_semi", "left_anti")
+    for name, call in {
+        "key": lambda j: j.select("o.a", F.col("o.D")),
+        "star": lambda j: j.select("o.*"),
+        "where": lambda j: j.where("o.a > 0 and O.D is not null"),
+        "column": lambda j: j.withColumn("z", F.col("o.a") + 1).drop(F.col("o.a")),
+    }.items()
+}
 GROUPS: dict[str, Call] = {
     "groupBy(1)": lambda d: d.groupBy(1).count(),
     "groupBy(0)": lambda d: d.groupBy(0).count(),

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.api._sql_aggregation import SelectOfAggregates, direction, ordinal
-from spark_ckpt.api._sql_arguments import literal, with_arguments
+from spark_ckpt.api._sql_arguments import literal, with_arguments, with_identifiers, without_word_stream
 from spark_ckpt.api._sql_expressions import GIVEN, Expressions
 from spark_ckpt.api._sql_from import is_stream, rows_of_from
 from spark_ckpt.api._sql_rows import Frame
@@ -28,6 +28,7 @@ from spark_ckpt.plan.sql_aggregates import has_aggregate
 from spark_ckpt.plan.sql_clauses import within
 from spark_ckpt.plan.sql_given import in_spark, placed
 from spark_ckpt.plan.sql_names import alias_of, is_name, qualifiers, whole
+from spark_ckpt.plan.sql_pipes import without_pipes
 from spark_ckpt.plan.sql_query import Item, Join, Named, Ordering, Query, Select, Source, Span, words
 from spark_ckpt.plan.sql_renamed import Names
 from spark_ckpt.plan.sql_sub_queries import conjuncts, expressions_of, in_parentheses, sub_queries, tables_of
@@ -43,8 +44,9 @@ def sql(session: Any, text: str, args: Any, given: Mapping[str, Any]) -> CkptDat
     if given:
         tables |= {f"{GIVEN}{name}".lower(): value for name, value in given.items() if hasattr(value, "isStreaming")}
         text = text.format(**{n: f"{GIVEN}{n}" if hasattr(v, "isStreaming") else literal(v) for n, v in given.items()})
-    text, spark = with_global_views(session.spark, without_comments(text), tables)
-    return _Text(spark, with_arguments(text, args), tables).built()
+    text = with_identifiers(with_arguments(without_comments(text), args))
+    text, spark = with_global_views(session.spark, text, tables)
+    return _Text(spark, without_pipes(without_word_stream(text, tables)), tables).built()
 
 
 @dataclass

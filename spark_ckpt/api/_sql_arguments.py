@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.sql_names import string_of
 from spark_ckpt.plan.sql_tokens import Token, tokens_of
 
 _ESCAPED = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r"}
@@ -41,6 +42,31 @@ def _positional(tokens: list[Token], args: Sequence[Any]) -> Iterator[tuple[int,
         raise InvalidInputError(f"[UNBOUND_SQL_PARAMETER] the query has {len(marks)} ?, args has {len(args)} values")
     for mark, value in zip(marks, args, strict=False):
         yield mark.start, mark.end, value
+
+
+def with_identifiers(text: str) -> str:
+    """``text`` with the name itself in place of ``IDENTIFIER('name')``."""
+    tokens = tokens_of(text)
+    for at in reversed(range(len(tokens) - 3)):
+        call, begin, name, end = tokens[at : at + 4]
+        if call.word("identifier") and begin.text == "(" and name.kind == "string" and end.text == ")":
+            text = text[: call.start] + (string_of(name.text) or "") + text[end.end :]
+    return text
+
+
+def without_word_stream(text: str, views: Container[str]) -> str:
+    """``FROM STREAM name`` and ``FROM STREAM(name)``, as Spark calls its own streams, without that word."""
+    tokens = tokens_of(text)
+    for at in reversed(range(1, len(tokens) - 1)):
+        if not tokens[at].word("stream") or not (
+            tokens[at - 1].word("from", "join") or tokens[at - 1].text in (",", "(")
+        ):
+            continue
+        called = tokens[at + 1].text == "(" and at + 3 < len(tokens) and tokens[at + 3].text == ")"
+        name = tokens[at + 2 if called else at + 1]
+        if name.is_name and name.name.lower() in views:
+            text = text[: tokens[at].start] + name.text + text[tokens[at + 3].end if called else name.end :]
+    return text
 
 
 def literal(value: Any) -> str:

@@ -14,7 +14,7 @@ from spark_ckpt.api._sql_rows import Called, Frame, Rows
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.sql_names import alias_of, heads, qualified, whole
-from spark_ckpt.plan.sql_query import Join, Lateral, Select, Span, Step, View
+from spark_ckpt.plan.sql_query import Join, Lateral, Select, Span, Step, Unpivot, View
 from spark_ckpt.plan.sql_renamed import with_names
 from spark_ckpt.plan.sql_sub_queries import conjuncts, sub_queries
 
@@ -35,6 +35,8 @@ def rows_of_from(select: Select, frames: list[Frame], read: Expressions) -> tupl
             rows = with_view(rows, step, read)
         elif isinstance(step, Lateral):
             rows = with_lateral(rows, step, read)
+        elif isinstance(step, Unpivot):
+            rows = rows.unpivoted(step)
         else:
             other = Rows.of(next(behind), alias_of(step.source), words)
             moved = _moved(parts, others) if _takes(step, rows, other) else []
@@ -85,6 +87,8 @@ def _later(steps: tuple[Step, ...], frames: list[Frame]) -> list[set[str] | None
 def _named(step: Step, frame: Frame | None) -> set[str] | None:
     if isinstance(step, Join):
         return {str(alias_of(step.source)).lower(), *(name.lower() for name in (frame.columns if frame else ()))}
+    if isinstance(step, Unpivot):
+        return {step.name.lower(), step.value.lower(), (step.alias or "").lower()}
     names = {name.lower() for name in (*step.names, step.alias or "")}
     if isinstance(step, View):
         return {*names, "col", "pos", "key", "value"}

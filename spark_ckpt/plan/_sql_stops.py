@@ -9,7 +9,6 @@ from spark_ckpt.plan.sql_tokens import Token, begins_sub_query
 
 _UNBUILT = {
     "pivot": "one aggregate with FILTER (WHERE ...) for each value",
-    "unpivot": "the method unpivot",
     "tablesample": "the method sample",
     "qualify": "no stream of Spark's has window functions",
     "window": "no stream of Spark's has window functions",
@@ -38,7 +37,7 @@ _JOINS = {
 }
 _IN_JOINS = {word for words in _JOINS for word in words.split()}
 TOGETHER = ("union", "except", "minus")
-CLAUSES = ("from", "lateral", "natural", "where", "group", "having", "order", "limit", *TOGETHER, *_UNBUILT)
+CLAUSES = ("from", "lateral", "natural", "unpivot", "where", "group", "having", "order", "limit", *TOGETHER, *_UNBUILT)
 _BY, _QUERY = ("by",), ("select", "all", "distinct", "(")
 _ONLY_BEFORE = {
     **dict.fromkeys(("group", "order", "cluster", "distribute", "sort"), _BY),
@@ -50,7 +49,7 @@ _ONLY_BEFORE = {
     "values": (),
 }
 """Words that may be names of columns, too: what stands behind them where they begin a clause."""
-NOT_AN_ALIAS = {*CLAUSES, *_IN_JOINS, "join", "on", "using"}
+NOT_AN_ALIAS = {*CLAUSES, *_IN_JOINS, "join", "on", "using", "select"}
 """Of a table in FROM."""
 
 

@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._sql_literals import unescaped
 from spark_ckpt.plan._sql_stops import CLAUSES, NOT_AN_ALIAS, ClauseCursor
-from spark_ckpt.plan.sql_query import Join, Lateral, Source, Span, Step, View
+from spark_ckpt.plan.sql_query import Join, Lateral, Source, Span, Step, Unpivot, View, between_commas
+from spark_ckpt.plan.sql_tokens import Token, begins_sub_query
+
+_BEGIN_QUERY = ("select", "with", "values", "from", "table")
 
 
 class TableReader(ClauseCursor):
+    def _relation(self, depth: int) -> tuple[Source, tuple[Step, ...]]:
+        """The first table, and what is joined with it; parentheses around these mean nothing."""
+        if not self._is_sign("(") or begins_sub_query(self.tokens, self.at):
+            return self._source(depth), self._steps(depth)
+        inner = self._in_parentheses()
+        reader = type(self)(self.text, list(inner.tokens))
+        source, steps = reader._relation(inner.tokens[0].depth)
+        if reader.at < len(inner.tokens) or self._begins_name():
+            raise reader.unexpected("the end of a join in parentheses, and no alias behind it")
+        return source, (*steps, *self._steps(depth))
+
     def _source(self, depth: int) -> Source:
         begin = self.at
         if self._is_sign("("):
             inner = self._in_parentheses()
-            if not inner.tokens[0].word("select", "with", "values") and inner.tokens[0].text != "(":
+            if not inner.tokens[0].word(*_BEGIN_QUERY) and inner.tokens[0].text != "(":
                 raise InvalidInputError(f"parentheses around a join: write a sub-query in place of ({inner.text})")
             return Source(self._span(begin), None, inner, *self._alias())
+        if self._is("values") and self._is_sign("(", 1):
+            self._rows()
+            alias = self._alias()
+            return Source(self._span(begin), None, None, *alias)
         self._refuse_unbuilt()
         name = [self._taken().name]
         while self._take_sign("."):
@@ -23,6 +42,14 @@ class TableReader(ClauseCursor):
             self._in_parentheses()
             return Source(self._span(begin), None, None, *self._alias())
         return Source(self._span(begin), ".".join(name), None, *self._alias())
+
+    def _rows(self) -> None:
+        """``VALUES (1, 2), (3, 4)``."""
+        self.at += 1
+        self._in_parentheses()
+        while self._is_sign(",") and self._is_sign("(", 1):
+            self.at += 1
+            self._in_parentheses()
 
     def _alias(self) -> tuple[str | None, tuple[str, ...]]:
         given = self._words("as")
@@ -39,6 +66,8 @@ class TableReader(ClauseCursor):
         return tuple(found)
 
     def _step(self, depth: int) -> Step | None:
+        if self._words("unpivot"):
+            return self._unpivot()
         comma = self._take_sign(",")
         natural = not comma and self._words("natural")
         kind = "inner" if comma else self._kind_of_join()
@@ -46,7 +75,6 @@ class TableReader(ClauseCursor):
             return None
         if self._words("lateral"):
             return self._lateral(depth, kind)
-        self._refuse_unbuilt()
         source = self._source(depth)
         on = self._on(depth)
         using = () if comma or on or not self._words("using") else self._names_between(self._in_parentheses())
@@ -54,6 +82,19 @@ class TableReader(ClauseCursor):
 
     def _on(self, depth: int) -> Span | None:
         return self._until(depth, (*CLAUSES, "join"), ",") if self._words("on") else None
+
+    def _unpivot(self) -> Unpivot:
+        nulls = self._words("include", "nulls") or (self._words("exclude", "nulls") and False)
+        inside = type(self)(self.text, list(self._in_parentheses().tokens))
+        if inside._is_sign("("):
+            raise InvalidInputError("UNPIVOT of several values at once: a LATERAL VIEW stack(...) makes them")
+        value = inside._taken().name
+        inside._expect("for")
+        name = inside._taken().name
+        inside._expect("in")
+        columns = tuple(map(_called, between_commas(inside._in_parentheses().tokens)))
+        alias, _ = self._alias()
+        return Unpivot(value, name, columns, nulls, alias)
 
     # -- LATERAL -----------------------------------------------------------------------------------------------
 
@@ -93,3 +134,12 @@ class TableReader(ClauseCursor):
     def _begins_name(self) -> bool:
         token = self._next()
         return token is not None and token.is_name and token.text.lower() not in NOT_AN_ALIAS
+
+
+def _called(tokens: tuple[Token, ...]) -> tuple[str, str]:
+    """A column of UNPIVOT, and what it is called there: ``a``, ``t.a AS b``, ``a 'b'``."""
+    last = tokens[-1]
+    if len(tokens) == 1 or tokens[-2].text == ".":
+        return last.name, last.name
+    column = tokens[-3 if tokens[-2].word("as") else -2]
+    return column.name, unescaped(last.text) if last.kind == "string" else last.name

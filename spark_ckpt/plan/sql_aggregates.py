@@ -53,6 +53,8 @@ class Aggregated:
         call = end_of_call(tokens, at)
         if call and tokens[at].word(*AGGREGATES):
             text = span.piece(tokens[at:call]).text
+            if tokens[at].word(*_ASKED_OF_SETS) and call - at > 3:  # of keys, by their names
+                text = f"{tokens[at].text}({self.rewritten(span.piece(tokens[at + 2 : call - 1]))})"
             return call, quoted(self.results.setdefault(text, f"aggregate_{len(self.results) + 1}"))
         for key, name in self.keys:
             end = self._end_of(key, tokens, at)

@@ -9,6 +9,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._sql_order import OrderReader
 from spark_ckpt.plan._sql_stops import CLAUSES, TOGETHER
 from spark_ckpt.plan._sql_tables import TableReader
+from spark_ckpt.plan.sql_names import whole
 from spark_ckpt.plan.sql_query import Item, Named, Query, Select, Span
 from spark_ckpt.plan.sql_tokens import Token
 
@@ -75,13 +76,18 @@ class _Reader(TableReader, OrderReader):
 
     def _select(self, depth: int) -> Select:
         begin = self.at
+        if self._words("table"):
+            star = whole("*")
+            source = self._source(depth)
+            return Select(self._span(begin), (Item(star, star, None),), False, source, (), None, None, None)
+        tables = self._relation(depth) if self._words("from") else None  # FROM t SELECT k
         self._expect("select")
         distinct = self._words("distinct")
         self._words("all")
         items = self.items(depth)
-        if not self._words("from"):
+        if tables is None and not self._words("from"):
             raise InvalidInputError("expected FROM and a view of a stream behind the SELECT list, found none")
-        source, steps = self._source(depth), self._steps(depth)
+        source, steps = tables or self._relation(depth)
         where = self._until(depth, CLAUSES) if self._words("where") else None
         grouping = self._grouping(depth) if self._words("group", "by") else None
         having = self._until(depth, CLAUSES) if self._words("having") else None

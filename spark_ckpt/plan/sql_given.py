@@ -26,7 +26,10 @@ def placed(span: Span, key: Callable[[str], str | None]) -> str:
         name = key(token.name) if is_table(span.tokens, at) and token.name.lower() not in own else None
         if name is None:
             continue
-        alias = "" if has_alias(span.tokens, at) else f" AS {token.text}"
+        behind = span.tokens[at + 1] if at + 1 < len(span.tokens) else None
+        # One stands behind TABLESAMPLE, and none behind TABLE.
+        none = span.tokens[at - 1].word("table") or (behind is not None and behind.word("tablesample"))
+        alias = "" if none or has_alias(span.tokens, at) else f" AS {token.text}"
         found += span.text[written - span.start : token.start - span.start] + f"{place(name)}{alias}"
         written = token.end
     return found + span.text[written - span.start :]

@@ -31,7 +31,7 @@ def is_table(tokens: tuple[Token, ...], at: int) -> bool:
         return False
     if at + 1 < len(tokens) and tokens[at + 1].text in (".", "("):
         return False
-    if before.word("from", "join"):
+    if before.word("from", "join") or (before.word("table") and (at == 1 or tokens[at - 2].text == "(")):
         return True
     if before.text != ",":
         return False

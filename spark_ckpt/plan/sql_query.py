@@ -86,7 +86,18 @@ class Lateral:
     on: Span | None
 
 
-Step = Join | View | Lateral
+@dataclass(frozen=True)
+class Unpivot:
+    """``UNPIVOT [INCLUDE NULLS] (value FOR name IN (columns))``, each column with what it is called in ``name``."""
+
+    value: str
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    nulls: bool
+    alias: str | None
+
+
+Step = Join | View | Lateral | Unpivot
 """What FROM joins with what stands in front."""
 
 

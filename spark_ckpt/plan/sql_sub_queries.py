@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.sql_names import has_alias, is_table
-from spark_ckpt.plan.sql_query import Named, Select, Span
+from spark_ckpt.plan.sql_query import Named, Select, Span, Unpivot
 from spark_ckpt.plan.sql_tokens import begins_sub_query, closed
 
 
@@ -40,7 +40,13 @@ def conjuncts(span: Span) -> list[Span]:
 def expressions_of(select: Select) -> list[Span]:
     """All that a SELECT computes, but generators."""
     keys = select.grouping.keys if select.grouping else ()
-    found = [select.where, select.having, *(s.on for s in select.steps), *(i.whole for i in select.items), *keys]
+    found = [
+        select.where,
+        select.having,
+        *(s.on for s in select.steps if not isinstance(s, Unpivot)),
+        *(i.whole for i in select.items),
+        *keys,
+    ]
     return [span for span in found if span is not None]
 
 

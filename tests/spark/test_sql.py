@@ -83,12 +83,20 @@ _APPEND = (
        GROUP BY window(t, '2 minutes')""",
     """SELECT e.*, o.k, e.x + y AS s, i FROM orders o LATERAL VIEW OUTER explode(IF(v > 0, xs, NULL)) e AS x
        LATERAL VIEW posexplode(array(e.x, v)) f AS i, y WHERE coalesce(e.x, 1) < 9""",
+    """FROM (TABLE orders) UNPIVOT (w FOR n IN (v)) u |> WHERE w > 2 |> SELECT k, n, w * 2 AS d
+       |> EXTEND d + 1 AS e""",
     """WITH q(a, b) AS (SELECT k, length(label) FROM labels)
        SELECT o.k, e.x, r.*, q.b, w FROM orders o, LATERAL explode(o.xs) AS e(x) LEFT JOIN q ON q.b = e.x
        LEFT JOIN LATERAL (SELECT l.k, label m FROM labels l WHERE l.k = o.k ORDER BY 2 LIMIT 1) AS r(k2, m) ON m > 'a'
        CROSS JOIN LATERAL (SELECT e.x + o.v w) WHERE EXISTS (SELECT 1 FROM q WHERE q.a = o.k AND q.b > 2) OR w > 9""",
 )
 _MORE_APPEND = (
+    """SELECT u.k, n, u.val FROM (SELECT k, v, IF(v > 3, v, NULL) AS w FROM orders)
+       UNPIVOT INCLUDE NULLS (val FOR n IN (v a, w AS `b c`)) u JOIN labels l ON l.k = u.k WHERE val > 2 OR n > 'a'""",
+    "SELECT k, v FROM orders |> AS q |> JOIN labels l ON l.k = q.k |> SELECT q.k, label |> DROP label",
+    "SELECT o.k, x FROM (STREAM orders o JOIN labels l USING (k)) JOIN VALUES ('a', 3), ('b', 1) r(k, x) USING (k)",
+    "WITH big AS (SELECT k, v FROM orders WHERE v > 1) FROM big |> WHERE v > 2 |> EXTEND v + 1 AS w |> WHERE w > big.v",
+    "SELECT IDENTIFIER('k'), v FROM (FROM orders SELECT k, v) UNION ALL SELECT k, w FROM (TABLE pays)",
     "SELECT l.*, o.k ok, o.v FROM orders o LEFT JOIN labels l USING (k) WHERE l.k IS NULL OR v > 2",
     "SELECT k, o.v, l.k lk, label FROM labels l RIGHT JOIN orders o USING (k)",
     """SELECT a.k, b.w, c.label, r.n FROM orders a, pays b, labels c
@@ -108,10 +116,8 @@ _MORE_APPEND = (
     "SELECT *, window.end - window.start AS l FROM orders WHERE v > 0 AND minute(window(t, '4 minutes').start) >= 0",
     "SELECT window.end e, k, grouping_id() FROM orders GROUP BY ROLLUP(window(t, '4 minutes', '2 minutes'), k)",
     "SELECT window, sum(v) FROM orders GROUP BY GROUPING SETS ((window(t, '4 minutes'), k), (window(t, '4 minutes')))",
-    "SELECT * FROM orders",
     "SELECT DISTINCT window, k FROM (SELECT window(t, '4 minutes'), k FROM orders)",
     "SELECT DISTINCT t, k FROM orders",
-    "SELECT * FROM labels JOIN orders USING (k)",
     "SELECT * FROM labels JOIN (SELECT k, k AS other FROM orders) USING (k) UNION ALL SELECT k, 'b', 'c' FROM orders",
     "WITH l AS (SELECT '{t0}' AS k) SELECT o.k, v FROM orders o JOIN l ON o.k < l.k",
     "SELECT k, v FROM orders o LEFT SEMI JOIN labels l ON o.k = l.k",
@@ -119,7 +125,6 @@ _MORE_APPEND = (
     "SELECT window(t, '10 minutes', '5 minutes') AS w, count(1) c FROM orders GROUP BY 1",
     "SELECT session_window.end e, k, count(*) c FROM orders GROUP BY k, session_window(t, '5 minutes')",
     f"SELECT o.k ok, o.v, p.w FROM orders o LEFT OUTER JOIN pays AS p ON o.k = p.k AND {_ON_TIME}",
-    "SELECT k, explode(xs) AS x FROM orders",
     "SELECT * EXCEPT (xs, t), v + 1 AS w FROM orders",
     """SELECT a, t.pays, x, label FROM (SELECT k, v FROM orders) AS t(a, pays)
        JOIN (VALUES ('a', 1), ('c', 2)) AS l(a, x) USING (a)
@@ -152,6 +157,9 @@ _COMPLETE = (
        FROM orders WHERE window(t, '4 minutes').end > '2000-01-01' GROUP BY 1, struct(k, xs)""",
 )
 _MORE_COMPLETE = (
+    "FROM orders |> AGGREGATE sum(v) AS s, count(*) c GROUP BY k, v % 2 AS p |> WHERE c > 1 |> ORDER BY s DESC, k",
+    """SELECT coalesce(k, 'none') kk, grouping(coalesce(k, 'none')) g, sum(v) FROM orders
+       GROUP BY ROLLUP(coalesce(k, 'none')) ORDER BY g, kk""",
     """SELECT o.k, l.label, count(*) c, sum(v * (SELECT count(*) FROM labels z WHERE z.k = l.k)) s FROM orders o
        JOIN labels l ON o.k = l.k GROUP BY o.k, l.label
        HAVING EXISTS (SELECT 1 FROM labels q WHERE q.k = o.k) ORDER BY l.label DESC""",
@@ -307,6 +315,8 @@ _REFUSED = {
     "SELECT k FROM labels EXCEPT SELECT k FROM orders": (AnalysisException, "on the right is not supported"),
     "SELECT k FROM orders EXCEPT ALL SELECT k FROM labels": (InvalidInputError, "EXCEPT ALL"),
     "SELECT k FROM labels LEFT JOIN orders USING (k)": (InvalidInputError, "a left join with a stream"),
+    "SELECT k FROM orders TABLESAMPLE (10 PERCENT)": (InvalidInputError, "TABLESAMPLE is not there"),
+    "FROM orders |> SET v = 1": (InvalidInputError, "pipe operator SET"),
     "SELECT k FROM orders ORDER BY v": (InvalidInputError, "orderBy"),
     "SELECT try_sum(v) FROM orders": (InvalidInputError, "try_sum"),
     "SELECT k FROM orders UNION SELECT k FROM labels": (InvalidInputError, "UNION of a stream with a table"),

@@ -135,14 +135,7 @@ class _Text:
         tables = [self._table(source) for source in sources]
         if not any(map(is_stream, tables)):
             return self._analysed(select.span)
-        frame, told, alias = tables[0], select, alias_of(select.source)
-        names: Names = {}
-        if select.steps:
-            rows, where = rows_of_from(select, tables, read)
-            frame, told = rows.selected(replace(select, where=where))
-            names, alias = rows.names, rows.alias
-        elif alias is not None and alias.lower() in qualifiers(select.span):
-            frame = frame.alias(alias)
+        frame, told, alias, names = _read_from(select, tables, read)
         schema = self._analysed(select.span).schema
         for condition in _conditions(told.where):
             frame = frame.where(read.column(condition))
@@ -165,6 +158,17 @@ class _Text:
         else:
             frame = self.spark.sql(f"SELECT * FROM {source.span.text}")
         return frame.toDF(*source.columns) if source.columns else frame
+
+
+def _read_from(select: Select, tables: list[Frame], read: Expressions) -> tuple[Frame, Select, str | None, Names]:
+    """The rows of FROM and ``select`` over them; what sub-queries know them by, and the names of their columns."""
+    if select.steps:
+        rows, where = rows_of_from(select, tables, read)
+        frame, told = rows.selected(replace(select, where=where))
+        return frame, told, rows.alias, rows.names
+    alias = alias_of(select.source)
+    asked = alias is not None and alias.lower() in qualifiers(select.span)
+    return tables[0].alias(alias) if asked else tables[0], select, alias, {}
 
 
 def _conditions(where: Span | None) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_ckpt.api._window_columns import behind_windows
+from spark_ckpt.api._window_columns import HIDDEN, behind_windows, over_hidden
 from spark_ckpt.api.grouped import CkptGroupedData
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.runtime.grouping_sets import ExpandSets
@@ -37,6 +37,9 @@ class GroupsOfSets(CkptGroupedData):
         self._sets = sets
 
     def _with_windows(self, exprs: list[Any]) -> tuple[CkptGroupedData, list[Any]] | None:
+        if HIDDEN in self._rows.columns:  # a key's window is there, and Spark takes no other
+            calls, made = over_hidden(exprs)
+            return (self, made) if calls else None
         found = behind_windows(self._rows, self._given, exprs)
         if found is None:
             return None

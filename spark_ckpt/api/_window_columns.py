@@ -34,7 +34,7 @@ def with_windows(df: CkptDataFrame, columns: Sequence[Any]) -> tuple[CkptDataFra
 
     Raises Spark's ``AnalysisException`` for several windows.
     """
-    calls, found = _over_hidden(columns)
+    calls, found = over_hidden(columns)
     if not calls:
         return None
     _ = df._in_spark().select(*columns).columns  # Spark says what is wrong with them
@@ -48,7 +48,7 @@ def where_window(df: CkptDataFrame, condition: Column) -> CkptDataFrame | None:
     As in Spark, the window is then the first of the columns, unless another one has its name, or the filter looks at
     columns that ``df`` has left out.
     """
-    calls, (wanted,) = _over_hidden([condition])
+    calls, (wanted,) = over_hidden([condition])
     if not calls:
         return None
     asked = df._in_spark().where(condition).columns
@@ -76,16 +76,16 @@ def behind_windows(
     """
     bare = [not bare_too and may_have_window(key) and is_window_call(key) for key in keys]
     bare = [alone and True not in bare[:at] for at, alone in enumerate(bare)]  # what is there again is a column
-    calls, _ = _over_hidden([*(key for key, alone in zip(keys, bare, strict=True) if not alone), *exprs])
+    calls, _ = over_hidden([*(key for key, alone in zip(keys, bare, strict=True) if not alone), *exprs])
     times, found = _over_times([*keys, *exprs])
     if not (calls or times):
         return None
     asked = df._in_spark().groupBy(*keys).agg(*(exprs or [F.count(F.lit(1))]))  # Spark says what is wrong with them
     rows = df
     if calls:
-        rows, (_, found) = window_column(df, calls[0], HIDDEN), _over_hidden(found)
+        rows, (_, found) = window_column(df, calls[0], HIDDEN), over_hidden(found)
     if times:
-        rows = rows.withColumns(dict(zip(times, _over_hidden(list(times.values()))[1], strict=True)))
+        rows = rows.withColumns(dict(zip(times, over_hidden(list(times.values()))[1], strict=True)))
     named = [new if new is old else new.alias(n) for old, new, n in zip([*keys, *exprs], found, asked.columns)]
     sessions = [alone and "session_window" in str(key) for key, alone in zip(keys, bare, strict=True)]
     kept = [key if own else new for key, new, own in zip(keys, named, sessions)]
@@ -97,7 +97,7 @@ def windows_in_columns(df: CkptDataFrame, keys: Sequence[Any], window: WindowCol
 
     Rows are late by it, if they have no other event time.
     """
-    calls, found = _over_hidden(keys)
+    calls, found = over_hidden(keys)
     if calls:
         df = window_column(df, calls[0], HIDDEN)
         found[window.place] = found[window.place].alias(window.name)
@@ -118,7 +118,7 @@ def _over_times(columns: Sequence[Any]) -> tuple[dict[str, Column], list[Any]]:
     return times, [with_columns_for_windows(c, put, ("window_time",)) if may_have_window(c) else c for c in columns]
 
 
-def _over_hidden(columns: Sequence[Any]) -> tuple[list[Column], list[Any]]:
+def over_hidden(columns: Sequence[Any]) -> tuple[list[Column], list[Any]]:
     """The calls of windows in ``columns``, and these over the hidden column in their place."""
     calls: list[Column] = []
 

@@ -64,8 +64,10 @@ def _sets(df: Any, **uid: str) -> Any:
 
 def _of_windows(df: Any, **uid: str) -> Any:
     """They end, and sets without them never do."""
-    late = df.withWatermark("t", "1 minute").cube(F.window("t", "10 minutes", "5 minutes"), "k")
+    window = F.window("t", "10 minutes", "5 minutes")
+    late = df.withWatermark("t", "1 minute").cube(window, "k")
     results = [F.count("*").alias("n"), F.grouping("window"), F.max("window.end").alias("m"), F.sum("v")]
+    results.append(F.count_if(F.minute(window.start) > 10).alias("behind"))
     return late.agg(*results, **uid)
 
 

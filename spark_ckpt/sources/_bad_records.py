@@ -16,8 +16,8 @@ from spark_ckpt.sources._file_listing import FileEntry
 from spark_ckpt.storage.filesystem import Folder
 
 _log = logging.getLogger("spark_ckpt")
-_told: set[tuple[str, str]] = set()
-"""In this process: jobs and files whose bad records were told of."""
+_told: set[tuple[str, str, type]] = set()
+"""In this process: jobs and files, and what was told of them."""
 _MOST_TOLD = 10_000
 FAIL = "fail"
 SKIP = "skip"
@@ -48,6 +48,30 @@ class Unread:
     columns: tuple[str, ...]
     kept: bool
 
+    def __str__(self) -> str:
+        became = "what does not fit is null" if self.kept else "were left out"
+        return (
+            f"of {self.records} record(s) read, {self.count} did not fit the columns ({', '.join(self.columns)}) and "
+            f"{became}, as in Spark's mode {'PERMISSIVE' if self.kept else 'DROPMALFORMED'}. A column for corrupt "
+            "records in the schema would keep their text; mode=FAILFAST ends the query, and badRecords set to a folder "
+            "keeps them there"
+        )
+
+
+@dataclass(frozen=True)
+class OtherHeader:
+    """The header of a file of csv does not name the columns that its values are read as: the first that differs is
+    ``column``, at ``place``, from 1."""
+
+    place: int
+    column: str
+
+    def __str__(self) -> str:
+        return (
+            f"the header names other columns than the schema, or the same in another order: number {self.place} is not "
+            f"{self.column!r}. Values are read by their places, as in Spark; enforceSchema=false ends the query instead"
+        )
+
 
 class BadRecords:
     """Executor. ``policy`` is ``fail``, ``skip``, or the URL of a folder that keeps one JSON file a bad record.
@@ -60,24 +84,14 @@ class BadRecords:
         self._storage_options = dict(storage_options)
         self._job = job
 
-    def tell(self, shown: str, unread: Unread) -> None:
+    def tell(self, shown: str, found: Unread | OtherHeader) -> None:
         """A warning, of a file once for each process and job: names and numbers, nothing of a record."""
-        if (self._job, shown) in _told:
+        if (self._job, shown, type(found)) in _told:
             return
         if len(_told) >= _MOST_TOLD:
             _told.clear()
-        _told.add((self._job, shown))
-        _log.warning(
-            "%s: of %s record(s) read, %s did not fit the columns (%s) and %s, as in Spark's mode %s. A column for "
-            "corrupt records in the schema would keep their text; mode=FAILFAST ends the query, and badRecords set to "
-            "a folder keeps them there",
-            shown,
-            unread.records,
-            unread.count,
-            ", ".join(unread.columns),
-            "what does not fit is null" if unread.kept else "were left out",
-            "PERMISSIVE" if unread.kept else "DROPMALFORMED",
-        )
+        _told.add((self._job, shown, type(found)))
+        _log.warning("%s: %s", shown, found)
 
     def handle(self, entry: FileEntry, shown: str, bad: Bad) -> None:
         """Raises ``BadRecordError`` if the policy is to fail; otherwise the record is kept, once, or dropped."""

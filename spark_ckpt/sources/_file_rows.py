@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_ckpt.errors import BadRecordError
-from spark_ckpt.sources._bad_records import Bad, MalformedFileError, Unread, salvage
+from spark_ckpt.sources._bad_records import Bad, MalformedFileError, OtherHeader, Unread, salvage
 from spark_ckpt.sources._convert import MAX_BATCH_ROWS, conform
 from spark_ckpt.sources._file_lenient import Lenient, lenient_parser
 from spark_ckpt.sources._file_listing import FileEntry, InputFolder
@@ -26,7 +26,7 @@ from spark_ckpt.sources.file_text import TextParser, require_values
 class FileRows(Protocol):
     """Reads one format. Malformed data raises nothing: ``read`` yields ``Bad`` for it, ``cut`` counts it as no rows."""
 
-    def read(self, split: FileSplit, schema: pa.Schema) -> Iterator[pa.RecordBatch | Bad | Unread]:
+    def read(self, split: FileSplit, schema: pa.Schema) -> Iterator[pa.RecordBatch | Bad | Unread | OtherHeader]:
         """The rows of ``split``. Raises ``FileNotFoundError``."""
         ...
 
@@ -120,7 +120,7 @@ class TextRows:
             pass  # what is readable before the damage counts; reading reports the rest
         return Cut(rows, None)
 
-    def read(self, split: FileSplit, schema: pa.Schema) -> Iterator[pa.RecordBatch | Bad | Unread]:
+    def read(self, split: FileSplit, schema: pa.Schema) -> Iterator[pa.RecordBatch | Bad | Unread | OtherHeader]:
         row = split.row_start
         try:
             with self.open(split.entry) as file:
@@ -132,7 +132,9 @@ class TextRows:
         except MalformedFileError as error:
             yield Bad("at its beginning", f"a {self._fmt.kind} file", "something else", str(error))
             return
-        unread = [0, 0]
+        if parser.other_header is not None:
+            yield parser.other_header
+        unread = [0]
         try:
             with self.open(split.entry) as file:
                 for place, data in chunks(file, max(begin, split.byte_start), split.byte_end, self._fmt):

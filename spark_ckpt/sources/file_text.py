@@ -7,6 +7,7 @@ chunk that does not parse into exactly one row a record is parsed again in small
 from __future__ import annotations
 
 import io
+from itertools import zip_longest
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ import pyarrow.types as pt
 
 from spark_ckpt.arrow_types import wide_decimals
 from spark_ckpt.errors import ConfigError
-from spark_ckpt.sources._bad_records import MalformedFileError
+from spark_ckpt.sources._bad_records import MalformedFileError, OtherHeader
 from spark_ckpt.sources._convert import conform
 from spark_ckpt.sources._local_times import instants
 from spark_ckpt.sources._text_records import TextFormat, content_ends, ended, quotes_before
@@ -61,6 +62,8 @@ class TextParser:
         own = [name for name in schema.names if name != fmt.corrupt]
         by_position = header is None or _by_position(fmt, header, own)
         self.names = own if by_position else _matched(header or [], schema)
+        self.other_header = _other_header(header, own) if header is not None and by_position else None
+        """Where the header does not say what the values are read as."""
         self._physical = pa.schema(
             [pa.field(f.name, _physical_type(fmt.kind, f.type)) for f in schema] if fmt.sparks is None else []
         )
@@ -140,10 +143,14 @@ def require_values(batch: pa.RecordBatch) -> None:
 def _by_position(fmt: TextFormat, header: list[str], own: list[str]) -> bool:
     if fmt.sparks is None or fmt.sparks.by_position is None:
         return False
-    same = [name.lower() for name in header] == [name.lower() for name in own]
-    if not same and not fmt.sparks.by_position:
+    if not fmt.sparks.by_position and _other_header(header, own):
         raise MalformedFileError(f"with enforceSchema=false the header has to name {own}, and it names {header}")
     return True
+
+
+def _other_header(header: list[str], own: list[str]) -> OtherHeader | None:
+    pairs = enumerate(zip_longest(header, own, fillvalue=""), 1)
+    return next((OtherHeader(n, mine) for n, (name, mine) in pairs if name.lower() != mine.lower()), None)
 
 
 def _matched(header: list[str], schema: pa.Schema) -> list[str]:

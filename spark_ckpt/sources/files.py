@@ -17,7 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.redaction import redact_url
-from spark_ckpt.sources._bad_records import FAIL, SKIP, Bad, BadRecords, MalformedFileError, Unread
+from spark_ckpt.sources._bad_records import FAIL, SKIP, Bad, BadRecords, MalformedFileError, OtherHeader, Unread
 from spark_ckpt.sources._convert import arrow_schema, pieces, spark_schema
 from spark_ckpt.sources._file_listing import ChangePolicy, FileEntry, InputFolder
 from spark_ckpt.sources._file_modes import check_rules, rules_of, with_mode
@@ -227,7 +227,7 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         try:
             for found in self._rows.read(partition, self._schema):
-                if isinstance(found, Unread):
+                if isinstance(found, Unread | OtherHeader):
                     self._bad.tell(self._folder.shown(entry.path), found)
                 elif isinstance(found, Bad):
                     # A file that is being rewritten looks damaged; that it changed is the better message.

@@ -135,6 +135,21 @@ def test_a_warning_says_once_how_many_records_did_not_fit_and_nothing_of_them(
         ours(tmp_path, "i int", "json", mode="FAILFAST")
 
 
+def test_a_warning_says_that_a_header_names_other_columns_than_the_schema(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, header in {"same": "I,s", "other": "s,i", "none": "secret,7", "short": "i"}.items():
+        write(tmp_path / name, "a.csv", f"{header}\n1,x\n")
+        with caplog.at_level(logging.WARNING, "spark_ckpt"):
+            rows = ours(tmp_path / name, "i int, s string", "csv", header="true", enforceSchema="true")
+        assert rows.to_pylist() == [{"i": 1, "s": "x"}]
+    said = [record.getMessage() for record in caplog.records]
+    assert ["number 1 is not 'i'" in text for text in said] == [True, True, False]
+    assert "short/in/a.csv" in said[2]
+    assert "number 2 is not 's'" in said[2]
+    assert "secret" not in " ".join(said)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_csv_of_any_kind_has_the_rows_of_sparks_reader(
     spark: SparkSession, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch

@@ -107,7 +107,7 @@ class _Side:
 
     @property
     def lineage(self) -> Lineage:
-        return self.df._lineage.without_event_time()
+        return self.df._lineage.with_watermarks_told()
 
     def grouped(self, ctx: Any, none_meet: bool) -> Any:
         """``none_meet``: rows without epochs, as Spark's own sources read them, would meet no others."""

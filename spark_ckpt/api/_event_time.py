@@ -33,8 +33,9 @@ class EventTime:
 
         ``eventTime`` names a timestamp column, ``delayThreshold`` is a duration, ``"10 minutes"``. The watermark is
         that of the rows that come by here, and travels in-band; behind an expression of Spark, of those that reach the
-        next keyed operator. As in Spark, a filter behind it that does not look at the event time counts as if it were
-        in front. Raises as Spark does if either is something else, ``InvalidInputError`` for a field of a struct.
+        next keyed operator, or a join with a table that leaves some out. As in Spark, a filter behind it that does not
+        look at the event time counts as if it were in front. Raises as Spark does if either is something else,
+        ``InvalidInputError`` for a field of a struct.
         """
         return _timed(self, eventTime, delayThreshold)
 

@@ -20,6 +20,7 @@ from spark_ckpt.plan.lateral import generator_of, lateral, lateral_kind
 from spark_ckpt.plan.static_in_arrow import joined_in_arrow
 from spark_ckpt.plan.static_join import StaticJoin, for_data_rows, join_kind, refuse_no_dataframe, refuse_right_side
 from spark_ckpt.plan.static_side import StaticPlace
+from spark_ckpt.runtime.static_join import LEFT
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
@@ -131,7 +132,7 @@ class JoinMethods(HasOperation):
         columns = joined_in_arrow(left, nothing, join.condition(left), join.kind, made._preview)
         made = self._placed(made, StaticPlace(columns, other))
         made._alias, made._stream_side = None, named
-        return made
+        return made if join.kind == LEFT else made._of_all_that_came()
 
     def lateralJoin(self, other: SparkDF, on: Column | None = None, how: str | None = None) -> CkptDataFrame:
         """As PySpark's: each row with those of ``other`` that it finds, which may name columns of the stream by
@@ -165,6 +166,11 @@ class JoinMethods(HasOperation):
             tried=lambda df: lateral(called(df), nothing, on, kind),
         )
         made._alias, made._stream_side = None, named
+        return made if kind == "left" else made._of_all_that_came()
+
+    def _of_all_that_came(self: Any) -> CkptDataFrame:
+        """The same rows, with watermarks of those that were left out here, too."""
+        made: CkptDataFrame = self._made(self._recipe, self._lineage.with_watermarks_told(), self._preview)
         return made
 
     def _placed(self, made: CkptDataFrame, place: StaticPlace) -> CkptDataFrame:

@@ -32,7 +32,7 @@ def keyed(
     """A keyed operator behind ``parent``: ``function`` gets the keys and these ``columns``."""
     node = _node(parent, uid, function, output_mode, whole_in_complete)
     before, time = parent._lineage, _event_time(parent, function)
-    lineage = (before if time is not None else before.without_event_time()).through(node)
+    lineage = (before if time is not None else before.with_watermarks_told()).through(node)
 
     out = spark_schema(function.output_schema)
     if function.passes_rows:

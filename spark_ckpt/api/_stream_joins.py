@@ -103,7 +103,7 @@ class _Join:
         prepared = tuple(_with(side, found.computed) for side, found in zip(self.sides, columns.sides, strict=True))
         plan = JoinPlan(columns, (prepared[LEFT].schema, prepared[RIGHT].schema), self.ends, self.sensitive)
         lineages = [df._lineage for df in prepared]
-        one, other = (i if time else i.without_event_time() for i, time in zip(lineages, self.times, strict=True))
+        one, other = (i if time else i.with_watermarks_told() for i, time in zip(lineages, self.times, strict=True))
         both = one.union(other, "join")
         function = plan.function(self.result, self.names, bool(both.watermarks), f"a {self.how} join")
         grown = grows(self.ends)

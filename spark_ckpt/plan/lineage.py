@@ -103,8 +103,8 @@ class Lineage:
     A source or operator that reaches a place along two branches counts twice, because its barriers come twice.
     ``open_watermarks`` are computed from rows at the next keyed operator; ``watermarks`` are all that apply.
     ``plain_operations`` are the user's own Spark operations, as messages name them. ``told_watermarks``: those of
-    ``watermarks`` whose columns do not reach the next keyed operator, so that they are computed where
-    ``withWatermark`` stands. ``places`` says for people which filters and computed columns can run in Python.
+    ``watermarks`` whose columns, or some of whose rows, do not reach the next keyed operator, so that they are computed
+    where ``withWatermark`` stands. ``places`` says for people which filters and computed columns can run in Python.
     ``spark_streams``: those that Spark itself reads, in the order in which they stand in the plan. ``is_sorted`` and
     ``is_limited``: there is an ``orderBy``, or a ``limit``, which not every output mode has. ``marks_reads``: a stage
     wants to know of each batch whether sources read anything.
@@ -164,8 +164,8 @@ class Lineage:
         kept = tuple(w for w in self.watermarks if w not in self.open_watermarks)
         return replace(self, watermarks=(*kept, node), open_watermarks=(node,))
 
-    def without_event_time(self) -> Lineage:
-        """The rows have no event time any more; their watermarks go on."""
+    def with_watermarks_told(self) -> Lineage:
+        """The rows have no event time any more, or not all of them come through here: watermarks go on, of all rows."""
         return replace(self, told_watermarks=_merge(self.told_watermarks, self.open_watermarks))
 
     def through(self, operator: OperatorNode) -> Lineage:

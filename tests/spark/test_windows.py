@@ -230,3 +230,31 @@ def test_what_a_filter_leaves_out_brings_the_watermark_on_where_it_does_in_spark
     assert expected, "nothing to compare"
     job.run(_filtered(made.stream(ckpt), form), mode="update")
     assert ordered(map(_flat, job.rows())) == expected
+
+
+JOINS: dict[str, Callable[[Any, Any], Any]] = {
+    "left_semi": lambda df, a: df.join(a, "k", "left_semi"),
+    "inner": lambda df, a: df.join(a, "k"),
+    "left_anti": lambda df, a: df.join(a.select(F.lit("b").alias("k")), "k", "left_anti"),
+    "lateral": lambda df, a: df.lateralJoin(a.where(F.col("k") == F.col("k").outer()).select(F.lit(1).alias("x"))),
+}
+
+
+@pytest.mark.parametrize("how", [h if h == "left_semi" else pytest.param(h, marks=pytest.mark.soak) for h in JOINS])
+def test_what_a_join_with_a_table_leaves_out_brings_the_watermark_on_as_in_spark(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, how: str
+) -> None:
+    """Also where Spark has the rows ahead of ``withWatermark``, and they would stay there."""
+    made = new_input("in", SCHEMA)
+    for rows in FILTERED:
+        made.add(*rows)
+    static = spark.createDataFrame([("a",)], "k string")
+
+    def asked(df: Any) -> Any:
+        timed = JOINS[how](df.repartition(2).withWatermark("t", "1 minute"), static)
+        return timed.groupBy(F.window("t", "10 minutes")).agg(F.count("*"), **_uid(df))
+
+    expected = _plain(asked(made.spark_stream(spark)), tmp_path / "plain", "update")
+    assert expected, "nothing to compare"
+    job.run(asked(made.stream(ckpt)), mode="update")
+    assert ordered(map(_flat, job.rows())) == expected

@@ -69,39 +69,56 @@ class Aggregation:
         window, parent = self._window, self._parent
         if window:
             window.check_aggregated()
-        joined = self._joined
-        if joined is None:
-            columns = given_columns(parent._preview, exprs)
-        else:
-            exprs = tuple(joined.by_name(e) if isinstance(e, dict) else e for e in exprs)
-            columns = [joined.column(c) for c in given_columns(parent._preview, exprs)]
-        keys = self._keys.named_for(self._keyed.columns, [])
-        shown, given = list(keys.expressions), [self._spelt(n) for n in self._keys.expressions]
-        if window and len(self._given) == 1 and not window.takes_key:
-            shown, given = [], []  # the operator's one key is nobody's
-        if window:
-            shown, given = window.among(shown, window.name), window.among(given, window.shown)
+        columns, keys = self._results(exprs), self._keys.named_for(self._keyed.columns, [])
+        shown, given = self._keys_in_order(keys)
 
         def split(df: Any) -> Split:
             return split_aggregates(window.analysed(df) if window else df, given, shown, columns)
 
-        with proposing_user_columns():
-            parts = split(parent._preview)
-        if joined is not None:
-            parts.names = [joined.text(name) for name in parts.names]
-        refuse_repeated([*(parts.keys if self._given else []), *parts.names], parent._session.spark)
-        if window:
-            window.refuse_inside(parts.computed)
+        parts = self._checked(split)
         if parts.computed:
             # Anew for each DataFrame: classic Spark's resolved expressions are of one.
             parent = parent._operation("agg", _computing(parent, split, parts), check=True)
-        # Of keys and constants alone, such as F.grouping_id(): that the group is there is what is kept.
+        return _named(self._kept(parent, uid, parts, keys), parts, shown if self._given else [])
+
+    def _results(self, exprs: tuple[Any, ...]) -> list[Column]:
+        joined, preview = self._joined, self._parent._preview
+        if joined is None:
+            return given_columns(preview, exprs)
+        by_name = tuple(joined.by_name(e) if isinstance(e, dict) else e for e in exprs)
+        return [joined.column(c) for c in given_columns(preview, by_name)]
+
+    def _keys_in_order(self, keys: Keys) -> tuple[list[str], list[Column]]:
+        """Their names in the operator's output, and as they were given, with the window where it was given."""
+        window = self._window
+        shown, given = list(keys.expressions), [self._spelt(n) for n in self._keys.expressions]
+        if window is None:
+            return shown, given
+        if len(self._given) == 1 and not window.takes_key:
+            shown, given = [], []  # the operator's one key is nobody's
+        return window.among(shown, window.name), window.among(given, window.shown)
+
+    def _checked(self, split: Callable[[Any], Split]) -> Split:
+        """Of the preview, with results called as the user calls them. Raises as Spark does."""
+        with proposing_user_columns():
+            parts = split(self._parent._preview)
+        if self._joined is not None:
+            parts.names = [self._joined.text(name) for name in parts.names]
+        refuse_repeated([*(parts.keys if self._given else []), *parts.names], self._parent._session.spark)
+        if self._window:
+            self._window.refuse_inside(parts.computed)
+        return parts
+
+    def _kept(self, parent: CkptDataFrame, uid: str | None, parts: Split, keys: Keys) -> CkptDataFrame:
+        """The operator's keys and aggregates. Of keys and constants alone, such as ``F.grouping_id()``, that the group
+        is there is what is kept."""
+        window = self._window
         specs = parts.specs or {free("rows_of_group", [*parent.columns, *keys.expressions]): agg.count()}
         kept = self._aggregated(window.assigned(parent, specs.values()) if window else parent, uid, specs, keys)
         kept = window.shown_in(kept) if window else kept
-        if keys.carried:
-            kept = kept._operation("agg", lambda df: df.withColumns(keys.given_back()), check=True)
-        return _named(kept, parts, shown if self._given else [])
+        return (
+            kept._operation("agg", lambda df: df.withColumns(keys.given_back()), check=True) if keys.carried else kept
+        )
 
     def _without_results(self, uid: str | None) -> CkptDataFrame:
         """The keys of each group, as of ``agg({})``."""

@@ -14,7 +14,7 @@ from operator import and_
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
@@ -184,5 +184,5 @@ def refuse_right_side(right: SparkDF) -> None:
 
 def refuse_no_dataframe(what: str, right: Any) -> None:
     """Raises ``InvalidInputError`` for what is no DataFrame of Spark's."""
-    if not hasattr(type(right), "sparkSession") or not hasattr(type(right), "isStreaming"):
+    if not isinstance(right, DataFrame):
         raise InvalidInputError(f"{what} expects a static DataFrame, found {type(right).__name__}")

@@ -71,9 +71,11 @@ class QueryMaker:
             self._several((Operators.projection, Operators.filtering), 1)
             self._one((Operators.windowed, Operators.without_duplicates, Operators.sql_groups))
         self._several((Operators.projection, Operators.filtering), self.chosen.randint(0, 2))
-        # Spark puts out what is new of each complete result, if rows without duplicates are asked for behind it.
-        whole = [] if any("istinct" in step or "uplicates" in step for step in self.steps) else ["complete"]
-        mode = self._mode("append", "append", "append", "update", *whole)
+        apart = any("istinct" in step or "uplicates" in step for step in self.steps)
+        aggregated = any("agg(" in step or "GROUP BY" in step for step in self.steps)
+        # Where rows without duplicates are asked for behind an aggregate, Spark takes changed rows for new ones.
+        more = [] if apart and aggregated else ["update"] if apart else ["update", "complete"]
+        mode = self._mode("append", "append", "append", *more)
         return Query(tuple(self.steps), mode, self.once)
 
     def modes(self, df: Any) -> list[str]:

@@ -24,7 +24,7 @@ HOUR = timedelta(hours=1)
 
 def _uid(df: Any, uid: str) -> dict[str, str]:
     """What only ours take."""
-    return {} if hasattr(df, "sparkSession") else {"uid": uid}
+    return {"uid": uid} if hasattr(type(df), "transformSpark") else {}
 
 
 def _windows(df: Any, *keys: Any, of: Any = "t", length: str = "10 minutes") -> Any:

@@ -110,7 +110,7 @@ def _plain(df: Any, folder: Path, mode: str) -> list[tuple[Any, ...]]:
 
 def _uid(df: Any) -> dict[str, str]:
     """What only ours take."""
-    return {} if hasattr(df, "sparkSession") else {"uid": "windows"}
+    return {"uid": "windows"} if hasattr(type(df), "transformSpark") else {}
 
 
 def _flat(row: Any) -> tuple[Any, ...]:

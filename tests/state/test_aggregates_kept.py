@@ -251,7 +251,7 @@ def test_a_long_name_still_names_a_folder(name: str) -> None:
     [
         ("collect_set", {}, pa.list_(pa.int64())),
         ("mode", {}, pa.struct([("a", pa.list_(pa.int64()))])),
-        ("max", {}, pa.struct([("a", pa.list_(pa.int64()))])),
+        ("max", {}, pa.struct([("a", pa.map_(pa.int64(), pa.int64()))])),
         ("max_by", {}, pa.struct([("x", pa.int64()), ("y", pa.map_(pa.string(), pa.string()))])),
         ("corr", {}, pa.struct([("x", pa.int64()), ("y", pa.string())])),
         ("bit_and", {}, pa.float64()),

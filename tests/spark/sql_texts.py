@@ -6,7 +6,6 @@ ON_TIME = "p.u BETWEEN o.t AND o.t + INTERVAL 3 MINUTES"
 APPEND = (
     """SELECT o.k, v * 2 AS d, CASE WHEN o.v > 3 THEN 'a "big" -- one' ELSE 'FROM' END size, `k` u -- said so
        FROM orders AS o WHERE o.k IS DISTINCT FROM 'b' AND v BETWEEN 0 AND 7;""",
-    "SELECT window.start, window.end AS e, k, sum(v) s FROM orders GROUP BY window(t, '10 minutes'), k",
     f"SELECT o.k, o.v, p.w FROM orders o JOIN pays p ON o.k = p.k AND {ON_TIME} WHERE p.w > -3",
     """WITH big AS (SELECT k, v FROM orders WHERE v > 2), l AS (SELECT * FROM labels WHERE k <> 'z')
        SELECT b.k, l.label, b.v FROM big b LEFT JOIN l ON b.k = l.k UNION ALL SELECT k, 'paid', w FROM pays""",
@@ -17,8 +16,6 @@ APPEND = (
     """SELECT window.start, count(*) FROM orders WHERE k IS NOT NULL AND k IN (SELECT k FROM labels)
        AND 'y' <> (SELECT m FROM VALUES ('a', 'x'), (NULL, 'y'), (NULL, 'z') AS r(k, m) WHERE r.k <=> orders.k)
        GROUP BY window(t, '2 minutes')""",
-    """SELECT e.*, o.k, e.x + y AS s, i FROM orders o LATERAL VIEW OUTER explode(IF(v > 0, xs, NULL)) e AS x
-       LATERAL VIEW posexplode(array(e.x, v)) f AS i, y WHERE coalesce(e.x, 1) < 9""",
     """FROM (TABLE orders) UNPIVOT (w FOR n IN (v)) u |> WHERE w > 2 |> SELECT k, n, w * 2 AS d
        |> EXTEND d + 1 AS e""",
     """WITH q(a, b) AS (SELECT k, length(label) FROM labels)
@@ -27,6 +24,9 @@ APPEND = (
        CROSS JOIN LATERAL (SELECT e.x + o.v w) WHERE EXISTS (SELECT 1 FROM q WHERE q.a = o.k AND q.b > 2) OR w > 9""",
 )
 MORE_APPEND = (
+    "SELECT window.start, window.end AS e, k, sum(v) s FROM orders GROUP BY window(t, '10 minutes'), k",
+    """SELECT e.*, o.k, e.x + y AS s, i FROM orders o LATERAL VIEW OUTER explode(IF(v > 0, xs, NULL)) e AS x
+       LATERAL VIEW posexplode(array(e.x, v)) f AS i, y WHERE coalesce(e.x, 1) < 9""",
     """SELECT u.k, n, u.val FROM (SELECT k, v, IF(v > 3, v, NULL) AS w FROM orders)
        UNPIVOT INCLUDE NULLS (val FOR n IN (v a, w AS `b c`)) u JOIN labels l ON l.k = u.k WHERE val > 2 OR n > 'a'""",
     "SELECT k, v FROM orders |> AS q |> JOIN labels l ON l.k = q.k |> SELECT q.k, label |> DROP label",

@@ -82,7 +82,7 @@ def _within_a_set(df: Any, **uid: str) -> Any:
     return df.groupingSets([[window.start.alias("from"), F.col("k")], ["k"]], *keys).agg(F.sum("v"), **uid)
 
 
-@pytest.mark.parametrize("mode", ["append", "update", pytest.param("complete", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("mode", ["append", *(pytest.param(m, marks=pytest.mark.soak) for m in ("update", "complete"))])
 @pytest.mark.parametrize(
     "query", [_of_windows, *(pytest.param(q, marks=pytest.mark.soak) for q in (_of_earlier_windows, _within_a_set))]
 )

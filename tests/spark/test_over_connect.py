@@ -18,8 +18,6 @@ SHORT = (
     "windows in texts",
     "sub-queries",
     "expressions",
-    "functions",
-    "keys of sets",
 )
 """In the test command; columns have a static join, random chains other ones."""
 

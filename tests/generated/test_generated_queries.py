@@ -42,7 +42,7 @@ TEXTS = (
 TEXTS += (" IN (SELECT", "NOT EXISTS (SELECT", "(SELECT max", "WITH q", "LEFT JOIN", "EXCEPT", "ORDER BY", "DISTINCT")
 
 
-@pytest.mark.parametrize(("kind", "seed"), [(GROUPS, 19), (TIMES, 23)])
+@pytest.mark.parametrize(("kind", "seed"), [(TIMES, 23), pytest.param(GROUPS, 19, marks=pytest.mark.soak)])
 def test_a_random_query_gives_what_it_gives_in_spark(lab: Lab, kind: str, seed: int) -> None:
     check_queries(lab.spark, lab.folder, seed, kind)
 

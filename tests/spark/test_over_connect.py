@@ -13,11 +13,9 @@ import pytest
 SHORT = (
     "join, aliased",
     "fails on nulls",
-    "processor of rows",
     "columns",
     "windows in texts",
     "sub-queries",
-    "expressions",
 )
 """In the test command; columns have a static join, random chains other ones."""
 

@@ -159,6 +159,7 @@ def test_rows_are_those_of_spark(
     assert job.rows() == expected
 
 
+@pytest.mark.soak
 def test_what_is_not_in_a_table_is_that_of_spark(
     spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], job: Job, tmp_path: Path
 ) -> None:

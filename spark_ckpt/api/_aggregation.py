@@ -13,7 +13,7 @@ from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.aggregates import Split, by_names, split_aggregates
 from spark_ckpt.plan.columns import free, proposing_user_columns, quoted, refuse_repeated
-from spark_ckpt.plan.fails_on_nulls import data_rows_only, failing
+from spark_ckpt.plan.fails_on_nulls import data_rows_only, of_data_rows
 from spark_ckpt.plan.key_columns import written
 from spark_ckpt.plan.stars import without_control
 from spark_ckpt.plan.window_calls import may_have_window
@@ -191,8 +191,7 @@ def given_columns(df: Any, exprs: tuple[Any, ...]) -> list[Column]:
 
 def _computing(parent: CkptDataFrame, split: Callable[[Any], Split], parts: Split) -> Callable[[Any], Any]:
     """Adds the columns that the aggregates read, those that fail on control rows for data rows alone."""
-    fails = failing(parent._preview, parent._nodes, [*parts.computed.values()])
-    wrong = [name for name, wrong in zip(parts.computed, fails, strict=True) if wrong]
+    wrong = of_data_rows(parent._preview, parent._nodes, parts.computed)
 
     def computing(df: Any) -> Any:
         found = split(df).computed

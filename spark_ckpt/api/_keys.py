@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.carried_keys import carried_type, is_carried
 from spark_ckpt.plan.event_time import DELAY_KEY
-from spark_ckpt.plan.fails_on_nulls import data_rows_only, failing
+from spark_ckpt.plan.fails_on_nulls import of_data_rows
 from spark_ckpt.plan.key_columns import Keys, resolve_keys
 from spark_ckpt.plan.refused_types import refuse_unkept
 from spark_ckpt.runtime.stateless import arrow_schema
@@ -67,8 +67,8 @@ def _check_type(key: T.StructField) -> None:
 
 def for_data_rows(parent: CkptDataFrame, keys: dict[str, Column]) -> dict[str, Column]:
     """Those that fail on nulls, as such that do not: control rows have no key."""
-    fails = failing(parent._preview, parent._nodes, list(keys.values()))
-    return {name: data_rows_only(c).alias(name) for (name, c), wrong in zip(keys.items(), fails) if wrong}
+    safe = of_data_rows(parent._preview, parent._nodes, keys)
+    return {name: column.alias(name) for name, column in safe.items()}
 
 
 def refuse_carried(keys: Keys) -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from spark_ckpt.api._window_columns import HIDDEN, behind_windows, over_hidden
 from spark_ckpt.api.grouped import CkptGroupedData
@@ -60,8 +59,4 @@ class GroupsOfSets(CkptGroupedData):
         made = ExpandSets([columns[name] for name in names], self._sets, NUMBER)
         expressions = {name: F.col(quoted(columns.get(name, name))) for name in keys.expressions}
         by = replace(keys, expressions=expressions)
-        return super()._aggregated(rows._python_operation(made, with_control(_nullable(rows.schema))), uid, specs, by)
-
-
-def _nullable(schema: T.StructType) -> T.StructType:
-    return T.StructType([T.StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields])
+        return super()._aggregated(rows._python_operation(made, with_control(rows.schema)), uid, specs, by)

@@ -18,7 +18,7 @@ from spark_ckpt.plan.columns import is_case_sensitive, quoted, refuse_repeated
 from spark_ckpt.plan.condition import Name, names_in, replaced
 from spark_ckpt.plan.distinct_keys import as_text
 from spark_ckpt.plan.event_time import DELAY_KEY, event_time, noted_as
-from spark_ckpt.plan.fails_on_nulls import data_rows_only, failing
+from spark_ckpt.plan.fails_on_nulls import of_data_rows
 from spark_ckpt.plan.join_columns import JoinColumns, JoinPlan
 from spark_ckpt.plan.join_condition import Key, Parts, split_condition, using
 from spark_ckpt.plan.join_rules import INNER, Times, grows, join_kind, until
@@ -175,8 +175,7 @@ def _operator(left: CkptDataFrame, uid: str | None, wiring: JoinWiring, shown: l
 
 
 def _with(df: CkptDataFrame, computed: dict[str, Column]) -> CkptDataFrame:
-    fails = failing(df._preview, df._nodes, list(computed.values()))
-    safe = {n: data_rows_only(c) if wrong else c for (n, c), wrong in zip(computed.items(), fails, strict=True)}
+    safe = computed | of_data_rows(df._preview, df._nodes, computed)
     return df._operation("join", lambda rows: rows.withColumns(safe), check=True) if computed else df
 
 

@@ -4,7 +4,7 @@ null, or ``raise_error`` where a value is none of those expected. They are compu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -38,6 +38,12 @@ def for_data_rows_only(preview: SparkDF, nodes: Iterable[Node], in_spark: SparkD
         data_rows_only(c).alias(in_spark.select(c).columns[0]) if fails else c
         for c, fails in zip(columns, failing(preview, nodes, columns), strict=True)
     ]
+
+
+def of_data_rows(preview: SparkDF, nodes: Iterable[Node], columns: Mapping[str, Column]) -> dict[str, Column]:
+    """Those of ``columns`` that fail there, as such that do not."""
+    fails = failing(preview, nodes, list(columns.values()))
+    return {name: data_rows_only(c) for (name, c), wrong in zip(columns.items(), fails, strict=True) if wrong}
 
 
 def failing(preview: SparkDF, nodes: Iterable[Node], columns: Sequence[Any]) -> list[bool]:

@@ -216,6 +216,18 @@ def _filtered(df: Any, form: str) -> Any:
     return timed.groupBy(F.window("t", "10 minutes")).agg(F.count("*"), **_uid(df))
 
 
+def _check_watermark(
+    new_input: NewInput, spark: SparkSession, ckpt: Any, job: Job, tmp_path: Path, asked: Callable[[Any], Any]
+) -> None:
+    made = new_input("in", SCHEMA)
+    for rows in FILTERED:
+        made.add(*rows)
+    expected = _plain(asked(made.spark_stream(spark)), tmp_path / "plain", "update")
+    assert expected, "nothing to compare"
+    job.run(asked(made.stream(ckpt)), mode="update")
+    assert ordered(map(_flat, job.rows())) == expected
+
+
 @pytest.mark.parametrize(
     "form", [f if f in QUICK_FILTERS else pytest.param(f, marks=pytest.mark.soak) for f in FILTERS]
 )
@@ -223,13 +235,7 @@ def test_what_a_filter_leaves_out_brings_the_watermark_on_where_it_does_in_spark
     spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, form: str
 ) -> None:
     """Spark's optimizer puts filters in front of ``withWatermark``, but those that look at the event time."""
-    made = new_input("in", SCHEMA)
-    for rows in FILTERED:
-        made.add(*rows)
-    expected = _plain(_filtered(made.spark_stream(spark), form), tmp_path / "plain", "update")
-    assert expected, "nothing to compare"
-    job.run(_filtered(made.stream(ckpt), form), mode="update")
-    assert ordered(map(_flat, job.rows())) == expected
+    _check_watermark(new_input, spark, ckpt, job, tmp_path, lambda df: _filtered(df, form))
 
 
 JOINS: dict[str, Callable[[Any, Any], Any]] = {
@@ -245,16 +251,10 @@ def test_what_a_join_with_a_table_leaves_out_brings_the_watermark_on_as_in_spark
     spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, how: str
 ) -> None:
     """Also where Spark has the rows ahead of ``withWatermark``, and they would stay there."""
-    made = new_input("in", SCHEMA)
-    for rows in FILTERED:
-        made.add(*rows)
     static = spark.createDataFrame([("a",)], "k string")
 
     def asked(df: Any) -> Any:
         timed = JOINS[how](df.repartition(2).withWatermark("t", "1 minute"), static)
         return timed.groupBy(F.window("t", "10 minutes")).agg(F.count("*"), **_uid(df))
 
-    expected = _plain(asked(made.spark_stream(spark)), tmp_path / "plain", "update")
-    assert expected, "nothing to compare"
-    job.run(asked(made.stream(ckpt)), mode="update")
-    assert ordered(map(_flat, job.rows())) == expected
+    _check_watermark(new_input, spark, ckpt, job, tmp_path, asked)

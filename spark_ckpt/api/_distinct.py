@@ -69,6 +69,10 @@ class Distinct:
 def _dropped(df: CkptDataFrame, kind: str, subset: Any, uid: str | None) -> CkptDataFrame:
     from spark_ckpt.api._keyed import keyed
 
+    joined = df._joined
+    if joined is not None and joined.repeated:
+        named = joined.all_called(subset) if isinstance(subset, list | tuple) else subset
+        return joined.through(lambda rows: _dropped(rows, kind, named, uid), visible=True)
     refuse_repeated(df.columns, df._session.spark)
     wanted = df.columns if subset is None else _named(df, kind, subset)
     keys, expiry, watermark = _keys(df, kind, wanted), _expiry(df, kind, wanted), bool(event_times(df.schema))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
+from spark_ckpt.api._joined_names import keeps_columns
 from spark_ckpt.api._watermark import OneAhead
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.chain import Chain, Recipe
@@ -28,6 +29,7 @@ SparkDF = Any
 class EventTime:
     """The method of a DataFrame that says which of its columns is the event time."""
 
+    @keeps_columns("eventTime")
     def withWatermark(self: Any, eventTime: str, delayThreshold: str) -> CkptDataFrame:
         """Spark's watermark: the largest ``eventTime`` seen minus ``delayThreshold``, the smallest over all streams.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_ckpt.api._joined_names import keeps_columns
 from spark_ckpt.api._keys import arrow_columns
 from spark_ckpt.api._output_modes import SORTING
 from spark_ckpt.errors import InvalidInputError
@@ -57,6 +58,7 @@ class Ordered:
         """As PySpark's: :meth:`orderBy` within each task, for ``outputMode("complete")``. Raises as that does."""
         return _sorted(self, "sortWithinPartitions", listed(cols), ascending, one_task=False)
 
+    @keeps_columns(visible=True)
     def limit(self: Any, num: int, *, uid: str | None = None) -> CkptDataFrame:
         """As PySpark's: ``num`` rows of all that ever come, restarts and restores included, whichever arrive first.
 

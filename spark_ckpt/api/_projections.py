@@ -130,6 +130,8 @@ class Projections:
         if not isinstance(colsMap, dict):
             raise not_expected("colsMap", "dict", colsMap)
         refuse_control([*colsMap, *colsMap.values()])
+        if self._joined is not None:
+            return self._joined.renamed(colsMap)
         return self._operation("withColumnsRenamed", lambda df: df.withColumnsRenamed(colsMap))
 
     def drop(self: Any, *cols: Any) -> CkptDataFrame:

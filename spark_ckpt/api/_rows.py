@@ -18,6 +18,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType, StructType
 
+from spark_ckpt.api._joined_names import keeps_columns
 from spark_ckpt.api._operation import HasOperation
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
@@ -125,6 +126,7 @@ class RowMethods(HasOperation):
         """As PySpark's: ``na.fill``, ``na.drop`` and ``na.replace``."""
         return CkptNaFunctions(self)
 
+    @keeps_columns("value", "subset", visible=True)
     def fillna(
         self, value: LiteralType | dict[str, LiteralType], subset: str | Sequence[str] | None = None
     ) -> CkptDataFrame:
@@ -136,6 +138,7 @@ class RowMethods(HasOperation):
         names = subset if subset is not None or isinstance(value, dict) else self._quoted()
         return self._operation("fillna", lambda df: df.fillna(value, names), check=True)
 
+    @keeps_columns("subset", visible=True)
     def dropna(
         self, how: str = "any", thresh: int | None = None, subset: str | Sequence[str] | None = None
     ) -> CkptDataFrame:
@@ -153,6 +156,7 @@ class RowMethods(HasOperation):
         enough = reduce(add, there, F.lit(0)) >= least
         return self._filtered("dropna", enough)
 
+    @keeps_columns("subset", visible=True)
     def replace(self, to_replace: Any, value: Any = _NoValue, subset: Any = None) -> CkptDataFrame:
         """As PySpark's: ``value`` instead of ``to_replace``, or by a dict of old -> new, in the columns of their type.
 
@@ -193,20 +197,24 @@ class RowMethods(HasOperation):
 
     # -- what changes no row -------------------------------------------------------------------------------------
 
+    @keeps_columns("columnName")
     def withMetadata(self, columnName: str, metadata: dict[str, Any]) -> CkptDataFrame:
         """As PySpark's: column ``columnName`` with ``metadata``."""
         refuse_control([columnName])
         return self._operation("withMetadata", lambda df: df.withMetadata(columnName, metadata))
 
+    @keeps_columns()
     def hint(self, name: str, *parameters: Any) -> CkptDataFrame:
         """As PySpark's: tell Spark's planner ``name`` and ``parameters``."""
         return self._operation("hint", lambda df: df.hint(name, *parameters), check=True)
 
+    @keeps_columns("numPartitions", "cols")
     def repartition(self, numPartitions: int | ColumnOrName, *cols: ColumnOrName) -> CkptDataFrame:
         """As PySpark's: ``numPartitions`` tasks from here on, rows with the same ``cols`` in the same of them."""
         given = [self._for_data_rows(c) for c in (numPartitions, *cols)]
         return self._operation("repartition", lambda df: df.repartition(*given), check=True)
 
+    @keeps_columns("numPartitions", "cols")
     def repartitionByRange(self, numPartitions: int | ColumnOrName, *cols: ColumnOrName) -> CkptDataFrame:
         """As PySpark's: tasks from here on have ranges of ``cols``. Spark samples them: it runs what is in front of it,
         back to the last shuffle, twice in each batch, as in its own streams."""
@@ -216,6 +224,7 @@ class RowMethods(HasOperation):
     def _for_data_rows(self: Any, given: Any) -> Any:
         return for_data_rows(self._preview, self._nodes, given) if isinstance(given, Column) else given
 
+    @keeps_columns("partitionIdCol")
     def repartitionById(self, numPartitions: int, partitionIdCol: ColumnOrName) -> CkptDataFrame:
         """As PySpark's: ``numPartitions`` tasks from here on; ``partitionIdCol``, an int, says which of them a row goes
         to, modulo their number."""
@@ -224,6 +233,7 @@ class RowMethods(HasOperation):
         place = F.when(F.col(CTL).isNull(), given).otherwise(F.lit(0))  # for control rows any task will do
         return self._operation("repartitionById", lambda df: df.repartitionById(numPartitions, place), check=True)
 
+    @keeps_columns()
     def coalesce(self, numPartitions: int) -> CkptDataFrame:
         """As PySpark's: at most ``numPartitions`` tasks from here on, without a shuffle."""
         return self._operation("coalesce", lambda df: df.coalesce(numPartitions), check=True)

@@ -13,6 +13,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_ckpt.api._joined_names import keeps_columns
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.types import CTL
@@ -32,6 +33,7 @@ _STATISTIC = (
 class Samples:
     """What :class:`spark_ckpt.api.dataframe.CkptDataFrame` has of them."""
 
+    @keeps_columns()
     def sample(
         self: Any,
         withReplacement: float | bool | None = None,
@@ -53,6 +55,7 @@ class Samples:
             )
         return _drawn(self, "sample", F.lit(fraction), seed)
 
+    @keeps_columns("col")
     def sampleBy(
         self: Any, col: ColumnOrName, fractions: Mapping[Any, float], seed: int | None = None
     ) -> CkptDataFrame:

@@ -142,6 +142,15 @@ def _told_apart(a: Any, b: Any) -> Any:
     return counted.withColumn("id", F.unix_seconds(F.col("window.start")) + F.col("sum(x)") + F.hash("k"))
 
 
+def _known_behind(a: Any, b: Any) -> Any:
+    """Whose columns they are is known behind what keeps them, too."""
+    joined = _timed(a, b)[0].join(_timed(a, b)[1], (a["k"] == b["k"]) & _soon(a, b))
+    kept = joined.withColumnRenamed("m", "of b").drop(b["k"], b["seen"]).hint("rebalance").coalesce(1).fillna(7, ["n"])
+    kept = kept.dropna(subset=["of b"]).repartition(2, b["d"]).withMetadata("n", {"is": "kept"})
+    kept = kept.where(a["d"].isNull() | (a["d"] != 0.5)).withColumn("x", F.hash(a["d"], "k", "n")).distinct()
+    return kept.select((F.col("id") + F.col("x")).alias("id"), (F.col("rid") * 100 + F.hash(b["d"])).alias("rid"))
+
+
 KINDS: dict[str, Callable[[Any, Any], Any]] = {
     "inner": lambda a, b: a.join(b, "k"),
     "range inner": _ranged("inner"),
@@ -167,9 +176,10 @@ KINDS: dict[str, Callable[[Any, Any], Any]] = {
     "aliased": _aliased,
     "told": _told,
     "told apart": _told_apart,
+    "known behind": _known_behind,
     "self": _self,
 }
-SOME = ("range full", "time left")
+SOME = ("range full", "time left", "known behind")
 """In the test command, and "aliased" over Connect. All types of joins, without Spark: test_joins_stages.py."""
 
 
@@ -264,6 +274,8 @@ def test_what_cannot_work_is_refused_and_what_grows_is_told(
             call()
     with pytest.raises(AnalysisException, match="AMBIGUOUS"):
         a.join(b, F.col("k") == "x")
+    with pytest.raises(AnalysisException, match="MISSING_ATTRIBUTES"):
+        a.join(b, a["k"] == b["k"]).drop(b["k"]).select(b["k"])
     with pytest.raises(AnalysisException, match="nope"):
         a.join(b, "nope")
     one = a.join(b, "k", uid="one")

@@ -84,7 +84,8 @@ class Aggregation:
     def _results(self, exprs: tuple[Any, ...]) -> list[Column]:
         joined, preview = self._joined, self._parent._preview
         if joined is None:
-            return given_columns(preview, exprs)
+            told: list[Column] = self._parent._told_apart(given_columns(preview, exprs))
+            return told
         by_name = tuple(joined.by_name(e) if isinstance(e, dict) else e for e in exprs)
         return [joined.column(c) for c in given_columns(preview, by_name)]
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.carried_keys import carried_type, is_carried
+from spark_ckpt.plan.columns import free, is_repeated, proposing_user_columns, quoted
 from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.fails_on_nulls import of_data_rows
 from spark_ckpt.plan.key_columns import Keys, resolve_keys
@@ -38,9 +41,27 @@ _KEY_TYPES = (
 )
 
 
+def keys_apart(df: CkptDataFrame, cols: list[Any]) -> tuple[CkptDataFrame, list[Any]]:
+    """Behind a join with a table names may come twice: keys of such names get columns of their own."""
+    if not is_repeated(df.columns, df._session.spark):
+        return df, cols
+    twice = {name for name, n in Counter(c.lower() for c in df.columns).items() if n > 1}
+    made: dict[str, Column] = {}
+    keys: list[Any] = []
+    for col in df._told_apart(cols):
+        with proposing_user_columns():
+            name = "" if isinstance(col, int) else df._preview.select(col).columns[0]
+        if name.lower() in twice:
+            own = free(name, [*df.columns, *made])
+            made[own], col = F.col(col) if isinstance(col, str) else col, F.col(quoted(own)).alias(name)
+        keys.append(col)
+    return df.withColumns(made) if made else df, keys
+
+
 def keys_of(parent: CkptDataFrame, cols: list[Any]) -> Keys:
     """``cols`` are names, positions and expressions. Raises ``InvalidInputError`` for what cannot be a key."""
-    found = resolve_keys(parent._preview, parent.columns, cols)
+    with proposing_user_columns():
+        found = resolve_keys(parent._preview, parent.columns, cols)
     given = {field.name: expression for expression, field, _ in found}
     if len(given) != len(cols):
         raise InvalidInputError(f"groupBy has two keys of the same name: {[field.name for _, field, _ in found]}")

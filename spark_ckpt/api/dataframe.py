@@ -22,6 +22,7 @@ from spark_ckpt.api._distinct import Distinct
 from spark_ckpt.api._event_time import EventTime
 from spark_ckpt.api._grouping_sets import GroupingSets
 from spark_ckpt.api._joins import JoinMethods
+from spark_ckpt.api._keys import keys_apart
 from spark_ckpt.api._left_out import Wider, behind_row_by_row, filtered_in_front
 from spark_ckpt.api._numbered import Numbered
 from spark_ckpt.api._ordered import Ordered
@@ -50,7 +51,6 @@ from spark_ckpt.plan.columns import (
     listed,
     ordered,
     proposing_user_columns,
-    refuse_repeated,
     require_control,
     user_columns,
 )
@@ -349,8 +349,7 @@ class CkptDataFrame(
         flat = listed(cols)
         if self._joined is not None:
             return self._joined.grouped(flat)
-        refuse_repeated(self.columns, self._session.spark)
-        return CkptGroupedData(self, flat)
+        return CkptGroupedData(*keys_apart(self, flat))
 
     groupby = groupBy
 

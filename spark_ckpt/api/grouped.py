@@ -288,8 +288,8 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
 
     def _refuse_repeated(self) -> None:
         """Names that come twice only ``agg`` can tell apart."""
-        if self._joined is not None:
-            refuse_repeated(self._joined.shown, self._parent._session.spark)
+        names = self._rows.columns if self._joined is None else self._joined.shown
+        refuse_repeated(names, self._parent._session.spark)
 
 
 def _is_set(spark: Any, conf: str) -> bool:

@@ -198,7 +198,7 @@ class _Splitter:
             return None
         if len(args) == 1 and call.only is None and call.function != "count_if":
             name = found.column_name(args[0])
-            if name is not None and name not in self._keys_elsewhere():
+            if name is not None and name not in self._keys_elsewhere() and self._df.columns.count(name) == 1:
                 return name
         return self._once(call, args, text)
 

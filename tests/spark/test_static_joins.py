@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import write_deltalake
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from examples.payments.job import merchants_table
+from spark_ckpt.errors import InvalidInputError
 from tests.spark.conftest import Input, Job, ordered, wait_until
 
 
@@ -61,6 +64,50 @@ def test_columns_of_one_name_are_told_apart_as_in_spark(
     assert {kind for *_, kind in expected} == {kind.__name__ for kind in KINDS}
     job.run(_all(data.stream(ckpt)))
     assert job.rows() == expected
+
+
+def _by_key(a: Any) -> Any:
+    x = _static(a)
+    made = a.join(x, a["k"] == x["k"], "left").groupBy(a["k"])
+    return made.agg(F.sum(a["n"] * 10 + F.coalesce(x["n"], F.lit(0))), F.max(x["k"]))
+
+
+def _by_key_of_table(a: Any) -> Any:
+    made = a.alias("a").join(_static(a).alias("x"), F.expr("a.n >= x.n")).groupBy("x.k")
+    return made.agg(F.count("a.k"), F.max("x.n").cast("string"))
+
+
+def _by_another(a: Any) -> Any:
+    made = a.join(_static(a), F.expr("id < 9"))
+    return made.groupBy("word").agg({"id": "max"}).withColumn("none", F.lit("none"))
+
+
+def _same_twice(a: Any) -> Any:
+    return a.select("k", "k", "n", F.col("n0").alias("N")).groupBy("k").agg(F.count("*"), F.lit("none"))
+
+
+GROUPS: list[Callable[[Any], Any]] = [_by_key, _by_key_of_table, _by_another, _same_twice]
+
+
+def test_groups_are_told_apart_where_names_come_twice(
+    spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], job: Job
+) -> None:
+    def every(a: Any) -> Any:
+        made = [kind(a).toDF("key", "found", "more").withColumn("kind", F.lit(kind.__name__)) for kind in GROUPS]
+        return reduce(lambda one, two: one.union(two), made)
+
+    data = new_input("in", "id long, k string, n int, n0 int")
+    data.add((1, "a", 1, 0), (2, "b", 5, 0), (3, None, 2, 0), (4, "c", 3, 7))
+    data.add((5, "a", 2, 0), (6, "b", 0, 0))
+    job.run(every(data.stream(ckpt)), "kind,key", mode="update")
+    assert job.rows() == ordered(map(tuple, every(data.table(spark)).collect()))
+    joined = data.stream(ckpt).join(_static(data.stream(ckpt)), F.expr("id < 9"))
+    with pytest.raises(AnalysisException, match="AMBIGUOUS"):
+        joined.groupBy("k")
+    with pytest.raises(AnalysisException, match="AMBIGUOUS"):
+        joined.groupBy("word").agg(F.max("k"))
+    with pytest.raises(InvalidInputError, match="occur more than once"):
+        joined.groupBy("word").applyInPandas(lambda rows: rows, "word string")
 
 
 def test_each_batch_reads_a_static_table_that_python_reads_anew(

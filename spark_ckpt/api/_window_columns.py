@@ -85,7 +85,8 @@ def behind_windows(
     if calls:
         rows, (_, found) = window_column(df, calls[0], HIDDEN), over_hidden(found)
     if times:
-        rows = rows.withColumns(dict(zip(times, over_hidden(list(times.values()))[1], strict=True)))
+        hidden = dict(zip(times, over_hidden(list(times.values()))[1], strict=True))
+        rows = rows.select(*replaced_by_name(rows, hidden))
     named = [new if new is old else new.alias(n) for old, new, n in zip([*keys, *exprs], found, asked.columns)]
     sessions = [alone and "session_window" in str(key) for key, alone in zip(keys, bare, strict=True)]
     kept = [key if own else new for key, new, own in zip(keys, named, sessions)]

@@ -29,6 +29,7 @@ KINDS = {
     "kurtosis": "kurtosis",
     "last": "last",
     "last_value": "last",
+    "listagg": "collect_list",
     "max": "max",
     "max_by": "max_by",
     "mean": "mean",
@@ -49,6 +50,7 @@ KINDS = {
     "stddev": "stddev",
     "stddev_pop": "stddev_pop",
     "stddev_samp": "stddev",
+    "string_agg": "collect_list",
     "sum": "sum",
     "var_pop": "var_pop",
     "var_samp": "variance",
@@ -61,6 +63,9 @@ OF_ONE_OF_TWO = {"regr_avgx": 1, "regr_avgy": 0}
 
 PAIRED = ("min_by", "max_by", *COMOMENTS)
 """Kinds of two arguments."""
+
+LISTED = ("listagg", "string_agg")
+"""Functions whose result is computed of the list that is kept."""
 
 OF_DOUBLES = ("product", "kurtosis", "skewness", "stddev", "stddev_pop", "var_pop", "variance", *COMOMENTS)
 """Kinds whose arguments Spark casts to double, and so do ours."""

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._aggregate_kinds import KINDS, OF_DOUBLES
+from spark_ckpt.plan._aggregate_kinds import KINDS, LISTED, OF_DOUBLES
 from spark_ckpt.plan._lateral_aliases import put_in_place
+from spark_ckpt.plan._listagg import VALUE, Listing, Order, names
 from spark_ckpt.plan.aggregates import Call
 from spark_ckpt.plan.udf_plan import items_of
 
@@ -49,11 +51,27 @@ class ClassicExpressions:
         options = _options(function)
         if "percentage" in options or _class(function) == "Mode":
             arguments = [function.child()]
+        listing = None
+        if name in LISTED:
+            arguments, listing = self._listed(function)
         kind = KINDS.get(name)
         if kind in OF_DOUBLES:
             arguments = [self._uncast(a) for a in arguments]
         only = tree.filter().get() if tree.filter().isDefined() else None
-        return Call(name, arguments, options, tree.isDistinct(), only)
+        return Call(name, arguments, options, tree.isDistinct(), only, listing)
+
+    def _listed(self, function: JavaObject) -> tuple[list[JavaObject], Listing]:
+        """The value and what orders it, and what is made of all of them."""
+        child, orders = function.child(), items_of(function.orderExpressions())
+        others = [o.child() for o in orders if not o.child().semanticEquals(child)]
+        own = iter(names(len(others)))
+        of_value = VALUE if others else ""
+        fields = [of_value if o.child().semanticEquals(child) else next(own) for o in orders]
+        is_binary = function.dataType().typeName() == "binary"
+        delimiter = function.delimiter()
+        given = F.lit(b"" if is_binary else "") if delimiter.eval(None) is None else self.column(delimiter)
+        listing = Listing(given, is_binary, [_order(*pair) for pair in zip(fields, orders, strict=True)])
+        return [child, *others], listing
 
     def key(self, tree: JavaObject) -> int | None:
         return next((i for i, g in enumerate(self._grouping) if g.semanticEquals(tree)), None)
@@ -71,6 +89,9 @@ class ClassicExpressions:
         from pyspark.sql.classic.column import Column as ClassicColumn
 
         return ClassicColumn(self._utils.column(tree))
+
+    def tree(self, column: Column) -> JavaObject:
+        return self._utils.expression(column._jc)
 
     def rebuilt(self, tree: JavaObject, part: Callable[[JavaObject], JavaObject]) -> JavaObject:
         children = items_of(tree.children())
@@ -109,6 +130,10 @@ def _options(function: JavaObject) -> dict[str, Any]:
     if kind == "Mode" and function.reverseOpt().isDefined() and not function.reverseOpt().get():
         raise InvalidInputError("mode is the least of several there on a checkpointed stream, not the largest")
     return {}
+
+
+def _order(name: str, order: JavaObject) -> Order:
+    return Order(name, order.direction().sql() == "ASC", order.nullOrdering().sql() == "NULLS FIRST")
 
 
 def _shares(expression: JavaObject) -> float | list[float]:

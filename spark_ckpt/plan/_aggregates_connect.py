@@ -13,11 +13,13 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._aggregate_kinds import KINDS
+from spark_ckpt.plan._aggregate_kinds import KINDS, LISTED
 from spark_ckpt.plan._connect_scope import without_texts
 from spark_ckpt.plan._lateral_aliases import put_in_place
+from spark_ckpt.plan._listagg import Listing
 from spark_ckpt.plan._sql_expressions import read
 from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.aggregates import Call
@@ -39,7 +41,7 @@ class ConnectExpressions:
         self._e, self._column_class = expressions, ConnectColumn
         aggregated = df.groupBy(*keys).agg(*exprs)
         self.names: list[str] = aggregated.columns
-        self._columns, self._client = df.columns, df.sparkSession.client
+        self._df, self._columns, self._client = df, df.columns, df.sparkSession.client
         self._sensitive = is_case_sensitive(df.sparkSession)
         self._keys = [self._bare(k) for k in keys]
         if any(self._is_unknown(name) for c in exprs for name in names_in(c) or []):
@@ -72,7 +74,19 @@ class ConnectExpressions:
             return None
         name, args = tree._name.lower(), list(tree._args)
         options = self._options(name, args)
-        return Call(name, args, options, getattr(tree, "_is_distinct", False))
+        listing = None
+        if name in LISTED:
+            args, listing = self._listed(*args)
+        return Call(name, args, options, getattr(tree, "_is_distinct", False), listing=listing)
+
+    def _listed(self, value: Tree, delimiter: Tree | None = None) -> tuple[list[Tree], Listing]:
+        """The value as the text that Spark makes of it, and what is made of all of them."""
+        column = self.column(value)
+        kind = self._df.select(column).schema.fields[0].dataType
+        is_binary = isinstance(kind, T.BinaryType)
+        text = value if is_binary or isinstance(kind, T.StringType) else column.cast("string")._expr
+        none = delimiter is None or getattr(delimiter, "_value", delimiter) is None
+        return [text], Listing(F.lit(b"" if is_binary else "") if none else self.column(delimiter), is_binary)
 
     def _is_aggregate(self, tree: Tree) -> bool:
         return isinstance(tree, self._e.UnresolvedFunction | self._e.CallFunction) and tree._name.lower() in KINDS
@@ -118,6 +132,9 @@ class ConnectExpressions:
     def column(self, tree: Tree) -> Column:
         made: Column = self._column_class(tree)
         return made
+
+    def tree(self, column: Column) -> Tree:
+        return self._expression(column)
 
     def rebuilt(self, tree: Tree, part: Callable[[Tree], Tree]) -> Tree:
         if isinstance(tree, self._e.SQLExpression):

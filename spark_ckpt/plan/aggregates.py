@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import DISTINCT, KINDS, OF_ONE_OF_TWO, PAIRED
+from spark_ckpt.plan._listagg import Listing, with_orders
 from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.key_columns import stored_name
 
@@ -31,13 +32,16 @@ Tree = Any
 
 @dataclass(frozen=True)
 class Call:
-    """An aggregate function in an expression. ``arguments`` are trees; ``only`` is the condition of its FILTER."""
+    """An aggregate function in an expression. ``arguments`` are trees; ``only`` is the condition of its FILTER.
+
+    ``listing`` says what is computed of the list that is kept; the arguments behind the first are what orders it."""
 
     function: str
     arguments: Sequence[Tree]
     options: dict[str, Any] = field(default_factory=dict)
     distinct: bool = False
     only: Tree | None = None
+    listing: Listing | None = None
 
 
 class Expressions(Protocol):
@@ -66,6 +70,9 @@ class Expressions(Protocol):
 
     def column(self, tree: Tree) -> Column:
         """``tree`` for a ``select`` of the DataFrame."""
+
+    def tree(self, column: Column) -> Tree:
+        """What :meth:`column` was made of."""
 
     def rebuilt(self, tree: Tree, part: Any) -> Tree:
         """``tree`` with ``part`` of each of its parts."""
@@ -104,7 +111,7 @@ def split_aggregates(df: SparkDF, keys: list[Column], key_columns: list[str], ex
     in_order = [name for tree in results for name in splitter.specs_in(tree)]
     # The state's columns do not depend on the order of results.
     split.specs = dict(sorted(split.specs.items()))
-    if all(found.aggregate(tree) for tree in results):
+    if all(call is not None and call.listing is None for call in map(found.aggregate, results)):
         split.plain = in_order
         return split
 
@@ -148,8 +155,10 @@ class _Splitter:
     def behind(self, tree: Tree, df: SparkDF, known: Iterator[str]) -> Tree:
         """What is computed of aggregates, ``known`` by name in their order, and keys: columns of ``df``."""
         found = self._found
-        if found.aggregate(tree) is not None:
-            return found.reference(df, next(known))
+        call = found.aggregate(tree)
+        if call is not None:
+            kept = found.reference(df, next(known))
+            return kept if call.listing is None else found.tree(call.listing(found.column(kept)))
         key = found.key(tree)
         if key is not None:
             return found.reference(df, self._keys[key])
@@ -192,7 +201,7 @@ class _Splitter:
     def _argument(self, call: Call, text: str) -> str | None:
         """The column that the aggregate reads; None: whole rows."""
         found, args = self._found, [a for a in call.arguments if not self._found.is_constant(a)]
-        if KINDS[call.function] in PAIRED or call.function in OF_ONE_OF_TWO:
+        if KINDS[call.function] in PAIRED or call.function in OF_ONE_OF_TWO or call.listing is not None:
             args = list(call.arguments)
         if call.function == "count" and not args and call.only is None:
             return None
@@ -207,7 +216,8 @@ class _Splitter:
         those of two functions without a name are."""
         kind = KINDS[call.function]
         own = kind == "count" or call.function in OF_ONE_OF_TWO
-        of = call.function if own else "pair" if kind in PAIRED else "value"
+        ordered = call.listing is not None and call.listing.has_own_order
+        of = call.function if own else "pair" if kind in PAIRED else "ordered" if ordered else "value"
         shape = (f"{of} distinct" if call.distinct else of, call.only is not None, len(args))
         args = args[::-1] if kind.startswith("regr_") else args  # Spark has (y, x) there
         read = [*args, *([] if call.only is None else [call.only])]
@@ -226,6 +236,8 @@ class _Splitter:
             one = columns[OF_ONE_OF_TWO[call.function]] if call.function in OF_ONE_OF_TWO else F.lit(1)
             one = _struct(columns) if call.distinct else one
             value = F.when(reduce(and_, [c.isNotNull() for c in columns]), one) if args else one
+        elif call.listing is not None and call.listing.has_own_order:
+            value = with_orders(columns[0], columns[1:])
         elif KINDS[call.function] in PAIRED:
             value = F.struct(columns[0].alias("x"), columns[1].alias("y"))
         elif len(columns) == 1:
@@ -255,7 +267,7 @@ def _expected(call: Call, kind: str) -> int:
     """How many arguments there have to be."""
     if kind in PAIRED or call.function in OF_ONE_OF_TWO:
         return 2
-    return len(call.arguments) if KINDS[call.function] == "count" else 1
+    return len(call.arguments) if KINDS[call.function] == "count" or call.listing is not None else 1
 
 
 def _asked(call: Call, kind: str | None) -> str:

@@ -113,6 +113,18 @@ def _more_kept() -> list[Any]:
         F.expr("avg(distinct d)"),
         F.expr("collect_list(a) filter (where b > 0)").alias("chosen list"),
         F.expr("array_sort(collect_list(distinct s))").alias("sorted set"),
+        F.array_sort(F.split(F.listagg_distinct("a", ";"), ";")).alias("distinct text"),
+    ]
+
+
+def _texts() -> list[Any]:
+    """By themselves: Spark's optimiser fails with a ClassCastException on an ordered one beside count(DISTINCT ...)."""
+    return [
+        F.concat(F.lit("<"), F.expr("listagg(s, ', ') within group (order by s desc)"), F.lit(">")),
+        F.array_sort(F.split(F.listagg("a", "-"), "-")).alias("numbers"),
+        F.expr("string_agg(s) within group (order by t desc nulls last, a % 2, s desc, d)"),
+        F.expr("listagg(encode(s, 'utf-8'), x'2c') within group (order by a nulls first, s) filter (where t)"),
+        F.listagg(F.lit(None).cast("string")).alias("none"),
     ]
 
 
@@ -135,6 +147,7 @@ def _newest(job: Job, df: Any, keys: str, **options: Any) -> list[tuple[Any, ...
         ("true", _expressions),
         pytest.param("false", _expressions, marks=pytest.mark.soak),
         pytest.param("true", _more_kept, marks=pytest.mark.soak),
+        ("true", _texts),
     ],
 )
 def test_every_expression_is_sparks(spark, ckpt, job, new_input, chaining, expressions) -> None:  # type: ignore[no-untyped-def]

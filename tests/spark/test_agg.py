@@ -292,7 +292,7 @@ def test_another_expression_does_not_go_on_from_the_state(ckpt, job, new_input) 
 def test_what_cannot_be_kept_is_refused_when_it_is_built(ckpt, new_input) -> None:  # type: ignore[no-untyped-def]
     grouped = new_input("in", SCHEMA).stream(ckpt).groupBy("k")
     for expression, why in (
-        (F.listagg("s"), "the aggregate listagg cannot be kept"),
+        (F.histogram_numeric("a", F.lit(3)), "the aggregate histogram_numeric cannot be kept"),
         (F.expr("count_if(distinct t)"), r"the aggregate count_if\(DISTINCT ...\) cannot be kept"),
         (F.expr("percentile(a, 0.5, g)"), "percentile with a frequency is not there"),
         (F.collect_set(F.array("a")), r"collect_set does not support column 'array\(a\)'"),

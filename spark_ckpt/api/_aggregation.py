@@ -69,6 +69,8 @@ class Aggregation:
         window, parent = self._window, self._parent
         if window:
             window.check_aggregated()
+        else:
+            self._refuse_sessions()
         columns, keys = self._results(exprs), self._keys.named_for(self._keyed.columns, [])
         shown, given = self._keys_in_order(keys)
 
@@ -125,6 +127,10 @@ class Aggregation:
         """The keys of each group, as of ``agg({})``."""
         made = self.agg(F.count(F.lit(1)).alias("rows_of_group"), uid=uid)
         return made._columns(made.columns[:-1])
+
+    def _refuse_sessions(self) -> None:
+        """Raises ``InvalidInputError`` for keys that are columns of sessions, which are not merged."""
+        raise NotImplementedError
 
     def _spelt(self, key: str) -> Column:
         """A key as the user wrote it: Spark names the result so."""

@@ -262,6 +262,21 @@ def window_key(parent: CkptDataFrame, cols: list[Any]) -> tuple[WindowColumn | N
     return key, key.among(cols, F.col(quoted(key.key)))
 
 
+def refuse_session_columns(parent: CkptDataFrame, cols: list[Any]) -> None:
+    """Raises ``InvalidInputError`` for keys that are columns of sessions. Spark merges those of a key that overlap, by
+    what it notes of the column; as an ordinary key each row's own would stay apart."""
+    noted = WINDOW_KEYS["session_window"]
+    there = [field.name for field in parent.schema.fields if noted in field.metadata]
+    for _, field, is_column in resolve_keys(parent._preview, parent.columns, cols) if there else []:
+        column = field.name if is_column else there[0]
+        if noted in field.metadata and isinstance(field.dataType, T.StructType):
+            raise InvalidInputError(
+                f"groupBy: the key {field.name!r} is a column of sessions, of one row each or of an earlier aggregate, "
+                'and such are not merged here; make the session the key, groupBy(F.session_window("t", "5 minutes"), '
+                f'...), or group by equal ones, groupBy(F.col("{column}.start"), F.col("{column}.end"), ...)'
+            )
+
+
 def window_column(df: CkptDataFrame, call: Column, name: str) -> CkptDataFrame:
     """``df`` with each row once for each of its windows, which column ``name`` has, behind the others. ``call`` is
     ``F.window(...)`` or ``F.session_window(...)``."""

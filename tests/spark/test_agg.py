@@ -124,6 +124,10 @@ def _texts() -> list[Any]:
         F.array_sort(F.split(F.listagg("a", "-"), "-")).alias("numbers"),
         F.expr("string_agg(s) within group (order by t desc nulls last, a % 2, s desc, d)"),
         F.expr("listagg(encode(s, 'utf-8'), x'2c') within group (order by a nulls first, s) filter (where t)"),
+        *(
+            F.expr(f"listagg(coalesce(s, '-')) within group (order by nullif(t, true) nulls {place})")
+            for place in ("first", "last")
+        ),
         F.listagg(F.lit(None).cast("string")).alias("none"),
     ]
 

@@ -318,6 +318,16 @@ def test_what_spark_refuses_of_sessions_is_refused_with_a_way_that_works(ckpt: A
         _again(_windows(marked), of="window").writeStream.outputMode("update")
     with pytest.raises(AnalysisException):
         marked.groupBy(F.session_window("v", "5 minutes"), "k")
+    for rows in (marked.withColumn("s", F.session_window("t", "5 minutes")), _sessions(marked)):
+        column = next(f.name for f in rows.schema.fields if "spark.sessionWindow" in f.metadata)
+        for keys in ([column, "k"], [F.col(column).alias("other")]):
+            with pytest.raises(InvalidInputError, match=f"a column of sessions.*{column}.start"):
+                rows.groupBy(*keys).count()
+        assert rows.groupBy(F.col(f"{column}.start"), F.col(f"{column}.end")).count().columns == [
+            "start",
+            "end",
+            "count",
+        ]
 
 
 # --- several streams ------------------------------------------------------------------------------------------------

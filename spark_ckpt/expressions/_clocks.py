@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_ckpt.errors import ExpressionError
 from spark_ckpt.expressions import zones
 from spark_ckpt.expressions._values import Function, as_array, overflowing, plain, refuse, sized
 from spark_ckpt.expressions.tree import Call
@@ -93,7 +94,14 @@ def day_of(call: Call, count: int, value: Any) -> Any:
 def start_of(call: Call, count: int, value: Any) -> Any:
     """The moment at which a day begins."""
     days = as_array(value, count).cast(pa.int32()).cast(pa.int64())
-    return zones.beginnings(pc.multiply(days, DAY), call.option).cast(call.type)
+    try:
+        shown = pc.multiply_checked(days, DAY)
+    except pa.ArrowInvalid as e:
+        raise ExpressionError(
+            "date to timestamp: found a day outside of the years -290308 to 294247, which no timestamp has; Spark ends "
+            "a query with 'long overflow' there. Leave such days out by a filter in front of it"
+        ) from e
+    return zones.beginnings(shown, call.option).cast(call.type)
 
 
 def _later(call: Call, count: int, value: Any, interval: Any) -> Any:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt import agg
+from spark_ckpt.api._windows import refuse_session_columns
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.aggregates import Split, by_names, split_aggregates
 from spark_ckpt.plan.columns import free, proposing_user_columns, quoted, refuse_repeated
@@ -38,6 +39,8 @@ class Aggregation:
     """The parent with the operator's keys."""
     _keys: Keys
     _given: list[Any]
+    _cols: list[Any]
+    """The keys as given, where windows within them are columns of the rows."""
     _window: WindowColumn | None
     _joined: JoinedNames | None
     """Behind a join: what names mean there."""
@@ -70,7 +73,7 @@ class Aggregation:
         if window:
             window.check_aggregated()
         else:
-            self._refuse_sessions()
+            refuse_session_columns(parent, self._cols)
         columns, keys = self._results(exprs), self._keys.named_for(self._keyed.columns, [])
         shown, given = self._keys_in_order(keys)
 
@@ -127,10 +130,6 @@ class Aggregation:
         """The keys of each group, as of ``agg({})``."""
         made = self.agg(F.count(F.lit(1)).alias("rows_of_group"), uid=uid)
         return made._columns(made.columns[:-1])
-
-    def _refuse_sessions(self) -> None:
-        """Raises ``InvalidInputError`` for keys that are columns of sessions, which are not merged."""
-        raise NotImplementedError
 
     def _spelt(self, key: str) -> Column:
         """A key as the user wrote it: Spark names the result so."""

@@ -19,7 +19,7 @@ from spark_ckpt.api._keys import arrow_columns, keys_of, refuse_carried
 from spark_ckpt.api._processors import Processors
 from spark_ckpt.api._topn import TopRows
 from spark_ckpt.api._window_columns import behind_windows, shown, windows_in_columns
-from spark_ckpt.api._windows import refuse_session_columns, window_key
+from spark_ckpt.api._windows import window_key
 from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
@@ -56,7 +56,7 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         self, parent: CkptDataFrame, cols: list[Any], joined: JoinedNames | None = None, by_columns: bool = False
     ) -> None:
         """``by_columns``: a window among the keys is a column as others are."""
-        self._rows, self._given, self._joined, self._is_by_columns = parent, cols, joined, by_columns
+        self._rows, self._given, self._joined = parent, cols, joined
         parent, cols, _ = behind_windows(parent, cols) or (parent, cols, [])
         self._behind, self._cols = parent, cols
         self._window, keys = (None, cols) if by_columns else window_key(parent, cols)
@@ -128,10 +128,6 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
             return None
         rows, keys, made = found
         return CkptGroupedData(rows, keys, self._joined), made
-
-    def _refuse_sessions(self) -> None:
-        if not self._is_by_columns:
-            refuse_session_columns(self._parent, self._cols)
 
     def _rules(self) -> Rules:
         return Rules(**{name: _is_set(self._parent._session.spark, conf) for name, conf in _AGGREGATE_CONFS.items()})

@@ -26,9 +26,9 @@ from tests.generated.typed_expressions import Writer, rows, shown
 SEED = int(os.environ.get("SEED", "1"))
 AT_ONCE = 40
 CONDITION = re.compile(r"\[[A-Z_]+")
+"""Spark's name of it, without its kind."""
 LONG_OVERFLOW = "long overflow"
 """Of Java's arithmetic, which Spark hands on as it is."""
-"""Spark's name of it, without its kind."""
 
 
 class Oracle:

@@ -11,7 +11,7 @@ from spark_ckpt.api._joined_names import keeps_columns
 from spark_ckpt.api._watermark import OneAhead
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.columns import is_case_sensitive
+from spark_ckpt.plan.columns import aliased, is_case_sensitive
 from spark_ckpt.plan.durations import delay_ms, simple_ms
 from spark_ckpt.plan.event_time import with_event_time
 from spark_ckpt.plan.key_columns import column_named
@@ -75,7 +75,7 @@ def _timed(df: CkptDataFrame, event_time: str, delay: str) -> CkptDataFrame:
 def timed_preview(df: CkptDataFrame, column: str, delay_ms: int) -> SparkDF:
     """The preview, in which Spark then tells where the event time goes; called by the same alias."""
     preview = with_event_time(df._preview, column, delay_ms)
-    return preview if df._alias is None else preview.alias(df._alias)
+    return preview if df._alias is None else aliased(preview, df._alias)
 
 
 def _mark_stream(df: SparkDF, number: int) -> SparkDF:

@@ -13,12 +13,19 @@ from spark_ckpt.api._operation import HasOperation
 from spark_ckpt.api._stream_joins import stream_join
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.columns import quoted, refuse_control
+from spark_ckpt.plan.columns import aliased, quoted, refuse_control
 from spark_ckpt.plan.condition import Name, replaced
 from spark_ckpt.plan.fails_on_nulls import may_fail
 from spark_ckpt.plan.lateral import generator_of, lateral, lateral_kind
 from spark_ckpt.plan.static_in_arrow import joined_in_arrow
-from spark_ckpt.plan.static_join import StaticJoin, for_data_rows, join_kind, refuse_no_dataframe, refuse_right_side
+from spark_ckpt.plan.static_join import (
+    StaticJoin,
+    for_data_rows,
+    join_kind,
+    may_have_values,
+    refuse_no_dataframe,
+    refuse_right_side,
+)
 from spark_ckpt.plan.static_side import StaticPlace
 from spark_ckpt.runtime.static_join import LEFT
 
@@ -120,11 +127,13 @@ class JoinMethods(HasOperation):
         asked = isinstance(condition, Column) and may_fail(condition, self._nodes)
         safe = for_data_rows(condition, self._preview, nothing) if asked else None
         named = self._stream_side or StreamSide.of(self._recipe, self._alias)
-        join = StaticJoin(kind or "inner", condition, safe, named.alias if self._stream_side is None else None)
-        aliased = self._stream_side is not None or self._alias is not None
+        whole = named.alias if self._stream_side is None else self._alias
+        valued = may_have_values(self._preview, names, whole) if names else ()
+        join = StaticJoin(kind or "inner", condition, safe, whole, valued)
+        known = self._stream_side is not None or self._alias is not None
 
         def called(df: SparkDF) -> SparkDF:
-            return df if aliased else df.alias(named.alias)
+            return df if known else aliased(df, named.alias)
 
         # What is tried meanwhile, the preview, is not to read the static side.
         made = self._operation("join", lambda df: join(called(df), other), tried=lambda df: join(called(df), nothing))
@@ -154,10 +163,10 @@ class JoinMethods(HasOperation):
             made = self.select("*", generator)
             return made if on is None else made.where(on)
         named = self._stream_side or StreamSide.of(self._recipe, self._alias)
-        aliased = self._stream_side is not None or self._alias is not None
+        known = self._stream_side is not None or self._alias is not None
 
         def called(df: SparkDF) -> SparkDF:
-            return df if aliased else df.alias(named.alias)
+            return df if known else aliased(df, named.alias)
 
         nothing = other.where(F.lit(False))
         made = self._operation(

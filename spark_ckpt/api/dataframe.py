@@ -48,6 +48,7 @@ from spark_ckpt.plan.again import again
 from spark_ckpt.plan.asked_for_data_rows import asked_for_data_rows
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import (
+    aliased,
     listed,
     ordered,
     proposing_user_columns,
@@ -261,7 +262,7 @@ class CkptDataFrame(
 
     def _aliased(self, rows: SparkDF) -> SparkDF:
         """``rows`` that come out of Python have names and no alias."""
-        return rows if self._alias is None else rows.alias(self._alias)
+        return rows if self._alias is None else aliased(rows, self._alias)
 
     def _for_expressions(self, ctx: Any) -> Chain:
         """The chain, where expressions over its columns are computed in Spark."""
@@ -306,7 +307,7 @@ class CkptDataFrame(
 
     def alias(self, alias: str) -> CkptDataFrame:
         """As PySpark's: columns may then be called ``alias.column``, with ``alias`` as it is given here."""
-        made = self._operation("alias", lambda df: df.alias(alias))
+        made = self._operation("alias", lambda df: aliased(df, alias))
         made._alias = alias
         made._ahead = behind_alias(self, alias)
         return made

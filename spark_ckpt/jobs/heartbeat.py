@@ -75,7 +75,12 @@ class Heart:
         while not self._stopped.wait(self._every_s):
             if self._is_active is not None and self._taken_over():
                 return
-            if self._is_active is not None and not self._is_active():
+            try:
+                active = self._is_active is None or self._is_active()
+            except Exception as e:  # noqa: BLE001 - whatever PySpark raises when its JVM or server has gone
+                _log.warning("Whether the query runs is not known, its heartbeat ends and expires in a minute: %s", e)
+                return
+            if not active:
                 self._forget()
                 return
             self.beat()

@@ -94,6 +94,11 @@ def control_last(df: SparkDF) -> SparkDF:
     return df.select(everything(), *CONTROL_COLUMNS)
 
 
+def aliased(df: SparkDF, alias: str) -> SparkDF:
+    """``df``, whose columns of the user are known by ``alias``: ``alias.*`` does not stand for the control columns."""
+    return df.alias(alias).select(everything(), *[F.col(name).alias(name) for name in CONTROL_COLUMNS])
+
+
 def everything() -> Column:
     """All columns but the control columns, whatever they are called."""
     return F.expr(f"* EXCEPT ({', '.join(CONTROL_COLUMNS)})")

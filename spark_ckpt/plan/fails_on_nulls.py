@@ -12,6 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.plan._trying import unlogged
+from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.plan_check import plan_nodes
 from spark_ckpt.plan.plan_text import Node, calls_python
 from spark_ckpt.types import CTL
@@ -65,6 +66,19 @@ def may_fail(column: Column, nodes: Iterable[Node] = ()) -> bool:
 def data_rows_only(column: Column) -> Column:
     """``column``, and null in control rows."""
     return F.when(F.col(CTL).isNull(), column)
+
+
+def with_values_in_control_rows(preview: SparkDF, names: Sequence[str]) -> list[str]:
+    """Those of its columns that have a value there, or for which that is not known, as where Python computes them."""
+    there = [F.col(quoted(name)).isNotNull().alias(f"c{i}") for i, name in enumerate(names)]
+    asked = preview.where(F.col(CTL).isNotNull()).select(*there)
+    try:
+        if any(map(calls_python, plan_nodes(asked))):
+            return list(names)
+        found = asked.collect()
+    except PySparkException:
+        return list(names)
+    return [name for i, name in enumerate(names) if any(row[i] for row in found)]
 
 
 def _fails(preview: SparkDF, columns: list[Column]) -> bool:

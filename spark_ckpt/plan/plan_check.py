@@ -94,6 +94,7 @@ def check_operation(what: str, before: SparkDF, known: list[Node], after: SparkD
     """
     whole = plan_nodes(after)
     gone = Counter(n.same for n in known) - Counter(n.same for n in whole)
+    gone -= _widened(gone, whole)
     if gone:
         raise _refusal(
             what, Node(next(iter(gone)), 0), "is missing", "Begin with the DataFrame that the function gets."
@@ -112,6 +113,16 @@ def check_operation(what: str, before: SparkDF, known: list[Node], after: SparkD
         _try(what, before, after, suspects[-1], WINDOW_WAY if window else _WAYS.get(suspects[-1].name, _ANY_WAY))
     if any(n.name in ("Project", "Filter") and plan_text.calls_python(n) for n in new):
         _try_python(what, after)
+
+
+def _widened(gone: Counter[str], whole: list[Node]) -> Counter[str]:
+    """Those of ``gone`` that stand in ``whole`` with columns more at the end: where a column is asked for that a join
+    by names hides, such as the key of its right side, Spark lets it pass all projections in between."""
+    projections = [n.same[:-1] for n in whole if n.name == "Project"]
+    return Counter({
+        text: times for text, times in gone.items()
+        if sum(other.startswith(f"{text[:-1]}, ") for other in projections) >= times
+    })  # fmt: skip
 
 
 def _added(known: list[Node], whole: list[Node]) -> list[Node]:

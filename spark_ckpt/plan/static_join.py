@@ -8,7 +8,7 @@ subquery. Rows may be shuffled in between: order and place mean nothing to a bar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -19,9 +19,9 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._trying import unlogged
-from spark_ckpt.plan.columns import control_last, is_case_sensitive, quoted, user_columns
+from spark_ckpt.plan.columns import aliased, control_last, is_case_sensitive, quoted, user_columns
 from spark_ckpt.plan.condition import Name, conjuncts, replaced, shape
-from spark_ckpt.plan.fails_on_nulls import data_rows_only
+from spark_ckpt.plan.fails_on_nulls import data_rows_only, with_values_in_control_rows
 from spark_ckpt.plan.key_columns import column_named
 from spark_ckpt.runtime.static_join import ANTI, INNER, LEFT, SEMI
 from spark_ckpt.types import CONTROL_COLUMNS, CTL
@@ -64,12 +64,14 @@ def join_kind(how: str | None) -> str | None:
 class StaticJoin:
     """``on``: names that both sides have, a condition, or None for every row with every row. ``safe``: the condition,
     if it fails on nulls, as one that does not fail on control rows. ``alias``: what all columns of the stream are known
-    by."""
+    by; None: some are known by one name and some by another, behind a join. ``valued``: those that may have a value in
+    control rows, which they lose here (:func:`may_have_values`)."""
 
     kind: str
     on: list[str] | Column | None
     safe: Column | None = None
     alias: str | None = None
+    valued: tuple[str, ...] = ()
 
     def __call__(self, left: SparkDF, right: SparkDF) -> SparkDF:
         """``left`` has control rows, ``right`` has none."""
@@ -87,15 +89,16 @@ class StaticJoin:
 
     def _outer(self, left: SparkDF, right: SparkDF, how: str) -> SparkDF:
         if isinstance(self.on, list):
-            keyed = _for_data_rows(left, self.on)
-            return (keyed if self.alias is None else keyed.alias(self.alias)).join(right, self.on, how)
+            nulls = {name: data_rows_only(F.col(quoted(name))) for name in self.valued}
+            keyed = left.withColumns(nulls) if nulls else left
+            return (keyed if self.alias is None else aliased(keyed, self.alias)).join(right, self.on, how)
         is_data = F.col(CTL).isNull()
         return left.join(right, is_data if self.on is None else _bound(self._safe, left) & is_data, how)
 
     def _semi(self, left: SparkDF, right: SparkDF) -> SparkDF:
         if isinstance(self.on, list):
             keys = right.select(*[F.col(quoted(name)) for name in self.on]).distinct()
-            return StaticJoin(INNER, self.on, alias=self.alias)(left, keys)
+            return replace(self, kind=INNER)(left, keys)
         if self.on is None:
             return left.where(F.col(CTL).isNotNull() | right.exists())
         _ = left.join(right, _bound(self.on, left), "left_semi").columns  # raises as Spark does
@@ -122,13 +125,17 @@ def _part_for_data_rows(part: Column, left: SparkDF, right: SparkDF) -> Column:
     return one == other if op == "=" else one.eqNullSafe(other)
 
 
-def _for_data_rows(left: SparkDF, names: list[str]) -> SparkDF:
-    """``left`` with no key in control rows: a null equals nothing."""
-    sensitive = is_case_sensitive(left.sparkSession)
-    columns = user_columns(left.columns)
-    spelt = [column_named(columns, quoted(name), sensitive) for name in names]
-    keys = {name: F.when(F.col(CTL).isNull(), F.col(quoted(name))) for name in spelt if name is not None}
-    return left.withColumns(keys) if keys else left
+def may_have_values(preview: SparkDF, names: list[str], alias: str | None) -> tuple[str, ...]:
+    """The columns of ``preview`` that a join by ``names`` has to null in control rows: a null equals nothing.
+
+    What is computed anew is no more known by the alias that it had. Where all columns have one, they get it again, and
+    whatever may have a value in control rows is without it there from now on. So behind a join, what may have one was
+    computed behind it, and has no alias in Spark either.
+    """
+    sensitive, columns = is_case_sensitive(preview.sparkSession), user_columns(preview.columns)
+    keys = [column_named(columns, quoted(name), sensitive) for name in names]
+    asked = columns if alias is not None else [name for name in keys if name is not None]
+    return tuple(with_values_in_control_rows(preview, asked))
 
 
 def _matched(joined: SparkDF) -> SparkDF:

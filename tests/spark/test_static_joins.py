@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
@@ -64,6 +65,56 @@ def test_columns_of_one_name_are_told_apart_as_in_spark(
     assert {kind for *_, kind in expected} == {kind.__name__ for kind in KINDS}
     job.run(_all(data.stream(ckpt)))
     assert job.rows() == expected
+
+
+def _chosen(chance: random.Random) -> Callable[[Any], Any]:
+    """Two joins by names, and what is told by alias behind them, by a star or a key that the join hides."""
+    early, late = chance.choice([None, F.coalesce("k", F.lit("b"))]), chance.choice([None, F.lit("B"), F.upper("k")])
+    hows = [chance.choice(["inner", "left", "left", "left_semi"]), chance.choice(["inner", "left", "left_anti"])]
+    has_word = late is not None or hows[0] != "left_semi"
+    key, again = chance.choice(["k", "early", "word" if has_word else "k"]), chance.random() < 0.3
+    known = [
+        "a",
+        *("x" for _ in hows[:1] if hows[0] != "left_semi"),
+        *("y" for _ in hows[1:] if hows[1] != "left_anti"),
+    ]
+    if again:
+        known = ["b", *known[-1:]] if known[-1] == "y" else ["b"]
+    stars = [f"{name}.*" for name in known]
+    wanted = chance.sample([*stars, *stars, F.struct(stars[0]).alias("all"), f"{known[-1]}.k"], 3)
+
+    def made(a: Any) -> Any:
+        rows = a.withColumn("early", F.col("k") if early is None else early).alias("a")
+        rows = rows.join(_static(a).withColumnRenamed("n", "m").alias("x"), "k", hows[0])
+        rows = rows if late is None else rows.withColumn("word", late)
+        rows = rows.alias("b") if again else rows
+        return rows.join(_static(a).withColumn("early", F.col("k")).alias("y"), key, hows[1]).select(*wanted)
+
+    return made
+
+
+def _texts(made: Any) -> Any:
+    names = [f"c{i}" for i in range(len(made.columns))]
+    return made.toDF(*names).select(F.to_json(F.struct(*names)).alias("row"))
+
+
+SOAK = pytest.mark.soak
+
+
+@pytest.mark.parametrize("seeds", [range(5), *[pytest.param(range(n, n + 10), marks=SOAK) for n in range(5, 95, 10)]])
+def test_a_star_behind_joins_has_the_columns_that_it_has_in_spark(
+    spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], job: Job, seeds: range
+) -> None:
+    data = new_input("in", "id long, k string, n int, n0 int")
+    data.add((1, "a", 1, 0), (2, "b", 5, 0), (3, None, 2, 0), (4, "c", 3, 7))
+    ours, expected = [], []
+    for seed in seeds:
+        plain, made = (_chosen(random.Random(seed))(rows) for rows in (data.table(spark), data.stream(ckpt)))
+        assert made.columns == plain.columns, seed
+        ours.append(_texts(made).withColumn("seed", F.lit(seed)))
+        expected += [(text, seed) for (text,) in _texts(plain).collect()]
+    job.run(reduce(lambda one, two: one.union(two), ours))
+    assert job.rows() == ordered(expected)
 
 
 def _by_key(a: Any) -> Any:

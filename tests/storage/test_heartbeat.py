@@ -168,6 +168,19 @@ def test_the_starts_heart_rests_once_the_source_beats_or_the_query_ended(job: Wh
     assert job.records.store.names("alive") == []
 
 
+def test_a_heart_that_cannot_ask_whether_the_query_runs_ends_and_leaves_its_last_beat(
+    job: WholeJob, caplog: pytest.LogCaptureFixture
+) -> None:
+    def jvm_has_gone() -> bool:
+        raise ConnectionRefusedError("Connection refused")
+
+    heart = Heart(job.records, job.run.generation, every_ms=1).start()
+    heart.hand_over(jvm_has_gone)
+    heart._thread.join()
+    assert job.records.store.names("alive")
+    assert "expires in a minute: Connection refused" in caplog.text
+
+
 def test_begin_tells_its_claim_before_it_commits_what_was_left(tmp_path: Path) -> None:
     job = WholeJob(tmp_path)
     plan = job.plan("auto", "spark")

@@ -52,6 +52,8 @@ KINDS = {
     "stddev_samp": "stddev",
     "string_agg": "collect_list",
     "sum": "sum",
+    "try_avg": "try_mean",
+    "try_sum": "try_sum",
     "var_pop": "var_pop",
     "var_samp": "variance",
     "variance": "variance",
@@ -75,7 +77,15 @@ DISTINCT = {
     "collect_list": "collect_set",
     **{
         kind: f"{kind}_distinct"
-        for kind in ("count", "sum", "mean", "bit_xor", *(k for k in OF_DOUBLES if k not in COMOMENTS))
+        for kind in (
+            "count",
+            "sum",
+            "mean",
+            "try_sum",
+            "try_mean",
+            "bit_xor",
+            *(k for k in OF_DOUBLES if k not in COMOMENTS),
+        )
     },
 }
 """Kind -> the kind of the same function with DISTINCT; None: the same."""

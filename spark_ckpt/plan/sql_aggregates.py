@@ -17,7 +17,7 @@ from spark_ckpt.plan.sql_tokens import Token, begins_sub_query, closed
 
 _ASKED_OF_SETS = {"grouping", "grouping_id"}
 _NOT_BUILT = {
-    *("try_sum", "try_avg", "histogram_numeric", "count_min_sketch", "bitmap_construct_agg"),
+    *("histogram_numeric", "count_min_sketch", "bitmap_construct_agg"),
     *("bitmap_or_agg", "hll_sketch_agg", "hll_union_agg", "approx_top_k", "percentile_cont", "percentile_disc"),
 }
 AGGREGATES = {*KINDS, *_ASKED_OF_SETS, *_NOT_BUILT}

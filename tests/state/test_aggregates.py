@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_ckpt import agg
+from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.functions.base import Touched
@@ -154,6 +155,25 @@ def test_a_sum_of_decimals_raises_when_it_needs_more_than_38_digits(value: str) 
     assert operator.batch(table([("a", Decimal(value))], type_))[0]["t"] == Decimal(value)
     with pytest.raises(InvalidInputError, match="decimal128"):
         operator.batch(table([("a", Decimal(value))], type_))
+
+
+@pytest.mark.parametrize(
+    ("type_", "most"), [(pa.int64(), 2**63 - 1), (pa.decimal128(38, 0), Decimal("9" * 38)), (pa.int8(), 127)]
+)
+def test_a_tried_sum_that_left_its_range_is_null_whatever_comes_behind_it(type_: pa.DataType, most: Any) -> None:
+    least = most.copy_negate() if isinstance(most, Decimal) else -most
+    operator = Operator(AggregateFunction(KEYS, schema_of(type_), {"s": AggSpec("try_sum", "v")}))
+    wide = type_ != pa.int8()
+    batches: list[list[tuple[str, Any, Any]]] = [
+        [("none", None, None), ("late", most, most)],
+        [("late", most, None if wide else 2 * most), ("none", None, None)],
+        [("late", least, None if wide else most), ("once", None, most), ("once", most, most)],
+    ]
+    for rows in batches:
+        found = {r["k"]: r["s"] for r in operator.batch(table([(k, v) for k, v, _ in rows], type_))}
+        assert found == {k: s for k, _, s in rows}
+    found = {r["k"]: r["s"] for r in operator.batch(table([("in one", v) for v in (most, 1, least)], type_))}
+    assert found == {"in one": None if wide else 1}
 
 
 def test_means_of_integers_do_not_overflow() -> None:

@@ -21,6 +21,7 @@ from spark_ckpt.state.aggregates._moments import Deviation, Shape, Stddev
 from spark_ckpt.state.aggregates._paired import COMOMENTS as COMOMENTS
 from spark_ckpt.state.aggregates._paired import Comoments, ExtremeBy
 from spark_ckpt.state.aggregates._sums import Mean, Sum
+from spark_ckpt.state.aggregates._trying import TrySum
 from spark_ckpt.state.ipc import nullable_schema
 from spark_ckpt.state.keys.keys import is_list
 
@@ -93,6 +94,8 @@ _SUPPORTED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "count": (lambda _: True, "every type"),
     "sum": (_numeric, NUMBERS),
     "mean": (_numeric, NUMBERS),
+    "try_sum": (_numeric, NUMBERS),
+    "try_mean": (_numeric, NUMBERS),
     "stddev": (_numeric, NUMBERS),
     "min": (_compared, _NESTED),
     "max": (_compared, _NESTED),
@@ -179,11 +182,22 @@ def make_accumulator(name: str, spec: AggSpec, input_schema: pa.Schema, rules: R
 def _plain(kind: str, type_: pa.DataType | None, rules: Rules) -> type[Accumulator]:
     if kind == "count":
         return Count
+    if kind.startswith("try_"):
+        return _trying(kind.removeprefix("try_"), type_)
     if rules.ansi:
         return Sum if kind == "sum" else Mean
     if pa.types.is_decimal(type_):
         return NullableSum if kind == "sum" else NullableMean
     return WrappingSum if kind == "sum" else Mean
+
+
+def _trying(kind: str, type_: pa.DataType | None) -> type[Accumulator]:
+    """What of sums and means can leave its range is null then; doubles cannot."""
+    if pa.types.is_decimal(type_):
+        return NullableSum if kind == "sum" else NullableMean
+    if kind == "mean":
+        return Mean
+    return TrySum if pa.types.is_integer(type_) else Sum
 
 
 def _checked_type(name: str, spec: AggSpec, input_schema: pa.Schema) -> pa.DataType:

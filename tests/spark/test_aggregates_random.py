@@ -1,0 +1,169 @@
+"""Aggregates drawn at random, of nasty values of all types, with FILTER, beside Spark's own stream of the same files.
+
+Sums are of numbers that doubles add exactly, so that nothing depends on an order that Spark leaves open. Wide decimals
+are by themselves: beside an aggregate of strings Spark looks for an overflow behind each batch, alone behind each row.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import random
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests.spark.conftest import Input, Job, batches_of_spark
+
+LONG = 2**63 - 1
+WIDE = Decimal("9" * 38)
+DAY = dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc)
+VALUES: dict[str, tuple[str, list[Any]]] = {
+    "t": ("timestamp", []),
+    "k": ("string", ["x", "y", None]),
+    "i": ("int", [1, 2, 3, -1, 0, 2**31 - 1, -(2**31), None]),
+    "l": ("bigint", [1, 2, LONG, -LONG - 1, 5, -3, None]),
+    "h": ("smallint", [1, 2, 2**15 - 1, None]),
+    "f": ("float", [0.0, -0.0, 1.5, math.nan, None]),
+    "d": ("double", [0.0, -0.0, 1.5, math.nan, math.inf, 0.25, None]),
+    "c": ("decimal(10,2)", [Decimal("1.25"), Decimal("-3.10"), Decimal("99999999.99"), None]),
+    "w": ("decimal(38,0)", [WIDE, WIDE.copy_negate(), Decimal(1), Decimal(7), None]),
+    "s": ("string", ["a", "b", "", "ä", None]),
+    "b": ("boolean", [True, False, None]),
+}
+NUMBERS = ("i", "h", "f", "d", "c")
+"""Whose sums stay in their types, and are exact."""
+DRAWN = {
+    "sum": NUMBERS,
+    "avg": NUMBERS,
+    "min": tuple("ilhfdcws"),
+    "max": tuple("ilhfdcws"),
+    "count": tuple("ilhfdcws"),
+    "try_sum": tuple("ilhfdc"),
+    "try_avg": NUMBERS,
+}
+"""Function -> the columns that it is drawn for; one with ``{}`` is a text around the column."""
+
+
+OF_WIDE = ("try_sum(w)", "try_avg(w)", "try_sum(w) filter (where b)", "try_sum(l)", "try_avg(w * 0 + 1) + try_sum(h)")
+
+
+def expressions(rng: random.Random, count: int) -> list[str]:
+    """Each function once, then again, as far as ``count`` goes."""
+    names = sorted(DRAWN)
+    drawn = [*rng.sample(names, min(count, len(names))), *rng.choices(names, k=max(0, count - len(names)))]
+    found = []
+    for name in drawn:
+        column = rng.choice(DRAWN[name])
+        text = name.format(column) if "{}" in name else f"{name}({column})"
+        found.append(f"{text} filter (where {rng.choice(('b', 'i > 1', 's is null'))})" if rng.random() < 0.4 else text)
+    return found
+
+
+def rows(rng: random.Random, batch: int, count: int) -> list[tuple[Any, ...]]:
+    """A minute a batch, and some seconds of chance."""
+    times = [DAY + dt.timedelta(minutes=batch, seconds=rng.randint(0, 59)) for _ in range(count)]
+    return [(time, *(rng.choice(values) for _, values in list(VALUES.values())[1:])) for time in times]
+
+
+def grouped(df: Any, mode: str) -> Any:
+    if mode == "session":
+        return df.withWatermark("t", "20 seconds").groupBy("k", F.session_window("t", "9 seconds"))
+    if mode == "window":
+        return df.withWatermark("t", "1 minute").groupBy("k", F.window("t", "2 minutes", "1 minute"))
+    return df.groupBy("k")
+
+
+OUTPUT = {"session": "append", "window": "update", "update": "update", "complete": "complete"}
+
+
+def plain(value: Any) -> Any:
+    """One form for Spark's values and for ours, in which -0.0 is not 0.0."""
+    if hasattr(value, "asDict"):
+        value = value.asDict()
+    if isinstance(value, dict):
+        return {name: plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, dt.datetime):
+        return value.astimezone(dt.timezone.utc).isoformat()
+    if value != value or value == "NaN":
+        return "NaN"
+    return repr(bytes(value) if isinstance(value, bytearray) else value)
+
+
+def wrong(texts: list[str], ours: list[Any], theirs: list[Any]) -> list[Any]:
+    """Expressions, and what came of them for each row's keys; the keys themselves, where rows are others."""
+    keys = len(theirs[0]) - len(texts)
+    pairs = [[[plain(value) for value in row] for row in found] for found in (ours, theirs)]
+    of_keys = [sorted(str(row[:keys]) for row in found) for found in pairs]
+    if of_keys[0] != of_keys[1]:
+        return [("keys", *of_keys)]
+    columns = [
+        [sorted(str([*row[:keys], row[i + keys]]) for row in found) for found in pairs] for i in range(len(texts))
+    ]
+    return [
+        (text, [a for a in mine if a not in spark], [a for a in spark if a not in mine])
+        for text, (mine, spark) in zip(texts, columns, strict=True)
+        if mine != spark
+    ]
+
+
+def short_form(df: Any, texts: list[str]) -> Any:
+    """Times and sessions as columns that both bring to Python alike."""
+    keys = df.columns[: -len(texts)]
+    flat = [
+        F.col(k)
+        if k == "k"
+        else F.struct(*[F.col(f"{k}.{e}").cast("string").alias(e) for e in ("start", "end")]).alias("at")
+        for k in keys
+    ]
+    return df.select(*flat, *[F.col(c) for c in df.columns[len(keys) :]])
+
+
+@pytest.mark.parametrize(
+    ("mode", "seed"),
+    [
+        ("update", 1),
+        ("session", 2),
+        pytest.param("update", 0, marks=pytest.mark.soak),
+        *[
+            pytest.param(mode, seed, marks=pytest.mark.soak)
+            for seed in range(3, 9)
+            for mode in ("update", "session", "window", "complete")
+        ],
+    ],
+)
+def test_aggregates_are_those_of_sparks_stream(
+    spark: SparkSession,
+    ckpt: Any,
+    job: Job,
+    new_input: Callable[[str, str], Input],
+    tmp_path: Path,
+    mode: str,
+    seed: int,
+) -> None:
+    """Both are stopped in the middle, and go on."""
+    rng = random.Random(seed)
+    texts = expressions(rng, 20) if seed else list(OF_WIDE)
+    data = new_input("in", ", ".join(f"{name} {kind}" for name, (kind, _) in VALUES.items()))
+
+    def result(df: Any) -> Any:
+        return grouped(df, mode).agg(*[F.expr(text).alias(f"r{i}") for i, text in enumerate(texts)])
+
+    ours, theirs = result(data.stream(ckpt)), result(data.spark_stream(spark))
+    assert [(f.name, f.dataType) for f in ours.schema] == [(f.name, f.dataType) for f in theirs.schema], texts
+    expected: list[Any] = []
+    for part in range(2):
+        for batch in range(2):
+            data.add(*rows(rng, 2 * part + batch, 30))
+        batches = batches_of_spark(short_form(theirs, texts), tmp_path / "spark", OUTPUT[mode])
+        assert job.run(short_form(ours, texts), mode=OUTPUT[mode]).exception() is None
+        expected = batches[-1] if mode == "complete" else [*expected, *(row for rows in batches for row in rows)]
+        found = wrong(texts, job.rows(), expected)
+        assert not found, f"{len(found)} of {len(texts)} in part {part}: {found[:3]}"

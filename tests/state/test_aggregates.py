@@ -172,7 +172,7 @@ def test_a_tried_sum_that_left_its_range_is_null_whatever_comes_behind_it(type_:
     for rows in batches:
         found = {r["k"]: r["s"] for r in operator.batch(table([(k, v) for k, v, _ in rows], type_))}
         assert found == {k: s for k, _, s in rows}
-    found = {r["k"]: r["s"] for r in operator.batch(table([("in one", v) for v in (most, 1, least)], type_))}
+    found = {r["k"]: r["s"] for r in operator.batch(table([("in one", v) for v in (most, 1, least, 0)], type_))}
     assert found == {"in one": None if wide else 1}
 
 

@@ -52,6 +52,14 @@ _WITH_BAD_RECORDS: tuple[tuple[str, str, tuple[str, ...] | None], ...] = (
 
 _NO_SAY_WITH_A_SCHEMA = ("mergeschema", "inferschema")
 
+_NEVER_BY_SPARK = ("cleansource", "modifiedbefore", "modifiedafter", *_NO_SAY_WITH_A_SCHEMA)
+"""Spark's streams refuse these as well; or move and delete files behind their own batches, which a job that goes on
+from an earlier checkpoint reads again."""
+OURS_ALONE = ("badrecords", "changedfiles", "discoveryinterval", "lanes", "maxrowspertrigger", "maxsplitbytes",
+              "recursive", "timezone")  # fmt: skip
+"""Options that Spark does not know, or knows by another name."""
+_CHARACTERS = ("quote", "escape", "comment", "chartoescapequoteescaping")
+
 _INSTEAD = {
     "latestfirst": "files are read in the order in which they are found, so that none is left behind",
     "filenameonly": "a file is known by its path; one of the same name in another folder is another",
@@ -77,37 +85,54 @@ _INSTEAD = {
 """What works in place of other values."""
 
 
+class OnlySparkReadsError(ConfigError):
+    """Source ``files`` does not read such files, and Spark's own source does."""
+
+
 def files_options(
     file_format: str, given: Mapping[str, str], has_schema: bool = False, mode: str | None = None
 ) -> dict[str, str]:
-    """Options of source ``files`` for those that Spark has for ``file_format``. Raises ``ConfigError``.
+    """Options of source ``files`` for those that Spark has for ``file_format``.
+
+    Raises ``ConfigError``; ``OnlySparkReadsError`` if Spark's own source reads what is asked for.
 
     ``has_schema``: the schema is given, so nothing is to be found out about it. ``mode``: of json and csv where neither
     ``mode`` nor ``badRecords`` is given.
     """
     named = {name.lower() for name in given}
     own_rules = "badrecords" in named or (mode is None and "mode" not in named)
-    same = {
-        o.lower(): values
-        for formats, names, values in (*_AS_IT_IS, *(_WITH_BAD_RECORDS if own_rules else ()))
-        if file_format in formats.split()
-        for o in names.split()
-    }
-    found = {"fileFormat": file_format}
+    same, found = _as_it_is(file_format, own_rules), {"fileFormat": file_format}
+    only_spark: OnlySparkReadsError | None = None
     for name, value in given.items():
         key = name.lower()
         if key == "mode" and file_format not in _TEXTS:
             found["badRecords"] = _bad_records(file_format, value)
         elif key in same or (key in _INSTEAD and not _is_read(file_format, key, own_rules)):
             if not (key in _NO_SAY_WITH_A_SCHEMA and has_schema):
-                _check_same(file_format, name, value, same.get(key, ()))
+                only_spark = _other(file_format, name, value, same.get(key, ())) or only_spark
+        elif file_format == "csv" and _has_other_characters(key, value):
+            only_spark = OnlySparkReadsError(
+                f"reader option {name} of csv: expected one ASCII character, found {value!r}"
+            )
         else:
             found[_OURS.get(key, name)] = value
+    if only_spark is not None:
+        raise only_spark
     if file_format not in _TEXTS or own_rules:
         return found
     if file_format == "csv" and not named.isdisjoint({"header"}) and "enforceschema" not in named:
         found["enforceSchema"] = "true"
     return found if "mode" in named else {**found, "mode": str(mode)}
+
+
+def _as_it_is(file_format: str, own_rules: bool) -> dict[str, tuple[str, ...] | None]:
+    """Options that say what is done anyhow, if they have one of these values."""
+    return {
+        o.lower(): values
+        for formats, names, values in (*_AS_IT_IS, *(_WITH_BAD_RECORDS if own_rules else ()))
+        if file_format in formats.split()
+        for o in names.split()
+    }
 
 
 def _is_read(file_format: str, key: str, own_rules: bool) -> bool:
@@ -119,12 +144,25 @@ def _is_read(file_format: str, key: str, own_rules: bool) -> bool:
     return key in ("dateformat", "timestampformat") or (key == "escape" and file_format == "csv")
 
 
-def _check_same(file_format: str, name: str, value: str, values: tuple[str, ...] | None) -> None:
+def _other(file_format: str, name: str, value: str, values: tuple[str, ...] | None) -> OnlySparkReadsError | None:
+    """What is to be said of a ``value`` that source ``files`` does not have. Raises ``ConfigError`` if Spark's own
+    source must not have it, either."""
     if values is None or value.lower() in values:
-        return
-    instead = _INSTEAD.get(name.lower(), "Spark itself reads such files by readStream.spark(spark.readStream...)")
+        return None
+    key = name.lower()
+    instead = _INSTEAD.get(key, "Spark itself reads such files by readStream.spark(spark.readStream...)")
     expected = f"expected {' or '.join(map(repr, values))}, which is how files are read here" if values else "not there"
-    raise ConfigError(f"reader option {name} of {file_format}: {expected}, found {value!r}; {instead}")
+    said = f"reader option {name} of {file_format}: {expected}, found {value!r}; {instead}"
+    if key in _NEVER_BY_SPARK:
+        raise ConfigError(said)
+    return OnlySparkReadsError(said)
+
+
+def _has_other_characters(key: str, value: str) -> bool:
+    """Spark takes texts for ``sep``, and one character of any alphabet for others."""
+    if key in ("sep", "delimiter"):
+        return value != "\\t" and (len(value) != 1 or not value.isascii())
+    return key in _CHARACTERS and len(value) == 1 and not value.isascii()
 
 
 def _bad_records(file_format: str, mode: str) -> str:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from spark_ckpt.api._left_out import behind_row_by_row, left_out
+from spark_ckpt.api._read_by_spark import with_file_columns, without_metadata
 from spark_ckpt.api._watermark import behind_operation
 from spark_ckpt.api._window_columns import replaced_by_name, with_windows, without_window
 from spark_ckpt.plan.chain import Chain, Recipe
@@ -38,6 +39,10 @@ class Projections:
         flat = listed(cols)
         if self._joined is not None:
             return self._joined.select(flat)
+        by_spark = with_file_columns(self, flat)
+        if by_spark is not None:
+            stars = {"*": [quoted(name) for name in self.columns]}
+            return by_spark.select(*[one for c in flat for one in stars.get(c if isinstance(c, str) else "", [c])])
         flat = self._told_apart(flat)
         wanted: list[Any] = []
         for c in flat:
@@ -110,6 +115,9 @@ class Projections:
         refuse_control(columns)
         if self._joined is not None:
             return self._joined.with_columns(columns)
+        by_spark = with_file_columns(self, list(columns.values()))
+        if by_spark is not None:
+            return without_metadata(by_spark.withColumns(columns))
         columns = dict(zip(columns, self._told_apart(list(columns.values())), strict=True))
         windowed = with_windows(self, list(columns.values()))
         if windowed is not None:

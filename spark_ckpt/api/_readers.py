@@ -69,9 +69,21 @@ class FileReaders:
     def text(self, path: str, *more: Any, **options: Any) -> CkptDataFrame:
         """As PySpark's: files below ``path`` as rows ``value string``, one a line, by source ``files``.
 
-        Lines end with ``\\n`` or ``\\r\\n``. ``options`` and ``more`` as of :meth:`parquet`. Raises as :meth:`load`.
+        ``options`` and ``more`` as of :meth:`parquet`. Raises as :meth:`load`.
         """
-        return self.load(path, "text", **_by_name("text", path, more), **options)
+        # PySpark's parameter wholetext has a default that wins over an option of that name.
+        given = {"wholetext": False, **_by_name("text", path, more), **options}
+        return self.load(path, "text", **given)
+
+    def xml(
+        self, path: str, rowTag: str | None = None, schema: StructType | str | None = None, *more: Any, **options: Any
+    ) -> CkptDataFrame:
+        """As PySpark's: XML files below ``path``, which Spark's own source reads, as of
+        :meth:`spark_ckpt.api.session.CkptDataStreamReader.spark`; ``rowTag`` is the element that is a row.
+
+        ``options`` and ``more`` as of PySpark's. Raises as :meth:`load`.
+        """
+        return self.load(path, "xml", schema, **_by_name("xml", path, (rowTag, schema, *more)), **options)
 
 
 def _by_name(method: str, path: str, given: tuple[Any, ...]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
@@ -29,6 +29,7 @@ from spark_ckpt.api._ordered import Ordered
 from spark_ckpt.api._other_ways import AS_ARGUMENT, WAYS
 from spark_ckpt.api._projections import Projections
 from spark_ckpt.api._python_functions import PythonFunctions
+from spark_ckpt.api._read_by_spark import Asked, with_file_columns, without_metadata
 from spark_ckpt.api._rows import RowMethods
 from spark_ckpt.api._samples import Samples
 from spark_ckpt.api._several_streams import SeveralStreams
@@ -120,6 +121,8 @@ class CkptDataFrame(
     _ahead: FindAhead | None = None
     """Where nothing but projections and filters lies behind ``withWatermark``: what was ahead of it."""
 
+    _asked: Asked | None = None
+    """Right behind a reader of files: what was asked of it, for Spark to read them if need be."""
     _wider: Wider | None = None
     """Behind a projection: the same rows with the columns that it left out."""
 
@@ -281,6 +284,9 @@ class CkptDataFrame(
         wanted = F.expr(condition) if isinstance(condition, str) else condition
         if self._joined is not None:
             return self._joined.where(wanted)
+        by_spark = with_file_columns(self, [wanted])
+        if by_spark is not None:
+            return cast("CkptDataFrame", without_metadata(by_spark.where(wanted)))
         (wanted,) = self._told_apart([wanted])
         made = where_window(self, wanted) or self._filtered("where", wanted)
         if any(node.name == "Filter" and "as boolean" in node.text for node in made._nodes):
@@ -350,6 +356,9 @@ class CkptDataFrame(
         flat = listed(cols)
         if self._joined is not None:
             return self._joined.grouped(flat)
+        by_spark = with_file_columns(self, flat)
+        if by_spark is not None:
+            return cast("CkptGroupedData", by_spark.groupBy(*flat))
         return CkptGroupedData(*keys_apart(self, flat))
 
     groupby = groupBy

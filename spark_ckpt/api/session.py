@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pyspark.sql.types import StructType
 
+from spark_ckpt.api._file_options import OnlySparkReadsError
 from spark_ckpt.api._progress import CkptStreams
+from spark_ckpt.api._read_by_spark import Asked, may_be_sparks, read_by_spark
 from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, as_spark_reads
 from spark_ckpt.api._spark_streams import SparkStreamMaker, spark_stream
 from spark_ckpt.api._tables import table_source
@@ -140,18 +143,11 @@ class CkptSession(Hinting):
         return self.spark.createDataFrame(control_row(schema), schema)
 
 
-_XML = 'let Spark read it: ckpt.readStream.spark(spark.readStream.schema(...).option("rowTag", "row").xml(path))'
-
-
 class CkptDataStreamReader(FileReaders, Hinting):
     """``spark.readStream``: sources by name, or any class that is a Python streaming DataSource.
 
     Every method but :meth:`load` and its short forms returns the reader itself.
     """
-
-    _ways: ClassVar[Mapping[str, str]] = {
-        "xml": _XML,
-    }
 
     def __init__(self, session: CkptSession) -> None:
         self._session = session
@@ -165,7 +161,8 @@ class CkptDataStreamReader(FileReaders, Hinting):
 
         A class need not be registered.
         ``"parquet"``, ``"orc"``, ``"json"``, ``"csv"`` and ``"text"`` are ``"files"`` of that kind, with Spark's names
-        of options.
+        of options. Of any other name, and of options that ``files`` does not have, it is Spark's own source, as by
+        :meth:`spark`.
         A class may be given by its import path, too, ``"module:Class"``. What it must keep to is tested by
         :class:`spark_ckpt.testing.source_conformance.SourceConformance`. :meth:`load` raises for an unknown one.
         """
@@ -269,23 +266,42 @@ class CkptDataStreamReader(FileReaders, Hinting):
         return spark_stream(self._session, stream, uid)
 
     def _loaded(self, options: dict[str, str]) -> CkptDataFrame:
-        uid, lanes = options.pop("uid", None), lane_count(options.pop("lanes", None))
-        as_in_spark, given = self._format != "files", self._schema
-        if isinstance(self._format, str) and self._format.lower() in FILE_FORMATS:
-            options, given = as_spark_reads(self._session.spark, self._format.lower(), options, given)
-            self._format = "files"
+        uid, kind = options.pop("uid", None), self._format
+        asked = Asked(self._session, str(kind), self._schema, dict(options), uid)
+        lanes = lane_count(options.pop("lanes", None))
+        if not (isinstance(kind, str) and kind.lower() in FILE_FORMATS):
+            unknown = may_be_sparks(kind) and read_by_spark(asked, "no source of spark_ckpt is called so")
+            return unknown or self._read_here(kind, options, self._schema, uid, lanes)
+        try:
+            options, given = as_spark_reads(self._session.spark, kind.lower(), options, self._schema)
+        except OnlySparkReadsError as error:
+            return cast(CkptDataFrame, read_by_spark(asked, str(error)))
+        made = self._read_here("files", options, given, uid, lanes, as_in_spark=True)
+        made._asked = replace(asked, schema=made.schema if given is None else given)
+        return made
+
+    def _read_here(
+        self,
+        kind: Any,
+        options: dict[str, str],
+        given: StructType | None,
+        uid: str | None,
+        lanes: int | None,
+        as_in_spark: bool = False,
+    ) -> CkptDataFrame:
+        """By a source of spark_ckpt, or a class."""
         config = self._session.config()
         storage = config.storage_options()
-        opened = open_source(self._format, options, given, f"{config.dir}/_none", storage)
+        opened = open_source(kind, options, given, f"{config.dir}/_none", storage)
         missing = opened.missing_path(as_in_spark)
         if missing is not None:
             raise path_not_found(missing)
         options = opened.settled_options(options, lambda: self._session.spark.conf.get("spark.sql.session.timeZone"))
-        schema = open_source(self._format, options, given, f"{config.dir}/_none", storage).schema()
+        schema = open_source(kind, options, given, f"{config.dir}/_none", storage).schema()
         refuse_unread(schema)
         refuse_reserved(schema.fieldNames(), "the source")
         refuse_repeated(schema.fieldNames(), self._session.spark)
-        node = SourceNode(self._format, options, schema, uid, lanes)
+        node = SourceNode(kind, options, schema, uid, lanes)
         full = with_control(schema)
         recipe = Recipe(lambda _ctx: Chain(node, full))
         return CkptDataFrame(self._session, recipe, Lineage(1, (node,)), self._session.preview(full))

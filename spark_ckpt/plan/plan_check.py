@@ -33,7 +33,8 @@ _SAFE = {
 _ROW_BY_ROW = {"Filter", "Generate", "Expand", "MapInPandas", "MapInArrow"}
 """These look at each row alone (the last two as far as one can know), so one control row speaks for all."""
 
-_OF_FILES = re.compile(r"\binput_file_(?:name|block_start|block_length)\(\)")
+OF_FILES = re.compile(r"\binput_file_(?:name|block_start|block_length)\(\)")
+"""What Spark knows of the file that it reads a row from."""
 _RAISED = re.compile(r"[\w.]*(Error|Exception|Exit|Interrupt)\b.*")
 
 WINDOW_WAY = (
@@ -100,7 +101,7 @@ def check_operation(what: str, before: SparkDF, known: list[Node], after: SparkD
             what, Node(next(iter(gone)), 0), "is missing", "Begin with the DataFrame that the function gets."
         )
     new = _added(known, whole)
-    asked = next((found[0] for n in new if (found := _OF_FILES.search(n.text))), None)
+    asked = next((found[0] for n in new if (found := OF_FILES.search(n.text))), None)
     if asked is not None and not spark_reads:
         raise InvalidInputError(
             f"{what}: {asked} would be empty in every row, as Spark does not read the sources of spark_ckpt. Let it "

@@ -142,7 +142,6 @@ def test_every_name_that_is_exported_is_there_and_no_other() -> None:
         (spark_ckpt.CkptSession, "readstream", "did you mean readStream?"),
         (spark_ckpt.CkptSession, "range", "call it on the session itself, ckpt.spark"),
         (spark_ckpt.CkptDataStreamReader, "shcema", "did you mean schema?"),
-        (spark_ckpt.CkptDataStreamReader, "xml", "let Spark read it: ckpt.readStream.spark"),
         (spark_ckpt.CkptGroupedData, "averge", "there are agg, aggregate, apply, applyIn"),
         (spark_ckpt.CkptGroupedData, "applyinPandasWithState", "did you mean applyInPandasWithState"),
         (spark_ckpt.CkptDataStreamWriter, "clusterBy", "partitionBy(...) is there"),

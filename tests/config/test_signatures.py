@@ -112,7 +112,7 @@ def test_differences_are_found() -> None:
 CHAINS = {
     spark_ckpt.CkptDataStreamReader: (
         spark_ckpt.CkptDataFrame,
-        ("load", "csv", "json", "orc", "parquet", "text", "table"),
+        ("load", "csv", "json", "orc", "parquet", "text", "xml", "table"),
     ),
     spark_ckpt.CkptDataStreamWriter: (spark_ckpt.CkptQuery, ("start", "toTable")),
 }
@@ -127,7 +127,7 @@ def test_what_is_chained_returns_itself(cls: type) -> None:
         assert returns == (result.__name__ if name in ends else cls.__name__), name
 
 
-@pytest.mark.parametrize("method", ["csv", "json", "orc", "parquet", "text"])
+@pytest.mark.parametrize("method", ["csv", "json", "orc", "parquet", "text", "xml"])
 def test_options_of_short_forms_may_be_given_by_place_and_by_name(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of PySpark's: each arrives under its name, with its value."""
     loaded: list[dict[str, Any]] = []

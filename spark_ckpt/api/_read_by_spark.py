@@ -1,0 +1,89 @@
+"""What no source here reads and Spark's own do: they read it, with barriers beside their rows. Driver."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import StructType
+
+from spark_ckpt.api._file_options import OURS_ALONE
+from spark_ckpt.api._readers import FILE_FORMATS
+from spark_ckpt.errors import ConfigError, InvalidInputError
+from spark_ckpt.plan.plan_check import OF_FILES
+from spark_ckpt.sources.base import KNOWN_SOURCES
+
+if TYPE_CHECKING:
+    from spark_ckpt.api.dataframe import CkptDataFrame
+
+_log = logging.getLogger("spark_ckpt")
+METADATA = "_metadata"
+_OF_METADATA = re.compile(rf"(?<!\w){METADATA}\b")
+_STAR_INSIDE = re.compile(r"unresolvedstar|[(,]\s*\*\s*[,)]")
+
+
+def may_be_sparks(kind: Any) -> bool:
+    """Whether ``kind`` is no source of spark_ckpt, by name, class or import path."""
+    return isinstance(kind, str) and ":" not in kind and kind.lower() not in {*KNOWN_SOURCES, *FILE_FORMATS}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Of the reader: ``kind`` is the format, ``options`` are those of the source, ``uid`` is its name."""
+
+    session: Any
+    kind: str
+    schema: StructType | None
+    options: Mapping[str, str]
+    uid: str | None
+
+
+def read_by_spark(asked: Asked, why: str, *more: str) -> CkptDataFrame | None:
+    """The stream as ``spark.readStream`` reads it, with columns ``more`` that it hides; None if Spark knows no such
+    source, either.
+
+    Raises as Spark does, ``ConfigError`` for options that only sources of spark_ckpt have.
+    """
+    from spark_ckpt.api._spark_streams import spark_stream
+
+    own = [name for name in asked.options if name.lower() in OURS_ALONE or name.lower().startswith("storage.")]
+    if own:
+        raise ConfigError(
+            f"reader option {own[0]}: only sources of spark_ckpt have it, and Spark's own has to read this "
+            f"{asked.kind}: {why}"
+        )
+    reader = asked.session.spark.readStream.format(asked.kind).options(**asked.options)
+    try:
+        rows = (reader if asked.schema is None else reader.schema(asked.schema)).load()
+        made = spark_stream(asked.session, rows.select("*", *more) if more else rows, asked.uid)
+    except Exception as error:
+        if "[DATA_SOURCE_NOT_FOUND]" in str(error):  # classic Spark raises what Java does
+            return None
+        raise
+    _log.info("Spark's own source reads %s, with barriers beside it: %s", asked.kind, why)
+    return made
+
+
+def with_file_columns(df: Any, columns: Sequence[Any]) -> Any:
+    """``df``, right behind its reader, as Spark reads it, if ``columns`` ask for ``_metadata``, a column of it then, or
+    ``input_file_name()``: what Spark alone tells of files. None if they do not, or ``df`` is not right there.
+
+    Raises ``InvalidInputError`` for a star inside a function beside ``_metadata``, which would take that in.
+    """
+    asked, texts = df._asked, [str(column) for column in columns]
+    if asked is None:
+        return None
+    if METADATA not in df.columns and any(map(_OF_METADATA.search, texts)):
+        if any(map(_STAR_INSIDE.search, texts)):
+            raise InvalidInputError(f"a star inside a function, beside {METADATA}: name the columns that it stands for")
+        return read_by_spark(asked, f"column {METADATA} is asked for", METADATA)
+    named = next((found[0] for text in texts if (found := OF_FILES.search(text))), None)
+    return None if named is None else read_by_spark(asked, f"{named} is asked for")
+
+
+def without_metadata(df: Any) -> Any:
+    """A projection of what :func:`with_file_columns` gave."""
+    return df.drop(METADATA)

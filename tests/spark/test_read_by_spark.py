@@ -1,0 +1,128 @@
+"""What no source here reads, and Spark's own do, is read by them under the same calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_ckpt.errors import ConfigError, InvalidInputError
+from tests.spark.conftest import Job, ordered, rows_of_spark
+
+FILES = {
+    "json": ('[{"a":1,"b":"x"},\n{"a":2}]', '{"a":"bad"}', '{"a":3, // no more\n"b":7}'),
+    "csv": ("a||b\n1||x\n2||y|z\n", "a||b\n3||\n||q\n4||x||more\n", "a§b\n5§y\n"),
+    "latin": ("ä,1\n".encode("latin1"), b"\xdf,2\n"),
+    "text": ("hello\nworld\n", "x;y"),
+    "xml": ("<r><row><a>1</a><b>x</b></row><row><a>2</a></row></r>", "<r/>"),
+}
+AB = "a int, b string"
+Reader = Any
+
+
+def _binary(reader: Reader, path: str) -> Any:
+    columns = "path string, modificationTime timestamp, length long, content binary"
+    return reader.schema(columns).format("binaryFile").load(path)
+
+
+READ: dict[str, tuple[str, Callable[[Reader, str], Any]]] = {
+    "objects of several lines": ("json", lambda r, p: r.schema(AB).option("multiLine", True).json(p)),
+    "with comments": ("json", lambda r, p: r.schema(AB).json(p, multiLine=True, allowComments=True)),
+    "left out": (
+        "json", lambda r, p: r.schema(AB).options(multiLine=True, mode="DROPMALFORMED").format("json").load(p)
+    ),
+    "a separator of two": ("csv", lambda r, p: r.schema(AB).csv(p, sep="||", header=True)),
+    "a separator that is not ASCII": ("csv", lambda r, p: r.csv(p, AB, "§")),
+    "another alphabet": ("latin", lambda r, p: r.schema("b string, a int").csv(p, encoding="ISO-8859-1")),
+    "whole files": ("text", lambda r, p: r.text(p, wholetext=True)),
+    "an option that the short form's own wins over": ("text", lambda r, p: r.option("wholetext", True).text(p)),
+    "other ends of lines": ("text", lambda r, p: r.text(p, lineSep=";")),
+    "bytes": ("text", lambda r, p: _binary(r, p).selectExpr("length", "hex(content)")),
+    "xml": ("xml", lambda r, p: r.xml(p, "row", AB)),
+}  # fmt: skip
+OF_FILES: dict[str, Callable[[Any], Any]] = {
+    "beside all": lambda df: df.select("*", "_metadata.file_name"),
+    "computed with": lambda df: df.withColumn("n", F.col("_metadata.file_size") + 1).where("n > 0"),
+    "asked for": lambda df: df.where("_metadata.file_name = '000.txt'"),
+    "a key": lambda df: df.groupBy("_metadata.file_name").agg(F.min("value").alias("m"), F.count("*").alias("n")),
+    "the old function": lambda df: df.selectExpr("value", "right(input_file_name(), 7) AS f"),
+}
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Path:
+    for kind, texts in FILES.items():
+        (tmp_path / kind).mkdir()
+        for i, text in enumerate(texts):
+            path = tmp_path / kind / f"{i:03d}.txt"
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
+            os.utime(path, (1_600_000_000 + i,) * 2)
+    return tmp_path
+
+
+def _texts(name: str, df: Any) -> Any:
+    names = [f"c{i}" for i in range(len(df.columns))]
+    return df.toDF(*names).select(F.lit(name).alias("what"), F.to_json(F.struct(*names)).alias("row"))
+
+
+def _all(frames: dict[str, Any]) -> Any:
+    return reduce(lambda one, two: one.union(two), [_texts(name, df) for name, df in frames.items()])
+
+
+def test_options_and_formats_that_only_spark_has_are_read_by_spark(
+    spark: SparkSession, ckpt: Any, folders: Path, job: Job
+) -> None:
+    plain, ours = (
+        {name: read(session.readStream, str(folders / kind)) for name, (kind, read) in READ.items()}
+        for session in (spark, ckpt)
+    )
+    assert {name: df.schema for name, df in ours.items()} == {name: df.schema for name, df in plain.items()}
+    job.run(_all(ours))
+    expected = [tuple(row) for row in rows_of_spark(_all(plain), folders / "spark")]
+    assert {what for what, _ in expected} == set(READ)
+    assert job.rows() == ordered(expected)
+    late = folders / "xml" / "002.txt"
+    late.write_text("<row><a>9</a></row>")
+    os.utime(late, (1_600_000_009,) * 2)
+    job.run(_all({name: read(ckpt.readStream, str(folders / kind)) for name, (kind, read) in READ.items()}))
+    assert job.rows() == ordered([*expected, ("xml", '{"c0":9}')])
+
+
+def test_columns_of_the_file_that_a_row_is_of_are_those_of_spark(
+    spark: SparkSession, ckpt: Any, folders: Path, job: Job
+) -> None:
+    path = str(folders / "text")
+    plain, ours = (
+        {name: made(session.readStream.text(path)) for name, made in OF_FILES.items()} for session in (spark, ckpt)
+    )
+    assert {name: df.columns for name, df in ours.items()} == {name: df.columns for name, df in plain.items()}
+    grouped = ours.pop("a key")
+    job.run(_all(ours))
+    expected = rows_of_spark(_all({n: df for n, df in plain.items() if n in ours}), folders / "spark")
+    assert job.rows() == ordered(map(tuple, expected))
+    counted = [tuple(row) for row in rows_of_spark(plain["a key"], folders / "keys", "complete")]
+    query = grouped.writeStream.format("memory").queryName("counted").outputMode("complete")
+    assert query.trigger(availableNow=True).start().awaitTermination(100)
+    assert ordered(map(tuple, spark.table("counted").collect())) == ordered(counted)
+
+
+def test_what_spark_must_not_do_here_or_does_not_know_is_refused(ckpt: Any, folders: Path) -> None:
+    path, reader = str(folders / "json"), lambda: ckpt.readStream.schema(AB).option("multiLine", True)
+    with pytest.raises(ConfigError, match=r"cleanSource.*once a completed checkpoint covers them"):
+        reader().option("cleanSource", "delete").json(path)
+    for option in ("discoveryInterval", "lanes", "storage.key"):
+        with pytest.raises(
+            ConfigError, match=f"option {option}: only sources of spark_ckpt have it, .*multiLine of json"
+        ):
+            reader().option(option, "1").json(path)
+    with pytest.raises(InvalidInputError, match="_metadata: name the columns"):
+        ckpt.readStream.text(path).select(F.struct("*"), "_metadata")
+    with pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN"):
+        ckpt.readStream.text(path).where("value <> ''").select("_metadata")

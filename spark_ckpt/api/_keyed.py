@@ -66,6 +66,7 @@ def _node(
         function.can_complete,
         parent._lineage.operators,
         whole_in_complete,
+        function.waits,
     )
 
 

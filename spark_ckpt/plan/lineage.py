@@ -69,6 +69,8 @@ class OperatorNode:
     """The operators whose rows can reach it."""
     whole_in_complete: bool = False
     """In output mode complete its work is done on each whole result, and it keeps nothing."""
+    waits: bool = False
+    """See :attr:`spark_ckpt.state.functions.base.StateFunction.waits`."""
 
     @property
     def shown(self) -> str:

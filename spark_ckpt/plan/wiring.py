@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ from spark_ckpt.runtime.operator.spec import EventTime, OperatorSpec, WatermarkS
 from spark_ckpt.runtime.stateless import arrow_schema, spark_schema, with_control
 from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.types import CTL, EVENT_TIME, KEY_HASH, TAG
+
+_log = logging.getLogger("spark_ckpt")
 
 PRODUCED = "kind int, epoch long, body binary"
 STATE = "meta binary, memtable binary, held binary"
@@ -56,7 +59,9 @@ def wire_operator(
         time=event_time(ctx.spark.conf),
         sources=ctx.source_ids(node.upstream),
         watermark_sources=tuple(ctx.source_ids(w.sources) for w in lineage.watermarks),
+        behind_waiting=any(o.waits for o in lineage.operators),
     )
+    _tell_stays_open(spec, [ctx.uids[o] for o in lineage.operators if o.waits])
     schema = spark_schema(PACKED)
     if chain.open and keys.plain:
         packed = ctx.place(chain.then(PackStage(spec, hashes=True), schema))
@@ -64,6 +69,15 @@ def wire_operator(
         rows = hashed(ctx.place(chain), keys, [*columns, time] if time else columns)
         packed = in_python(rows, (PackStage(spec, hashes=_nested(keys)),), schema)
     return produced_by(packed, spec)
+
+
+def _tell_stays_open(spec: OperatorSpec, waiting: list[str]) -> None:
+    if spec.run.config.close_windows and spec.function.late_by_key and waiting:
+        _log.warning(
+            "Job %s: at the end of the input the windows of %r stay open, as rows wait in front of them in the outer "
+            "join %s for a match, and would be late. stop(drain=True) lets both come out.",
+            spec.run.job, spec.uid, ", ".join(map(repr, waiting)),
+        )  # fmt: skip
 
 
 def produced_by(packed: Any, spec: OperatorSpec) -> Chain:

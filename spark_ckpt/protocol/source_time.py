@@ -19,6 +19,11 @@ def end_stream(source: str) -> str:
     return f"{source}/end"
 
 
+def is_time(stream: str) -> bool:
+    """Whether its watermark is an event time, and not one of the two words above."""
+    return not stream.endswith(("/idle", "/end"))
+
+
 def windows_stream(uid: str) -> str:
     """Its watermark is the end of the last window that any row was in: what operator ``uid`` tells its own tasks."""
     return f"{uid}/windows"

@@ -436,6 +436,35 @@ def test_at_the_end_of_bounded_input_open_windows_come_out_once_and_rows_for_the
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_at_the_end_of_bounded_input_windows_behind_a_join_come_out_if_no_row_waits_in_it(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, how: str
+) -> None:
+    made, options = new_input("in", SCHEMA), {"spark__ckpt__endOfInput__closeWindows": "true"}
+    made.add(*((BASE + timedelta(minutes=3 * n), "ab"[n % 2], n) for n in range(12)))
+
+    def asked(df: Any) -> Any:
+        others = df.where("k = 'a'").select(F.col("v").alias("of"), F.col("t").alias("at"))
+        near = F.expr("v = of AND at >= t AND at <= t + interval 4 minutes")
+        both = df.join(others, near, how, **_uid(df, "join"))
+        counted = [F.count("*").alias("n"), F.count("of").alias("m")]
+        return both.groupBy(F.window("t", "10 minutes")).agg(*counted, **_uid(df, "windows"))
+
+    def ours() -> list[Any]:
+        job.run(asked(made.stream(ckpt).withWatermark("t", "5 minutes")), **options)
+        return ordered(map(_flat, job.rows()))
+
+    first, expected = ours(), ordered(map(_flat, asked(made.table(spark)).collect()))
+    assert (first == expected) == (how == "inner")
+    assert set(first) < set(expected) or how == "inner"
+    made.add((BASE + 24 * HOUR, "a", 100))
+    later = ordered(map(_flat, asked(made.table(spark)).collect()))
+    assert ours() == [row for row in later if row in expected or how == "inner"], (
+        "what waited for a match is in its window, and in none before"
+    )
+
+
+@pytest.mark.soak
 def test_the_current_time_is_the_same_in_all_rows_of_a_batch(ckpt: Any, job: Job, new_input: NewInput) -> None:
     made = new_input("in", SCHEMA)
     for _ in range(2):

@@ -335,3 +335,25 @@ def test_windows_stay_open_without_the_setting_and_at_another_barrier(run: RunSp
     other = Windows(run, 1)
     assert other.batch((10, 1), says=(*_at_end(1, "b"), ev.Watermark(end_stream("a"), 7, 1))) == []
     assert other.manifests[0].watermarks_us[ev.NO_STREAM] == 0
+
+
+def test_windows_behind_an_operator_that_rows_wait_in_stay_open(run: RunSpec) -> None:
+    windows = Windows(run, 1)
+    windows.spec = replace(windows.spec, behind_waiting=True)
+    assert windows.batch((10, 1), says=_at_end(1)) == []
+    assert sum(m.keys for m in windows.manifests.values()) == 1
+
+
+def test_the_end_of_the_input_is_passed_on_as_it_is_by_an_operator_whose_rows_come_out_later(run: RunSpec) -> None:
+    spec = _spec(run)
+    spec.function.output_delay_ms = 2
+    subtask = Subtask(spec)
+    subtask.batch((1, 9_000), says=(ev.Watermark(end_stream("a"), 7, 1), *_idle("a", 1)))
+    said = [
+        e for e in (ev.decode(b) for kind, _, b in subtask.call.out if kind == EVENT) if isinstance(e, ev.Watermark)
+    ]
+    assert {e.stream: e.micros for e in said if e.stream != ev.NO_STREAM} == {
+        "t#1": 7_000,
+        end_stream("a"): 7,
+        idle_stream("a"): 1,
+    }

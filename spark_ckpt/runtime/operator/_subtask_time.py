@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.protocol import events as ev
-from spark_ckpt.protocol.source_time import all_at_end, is_idle, windows_stream
+from spark_ckpt.protocol.source_time import all_at_end, is_idle, is_time, windows_stream
 from spark_ckpt.runtime.operator._subtask_meta import SubtaskMeta
 from spark_ckpt.runtime.operator.spec import OperatorSpec
 from spark_ckpt.types import EVENT_TIME
@@ -91,7 +91,7 @@ class SubtaskTime:
                     yield ev.Watermark(stream, 0, label)
                     continue
                 self.meta.watermarks[stream] = max(self.meta.watermarks.get(stream, micros), micros)
-                delay_us = 1000 * self.spec.function.output_delay_ms
+                delay_us = 1000 * self.spec.function.output_delay_ms if is_time(stream) else 0
                 yield ev.Watermark(stream, self.meta.watermarks[stream] - delay_us, label)
 
     def of_timeouts(self, now_ms: int) -> int | None:
@@ -113,7 +113,8 @@ class SubtaskTime:
     def input_ends(self, checkpoint: int) -> bool:
         """Whether open windows come out with this checkpoint, for there will be no more rows."""
         spec = self.spec
-        closes = spec.run.config.close_windows and spec.function.late_by_key
+        # What waits in front would come later, and be late then.
+        closes = spec.run.config.close_windows and spec.function.late_by_key and not spec.behind_waiting
         return closes and all_at_end(self.meta.watermarks, spec.sources, checkpoint)
 
     def goes_on_behind_windows(self) -> None:

@@ -61,6 +61,8 @@ class OperatorSpec:
     time: EventTime = EventTime()
     sources: tuple[str, ...] = ()
     watermark_sources: tuple[tuple[str, ...], ...] = ()
+    behind_waiting: bool = False
+    """Rows wait for the event time in an operator in front of it."""
 
     @property
     def filters_late(self) -> bool:

@@ -108,6 +108,11 @@ class StateFunction(ABC):
     late_by_key: bool = False
     """Whether :meth:`event_times` tells late rows, and not the event time of each."""
 
+    @property
+    def waits(self) -> bool:
+        """Whether rows that it was given come out when the event time passes them, and not before."""
+        return False
+
     complete: bool = False
     """Output mode ``complete``: ``process`` puts out nothing, ``result`` all, at each checkpoint; no row is late."""
 

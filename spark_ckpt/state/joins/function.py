@@ -75,6 +75,11 @@ class StreamJoin(StateFunction):
         self.output_delay_ms = max(0, *(-side.expiry.shift_ms for side in sides if side.expiry is not None), 0)
 
     @property
+    def waits(self) -> bool:
+        """Rows of an outer side, for a match."""
+        return any(side.outer for side in self.sides)
+
+    @property
     def made_of(self) -> Mapping[str, str]:
         """What the rows that wait were kept for."""
         return {NEXT: self.made_by} if self.made_by else {}

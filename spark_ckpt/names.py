@@ -7,6 +7,7 @@ ignore case are not looked after: ``Orders`` and ``orders`` are two names.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
 
@@ -60,6 +61,13 @@ def similar_name(name: str, otherwise: str = "my-job") -> str:
     fine = re.sub("::+", ":", fine).strip().lstrip(". ")
     fine = fine.encode()[:MAX_BYTES].decode(errors="ignore").strip()
     return fine if fine.strip("-. ") else otherwise
+
+
+def name_of_location(location: str) -> str:
+    """Of a query that has no name, by the folder that is its own: the folder's name, and which one of that name."""
+    place = location.rstrip("/")
+    which = hashlib.sha256(place.encode()).hexdigest()[:8]
+    return f"{similar_name(place.rpartition('/')[2])[:80]}-{which}"
 
 
 def checked_name(what: str, name: str, error: type[CkptError] = ConfigError) -> str:

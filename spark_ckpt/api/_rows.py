@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 SparkDF = Any
 
+_VARIABLE = "__ckpt_variable"
 _QUOTED_REGEX = re.compile(r"(?:(.+)\.)?`(.+)`", re.DOTALL)
 
 
@@ -180,16 +181,17 @@ class RowMethods(HasOperation):
 
         ``values=None``: all columns but ``ids``.
         """
-        names = (values, variableColumnName, valueColumnName)
-        once = self._in_spark().unpivot(ids, *names)
-        _ = once.columns  # raises as Spark does
-        variable = F.col(quoted(variableColumnName))
-        first = F.lit(once.limit(1).collect()[0][variableColumnName])
+        shown = (
+            self._in_spark().unpivot(ids, values, variableColumnName, valueColumnName).columns
+        )  # raises as Spark does
+        first = self._in_spark().unpivot(ids, values, _VARIABLE, valueColumnName).select(_VARIABLE).limit(1).collect()
 
         def unpivoted(df: SparkDF) -> SparkDF:
-            # A row for each value of a control row, too: it goes on with the first of them.
-            several = df.unpivot([*_several(ids), TAG, CTL], *names)
-            return several.where(F.col(CTL).isNull() | (variable == first))
+            # A row for each value of a control row, too: it goes on with the first of them. An id may have the name
+            # that the variable is to have.
+            several = df.unpivot([*_several(ids), TAG, CTL], values, _VARIABLE, valueColumnName)
+            kept = several.where(F.col(CTL).isNull() | (F.col(_VARIABLE) == F.lit(first[0][0])))
+            return kept.toDF(*shown[:-2], TAG, CTL, *shown[-2:])
 
         return self._operation("unpivot", unpivoted, check=True)
 

@@ -37,14 +37,15 @@ if TYPE_CHECKING:
     from spark_ckpt.agg import AggSpec
     from spark_ckpt.api.dataframe import CkptDataFrame
 
-_WINDOW = T.StructType([T.StructField("start", T.TimestampType()), T.StructField("end", T.TimestampType())])
+_TIMES = (T.TimestampType, T.TimestampNTZType)
 _Item = TypeVar("_Item")
 
 
 class WindowColumn:
     """The one window among a grouping's keys, in place ``place`` of them. Users see it as the column ``name``.
 
-    ``time`` is the column that it is a window of; ``event_time``: rows are late, and windows end, by it.
+    ``time`` is the column that it is a window of; ``event_time``: rows are late, and windows end, by it; ``local``: it
+    has no zone.
     """
 
     kind: str
@@ -67,15 +68,17 @@ class WindowColumn:
             )
         time = _of_window(parent, time)
         (computed, field, plain), *_ = resolve_keys(parent._preview, parent.columns, [time])
-        if isinstance(field.dataType, T.TimestampNTZType):
-            raise InvalidInputError(
-                f"the window's time {field.name!r} has no time zone (timestamp_ntz), and watermarks have one; cast it "
-                'first: F.col("t").cast("timestamp")'
-            )
-        self.is_column = plain and isinstance(field.dataType, T.TimestampType)
+        self.local = isinstance(field.dataType, T.TimestampNTZType)
+        self.is_column = plain and isinstance(field.dataType, _TIMES)
         self.time = field.name if self.is_column else _free(f"{name}_time", parent.columns)
-        self._computed = computed.cast("timestamp")
+        self._computed = computed if self.local else computed.cast("timestamp")
         self.delay_us = _delay_us(parent, time)
+
+    @property
+    def struct(self) -> T.StructType:
+        """What users see of a window."""
+        time = T.TimestampNTZType() if self.local else T.TimestampType()
+        return T.StructType([T.StructField("start", time), T.StructField("end", time)])
 
     @property
     def event_time(self) -> bool:
@@ -101,7 +104,7 @@ class WindowColumn:
 
     def analysed(self, frame: Any) -> Any:
         """A plain DataFrame with a window in it, by which Spark may analyse what is said of it."""
-        return frame.withColumn(self.name, F.lit(None).cast(_WINDOW))
+        return frame.withColumn(self.name, F.lit(None).cast(self.struct))
 
     def check_aggregated(self) -> None:
         """Raises ``InvalidInputError`` if it cannot be a key of ``agg``."""
@@ -117,7 +120,7 @@ class WindowColumn:
     def _field(self) -> T.StructField:
         """Its column, with what Spark notes of one: ``window_time`` and windows of windows look for it."""
         delay = {} if self.delay_us is None else {DELAY_KEY: self.delay_us // 1000}
-        return T.StructField(self.name, _WINDOW, True, {WINDOW_KEYS[self.kind]: True, **delay})
+        return T.StructField(self.name, self.struct, True, {WINDOW_KEYS[self.kind]: True, **delay})
 
     def assigned(self, df: CkptDataFrame, specs: Iterable[AggSpec] = ()) -> CkptDataFrame:
         """Each row once for each of its windows, as far as what computes ``specs`` does not repeat it itself."""
@@ -149,8 +152,8 @@ class WindowKey(WindowColumn):
 
     def in_windows(self, df: CkptDataFrame, newest: bool) -> CkptDataFrame:
         """Each row once for each of its windows, or for the ``newest`` of them."""
-        fields = [T.StructField(self.name, _WINDOW), T.StructField(self.key, T.TimestampType())]
-        made = AssignWindows(self.time, self.name, self.key, self.size, newest)
+        fields = [T.StructField(self.name, self.struct), T.StructField(self.key, T.TimestampType())]
+        made = AssignWindows(self.time, self.name, self.key, self.size, newest, self.local)
         return df._python_operation(made, with_control(T.StructType([*df.schema.fields, *fields])))
 
     def _sliced(self, specs: Iterable[AggSpec]) -> bool:
@@ -166,11 +169,11 @@ class WindowKey(WindowColumn):
 
     def _field(self) -> T.StructField:
         field = super()._field()
-        return T.StructField(self.name, _WINDOW, True, {**field.metadata, SIZE_KEY: self.size.size})
+        return T.StructField(self.name, self.struct, True, {**field.metadata, SIZE_KEY: self.size.size})
 
     def shown_in(self, df: CkptDataFrame) -> CkptDataFrame:
         fields = [self._field() if f.name == self.key else f for f in df.schema.fields]
-        operation = ShowWindows(self.key, self.name, self.size.size)
+        operation = ShowWindows(self.key, self.name, self.size.size, self.local)
         return df._python_operation(operation, with_control(T.StructType(fields)))
 
 

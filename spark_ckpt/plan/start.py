@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import uuid
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from spark_ckpt.jobs.rows_read import remember_run
 from spark_ckpt.jobs.spark_folder import one_spelling
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, with_absolute_dir, with_job_storage
 from spark_ckpt.jobs.start import JobPlan, begin, checked_sinks
+from spark_ckpt.names import name_of_location
 from spark_ckpt.plan._build import (
     BuildContext,
     name_operators,
@@ -28,7 +30,7 @@ from spark_ckpt.plan._build import (
 )
 from spark_ckpt.plan._memory_table import make_table, with_folder
 from spark_ckpt.plan._spark_location import files_at, spark_location
-from spark_ckpt.plan.batch_functions import as_sinks, deliverer_of, thread_of, with_functions_last
+from spark_ckpt.plan.batch_functions import BatchFunction, as_sinks, deliverer_of, thread_of, with_functions_last
 from spark_ckpt.plan.lineage import OperatorNode, SourceNode
 from spark_ckpt.plan.session_confs import SessionConfs, no_data_batches, spark_path
 from spark_ckpt.plan.spark_streams import in_order
@@ -124,11 +126,30 @@ def _job_config(request: StartRequest) -> tuple[JobConfig, str]:
     """The job's configuration, all decided, and its name."""
     session = request.df._session
     config = session.config(request.job_options)
-    job = config.job or request.query_name
-    if not job:
-        raise ConfigError("a job needs a name: set queryName(...) or spark.ckpt.job")
+    job = config.job or request.query_name or _name_of_nameless(request)
     lanes = config.lanes or _default_lanes(session.spark)
     return replace(with_absolute_dir(config), job=job, lanes=lanes), job
+
+
+def _name_of_nameless(request: StartRequest) -> str:
+    """In Spark the location is what a query goes on from; what goes to functions may have none, and does not go on.
+
+    Raises ``ConfigError`` for other sinks without one.
+    """
+    if request.location:
+        job = name_of_location(one_spelling(request.location))
+        _log.info("The query has no name: it is job %s, by its checkpointLocation.", job)
+        return job
+    if all(isinstance(sink, BatchFunction) for sink, _ in request.sinks):
+        job = f"unnamed-{uuid.uuid4().hex[:12]}"
+        _log.warning(
+            "The query has neither a name nor a checkpointLocation: it is job %s, and no later start goes on with it. "
+            "Its folder below spark.ckpt.dir stays.", job,
+        )  # fmt: skip
+        return job
+    raise ConfigError(
+        "a job needs a name: set queryName(...) or spark.ckpt.job, or option checkpointLocation, which names it too"
+    )
 
 
 def _tell_uids(job: str, uids: dict[OperatorNode, str]) -> None:

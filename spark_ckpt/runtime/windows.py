@@ -17,7 +17,8 @@ from spark_ckpt.runtime.stateless import with_columns
 from spark_ckpt.types import CTL
 
 TIME = pa.timestamp("us", "UTC")
-WINDOW = pa.struct([pa.field("start", TIME, True), pa.field("end", TIME, True)])
+LOCAL_TIME = pa.timestamp("us")
+"""Of a clock without a zone (``timestamp_ntz``): its windows are those of the same readings in UTC."""
 
 
 @dataclass(frozen=True)
@@ -34,27 +35,32 @@ class WindowSize:
         return -(-self.size // self.slide)
 
 
-def struct_of(start: pa.Array, size: int) -> pa.Array:
-    """``start`` (long, microseconds) and the end behind it as Spark's ``window``; null where ``start`` is."""
-    return window_of(start.view(TIME), pc.add(start, size).view(TIME))
+def struct_of(start: pa.Array, size: int, time: pa.DataType = TIME) -> pa.Array:
+    """``start`` (long, microseconds) and the end behind it as Spark's ``window`` of ``time``; null where it is."""
+    return window_of(start.view(time), pc.add(start, size).view(time))
 
 
 def window_of(start: pa.Array, end: pa.Array) -> pa.Array:
     """Spark's ``window``; null where ``start`` is."""
     missing = start.is_null() if start.null_count else None
-    return pa.StructArray.from_arrays([start, end], fields=list(WINDOW), mask=missing)
+    fields = [pa.field("start", start.type, True), pa.field("end", end.type, True)]
+    return pa.StructArray.from_arrays([start, end], fields=fields, mask=missing)
 
 
 class AssignWindows:
     """Each row once for each of its windows, with columns ``shown`` (a window) and ``key`` (its start) behind the rest.
 
-    ``newest``: only in the newest of them, as the operator puts what it adds up into the others.
+    ``newest``: only in the newest of them, as the operator puts what it adds up into the others. ``local``: its times
+    have no zone.
 
     Control rows pass as they are, once.
     """
 
-    def __init__(self, time: str, shown: str, key: str, window: WindowSize, newest: bool = False) -> None:
+    def __init__(
+        self, time: str, shown: str, key: str, window: WindowSize, newest: bool = False, local: bool = False
+    ) -> None:
         self.time, self.shown, self.key, self.window = time, shown, key, window
+        self.kind = LOCAL_TIME if local else TIME
         self.once = newest or (window.most == 1 and window.size == window.slide)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -90,7 +96,7 @@ class AssignWindows:
         return times - np.mod(times - self.window.start, self.window.slide)
 
     def _with_windows(self, batch: pa.RecordBatch, starts: pa.Array) -> pa.RecordBatch:
-        windows = struct_of(starts, self.window.size)
+        windows = struct_of(starts, self.window.size, self.kind)
         return with_columns(batch, ((self.shown, windows), (self.key, starts.view(TIME))))
 
 
@@ -107,16 +113,17 @@ class TakeStarts:
 
 
 class ShowWindows:
-    """Column ``key``, the start of a window, becomes the window, as ``shown``."""
+    """Column ``key``, the start of a window, becomes the window, as ``shown``; ``local``: its times have no zone."""
 
-    def __init__(self, key: str, shown: str, size: int) -> None:
+    def __init__(self, key: str, shown: str, size: int, local: bool = False) -> None:
         self.key, self.shown, self.size = key, shown, size
+        self.kind = LOCAL_TIME if local else TIME
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             at = batch.schema.get_field_index(self.key)
-            window = struct_of(batch.column(at).cast(TIME).view(pa.int64()), self.size)
-            yield batch.set_column(at, pa.field(self.shown, WINDOW), window)
+            window = struct_of(batch.column(at).cast(TIME).view(pa.int64()), self.size, self.kind)
+            yield batch.set_column(at, pa.field(self.shown, window.type), window)
 
 
 class AssignSessions:
@@ -153,4 +160,4 @@ class ShowSessions:
         for batch in batches:
             session = window_of(batch.column(self.start).cast(TIME), batch.column(self.end).cast(TIME))
             rest = batch.drop_columns([self.start, self.end])
-            yield rest.add_column(self.place, pa.field(self.shown, WINDOW), session)
+            yield rest.add_column(self.place, pa.field(self.shown, session.type), session)

@@ -165,6 +165,7 @@ ROWS: dict[str, Call] = {
     "unpivot, no ids": lambda d: d.select("a", "i").unpivot([], ["a", "i"], "k", "v"),
     "unpivot, no values": lambda d: d.select("a", "i").unpivot(["a", "i"], [], "k", "v"),
     "unpivot, other types": lambda d: d.unpivot("ü", ["a", "t"], "k", "v"),
+    "unpivot, called as an id": lambda d: d.unpivot("a", ["D", "i"], "a", "v"),
     "unpivot, nope": lambda d: d.unpivot("ü", ["nope"], "k", "v"),
     "unpivot, in backticks": lambda d: d.unpivot("a", ["`b.c`", "ü"], "k", "v"),
     "hint(nonsense)": lambda d: d.hint("nonsense", 1),

@@ -161,6 +161,35 @@ def test_windows_come_out_when_and_as_they_do_in_spark(
     assert ordered(map(_flat, job.rows())) == expected
 
 
+LOCAL: dict[str, Callable[[Any], Any]] = {
+    "sliding": lambda df: df.groupBy(F.window("n", "10 minutes", "5 minutes", "90 seconds"), "k").agg(F.max("n")),
+    "computed": lambda df: df.groupBy(F.window(F.col("n") - F.expr("interval 1 day"), "7 minutes").alias("w")).count(),
+    "a column": lambda df: df.withColumn("w", F.window("n", "1 hour")).groupBy("w").agg(F.sum("v")),
+    "its time": lambda df: df.groupBy(F.window("n", "1 hour")).count().select(F.window_time("window"), "count"),
+    "beside a watermark": lambda df: df.withWatermark("t", "1 second").groupBy(F.window("n", "1 hour")).count(),
+}
+
+
+def test_windows_of_times_without_a_zone_are_those_of_spark(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, tmp_path: Path
+) -> None:
+    made = new_input("in", SCHEMA)
+    for rows in _batches(3):
+        made.add(*rows)
+    for number, (name, query) in enumerate(LOCAL.items()):
+        theirs, ours = (
+            query(stream.withColumn("n", F.col("t").cast("timestamp_ntz")))
+            for stream in (made.spark_stream(spark), made.stream(ckpt))
+        )
+        assert ours.schema.simpleString() == theirs.schema.simpleString(), name
+        found, expected = (
+            ordered(map(tuple, rows_of_spark(df, tmp_path / f"{place} {number}", "update")))
+            for place, df in (("ours", ours), ("plain", theirs))
+        )
+        assert expected, name
+        assert found == expected, name
+
+
 def test_distinct_values_of_a_window_end_with_it(ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path) -> None:
     """Spark's own streams refuse distinct aggregates."""
     made = new_input("in", SCHEMA)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -11,8 +12,8 @@ from pyspark.errors import PySparkValueError
 from pyspark.sql.streaming.state import GroupState
 
 from spark_ckpt import agg
-from spark_ckpt.errors import InvalidInputError
-from tests.spark.conftest import DEADLINE_S, Input, Job
+from spark_ckpt.errors import ConfigError, InvalidInputError
+from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
 
 NewInput = Callable[[str, str], Input]
 
@@ -37,6 +38,26 @@ def test_a_query_has_a_name_or_none_is_given(ckpt: Any, data: Input) -> None:
     for name in ("", " ", None):
         with pytest.raises(PySparkValueError, match="VALUE_NOT_NON_EMPTY_STR"):
             data.stream(ckpt).writeStream.queryName(name)
+
+
+def test_a_query_without_a_name_is_the_job_of_its_location(ckpt: Any, data: Input, tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    def run(**options: str) -> str:
+        writer = data.stream(ckpt).writeStream.foreachBatch(lambda rows, _: seen.extend(rows.collect()))
+        query = writer.options(**options).trigger(availableNow=True).start()
+        assert query.awaitTermination(DEADLINE_S)
+        return str(query.name)
+
+    name = run(checkpointLocation=str(tmp_path / "at" / "orders"))
+    assert name.startswith("orders-")
+    data.add(("c", 4))
+    assert run(checkpointLocation=f"file://{tmp_path}/at/orders/") == name
+    assert ordered(map(tuple, seen)) == [("a", 1), ("a", 3), ("b", 2), ("c", 4)]
+    assert run(checkpointLocation=str(tmp_path / "other" / "orders")) not in (name, run())
+    assert len(seen) == 3 * 4
+    with pytest.raises(ConfigError, match=r"a job needs a name.*checkpointLocation, which names it too"):
+        data.stream(ckpt).writeStream.format("memory").option("path", str(tmp_path / "m")).start()
 
 
 def test_triggers_that_say_nothing_or_two_things_are_refused(ckpt: Any, data: Input) -> None:

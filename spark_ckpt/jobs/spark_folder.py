@@ -59,9 +59,15 @@ class SparkFolder:
             return None
 
     def partitions(self) -> int | None:
-        """The shuffle partitions that Spark wrote beside its offsets, and keeps whatever the session says."""
+        """The shuffle partitions that the query keeps."""
+        found = self.kept_conf(_PARTITIONS)
+        return None if found is None else int(found)
+
+    def kept_conf(self, name: str) -> str | None:
+        """What Spark wrote of the session's conf ``name`` beside its offsets, and keeps whatever the session says; None
+        if it keeps no such one, or no batch was planned."""
         confs = (value.get("conf") for value in self._offsets(self._newest("offsets")))
-        return next((int(c[_PARTITIONS]) for c in confs if isinstance(c, dict) and _PARTITIONS in c), None)
+        return next((str(c[name]) for c in confs if isinstance(c, dict) and name in c), None)
 
     def _origin(self, batch: int | None) -> int | None:
         origins = [

@@ -57,5 +57,5 @@ class JoinWiring:
                 for w in self.lineage.open_watermarks
                 if any(self.times)
             ),
-            time=event_time(ctx.spark.conf),
+            time=event_time(ctx),
         )

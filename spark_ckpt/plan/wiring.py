@@ -10,6 +10,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_ckpt.jobs.spark_folder import SparkFolder
+from spark_ckpt.plan._spark_location import files_at
 from spark_ckpt.plan.chain import Chain, in_python
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.lineage import Lineage, OperatorNode
@@ -24,6 +26,7 @@ from spark_ckpt.types import CTL, EVENT_TIME, KEY_HASH, TAG
 
 _log = logging.getLogger("spark_ckpt")
 
+_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 PRODUCED = "kind int, epoch long, body binary"
 STATE = "meta binary, memtable binary, held binary"
 
@@ -56,7 +59,7 @@ def wire_operator(
             for w in lineage.open_watermarks
             if time is not None
         ),
-        time=event_time(ctx.spark.conf),
+        time=event_time(ctx),
         sources=ctx.source_ids(node.upstream),
         watermark_sources=tuple(ctx.source_ids(w.sources) for w in lineage.watermarks),
         behind_waiting=any(o.waits for o in lineage.operators),
@@ -87,10 +90,15 @@ def produced_by(packed: Any, spec: OperatorSpec) -> Chain:
     return Chain(produced, with_control(spark_schema(spec.function.output_schema)), (SnapshotStage(spec),))
 
 
-def event_time(conf: Any) -> EventTime:
-    """As the session has it when the query starts."""
+def event_time(ctx: Any) -> EventTime:
+    """As the session has it when the query starts; which of several watermarks counts, as when it first did: Spark
+    keeps that at its location."""
+    conf, kept = ctx.spark.conf, None
+    if ctx.location:
+        folder = SparkFolder(ctx.location, ctx.run.config, files_at(ctx.spark, ctx.location))
+        kept = folder.kept_conf(_POLICY)
     return EventTime(
-        conf.get("spark.sql.streaming.multipleWatermarkPolicy", "min").lower(),
+        (kept or conf.get(_POLICY, "min")).lower(),
         conf.get("spark.sql.streaming.statefulOperator.allowMultiple", "true") == "true",
     )
 

@@ -358,6 +358,23 @@ def test_the_watermark_of_several_streams_is_that_of_spark(
     assert ordered(map(_flat, job.rows())) == theirs
 
 
+def test_which_of_several_watermarks_counts_is_kept_from_the_first_start_on_as_in_spark(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path
+) -> None:
+    inputs, policy = (new_input("one", SCHEMA), new_input("two", SCHEMA)), "spark.sql.streaming.multipleWatermarkPolicy"
+    theirs: list[Any] = []
+    slow_and_fast = {"max": (BASE, BASE + 2 * HOUR), "min": (BASE + timedelta(minutes=20), BASE + 5 * HOUR)}
+    for said, times in slow_and_fast.items():
+        for time, made in zip(times, inputs, strict=True):
+            made.add((time, "a", 1))
+        spark.conf.set(policy, said)
+        theirs += _plain(_both(*(i.spark_stream(spark) for i in inputs), "both"), tmp_path / "plain", "append")
+        job.run(_both(*(i.stream(ckpt, uid=i.folder.name) for i in inputs), "both"))
+    spark.conf.unset(policy)
+    assert len(theirs) == 2, "the window of the second source's first row, too"
+    assert ordered(map(_flat, job.rows())) == ordered(theirs)
+
+
 @pytest.mark.soak
 def test_an_operator_goes_by_the_streams_that_reach_it_and_in_spark_by_all_of_the_query(
     spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path

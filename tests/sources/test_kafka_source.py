@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -301,10 +302,20 @@ def test_brokers_that_are_away_are_waited_for_and_then_the_query_may_be_started_
     hasty = open_(topic, kafka=kafka, **{"kafkaConsumer.pollTimeoutMs": "700"})
     with pytest.raises(RetryableError, match=r"to tell topics .* within 0.7 s.*nothing is lost: start the query again"):
         hasty.latest(start, False)
-    back = threading.Timer(1, kafka.restart)
+
+    def restart_when_missed() -> None:
+        # One request waits for some seconds, in which a quick machine would have the broker back.
+        while f"asking for topics {topic} again" not in caplog.text and not over.is_set():
+            time.sleep(0.05)
+        kafka.restart()
+
+    over, back = threading.Event(), threading.Thread(target=restart_when_missed)
     back.start()
-    end = reader.latest(start, False)
-    back.join()
+    try:
+        end = reader.latest(start, False)
+    finally:
+        over.set()
+        back.join()
     assert places(end) == [50]
     planned = reader.splits(start, end)
     assert f"asking for topics {topic} again" in caplog.text

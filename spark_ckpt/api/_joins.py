@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -130,11 +131,7 @@ class JoinMethods(HasOperation):
         whole = named.alias if self._stream_side is None else self._alias
         valued = may_have_values(self._preview, names, whole) if names else ()
         join = StaticJoin(kind or "inner", condition, safe, whole, valued)
-        known = self._stream_side is not None or self._alias is not None
-
-        def called(df: SparkDF) -> SparkDF:
-            return df if known else aliased(df, named.alias)
-
+        called = self._called(named)
         # What is tried meanwhile, the preview, is not to read the static side.
         made = self._operation("join", lambda df: join(called(df), other), tried=lambda df: join(called(df), nothing))
         left = called(self._preview)
@@ -163,11 +160,7 @@ class JoinMethods(HasOperation):
             made = self.select("*", generator)
             return made if on is None else made.where(on)
         named = self._stream_side or StreamSide.of(self._recipe, self._alias)
-        known = self._stream_side is not None or self._alias is not None
-
-        def called(df: SparkDF) -> SparkDF:
-            return df if known else aliased(df, named.alias)
-
+        called = self._called(named)
         nothing = other.where(F.lit(False))
         made = self._operation(
             "lateralJoin",
@@ -176,6 +169,11 @@ class JoinMethods(HasOperation):
         )
         made._alias, made._stream_side = None, named
         return made if kind == "left" else made._of_all_that_came()
+
+    def _called(self, named: StreamSide) -> Callable[[SparkDF], SparkDF]:
+        """Gives rows of the stream the alias of ``named``, if they have none."""
+        known = self._stream_side is not None or self._alias is not None
+        return lambda df: df if known else aliased(df, named.alias)
 
     def _of_all_that_came(self: Any) -> CkptDataFrame:
         """The same rows, with watermarks of those that were left out here, too."""

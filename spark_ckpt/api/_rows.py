@@ -181,10 +181,9 @@ class RowMethods(HasOperation):
 
         ``values=None``: all columns but ``ids``.
         """
-        shown = (
-            self._in_spark().unpivot(ids, values, variableColumnName, valueColumnName).columns
-        )  # raises as Spark does
-        first = self._in_spark().unpivot(ids, values, _VARIABLE, valueColumnName).select(_VARIABLE).limit(1).collect()
+        rows = self._in_spark()
+        shown = rows.unpivot(ids, values, variableColumnName, valueColumnName).columns  # raises as Spark does
+        first = rows.unpivot(ids, values, _VARIABLE, valueColumnName).select(_VARIABLE).limit(1).collect()
 
         def unpivoted(df: SparkDF) -> SparkDF:
             # A row for each value of a control row, too: it goes on with the first of them. An id may have the name

@@ -22,6 +22,7 @@ from spark_ckpt.protocol.records import Topology
 from spark_ckpt.protocol.source_offset import SourcePosition
 from spark_ckpt.runtime.datasource import source_class_of
 from spark_ckpt.runtime.operations import ENCLOSED, Disclose, Enclose, Operation
+from spark_ckpt.runtime.operator.spec import EventTime
 from spark_ckpt.runtime.sink.writer import require_control_columns
 from spark_ckpt.runtime.stateless import arrow_schema, spark_schema
 from spark_ckpt.sources.spark_stream import followed
@@ -114,6 +115,7 @@ class BuildContext:
     """One build: every recipe is built once, however many branches lead to it. ``uids``: the operators' names.
 
     ``told``: the watermarks that ``withWatermark`` computes itself, wherever its rows are. ``location``: Spark's own.
+    ``event_time``: what is the same of it for all operators.
     """
 
     def __init__(
@@ -128,8 +130,9 @@ class BuildContext:
         told: tuple[WatermarkNode, ...] = (),
         streams: Mapping[SparkStreamNode, str] | None = None,
         location: str = "",
+        event_time: EventTime = EventTime(),  # noqa: B008 - it is frozen
     ) -> None:
-        self.told, self.location = told, location
+        self.told, self.location, self.event_time = told, location, event_time
         self.streams = dict(streams or {})
         self.spark = spark
         self.output_mode = output_mode

@@ -11,7 +11,7 @@ from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.join_columns import JoinPlan
 from spark_ckpt.plan.join_sides import LEFT, RIGHT
 from spark_ckpt.plan.lineage import Lineage, OperatorNode
-from spark_ckpt.plan.wiring import event_time, produced_by
+from spark_ckpt.plan.wiring import produced_by
 from spark_ckpt.runtime.join_side import TIME
 from spark_ckpt.runtime.operator.pack import PACKED, PackStage
 from spark_ckpt.runtime.operator.spec import OperatorSpec, WatermarkSpec
@@ -57,5 +57,5 @@ class JoinWiring:
                 for w in self.lineage.open_watermarks
                 if any(self.times)
             ),
-            time=event_time(ctx),
+            time=ctx.event_time,
         )

@@ -34,6 +34,7 @@ from spark_ckpt.plan.batch_functions import BatchFunction, as_sinks, deliverer_o
 from spark_ckpt.plan.lineage import OperatorNode, SourceNode
 from spark_ckpt.plan.session_confs import SessionConfs, no_data_batches, spark_path
 from spark_ckpt.plan.spark_streams import in_order
+from spark_ckpt.plan.wiring import event_time
 from spark_ckpt.runtime.datasource import sink_class_of
 from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.sources.files import discovery_interval_s
@@ -93,12 +94,12 @@ def start_query(request: StartRequest) -> Running:
     with FirstBeats() as beats:
         run = begin(plan, beats.on_claim)
         format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in job)}_{run.generation}"
-        root, told = request.df._recipe, lineage.told_watermarks
+        root, told, time = request.df._recipe, lineage.told_watermarks, event_time(spark.conf, plan.spark_folder)
 
         def build(names: tuple[str, ...]) -> tuple[Any, tuple[Operation, ...]]:
             specs = source_specs(run, lineage, sources, uids, no_data_batches(spark.conf), plan.location, names)
             ctx = BuildContext(
-                spark, format_name, run, specs, root, request.output_mode, uids, told, streams, plan.location
+                spark, format_name, run, specs, root, request.output_mode, uids, told, streams, plan.location, time
             )
             return sink_input(ctx, root)
 

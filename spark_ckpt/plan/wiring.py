@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.jobs.spark_folder import SparkFolder
-from spark_ckpt.plan._spark_location import files_at
 from spark_ckpt.plan.chain import Chain, in_python
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.lineage import Lineage, OperatorNode
@@ -59,7 +58,7 @@ def wire_operator(
             for w in lineage.open_watermarks
             if time is not None
         ),
-        time=event_time(ctx),
+        time=ctx.event_time,
         sources=ctx.source_ids(node.upstream),
         watermark_sources=tuple(ctx.source_ids(w.sources) for w in lineage.watermarks),
         behind_waiting=any(o.waits for o in lineage.operators),
@@ -90,15 +89,11 @@ def produced_by(packed: Any, spec: OperatorSpec) -> Chain:
     return Chain(produced, with_control(spark_schema(spec.function.output_schema)), (SnapshotStage(spec),))
 
 
-def event_time(ctx: Any) -> EventTime:
+def event_time(conf: Any, location: SparkFolder) -> EventTime:
     """As the session has it when the query starts; which of several watermarks counts, as when it first did: Spark
-    keeps that at its location."""
-    conf, kept = ctx.spark.conf, None
-    if ctx.location:
-        folder = SparkFolder(ctx.location, ctx.run.config, files_at(ctx.spark, ctx.location))
-        kept = folder.kept_conf(_POLICY)
+    keeps that at its ``location``."""
     return EventTime(
-        (kept or conf.get(_POLICY, "min")).lower(),
+        (location.kept_conf(_POLICY) or conf.get(_POLICY, "min")).lower(),
         conf.get("spark.sql.streaming.statefulOperator.allowMultiple", "true") == "true",
     )
 

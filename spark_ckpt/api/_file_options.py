@@ -101,28 +101,38 @@ def files_options(
     """
     named = {name.lower() for name in given}
     own_rules = "badrecords" in named or (mode is None and "mode" not in named)
-    same, found = _as_it_is(file_format, own_rules), {"fileFormat": file_format}
+    as_it_is = _as_it_is(file_format, own_rules)
+    if has_schema:
+        as_it_is |= dict.fromkeys(_NO_SAY_WITH_A_SCHEMA, _ANY)
+    found = {"fileFormat": file_format}
     only_spark: OnlySparkReadsError | None = None
     for name, value in given.items():
-        key = name.lower()
-        if key == "mode" and file_format not in _TEXTS:
-            found["badRecords"] = _bad_records(file_format, value)
-        elif key in same or (key in _INSTEAD and not _is_read(file_format, key, own_rules)):
-            if not (key in _NO_SAY_WITH_A_SCHEMA and has_schema):
-                only_spark = _other(file_format, name, value, same.get(key, ())) or only_spark
-        elif file_format == "csv" and _has_other_characters(key, value):
-            only_spark = OnlySparkReadsError(
-                f"reader option {name} of csv: expected one ASCII character, found {value!r}"
-            )
-        else:
-            found[_OURS.get(key, name)] = value
+        try:
+            found |= _option(file_format, name, value, as_it_is, own_rules)
+        except OnlySparkReadsError as e:  # what nobody reads is told first
+            only_spark = e
     if only_spark is not None:
         raise only_spark
     if file_format not in _TEXTS or own_rules:
         return found
-    if file_format == "csv" and not named.isdisjoint({"header"}) and "enforceschema" not in named:
+    if file_format == "csv" and "header" in named and "enforceschema" not in named:
         found["enforceSchema"] = "true"
     return found if "mode" in named else {**found, "mode": str(mode)}
+
+
+def _option(
+    file_format: str, name: str, value: str, as_it_is: Mapping[str, tuple[str, ...] | None], own_rules: bool
+) -> dict[str, str]:
+    """What the source is told of one option: nothing of what it does anyhow. Raises as :func:`files_options`."""
+    key = name.lower()
+    if key == "mode" and file_format not in _TEXTS:
+        return {"badRecords": _bad_records(file_format, value)}
+    if key in as_it_is or (key in _INSTEAD and not _is_read(file_format, key, own_rules)):
+        _require_as_it_is(file_format, name, value, as_it_is.get(key, ()))
+        return {}
+    if file_format == "csv" and _has_other_characters(key, value):
+        raise OnlySparkReadsError(f"reader option {name} of csv: expected one ASCII character, found {value!r}")
+    return {_OURS.get(key, name): value}
 
 
 def _as_it_is(file_format: str, own_rules: bool) -> dict[str, tuple[str, ...] | None]:
@@ -144,18 +154,16 @@ def _is_read(file_format: str, key: str, own_rules: bool) -> bool:
     return key in ("dateformat", "timestampformat") or (key == "escape" and file_format == "csv")
 
 
-def _other(file_format: str, name: str, value: str, values: tuple[str, ...] | None) -> OnlySparkReadsError | None:
-    """What is to be said of a ``value`` that source ``files`` does not have. Raises ``ConfigError`` if Spark's own
-    source must not have it, either."""
+def _require_as_it_is(file_format: str, name: str, value: str, values: tuple[str, ...] | None) -> None:
+    """Raises ``OnlySparkReadsError`` for a ``value`` that source ``files`` does not have, and ``ConfigError`` if
+    Spark's own source must not have it, either."""
     if values is None or value.lower() in values:
-        return None
+        return
     key = name.lower()
     instead = _INSTEAD.get(key, "Spark itself reads such files by readStream.spark(spark.readStream...)")
     expected = f"expected {' or '.join(map(repr, values))}, which is how files are read here" if values else "not there"
     said = f"reader option {name} of {file_format}: {expected}, found {value!r}; {instead}"
-    if key in _NEVER_BY_SPARK:
-        raise ConfigError(said)
-    return OnlySparkReadsError(said)
+    raise (ConfigError if key in _NEVER_BY_SPARK else OnlySparkReadsError)(said)
 
 
 def _has_other_characters(key: str, value: str) -> bool:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+from tests import shared_session
 
 # Spark starts Python workers by this name; any other Python on the machine would lack the packages.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -29,6 +32,12 @@ It also ends the JVM that it finds."""
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in FIRST)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
+    yield
+    shared_session.end_those_not_of(nextitem.path if nextitem else None)
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 import spark_ckpt
 from spark_ckpt.sinks import memory
+from tests.shared_session import shared
 
 HERE = Path(__file__).parent
 DEADLINE_S = 240.0
@@ -25,19 +26,6 @@ DEADLINE_S = 240.0
 for _folder in (str(HERE / "importable"), str(HERE.parents[1] / "python_datasource"), str(HERE.parents[1])):
     sys.path.insert(0, _folder)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_folder, os.environ.get("PYTHONPATH")]))
-
-
-_session: SparkSession | None = None
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
-    """The session ends with the last test of this folder: others make theirs, with other settings and jars."""
-    global _session
-    yield
-    if _session is not None and (nextitem is None or HERE not in nextitem.path.parents):
-        _session.stop()
-        _session = None
 
 
 def _made_session(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
@@ -66,8 +54,7 @@ def _made_session(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session, as it was at first for each file: starting one for each would take minutes in all."""
-    global _session
-    session = _session = _session or _made_session(tmp_path_factory)
+    session = shared(HERE, lambda: _made_session(tmp_path_factory))
     confs = dict(session.conf.getAll)
     yield session
     for query in session.streams.active:

@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import KINDS, LISTED, OF_DOUBLES
+from spark_ckpt.plan._forms import Form
 from spark_ckpt.plan._lateral_aliases import put_in_place
 from spark_ckpt.plan._listagg import VALUE, Listing, Order, names
 from spark_ckpt.plan.aggregates import Call
@@ -51,16 +52,16 @@ class ClassicExpressions:
         options = _options(function)
         if "percentage" in options or _class(function) == "Mode":
             arguments = [function.child()]
-        listing = None
+        form = None
         if name in LISTED:
-            arguments, listing = self._listed(function)
+            arguments, form = self._listed(function)
         kind = KINDS.get(name)
         if kind in OF_DOUBLES:
             arguments = [self._uncast(a) for a in arguments]
         only = tree.filter().get() if tree.filter().isDefined() else None
-        return Call(name, arguments, options, tree.isDistinct(), only, listing)
+        return Call(name, arguments, options, tree.isDistinct(), only, form)
 
-    def _listed(self, function: JavaObject) -> tuple[list[JavaObject], Listing]:
+    def _listed(self, function: JavaObject) -> tuple[list[JavaObject], Form]:
         """The value and what orders it, and what is made of all of them."""
         child, orders = function.child(), items_of(function.orderExpressions())
         others = [o.child() for o in orders if not o.child().semanticEquals(child)]
@@ -71,7 +72,7 @@ class ClassicExpressions:
         delimiter = function.delimiter()
         given = F.lit(b"" if is_binary else "") if delimiter.eval(None) is None else self.column(delimiter)
         listing = Listing(given, is_binary, [_order(*pair) for pair in zip(fields, orders, strict=True)])
-        return [child, *others], listing
+        return [child, *others], listing.form
 
     def key(self, tree: JavaObject) -> int | None:
         return next((i for i, g in enumerate(self._grouping) if g.semanticEquals(tree)), None)

@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import KINDS, LISTED
 from spark_ckpt.plan._connect_scope import without_texts
+from spark_ckpt.plan._forms import Form
 from spark_ckpt.plan._lateral_aliases import put_in_place
 from spark_ckpt.plan._listagg import Listing
 from spark_ckpt.plan._sql_expressions import read
@@ -74,19 +75,20 @@ class ConnectExpressions:
             return None
         name, args = tree._name.lower(), list(tree._args)
         options = self._options(name, args)
-        listing = None
+        form = None
         if name in LISTED:
-            args, listing = self._listed(*args)
-        return Call(name, args, options, getattr(tree, "_is_distinct", False), listing=listing)
+            args, form = self._listed(*args)
+        return Call(name, args, options, getattr(tree, "_is_distinct", False), form=form)
 
-    def _listed(self, value: Tree, delimiter: Tree | None = None) -> tuple[list[Tree], Listing]:
+    def _listed(self, value: Tree, delimiter: Tree | None = None) -> tuple[list[Tree], Form]:
         """The value as the text that Spark makes of it, and what is made of all of them."""
         column = self.column(value)
         kind = self._df.select(column).schema.fields[0].dataType
         is_binary = isinstance(kind, T.BinaryType)
         text = value if is_binary or isinstance(kind, T.StringType) else column.cast("string")._expr
         none = delimiter is None or getattr(delimiter, "_value", delimiter) is None
-        return [text], Listing(F.lit(b"" if is_binary else "") if none else self.column(delimiter), is_binary)
+        given = F.lit(b"" if is_binary else "") if none else self.column(delimiter)
+        return [text], Listing(given, is_binary).form
 
     def _is_aggregate(self, tree: Tree) -> bool:
         return isinstance(tree, self._e.UnresolvedFunction | self._e.CallFunction) and tree._name.lower() in KINDS

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from spark_ckpt.plan._forms import Form
+
 VALUE = "value"
 
 
@@ -33,13 +35,19 @@ class Listing:
     orders: Sequence[Order] = field(default_factory=tuple)
 
     @property
-    def has_own_order(self) -> bool:
-        """Whether values are kept with others that say their order."""
+    def form(self) -> Form:
+        """Values are kept with others where these say their order."""
+        if self._has_own_order:
+            return Form("ordered", lambda columns: with_orders(columns[0], columns[1:]), self._shown)
+        return Form(shown=self._shown)
+
+    @property
+    def _has_own_order(self) -> bool:
         return any(order.name for order in self.orders)
 
-    def __call__(self, kept: Column) -> Column:
+    def _shown(self, kept: Column) -> Column:
         values = F.array_sort(kept, self._compared) if self.orders else kept
-        values = F.transform(values, lambda v: v[VALUE]) if self.has_own_order else values
+        values = F.transform(values, lambda v: v[VALUE]) if self._has_own_order else values
         return F.when(F.size(kept) > 0, self._joined(values))
 
     def _joined(self, values: Column) -> Column:

@@ -10,7 +10,7 @@ it analyses the expressions over the preview first. Classic Spark gives its anal
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_
 from typing import Any, Protocol
@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import DISTINCT, KINDS, OF_ONE_OF_TWO, PAIRED
-from spark_ckpt.plan._listagg import Listing, with_orders
+from spark_ckpt.plan._forms import Form, within_structs
 from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.key_columns import stored_name
 
@@ -34,14 +34,14 @@ Tree = Any
 class Call:
     """An aggregate function in an expression. ``arguments`` are trees; ``only`` is the condition of its FILTER.
 
-    ``listing`` says what is computed of the list that is kept; the arguments behind the first are what orders it."""
+    ``form`` says what is kept of the arguments and shown of that, where these are not the values themselves."""
 
     function: str
     arguments: Sequence[Tree]
     options: dict[str, Any] = field(default_factory=dict)
     distinct: bool = False
     only: Tree | None = None
-    listing: Listing | None = None
+    form: Form | None = None
 
 
 class Expressions(Protocol):
@@ -111,7 +111,7 @@ def split_aggregates(df: SparkDF, keys: list[Column], key_columns: list[str], ex
     in_order = [name for tree in results for name in splitter.specs_in(tree)]
     # The state's columns do not depend on the order of results.
     split.specs = dict(sorted(split.specs.items()))
-    if all(call is not None and call.listing is None for call in map(found.aggregate, results)):
+    if all(call is not None and _shown(call) is None for call in map(splitter.call, results)):
         split.plain = in_order
         return split
 
@@ -139,12 +139,17 @@ class _Splitter:
         self._df, self._found, self._keys, self._split = df, found, key_columns, split
         self._read: list[tuple[str, tuple[str, bool, int], list[Tree]]] = []
 
+    def call(self, tree: Tree) -> Call | None:
+        """The aggregate function that ``tree`` is, in the form in which it is kept."""
+        call = self._found.aggregate(tree)
+        return call if call is None or call.form is not None else _formed(call)
+
     def specs_in(self, tree: Tree) -> list[str]:
         """The names of the aggregates in ``tree``, as often as they are there, in the order of :meth:`behind`."""
         names: list[str] = []
 
         def note(part: Tree) -> Tree:
-            call = self._found.aggregate(part)
+            call = self.call(part)
             if call is not None:
                 names.append(self.spec(call))
             return part if call is not None or self._found.key(part) is not None else self._found.rebuilt(part, note)
@@ -155,10 +160,10 @@ class _Splitter:
     def behind(self, tree: Tree, df: SparkDF, known: Iterator[str]) -> Tree:
         """What is computed of aggregates, ``known`` by name in their order, and keys: columns of ``df``."""
         found = self._found
-        call = found.aggregate(tree)
+        call = self.call(tree)
         if call is not None:
-            kept = found.reference(df, next(known))
-            return kept if call.listing is None else found.tree(call.listing(found.column(kept)))
+            kept, shown = found.reference(df, next(known)), _shown(call)
+            return kept if shown is None else found.tree(shown(found.column(kept)))
         key = found.key(tree)
         if key is not None:
             return found.reference(df, self._keys[key])
@@ -184,8 +189,6 @@ class _Splitter:
                 f"{', '.join(sorted(KINDS))}, and with DISTINCT those of numbers and collect_list. For others, keep "
                 "what you need with applyInArrowWithState or applyInPandasWithState."
             )
-        if call.only is not None and kind in ("first", "last") and not call.options.get("ignore_nulls"):
-            raise InvalidInputError(f"{call.function} with FILTER cannot tell a null from a row left out; ignore nulls")
         return kind
 
     def _named(self, spec: AggSpec) -> str:
@@ -201,11 +204,11 @@ class _Splitter:
     def _argument(self, call: Call, text: str) -> str | None:
         """The column that the aggregate reads; None: whole rows."""
         found, args = self._found, [a for a in call.arguments if not self._found.is_constant(a)]
-        if KINDS[call.function] in PAIRED or call.function in OF_ONE_OF_TWO or call.listing is not None:
+        if KINDS[call.function] in PAIRED or call.function in OF_ONE_OF_TWO or call.form is not None:
             args = list(call.arguments)
         if call.function == "count" and not args and call.only is None:
             return None
-        if len(args) == 1 and call.only is None and call.function != "count_if":
+        if len(args) == 1 and call.only is None and not _is_computed(call):
             name = found.column_name(args[0])
             if name is not None and name not in self._keys_elsewhere() and self._df.columns.count(name) == 1:
                 return name
@@ -216,8 +219,7 @@ class _Splitter:
         those of two functions without a name are."""
         kind = KINDS[call.function]
         own = kind == "count" or call.function in OF_ONE_OF_TWO
-        ordered = call.listing is not None and call.listing.has_own_order
-        of = call.function if own else "pair" if kind in PAIRED else "ordered" if ordered else "value"
+        of = call.form.what if call.form else call.function if own else "pair" if kind in PAIRED else "value"
         shape = (f"{of} distinct" if call.distinct else of, call.only is not None, len(args))
         args = args[::-1] if kind.startswith("regr_") else args  # Spark has (y, x) there
         read = [*args, *([] if call.only is None else [call.only])]
@@ -236,8 +238,8 @@ class _Splitter:
             one = columns[OF_ONE_OF_TWO[call.function]] if call.function in OF_ONE_OF_TWO else F.lit(1)
             one = _struct(columns) if call.distinct else one
             value = F.when(reduce(and_, [c.isNotNull() for c in columns]), one) if args else one
-        elif call.listing is not None and call.listing.has_own_order:
-            value = with_orders(columns[0], columns[1:])
+        elif call.form is not None and call.form.kept is not None:
+            value = call.form.kept(columns)
         elif KINDS[call.function] in PAIRED:
             value = F.struct(columns[0].alias("x"), columns[1].alias("y"))
         elif len(columns) == 1:
@@ -263,11 +265,28 @@ class _Splitter:
         return set(self._keys) - set(self._df.columns)
 
 
+def _formed(call: Call) -> Call:
+    """A first value that may be null differs from a row that FILTER left out: it is kept within a struct."""
+    edge = KINDS.get(call.function) in ("first", "last")
+    if call.only is None or not edge or call.options.get("ignore_nulls"):
+        return call
+    return replace(call, options={"ignore_nulls": True}, form=within_structs())
+
+
+def _shown(call: Call) -> Callable[[Column], Column] | None:
+    return None if call.form is None else call.form.shown
+
+
+def _is_computed(call: Call) -> bool:
+    """Whether what is kept is surely no column of the DataFrame."""
+    return call.function == "count_if" or (call.form is not None and call.form.kept is not None)
+
+
 def _expected(call: Call, kind: str) -> int:
     """How many arguments there have to be."""
     if kind in PAIRED or call.function in OF_ONE_OF_TWO:
         return 2
-    return len(call.arguments) if KINDS[call.function] == "count" or call.listing is not None else 1
+    return len(call.arguments) if KINDS[call.function] == "count" or call.form is not None else 1
 
 
 def _asked(call: Call, kind: str | None) -> str:

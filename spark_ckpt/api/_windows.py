@@ -164,6 +164,8 @@ class WindowKey(WindowColumn):
     def function(
         self, by: pa.Schema, inputs: pa.Schema, specs: Mapping[str, AggSpec], **kwargs: Any
     ) -> AggregateFunction:
+        if not self.event_time:
+            return AggregateFunction(by, inputs, specs, windows={self.key: self.size.size}, **kwargs)
         slide = self.size.slide if self._sliced(specs.values()) else None
         return WindowedAggregate(by, inputs, specs, window=self.key, size_us=self.size.size, slide_us=slide, **kwargs)
 

@@ -142,11 +142,11 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         if window is None and keys.event_time is not None:
             timed = WindowedAggregate(by, inputs, specs, window=keys.event_time, size_us=0, rules=rules)
             return over._operator(uid, timed, columns, keys, by_agg=True)
-        if window is None or not window.event_time:
+        if window is None:
             function = AggregateFunction(by, inputs, specs, rules=rules, over_everything=not self._given)
             return over._operator(uid, function, columns, keys, "update", by_agg=True)
-        windowed = window.function(by, inputs, specs, rules=rules)
-        return over._operator(uid, windowed, [*columns, *window.inputs], keys, window.mode, by_agg=True)
+        windowed, mode = window.function(by, inputs, specs, rules=rules), window.mode if window.event_time else "update"
+        return over._operator(uid, windowed, [*columns, *window.inputs], keys, mode, by_agg=True)
 
     def _first(self, parent: CkptDataFrame, uid: str | None, function: TopN, keys: Keys) -> CkptDataFrame:
         self._refuse_repeated()

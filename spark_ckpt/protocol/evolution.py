@@ -44,6 +44,11 @@ def columns_differ(was: Facts, now: Facts) -> str | None:
         for c in then
         if c in here and (then[c], made_then.get(c)) != (here[c], made_here.get(c))
     ]
+    found += [
+        f"key {c!r} was of {made_then[c]}, and is now of {made_here[c]}"
+        for c in made_then.keys() & made_here.keys() - then.keys() - here.keys()
+        if made_then[c] != made_here[c]
+    ]
     added, removed = [c for c in here if c not in then], [c for c in then if c not in here]
     renamed = sorted({made_here[c] for c in added} & {made_then[c] for c in removed})
     found += [f"{made} has another name in it: keep its name and use withColumnRenamed behind it" for made in renamed]

@@ -11,6 +11,7 @@ from spark_ckpt.protocol.records import Topology
 from spark_ckpt.protocol.topology import Fit, Refuse, fit_topology, same_topology
 
 TYPES = {"count": "int64", "sum_a": "int64", "sum_b": "double", "first_a": "int64"}
+WINDOWS = {"count": "count()", "sum_a": "sum_a()", "w": "windows of 0:10:00"}
 
 
 def facts(*columns: str, **more: Any) -> dict[str, Any]:
@@ -73,14 +74,22 @@ def test_families_come_and_go_with_their_aggregates_and_not_by_themselves() -> N
             facts("count", "sum_b") | {"made_of": {"count": "count()", "sum_b": "sum_a()"}},
             r"sum_a\(\) has another name in it: keep its name",
         ),
+        (
+            facts("count", "sum_a") | {"made_of": {**WINDOWS, "w": "windows of 0:20:00"}},
+            "key 'w' was of windows of 0:10:00, and is now of windows of 0:20:00",
+        ),
     ],
 )
 def test_what_needs_more_is_refused_with_all_differences(new: dict[str, Any], why: str) -> None:
-    old, made = topology("count", "sum_a"), Topology(8, 8, ("in",), {"u": new}, ("out",))
+    old, made = topology("count", "sum_a", made_of=WINDOWS), Topology(8, 8, ("in",), {"u": new}, ("out",))
     for found in (fit_topology(old, made, False), same_topology(old, made)):
         assert isinstance(found, Refuse)
         with pytest.raises(Exception, match=why):
             raise found.error()
+
+
+def test_windows_that_were_recorded_without_their_length_go_on() -> None:
+    assert same_topology(topology("count", "sum_a"), topology("count", "sum_a", made_of=WINDOWS)) is None
 
 
 def test_a_state_of_which_columns_are_not_known_one_by_one_stays_as_it_is() -> None:

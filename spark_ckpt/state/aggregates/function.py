@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
+from datetime import timedelta
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +35,8 @@ class AggregateFunction(StateFunction):
     each touched key: keys, then aggregates in the order of the mapping. ``emit="rows"`` (Flink's rolling aggregation)
     yields every input row with the aggregates of its key up to and including that row; rows of one call are taken in
     order of ``order_by`` (ascending, nulls first, ties and None: order of arrival). ``over_everything``: there is one
-    key, and it has a result before any row came.
+    key, and it has a result before any row came. ``windows``: of keys that are starts of windows, the lengths in
+    microseconds, which the state does not have.
 
     Raises ``InvalidInputError`` for unknown columns, types an aggregate does not support, or clashing names.
     """
@@ -49,8 +52,9 @@ class AggregateFunction(StateFunction):
         order_by: str | None = None,
         rules: Rules = Rules(),  # noqa: B008 - frozen
         over_everything: bool = False,
+        windows: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        self.key_schema = key_schema
+        self.key_schema, self._windows = key_schema, windows
         self.over_everything = over_everything
         self.input_schema = input_schema
         self.emit = emit
@@ -80,7 +84,8 @@ class AggregateFunction(StateFunction):
     def made_of(self) -> Mapping[str, str]:
         """Column by column, so that one aggregate can be compared without the others."""
         texts = zip(self.accumulators, self.specs.values(), strict=True)
-        return {field.name: a.made_of(spec) for a, spec in texts for field in a.fields}
+        lengths = {key: f"windows of {timedelta(microseconds=us)}" for key, us in self._windows.items()}
+        return {field.name: a.made_of(spec) for a, spec in texts for field in a.fields} | lengths
 
     @property
     def begins(self) -> Mapping[str, pa.Scalar]:

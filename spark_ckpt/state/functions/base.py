@@ -145,7 +145,8 @@ class StateFunction(ABC):
 
     @property
     def made_of(self) -> Mapping[str, str]:
-        """How columns of ``state_schema`` are made, as a reader of a message would write it; recorded with checkpoints.
+        """How columns of ``state_schema`` are made, and of a window among the keys how long it is, as a reader of a
+        message would write it; recorded with checkpoints.
 
         A query that makes a column otherwise cannot go on from it. Nothing is said, and nothing compared, of what
         only the user's own code knows.

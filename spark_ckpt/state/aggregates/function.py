@@ -54,7 +54,7 @@ class AggregateFunction(StateFunction):
         over_everything: bool = False,
         windows: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        self.key_schema, self._windows = key_schema, windows
+        self.key_schema, self.windows = key_schema, windows
         self.over_everything = over_everything
         self.input_schema = input_schema
         self.emit = emit
@@ -84,7 +84,7 @@ class AggregateFunction(StateFunction):
     def made_of(self) -> Mapping[str, str]:
         """Column by column, so that one aggregate can be compared without the others."""
         texts = zip(self.accumulators, self.specs.values(), strict=True)
-        lengths = {key: f"windows of {timedelta(microseconds=us)}" for key, us in self._windows.items()}
+        lengths = {key: f"windows of {timedelta(microseconds=us)}" for key, us in self.windows.items()}
         return {field.name: a.made_of(spec) for a, spec in texts for field in a.fields} | lengths
 
     @property

@@ -39,6 +39,8 @@ KINDS = {
     "mode": "mode",
     "percentile": "percentile",
     "percentile_approx": "percentile_approx",
+    "percentile_cont": "percentile",
+    "percentile_disc": "percentile_disc",
     "product": "product",
     **{name: name for name in COMOMENTS if name.startswith("regr_")},
     "regr_avgx": "mean",

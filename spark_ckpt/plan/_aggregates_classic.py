@@ -11,12 +11,14 @@ from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import KINDS, LISTED, OF_DOUBLES
-from spark_ckpt.plan._forms import Form
+from spark_ckpt.plan._forms import Form, weighed
 from spark_ckpt.plan._lateral_aliases import put_in_place
 from spark_ckpt.plan._listagg import VALUE, Listing, Order, names
 from spark_ckpt.plan.aggregates import Call
 from spark_ckpt.plan.udf_plan import items_of
 
+_OF_FIRST = ("Mode", "Median", "Percentile", "PercentileCont", "PercentileDisc", "ApproximatePercentile")
+"""Functions whose other arguments are constants."""
 SparkDF = Any
 JavaObject = Any
 
@@ -48,18 +50,23 @@ class ClassicExpressions:
         if _class(tree) != "AggregateExpression":
             return None
         function = tree.aggregateFunction()
-        name, arguments = function.prettyName(), items_of(function.children())
-        options = _options(function)
-        if "percentage" in options or _class(function) == "Mode":
-            arguments = [function.child()]
-        form = None
-        if name in LISTED:
-            arguments, form = self._listed(function)
-        kind = KINDS.get(name)
-        if kind in OF_DOUBLES:
+        name, options = function.prettyName(), _options(function)
+        arguments, form = self._arguments(name, function)
+        if KINDS.get(name) in OF_DOUBLES:
             arguments = [self._uncast(a) for a in arguments]
         only = tree.filter().get() if tree.filter().isDefined() else None
         return Call(name, arguments, options, tree.isDistinct(), only, form)
+
+    def _arguments(self, name: str, function: JavaObject) -> tuple[list[JavaObject], Form | None]:
+        """What is read of each row, and how it is kept."""
+        kind, children = _class(function), items_of(function.children())
+        if name in LISTED:
+            return self._listed(function)
+        if kind == "Percentile" and not _is_one(function.frequencyExpression()):
+            return [children[0], children[2]], weighed()
+        if kind in _OF_FIRST:
+            return children[:1], None
+        return children[:2] if kind == "MaxMinByK" else children, None
 
     def _listed(self, function: JavaObject) -> tuple[list[JavaObject], Form]:
         """The value and what orders it, and what is made of all of them."""
@@ -123,14 +130,25 @@ def _options(function: JavaObject) -> dict[str, Any]:
     if kind == "ApproximatePercentile":
         accuracy = int(function.accuracyExpression().eval(None))
         return {"percentage": _shares(function.percentageExpression()), "accuracy": accuracy}
-    if kind == "Percentile":
-        frequency = function.frequencyExpression()
-        if _class(frequency) != "Literal" or int(frequency.value()) != 1:
-            raise InvalidInputError("percentile with a frequency is not there on a checkpointed stream")
-        return {"percentage": _shares(function.percentageExpression())}
+    if kind in ("Percentile", "PercentileCont", "PercentileDisc"):
+        shares = items_of(function.children())[1]
+        return {"percentage": _shares(shares), **({"descending": True} if _descends(kind, function) else {})}
     if kind == "Mode" and function.reverseOpt().isDefined() and not function.reverseOpt().get():
-        raise InvalidInputError("mode is the least of several there on a checkpointed stream, not the largest")
-    return {}
+        return {"descending": True}
+    return {"k": int(function.children().apply(2).eval(None))} if kind == "MaxMinByK" else {}
+
+
+def _descends(kind: str, function: JavaObject) -> bool:
+    if kind == "PercentileDisc" and function.legacyCalculation():
+        raise InvalidInputError(
+            "percentile_disc is computed as without spark.sql.legacy.percentileDiscCalculation on a checkpointed "
+            "stream: unset it, or ask for percentile"
+        )
+    return bool(function.reverse())
+
+
+def _is_one(frequency: JavaObject) -> bool:
+    return _class(frequency) == "Literal" and frequency.value() is not None and int(frequency.value()) == 1
 
 
 def _order(name: str, order: JavaObject) -> Order:

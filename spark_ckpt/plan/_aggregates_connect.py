@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import KINDS, LISTED
 from spark_ckpt.plan._connect_scope import without_texts
-from spark_ckpt.plan._forms import Form
+from spark_ckpt.plan._forms import Form, weighed
 from spark_ckpt.plan._lateral_aliases import put_in_place
 from spark_ckpt.plan._listagg import Listing
 from spark_ckpt.plan._sql_expressions import read
@@ -74,10 +74,11 @@ class ConnectExpressions:
         if not self._is_aggregate(tree):
             return None
         name, args = tree._name.lower(), list(tree._args)
-        options = self._options(name, args)
-        form = None
+        options, form = self._options(name, args), None
         if name in LISTED:
             args, form = self._listed(*args)
+        elif name == "percentile" and len(args) == 2:
+            form = weighed()
         return Call(name, args, options, getattr(tree, "_is_distinct", False), form=form)
 
     def _listed(self, value: Tree, delimiter: Tree | None = None) -> tuple[list[Tree], Form]:
@@ -97,7 +98,8 @@ class ConnectExpressions:
         """What the function is told beside its columns, which is taken out of ``args``."""
         kind, told = KINDS[name], args[1:]
         if kind in ("approx_count_distinct", "first", "last", "percentile", "percentile_approx", "mode"):
-            del args[1:]
+            weights = told[1:] if name == "percentile" else []
+            args[1:] = [tree for tree in weights if getattr(tree, "_value", None) != 1]
         if kind == "approx_count_distinct":
             return {"rsd": float(told[0]._value) if told else 0.05}
         if kind in ("first", "last"):
@@ -105,9 +107,10 @@ class ConnectExpressions:
         if name == "median":
             return {"percentage": 0.5}
         if kind == "percentile":
-            if len(told) > 1 and getattr(told[1], "_value", None) != 1:
-                raise InvalidInputError("percentile with a frequency is not there on a checkpointed stream")
             return {"percentage": _shares(told[0])}
+        if kind in ("min_by", "max_by") and len(told) > 1:
+            del args[2:]
+            return {"k": int(told[1]._value)}
         if kind == "percentile_approx":
             return {"percentage": _shares(told[0]), "accuracy": int(told[1]._value) if len(told) > 1 else 10000}
         return {}

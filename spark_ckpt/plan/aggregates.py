@@ -177,7 +177,7 @@ class _Splitter:
         return self._named(AggSpec(kind, column, call.options))
 
     def _kind(self, call: Call) -> str:
-        kind = KINDS.get(call.function)
+        kind = call.form.kind if call.form is not None and call.form.kind else KINDS.get(call.function)
         if call.distinct and kind is not None:
             kind = DISTINCT.get(kind, "") or (kind if kind in DISTINCT else None)
             constant = kind == "count_distinct" and any(map(self._found.is_constant, call.arguments))
@@ -232,14 +232,14 @@ class _Splitter:
 
     def _computed(self, call: Call, args: list[Tree], text: str) -> Column:
         columns = [self._found.column(a) for a in (args or call.arguments)]
-        if call.function == "count_if":
+        if call.form is not None and call.form.kept is not None:
+            value = call.form.kept(columns)
+        elif call.function == "count_if":
             value = F.when(columns[0], F.lit(1))
         elif call.function in ("count", "regr_count", *OF_ONE_OF_TWO) and len(args) != 1:
             one = columns[OF_ONE_OF_TWO[call.function]] if call.function in OF_ONE_OF_TWO else F.lit(1)
             one = _struct(columns) if call.distinct else one
             value = F.when(reduce(and_, [c.isNotNull() for c in columns]), one) if args else one
-        elif call.form is not None and call.form.kept is not None:
-            value = call.form.kept(columns)
         elif KINDS[call.function] in PAIRED:
             value = F.struct(columns[0].alias("x"), columns[1].alias("y"))
         elif len(columns) == 1:

@@ -18,7 +18,7 @@ from spark_ckpt.plan.sql_tokens import Token, begins_sub_query, closed
 _ASKED_OF_SETS = {"grouping", "grouping_id"}
 _NOT_BUILT = {
     *("histogram_numeric", "count_min_sketch", "bitmap_construct_agg"),
-    *("bitmap_or_agg", "hll_sketch_agg", "hll_union_agg", "approx_top_k", "percentile_cont", "percentile_disc"),
+    *("bitmap_or_agg", "hll_sketch_agg", "hll_union_agg", "approx_top_k"),
 }
 AGGREGATES = {*KINDS, *_ASKED_OF_SETS, *_NOT_BUILT}
 """Calls of these are aggregates; what is not built among them is refused where it is computed."""

@@ -107,6 +107,9 @@ def _more_kept() -> list[Any]:
         F.mode("g", True).alias("mode"),
         F.percentile("d", 0.3),
         F.percentile("a", [0.1, 0.9]).alias("shares"),
+        F.percentile("a", 0.3, F.col("g") % 2 + 1),
+        F.max_by("s", F.struct("a", "d"), 2),
+        F.expr("percentile_disc(0.3) within group (order by d desc)"),
         F.percentile_approx("a", 0.5),
         F.percentile_approx("d", [0.25, 0.75], 100).alias("ranks"),
         F.count_distinct("a", "s"),
@@ -298,7 +301,6 @@ def test_what_cannot_be_kept_is_refused_when_it_is_built(ckpt, new_input) -> Non
     for expression, why in (
         (F.histogram_numeric("a", F.lit(3)), "the aggregate histogram_numeric cannot be kept"),
         (F.expr("count_if(distinct t)"), r"the aggregate count_if\(DISTINCT ...\) cannot be kept"),
-        (F.expr("percentile(a, 0.5, g)"), "percentile with a frequency is not there"),
         (F.collect_set(F.array("a")), r"collect_set does not support column 'array\(a\)'"),
     ):
         with pytest.raises(InvalidInputError, match=why):

@@ -7,6 +7,7 @@ are by themselves: beside an aggregate of strings Spark looks for an overflow be
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import math
 import random
 from collections.abc import Callable
@@ -33,10 +34,14 @@ VALUES: dict[str, tuple[str, list[Any]]] = {
     "d": ("double", [0.0, -0.0, 1.5, math.nan, math.inf, 0.25, None]),
     "c": ("decimal(10,2)", [Decimal("1.25"), Decimal("-3.10"), Decimal("99999999.99"), None]),
     "w": ("decimal(38,0)", [WIDE, WIDE.copy_negate(), Decimal(1), Decimal(7), None]),
+    "n": ("int", []),
+    "m": ("double", [0.0, 1.5, math.nan, math.inf, -2.25, 1e9, None]),
     "s": ("string", ["a", "b", "", "ä", None]),
     "b": ("boolean", [True, False, None]),
 }
 ALL = tuple("ilhfdcwsb")
+COUNTED = tuple("ilhcm")
+"""Without -0.0, which Spark's percentiles tell from 0.0."""
 NUMBERS = ("i", "h", "f", "d", "c")
 """Whose sums stay in their types, and are exact."""
 DRAWN = {
@@ -48,6 +53,16 @@ DRAWN = {
     "try_sum": tuple("ilhfdc"),
     "try_avg": NUMBERS,
     **dict.fromkeys(("first({})", "last({})", "any_value({})", "first({}, true)", "last({}, true)"), ALL),
+    "min_by({}, if(n % 5 = 0, null, n), 3)": ALL,
+    "max_by({}, struct(l, n), 4)": ALL,
+    "mode({}, true)": tuple("ilhcwsbm"),
+    "mode() within group (order by {} desc)": tuple("ilhcwsbm"),
+    "percentile({}, 0.3, abs(h))": COUNTED,
+    "percentile({}, array(0.0, 0.25, 1.0), n % 3)": COUNTED,
+    "percentile_cont(0.4) within group (order by {} desc)": COUNTED,
+    "percentile_cont(array(0.9, 0.35)) within group (order by {})": COUNTED,
+    "percentile_disc(0.4) within group (order by {} desc)": COUNTED,
+    "percentile_disc(array(0.0, 0.25, 0.5, 0.77, 1.0)) within group (order by {})": COUNTED,
 }
 """Function -> the columns that it is drawn for; one with ``{}`` is a text around the column."""
 FILTERS = ("b", "i > 1", "s is null", "i > 5 and k = 'x'")
@@ -73,7 +88,11 @@ def expressions(rng: random.Random, count: int, mode: str) -> list[str]:
 def rows(rng: random.Random, batch: int, count: int) -> list[tuple[Any, ...]]:
     """A minute a batch, and some seconds of chance."""
     times = [DAY + dt.timedelta(minutes=batch, seconds=rng.randint(0, 59)) for _ in range(count)]
-    return [(time, *(rng.choice(values) for _, values in list(VALUES.values())[1:])) for time in times]
+    places = itertools.count(batch * count)
+    return [
+        (time, *(rng.choice(values) if values else next(places) for _, values in list(VALUES.values())[1:]))
+        for time in times
+    ]
 
 
 def grouped(df: Any, mode: str) -> Any:
@@ -146,7 +165,7 @@ def moved(spark: SparkSession, folder: Path) -> dict[str, Any]:
         ("session", 2, 8),
         pytest.param("update", 0, 0, marks=pytest.mark.soak),
         *[
-            pytest.param(mode, seed, 20, marks=pytest.mark.soak)
+            pytest.param(mode, seed, 24, marks=pytest.mark.soak)
             for seed in range(3, 9)
             for mode in ("update", "session", "window", "ended", "complete")
         ],

@@ -39,11 +39,12 @@ def _distinct(values: list[Any]) -> list[Any]:
     return [v for _, v in sorted({_plain(v): v for v in reversed(values)}.items())]
 
 
-def _mode(values: list[Any]) -> Any:
+def _mode(values: list[Any], descending: bool = False) -> Any:
     if not values:
         return None
     often = Counter(map(_plain, values))
-    return next(v for v in _distinct(values) if often[_plain(v)] == max(often.values()))
+    order = _distinct(values)[::-1] if descending else _distinct(values)
+    return next(v for v in order if often[_plain(v)] == max(often.values()))
 
 
 def _percentile(share: float) -> Oracle:
@@ -80,6 +81,7 @@ ANY: dict[str, tuple[AggSpec, Oracle]] = {
     "items": (AggSpec("collect_list", "v"), lambda vs: vs),
     "set": (AggSpec("collect_set", "v"), _distinct),
     "often": (AggSpec("mode", "v"), _mode),
+    "often, descending": (AggSpec("mode", "v", {"descending": True}), lambda vs: _mode(vs, descending=True)),
     "different": (AggSpec("count_distinct", "v"), lambda vs: len(_distinct(vs))),
 }
 INTEGERS: dict[str, tuple[AggSpec, Oracle]] = {
@@ -99,6 +101,15 @@ INTEGERS: dict[str, tuple[AggSpec, Oracle]] = {
     "shares": (
         AggSpec("percentile", "v", {"percentage": [0.0, 0.3, 1.0]}),
         lambda vs: [_percentile(s)(vs) for s in (0.0, 0.3, 1.0)] if vs else None,
+    ),
+    "down": (AggSpec("percentile", "v", {"percentage": 0.25, "descending": True}), _percentile(0.75)),
+    "disc": (
+        AggSpec("percentile_disc", "v", {"percentage": [0.0, 0.25, 1.0]}),
+        lambda vs: list(map(float, _ranked(0.0, 0.25, 1.0)(vs))) if vs else None,
+    ),
+    "disc down": (
+        AggSpec("percentile_disc", "v", {"percentage": 0.25, "descending": True}),
+        lambda vs: float(sorted(vs, reverse=True)[max(math.ceil(len(vs) * 0.25), 1) - 1]) if vs else None,
     ),
     "rank": (
         AggSpec("percentile_approx", "v", {"percentage": [0.25, 0.9], "accuracy": 10_000}),
@@ -173,6 +184,14 @@ def _by(largest: bool) -> Oracle:
     return value
 
 
+def _first_by(k: int, largest: bool) -> Oracle:
+    def values(pairs: list[Any]) -> Any:
+        known = [p for p in pairs if p["y"] is not None]
+        return [p["x"] for p in sorted(known, key=lambda p: -p["y"] if largest else p["y"])[:k]] or None
+
+    return values
+
+
 def _co(of: Callable[[int, Fraction, Fraction, Fraction], Any], least: int = 1) -> Oracle:
     def value(pairs: list[Any]) -> Any:
         known = _known(pairs)
@@ -188,6 +207,8 @@ def _co(of: Callable[[int, Fraction, Fraction, Fraction], Any], least: int = 1) 
 PAIRS: dict[str, tuple[AggSpec, Oracle]] = {
     "least": (AggSpec("min_by", "v"), _by(False)),
     "most": (AggSpec("max_by", "v"), _by(True)),
+    "least three": (AggSpec("min_by", "v", {"k": 3}), _first_by(3, False)),
+    "most two": (AggSpec("max_by", "v", {"k": 2}), _first_by(2, True)),
     "pop": (AggSpec("covar_pop", "v"), _co(lambda n, xx, yy, xy: float(xy / n))),
     "samp": (AggSpec("covar_samp", "v"), _co(lambda n, xx, yy, xy: float(xy / (n - 1)), 2)),
     "corr": (
@@ -213,6 +234,38 @@ _PAIR = st.none() | st.fixed_dictionaries({"x": _NUMBER, "y": _NUMBER})
 )
 def test_aggregates_of_two_columns_and_of_structs(history: Any) -> None:
     check(*_pairs(history), PAIRS)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.lists(
+            st.lists(
+                st.tuples(
+                    st.sampled_from("ab"),
+                    st.none() | st.fixed_dictionaries({"x": st.integers(-9, 9), "y": st.integers(1, 5)}),
+                ),
+                max_size=8,
+            ),
+            min_size=1,
+            max_size=3,
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_values_count_as_often_as_they_say(history: Any) -> None:
+    def repeated(pairs: list[Any]) -> Any:
+        return _percentile(0.3)([p["x"] for p in pairs for _ in range(p["y"])])
+
+    check(*_pairs(history), {"p": (AggSpec("weighed_percentile", "v", {"percentage": 0.3}), repeated)})
+
+
+def test_a_negative_frequency_is_an_error_as_in_spark() -> None:
+    schema = pa.schema([("k", pa.string()), ("v", pa.struct([("x", pa.int64()), ("y", pa.int64())]))])
+    operator = Operator(AggregateFunction(KEYS, schema, {"p": AggSpec("weighed_percentile", "v", {"percentage": 0.3})}))
+    with pytest.raises(InvalidInputError, match=r"NEGATIVE_VALUES_IN_FREQUENCY_EXPRESSION.*'p'.*-2"):
+        operator.batch(pa.Table.from_pylist([{"k": "a", "v": {"x": 1, "y": -2}}], schema=schema))
 
 
 def test_keys_that_share_a_hash_keep_values_of_their_own() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates._accumulators import Accumulator
 from spark_ckpt.state.aggregates._in_families import (
     DistinctLists,
@@ -71,17 +72,26 @@ class _Frequencies(FamilyAccumulator):
         found = family.scan(keys)
         order = found.ordered()
         values = values_of(found.sub_keys.take(pa.array(order)), self.type)
-        times = found.state.column(0).to_numpy()[order]
+        values, times = self._weighed(values, found.state.column(0).to_numpy()[order])
         lengths = lengths_of(found, keys)
-        return self._of(values, times, lengths, np.cumsum(lengths) - lengths)
+        starts = np.cumsum(lengths) - lengths
+        if self.options.get("descending"):
+            back = np.repeat(2 * starts + lengths - 1, lengths) - np.arange(len(times))
+            values, times = values.take(pa.array(back)), times[back]
+        return self._of(values, times, lengths, starts)
+
+    def _weighed(self, values: pa.Array, times: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+        """What is counted, and how often it is there."""
+        return values, times
 
     def _of(self, values: pa.Array, times: np.ndarray, lengths: np.ndarray, starts: np.ndarray) -> pa.Array:
-        """A result for each key, whose values, ascending, begin at ``starts`` and are ``lengths`` many."""
+        """A result for each key, whose values, in their order, begin at ``starts`` and are ``lengths`` many."""
         raise NotImplementedError(type(self).__name__)
 
 
 class Mode(_Frequencies):
-    """The most frequent value that is not null; of several the least, which Spark leaves open."""
+    """The most frequent value that is not null; of several the first in their order. Without one, which Spark leaves
+    open, that is the least."""
 
     @property
     def output_type(self) -> pa.DataType:
@@ -122,6 +132,43 @@ class Percentile(_Frequencies):
             return pa.array(out, mask=~some)
 
         return _each(one, self.options, self.output_type, some)
+
+
+class WeighedPercentile(Percentile):
+    """``percentile`` of numbers that come with how often they count. Structs of both are what is kept."""
+
+    def absorbed(
+        self, family: ValueRows, key_index: Rows, packed: list[pa.Array], stored: list[pa.Array]
+    ) -> list[pa.Array]:
+        least = pc.min(packed[0].flatten().field(1)).as_py()
+        if least is not None and least < 0:
+            raise InvalidInputError(
+                f"[NEGATIVE_VALUES_IN_FREQUENCY_EXPRESSION] aggregate {self.name!r}: found the frequency {least}, but "
+                "expected a positive integral value. Leave such rows out in front."
+            )
+        return super().absorbed(family, key_index, packed, stored)
+
+    def _weighed(self, values: pa.Array, times: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+        number, often = values.flatten()
+        return number, times * often.cast(pa.int64()).to_numpy()
+
+
+class DiscretePercentile(_Frequencies):
+    """``percentile_disc``: the first number that, with those in front of it, is the share that was asked for."""
+
+    @property
+    def output_type(self) -> pa.DataType:
+        return _one_or_list(pa.float64(), self.options)
+
+    def _of(self, values: pa.Array, times: np.ndarray, lengths: np.ndarray, starts: np.ndarray) -> pa.Array:
+        numbers = values.cast(pa.float64(), safe=False)
+        total, upto = _totals(times, lengths, starts)
+
+        def one(share: float) -> pa.Array:
+            at = _at(upto, starts, lengths, np.maximum(np.ceil(share * total), 1), total)
+            return numbers.take(pa.array(at, mask=total == 0))
+
+        return _each(one, self.options, self.output_type, total > 0)
 
 
 class ApproxPercentile(_Frequencies):

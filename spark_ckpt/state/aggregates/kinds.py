@@ -14,12 +14,19 @@ from spark_ckpt.state.aggregates._accumulators import Accumulator, Collect, Coun
 from spark_ckpt.state.aggregates._collected import CollectAll, CollectSet
 from spark_ckpt.state.aggregates._distinct import Distinct
 from spark_ckpt.state.aggregates._folds import BITWISE, Bitwise, Product
-from spark_ckpt.state.aggregates._frequencies import ApproxPercentile, Mode, Percentile
+from spark_ckpt.state.aggregates._frequencies import (
+    ApproxPercentile,
+    DiscretePercentile,
+    Mode,
+    Percentile,
+    WeighedPercentile,
+)
 from spark_ckpt.state.aggregates._hll import ApproxDistinct
 from spark_ckpt.state.aggregates._lenient import NullableMean, NullableSum, WrappingSum
 from spark_ckpt.state.aggregates._moments import Deviation, Shape, Stddev
 from spark_ckpt.state.aggregates._paired import COMOMENTS as COMOMENTS
 from spark_ckpt.state.aggregates._paired import Comoments, ExtremeBy
+from spark_ckpt.state.aggregates._ranked import ExtremesBy
 from spark_ckpt.state.aggregates._sums import Mean, Sum
 from spark_ckpt.state.aggregates._trying import TrySum
 from spark_ckpt.state.ipc import nullable_schema
@@ -81,6 +88,10 @@ def _pair(t: pa.DataType) -> bool:
     return pa.types.is_struct(t) and t.num_fields == 2
 
 
+def _weighed(t: pa.DataType) -> bool:
+    return _pair(t) and _numeric(t.field(0).type) and pa.types.is_integer(t.field(1).type)
+
+
 NUMBERS = "integers, float, double and decimals up to 38 digits"
 FLAT = NUMBERS + ", string, binary, boolean, date, timestamps and day-time intervals"
 
@@ -89,6 +100,7 @@ _NESTED = FLAT + ", and structs and arrays of those"
 _DISTINCT = "_distinct"
 _DEVIATIONS = ("variance", "var_pop", "stddev_pop")
 _SHAPES = ("skewness", "kurtosis")
+_PERCENTILES = ("percentile", "percentile_disc", "percentile_approx")
 
 _SUPPORTED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "count": (lambda _: True, "every type"),
@@ -111,7 +123,8 @@ _SUPPORTED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "max_by": (lambda t: _pair(t) and _compared(t.field(1).type), f"pairs of any type and one of {_NESTED}"),
     **dict.fromkeys(BITWISE, (pa.types.is_integer, "integers")),
     **dict.fromkeys(COMOMENTS, (lambda t: _pair(t) and all(_numeric(f.type) for f in t), f"pairs of {NUMBERS}")),
-    **dict.fromkeys((*_DEVIATIONS, *_SHAPES, "percentile", "percentile_approx"), (_numeric, NUMBERS)),
+    **dict.fromkeys((*_DEVIATIONS, *_SHAPES, *_PERCENTILES), (_numeric, NUMBERS)),
+    "weighed_percentile": (_weighed, "pairs of numbers and integers"),
 }
 
 
@@ -148,10 +161,16 @@ def _collect(spec: AggSpec) -> _Make:
     return _made_by(Collect, _option("max_items")) if "max_items" in spec.options else _made_by(CollectAll)
 
 
+def _extreme_by(spec: AggSpec) -> _Make:
+    """One value, or a list of so many."""
+    largest = _is("max_by")
+    return _made_by(ExtremesBy, largest, _option("k")) if "k" in spec.options else _made_by(ExtremeBy, largest)
+
+
 _MAKE: dict[str, _Make] = {
     **dict.fromkeys(("min", "max"), _made_by(Extreme, _is("max"))),
     **dict.fromkeys(("first", "last"), _made_by(Edge, _is("last"), _option("ignore_nulls", False))),
-    **dict.fromkeys(("min_by", "max_by"), _made_by(ExtremeBy, _is("max_by"))),
+    **dict.fromkeys(("min_by", "max_by"), lambda name, spec, type_, rules: _extreme_by(spec)(name, spec, type_, rules)),
     **dict.fromkeys(BITWISE, _made_by(Bitwise, _kind)),
     **dict.fromkeys(COMOMENTS, _made_by(Comoments, _kind, _nan_for_one)),
     **dict.fromkeys(_DEVIATIONS, _made_by(Deviation, _kind, _nan_for_one)),
@@ -163,6 +182,8 @@ _MAKE: dict[str, _Make] = {
     "collect_set": _made_by(CollectSet),
     "mode": _made_by(Mode, _options_of),
     "percentile": _made_by(Percentile, _options_of),
+    "percentile_disc": _made_by(DiscretePercentile, _options_of),
+    "weighed_percentile": _made_by(WeighedPercentile, _options_of),
     "percentile_approx": _made_by(ApproxPercentile, _options_of),
 }
 

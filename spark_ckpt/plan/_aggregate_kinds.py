@@ -85,6 +85,10 @@ DISTINCT = {
             "mean",
             "try_sum",
             "try_mean",
+            "interval_sum",
+            "interval_mean",
+            "try_interval_sum",
+            "try_interval_mean",
             "bit_xor",
             *(k for k in OF_DOUBLES if k not in COMOMENTS),
         )

@@ -87,6 +87,9 @@ class ClassicExpressions:
     def column_name(self, tree: JavaObject) -> str | None:
         return self._ids.get(tree.exprId().id()) if _class(tree) == "AttributeReference" else None
 
+    def type_of(self, tree: JavaObject) -> T.DataType:
+        return T._parse_datatype_json_string(tree.dataType().json())
+
     def is_constant(self, tree: JavaObject) -> bool:
         return _class(tree) == "Literal" and tree.value() is not None
 

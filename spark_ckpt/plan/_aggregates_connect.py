@@ -45,6 +45,7 @@ class ConnectExpressions:
         self._df, self._columns, self._client = df, df.columns, df.sparkSession.client
         self._sensitive = is_case_sensitive(df.sparkSession)
         self._keys = [self._bare(k) for k in keys]
+        self._types: dict[int, T.DataType] = {}
         if any(self._is_unknown(name) for c in exprs for name in names_in(c) or []):
             exprs = put_in_place(df, keys, exprs, self.names)
         self._results = [self._bare(c) for c in self._without_texts(df, keys, exprs, aggregated)]
@@ -126,6 +127,17 @@ class ConnectExpressions:
         if not isinstance(tree, self._e.ColumnReference):
             return None
         return column_named(self._columns, tree._unparsed_identifier, self._sensitive)
+
+    def type_of(self, tree: Tree) -> T.DataType:
+        """The server is asked once for each expression that is no column."""
+        name = self.column_name(tree)
+        if name is not None:
+            return self._df.schema[name].dataType
+        if isinstance(tree, self._e.UnresolvedStar | self._e.LiteralExpression):
+            return getattr(tree, "_dataType", T.NullType())
+        if id(tree) not in self._types:
+            self._types[id(tree)] = self._df.select(self.column(tree)).schema.fields[0].dataType
+        return self._types[id(tree)]
 
     def is_constant(self, tree: Tree) -> bool:
         literal = isinstance(tree, self._e.LiteralExpression) and tree._value is not None

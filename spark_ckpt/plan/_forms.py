@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_ckpt.plan.carried_keys import carried
 
 _VALUE = "value"
+_Change = Callable[[Column], Column]
 
 
 @dataclass(frozen=True)
@@ -16,13 +21,31 @@ class Form:
     """``kept`` is computed in front of the operator, of the arguments; ``shown`` behind it, of its result. None: as is.
 
     Aggregates that keep the same of the same arguments share a column: ``what`` tells one way from others. ``kind`` is
-    what computes them where it is not that of the function's name.
+    what computes them where it is not that of the function's name. ``carried`` are the types of arguments that no state
+    table has, which are carried as others.
     """
 
     what: str = "value"
     kept: Callable[[list[Column]], Column] | None = None
     shown: Callable[[Column], Column] | None = None
     kind: str | None = None
+    carried: tuple[T.DataType | None, ...] = ()
+
+    def computed(self, arguments: list[Column]) -> list[Column]:
+        """The arguments, those that are ``carried`` as what the operator has of their types."""
+        kinds = itertools.chain(self.carried, itertools.repeat(None))
+        return [c if kind is None else carried(c, kind) for c, kind in zip(arguments, kinds, strict=False)]
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether what is kept is something else than the arguments."""
+        return self.kept is not None or any(kind is not None for kind in self.carried)
+
+
+def one_after_another(first: _Change | None, then: _Change | None) -> _Change | None:
+    if first is None or then is None:
+        return first or then
+    return lambda kept: then(first(kept))
 
 
 def within_structs() -> Form:

@@ -17,10 +17,12 @@ from typing import Any, Protocol
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._aggregate_kinds import DISTINCT, KINDS, OF_ONE_OF_TWO, PAIRED
+from spark_ckpt.plan._aggregate_kinds import DISTINCT, KINDS, LISTED, OF_ONE_OF_TWO, PAIRED
+from spark_ckpt.plan._carried_values import in_form
 from spark_ckpt.plan._forms import Form, within_structs
 from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.key_columns import stored_name
@@ -61,6 +63,9 @@ class Expressions(Protocol):
 
     def column_name(self, tree: Tree) -> str | None:
         """The column of the DataFrame that ``tree`` is."""
+
+    def type_of(self, tree: Tree) -> T.DataType:
+        """The type of its values."""
 
     def is_constant(self, tree: Tree) -> bool:
         """Whether it is a literal other than null, or a star."""
@@ -142,7 +147,7 @@ class _Splitter:
     def call(self, tree: Tree) -> Call | None:
         """The aggregate function that ``tree`` is, in the form in which it is kept."""
         call = self._found.aggregate(tree)
-        return call if call is None or call.form is not None else _formed(call)
+        return None if call is None else _formed(call, self._found.type_of)
 
     def specs_in(self, tree: Tree) -> list[str]:
         """The names of the aggregates in ``tree``, as often as they are there, in the order of :meth:`behind`."""
@@ -219,19 +224,22 @@ class _Splitter:
         those of two functions without a name are."""
         kind = KINDS[call.function]
         own = kind == "count" or call.function in OF_ONE_OF_TWO
-        of = call.form.what if call.form else call.function if own else "pair" if kind in PAIRED else "value"
+        of = call.function if own else "pair" if kind in PAIRED else "value"
+        of = call.form.what if call.form is not None and call.form.kept is not None else of
+        of = f"{of} carried" if _is_carried(call) else of
         shape = (f"{of} distinct" if call.distinct else of, call.only is not None, len(args))
         args = args[::-1] if kind.startswith("regr_") else args  # Spark has (y, x) there
         read = [*args, *([] if call.only is None else [call.only])]
         for name, before, trees in self._read:
             if before == shape and all(map(self._found.same, trees, read)):
                 return name
-        name = self._compute(self._computed(call, args, text), self._label(call, args))
+        name = self._compute(self._computed(call, args, text), self._label(call, args), of if _is_carried(call) else "")
         self._read.append((name, shape, read))
         return name
 
     def _computed(self, call: Call, args: list[Tree], text: str) -> Column:
         columns = [self._found.column(a) for a in (args or call.arguments)]
+        columns = columns if call.form is None else call.form.computed(columns)
         if call.form is not None and call.form.kept is not None:
             value = call.form.kept(columns)
         elif call.function == "count_if":
@@ -251,11 +259,15 @@ class _Splitter:
     def _label(self, call: Call, args: list[Tree]) -> Column | None:
         """What names the column of several distinct values; None: the column itself."""
         several = call.distinct and call.only is None and len(args) > 1
-        return _struct([self._found.column(a) for a in args]) if several else None
+        if not several and not _is_carried(call):
+            return None
+        values = _struct([self._found.column(a) for a in args])
+        return values if call.only is None else F.when(self._found.column(call.only), values)
 
-    def _compute(self, column: Column, label: Column | None) -> str:
-        """Named by Spark's text of it, by which a changed one is noticed."""
-        text = self._df.select(column if label is None else label).columns[0]
+    def _compute(self, column: Column, label: Column | None, what: str = "") -> str:
+        """Named by Spark's text of it, by which a changed one is noticed. ``what`` is made of what the label says: as
+        it is in no text, others that are carried are not called alike."""
+        text = f"{what} {self._df.select(column if label is None else label).columns[0]}".strip()
         name = free(text, {*self._df.columns, *self._keys, *self._split.computed})
         self._split.computed[name] = column
         return name
@@ -265,12 +277,14 @@ class _Splitter:
         return set(self._keys) - set(self._df.columns)
 
 
-def _formed(call: Call) -> Call:
+def _formed(call: Call, type_of: Callable[[Tree], T.DataType]) -> Call:
     """A first value that may be null differs from a row that FILTER left out: it is kept within a struct."""
-    edge = KINDS.get(call.function) in ("first", "last")
-    if call.only is None or not edge or call.options.get("ignore_nulls"):
+    kind = KINDS.get(call.function)
+    if call.only is not None and kind in ("first", "last") and not call.options.get("ignore_nulls"):
+        call = replace(call, options={"ignore_nulls": True}, form=within_structs())
+    if kind is None or not call.arguments or call.function in LISTED:
         return call
-    return replace(call, options={"ignore_nulls": True}, form=within_structs())
+    return replace(call, form=in_form(kind, call.options, list(map(type_of, call.arguments)), call.form))
 
 
 def _shown(call: Call) -> Callable[[Column], Column] | None:
@@ -279,14 +293,19 @@ def _shown(call: Call) -> Callable[[Column], Column] | None:
 
 def _is_computed(call: Call) -> bool:
     """Whether what is kept is surely no column of the DataFrame."""
-    return call.function == "count_if" or (call.form is not None and call.form.kept is not None)
+    return call.function == "count_if" or (call.form is not None and call.form.is_computed)
+
+
+def _is_carried(call: Call) -> bool:
+    return call.form is not None and any(kind is not None for kind in call.form.carried)
 
 
 def _expected(call: Call, kind: str) -> int:
     """How many arguments there have to be."""
     if kind in PAIRED or call.function in OF_ONE_OF_TWO:
         return 2
-    return len(call.arguments) if KINDS[call.function] == "count" or call.form is not None else 1
+    own = call.form is not None and call.form.kept is not None
+    return len(call.arguments) if KINDS[call.function] == "count" or own else 1
 
 
 def _asked(call: Call, kind: str | None) -> str:

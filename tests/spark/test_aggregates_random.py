@@ -38,25 +38,29 @@ VALUES: dict[str, tuple[str, list[Any]]] = {
     "m": ("double", [0.0, 1.5, math.nan, math.inf, -2.25, 1e9, None]),
     "s": ("string", ["a", "b", "", "ä", None]),
     "b": ("boolean", [True, False, None]),
+    "q": ("interval day to second", [*(dt.timedelta(*parts) for parts in ((1,), (0, 5, 7), (-2, 3), (0,))), None]),
 }
-ALL = tuple("ilhfdcwsb")
-COUNTED = tuple("ilhcm")
+INTERVALS = ("q", "cast(q as interval hour)", "make_ym_interval(0, h)", "cast(make_ym_interval(h, 0) as interval year)")
+ALL = (*"ilhfdcwsb", *INTERVALS)
+COUNTED = (*"ilhcm", *INTERVALS)
 """Without -0.0, which Spark's percentiles tell from 0.0."""
 NUMBERS = ("i", "h", "f", "d", "c")
 """Whose sums stay in their types, and are exact."""
 DRAWN = {
-    "sum": NUMBERS,
-    "avg": NUMBERS,
-    "min": tuple("ilhfdcws"),
-    "max": tuple("ilhfdcws"),
-    "count": tuple("ilhfdcws"),
-    "try_sum": tuple("ilhfdc"),
-    "try_avg": NUMBERS,
+    "sum": (*NUMBERS, *INTERVALS),
+    "avg": (*NUMBERS, *INTERVALS),
+    "min": ALL,
+    "max": ALL,
+    "count": ALL,
+    "try_sum": (*"ilhfdc", *INTERVALS, "make_ym_interval(0, i)"),
+    "try_avg": (*NUMBERS, *INTERVALS, "make_ym_interval(0, i)"),
+    "array_sort(collect_list({}){filter})": (*"ilhcwsbm", *INTERVALS),
+    "array_sort(collect_set({}){filter})": (*"ilhcwsbm", *INTERVALS),
     **dict.fromkeys(("first({})", "last({})", "any_value({})", "first({}, true)", "last({}, true)"), ALL),
     "min_by({}, if(n % 5 = 0, null, n), 3)": ALL,
     "max_by({}, struct(l, n), 4)": ALL,
-    "mode({}, true)": tuple("ilhcwsbm"),
-    "mode() within group (order by {} desc)": tuple("ilhcwsbm"),
+    "mode({}, true)": (*"ilhcwsbm", *INTERVALS),
+    "mode() within group (order by {} desc)": (*"ilhcwsbm", *INTERVALS),
     "percentile({}, 0.3, abs(h))": COUNTED,
     "percentile({}, array(0.0, 0.25, 1.0), n % 3)": COUNTED,
     "percentile_cont(0.4) within group (order by {} desc)": COUNTED,
@@ -64,7 +68,8 @@ DRAWN = {
     "percentile_disc(0.4) within group (order by {} desc)": COUNTED,
     "percentile_disc(array(0.0, 0.25, 0.5, 0.77, 1.0)) within group (order by {})": COUNTED,
 }
-"""Function -> the columns that it is drawn for; one with ``{}`` is a text around the column."""
+"""Function -> the columns that it is drawn for; one with ``{}`` is a text around the column, and has FILTER at its end
+unless it says where."""
 FILTERS = ("b", "i > 1", "s is null", "i > 5 and k = 'x'")
 """The last one leaves out all rows of most groups."""
 OF_ARRIVAL = ("first", "last", "any_value")
@@ -77,12 +82,14 @@ def expressions(rng: random.Random, count: int, mode: str) -> list[str]:
     """Each function once, then again, as far as ``count`` goes."""
     names = [name for name in sorted(DRAWN) if mode != "session" or not name.startswith(OF_ARRIVAL)]
     drawn = [*rng.sample(names, min(count, len(names))), *rng.choices(names, k=max(0, count - len(names)))]
-    found = []
-    for name in drawn:
-        column = rng.choice(DRAWN[name])
-        text = name.format(column) if "{}" in name else f"{name}({column})"
-        found.append(f"{text} filter (where {rng.choice(FILTERS)})" if rng.random() < 0.4 else text)
-    return found
+    return [_drawn(rng, name) for name in drawn]
+
+
+def _drawn(rng: random.Random, name: str) -> str:
+    form = name if "{}" in name else f"{name}({{}})"
+    form = form if "{filter}" in form else f"{form}{{filter}}"
+    only = f" filter (where {rng.choice(FILTERS)})" if rng.random() < 0.4 else ""
+    return form.format(rng.choice(DRAWN[name]), filter=only)
 
 
 def rows(rng: random.Random, batch: int, count: int) -> list[tuple[Any, ...]]:
@@ -141,7 +148,7 @@ def wrong(texts: list[str], ours: list[Any], theirs: list[Any]) -> list[Any]:
 
 
 def short_form(df: Any, texts: list[str]) -> Any:
-    """Times and sessions as columns that both bring to Python alike."""
+    """Times, sessions and intervals as columns that both bring to Python alike."""
     keys = df.columns[: -len(texts)]
     flat = [
         F.col(k)
@@ -149,7 +156,8 @@ def short_form(df: Any, texts: list[str]) -> Any:
         else F.struct(*[F.col(f"{k}.{e}").cast("string").alias(e) for e in ("start", "end")]).alias("at")
         for k in keys
     ]
-    return df.select(*flat, *[F.col(c) for c in df.columns[len(keys) :]])
+    intervals = {f.name for f in df.schema.fields if "interval" in f.dataType.simpleString()}
+    return df.select(*flat, *[F.col(c).cast("string") if c in intervals else F.col(c) for c in df.columns[len(keys) :]])
 
 
 def moved(spark: SparkSession, folder: Path) -> dict[str, Any]:

@@ -18,18 +18,33 @@ class TrySum(Overflowing):
     """Of integers."""
 
     def merge(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
-        values, valid = values_and_valid(parts[0], 0)
+        values, valid = self._values(parts)
         before = parts[1].to_numpy(zero_copy_only=False)
         if not self._surely_fits(values, seg):
-            return last_of(self.running(parts, seg), seg)
+            return last_of(TrySum.running(self, parts, seg), seg)
         seen = None if valid is None else np.logical_or.reduceat(valid, seg.starts)
         return self._known(np.add.reduceat(values, seg.starts), seen, np.logical_or.reduceat(before, seg.starts))
 
     def running(self, parts: list[pa.Array], seg: Segments) -> list[pa.Array]:
-        values, valid = values_and_valid(parts[0], 0)
+        values, valid = self._values(parts)
         total = accumulate(np.add, values, seg)
-        over = accumulate(np.logical_or, parts[1].to_numpy(zero_copy_only=False) | _wrapped(values, seg), seg)
+        left = self._left(total, values, seg)
+        over = accumulate(np.logical_or, parts[1].to_numpy(zero_copy_only=False) | left, seg)
         return self._known(total, None if valid is None else accumulate(np.logical_or, valid, seg), over)
+
+    def _values(self, parts: list[pa.Array]) -> tuple[np.ndarray, np.ndarray | None]:
+        values, valid = values_and_valid(parts[0], 0)
+        return values.astype(np.int64, copy=False), valid
+
+    @property
+    def _range(self) -> np.iinfo:
+        return np.iinfo(self.sum_type.to_pandas_dtype())
+
+    def _left(self, total: np.ndarray, values: np.ndarray, seg: Segments) -> np.ndarray:
+        """At which rows the sum so far is out of the range of its type."""
+        if self._range.bits < INT64.bits:
+            return (total < self._range.min) | (total > self._range.max)
+        return _wrapped(values, seg)
 
     def _known(self, total: np.ndarray, seen: np.ndarray | None, over: np.ndarray) -> list[pa.Array]:
         known = ~over if seen is None else seen & ~over
@@ -39,7 +54,7 @@ class TrySum(Overflowing):
         if not len(values):
             return True
         largest = max(-int(values.min()), int(values.max()))
-        return largest * int(seg.counts.max()) <= int(INT64.max)
+        return largest * int(seg.counts.max()) <= int(self._range.max)
 
 
 def _wrapped(values: np.ndarray, seg: Segments) -> np.ndarray:

@@ -22,6 +22,7 @@ from spark_ckpt.state.aggregates._frequencies import (
     WeighedPercentile,
 )
 from spark_ckpt.state.aggregates._hll import ApproxDistinct
+from spark_ckpt.state.aggregates._intervals import IntervalMean, IntervalSum
 from spark_ckpt.state.aggregates._lenient import NullableMean, NullableSum, WrappingSum
 from spark_ckpt.state.aggregates._moments import Deviation, Shape, Stddev
 from spark_ckpt.state.aggregates._paired import COMOMENTS as COMOMENTS
@@ -99,6 +100,7 @@ _STRUCTS = FLAT + ", and structs of those"
 _NESTED = FLAT + ", and structs and arrays of those"
 _DISTINCT = "_distinct"
 _DEVIATIONS = ("variance", "var_pop", "stddev_pop")
+_OF_INTERVALS = ("interval_sum", "interval_mean", "try_interval_sum", "try_interval_mean")
 _SHAPES = ("skewness", "kurtosis")
 _PERCENTILES = ("percentile", "percentile_disc", "percentile_approx")
 
@@ -108,6 +110,7 @@ _SUPPORTED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "mean": (_numeric, NUMBERS),
     "try_sum": (_numeric, NUMBERS),
     "try_mean": (_numeric, NUMBERS),
+    **dict.fromkeys(_OF_INTERVALS, (pa.types.is_integer, "months and microseconds")),
     "stddev": (_numeric, NUMBERS),
     "min": (_compared, _NESTED),
     "max": (_compared, _NESTED),
@@ -175,6 +178,8 @@ _MAKE: dict[str, _Make] = {
     **dict.fromkeys(COMOMENTS, _made_by(Comoments, _kind, _nan_for_one)),
     **dict.fromkeys(_DEVIATIONS, _made_by(Deviation, _kind, _nan_for_one)),
     **dict.fromkeys(_SHAPES, _made_by(Shape, _kind, _nan_for_one)),
+    **dict.fromkeys(("interval_sum", "try_interval_sum"), _made_by(IntervalSum, _is("try_interval_sum"))),
+    **dict.fromkeys(("interval_mean", "try_interval_mean"), _made_by(IntervalMean, _is("try_interval_mean"))),
     "stddev": _made_by(Stddev, _nan_for_one),
     "product": _made_by(Product),
     "approx_count_distinct": _made_by(ApproxDistinct, _option("rsd")),

@@ -54,7 +54,7 @@ class AggregateFunction(StateFunction):
         over_everything: bool = False,
         windows: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        self.key_schema, self.windows = key_schema, windows
+        self.key_schema, self.windows = key_schema, dict(windows)
         self.over_everything = over_everything
         self.input_schema = input_schema
         self.emit = emit

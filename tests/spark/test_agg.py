@@ -113,6 +113,10 @@ def _more_kept() -> list[Any]:
         F.percentile_approx("a", 0.5),
         F.percentile_approx("d", [0.25, 0.75], 100).alias("ranks"),
         F.count_distinct("a", "s"),
+        F.count_distinct(F.array("a", "g"), F.struct("s", F.make_ym_interval(F.lit(0), F.lit(1)).alias("m"))).alias(
+            "n"
+        ),
+        F.expr("count(distinct map(1, a))").alias("maps"),
         F.expr("avg(distinct d)"),
         F.expr("collect_list(a) filter (where b > 0)").alias("chosen list"),
         F.expr("array_sort(collect_list(distinct s))").alias("sorted set"),
@@ -301,7 +305,6 @@ def test_what_cannot_be_kept_is_refused_when_it_is_built(ckpt, new_input) -> Non
     for expression, why in (
         (F.histogram_numeric("a", F.lit(3)), "the aggregate histogram_numeric cannot be kept"),
         (F.expr("count_if(distinct t)"), r"the aggregate count_if\(DISTINCT ...\) cannot be kept"),
-        (F.collect_set(F.array("a")), r"collect_set does not support column 'array\(a\)'"),
     ):
         with pytest.raises(InvalidInputError, match=why):
             grouped.agg(expression, uid="x")

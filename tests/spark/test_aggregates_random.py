@@ -41,6 +41,14 @@ VALUES: dict[str, tuple[str, list[Any]]] = {
     "q": ("interval day to second", [*(dt.timedelta(*parts) for parts in ((1,), (0, 5, 7), (-2, 3), (0,))), None]),
 }
 INTERVALS = ("q", "cast(q as interval hour)", "make_ym_interval(0, h)", "cast(make_ym_interval(h, 0) as interval year)")
+NESTED = (
+    "array(i, h)",
+    "array(s, k)",
+    "struct(array(m), b)",
+    "array(struct(s, c), null)",
+    "array(q)",
+    "struct(make_ym_interval(0, h))",
+)
 ALL = (*"ilhfdcwsb", *INTERVALS)
 COUNTED = (*"ilhcm", *INTERVALS)
 """Without -0.0, which Spark's percentiles tell from 0.0."""
@@ -54,13 +62,14 @@ DRAWN = {
     "count": ALL,
     "try_sum": (*"ilhfdc", *INTERVALS, "make_ym_interval(0, i)"),
     "try_avg": (*NUMBERS, *INTERVALS, "make_ym_interval(0, i)"),
-    "array_sort(collect_list({}){filter})": (*"ilhcwsbm", *INTERVALS),
-    "array_sort(collect_set({}){filter})": (*"ilhcwsbm", *INTERVALS),
+    "array_sort(collect_list({}){filter})": (*"ilhcwsbm", *INTERVALS, *NESTED),
+    "array_sort(collect_set({}){filter})": (*"ilhcwsbm", *INTERVALS, *NESTED),
+    "approx_count_distinct": (*"ilhcwsbm", *INTERVALS, *NESTED, "map(coalesce(h, 0), array(q))"),
     **dict.fromkeys(("first({})", "last({})", "any_value({})", "first({}, true)", "last({}, true)"), ALL),
     "min_by({}, if(n % 5 = 0, null, n), 3)": ALL,
     "max_by({}, struct(l, n), 4)": ALL,
-    "mode({}, true)": (*"ilhcwsbm", *INTERVALS),
-    "mode() within group (order by {} desc)": (*"ilhcwsbm", *INTERVALS),
+    "mode({}, true)": (*"ilhcwsbm", *INTERVALS, *NESTED),
+    "mode() within group (order by {} desc)": (*"ilhcwsbm", *INTERVALS, *NESTED),
     "percentile({}, 0.3, abs(h))": COUNTED,
     "percentile({}, array(0.0, 0.25, 1.0), n % 3)": COUNTED,
     "percentile_cont(0.4) within group (order by {} desc)": COUNTED,

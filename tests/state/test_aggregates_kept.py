@@ -29,7 +29,9 @@ Oracle = Callable[[list[Any]], Any]
 def _plain(value: Any) -> Any:
     """What Spark's groupBy takes for one value, as one value that can be sorted."""
     if isinstance(value, dict):
-        return tuple(_plain(v) for v in value.values())
+        return (2, tuple(_plain(v) for v in value.values()))
+    if isinstance(value, list):
+        return (2, tuple(map(_plain, value)))
     if value is None:
         return (0,)
     return (2,) if is_nan(value) else (1, value)
@@ -268,6 +270,33 @@ def test_a_negative_frequency_is_an_error_as_in_spark() -> None:
         operator.batch(pa.Table.from_pylist([{"k": "a", "v": {"x": 1, "y": -2}}], schema=schema))
 
 
+_NESTED = pa.struct([("a", pa.list_(pa.float64())), ("s", pa.struct([("b", pa.string())]))])
+_ITEMS = st.none() | st.lists(st.sampled_from([None, 0.0, -0.0, 1.5, math.nan]), max_size=3)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(
+                st.sampled_from("ab"),
+                st.none()
+                | st.fixed_dictionaries(
+                    {"a": _ITEMS, "s": st.none() | st.fixed_dictionaries({"b": st.sampled_from([None, "", "x"])})}
+                ),
+            ),
+            max_size=8,
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_arrays_and_structs_are_values_of_their_own(history: Any) -> None:
+    check([[rows] for rows in history], _NESTED, ANY)
+    lists = [[[(k, v and v["a"]) for k, v in rows]] for rows in history]
+    check(lists, pa.list_(pa.field("element", pa.float64())), ANY)
+
+
 def test_keys_that_share_a_hash_keep_values_of_their_own() -> None:
     check([[[("a", 1), ("b", 1), ("a", 2)]], [[("b", 2), ("b", 2), (None, 1)]]], pa.int64(), ANY, one_hash=True)
 
@@ -302,8 +331,8 @@ def test_a_long_name_still_names_a_folder(name: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "type_"),
     [
-        ("collect_set", {}, pa.list_(pa.int64())),
-        ("mode", {}, pa.struct([("a", pa.list_(pa.int64()))])),
+        ("collect_set", {}, pa.list_(pa.map_(pa.int64(), pa.int64()))),
+        ("mode", {}, pa.struct([("a", pa.duration("us"))])),
         ("max", {}, pa.struct([("a", pa.map_(pa.int64(), pa.int64()))])),
         ("max_by", {}, pa.struct([("x", pa.int64()), ("y", pa.map_(pa.string(), pa.string()))])),
         ("corr", {}, pa.struct([("x", pa.int64()), ("y", pa.string())])),

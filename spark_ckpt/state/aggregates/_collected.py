@@ -12,6 +12,7 @@ from spark_ckpt.state.aggregates._in_families import (
     DistinctLists,
     FamilyAccumulator,
     ValueRows,
+    in_order,
     lengths_of,
     list_of,
     owners,
@@ -105,7 +106,7 @@ class CollectSet(_Collected):
 
     def gathered(self, family: ValueRows, keys: Rows) -> pa.Array:
         found = family.scan(keys)
-        values = values_of(found.sub_keys.take(pa.array(found.ordered())), self.type)
+        values = values_of(found.sub_keys.take(pa.array(in_order(found))), self.type)
         return self._lists(lengths_of(found, keys), values)
 
 

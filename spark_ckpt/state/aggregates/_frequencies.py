@@ -15,6 +15,7 @@ from spark_ckpt.state.aggregates._in_families import (
     DistinctLists,
     FamilyAccumulator,
     ValueRows,
+    in_order,
     lengths_of,
     owners,
     sub_fields,
@@ -70,7 +71,7 @@ class _Frequencies(FamilyAccumulator):
 
     def gathered(self, family: ValueRows, keys: Rows) -> pa.Array:
         found = family.scan(keys)
-        order = found.ordered()
+        order = in_order(found)
         values = values_of(found.sub_keys.take(pa.array(order)), self.type)
         values, times = self._weighed(values, found.state.column(0).to_numpy()[order])
         lengths = lengths_of(found, keys)

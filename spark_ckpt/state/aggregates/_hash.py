@@ -1,4 +1,4 @@
-"""64-bit hashes of any flat column, the same in every process and on every machine, computed without a row loop."""
+"""64-bit hashes of any column, the same in every process and on every machine, computed without a row loop."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import hashlib
 
 import numpy as np
 import pyarrow as pa
+
+from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
 
 LONGEST = 256
 """Bytes; longer strings are few and hashed one by one."""
@@ -23,8 +25,11 @@ def mix(x: np.ndarray) -> np.ndarray:
 
 
 def hash_column(column: pa.Array) -> np.ndarray:
-    """uint64 hashes of a column without nulls. Equal numbers of one column hash alike: 0.0 and -0.0, all NaNs."""
+    """uint64 hashes of a column without nulls. Equal numbers of one column hash alike: 0.0 and -0.0, all NaNs. So do,
+    as in Spark, structs and arrays that differ in nulls alone: ``[null]`` and ``[]``."""
     t = column.type
+    if pa.types.is_nested(t):
+        return mix(xxhash64([normalised(column)]).view(np.uint64))
     if pa.types.is_floating(t):
         return mix(_float_bits(column.cast(pa.float64()).to_numpy()))
     if pa.types.is_decimal(t):

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from spark_ckpt.names import similar_name
 from spark_ckpt.state.aggregates._accumulators import Accumulator
+from spark_ckpt.state.aggregates.ordinals import ranks
 from spark_ckpt.state.ipc import Rows, plain_array
 from spark_ckpt.state.keys.grouping import Segments, group_rows
 from spark_ckpt.state.keys.keys import Mask
@@ -74,7 +75,7 @@ class FamilyAccumulator(Accumulator):
 
     def packed(self, found: Found, keys: Rows) -> list[pa.Array]:
         """The columns of :attr:`packer` again, for each of ``keys``, ascending: of all rows that these have."""
-        order, lengths = pa.array(found.ordered()), lengths_of(found, keys)
+        order, lengths = pa.array(in_order(found)), lengths_of(found, keys)
         kind = stored_type(self.type)
         lists = [list_of(lengths, values_of(found.sub_keys.take(order), kind), kind)]
         return lists + [list_of(lengths, c.take(order), c.type) for c in found.state.columns]
@@ -201,8 +202,16 @@ def values_of(rows: pa.Table, type_: pa.DataType) -> pa.Array:
     """Inverse of :func:`sub_keys_of`."""
     columns = [plain_array(column) for column in rows.columns]
     if not pa.types.is_struct(type_):
-        return columns[0].view(type_) if pa.types.is_duration(type_) else columns[0]
+        return columns[0].view(type_) if pa.types.is_duration(type_) else columns[0].cast(type_)
     return pa.StructArray.from_arrays([c.cast(f.type) for c, f in zip(columns, type_)], fields=list(type_))
+
+
+def in_order(found: Found) -> Rows:
+    """The rows by key, and those of a key in the order of their values, as Spark compares them."""
+    if not any(pa.types.is_nested(field.type) for field in found.sub_keys.schema):
+        return found.ordered()
+    columns = [ranks(plain_array(column)) for column in found.sub_keys.columns]
+    return np.lexsort((*columns[::-1], found.key_index))
 
 
 def sub_fields(name: str, type_: pa.DataType) -> pa.Schema:

@@ -26,7 +26,7 @@ Micros = npt.NDArray[np.int64]
 
 
 def session_layout(keys: pa.Schema, kept: FamilyAccumulator) -> FamilyLayout:
-    return FamilyLayout(keys, pa.schema([OPENED, *kept.sub_schema]), kept.values)
+    return FamilyLayout(keys, pa.schema([OPENED, *kept.sub_schema]), kept.values, nested=True)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class SessionValues:
 
     @property
     def _layout(self) -> FamilyLayout:
-        return FamilyLayout(pa.schema([]), self.kept.sub_schema, self.kept.values)
+        return FamilyLayout(pa.schema([]), self.kept.sub_schema, self.kept.values, nested=True)
 
     def _all(self, key_index: Rows | None) -> tuple[Found, Rows]:
         """The rows of the sessions' keys, and the session of each; -1: one that was not asked for."""

@@ -68,7 +68,7 @@ class AggregateFunction(StateFunction):
         self.output_schema = self._make_output_schema()
         check_names(key_schema.names, self.state_schema.names, self.output_schema.names)
         self.keepers = [a for a in self.accumulators if isinstance(a, FamilyAccumulator)]
-        self.families = {a.family: FamilyLayout(key_schema, a.sub_schema, a.values) for a in self.keepers}
+        self.families = {a.family: FamilyLayout(key_schema, a.sub_schema, a.values, nested=True) for a in self.keepers}
         check_families(self.families, [a.name for a in self.keepers])
 
     @property

@@ -79,9 +79,10 @@ def _compared(t: pa.DataType) -> bool:
 
 
 def _told_apart(t: pa.DataType) -> bool:
-    """Whether values can be rows of a family."""
-    if pa.types.is_struct(t):
-        return t.num_fields > 0 and all(is_ordered(f.type) and not pa.types.is_duration(f.type) for f in t)
+    """Whether values can be rows of a family. Intervals within others, which no state table has, cannot."""
+    if pa.types.is_struct(t) or is_list(t):
+        parts = [f.type for f in t] if pa.types.is_struct(t) else [t.value_type]
+        return bool(parts) and all(_told_apart(part) and not pa.types.is_duration(part) for part in parts)
     return is_ordered(t)
 
 
@@ -96,7 +97,6 @@ def _weighed(t: pa.DataType) -> bool:
 NUMBERS = "integers, float, double and decimals up to 38 digits"
 FLAT = NUMBERS + ", string, binary, boolean, date, timestamps and day-time intervals"
 
-_STRUCTS = FLAT + ", and structs of those"
 _NESTED = FLAT + ", and structs and arrays of those"
 _DISTINCT = "_distinct"
 _DEVIATIONS = ("variance", "var_pop", "stddev_pop")
@@ -114,13 +114,13 @@ _SUPPORTED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "stddev": (_numeric, NUMBERS),
     "min": (_compared, _NESTED),
     "max": (_compared, _NESTED),
-    "count_distinct": (_told_apart, _STRUCTS),
-    "approx_count_distinct": (is_ordered, FLAT),
+    "count_distinct": (_told_apart, _NESTED),
+    "approx_count_distinct": (_told_apart, _NESTED),
     "first": (_any, "every type but void"),
     "last": (_any, "every type but void"),
     "collect_list": (_any, "every type but void"),
-    "collect_set": (_told_apart, _STRUCTS),
-    "mode": (_told_apart, _STRUCTS),
+    "collect_set": (_told_apart, _NESTED),
+    "mode": (_told_apart, _NESTED),
     "product": (_numeric, NUMBERS),
     "min_by": (lambda t: _pair(t) and _compared(t.field(1).type), f"pairs of any type and one of {_NESTED}"),
     "max_by": (lambda t: _pair(t) and _compared(t.field(1).type), f"pairs of any type and one of {_NESTED}"),

@@ -83,7 +83,8 @@ class StateLayout:
 @dataclass(frozen=True)
 class FamilyLayout:
     """Typed columns of a family. ``value_schema`` may be empty: a set of sub-keys; or ``sub_schema``: a row a key.
-    ``with_timeout``: rows can expire.
+    ``with_timeout``: rows can expire. ``nested``: sub-keys may be structs and arrays, which :meth:`Found.ordered` does
+    not order.
 
     Raises as :class:`StateLayout`, for key and sub-key columns alike.
     """
@@ -92,10 +93,11 @@ class FamilyLayout:
     sub_schema: pa.Schema
     value_schema: pa.Schema
     with_timeout: bool = False
+    nested: bool = False
 
     def __post_init__(self) -> None:
         if len(self.sub_schema):
-            check_key_schema(self.sub_schema, nested=False)
+            check_key_schema(self.sub_schema, nested=self.nested)
         object.__setattr__(self, "sub_schema", nullable_schema(self.sub_schema))
         _ = self.stored
 

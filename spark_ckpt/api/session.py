@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -224,10 +225,14 @@ class CkptDataStreamReader(FileReaders, Hinting):
             raise ConfigError("readStream needs format(...): files, delta, rate, or a Python DataSource class")
         if self._format is None:
             self._format = spark.conf.get("spark.sql.sources.default")
-        for key, value in {**options, "path": path}.items():
+        for key, value in options.items():
             if value is not None:
                 self.option(key, value)
-        return self._loaded(dict(self._options))
+        # As in Spark, the reader keeps its format, schema and options for the next stream, and the path not.
+        given = dict(self._options)
+        if path is not None:
+            set_option(given, "path", path)
+        return self._loaded(given)
 
     def table(self, tableName: str) -> CkptDataFrame:
         """As PySpark's: table ``tableName`` of the session's catalog, a Delta table, or one of parquet or json files
@@ -239,7 +244,9 @@ class CkptDataStreamReader(FileReaders, Hinting):
         Raises as :meth:`load`, ``ConfigError`` for other tables, Spark's ``AnalysisException`` if there is none.
         """
         kind, path, schema = table_source(self._session.spark, tableName)
-        return self.load(path, kind, schema)
+        reader = copy(self)  # which keeps nothing of the table
+        reader._options = dict(self._options)
+        return reader.load(path, kind, schema)
 
     def spark(self, stream: SparkStreamMaker | Any, uid: str | None = None) -> CkptDataFrame:
         """A stream that Spark itself reads, ``spark.readStream...load()``, with barriers: by the sources that Spark has

@@ -209,8 +209,10 @@ class CkptDataStreamWriter(Hinting):
             check_path("start", path, {**self._options, **options}, self._df._session.spark)
         if self._format is None and (path or any(name.lower() == "path" for name in self._options)):
             self._format = self._df._session.spark.conf.get("spark.sql.sources.default")
-        self._given(outputMode, partitionBy, queryName, options if path is None else {**options, "path": path})
+        self._given(outputMode, partitionBy, queryName, options)
         options = dict(self._options)
+        if path is not None:
+            set_option(options, "path", path)
         if self._format is None:
             raise ConfigError("writeStream needs format(...), the name of a two-phase sink, or foreachBatch(func)")
         location = next((options.pop(k) for k in list(options) if k.lower() == "checkpointlocation"), None)

@@ -29,7 +29,7 @@ def check_path(method: str, path: Any, options: Iterable[str], spark: Any) -> No
     if twice and spark.conf.get("spark.sql.legacy.pathOptionBehavior.enabled") != "true":
         raise AnalysisException(
             f"There is a 'path' option set and {method}() is called with a path parameter. Either remove the path "
-            "option, or call it without the parameter. To ignore this check, set "
+            f"option, or call {method}() without the parameter. To ignore this check, set "
             "'spark.sql.legacy.pathOptionBehavior.enabled' to 'true'.",
             errorClass="_LEGACY_ERROR_TEMP_1188",
             messageParameters={"method": method},

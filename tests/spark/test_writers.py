@@ -82,3 +82,11 @@ def test_options_of_sparks_writers_that_mean_something_else_here_are_refused(ckp
             data.stream(ckpt).writeStream.format(kind).options(**options).queryName("job").start()
     with pytest.raises(InvalidInputError, match="must not have a comma"):
         data.stream(ckpt).writeStream.partitionBy("a,b")
+
+
+def test_a_writer_that_was_started_takes_another_path(ckpt: Any, data: Input, tmp_path: Path) -> None:
+    writer = data.stream(ckpt).writeStream.format("memory").trigger(availableNow=True)
+    for name in ("one", "two"):
+        query = writer.queryName(name).start(str(tmp_path / name))
+        assert query.awaitTermination(DEADLINE_S)
+        assert rows_of(tmp_path / name) == [1, 2, 3, 4]

@@ -13,6 +13,7 @@ from spark_ckpt import agg
 from spark_ckpt.api._windows import refuse_session_columns
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.aggregates import Split, by_names, split_aggregates
+from spark_ckpt.plan.attributes import with_known
 from spark_ckpt.plan.columns import free, proposing_user_columns, quoted, refuse_repeated
 from spark_ckpt.plan.fails_on_nulls import data_rows_only, of_data_rows
 from spark_ckpt.plan.key_columns import written
@@ -84,7 +85,8 @@ class Aggregation:
         if parts.computed:
             # Anew for each DataFrame: classic Spark's resolved expressions are of one.
             parent = parent._operation("agg", _computing(parent, split, parts), check=True)
-        return _named(self._kept(parent, uid, parts, keys), parts, shown if self._given else [])
+        found = _named(self._kept(parent, uid, parts, keys), parts, shown if self._given else [])
+        return self._with_keys_handed_on(found) if self._given else found
 
     def _results(self, exprs: tuple[Any, ...]) -> list[Column]:
         joined, preview = self._joined, self._parent._preview
@@ -93,6 +95,14 @@ class Aggregation:
             return told
         by_name = tuple(joined.by_name(e) if isinstance(e, dict) else e for e in exprs)
         return [joined.column(c) for c in given_columns(preview, by_name)]
+
+    def _with_keys_handed_on(self, made: CkptDataFrame) -> CkptDataFrame:
+        """As in Spark, a key that is a column is still that."""
+        rows = self._keyed
+        own = {name.lower(): rows.columns.index(name) for name in self._keys.columns if name in rows.columns}
+        shown = enumerate(made.columns[: len(self._given)])
+        places = {i: own[name.lower()] for i, name in shown if name.lower() in own}
+        return made._with(with_known(made._attributes, rows._attributes, places))
 
     def _keys_in_order(self, keys: Keys) -> tuple[list[str], list[Column]]:
         """Their names in the operator's output, and as they were given, with the window where it was given."""

@@ -10,6 +10,7 @@ from pyspark.sql.types import TimestampType
 from spark_ckpt.api._joined_names import keeps_columns
 from spark_ckpt.api._watermark import OneAhead
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.attributes import same
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import aliased, is_case_sensitive
 from spark_ckpt.plan.durations import delay_ms, simple_ms
@@ -68,6 +69,7 @@ def _timed(df: CkptDataFrame, event_time: str, delay: str) -> CkptDataFrame:
 
     preview = timed_preview(df, column, node.delay_us // 1000)
     made = df._made(Recipe(make, (parent,)), lineage, preview)
+    made._with(same(df._attributes, range(len(df.columns)), df.columns))
     made._ahead = lambda: OneAhead(df, column, delay)
     return made
 

@@ -16,6 +16,7 @@ from spark_ckpt.api._aggregation import Aggregation, given_columns, is_empty
 from spark_ckpt.api._window_columns import behind_windows
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
+from spark_ckpt.plan.attributes import new
 from spark_ckpt.plan.columns import is_case_sensitive, listed, refuse_repeated, unaliased
 from spark_ckpt.plan.grouping_calls import SetCalls, numbered
 from spark_ckpt.plan.key_columns import column_named, written
@@ -95,7 +96,8 @@ class CkptGroupingSets(Aggregation, Hinting):
         calls = SetCalls(list(dict.fromkeys(texts)), NUMBER, is_case_sensitive(self._parent._session.spark))
         wanted = [calls.rewritten(c).alias(name) for c, name in zip(columns, names[len(keys) :], strict=True)]
         found = GroupsOfSets(rows, keys, numbered(texts, self._sets)).agg(*wanted, uid=uid)
-        return found._columns([c for c in found.columns if c != NUMBER], names)
+        made = found._columns([c for c in found.columns if c != NUMBER], names)
+        return made._with(new(names))
 
     def _texts(self, names: list[str]) -> list[str]:
         """The keys as they are written where they are asked for; ``names`` are Spark's of them."""

@@ -16,9 +16,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.attributes import not_there, same, with_known
 from spark_ckpt.plan.columns import free, quoted
 from spark_ckpt.plan.condition import Name, bare_name, names_in, replaced
-from spark_ckpt.plan.spark_errors import analysis_error
 from spark_ckpt.types import CTL, TAG
 
 if TYPE_CHECKING:
@@ -61,11 +61,13 @@ def keeps_columns(*columns: str, visible: bool = False) -> Callable[[Method], Me
 class JoinedNames:
     """``unique`` are the rows, each column with a name of its own; ``shown`` is what the first of them are called, the
     others are seen only by who asks for them. ``place`` finds a column by its stream or alias; None: by its name.
+    ``hides``: those that were replaced or dropped, which only filters find.
     """
 
     unique: CkptDataFrame
     shown: tuple[str, ...]
     place: Callable[[Name], int | None]
+    hides: frozenset[int] = frozenset()
 
     @property
     def repeated(self) -> bool:
@@ -81,37 +83,48 @@ class JoinedNames:
             wanted = [F.col(quoted(c)).alias(name) for c, name in zip(columns, shown, strict=True)]
             made = self.unique._operation("join", lambda df: df.select(*wanted, TAG, CTL))
         made._joined = self
-        return made
+        return made._with(same(self.unique._attributes, range(len(self.shown)), self.shown))
 
     def select(self, cols: list[Any]) -> CkptDataFrame:
-        wanted: list[Any] = []
+        wanted, places = list[Any](), dict[int, int]()
         for col in cols:
-            wanted += self._everything() if isinstance(col, str) and col == "*" else [self._column(col)]
-        return self.unique.select(*wanted)
+            if isinstance(col, str) and col == "*":
+                places |= {len(wanted) + at: at for at in range(len(self.shown))}
+                wanted += self._everything()
+            else:
+                at = self._bare(col)
+                places |= {} if at is None else {len(wanted): at}
+                wanted.append(self._column(col))
+        return self._known(self.unique.select(*wanted), places)
+
+    def _known(self, made: CkptDataFrame, places: dict[int, int]) -> CkptDataFrame:
+        """``made`` of the rows, with columns that are theirs, if under the names that are shown."""
+        return made._with(with_known(made._attributes, self.unique._attributes, places))
 
     def where(self, condition: Column) -> CkptDataFrame:
-        filtered = self.unique.where(replaced(condition, self._meant))
-        return JoinedNames(filtered, self.shown, self.place).frame()
+        """As Spark does, by what is hidden since it was replaced, too."""
+        hidden = replace(self, hides=frozenset())
+        return replace(self, unique=self.unique.where(replaced(condition, hidden._meant))).frame()
 
     def with_columns(self, columns: dict[str, Column]) -> CkptDataFrame:
-        """All that are called so are replaced, as Spark does."""
-        names, cut, shown = self.unique.columns, len(self.shown), list(self.shown)
-        computed: dict[str, Column] = {}
+        """All that are called so are replaced, as Spark does. What was there is hidden."""
+        names, shown = list(self.unique.columns), list(self.shown)
+        ahead, replaces, computed = names[: len(shown)], list[int](), dict[str, Column]()
         for name, column in columns.items():
             places = [i for i, called in enumerate(self.shown) if called.lower() == name.lower()]
+            replaces += places
             if not places:
                 places = [len(shown)]
                 shown.append(name)
-                names = [*names[: places[0]], free(name, names), *names[places[0] :]]
+                ahead.append("")
             for i in places:
-                shown[i], computed[names[i]] = name, replaced(column, self._meant)
-        moved = len(shown) - cut
-
-        def place(name: Name) -> int | None:
-            at = self.place(name)
-            return at if at is None or at < cut else at + moved
-
-        return JoinedNames(self.unique.withColumns(computed)._columns(names), tuple(shown), place).frame()
+                ahead[i] = free(f"__ckpt_{name}" if i in replaces else name, [*names, *ahead])
+                shown[i], computed[ahead[i]] = name, replaced(column, self._meant)
+        old = [*(names[i] for i in replaces), *names[len(self.shown) :]]
+        unique = self.unique.withColumns(computed)._columns([*ahead, *old])
+        moved = {i: unique.columns.index(name) for i, name in enumerate(names)}
+        hides = {moved[i] for i in (*replaces, *self.hides)}
+        return JoinedNames(unique, tuple(shown), _moved(self.place, moved), frozenset(hides)).frame()
 
     def grouped(self, cols: list[Any]) -> CkptGroupedData:
         """By keys that are told by stream or alias, too; so may be what is aggregated."""
@@ -142,11 +155,14 @@ class JoinedNames:
         gone: set[int | None] = {i for i, name in enumerate(self.shown) if name.lower() in low}
         for col in cols:
             if isinstance(col, Column):
-                gone |= {i for name in names_in(col) or [] if (i := self.place(name)) is not None} or self._named(col)
+                gone |= {self._at(name) for name in names_in(col) or []}
         kept = [i for i in range(len(self.shown)) if i not in gone]
         if len({self.shown[i].lower() for i in kept}) == len(kept):
-            return self.unique.select(*[c for i, c in enumerate(self._everything()) if i in kept])
-        return self._of(kept + list(range(len(self.shown), len(self.unique.columns))), len(kept)).frame()
+            made = self.unique.select(*[c for i, c in enumerate(self._everything()) if i in kept])
+            return self._known(made, dict(enumerate(kept)))
+        dropped = [i for i in range(len(self.unique.columns)) if i not in kept]
+        hidden = frozenset(i for i in gone if i is not None and i < len(self.shown))
+        return replace(self, hides=self.hides | hidden)._of(kept + dropped, len(kept)).frame()
 
     def renamed(self, names: dict[str, str]) -> CkptDataFrame:
         """All that are called so, as Spark does."""
@@ -179,15 +195,16 @@ class JoinedNames:
     def _of(self, places: list[int], visible: int) -> JoinedNames:
         """Some of the columns, the first of which are shown."""
 
-        def place(name: Name) -> int | None:
-            at = self.place(name)
-            return at if at is None else places.index(at) if at in places else _GONE
-
         unique = self.unique._columns([self.unique.columns[i] for i in places])
-        return JoinedNames(unique, tuple(self.shown[i] for i in places[:visible]), place)
+        moved = {old: new for new, old in enumerate(places)}
+        hides = frozenset(moved[i] for i in self.hides if i in moved)
+        return JoinedNames(unique, tuple(self.shown[i] for i in places[:visible]), _moved(self.place, moved), hides)
 
-    def _named(self, col: Column) -> set[int | None]:
-        return {self._place(name) for name in names_in(col) or []}
+    def _bare(self, col: Any) -> int | None:
+        """The place of a column that is one as it is."""
+        column = F.col(col) if isinstance(col, str) else col
+        names = (names_in(column) or []) if bare_name(column) else []
+        return self._place(names[0]) if names else None
 
     def _everything(self) -> list[Column]:
         return [F.col(quoted(c)).alias(name) for c, name in zip(self.unique.columns, self.shown)]
@@ -211,18 +228,22 @@ class JoinedNames:
         at = self._place(name)
         return None if at is None else F.col(quoted(self.unique.columns[at]))
 
-    def _place(self, name: Name) -> int | None:
+    def _at(self, name: Name) -> int | None:
+        """Where it is, by its stream or alias, and else by its name. Raises where several are called so."""
         at = self.place(name)
-        if at == _GONE:
-            raise analysis_error(
-                "MISSING_ATTRIBUTES.RESOLVED_ATTRIBUTE_MISSING_FROM_INPUT",
-                f"Resolved attribute {name.text} is missing: it was dropped, or is not among the columns any more",
-                missingAttributes=name.text,
-                input=", ".join(self.shown),
-                operator="",
-            )
-        if at is not None:
-            return at
+        if at is None and name.of_stream:
+            found = self.unique._attributes.place(name)
+            return _GONE if found is None else found
+        return self._called(name) if at is None else at
+
+    def _place(self, name: Name) -> int | None:
+        """As :meth:`_at`. Raises as Spark does for what is not among the columns any more."""
+        at = self._at(name)
+        if at == _GONE or at in self.hides:
+            raise not_there(name, self.shown, F.col(name.text))
+        return at
+
+    def _called(self, name: Name) -> int | None:
         called = [i for i, shown in enumerate(self.shown) if quoted(shown).lower() == name.text.lower()]
         called = called or [i for i, shown in enumerate(self.shown) if shown.lower() == name.text.lower()]
         if len(called) > 1:
@@ -231,3 +252,13 @@ class JoinedNames:
                 f"Take it from its stream, a[{self.shown[called[0]]!r}], or rename it in front of the join"
             )
         return called[0] if called else None
+
+
+def _moved(place: Callable[[Name], int | None], places: dict[int, int]) -> Callable[[Name], int | None]:
+    """``place``, where columns are elsewhere, and some not there any more."""
+
+    def found(name: Name) -> int | None:
+        at = place(name)
+        return at if at is None else places.get(at, _GONE)
+
+    return found

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.errors import InvalidInputError, TopologyError
 from spark_ckpt.names import checked_name
+from spark_ckpt.plan.attributes import by_name
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.event_time import event_time, event_times, passed_on
 from spark_ckpt.plan.key_columns import Keys
 from spark_ckpt.plan.lineage import NEEDS_UID, OperatorNode
 from spark_ckpt.plan.wiring import wire_operator
 from spark_ckpt.runtime.stateless import spark_schema, with_control
+from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.aggregates.windowed import WindowedAggregate
 from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.state.lsm.layout import StateLayout
+from spark_ckpt.state.topn.function import TopN
 from spark_ckpt.storage.delta_schema import to_delta_schema
 
 
@@ -46,7 +50,15 @@ def keyed(
         return replace(made, schema=with_control(out))
 
     preview = parent._session.preview(with_control(out))
-    return CkptDataFrame(parent._session, Recipe(make, (parent._recipe,), operators=(node,)), lineage, preview)
+    made = CkptDataFrame(parent._session, Recipe(make, (parent._recipe,), operators=(node,)), lineage, preview)
+    return made._with(by_name(parent._attributes, made.columns, _handed_on(parent, function, keys)))
+
+
+def _handed_on(parent: CkptDataFrame, function: StateFunction, keys: Keys) -> Iterable[str]:
+    """The columns that come out as they are. What a function of the user's gives is new, whatever it is called."""
+    if function.passes_rows or isinstance(function, TopN) or getattr(function, "emit", "") == "rows":
+        return parent.columns
+    return keys.columns if isinstance(function, AggregateFunction | WindowedAggregate) else ()
 
 
 def _node(

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.attributes import refuse_missing
 from spark_ckpt.plan.carried_keys import carried_type, is_carried
 from spark_ckpt.plan.columns import free, is_repeated, proposing_user_columns, quoted
 from spark_ckpt.plan.event_time import DELAY_KEY
@@ -44,6 +45,8 @@ _KEY_TYPES = (
 def keys_apart(df: CkptDataFrame, cols: list[Any]) -> tuple[CkptDataFrame, list[Any]]:
     """Behind a join with a table names may come twice: keys of such names get columns of their own."""
     if not is_repeated(df.columns, df._session.spark):
+        for col in cols:
+            refuse_missing(df._attributes, col)
         return df, cols
     twice = {name for name, n in Counter(c.lower() for c in df.columns).items() if n > 1}
     made: dict[str, Column] = {}

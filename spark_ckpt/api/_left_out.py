@@ -11,28 +11,33 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 
+from spark_ckpt.plan.attributes import missing, same, with_known
+from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.plan_check import plan_nodes
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
 
+_LEFT_OUT = "__ckpt_left_out_"
 Wider = Callable[[], "CkptDataFrame"]
 """Makes the same rows with the columns that were left out."""
 
 
 def left_out(
-    df: CkptDataFrame, made: CkptDataFrame, again: Callable[[CkptDataFrame, Sequence[str]], CkptDataFrame]
+    df: CkptDataFrame, made: CkptDataFrame, again: Callable[[CkptDataFrame, dict[str, str]], CkptDataFrame]
 ) -> Wider | None:
     """For ``made``, a projection of ``df``. ``again(rows, more)`` is that projection of other rows, with columns
-    ``more`` of them, too."""
+    ``more`` of them, too, under the names that those have in it."""
     if df._stream_side is not None:
         return None  # behind a join, a name alone may not say which column is meant
 
     def wider() -> CkptDataFrame:
-        rows, known = (df if df._wider is None else df._wider()), {name.lower() for name in made.columns}
-        found = again(rows, [name for name in rows.columns if name.lower() not in known])
-        found._wider = None
-        return found
+        rows = df if df._wider is None else df._wider()
+        handed_on, more = set(made._attributes.all), dict[str, str]()
+        for name, attribute in zip(rows.columns, rows._attributes.all, strict=True):
+            if attribute not in handed_on:
+                more[name] = _free(name, [*made.columns, *more.values()])
+        return _as(made, _known_as(again(rows, more), rows, more))
 
     return wider
 
@@ -43,11 +48,62 @@ def behind_row_by_row(df: CkptDataFrame, again: Callable[[CkptDataFrame], CkptDa
     return find and (lambda: again(find()))
 
 
+def behind_replaced(
+    df: CkptDataFrame, made: CkptDataFrame, again: Callable[[CkptDataFrame], CkptDataFrame]
+) -> Wider | None:
+    """For ``made``, which is ``again(df)``, where other columns may have the names of some: those get names of their
+    own."""
+    if df._stream_side is not None:
+        return None
+
+    def wider() -> CkptDataFrame:
+        rows = df if df._wider is None else df._wider()
+        handed_on, low, more = set(made._attributes.all), {n.lower() for n in made.columns}, dict[str, str]()
+        for name, attribute in zip(rows.columns, rows._attributes.all, strict=True):
+            if attribute not in handed_on and (name in df.columns or name.lower() in low):
+                more[name] = _free(name, [*rows.columns, *made.columns, *more.values()])
+        kept = rows._columns([*rows.columns, *more], [*rows.columns, *more.values()])
+        return _as(made, again(_known_as(kept, rows, more)))
+
+    return wider
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    low = {t.lower() for t in taken}
+    return free(f"{_LEFT_OUT}{name}", taken) if name.lower() in low else name
+
+
+def _known_as(made: CkptDataFrame, rows: CkptDataFrame, more: dict[str, str]) -> CkptDataFrame:
+    """``made`` of ``rows``, some of whose columns it has under other names."""
+    places = {made.columns.index(name): rows.columns.index(old) for old, name in more.items()}
+    made._wider = None
+    return made._with(with_known(made._attributes, rows._attributes, places))
+
+
+def _as(made: CkptDataFrame, wider: CkptDataFrame) -> CkptDataFrame:
+    """``wider``, in which the columns of ``made`` are those."""
+    places = {wider.columns.index(name): at for at, name in enumerate(made.columns)}
+    return wider._with(with_known(wider._attributes, made._attributes, places))
+
+
+def behind_missing(df: CkptDataFrame, condition: Column) -> CkptDataFrame | None:
+    """``df`` filtered by ``condition`` in front of what left out, or replaced, columns of a stream that it asks for.
+    None: it has them, or nobody has."""
+    if df._wider is None or not missing(df._attributes, condition):
+        return None
+    rows = df._wider()
+    return None if missing(rows._attributes, condition) else _filtered_in_front(df, rows, condition)
+
+
 def filtered_in_front(df: CkptDataFrame, condition: Column) -> CkptDataFrame | None:
     """``df`` filtered by ``condition`` where its columns still are; None if ``df`` has them. Raises Spark's
     ``AnalysisException`` if nobody has."""
     if df._wider is None or plan_nodes(df._preview.where(condition))[0].name == "Filter":
         return None
-    made = df._wider().where(condition)._columns(df.columns)
+    return _filtered_in_front(df, df._wider(), condition)
+
+
+def _filtered_in_front(df: CkptDataFrame, wider: CkptDataFrame, condition: Column) -> CkptDataFrame:
+    made = wider.where(condition)._columns(df.columns)
     made._recipe = replace(made._recipe, also=df._recipe.numbers())
-    return made
+    return made._with(same(df._attributes, range(len(df.columns)), df.columns))

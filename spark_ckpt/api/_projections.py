@@ -9,10 +9,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from spark_ckpt.api._left_out import behind_row_by_row, left_out
+from spark_ckpt.api._left_out import behind_replaced, left_out
 from spark_ckpt.api._read_by_spark import with_file_columns, without_metadata
 from spark_ckpt.api._watermark import behind_operation
 from spark_ckpt.api._window_columns import replaced_by_name, with_windows, without_window
+from spark_ckpt.plan.attributes import missing
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import everything, listed, quoted, refuse_control
 from spark_ckpt.plan.fails_on_nulls import for_data_rows_only
@@ -62,7 +63,7 @@ class Projections:
                 raise
             _ = self._in_spark().select(*wanted).columns  # raises as Spark does
             return self.groupBy().agg(*wanted)
-        made._wider = left_out(self, made, lambda rows, more: rows.select(*wanted, *[F.col(quoted(n)) for n in more]))
+        made._wider = left_out(self, made, lambda rows, more: rows.select(*wanted, *_called(more)))
         return made
 
     def _all_columns(self: Any) -> list[Column]:
@@ -92,7 +93,7 @@ class Projections:
         made = self._made(Recipe(make, (parent,)), self._lineage, preview)
         made._ahead = behind_operation(self, made, lambda rows: rows._columns(names, renamed))
         new = renamed or names
-        made._wider = left_out(self, made, lambda rows, more: rows._columns([*names, *more], [*new, *more]))
+        made._wider = left_out(self, made, lambda rows, more: rows._columns([*names, *more], [*new, *more.values()]))
         return made
 
     def selectExpr(self: Any, *expr: str | list[str]) -> CkptDataFrame:
@@ -126,7 +127,9 @@ class Projections:
         safe = for_data_rows_only(self._preview, self._nodes, self._in_spark(), list(columns.values()))
         columns = dict(zip(columns, safe, strict=True))
         made = self._operation("withColumn", lambda df: df.withColumns(columns), check=True)
-        made._wider = behind_row_by_row(self, lambda rows: rows.withColumns(columns))
+        low = {name.lower() for name in self.columns}
+        if self._wider is not None or any(name.lower() in low for name in columns):
+            made._wider = behind_replaced(self, made, lambda rows: rows.withColumns(columns))
         return made
 
     def withColumnRenamed(self: Any, existing: str, new: str) -> CkptDataFrame:
@@ -140,16 +143,19 @@ class Projections:
         refuse_control([*colsMap, *colsMap.values()])
         if self._joined is not None:
             return self._joined.renamed(colsMap)
-        return self._operation("withColumnsRenamed", lambda df: df.withColumnsRenamed(colsMap))
+        made = self._operation("withColumnsRenamed", lambda df: df.withColumnsRenamed(colsMap))
+        made._wider = behind_replaced(self, made, lambda rows: rows.withColumnsRenamed(colsMap))
+        return made
 
     def drop(self: Any, *cols: Any) -> CkptDataFrame:
         """As PySpark's: without ``cols``; nothing happens for those that are not there."""
         refuse_control([c for c in cols if isinstance(c, str)])
         if self._joined is not None:
             return self._joined.drop(list(cols))
-        gone = self._told_apart(list(cols))
+        gone = self._told_apart([c for c in cols if not missing(self._attributes, c)])
         made = self._operation("drop", lambda df: df.drop(*gone))
-        made._wider = left_out(self, made, lambda rows, more: rows._columns([*made.columns, *more]))
+        kept = made.columns
+        made._wider = left_out(self, made, lambda rows, more: rows._columns([*kept, *more], [*kept, *more.values()]))
         return made
 
     def toDF(self: Any, *cols: str) -> CkptDataFrame:
@@ -164,3 +170,7 @@ class Projections:
         _ = self._in_spark().to(schema).columns  # raises as Spark does
         wanted = StructType([*schema.fields, *(self._preview.schema[name] for name in CONTROL_COLUMNS)])
         return self._operation("to", lambda df: df.to(wanted), check=True)
+
+
+def _called(names: dict[str, str]) -> list[Column]:
+    return [F.col(quoted(old)) if old == new else F.col(quoted(old)).alias(new) for old, new in names.items()]

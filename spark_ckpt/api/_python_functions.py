@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
+from spark_ckpt.plan.attributes import new
 from spark_ckpt.plan.chain import Chain, Recipe, in_python
 from spark_ckpt.plan.event_time import kept_by_name
 from spark_ckpt.plan.refused_types import refuse_in_pandas
@@ -82,13 +83,14 @@ def _mapped(
     """A stage that is to run in a way of its own is not one with its neighbours."""
     if not barrier and profile is None:
         made: CkptDataFrame = df._python_operation(operation, out)
-        return made
+        return made._with(new(made.columns))
     parent = df._recipe
 
     def make(ctx: Any) -> Chain:
         return Chain(in_python(ctx.frame(parent), (operation,), out, barrier, profile), out)
 
-    return type(df)(df._session, Recipe(make, (parent,)), df._lineage, df._session.preview(out))
+    staged: CkptDataFrame = type(df)(df._session, Recipe(make, (parent,)), df._lineage, df._session.preview(out))
+    return staged._with(new(staged.columns))
 
 
 def _as_struct(schema: Any) -> StructType:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark._globals import _NoValue
 from pyspark.sql import Column
@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType, StructType
 
 from spark_ckpt.api._joined_names import keeps_columns
+from spark_ckpt.api._left_out import behind_replaced
 from spark_ckpt.api._operation import HasOperation
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
@@ -137,7 +138,9 @@ class RowMethods(HasOperation):
         """
         refuse_control(value if isinstance(value, dict) else _listed(subset))
         names = subset if subset is not None or isinstance(value, dict) else self._quoted()
-        return self._operation("fillna", lambda df: df.fillna(value, names), check=True)
+        made = self._operation("fillna", lambda df: df.fillna(value, names), check=True)
+        made._wider = behind_replaced(cast("CkptDataFrame", self), made, lambda rows: rows.fillna(value, names))
+        return made
 
     @keeps_columns("subset", visible=True)
     def dropna(
@@ -166,7 +169,13 @@ class RowMethods(HasOperation):
         refuse_control(_listed(subset))
         names = self._quoted() if subset is None else subset
         given = () if value is _NoValue else (value,)
-        return self._operation("replace", lambda df: df.replace(to_replace, *given, subset=names), check=True)
+        made = self._operation("replace", lambda df: df.replace(to_replace, *given, subset=names), check=True)
+
+        def again(rows: Any) -> CkptDataFrame:
+            return cast("CkptDataFrame", rows.replace(to_replace, *given, subset=names))
+
+        made._wider = behind_replaced(cast("CkptDataFrame", self), made, again)
+        return made
 
     # -- more rows ----------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from spark_ckpt.api._watermark import ahead_of_union
+from spark_ckpt.plan.attributes import derived
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import ordered, proposing_user_columns
 
@@ -52,5 +53,6 @@ def _both(df: CkptDataFrame, other: CkptDataFrame, operation: Callable[[SparkDF,
 
     recipe = Recipe(make, (left, right))
     made = type(df)(df._session, recipe, df._lineage.union(other._lineage), preview)
-    made._ahead = ahead_of_union(df, other, lambda one, two: _both(one, two, operation))
+    made._with(derived(df._attributes, df._preview, preview, made.columns))
+    made._ahead = ahead_of_union(made, df, other, lambda one, two: _both(one, two, operation))
     return made

@@ -13,9 +13,10 @@ from pyspark.sql import types as T
 from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.api._keys import is_key
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.attributes import Attribute, Attributes, not_there
 from spark_ckpt.plan.chain import Recipe
 from spark_ckpt.plan.columns import is_case_sensitive, quoted, refuse_repeated
-from spark_ckpt.plan.condition import Name, names_in, replaced
+from spark_ckpt.plan.condition import Name, names_in, replaced, stream_names
 from spark_ckpt.plan.distinct_keys import as_text
 from spark_ckpt.plan.event_time import DELAY_KEY, event_time, noted_as
 from spark_ckpt.plan.fails_on_nulls import of_data_rows
@@ -58,6 +59,9 @@ class _Join:
         self._streams = [s._recipe.numbers() for s in self.sides]
         self.meaning = Sides((left._preview, right._preview), self._side_of, (left._alias, right._alias))
         self.on = on
+        for name in stream_names(on):
+            if self._side_of(name) is None:
+                raise not_there(name, [*left.columns, *right.columns], on)
         self.result = self._analysed()
         self.parts = self._parts()
         self.ends = until(how, self.parts, self.times)
@@ -65,8 +69,9 @@ class _Join:
             raise InvalidInputError(_not_apart(how, self.parts.behind[0]))
 
     def _side_of(self, name: Name) -> int | None:
-        """Of a column that was taken from a stream. The first, if both sides come from it."""
-        return next((side for side in (LEFT, RIGHT) if name.stream in self._streams[side]), None)
+        """Of a column that was taken from a stream. The first, if both sides have it."""
+        known = [side for side in (LEFT, RIGHT) if name.stream in self._streams[side]]
+        return next((side for side in known if self.sides[side]._attributes.place(name) is not None), None)
 
     def _analysed(self) -> list[T.StructField]:
         """What comes out. Spark raises where it would for batches: names that are not there, or of both sides."""
@@ -112,7 +117,26 @@ class _Join:
         times = tuple(time if side._lineage.open_watermarks else None for side, time in zip(self.sides, self.times))
         recipes = (prepared[LEFT]._recipe, prepared[RIGHT]._recipe)
         wiring = JoinWiring(recipes, times, both, plan, function)  # type: ignore[arg-type]
-        return self._shown(self._behind(_operator(self.sides[LEFT], uid, wiring, self.result), function, plan), plan)
+        made = _operator(self.sides[LEFT], uid, wiring, self.result)._with(self._attributes(function, plan))
+        return self._shown(self._behind(made, function, plan), plan)
+
+    def _attributes(self, function: StreamJoin, plan: JoinPlan) -> Attributes:
+        """Those of both sides; of a column that both have it is the left one, as in Spark."""
+        left, right = (side._attributes for side in self.sides)
+
+        def find() -> list[Attribute]:
+            own = set(left.all)
+            found: list[Attribute] = []
+            for one, other in plan.pairs:
+                if one is not None and other is not None:
+                    found.append(Attribute())
+                    continue
+                known = left.of(quoted(one)) if one is not None else right.of(quoted(other or ""))
+                clash = known is None or (one is None and known in own)
+                found.append(Attribute(unknown=True) if clash or known is None else known)
+            return found
+
+        return Attributes([o.field.name for o in function.output], find, [left, right])
 
     def _touches_time(self, condition: Column, side: int) -> bool:
         names = names_in(condition) or []
@@ -142,7 +166,19 @@ class _Join:
         else:
             side = None
         found = None if side is None else self.meaning.name(column, side)
-        return None if side is None or found is None else plan.place(side, found)
+        if side is None or found is None:
+            return None
+        place = plan.place(side, found)
+        return self._place_of_equal(side, found, plan) if place is None else place
+
+    def _place_of_equal(self, side: int, column: str, plan: JoinPlan) -> int | None:
+        """In an inner join by names the other side's column has the same values."""
+        keys = [key.names for key in self.parts.keys if key.names[side] == column and self.names and self.how == INNER]
+        other = keys[0][RIGHT if side == LEFT else LEFT] if keys else None
+        if other is None:
+            return None
+        kinds = [frame.schema[name].dataType for frame, name in zip(self.meaning.frames, keys[0], strict=True)]
+        return plan.place(RIGHT if side == LEFT else LEFT, other) if kinds[LEFT] == kinds[RIGHT] else None
 
     def _shown(self, df: CkptDataFrame, plan: JoinPlan) -> CkptDataFrame:
         """With Spark's names, which may come twice."""

@@ -4,6 +4,7 @@ time. So what they leave out does not bring the watermark on. Driver only."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
@@ -13,6 +14,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.attributes import same
 from spark_ckpt.plan.event_time import event_times
 from spark_ckpt.plan.filter_order import goes_in_front, only_hands_on
 from spark_ckpt.plan.plan_check import plan_nodes
@@ -110,13 +112,20 @@ FindAhead = Callable[[], Ahead | None]
 
 
 def ahead_of_union(
-    one: CkptDataFrame, other: CkptDataFrame, union: Callable[[CkptDataFrame, CkptDataFrame], CkptDataFrame]
+    made: CkptDataFrame,
+    one: CkptDataFrame,
+    other: CkptDataFrame,
+    union: Callable[[CkptDataFrame, CkptDataFrame], CkptDataFrame],
 ) -> FindAhead | None:
-    """What is ahead of a union whose sides have columns of the same names and types."""
+    """What is ahead of the union ``made``, whose sides have columns of the same names and types."""
     fields = ([(f.name, f.dataType) for f in side.schema.fields] for side in (one, other))
     timed = one._ahead is not None or other._ahead is not None
     alike = timed and next(fields) == next(fields)
-    return (lambda: BothAhead((one, other), union)) if alike else None
+
+    def found() -> Ahead:
+        return BothAhead((_with_columns_of(one, made), _with_columns_of(other, made)), union)
+
+    return found if alike else None
 
 
 def in_front(df: CkptDataFrame, conditions: Sequence[Column]) -> CkptDataFrame | None:
@@ -130,12 +139,20 @@ def in_front(df: CkptDataFrame, conditions: Sequence[Column]) -> CkptDataFrame |
         return None
     made = ahead.where(_all(c for c, moved in zip(conditions, moves, strict=True) if moved))
     made._recipe = replace(made._recipe, also=df._recipe.numbers())
+    made = _with_columns_of(made, df)
     behind = [c for c, moved in zip(conditions, moves, strict=True) if not moved]
     return made.where(_all(behind)) if behind else made
 
 
 def _all(conditions: Iterable[Column]) -> Column:
     return reduce(and_, conditions)
+
+
+def _with_columns_of(df: CkptDataFrame, other: CkptDataFrame) -> CkptDataFrame:
+    """``df``, in which what was taken from ``other``, or an earlier one, is found as there."""
+    made = copy(df)
+    made._attributes = same(other._attributes, range(len(other.columns)), df.columns)
+    return made
 
 
 def behind_filter(df: CkptDataFrame, condition: Column) -> FindAhead | None:
@@ -156,7 +173,10 @@ def behind_operation(df: CkptDataFrame, made: CkptDataFrame, again: Again) -> Fi
     def found() -> Ahead | None:
         ahead = find() if find is not None and only_hands_on(df._nodes, made._nodes) else None
         times = event_times(made.schema)
-        return ahead.through(again, times[0].name) if ahead and len(times) == 1 else None
+        return ahead.through(as_before, times[0].name) if ahead and len(times) == 1 else None
+
+    def as_before(rows: CkptDataFrame) -> CkptDataFrame:
+        return _with_columns_of(again(rows), made)
 
     return find and found
 

@@ -23,7 +23,7 @@ from spark_ckpt.api._event_time import EventTime
 from spark_ckpt.api._grouping_sets import GroupingSets
 from spark_ckpt.api._joins import JoinMethods
 from spark_ckpt.api._keys import keys_apart
-from spark_ckpt.api._left_out import Wider, behind_row_by_row, filtered_in_front
+from spark_ckpt.api._left_out import Wider, behind_missing, behind_row_by_row, filtered_in_front
 from spark_ckpt.api._numbered import Numbered
 from spark_ckpt.api._ordered import Ordered
 from spark_ckpt.api._other_ways import AS_ARGUMENT, WAYS
@@ -47,6 +47,7 @@ from spark_ckpt.api._window_columns import where_window
 from spark_ckpt.hints import missing
 from spark_ckpt.plan.again import again
 from spark_ckpt.plan.asked_for_data_rows import asked_for_data_rows
+from spark_ckpt.plan.attributes import Attributes, derived, know, known, new, refuse_missing, renamed
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import (
     aliased,
@@ -131,7 +132,11 @@ class CkptDataFrame(
         self._recipe = recipe
         self._lineage = lineage
         self._preview = preview
-        require_control(preview.columns)
+        columns = preview.columns
+        require_control(columns)
+        self._attributes = known(recipe.number) or know(
+            recipe.number, new(user_columns(columns), unknown=bool(recipe.parents))
+        )
 
     # -- what it looks like ------------------------------------------------------------------------------------
 
@@ -250,7 +255,12 @@ class CkptDataFrame(
         """What this becomes by an operation that keeps the columns' alias."""
         made = CkptDataFrame(self._session, recipe, lineage, preview)
         made._alias, made._stream_side, made._static_places = self._alias, self._stream_side, self._static_places
-        return made
+        return made._with(derived(self._attributes, self._preview, preview, made.columns))
+
+    def _with(self, attributes: Attributes) -> CkptDataFrame:
+        """This, whose columns are those."""
+        self._attributes = know(self._recipe.number, attributes)
+        return self
 
     def _beside(self, other: CkptDataFrame) -> CkptDataFrame:
         """This, without keyed operators that are in ``other``, too."""
@@ -260,6 +270,9 @@ class CkptDataFrame(
     def _told_apart(self, columns: list[Any]) -> list[Any]:
         """What columns stand for: those of this stream, and for a star the user's."""
         side, columns = self._stream_side, [without_control(column) for column in columns]
+        for column in columns:
+            refuse_missing(self._attributes, column)
+        columns = [renamed(self._attributes, column) for column in columns]
         columns = columns if side is None else [side.meant(column, self.columns) for column in columns]
         return [by_names(self._preview, column) for column in columns] if self._static_places else columns
 
@@ -287,6 +300,9 @@ class CkptDataFrame(
         by_spark = with_file_columns(self, [wanted])
         if by_spark is not None:
             return cast("CkptDataFrame", without_metadata(by_spark.where(wanted)))
+        moved = behind_missing(self, wanted)
+        if moved is not None:
+            return moved
         (wanted,) = self._told_apart([wanted])
         made = where_window(self, wanted) or self._filtered("where", wanted)
         if any(node.name == "Filter" and "as boolean" in node.text for node in made._nodes):

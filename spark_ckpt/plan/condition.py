@@ -25,6 +25,7 @@ _SEQ, _PAIR = "scala.collection.immutable.Seq", "scala.Tuple2"
 _SEVERAL = (_SEQ, _PAIR, "scala.Option")
 _A_NAME = re.compile(r"(?:[^\W\d]\w*|`(?:[^`]|``)+`)(?:\.(?:[^\W\d]\w*|`(?:[^`]|``)+`))*")
 _PART = re.compile(r"`(?:[^`]|``)+`|[^.`]+")
+_MARK = re.compile(r"` --\d")
 _OF_STREAM = re.compile(r"(`(?:[^`]|``)+`(?:\.`(?:[^`]|``)+`)*) --(\d+)")
 
 
@@ -121,6 +122,14 @@ def names_in(condition: Column) -> list[Name] | None:
     walker = ConnectTree(names.append)
     walker.expression(condition._expr)
     return None if walker.texts else names
+
+
+def stream_names(column: Any) -> list[Name]:
+    """The names in it that were taken from a stream."""
+    names: list[Name] = []
+    if isinstance(column, Column) and _MARK.search(str(column)):
+        replaced(column, names.append)
+    return [name for name in names if name.of_stream]
 
 
 def bare_name(condition: Column) -> bool:

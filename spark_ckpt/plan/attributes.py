@@ -1,0 +1,210 @@
+"""Which column is which, whatever it is called: what one that was taken from a stream is in what was made of that.
+
+As Spark's analysis has it: a projection hands a column on under its name, ``withColumn("k", ...)`` and ``alias`` make
+new ones. So ``stream["k"]`` is not any ``k`` that is there behind them. Looked at only when somebody asks. Driver.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from spark_ckpt.plan._trying import unlogged
+from spark_ckpt.plan.columns import quoted, unquoted
+from spark_ckpt.plan.condition import Name, parts_of, replaced, stream_names
+from spark_ckpt.plan.spark_errors import analysis_error
+from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.types import CONTROL_COLUMNS
+
+SparkDF = Any
+
+_ID = re.compile(r"#(\d+)L?(?:-T\d+ms)?(?:,|$)")
+
+
+class Attribute:
+    """One column, wherever it is handed on. ``unknown``: it may be any earlier one of its name."""
+
+    def __init__(self, unknown: bool = False) -> None:
+        self.unknown = unknown
+
+
+class Attributes:
+    """Of a DataFrame's columns ``names``. ``find`` tells them, of those of ``parents``."""
+
+    def __init__(
+        self, names: Sequence[str], find: Callable[[], Sequence[Attribute]], parents: Iterable[Attributes] = ()
+    ) -> None:
+        self.names, self._find, self.parents = list(names), find, tuple(parents)
+        self._found: list[Attribute] | None = None
+
+    @property
+    def all(self) -> list[Attribute]:
+        """A chain of methods may be longer than Python's stack."""
+        todo = [self]
+        while todo:
+            behind = [p for p in todo[-1].parents if p._found is None]
+            todo += behind
+            if not behind:
+                last = todo.pop()
+                last._found = list(last._find()) if last._found is None else last._found
+        assert self._found is not None
+        return self._found
+
+    def of(self, name: str) -> Attribute | None:
+        """That of a column, or of a field of it, as Spark's parser reads ``name``."""
+        at = self._named(root_of(name))
+        return None if at is None else self.all[at]
+
+    def _named(self, root: str) -> int | None:
+        names, wanted = (self.names, root) if root in self.names else ([n.lower() for n in self.names], root.lower())
+        return names.index(wanted) if wanted in names else None
+
+    def place(self, name: Name) -> int | None:
+        """Where a column is that was taken from a stream. None: nowhere."""
+        assert name.stream is not None
+        origin = _known.get(name.stream)
+        if origin is self:
+            return self._named(root_of(name.text))
+        attribute, root = origin and origin.of(name.text), root_of(name.text).lower()
+        if attribute is not None and attribute in self.all:
+            return self.all.index(attribute)
+        return next((i for i, n in enumerate(self.names) if n.lower() == root and self.all[i].unknown), None)
+
+
+_known: WeakValueDictionary[int, Attributes] = WeakValueDictionary()
+"""By the numbers of recipes. What is made of a DataFrame keeps its attributes."""
+
+
+def known(stream: int) -> Attributes | None:
+    """Those of the stream of that number."""
+    return _known.get(stream)
+
+
+def know(stream: int, attributes: Attributes) -> Attributes:
+    _known[stream] = attributes
+    return attributes
+
+
+def root_of(name: str) -> str:
+    """The column that it is, or is a field of."""
+    return unquoted(parts_of(name)[0])
+
+
+def new(names: Sequence[str], unknown: bool = False) -> Attributes:
+    """Columns of nobody else; ``unknown``: as far as it is known."""
+    return Attributes(names, lambda: [Attribute(unknown) for _ in names])
+
+
+def same(parent: Attributes, places: Sequence[int], names: Sequence[str]) -> Attributes:
+    """Some of ``parent``'s, by other names if need be."""
+    return Attributes(names, lambda: [parent.all[i] for i in places], [parent])
+
+
+def by_name(parent: Attributes, names: Sequence[str], handed_on: Iterable[str]) -> Attributes:
+    """Behind an operator, which hands on some columns of ``parent`` under their names."""
+    kept = set(handed_on)
+
+    def find() -> list[Attribute]:
+        return [(parent.of(quoted(name)) if name in kept else None) or Attribute() for name in names]
+
+    return Attributes(names, find, [parent])
+
+
+def with_known(found: Attributes, parent: Attributes, places: Mapping[int, int]) -> Attributes:
+    """``found``, some of which are known to be those at places of ``parent``."""
+
+    def find() -> list[Attribute]:
+        return [parent.all[places[i]] if i in places else one for i, one in enumerate(found.all)]
+
+    return Attributes(found.names, find, [found, parent])
+
+
+def derived(parent: Attributes, before: SparkDF, after: SparkDF, names: Sequence[str]) -> Attributes:
+    """Of ``after``, which Spark made of ``before``, whose columns are those of ``parent``."""
+
+    def find() -> list[Attribute]:
+        if not type(after).__module__.startswith("pyspark.sql.classic"):
+            return _asked(parent, before, after, names)
+        known_as = dict(zip(_ids(before), parent.all, strict=True))
+        return [known_as.get(one) or Attribute() for one in _ids(after)]
+
+    return Attributes(names, find, [parent])
+
+
+def missing(found: Attributes, column: Any) -> list[Name]:
+    """What ``column`` takes from a stream, and is not among these."""
+    return [name for name in stream_names(column) if found.place(name) is None]
+
+
+def refuse_missing(found: Attributes, column: Any) -> None:
+    """Raises as Spark does for a ``column`` of which :func:`missing` has some."""
+    gone = missing(found, column)
+    if gone:
+        raise not_there(gone[0], found.names, column)
+
+
+def not_there(name: Name, columns: Sequence[str], column: Any) -> AnalysisException:
+    """What Spark raises where a column of another DataFrame is not among the ``columns``."""
+    root, shown = root_of(name.text), ", ".join(columns)
+    text = (
+        f"Resolved attribute(s) {root!r} missing from {shown}: it was dropped, or replaced by another of its name, or "
+        f"is of another stream. For the one that is called so here, write F.col({root!r}); to keep an earlier one, "
+        "give it a name of its own, by withColumn, in front of that"
+    )
+    if not type(column).__module__.startswith("pyspark.sql.classic"):
+        return analysis_error("CANNOT_RESOLVE_DATAFRAME_COLUMN", text, name=root)
+    there = root.lower() in [c.lower() for c in columns]
+    kind = "RESOLVED_ATTRIBUTE_APPEAR_IN_OPERATION" if there else "RESOLVED_ATTRIBUTE_MISSING_FROM_INPUT"
+    given = {"missingAttributes": root, "input": shown, "operation": root, "operator": ""}
+    return analysis_error(f"MISSING_ATTRIBUTES.{kind}", text, **given)
+
+
+def renamed(found: Attributes, column: Any) -> Any:
+    """``column`` with what is there under another name than it was taken by."""
+
+    def by_new_name(name: Name) -> Column | None:
+        at = found.place(name) if name.of_stream else None
+        if at is None or found.names[at].lower() == root_of(name.text).lower():
+            return None
+        return F.col(".".join([quoted(found.names[at]), *parts_of(name.text)[1:]]))
+
+    return replaced(column, by_new_name) if stream_names(column) else column
+
+
+def _ids(df: SparkDF) -> list[int]:
+    """Spark's, of the user's columns. Asked for in one text: each call of the JVM takes its time."""
+    output, columns = df._jdf.queryExecution().analyzed().output(), df.columns
+    text, found, at = str(output.mkString(",")), list[int](), 0
+    for name in columns:
+        shown = _ID.match(text, at + len(name)) if text.startswith(name, at) else None
+        if shown is None:
+            found = [int(a.exprId().id()) for a in items_of(output)]
+            break
+        found.append(int(shown[1]))
+        at = shown.end()
+    return [one for one, name in zip(found, columns, strict=True) if name not in CONTROL_COLUMNS]
+
+
+def _asked(parent: Attributes, before: SparkDF, after: SparkDF, names: Sequence[str]) -> list[Attribute]:
+    """On Spark Connect, which has no ids to give: what ``before["k"]`` is there, if it is. Of names that come twice
+    nothing is known."""
+    low, theirs = [n.lower() for n in names], [n.lower() for n in parent.names]
+    once = [n for n in names if low.count(n.lower()) == 1 and theirs.count(n.lower()) <= 1]
+    asked = [n for n in once if n in parent.names]
+    kept = asked if _has(after, before, asked) else [n for n in asked if _has(after, before, [n])]
+    found = {n: parent.all[parent.names.index(n)] for n in kept}
+    return [found.get(n) or Attribute(unknown=n not in once) for n in names]
+
+
+def _has(after: SparkDF, before: SparkDF, names: list[str]) -> bool:
+    try:
+        with unlogged():
+            return bool(after.select(*[before[quoted(name)] for name in names]).columns or not names)
+    except PySparkException:
+        return False

@@ -1,0 +1,140 @@
+"""``stream["k"]`` is that column and no later one of its name: in what was made of the stream, and behind joins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests.spark.conftest import Input, Job, ordered
+
+Query = Callable[[Any, Any], Any]
+NEW = F.lit
+
+
+def _joined(a: Any, b: Any) -> Any:
+    return a.join(b, a["k"] == b["k"])
+
+
+def _new(a: Any) -> Any:
+    return a.withColumn("k", NEW("new"))
+
+
+def _timed(a: Any) -> Any:
+    return a.withWatermark("t", "1 hour")
+
+
+def _static(a: Any) -> Any:
+    spark = a._session.spark if hasattr(type(a), "transformSpark") else a.sparkSession
+    return spark.createDataFrame([("p", "P", 1)], "k string, word string, v int")
+
+
+ANALYSED: dict[str, Query] = {
+    "select": lambda a, b: _new(a).select(a["k"]),
+    "withColumn": lambda a, b: _new(a).withColumn("z", F.upper(a["k"])),
+    "agg": lambda a, b: _new(a).groupBy("v").agg(F.max(a["k"])),
+    "group": lambda a, b: _new(a).groupBy(a["k"]).count(),
+    "drop": lambda a, b: _new(a).drop(a["k"]),
+    "dropped": lambda a, b: a.drop("k").select(a["k"]),
+    "renamed": lambda a, b: a.withColumnRenamed("v", "n").withColumnRenamed("k", "v").select(a["v"]),
+    "all renamed": lambda a, b: a.toDF("v", "k", "t").select(a["k"]),
+    "another stream": lambda a, b: a.select(b["k"]),
+    "filled": lambda a, b: a.fillna("x", ["k"]).select(a["v"], a["k"]),
+    "not filled": lambda a, b: a.fillna("x", ["k"]).select(a["v"]),
+    "watermark": lambda a, b: _timed(a).alias("x").select(a["t"], "x.k"),
+    "union": lambda a, b: a.union(b.select("k", "v", "t")).select(a["k"]),
+    "other side of a union": lambda a, b: a.union(b.select("k", "v", "t")).select(b["k"]),
+    "key": lambda a, b: a.groupBy("k").agg(F.max("v") + 1).select(a["k"]),
+    "aggregate": lambda a, b: a.groupBy("k").agg(F.max("v").alias("v")).where(a["v"] > 1),
+    "windows": lambda a, b: _timed(a).groupBy(F.window("t", "1 hour"), "k").count().select(a["k"]),
+    "cube": lambda a, b: a.cube("k").count().select(a["k"]),
+    "distinct": lambda a, b: a.dropDuplicates(["k"]).select(a["v"], a["k"]),
+    "new behind distinct": lambda a, b: _new(a.dropDuplicates(["k"])).select(a["k"]),
+    "function": lambda a, b: a.mapInArrow(lambda rows: rows, "k string, v int").select(a["k"]),
+    "in front of a join": lambda a, b: _new(a).join(b, a["k"] == b["k"]),
+    "behind a join": lambda a, b: _joined(a, b).withColumn("k", NEW("new")).select(a["k"]),
+    "added behind a join": lambda a, b: _joined(a, b).withColumn("k", NEW("new")).withColumn("z", a["k"]),
+    "group behind a join": lambda a, b: _joined(a, b).withColumn("k", NEW("new")).groupBy(a["k"]).count(),
+    "agg behind a join": lambda a, b: _joined(a, b).withColumn("k", NEW("new")).groupBy("w").agg(F.max(b["k"])),
+    "left out behind a join": lambda a, b: _joined(a, b).select(b["k"], "w").select(a["k"]),
+    "kept behind a join": lambda a, b: _joined(a, b).withColumn("k", NEW("new")).select(a["v"], b["v"], "w"),
+    "table": lambda a, b: a.join(_static(a), "k").withColumn("k", NEW("new")).select(a["k"]),
+    "columns of a table": lambda a, b: (lambda x: a.join(x, a["k"] == x["k"]).select(x["k"]).select(a["k"]))(
+        _static(a)
+    ),
+}
+"""What Spark says of names and types, or the condition of its error."""
+
+
+def _said(query: Query, a: Any, b: Any) -> Any:
+    try:
+        return query(a, b).schema.simpleString()
+    except AnalysisException as error:
+        return error.getCondition()
+
+
+FILTERS: dict[str, Query] = {
+    "replaced": lambda a, b: _new(a).where(a["k"] == "p"),
+    "both": lambda a, b: (lambda new: new.where((a["k"] == "p") & (new["k"] == "new")))(_new(a)),
+    "twice": lambda a, b: _new(a).withColumn("k", F.upper("k")).where((a["k"] == "p") & (F.col("k") == "NEW")),
+    "renamed": lambda a, b: a.withColumnRenamed("k", "n").withColumnRenamed("v", "k").where(a["k"] == "p"),
+    "filled": lambda a, b: a.fillna("x", ["k"]).where(a["k"].isNull()),
+    "dropped": lambda a, b: a.drop("k").withColumn("k", NEW("new")).where(a["k"] == "p"),
+    "in front of a watermark": lambda a, b: _timed(a).withColumn("v", a["v"] * 10).where(a["v"] < 3),
+    "computed": lambda a, b: (lambda m: m.where(m["z"] > 2).select(m["z"], a["k"]))(
+        _timed(a).withColumn("z", a["v"] + 1)
+    ),
+    "union": lambda a, b: _timed(a).union(_timed(a.select(F.upper("k"), "v", "t"))).where(a["v"] > 3),
+    "join": lambda a, b: _joined(a, b).withColumn("k", NEW("new")).where(a["k"] == "p"),
+    "names": lambda a, b: a.join(b, "k").withColumn("k", NEW("new")).where(b["k"] == "p"),
+    "left out behind a join": lambda a, b: _joined(a, b).select(b["v"], "w").where(a["v"] < b["v"]),
+    "dropped behind a join": lambda a, b: _joined(a, b).drop(a["v"]).where(a["v"] < b["v"]).select("w", "v"),
+}
+"""Spark lets a filter look at what a projection in front of it has replaced, or left out."""
+
+
+@pytest.fixture
+def inputs(new_input: Callable[[str, str], Input]) -> tuple[Input, Input]:
+    a, b = new_input("a", "k string, v int, t timestamp"), new_input("b", "k string, w int, v int, t timestamp")
+    a.add(("p", 1, None), ("q", 2, None), (None, 3, None), ("r", 4, None))
+    a.add(("p", 5, None), ("s", 6, None))
+    b.add(("p", 10, 1, None), ("q", 20, 5, None), ("z", 30, 3, None))
+    b.add(("q", 40, 2, None), (None, 50, 6, None), ("s", 60, 7, None))
+    return a, b
+
+
+def test_a_column_that_is_not_there_any_more_is_no_other_of_its_name(
+    spark: SparkSession, ckpt: Any, inputs: tuple[Input, Input]
+) -> None:
+    theirs, ours = ([i.spark_stream(spark) for i in inputs], [i.stream(ckpt) for i in inputs])
+    said = {name: (_said(query, *ours), _said(query, *theirs)) for name, query in ANALYSED.items()}
+    assert not {name: both for name, both in said.items() if both[0] != both[1]}
+    missing = [name for name, (_, told) in said.items() if told.startswith("MISSING_ATTRIBUTES")]
+    assert len(missing) > len(ANALYSED) / 2
+
+
+def test_what_only_a_table_behind_the_join_could_tell_is_refused(ckpt: Any, inputs: tuple[Input, Input]) -> None:
+    a, x = inputs[0].stream(ckpt), _static(inputs[0].stream(ckpt))
+    with pytest.raises(AnalysisException, match=r"(?s)MISSING_ATTRIBUTES.*give it a name of its own, by withColumn"):
+        a.join(x, a["k"] == x["k"]).withColumn("k", NEW("new")).where(a["k"] == "p")
+
+
+def _texts(made: Any, name: str) -> Any:
+    names = [f"c{i}" for i in range(len(made.columns))]
+    return made.toDF(*names).select(F.lit(name).alias("name"), F.to_json(F.struct(*names)).alias("row"))
+
+
+def test_filters_find_the_columns_that_they_ask_for(
+    spark: SparkSession, ckpt: Any, inputs: tuple[Input, Input], job: Job
+) -> None:
+    theirs = [_texts(query(*(i.table(spark) for i in inputs)), name) for name, query in FILTERS.items()]
+    ours = [_texts(query(*(i.stream(ckpt) for i in inputs)), name) for name, query in FILTERS.items()]
+    expected = [tuple(row) for made in theirs for row in made.collect()]
+    job.run(reduce(lambda one, two: one.union(two), ours))
+    assert job.rows() == ordered(expected)
+    assert {name for name, _ in expected} == set(FILTERS)

@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt import agg
-from spark_ckpt.api._windows import refuse_session_columns
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.aggregates import Split, by_names, split_aggregates
 from spark_ckpt.plan.attributes import with_known
@@ -53,7 +52,7 @@ class Aggregation:
         then a column each expression. Write them to a merging sink. What an aggregate reads may be any expression.
         With ``F.window`` among the keys and a watermark of its time column, a window comes out once, when the watermark
         passes its end (output mode append, the default), or with every change until then (update). A session of
-        ``F.session_window``, whose gap may be an expression, comes out once (append).
+        ``F.session_window``, whose gap may be an expression, or of a column of sessions comes out once (append).
         Which aggregates there are, docs/methods.md says. ``uid`` is the operator's name in checkpoints.
 
         An aggregate's state is named by what it computes: results may be renamed and moved. Raises
@@ -71,10 +70,6 @@ class Aggregation:
             grouped, made = windowed
             return grouped.agg(*made, uid=uid)
         window, parent = self._window, self._parent
-        if window:
-            window.check_aggregated()
-        else:
-            refuse_session_columns(parent, self._cols)
         columns, keys = self._results(exprs), self._keys.named_for(self._keyed.columns, [])
         shown, given = self._keys_in_order(keys)
 

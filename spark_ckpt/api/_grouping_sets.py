@@ -20,7 +20,7 @@ from spark_ckpt.plan.attributes import new
 from spark_ckpt.plan.columns import is_case_sensitive, listed, refuse_repeated, unaliased
 from spark_ckpt.plan.grouping_calls import SetCalls, numbered
 from spark_ckpt.plan.key_columns import column_named, written
-from spark_ckpt.plan.windows import SessionWindow, is_window_call, time_window
+from spark_ckpt.plan.windows import is_session, is_window_call
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
@@ -73,7 +73,7 @@ class CkptGroupingSets(Aggregation, Hinting):
         if df._joined is not None:
             raise InvalidInputError(f"{what} needs columns with names that no other has: select them in front of it")
         refuse_repeated(df.columns, df._session.spark)
-        if any(isinstance(time_window(df._preview, c), SessionWindow) for c in cols):
+        if any(is_session(df._preview, df.columns, c) for c in cols):
             raise InvalidInputError(
                 f"{what} of session windows is not there on a stream, on Spark's neither: a session that a set is "
                 "without would never end. Write one groupBy(F.session_window(...), ...) for each set of keys"

@@ -41,6 +41,13 @@ def check_order(lineage: Lineage, mode: str) -> None:
     just not given: what puts out updates is of mode update."""
     if mode == "complete":
         return
+    open_ended = [o for o in lineage.operators if o.output_mode == "complete"]
+    if open_ended:
+        raise InvalidInputError(
+            f"outputMode {mode!r} is not supported for the sessions of operator {open_ended[0].shown!r}, which have no "
+            'watermark that ends them, as in Spark: call withWatermark("t", "10 minutes") in front of groupBy, on the '
+            "column they are sessions of, or use outputMode('complete')"
+        )
     if lineage.is_sorted:
         raise InvalidInputError(f"{SORTING}: add outputMode('complete')")
     if lineage.is_limited and (mode == "update" or any(o.output_mode == "update" for o in lineage.operators)):
@@ -64,7 +71,7 @@ def _check_complete(lineage: Lineage) -> None:
     """The whole result is that of one aggregation, through which all rows went."""
     last = lineage.operators[-1] if lineage.operators else None
     if last is None or not last.can_complete:
-        found = "there is none" if last is None else f"operator {last.shown!r} is none, or of sessions"
+        found = "there is none" if last is None else f"operator {last.shown!r} is none"
         raise InvalidInputError(
             "Complete output mode not supported when there are no streaming aggregations on streaming "
             f"DataFrames/Datasets: it needs groupBy(...).agg(...) as the last operator, and {found}"

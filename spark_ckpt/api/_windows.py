@@ -19,14 +19,24 @@ from spark_ckpt.plan.key_columns import resolve_keys
 from spark_ckpt.plan.windows import (
     SIZE_KEY,
     WINDOW_KEYS,
+    EarlierSession,
     EarlierWindow,
     SessionWindow,
     TimeWindow,
+    earlier_session,
     earlier_window,
     time_window,
 )
 from spark_ckpt.runtime.stateless import Project, with_control
-from spark_ckpt.runtime.windows import AssignSessions, AssignWindows, ShowSessions, ShowWindows, TakeStarts, WindowSize
+from spark_ckpt.runtime.windows import (
+    AssignSessions,
+    AssignWindows,
+    ShowSessions,
+    ShowWindows,
+    TakeSessions,
+    TakeStarts,
+    WindowSize,
+)
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.aggregates.kinds import in_any_order
 from spark_ckpt.state.aggregates.sessions import SessionAggregate
@@ -51,8 +61,6 @@ class WindowColumn:
     kind: str
     takes_key: bool
     """Whether one of the operator's keys stands in its place."""
-    mode: str | None = None
-    """The one output mode that it has; None: append and update."""
     inputs: tuple[str, ...] = ()
     """Columns that the operator reads besides what is aggregated."""
 
@@ -85,6 +93,11 @@ class WindowColumn:
         return self.delay_us is not None
 
     @property
+    def mode(self) -> str | None:
+        """The one output mode that it has, complete aside; None: append and update."""
+        return None if self.event_time else "update"
+
+    @property
     def shown(self) -> Column:
         return F.col(quoted(self.name))
 
@@ -105,9 +118,6 @@ class WindowColumn:
     def analysed(self, frame: Any) -> Any:
         """A plain DataFrame with a window in it, by which Spark may analyse what is said of it."""
         return frame.withColumn(self.name, F.lit(None).cast(self.struct))
-
-    def check_aggregated(self) -> None:
-        """Raises ``InvalidInputError`` if it cannot be a key of ``agg``."""
 
     def refuse_inside(self, computed: Iterable[str]) -> None:
         """``computed`` are texts of what is computed before there is a window."""
@@ -214,7 +224,6 @@ class SessionKey(WindowColumn):
 
     kind = "session_window"
     takes_key = False
-    mode = "append"
 
     def __init__(self, parent: CkptDataFrame, session: SessionWindow, place: int) -> None:
         self.start, self.end = f"{session.name}_start", f"{session.name}_end"
@@ -222,12 +231,10 @@ class SessionKey(WindowColumn):
         self._gap, self._gap_us = session.gap, session.gap_us
         super().__init__(parent, session.name, session.time, place, self.inputs)
 
-    def check_aggregated(self) -> None:
-        if not self.event_time:
-            raise InvalidInputError(
-                "session windows come out when the watermark passes their end: call withWatermark("
-                f'"{self.time}", "10 minutes") in front of groupBy, on the column they are sessions of, as in Spark'
-            )
+    @property
+    def mode(self) -> str:
+        """Without a watermark none ends."""
+        return "append" if self.event_time else "complete"
 
     def in_front(self, df: CkptDataFrame) -> CkptDataFrame:
         """With the end in a column, too, where it takes Spark to know it."""
@@ -254,32 +261,56 @@ class SessionKey(WindowColumn):
         return df._python_operation(operation, with_control(T.StructType(fields)))
 
 
+class EarlierSessionKey(SessionKey):
+    """A column of sessions, ``groupBy("session_window", "k")``: rows come with the session that they have."""
+
+    def __init__(self, parent: CkptDataFrame, found: EarlierSession, place: int) -> None:
+        self._found = found
+        if not found.is_column and found.name in parent.columns:
+            raise InvalidInputError(f"the session is called {found.name!r}, as a column is: give it another name")
+        time = F.window_time(F.col(quoted(found.name)))
+        super().__init__(self.in_front(parent), SessionWindow(time, found.name, F.lit(None), None), place)
+
+    @property
+    def column(self) -> Column:
+        return self._found.window
+
+    def in_front(self, df: CkptDataFrame) -> CkptDataFrame:
+        return df if self._found.is_column else df.select("*", self._found.window)
+
+    def analysed(self, frame: Any) -> Any:
+        return frame
+
+    def refuse_inside(self, computed: Iterable[str]) -> None:
+        """The session is there before it is a key; what is asked of it is each row's own, as in Spark."""
+
+    def assigned(self, df: CkptDataFrame, specs: Iterable[AggSpec] = ()) -> CkptDataFrame:
+        times = [T.StructField(name, T.TimestampType()) for name in self.inputs]
+        made = TakeSessions(self.name, self.start, self.end)
+        return df._python_operation(made, with_control(T.StructType([*df.schema.fields, *times])))
+
+
 def window_key(parent: CkptDataFrame, cols: list[Any]) -> tuple[WindowColumn | None, list[Any]]:
-    """The first window among ``cols``, and the operator's keys: others are columns."""
-    found = [time_window(parent._preview, c) or earlier_window(parent._preview, parent.columns, c) for c in cols]
+    """The first window among ``cols``, a session before others, and the operator's keys: others are columns."""
+    found = [_found(parent, c) for c in cols]
     windows = [(place, w) for place, w in enumerate(found) if w is not None]
+    sessions = [(place, w) for place, w in windows if isinstance(w, SessionWindow | EarlierSession)]
     if not windows:
         return None, cols
-    place, window = windows[0]
+    if len(sessions) > 1:
+        raise InvalidInputError("groupBy: a session among the keys has to be the only one; Spark's streams fail there")
+    place, window = (sessions or windows)[0]
     if isinstance(window, SessionWindow):
-        return SessionKey(parent, window, place), [c for c, w in zip(cols, found, strict=True) if w is None]
+        return SessionKey(parent, window, place), [*cols[:place], *cols[place + 1 :]]
+    if isinstance(window, EarlierSession):
+        return EarlierSessionKey(parent, window, place), [*cols[:place], *cols[place + 1 :]]
     key = _of_times(parent, window, place)
     return key, key.among(cols, F.col(quoted(key.key)))
 
 
-def refuse_session_columns(parent: CkptDataFrame, cols: list[Any]) -> None:
-    """Raises ``InvalidInputError`` for keys that are columns of sessions. Spark merges those of a key that overlap, by
-    what it notes of the column; as an ordinary key each row's own would stay apart."""
-    noted = WINDOW_KEYS["session_window"]
-    there = [field.name for field in parent.schema.fields if noted in field.metadata]
-    for _, field, is_column in resolve_keys(parent._preview, parent.columns, cols) if there else []:
-        column = field.name if is_column else there[0]
-        if noted in field.metadata and isinstance(field.dataType, T.StructType):
-            raise InvalidInputError(
-                f"groupBy: the key {field.name!r} is a column of sessions, of one row each or of an earlier aggregate, "
-                'and such are not merged here; make the session the key, groupBy(F.session_window("t", "5 minutes"), '
-                f'...), or group by equal ones, groupBy(F.col("{column}.start"), F.col("{column}.end"), ...)'
-            )
+def _found(parent: CkptDataFrame, col: Any) -> Any:
+    preview, columns = parent._preview, parent.columns
+    return time_window(preview, col) or earlier_window(preview, columns, col) or earlier_session(preview, columns, col)
 
 
 def window_column(df: CkptDataFrame, call: Column, name: str) -> CkptDataFrame:

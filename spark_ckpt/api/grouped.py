@@ -145,8 +145,8 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         if window is None:
             function = AggregateFunction(by, inputs, specs, rules=rules, over_everything=not self._given)
             return over._operator(uid, function, columns, keys, "update", by_agg=True)
-        windowed, mode = window.function(by, inputs, specs, rules=rules), window.mode if window.event_time else "update"
-        return over._operator(uid, windowed, [*columns, *window.inputs], keys, mode, by_agg=True)
+        windowed = window.function(by, inputs, specs, rules=rules)
+        return over._operator(uid, windowed, [*columns, *window.inputs], keys, window.mode, by_agg=True)
 
     def _first(self, parent: CkptDataFrame, uid: str | None, function: TopN, keys: Keys) -> CkptDataFrame:
         self._refuse_repeated()

@@ -68,6 +68,40 @@ def earlier_window(df: SparkDF, columns: Sequence[str], column: Any) -> EarlierW
     return None if size_us is None else EarlierWindow(window, field.name, int(size_us), is_column)
 
 
+@dataclass(frozen=True)
+class EarlierSession:
+    """As :class:`EarlierWindow`, of sessions: each row's own, or those of an earlier aggregate."""
+
+    window: Column
+    name: str
+    is_column: bool
+
+
+def earlier_session(df: SparkDF, columns: Sequence[str], column: Any) -> EarlierSession | None:
+    """What ``column`` says, if it is a column of sessions as it is: Spark merges those that overlap."""
+    noted = WINDOW_KEYS["session_window"]
+    if not _has_sessions(df.schema):
+        return None
+    (window, field, is_column), *_ = resolve_keys(df, columns, [column])
+    found = noted in field.metadata and isinstance(field.dataType, StructType)
+    return EarlierSession(window, field.name, is_column) if found else None
+
+
+def is_session(df: SparkDF, columns: Sequence[str], column: Any) -> bool:
+    """Whether ``column`` is a session, or a column of those."""
+    made = time_window(df, column) or earlier_session(df, columns, column)
+    return isinstance(made, SessionWindow | EarlierSession)
+
+
+def _has_sessions(kind: StructType) -> bool:
+    """In a struct, too, where Spark finds them."""
+    noted = WINDOW_KEYS["session_window"]
+    return any(
+        noted in field.metadata or (isinstance(field.dataType, StructType) and _has_sessions(field.dataType))
+        for field in kind.fields
+    )
+
+
 def is_window_call(column: Any) -> bool:
     """Whether it is a window as it is, at most under another name."""
     return isinstance(column, Column) and _call(column)[1] in WINDOWS

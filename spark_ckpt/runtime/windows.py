@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.runtime.stateless import with_columns
 from spark_ckpt.types import CTL
 
@@ -148,6 +149,23 @@ class AssignSessions:
             lasting = pc.fill_null(pc.greater(end, start), False)
             kept = pc.or_(lasting, batch.column(CTL).is_valid())
             yield made if pc.all(kept).as_py() else made.filter(kept)
+
+
+class TakeSessions:
+    """Columns ``start`` and ``end`` behind the rest: those of the session that is in column ``shown``."""
+
+    def __init__(self, shown: str, start: str, end: str) -> None:
+        self.shown, self.start, self.end = shown, start, end
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            start, end = (pc.struct_field(batch.column(self.shown), name).cast(TIME) for name in ("start", "end"))
+            if pc.any(pc.and_(start.is_null(), batch.column(CTL).is_null())).as_py():
+                raise InvalidInputError(
+                    f"a row is in no session, column {self.shown!r} of it is null, and Spark fails of such; leave it "
+                    f"out in front of groupBy, where({self.shown!r} IS NOT NULL)"
+                )
+            yield with_columns(batch, ((self.start, start), (self.end, end)))
 
 
 class ShowSessions:

@@ -108,6 +108,16 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
     "sessions with a name and expressions": lambda df: df.groupBy(
         F.session_window("t", "3 minutes").alias("s"), F.upper("k").alias("u")
     ).agg((F.sum("v") / F.count("*")).alias("x"), F.col("s").start.alias("begin"), **_uid(df, "sessions")),
+    "a column of sessions": lambda df: (
+        df.withColumn("s", F.session_window("t", "5 minutes"))
+        .groupBy(F.col("s").alias("z"), "k")
+        .agg(F.sum("v").alias("n"), F.max("s.end"), F.count("*").alias("c"), **_uid(df, "sessions"))
+    ),
+    "sessions of sessions": lambda df: (
+        _sessions(df, "3 minutes")
+        .groupBy("session_window", F.col("n").alias("of"))
+        .agg(F.count("*").alias("n"), F.sort_array(F.collect_list("k")), **_uid(df, "again"))
+    ),
     "sessions with a gap a row": lambda df: _sessions(df, _gap_of_row()),
     "sessions of no length": lambda df: _sessions(df, "0 seconds"),
     "sessions of a month": lambda df: _sessions(df, "1 month"),
@@ -145,7 +155,7 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
     ),
     "sessions that keep values, with a gap a row": lambda df: _kept(df, _gap_of_row()),
 }
-SHORT = ["windows of sessions"]
+SHORT = ["windows of sessions", "a column of sessions"]
 """In the test command; the others with the soak tests."""
 NONE_ENDS = ("sessions of no length", "sessions of a month")
 """Of which Spark puts out nothing either."""
@@ -308,8 +318,11 @@ def test_a_group_of_a_time_that_came_out_leaves_no_state(
 def test_what_spark_refuses_of_sessions_is_refused_with_a_way_that_works(ckpt: Any, new_input: NewInput) -> None:
     df = new_input("in", SCHEMA).stream(ckpt)
     marked = df.withWatermark("t", "5 minutes")
-    with pytest.raises(InvalidInputError, match="call withWatermark"):
-        df.groupBy(F.session_window("t", "5 minutes"), "k").count()
+    for start in ("outputMode", "start"):
+        with pytest.raises(InvalidInputError, match="call withWatermark"):
+            getattr(df.groupBy(F.session_window("t", "5 minutes"), "k").count().writeStream.format("console"), start)(
+                *["append"] * (start == "outputMode")
+            )
     with pytest.raises(AnalysisException, match="cartesian product"):
         marked.groupBy(F.session_window("t", "5 minutes"), F.window("t", "5 minutes"), "k")
     with pytest.raises(InvalidInputError, match="puts out rows of mode 'append'"):
@@ -318,16 +331,14 @@ def test_what_spark_refuses_of_sessions_is_refused_with_a_way_that_works(ckpt: A
         _again(_windows(marked), of="window").writeStream.outputMode("update")
     with pytest.raises(AnalysisException):
         marked.groupBy(F.session_window("v", "5 minutes"), "k")
-    for rows in (marked.withColumn("s", F.session_window("t", "5 minutes")), _sessions(marked)):
-        column = next(f.name for f in rows.schema.fields if "spark.sessionWindow" in f.metadata)
-        for keys in ([column, "k"], [F.col(column).alias("other")]):
-            with pytest.raises(InvalidInputError, match=f"a column of sessions.*{column}.start"):
-                rows.groupBy(*keys).count()
-        assert rows.groupBy(F.col(f"{column}.start"), F.col(f"{column}.end")).count().columns == [
-            "start",
-            "end",
-            "count",
-        ]
+    twice = marked.withColumn("s", F.session_window("t", "5 minutes")).withColumn("r", F.col("s"))
+    with pytest.raises(InvalidInputError, match="has to be the only one"):
+        twice.groupBy("s", "r")
+    with pytest.raises(InvalidInputError, match="cube of session windows"):
+        twice.cube("s", "k")
+    equal = twice.groupBy(F.col("s.start"), F.col("s.end")).count()
+    assert equal.columns == ["start", "end", "count"]
+    equal.writeStream.outputMode("update")
 
 
 # --- several streams ------------------------------------------------------------------------------------------------

@@ -118,6 +118,19 @@ class Tasks:
                 out += self._process(self._families(task, distinct, keys, now_ms), keys, None, None, True)
         return out
 
+    def result(self) -> list[tuple[Any, ...]]:
+        out: list[tuple[Any, ...]] = []
+        for task in self.tasks:
+            keys = task[self.function.keys_in].everything().keys.select(["k"])
+            distinct, first = np.unique(xxhash64([keys["k"].combine_chunks()]), return_index=True)
+            keys = keys.take(pa.array(first))
+            n, none = len(distinct), np.zeros(len(distinct), bool)
+            state = self.function.state_schema.empty_table().take(pa.array([None] * n, pa.int64()))
+            every = Touched(keys, pa.table({}), np.empty(0, np.int64), state, none, none, np.full(n, NO_TIMEOUT))
+            context = CallContext("u", 0, 1, 0, 0, self._families(task, distinct, keys))
+            out += [_flat(row.values()) for row in self.function.result(context, every).to_pylist()]
+        return out
+
     def _process(
         self, families: dict[str, Family], keys: pa.Table, rows: Any, index: Any, due: bool
     ) -> list[tuple[Any, ...]]:
@@ -197,6 +210,23 @@ def test_sessions_are_those_of_the_rows_however_they_come_and_go_when_the_waterm
         rng.choice([tasks.restart, lambda: tasks.rescale(rng.choice([1, 2, 4])), lambda: None])()
     assert sorted(tasks.due(10**6), key=repr) == sorted(model.due(10**6), key=repr)
     assert tasks.open() == 0, "no state is left behind"
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_in_mode_complete_no_session_ends_and_all_are_the_result(tasks: int) -> None:
+    """Those too that had an end in mode append, when they began."""
+    rng, model, items = random.Random(tasks), Model(), {"items": AggSpec("collect_list", "v"), "n": agg.count()}
+    made = Tasks(tasks, **items)
+    for begun in range(6):
+        rows = _some_rows(rng, begun * 4000)
+        made.rows(rows, 0)
+        model.rows(rows, 0)
+        made.function = made.function.in_mode("complete" if begun else "append")  # type: ignore[assignment]
+    assert made.due(10**6) == []
+    expected = [(s[0][0], s[0][1], max(r[2] for r in s), sorted(r[3] for r in s), len(s)) for s in model.sessions()]
+    assert sorted(map(_unordered, made.result()), key=repr) == sorted(expected, key=repr)
+    assert sorted(map(_unordered, made.result()), key=repr) == sorted(expected, key=repr), "values stay"
+    assert made.due(10**6) == []
 
 
 def test_touching_sessions_are_one_and_a_row_between_two_joins_them() -> None:

@@ -96,10 +96,16 @@ class FunctionCalls:
         """Output mode complete: all of it, ahead of the checkpoint's barrier."""
         if not self.spec.function.complete:
             return
-        every = self.keyed.everything()
+        every = self._everything()
         none, no_rows = np.zeros(len(every), bool), self._rows_schema().empty_table()
         touched = Touched(every.keys, no_rows, np.empty(0, np.int64), every.state, every.exists, none, every.timeout_ms)
         self._put_out(self.spec.function.result(self._context(checkpoint, every, None), touched), checkpoint)
+
+    def _everything(self) -> Lookup:
+        family = self.spec.function.keys_in
+        return (
+            self.keyed.everything() if family is None else self._of_keys([self.states[family].keyed.everything().keys])
+        )
 
     def _context(self, epoch: int, lookup: Lookup, now_ms: int | None) -> CallContext:
         watermark_ms = None if self._time.now_us is None else self._time.now_us // 1000
@@ -118,12 +124,17 @@ class FunctionCalls:
 
     def _due(self, now_ms: int) -> Lookup:
         """The keys whose time-out has passed, or some of whose rows in a family have expired."""
-        due, names = self.keyed.due(now_ms), self.keyed.layout.key_schema.names
+        due = self.keyed.due(now_ms)
         families = [state.keyed for family, state in self.states.items() if family != OWN]
         expired = [found for found in (keyed.due(now_ms) for keyed in families) if len(found)]
         if not expired:
             return due
-        keys = one_batch(pa.concat_tables([due.keys, *(found.keys.select(names) for found in expired)]))
+        return self._of_keys([due.keys, *(found.keys for found in expired)])
+
+    def _of_keys(self, tables: list[pa.Table]) -> Lookup:
+        """The keys that are in any of ``tables``, each once."""
+        names = self.keyed.layout.key_schema.names
+        keys = one_batch(pa.concat_tables(table.select(names) for table in tables))
         hashes = xxhash64(keys.columns)
         first = group_rows(hashes, keys).firsts()
         return self.keyed.touch(hashes[first], pa.Table.from_batches([keys.take(pa.array(first))]))

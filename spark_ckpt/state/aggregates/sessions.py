@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.state.aggregates._accumulators import Accumulator
 from spark_ckpt.state.aggregates._in_families import FamilyAccumulator
 from spark_ckpt.state.aggregates._session_values import (
     OPENED,
@@ -39,13 +38,14 @@ Micros = npt.NDArray[np.int64]
 class SessionAggregate(AggregateFunction):
     """``start`` and ``end`` are columns of the rows: the session that a row makes by itself, ``[time, time + gap)``.
 
-    Sessions of a key that overlap or touch are one. As in Spark there is output mode append only: a session comes out
-    once, when the watermark passes its end. A row is late if the session it makes by itself ended before, even where
-    it would have joined one that is still open.
+    Sessions of a key that overlap or touch are one. As in Spark there is no output mode update. In append a session
+    comes out once, when the watermark passes its end; a row is late if the session it makes by itself ended before,
+    even where it would have joined one that is still open. In complete no session ends, and no row is late.
     """
 
     timeout = "EventTimeTimeout"
     late_by_key = True
+    keys_in = SESSIONS
 
     def __init__(self, *args: Any, start: str, end: str, **kwargs: Any) -> None:
         self.start, self.end = start, end
@@ -64,10 +64,6 @@ class SessionAggregate(AggregateFunction):
         self.state_schema = pa.schema([pa.field("_sessions", pa.bool_())])
         times, keys = [pa.field(start, TIME), pa.field(end, TIME)], len(self.key_schema)
         self.output_schema = pa.schema([*self.key_schema, *times, *list(self.output_schema)[keys:]])
-
-    @property
-    def can_complete(self) -> bool:
-        return False
 
     @property
     def made_of(self) -> Mapping[str, str]:
@@ -111,7 +107,11 @@ class SessionAggregate(AggregateFunction):
         if touched.rows.num_rows:
             self._merge_into(ctx, touched)
         none = np.zeros(n, bool)
-        output = self._ended(ctx, touched) if touched.timed_out.any() else self.output_schema.empty_table()
+        output = self.output_schema.empty_table()
+        if touched.timed_out.any() and self.complete:
+            self._keep_open(ctx)
+        elif touched.timed_out.any():
+            output = self._ended(ctx, touched)
         return Changed(output, touched.state, none, none, np.full(n, NO_TIMEOUT, np.int64))
 
     def _merge_into(self, ctx: CallContext, touched: Touched) -> None:
@@ -169,27 +169,41 @@ class SessionAggregate(AggregateFunction):
         rows, write = pa.array(of, mask=of < 0), of >= 0
         columns = [_times(own.end), *(column.take(pa.array(changed)) for column in partials)]
         state = pa.table(columns, schema=found.layout.value_schema).take(rows)
-        family.write(found, state, write, ~write, np.where(write, _timeouts_ms(own.end)[of], NO_TIMEOUT))
+        ends = np.full(len(own.end), NO_TIMEOUT) if self.complete else _timeouts_ms(own.end)
+        family.write(found, state, write, ~write, np.where(write, ends[of], NO_TIMEOUT))
+
+    def _keep_open(self, ctx: CallContext) -> None:
+        """Those that an earlier start's output mode had set an end for."""
+        due = ctx.families[SESSIONS].due()
+        ctx.families[SESSIONS].write(due, timeout_ms=np.full(len(due), NO_TIMEOUT))
 
     def _ended(self, ctx: CallContext, touched: Touched) -> pa.Table:
         family = ctx.families[SESSIONS]
         due = family.due()
-        keys = touched.keys.take(pa.array(due.key_index))
-        partials = self._partials(due.state, self.partial_schema, self.accumulators)
-        results = [self._result(ctx, a, p, due) for a, p in zip(self.accumulators, partials, strict=True)]
-        times = [due.sub_keys[self.start], due.state[self.end]]
-        output = pa.table([*keys.select(self.key_schema.names).columns, *times, *results], schema=self.output_schema)
+        output = self._shown(ctx, touched, due)
+        for kept in self.keepers:
+            self._values(ctx, kept, due).forget()
         family.remove(due)
         return output
 
-    def _result(self, ctx: CallContext, of: Accumulator, partials: list[pa.Array], due: Found) -> pa.Array:
-        """Of the sessions that are over; the values that were kept of them end."""
-        if not isinstance(of, FamilyAccumulator):
-            return of.result(partials)
-        values = SessionValues(ctx.families[of.family], of, due.key_index, _micros(due.state[OPENED.name]))
-        found = of.gathered(values, np.arange(len(due))) if of.gathers else of.result(partials)
-        values.forget()
-        return found
+    def result(self, ctx: CallContext, every: Touched) -> pa.Table:
+        return self._shown(ctx, every, ctx.families[SESSIONS].scan())
+
+    def _shown(self, ctx: CallContext, touched: Touched, found: Found) -> pa.Table:
+        """The rows of the sessions that were ``found``."""
+        keys = touched.keys.take(pa.array(found.key_index))
+        partials = self._partials(found.state, self.partial_schema, self.accumulators)
+        results = [
+            a.gathered(self._values(ctx, a, found), np.arange(len(found)))
+            if isinstance(a, FamilyAccumulator) and a.gathers
+            else a.result(p)
+            for a, p in zip(self.accumulators, partials, strict=True)
+        ]
+        times = [found.sub_keys[self.start], found.state[self.end]]
+        return pa.table([*keys.select(self.key_schema.names).columns, *times, *results], schema=self.output_schema)
+
+    def _values(self, ctx: CallContext, of: FamilyAccumulator, found: Found) -> SessionValues:
+        return SessionValues(ctx.families[of.family], of, found.key_index, _micros(found.state[OPENED.name]))
 
 
 @dataclass(frozen=True)

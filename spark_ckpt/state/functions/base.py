@@ -113,6 +113,8 @@ class StateFunction(ABC):
         """Whether rows that it was given come out when the event time passes them, and not before."""
         return False
 
+    keys_in: str | None = None
+    """The family that has a row of each key; None: the keys' own table."""
     complete: bool = False
     """Output mode ``complete``: ``process`` puts out nothing, ``result`` all, at each checkpoint; no row is late."""
 

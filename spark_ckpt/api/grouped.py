@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from copy import copy
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F
@@ -16,6 +16,7 @@ from spark_ckpt.api._batch_groups import BatchGroups
 from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.api._keyed import keyed
 from spark_ckpt.api._keys import arrow_columns, keys_of, refuse_carried
+from spark_ckpt.api._pivots import CkptPivot
 from spark_ckpt.api._processors import Processors
 from spark_ckpt.api._topn import TopRows
 from spark_ckpt.api._window_columns import behind_windows, shown, windows_in_columns
@@ -47,10 +48,6 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
     Without one it is derived from the operator's kind and place in the query, and told in the log at start: enough to
     start the same query again. ``spark.ckpt.requireUid`` refuses that.
     """
-
-    _ways: ClassVar[Mapping[str, str]] = {
-        "pivot": 'one aggregate for each value: agg(F.sum(F.when(F.col("kind") == "a", F.col("v"))).alias("a"), ...)',
-    }
 
     def __init__(
         self, parent: CkptDataFrame, cols: list[Any], joined: JoinedNames | None = None, by_columns: bool = False
@@ -158,6 +155,12 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         made = copy(self)
         made._parent = parent
         return made
+
+    def pivot(self, pivot_col: str, values: list[Any] | None = None) -> CkptPivot:
+        """As PySpark's: a column for each of ``values`` that column ``pivot_col`` may have. For ``agg`` and its short
+        forms, by windows or the event time, as in Spark's streams; see :meth:`CkptPivot.agg`. Raises Spark's
+        ``AnalysisException`` without ``values``."""
+        return CkptPivot(self, self._given, pivot_col, values)
 
     def applyInPandasWithState(
         self,

@@ -13,7 +13,7 @@ import textwrap
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql.streaming import DataStreamReader, DataStreamWriter, StreamingQuery
 from typer.testing import CliRunner
 
@@ -59,6 +59,7 @@ def test_every_method_says_what_it_returns(cls: type) -> None:
 OWNERS = [*CLASSES, *MODULES]
 SPARKS: dict[type, type] = {
     spark_ckpt.CkptDataFrame: DataFrame,
+    spark_ckpt.CkptGroupedData: GroupedData,
     spark_ckpt.CkptQuery: StreamingQuery,
     spark_ckpt.CkptDataStreamReader: DataStreamReader,
     spark_ckpt.CkptDataStreamWriter: DataStreamWriter,

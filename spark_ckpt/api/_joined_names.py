@@ -103,7 +103,7 @@ class JoinedNames:
 
     def where(self, condition: Column) -> CkptDataFrame:
         """As Spark does, by what is hidden since it was replaced, too."""
-        hidden = replace(self, hides=frozenset())
+        hidden = replace(self, hides=frozenset(at for at in self.hides if at < len(self.shown)))
         return replace(self, unique=self.unique.where(replaced(condition, hidden._meant))).frame()
 
     def with_columns(self, columns: dict[str, Column]) -> CkptDataFrame:
@@ -119,7 +119,7 @@ class JoinedNames:
                 ahead.append("")
             for i in places:
                 ahead[i] = free(f"__ckpt_{name}" if i in replaces else name, [*names, *ahead])
-                shown[i], computed[ahead[i]] = name, replaced(column, self._meant)
+                shown[i], computed[ahead[i]] = name, self.column(column)
         old = [*(names[i] for i in replaces), *names[len(self.shown) :]]
         unique = self.unique.withColumns(computed)._columns([*ahead, *old])
         moved = {i: unique.columns.index(name) for i, name in enumerate(names)}
@@ -134,8 +134,8 @@ class JoinedNames:
         return CkptGroupedData(self.unique._columns(self.unique.columns[: len(self.shown)]), keys, self)
 
     def column(self, column: Column) -> Column:
-        """What is meant, over the columns with names of their own."""
-        return replaced(column, self._meant)
+        """What is meant, over the columns with names of their own. Fields of structs have those that are shown."""
+        return replaced(column, self._named if "struct(" in str(column) else self._meant)
 
     def by_name(self, functions: dict[str, str]) -> dict[str, str]:
         """What ``agg`` is given by names, by those of their own."""
@@ -146,7 +146,8 @@ class JoinedNames:
         """A name that Spark made of an expression, with what columns are called."""
         for unique, shown in zip(self.unique.columns, self.shown):
             if unique != shown:
-                name = re.sub(rf"(?<!\w){re.escape(unique)}(?!\w)", shown.replace("\\", r"\\"), name)
+                own = rf"(?<!\w){re.escape(unique)}(?: AS {re.escape(shown)})?(?!\w)"
+                name = re.sub(own, shown.replace("\\", r"\\"), name)
         return name
 
     def drop(self, cols: list[Any]) -> CkptDataFrame:
@@ -172,7 +173,10 @@ class JoinedNames:
     def through(self, method: Callable[[CkptDataFrame], CkptDataFrame], visible: bool) -> CkptDataFrame:
         """What ``method``, which keeps the columns, makes of the rows; ``visible``: of the columns that are shown."""
         rows = self._of(list(range(len(self.shown))), len(self.shown)) if visible else self
-        return replace(rows, unique=method(rows.unique)).frame()
+        made = method(rows.unique)
+        pairs = zip(rows.unique._attributes.all, made._attributes.all, strict=True)
+        new = frozenset(at for at, (old, now) in enumerate(pairs) if now is not old)
+        return replace(rows, unique=made, hides=rows.hides | new).frame()
 
     def meant(self, given: Any) -> Any:
         """An argument that says columns, by what they are called in ``unique``."""
@@ -211,12 +215,22 @@ class JoinedNames:
 
     def _column(self, col: Any) -> Column:
         column = F.col(col) if isinstance(col, str) else col
-        found = replaced(column, self._meant)
+        found = self.column(column)
         if not bare_name(column):
-            return found
+            return self._named_as_shown(found)
         name = (names_in(column) or [Name("")])[0]
         at, shown = self._place(name), self._shown(name)
         return found.alias(shown) if shown and at is not None and self.unique.columns[at] != shown else found
+
+    def _named_as_shown(self, found: Column) -> Column:
+        names = self.unique._preview.select(found).columns
+        return found if len(names) != 1 or names[0] == self.text(names[0]) else found.alias(self.text(names[0]))
+
+    def _named(self, name: Name) -> Column | None:
+        at, shown = self._place(name), self._shown(name)
+        own = at is None or self.unique.columns[at] == shown
+        found = self._meant(name)
+        return found if found is None or own else found.alias(shown)
 
     def _shown(self, name: Name) -> str:
         at = self._place(name)
@@ -239,7 +253,7 @@ class JoinedNames:
     def _place(self, name: Name) -> int | None:
         """As :meth:`_at`. Raises as Spark does for what is not among the columns any more."""
         at = self._at(name)
-        if at == _GONE or at in self.hides:
+        if at == _GONE or (at in self.hides and (at >= len(self.shown) or self.place(name) is not None)):
             raise not_there(name, self.shown, F.col(name.text))
         return at
 

@@ -18,7 +18,7 @@ from spark_ckpt.plan.columns import free, is_repeated, proposing_user_columns, q
 from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.fails_on_nulls import of_data_rows
 from spark_ckpt.plan.key_columns import Keys, resolve_keys
-from spark_ckpt.plan.refused_types import refuse_unkept
+from spark_ckpt.plan.refused_types import has_repeated_fields, refuse_unkept
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
 
@@ -81,6 +81,8 @@ def keys_of(parent: CkptDataFrame, cols: list[Any]) -> Keys:
 
 
 def _check_type(key: T.StructField) -> None:
+    if has_repeated_fields(key.dataType):
+        refuse_unkept([key])
     if not _has_hash(carried_type(key.dataType)):
         known = ", ".join(t().simpleString() if t is not T.DecimalType else "decimal" for t in _KEY_TYPES)
         raise InvalidInputError(

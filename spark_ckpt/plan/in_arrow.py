@@ -31,6 +31,7 @@ from spark_ckpt.plan._json_in_arrow import (
     pruned,
     text_reading,
 )
+from spark_ckpt.plan.refused_types import has_repeated_fields
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.runtime.expressions import Compute, Keep
 from spark_ckpt.runtime.operations import Operation
@@ -284,6 +285,8 @@ def arrow_kind(kind: T.DataType) -> pa.DataType:
     """Raises ``StaysError`` for what Arrow, or this package, has not."""
     if isinstance(kind, T.StringType) and kind.simpleString() != "string":
         raise StaysError(f"{kind.simpleString()} is compared in Spark only")
+    if has_repeated_fields(kind):
+        raise StaysError(f"{kind.simpleString()} has a name twice")
     try:
         return nullable_type(to_arrow_type(kind, timezone="UTC"))  # as rows have it: runtime/stateless.py, arrow_schema
     except Exception as e:

@@ -28,6 +28,12 @@ def refuse_unwritable(schema: T.StructType) -> None:
     """Raises ``InvalidInputError`` naming a column of a type that has no Arrow type of its own: a variant would arrive
     in a sink as a struct of bytes."""
     for field in schema.fields:
+        if has_repeated_fields(field.dataType):
+            raise InvalidInputError(
+                f"column {field.name!r} has type {field.dataType.simpleString()}, in which a field's name comes twice: "
+                'no sink can hold that. Give the fields names of their own, F.struct(F.col("k").alias("x"), "k"), or '
+                "make it a text, with to_json"
+            )
         if any(map(_has_no_arrow_type, _types_in(field.dataType))):
             raise InvalidInputError(
                 f"column {field.name!r} has type {field.dataType.simpleString()}, which no sink can hold; make it a "
@@ -42,6 +48,9 @@ def refuse_unkept(fields: Iterable[T.StructField]) -> None:
     operator or behind it, would find other rows.
     """
     for field in fields:
+        if has_repeated_fields(field.dataType):
+            way = 'give each a name of its own, F.struct(F.col("k").alias("x"), "k")'
+            raise InvalidInputError(_unkept(field, "as a field's name comes twice in it", way))
         for kind in _types_in(field.dataType):
             if _has_no_arrow_type(kind):
                 way = _WAYS_TO_KEEP.get(type(kind), "cast it to string in front of the operator")
@@ -70,6 +79,12 @@ def _has_no_arrow_type(kind: T.DataType) -> bool:
     if isinstance(kind, T.MapType) and isinstance(kind.keyType, T.NullType):
         return True  # the keys of an Arrow map are never null
     return isinstance(kind, T.VariantType | T.YearMonthIntervalType | T.CalendarIntervalType)
+
+
+def has_repeated_fields(kind: T.DataType) -> bool:
+    """Whether two fields of a struct in it have one name: Arrow's structs in the JVM would keep one of them."""
+    structs = (one for one in _types_in(kind) if isinstance(one, T.StructType))
+    return any(len(set(struct.names)) < len(struct.names) for struct in structs)
 
 
 def _types_in(kind: T.DataType) -> Iterator[T.DataType]:

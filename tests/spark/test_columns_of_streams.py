@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from spark_ckpt.errors import InvalidInputError
 from tests.spark.conftest import Input, Job, ordered
 
 Query = Callable[[Any, Any], Any]
@@ -63,6 +64,9 @@ ANALYSED: dict[str, Query] = {
     "agg behind a join": lambda a, b: _joined(a, b).withColumn("k", NEW("new")).groupBy("w").agg(F.max(b["k"])),
     "left out behind a join": lambda a, b: _joined(a, b).select(b["k"], "w").select(a["k"]),
     "kept behind a join": lambda a, b: _joined(a, b).withColumn("k", NEW("new")).select(a["v"], b["v"], "w"),
+    "struct behind a join": lambda a, b: _joined(a, b).select(F.struct(a["k"], b["k"], "w"), F.upper(b["k"])),
+    "structs behind a join": lambda a, b: _joined(a, b).groupBy("w").agg(F.collect_list(F.struct(a["v"], "w"))),
+    "filled behind a join": lambda a, b: _joined(a, b).fillna(7, ["w"]).select(b["w"]),
     "table": lambda a, b: a.join(_static(a), "k").withColumn("k", NEW("new")).select(a["k"]),
     "columns of a table": lambda a, b: (lambda x: a.join(x, a["k"] == x["k"]).select(x["k"]).select(a["k"]))(
         _static(a)
@@ -98,6 +102,18 @@ FILTERS: dict[str, Query] = {
 """Spark lets a filter look at what a projection in front of it has replaced, or left out."""
 
 
+STRUCTS: dict[str, Query] = {
+    "one name": lambda a, b: a.select(F.to_json(F.struct("k", "k", "v"))),
+    "kept": lambda a, b: a.select(F.struct("k", "k").alias("s"), "v").select(F.to_json("s"), "v"),
+    "in front of a table": lambda a, b: (
+        a.select("k", F.struct("k", "k").alias("s")).join(_static(a).drop("v"), "k").select(F.to_json("s"), "word")
+    ),
+    "join": lambda a, b: _joined(a, b).select(F.to_json(F.struct(a["k"], b["k"], a["v"], "w"))),
+    "computed": lambda a, b: _joined(a, b).withColumn("z", F.to_json(F.struct(b["v"], a["k"]))).select("z", a["v"]),
+}
+"""A struct may have a field's name twice."""
+
+
 @pytest.fixture
 def inputs(new_input: Callable[[str, str], Input]) -> tuple[Input, Input]:
     a, b = new_input("a", "k string, v int, t timestamp"), new_input("b", "k string, w int, v int, t timestamp")
@@ -129,12 +145,27 @@ def _texts(made: Any, name: str) -> Any:
     return made.toDF(*names).select(F.lit(name).alias("name"), F.to_json(F.struct(*names)).alias("row"))
 
 
-def test_filters_find_the_columns_that_they_ask_for(
+def test_a_struct_with_a_name_twice_is_refused_where_it_would_have_to_be_kept(
+    ckpt: Any, inputs: tuple[Input, Input]
+) -> None:
+    a = inputs[0].stream(ckpt)
+    for call in (
+        lambda: a.groupBy(F.struct("k", "k").alias("s")).count(),
+        lambda: a.groupBy("v").agg(F.max(F.struct("k", "k"))),
+        lambda: a.select(F.struct("k", "k").alias("s"), "v").dropDuplicates(["v"]),
+        lambda: a.select(F.array(F.struct("k", "k")).alias("s")).writeStream.format("memory").queryName("q").start(),
+    ):
+        with pytest.raises(InvalidInputError, match=r"field's name comes twice.*F.struct\(F.col"):
+            call()
+
+
+def test_filters_and_structs_find_the_columns_that_they_ask_for(
     spark: SparkSession, ckpt: Any, inputs: tuple[Input, Input], job: Job
 ) -> None:
-    theirs = [_texts(query(*(i.table(spark) for i in inputs)), name) for name, query in FILTERS.items()]
-    ours = [_texts(query(*(i.stream(ckpt) for i in inputs)), name) for name, query in FILTERS.items()]
+    queries = [*FILTERS.items(), *((f"struct, {name}", query) for name, query in STRUCTS.items())]
+    theirs = [_texts(query(*(i.table(spark) for i in inputs)), name) for name, query in queries]
+    ours = [_texts(query(*(i.stream(ckpt) for i in inputs)), name) for name, query in queries]
     expected = [tuple(row) for made in theirs for row in made.collect()]
     job.run(reduce(lambda one, two: one.union(two), ours))
     assert job.rows() == ordered(expected)
-    assert {name for name, _ in expected} == set(FILTERS)
+    assert {name for name, _ in expected} == {name for name, _ in queries}

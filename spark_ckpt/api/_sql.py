@@ -108,6 +108,11 @@ class _Text:
         for one in query.named:
             if one.name.lower() in self.tables:
                 raise InvalidInputError(f"WITH {one.name}: there is a view of that name; give it another one")
+            if one.recursive and self._reads_stream(one.query):
+                raise InvalidInputError(
+                    f"WITH RECURSIVE {one.name}: it reads a stream, and none of Spark is recursive. Of tables "
+                    "it may be, and be joined with the stream"
+                )
             frame = self._frame(one.query)
             self.tables[one.name.lower()] = frame.toDF(*one.columns) if one.columns else frame
             self.named.append(one)
@@ -154,10 +159,24 @@ class _Text:
         if source.inner is not None:
             frame = self._frame(source.inner)
         elif source.name is not None and source.name.lower() in self.tables:
-            frame = self.tables[source.name.lower()]
+            frame = self._sampled(self.tables[source.name.lower()], source)
         else:
             frame = self.spark.sql(f"SELECT * FROM {source.span.text}")
         return frame.toDF(*source.columns) if source.columns else frame
+
+    def _sampled(self, frame: Frame, source: Source) -> Frame:
+        """Of a stream there is ``TABLESAMPLE (n ROWS)``, as of Spark's: so many of all that ever come."""
+        if source.sample is None:
+            return frame
+        if not is_stream(frame):
+            return self._analysed(whole(f"SELECT * FROM {source.span.text}"))
+        tokens = source.sample.tokens
+        if len(tokens) == 2 and tokens[0].kind == "number" and tokens[1].word("rows"):
+            return frame.limit(int(tokens[0].text))
+        raise InvalidInputError(
+            f"TABLESAMPLE ({source.sample.text}) of a stream is not there, in Spark's streams neither; instead: "
+            "(n ROWS), or the method sample"
+        )
 
 
 def _read_from(select: Select, tables: list[Frame], read: Expressions) -> tuple[Frame, Select, str | None, Names]:

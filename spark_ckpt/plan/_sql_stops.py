@@ -9,7 +9,7 @@ from spark_ckpt.plan.sql_tokens import Token, begins_sub_query
 
 _UNBUILT = {
     "pivot": "one aggregate with FILTER (WHERE ...) for each value",
-    "tablesample": "the method sample",
+    "tablesample": "behind the name of a table, or the method sample",
     "qualify": "no stream of Spark's has window functions",
     "window": "no stream of Spark's has window functions",
     "cluster": "the method repartition",

@@ -41,7 +41,10 @@ class TableReader(ClauseCursor):
         if self._is_sign("("):
             self._in_parentheses()
             return Source(self._span(begin), None, None, *self._alias())
-        return Source(self._span(begin), ".".join(name), None, *self._alias())
+        sample = self._in_parentheses() if self._words("tablesample") else None
+        if sample is not None and self._words("repeatable"):
+            self._in_parentheses()
+        return Source(self._span(begin), ".".join(name), None, *self._alias(), sample=sample)
 
     def _rows(self) -> None:
         """``VALUES (1, 2), (3, 4)``."""

@@ -9,8 +9,10 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._sql_order import OrderReader
 from spark_ckpt.plan._sql_stops import CLAUSES, TOGETHER
 from spark_ckpt.plan._sql_tables import TableReader
+from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.sql_names import whole
 from spark_ckpt.plan.sql_query import Item, Named, Query, Select, Span
+from spark_ckpt.plan.sql_sub_queries import in_parentheses, tables_of
 from spark_ckpt.plan.sql_tokens import Token
 
 _NO_ALIAS_BEHIND = {
@@ -58,14 +60,14 @@ class _Reader(TableReader, OrderReader):
     def _named(self) -> tuple[Named, ...]:
         if not self._words("with"):
             return ()
-        if self._is("recursive"):
-            raise InvalidInputError("WITH RECURSIVE is not there on a stream, of Spark's neither")
-        found = []
+        recursive, found = self._words("recursive"), list[Named]()
         while True:
             name = self._taken().name
             columns = self._names_between(self._in_parentheses()) if self._is_sign("(") else ()
             self._expect("as")
-            found.append(Named(name, self._in_parentheses(), columns))
+            query = self._in_parentheses()
+            of_itself = recursive and name.lower() in tables_of(query)
+            found.append(_recursive(name, query, columns) if of_itself else Named(name, query, columns))
             if not self._take_sign(","):
                 return tuple(found)
 
@@ -104,6 +106,13 @@ class _Reader(TableReader, OrderReader):
         if len(tokens) > 1 and _is_alias(tokens):
             return Item(span, self._piece(tokens[:-1]), tokens[-1].name)
         return Item(span, span, None)
+
+
+def _recursive(name: str, query: Span, columns: tuple[str, ...]) -> Named:
+    """As a query that may stand anywhere, without the WITH in front of it."""
+    known = f"{quoted(name)}{in_parentheses(columns)}"
+    text = f"SELECT * FROM (WITH RECURSIVE {known} AS ({query.text}) SELECT * FROM {quoted(name)})"
+    return Named(name, whole(text), (), recursive=True)
 
 
 def _is_alias(tokens: tuple[Token, ...]) -> bool:

@@ -53,6 +53,8 @@ class Source:
     alias: str | None
     columns: tuple[str, ...] = ()
     """Names behind the alias."""
+    sample: Span | None = None
+    """What stands behind TABLESAMPLE, in parentheses."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +127,12 @@ class Select:
 
 @dataclass(frozen=True)
 class Named:
-    """What WITH gives a name, and its columns theirs, if they are not empty."""
+    """What WITH gives a name, and its columns theirs, if they are not empty. ``recursive``: it reads itself."""
 
     name: str
     query: Span
     columns: tuple[str, ...]
+    recursive: bool = False
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def named_inside(span: Span) -> set[str]:
     """What a query's own WITH, and those inside of it, name, in small letters."""
     tokens, found = span.tokens, set[str]()
     for at, token in enumerate(tokens[:-2]):
-        if not token.is_name or at == 0 or not (tokens[at - 1].word("with") or tokens[at - 1].text == ","):
+        if not token.is_name or at == 0 or not (tokens[at - 1].word("with", "recursive") or tokens[at - 1].text == ","):
             continue
         behind = closed(tokens, at + 1) if tokens[at + 1].text == "(" else at + 1
         if behind + 1 < len(tokens) and tokens[behind].word("as") and begins_sub_query(tokens, behind + 1):

@@ -56,6 +56,10 @@ MORE_APPEND = (
     "SELECT DISTINCT t, k FROM orders",
     "SELECT * FROM labels JOIN (SELECT k, k AS other FROM orders) USING (k) UNION ALL SELECT k, 'b', 'c' FROM orders",
     "WITH l AS (SELECT '{t0}' AS k) SELECT o.k, v FROM orders o JOIN l ON o.k < l.k",
+    """WITH RECURSIVE l AS (SELECT length(label) n FROM labels),
+       r(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM r WHERE i < 4)
+       SELECT k, v, i FROM orders TABLESAMPLE (1000 ROWS) o JOIN r ON r.i = o.v WHERE i NOT IN (SELECT n FROM l)
+       OR v IN (SELECT i FROM r WHERE i > 2)""",
     "SELECT k, v FROM orders o LEFT SEMI JOIN labels l ON o.k = l.k",
     "SELECT k, v FROM orders o LEFT ANTI JOIN labels l ON o.k = l.k WHERE v > 0",
     "SELECT window(t, '10 minutes', '5 minutes') AS w, count(1) c FROM orders GROUP BY 1",

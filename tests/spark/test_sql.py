@@ -189,7 +189,11 @@ _REFUSED = {
     "SELECT k FROM labels EXCEPT SELECT k FROM orders": (AnalysisException, "on the right is not supported"),
     "SELECT k FROM orders EXCEPT ALL SELECT k FROM labels": (InvalidInputError, "EXCEPT ALL"),
     "SELECT k FROM labels LEFT JOIN orders USING (k)": (InvalidInputError, "a left join with a stream"),
-    "SELECT k FROM orders TABLESAMPLE (10 PERCENT)": (InvalidInputError, "TABLESAMPLE is not there"),
+    "SELECT k FROM orders TABLESAMPLE (10 PERCENT)": (InvalidInputError, r"TABLESAMPLE \(10 PERCENT\) of a stream"),
+    "WITH RECURSIVE r(n) AS (SELECT v FROM orders UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT n FROM r": (
+        InvalidInputError,
+        "RECURSIVE r: it reads a stream",
+    ),
     "FROM orders |> SET v = 1": (InvalidInputError, "pipe operator SET"),
     "SELECT k FROM orders ORDER BY v": (InvalidInputError, "orderBy"),
     "SELECT count_min_sketch(v, 0.5d, 0.5d, 1) FROM orders": (InvalidInputError, "count_min_sketch"),

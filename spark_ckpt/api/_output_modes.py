@@ -68,23 +68,25 @@ def _check_fed(operator: OperatorNode, mode: str) -> None:
 
 
 def _check_complete(lineage: Lineage) -> None:
-    """The whole result is that of one aggregation, through which all rows went."""
-    last = lineage.operators[-1] if lineage.operators else None
-    if last is None or not last.can_complete:
-        found = "there is none" if last is None else f"operator {last.shown!r} is none"
+    """The whole result is that of one aggregation, or of several side by side, through which all rows went."""
+    passed = {operator for o in lineage.operators for operator in o.behind}
+    last = [operator for operator in lineage.operators if operator not in passed]
+    wrong = next((operator for operator in last if not operator.can_complete), None)
+    if wrong is not None or not last:
+        found = "there is none" if wrong is None else f"operator {wrong.shown!r} is none"
         raise InvalidInputError(
             "Complete output mode not supported when there are no streaming aggregations on streaming "
             f"DataFrames/Datasets: it needs groupBy(...).agg(...) as the last operator, and {found}"
         )
-    twice = [o for o in last.behind if o.kind == "aggregate"]
+    twice = [o for operator in last for o in operator.behind if o.kind == "aggregate"]
     if twice:
         raise InvalidInputError(
             f"outputMode 'complete' is not supported where what operator {twice[0].shown!r} puts out is aggregated "
             "further, as in Spark: use outputMode('append') or 'update'"
         )
-    if lineage.inputs > 1 or set(lineage.operators) - {last, *last.behind}:
+    if lineage.inputs > len(last):
         raise InvalidInputError(
-            f"outputMode 'complete': a union brings rows beside those of operator {last.shown!r}, and they have no "
+            f"outputMode 'complete': a union brings rows beside those of operator {last[0].shown!r}, and they have no "
             "whole result; write them by a query of their own"
         )
 

@@ -108,8 +108,9 @@ class CkptDataStreamWriter(Hinting):
 
         Windows come out once in mode append, which is the default, and with every change in mode update. In mode
         complete, for small results, each checkpoint replaces all rows of the sinks by the whole result of one
-        aggregation: ``delta``, ``sql``, ``memory``, ``console`` and ``foreachBatch`` can. No row is late then, and no
-        window ends. Raises ``InvalidInputError`` if it is not what the query's operators put out, as Spark does.
+        aggregation, or of a union of several: ``delta``, ``sql``, ``memory``, ``console`` and ``foreachBatch`` can. No
+        row is late then, and no window ends. Raises ``InvalidInputError`` if it is not what the query's operators put
+        out, as Spark does.
         """
         mode = outputMode.lower() if isinstance(outputMode, str) else outputMode
         if mode not in ("append", "update", "complete"):

@@ -43,6 +43,13 @@ def _sessions(df: Any, **uid: str) -> Any:
     )
 
 
+def _side_by_side(df: Any, **_: str) -> Any:
+    """Two results, one of which is there twice."""
+    counts = df.groupBy("k").agg(F.count("*").alias("n"))
+    values = df.where("v > 1").groupBy((F.col("v") % 3).cast("string").alias("k")).agg(F.sum("v").alias("n"))
+    return counts.union(values).union(counts.where("n > 4"))
+
+
 def _sets(rows: Any) -> list[tuple[Any, ...]]:
     return ordered(tuple(sorted(v) if isinstance(v, list) else v for v in row) for row in rows)
 
@@ -83,7 +90,7 @@ def test_each_checkpoint_replaces_the_rows_of_every_sink_and_may_leave_none(
     assert last_result(_few(made.spark_stream(spark)), tmp_path / "plain") == []
 
 
-@pytest.mark.parametrize("query", [_few, _windows, _sessions])
+@pytest.mark.parametrize("query", [_few, _windows, _sessions, _side_by_side])
 def test_the_result_is_that_of_spark_and_no_row_is_late(
     spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, query: Any
 ) -> None:

@@ -16,18 +16,19 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._aggregate_kinds import KINDS, LISTED
+from spark_ckpt.plan._aggregate_kinds import KINDS, LISTED, REFUSED
+from spark_ckpt.plan._calls import Call
 from spark_ckpt.plan._connect_scope import without_texts
 from spark_ckpt.plan._forms import Form, weighed
 from spark_ckpt.plan._lateral_aliases import put_in_place
 from spark_ckpt.plan._listagg import Listing
 from spark_ckpt.plan._sql_expressions import read
 from spark_ckpt.plan._trying import unlogged
-from spark_ckpt.plan.aggregates import Call
 from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.condition import Name, names_in
 from spark_ckpt.plan.key_columns import column_named
 
+_KNOWN = {*KINDS, *REFUSED}
 SparkDF = Any
 Tree = Any
 
@@ -93,11 +94,11 @@ class ConnectExpressions:
         return [text], Listing(given, is_binary).form
 
     def _is_aggregate(self, tree: Tree) -> bool:
-        return isinstance(tree, self._e.UnresolvedFunction | self._e.CallFunction) and tree._name.lower() in KINDS
+        return isinstance(tree, self._e.UnresolvedFunction | self._e.CallFunction) and tree._name.lower() in _KNOWN
 
     def _options(self, name: str, args: list[Tree]) -> dict[str, Any]:
         """What the function is told beside its columns, which is taken out of ``args``."""
-        kind, told = KINDS[name], args[1:]
+        kind, told = KINDS.get(name), args[1:]
         if kind in ("approx_count_distinct", "first", "last", "percentile", "percentile_approx", "mode"):
             weights = told[1:] if name == "percentile" else []
             args[1:] = [tree for tree in weights if getattr(tree, "_value", None) != 1]

@@ -37,6 +37,8 @@ _DAYS_TO_SECONDS = T.DayTimeIntervalType()
 def in_form(kind: str, options: Mapping[str, Any], types: Sequence[T.DataType], form: Form | None) -> Form | None:
     """The form of an aggregate of values of ``types``: ``form``, where these are kept as they are."""
     value = types[0]
+    if kind == "bitmap_construct_agg" and not isinstance(value, T.IntegralType):
+        return Form("position", lambda columns: columns[0].cast("long"))
     if isinstance(value, _INTERVALS) and kind in _SUMS:
         shown = _given_back_as(_widest(value) if kind.endswith("mean") else value)
         return Form(kind=_SUMS[kind], carried=(value,), shown=shown)

@@ -9,8 +9,8 @@ it analyses the expressions over the preview first. Classic Spark gives its anal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
 from typing import Any, Protocol
@@ -21,29 +21,14 @@ from pyspark.sql import types as T
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._aggregate_kinds import DISTINCT, KINDS, LISTED, OF_ONE_OF_TWO, PAIRED
-from spark_ckpt.plan._carried_values import in_form
-from spark_ckpt.plan._forms import Form, within_structs
+from spark_ckpt.plan._aggregate_kinds import DISTINCT, KINDS, OF_ONE_OF_TWO, PAIRED, REFUSED
+from spark_ckpt.plan._calls import Call, formed
 from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.key_columns import stored_name
 
 SparkDF = Any
 Tree = Any
 """An expression: Spark's own object, or Spark Connect's."""
-
-
-@dataclass(frozen=True)
-class Call:
-    """An aggregate function in an expression. ``arguments`` are trees; ``only`` is the condition of its FILTER.
-
-    ``form`` says what is kept of the arguments and shown of that, where these are not the values themselves."""
-
-    function: str
-    arguments: Sequence[Tree]
-    options: dict[str, Any] = field(default_factory=dict)
-    distinct: bool = False
-    only: Tree | None = None
-    form: Form | None = None
 
 
 class Expressions(Protocol):
@@ -116,7 +101,7 @@ def split_aggregates(df: SparkDF, keys: list[Column], key_columns: list[str], ex
     in_order = [name for tree in results for name in splitter.specs_in(tree)]
     # The state's columns do not depend on the order of results.
     split.specs = dict(sorted(split.specs.items()))
-    if all(call is not None and _shown(call) is None for call in map(splitter.call, results)):
+    if all(call is not None and call.shown is None for call in map(splitter.call, results)):
         split.plain = in_order
         return split
 
@@ -147,7 +132,7 @@ class _Splitter:
     def call(self, tree: Tree) -> Call | None:
         """The aggregate function that ``tree`` is, in the form in which it is kept."""
         call = self._found.aggregate(tree)
-        return None if call is None else _formed(call, self._found.type_of)
+        return None if call is None else formed(call, self._found.type_of)
 
     def specs_in(self, tree: Tree) -> list[str]:
         """The names of the aggregates in ``tree``, as often as they are there, in the order of :meth:`behind`."""
@@ -167,7 +152,7 @@ class _Splitter:
         found = self._found
         call = self.call(tree)
         if call is not None:
-            kept, shown = found.reference(df, next(known)), _shown(call)
+            kept, shown = found.reference(df, next(known)), call.shown
             return kept if shown is None else found.tree(shown(found.column(kept)))
         key = found.key(tree)
         if key is not None:
@@ -182,13 +167,17 @@ class _Splitter:
         return self._named(AggSpec(kind, column, call.options))
 
     def _kind(self, call: Call) -> str:
-        kind = call.form.kind if call.form is not None and call.form.kind else KINDS.get(call.function)
+        kind = call.kind
         if call.distinct and kind is not None:
             kind = DISTINCT.get(kind, "") or (kind if kind in DISTINCT else None)
             constant = kind == "count_distinct" and any(map(self._found.is_constant, call.arguments))
             kind = None if constant or call.function == "count_if" else kind
-        if kind is None or len(call.arguments) != _expected(call, kind):
+        if kind is None or len(call.arguments) != call.expected(kind):
             what = f"{call.function}(DISTINCT ...)" if call.distinct else call.function
+            if call.function in REFUSED:
+                raise InvalidInputError(
+                    f"the aggregate {call.function} is not there on a checkpointed stream; {REFUSED[call.function]}"
+                )
             raise InvalidInputError(
                 f"the aggregate {what}{_asked(call, kind)} cannot be kept for a checkpointed stream; there are "
                 f"{', '.join(sorted(KINDS))}, and with DISTINCT those of numbers and collect_list. For others, keep "
@@ -213,7 +202,7 @@ class _Splitter:
             args = list(call.arguments)
         if call.function == "count" and not args and call.only is None:
             return None
-        if len(args) == 1 and call.only is None and not _is_computed(call):
+        if len(args) == 1 and call.only is None and not call.is_computed:
             name = found.column_name(args[0])
             if name is not None and name not in self._keys_elsewhere() and self._df.columns.count(name) == 1:
                 return name
@@ -226,14 +215,14 @@ class _Splitter:
         own = kind == "count" or call.function in OF_ONE_OF_TWO
         of = call.function if own else "pair" if kind in PAIRED else "value"
         of = call.form.what if call.form is not None and call.form.kept is not None else of
-        of = f"{of} carried" if _is_carried(call) else of
+        of = f"{of} carried" if call.is_carried else of
         shape = (f"{of} distinct" if call.distinct else of, call.only is not None, len(args))
         args = args[::-1] if kind.startswith("regr_") else args  # Spark has (y, x) there
         read = [*args, *([] if call.only is None else [call.only])]
         for name, before, trees in self._read:
             if before == shape and all(map(self._found.same, trees, read)):
                 return name
-        name = self._compute(self._computed(call, args, text), self._label(call, args), of if _is_carried(call) else "")
+        name = self._compute(self._computed(call, args, text), self._label(call, args), of if call.is_carried else "")
         self._read.append((name, shape, read))
         return name
 
@@ -259,7 +248,7 @@ class _Splitter:
     def _label(self, call: Call, args: list[Tree]) -> Column | None:
         """What names the column of several distinct values; None: the column itself."""
         several = call.distinct and call.only is None and len(args) > 1
-        if not several and not _is_carried(call):
+        if not several and not call.is_carried:
             return None
         values = _struct([self._found.column(a) for a in args])
         return values if call.only is None else F.when(self._found.column(call.only), values)
@@ -275,37 +264,6 @@ class _Splitter:
     def _keys_elsewhere(self) -> set[str]:
         """Names of keys that are not the column of that name."""
         return set(self._keys) - set(self._df.columns)
-
-
-def _formed(call: Call, type_of: Callable[[Tree], T.DataType]) -> Call:
-    """A first value that may be null differs from a row that FILTER left out: it is kept within a struct."""
-    kind = KINDS.get(call.function)
-    if call.only is not None and kind in ("first", "last") and not call.options.get("ignore_nulls"):
-        call = replace(call, options={"ignore_nulls": True}, form=within_structs())
-    if kind is None or not call.arguments or call.function in LISTED:
-        return call
-    return replace(call, form=in_form(kind, call.options, list(map(type_of, call.arguments)), call.form))
-
-
-def _shown(call: Call) -> Callable[[Column], Column] | None:
-    return None if call.form is None else call.form.shown
-
-
-def _is_computed(call: Call) -> bool:
-    """Whether what is kept is surely no column of the DataFrame."""
-    return call.function == "count_if" or (call.form is not None and call.form.is_computed)
-
-
-def _is_carried(call: Call) -> bool:
-    return call.form is not None and any(kind is not None for kind in call.form.carried)
-
-
-def _expected(call: Call, kind: str) -> int:
-    """How many arguments there have to be."""
-    if kind in PAIRED or call.function in OF_ONE_OF_TWO:
-        return 2
-    own = call.form is not None and call.form.kept is not None
-    return len(call.arguments) if KINDS[call.function] == "count" or own else 1
 
 
 def _asked(call: Call, kind: str | None) -> str:

@@ -10,17 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._aggregate_kinds import KINDS
+from spark_ckpt.plan._aggregate_kinds import KINDS, REFUSED
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.sql_query import Span, words
 from spark_ckpt.plan.sql_tokens import Token, begins_sub_query, closed
 
 _ASKED_OF_SETS = {"grouping", "grouping_id"}
-_NOT_BUILT = {
-    *("histogram_numeric", "count_min_sketch", "bitmap_construct_agg"),
-    *("bitmap_or_agg", "hll_sketch_agg", "hll_union_agg", "approx_top_k"),
-}
-AGGREGATES = {*KINDS, *_ASKED_OF_SETS, *_NOT_BUILT}
+AGGREGATES = {*KINDS, *_ASKED_OF_SETS, *REFUSED}
 """Calls of these are aggregates; what is not built among them is refused where it is computed."""
 
 

@@ -216,6 +216,7 @@ def _newer(df: Any) -> Any:
         F.first("v", ignorenulls=True), F.bool_and(F.col("v") > 1), F.count("*"), F.sum("v") / F.count("v"),
         F.array_sort(F.split(F.listagg("v", "-"), "-")).alias("text"), F.length(F.string_agg(F.encode("k", "utf-8"))),
         F.sum(F.make_ym_interval(F.lit(0), F.col("v").cast("int"))).cast("string").alias("months"),
+        F.md5(F.bitmap_construct_agg(F.bitmap_bit_position("v"))).alias("bits"),
         F.avg(F.make_dt_interval(F.col("v").cast("int"))), F.min_by("v", "t", 2),
         F.percentile("v", [0.2, 0.5], F.col("v") % 2 + 1), F.mode("v", True),
         F.try_sum("v"), F.try_avg(F.col("v") / 2).alias("tried"),

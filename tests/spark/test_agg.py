@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError, TopologyError
+from spark_ckpt.plan._aggregate_kinds import KINDS, REFUSED
 from tests.spark.conftest import Input, Job, ordered
 
 NewInput = Callable[[str, str], Input]
@@ -300,10 +302,30 @@ def test_another_expression_does_not_go_on_from_the_state(ckpt, job, new_input) 
         job.start(rows.stream(ckpt).groupBy("k").agg(F.sum(F.col("b") * 2).alias("n"), uid="sums"), "k")
 
 
+def test_every_aggregate_of_spark_is_there_or_refused_with_another_way(spark) -> None:  # type: ignore[no-untyped-def]
+    """As the registry of Spark has them, and docs/methods.md."""
+    registry = spark._jsparkSession.sessionState().functionRegistry()
+    functions, known = registry.listFunction().iterator(), {*KINDS, *REFUSED, "grouping", "grouping_id"}
+    infos = []
+    while functions.hasNext():
+        name = functions.next()
+        infos.append((name.funcName(), registry.lookupFunction(name).get()))
+    aggregates = {name for name, info in infos if info.getGroup() == "agg_funcs"}
+    assert len(aggregates) > 80
+    assert not aggregates - known
+    assert not {name for name, _ in infos if name.endswith("_agg")} - known
+    text = (Path(__file__).parents[2] / "docs/methods.md").read_text(encoding="utf-8")
+    told = text.split("### Aggregate functions")[1].split("### Top-N")[0]
+    of_other_types = {name for name in REFUSED if name.endswith(("_integer", "_double", "_float"))}
+    assert not {name for name in known - of_other_types if f"`{name}`" not in told}
+
+
 def test_what_cannot_be_kept_is_refused_when_it_is_built(ckpt, new_input) -> None:  # type: ignore[no-untyped-def]
     grouped = new_input("in", SCHEMA).stream(ckpt).groupBy("k")
     for expression, why in (
-        (F.histogram_numeric("a", F.lit(3)), "the aggregate histogram_numeric cannot be kept"),
+        (F.histogram_numeric("a", F.lit(3)), "the aggregate histogram_numeric is not there.*width_bucket"),
+        (F.expr("kll_sketch_agg_bigint(a)"), "the aggregate kll_sketch_agg_bigint is not there.*percentile_approx"),
+        (F.expr("vector_sum(array(cast(a as float)))"), "the aggregate vector_sum is not there.*posexplode"),
         (F.expr("count_if(distinct t)"), r"the aggregate count_if\(DISTINCT ...\) cannot be kept"),
     ):
         with pytest.raises(InvalidInputError, match=why):

@@ -297,6 +297,41 @@ def test_arrays_and_structs_are_values_of_their_own(history: Any) -> None:
     check(lists, pa.list_(pa.field("element", pa.float64())), ANY)
 
 
+def _bits(of: set[int]) -> bytes:
+    return sum(1 << at for at in of).to_bytes(4096, "little")
+
+
+@pytest.mark.parametrize("step", [3, 700])  # so many bits that the bitmap itself is kept, and so few that it is not
+def test_bitmaps_have_the_bits_of_all_rows(step: int) -> None:
+    places = [*range(0, 2**15, step), None, 0, 2**15 - 1]
+    rows = [[[("a", p) for p in places[at::3]], [("b", None)], [("a", 5), ("c", at)]] for at in range(3)]
+    spec = AggSpec("bitmap_construct_agg", "v")
+    check(rows, pa.int32(), {"bits": (spec, lambda vs: _bits(set(vs)))})
+    given = [b"", b"\x0f\xff", b"\x07" * 5000, bytes(range(256)) * 16]
+
+    def folded(of: Callable[[int, int], int], empty: int) -> Oracle:
+        numbers = [int.from_bytes(g[:4096], "little") for g in given]
+        return lambda vs: reduce(of, (numbers[given.index(v)] for v in vs), empty).to_bytes(4096, "little")
+
+    oracles = {
+        "or": (AggSpec("bitmap_or_agg", "v"), folded(or_, 0)),
+        "and": (AggSpec("bitmap_and_agg", "v"), folded(and_, 2**32768 - 1)),
+    }
+    check(
+        [[[("a", given[2]), ("b", None), ("a", given[1])], [("a", given[3])]], [[("a", given[0])]]],
+        pa.binary(),
+        oracles,
+    )
+
+
+@pytest.mark.parametrize("place", [-1, 2**15])
+def test_a_position_out_of_a_bitmap_is_an_error_as_in_spark(place: int) -> None:
+    schema = pa.schema([("k", pa.string()), ("v", pa.int64())])
+    operator = Operator(AggregateFunction(KEYS, schema, {"b": AggSpec("bitmap_construct_agg", "v")}))
+    with pytest.raises(InvalidInputError, match=rf"INVALID_BITMAP_POSITION.*'b'.*{place} is out of bounds"):
+        operator.batch(pa.Table.from_pylist([{"k": "a", "v": place}], schema=schema))
+
+
 def test_keys_that_share_a_hash_keep_values_of_their_own() -> None:
     check([[[("a", 1), ("b", 1), ("a", 2)]], [[("b", 2), ("b", 2), (None, 1)]]], pa.int64(), ANY, one_hash=True)
 

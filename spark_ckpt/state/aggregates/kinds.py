@@ -11,6 +11,7 @@ import pyarrow as pa
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates._accumulators import Accumulator, Collect, Count, Edge, Extreme
+from spark_ckpt.state.aggregates._bitmaps import BitmapOf, Bitmaps
 from spark_ckpt.state.aggregates._collected import CollectAll, CollectSet
 from spark_ckpt.state.aggregates._distinct import Distinct
 from spark_ckpt.state.aggregates._folds import BITWISE, Bitwise, Product
@@ -66,6 +67,10 @@ def is_ordered(t: pa.DataType) -> bool:
 
 def _bytes(t: pa.DataType) -> bool:
     return pa.types.is_string(t) or pa.types.is_binary(t) or pa.types.is_large_string(t) or pa.types.is_large_binary(t)
+
+
+def _is_binary(t: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(t) or pa.types.is_large_binary(t))
 
 
 def _any(t: pa.DataType) -> bool:
@@ -124,6 +129,8 @@ _SUPPORTED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "product": (_numeric, NUMBERS),
     "min_by": (lambda t: _pair(t) and _compared(t.field(1).type), f"pairs of any type and one of {_NESTED}"),
     "max_by": (lambda t: _pair(t) and _compared(t.field(1).type), f"pairs of any type and one of {_NESTED}"),
+    "bitmap_construct_agg": (pa.types.is_integer, "integers"),
+    **dict.fromkeys(("bitmap_or_agg", "bitmap_and_agg"), (_is_binary, "binary")),
     **dict.fromkeys(BITWISE, (pa.types.is_integer, "integers")),
     **dict.fromkeys(COMOMENTS, (lambda t: _pair(t) and all(_numeric(f.type) for f in t), f"pairs of {NUMBERS}")),
     **dict.fromkeys((*_DEVIATIONS, *_SHAPES, *_PERCENTILES), (_numeric, NUMBERS)),
@@ -182,6 +189,8 @@ _MAKE: dict[str, _Make] = {
     **dict.fromkeys(("interval_mean", "try_interval_mean"), _made_by(IntervalMean, _is("try_interval_mean"))),
     "stddev": _made_by(Stddev, _nan_for_one),
     "product": _made_by(Product),
+    "bitmap_construct_agg": _made_by(BitmapOf),
+    **dict.fromkeys(("bitmap_or_agg", "bitmap_and_agg"), _made_by(Bitmaps, _is("bitmap_and_agg"))),
     "approx_count_distinct": _made_by(ApproxDistinct, _option("rsd")),
     "collect_list": lambda name, spec, type_, rules: _collect(spec)(name, spec, type_, rules),
     "collect_set": _made_by(CollectSet),

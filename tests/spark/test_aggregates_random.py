@@ -181,8 +181,8 @@ def moved(spark: SparkSession, folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("mode", "seed", "count"),
     [
-        ("update", 1, 12),
-        ("session", 2, 8),
+        ("update", 1, 8),
+        ("session", 2, 5),
         pytest.param("update", 0, 0, marks=pytest.mark.soak),
         *[
             pytest.param(mode, seed, 24, marks=pytest.mark.soak)

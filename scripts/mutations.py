@@ -267,7 +267,8 @@ MUTATIONS = (
     Mutation(_COORD, "a savepoint does not wait", "(_forced(request) or not full)", "(not full)"),
     Mutation(_COORD, "requests wait for maxConcurrent", "(_forced(request) or not full)", "True"),
     Mutation(_COORD, "no more than maxConcurrent", "    if full:\n", "    if False:\n"),
-    Mutation(_COORD, "the minimum pause", "_is_within(completed_ms, policy.min_pause_ms, facts.now_ms)", "False"),
+    Mutation(_COORD, "the minimum pause", "_is_within(completed_ms, pause_ms, facts.now_ms)", "False"),
+    Mutation(_COORD, "an idle source rests", "_REST_MS if facts.idle else 0", "0"),
     Mutation(_COORD, "age counts from this start", "now_ms - max(triggered_ms, started_ms)", "now_ms - triggered_ms"),
     Mutation(
         _COORD, "savepoints are not retained", "counted = [k for k in ids if k not in elsewhere]", "counted = ids"

@@ -107,6 +107,7 @@ def _facts(role: SourceRole, view: SourceView, start: SourceOffset, at: Position
         draining=start.drain is not None,
         drain_done=start.drain is not None and view.completed >= start.drain,
         turn_ms=0 if view.called_ms is None else max(0, now_ms - view.called_ms),
+        idle=at.inner == start.inner,
     )
 
 

@@ -26,6 +26,10 @@ from spark_ckpt.protocol.source_steps import ManualRequest
 
 # --- when to trigger ---------------------------------------------------------------------------------------
 
+_REST_MS = 50
+"""Where batches take longer than the interval, an idle source would have a barrier at each call: Spark would never find
+that nothing is there, and ``processAllAvailable`` never return. A completion is seen in the call behind its batch."""
+
 
 @dataclass(frozen=True)
 class TriggerPolicy:
@@ -45,7 +49,8 @@ class TriggerFacts:
     ``final_pending``: the final checkpoint of this run was triggered and not aborted; ``final_done``: it is complete.
     ``stopping``: a stop-with-savepoint of this generation went by, the query only waits to be stopped. ``draining``:
     the barrier of a drain went by, in whatever generation; ``drain_done``: its checkpoint is complete. ``turn_ms``: so
-    long ago was the source asked before, which is how long the next batch may take.
+    long ago was the source asked before, which is how long the next batch may take. ``idle``: the source has nothing
+    new.
     """
 
     now_ms: int
@@ -62,6 +67,7 @@ class TriggerFacts:
     draining: bool = False
     drain_done: bool = False
     turn_ms: int = 0
+    idle: bool = False
 
 
 class WaitReason(enum.Enum):
@@ -158,8 +164,9 @@ def _periodic(policy: TriggerPolicy, facts: TriggerFacts) -> TriggerNow | Wait:
     if _is_within(since_ms, wait_ms - facts.turn_ms // 2, facts.now_ms):
         return Wait(since_ms + wait_ms, WaitReason.INTERVAL)
     completed_ms = facts.last_completion_ms
-    if completed_ms is not None and _is_within(completed_ms, policy.min_pause_ms, facts.now_ms):
-        return Wait(completed_ms + policy.min_pause_ms, WaitReason.MIN_PAUSE)
+    pause_ms = max(policy.min_pause_ms, _REST_MS if facts.idle else 0)
+    if completed_ms is not None and _is_within(completed_ms, pause_ms, facts.now_ms):
+        return Wait(completed_ms + pause_ms, WaitReason.MIN_PAUSE)
     return TriggerNow(CHECKPOINT, "interval")
 
 

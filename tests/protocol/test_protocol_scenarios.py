@@ -94,7 +94,7 @@ def test_what_a_completion_subsumed_makes_room_for_the_next_trigger():
     role = replace(LEADER, policy=replace(POLICY, max_concurrent=2))
     source = Source(role, waiting(PendingTrigger(2, 101_000), PendingTrigger(3, 101_500)))
     assert source.next(102_000).barrier is None
-    source.completed = 3
+    source.completed, source.inner = 3, [6]
     end = source.next(113_000)
     assert end.barrier == 4
     assert [p.checkpoint for p in end.pending] == [4]

@@ -215,6 +215,21 @@ def test_the_next_trigger_comes_an_interval_later_once_the_last_is_complete():
     assert [p.checkpoint for p in a.start.pending] == [5]
 
 
+def test_batches_longer_than_the_interval_leave_an_idle_source_a_call_in_which_nothing_is_new():
+    source = Source()
+    for checkpoint, now_ms in ((4, 101_000), (5, 121_050), (6, 141_100)):
+        assert source.next(now_ms).barrier == checkpoint
+        source.completed = checkpoint
+        for later_ms in (20_000, 20_049):
+            source.next(now_ms + later_ms)
+            assert not source.moved, "else Spark would never find that all there is was processed"
+    source.inner = [6]
+    source.next(161_150)
+    source.completed = 7
+    source.inner = [7]
+    assert source.next(181_150).barrier == 8, "rows do not wait"
+
+
 def test_the_time_between_two_batches_tells_which_one_begins_nearest_to_the_next_trigger():
     source = Source()
     source.next(101_000)
@@ -306,9 +321,9 @@ def test_what_completed_meanwhile_is_not_given_up():
     a.next(101_000)
     a.next(161_000)
     a.completed = 4
-    end = a.next(161_001)
+    a.next(161_001)
     assert "GiveUp 4 expired" not in a.did
-    assert end.barrier == 5
+    assert a.next(161_051).barrier == 5
 
 
 def test_too_many_failures_in_a_row_end_the_query():

@@ -174,6 +174,7 @@ class WindowKey(WindowColumn):
     def function(
         self, by: pa.Schema, inputs: pa.Schema, specs: Mapping[str, AggSpec], **kwargs: Any
     ) -> AggregateFunction:
+        kwargs["starts"] = {self.key: (self.size.slide, self.size.start)}
         if not self.event_time:
             return AggregateFunction(by, inputs, specs, windows={self.key: self.size.size}, **kwargs)
         slide = self.size.slide if self._sliced(specs.values()) else None

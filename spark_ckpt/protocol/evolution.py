@@ -46,7 +46,7 @@ def columns_differ(was: Facts, now: Facts) -> str | None:
     ]
     found += [
         f"key {c!r} was of {made_then[c]}, and is now of {made_here[c]}"
-        for c in made_then.keys() & made_here.keys() - then.keys() - here.keys()
+        for c in sorted(made_then.keys() & made_here.keys() - then.keys() - here.keys())
         if made_then[c] != made_here[c]
     ]
     added, removed = [c for c in here if c not in then], [c for c in then if c not in here]

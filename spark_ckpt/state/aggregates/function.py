@@ -36,7 +36,7 @@ class AggregateFunction(StateFunction):
     yields every input row with the aggregates of its key up to and including that row; rows of one call are taken in
     order of ``order_by`` (ascending, nulls first, ties and None: order of arrival). ``over_everything``: there is one
     key, and it has a result before any row came. ``windows``: of keys that are starts of windows, the lengths in
-    microseconds, which the state does not have.
+    microseconds, which the state does not have, and ``starts`` their slide and the start of one of them.
 
     Raises ``InvalidInputError`` for unknown columns, types an aggregate does not support, or clashing names.
     """
@@ -53,8 +53,9 @@ class AggregateFunction(StateFunction):
         rules: Rules = Rules(),  # noqa: B008 - frozen
         over_everything: bool = False,
         windows: Mapping[str, int] = MappingProxyType({}),
+        starts: Mapping[str, tuple[int, int]] = MappingProxyType({}),
     ) -> None:
-        self.key_schema, self.windows = key_schema, dict(windows)
+        self.key_schema, self.windows, self.starts = key_schema, dict(windows), dict(starts)
         self.over_everything = over_everything
         self.input_schema = input_schema
         self.emit = emit
@@ -85,6 +86,10 @@ class AggregateFunction(StateFunction):
         """Column by column, so that one aggregate can be compared without the others."""
         texts = zip(self.accumulators, self.specs.values(), strict=True)
         lengths = {key: f"windows of {timedelta(microseconds=us)}" for key, us in self.windows.items()}
+        # Beside the lengths, which checkpoints have alone that do not know of it.
+        for key, times in self.starts.items():
+            every, start = (timedelta(microseconds=us) for us in times)
+            lengths[f"{key} (slide)"] = f"windows every {every} from {start}"
         return {field.name: a.made_of(spec) for a, spec in texts for field in a.fields} | lengths
 
     @property

@@ -91,8 +91,11 @@ def _check_complete(lineage: Lineage) -> None:
         )
 
 
-def check_sinks(mode: str, sinks: Sequence[tuple[Any, Mapping[str, Any]]]) -> None:
-    """Raises ``ConfigError`` for options that contradict the mode."""
+def check_sinks(mode: str, sinks: Sequence[tuple[Any, Mapping[str, Any]]], columns: Sequence[str]) -> None:
+    """Raises ``ConfigError`` for options that contradict the mode, and ``InvalidInputError`` where there are no
+    ``columns``: what sinks stage would be no rows, either."""
+    if not columns:
+        raise InvalidInputError("expected a column at least in what is written, found none: select(F.lit(1)), say")
     for _, options in sinks:
         if mode == "complete" and "mergekeys" in {name.lower() for name in options}:
             raise ConfigError(

@@ -219,7 +219,7 @@ class CkptDataStreamWriter(Hinting):
         location = next((options.pop(k) for k in list(options) if k.lower() == "checkpointlocation"), None)
         job_options = {k: options.pop(k) for k in list(options) if is_job_option(k)}
         named = [in_our_terms(sink, own) for sink, own in [(self._format, options), *self._more]]
-        check_sinks(self._mode, named)
+        check_sinks(self._mode, named, self._df.columns)
         check_order(self._df._lineage, self._mode)
         df, sinks = with_conditions(told_apart(self._df, named), named)
         request = StartRequest(df, sinks, job_options, self._query_name, location, self._trigger, self._mode)

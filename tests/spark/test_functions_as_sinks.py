@@ -227,3 +227,5 @@ def test_what_is_no_function_of_rows_and_id_is_refused(ckpt: Any, data: Input) -
             writer.format(name)
     with pytest.raises(ConfigError, match=r"foreachBatch: unknown option.* path"):
         writer.foreachBatch(lambda rows, k: None).queryName("job").start("somewhere")
+    with pytest.raises(InvalidInputError, match="expected a column at least"):
+        data.stream(ckpt).select().writeStream.foreachBatch(lambda rows, k: None).queryName("job").start()

@@ -70,7 +70,7 @@ class CkptGroupingSets(Aggregation, Hinting):
     }
 
     def __init__(self, df: CkptDataFrame, what: str, cols: list[Any], sets: Sequence[Places]) -> None:
-        if df._joined is not None:
+        if df._joined is not None and df._joined.repeated:
             raise InvalidInputError(f"{what} needs columns with names that no other has: select them in front of it")
         refuse_repeated(df.columns, df._session.spark)
         if any(is_session(df._preview, df.columns, c) for c in cols):

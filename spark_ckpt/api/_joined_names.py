@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -61,13 +61,14 @@ def keeps_columns(*columns: str, visible: bool = False) -> Callable[[Method], Me
 class JoinedNames:
     """``unique`` are the rows, each column with a name of its own; ``shown`` is what the first of them are called, the
     others are seen only by who asks for them. ``place`` finds a column by its stream or alias; None: by its name.
-    ``hides``: those that were replaced or dropped, which only filters find.
+    ``hides``: those that were replaced or dropped, which only filters find. ``stars``: what ``alias.*`` stands for.
     """
 
     unique: CkptDataFrame
     shown: tuple[str, ...]
     place: Callable[[Name], int | None]
     hides: frozenset[int] = frozenset()
+    stars: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def repeated(self) -> bool:
@@ -87,7 +88,7 @@ class JoinedNames:
 
     def select(self, cols: list[Any]) -> CkptDataFrame:
         wanted, places = list[Any](), dict[int, int]()
-        for col in cols:
+        for col in self._expanded(cols):
             if isinstance(col, str) and col == "*":
                 places |= {len(wanted) + at: at for at in range(len(self.shown))}
                 wanted += self._everything()
@@ -96,6 +97,16 @@ class JoinedNames:
                 places |= {} if at is None else {len(wanted): at}
                 wanted.append(self._column(col))
         return self._known(self.unique.select(*wanted), places)
+
+    def _expanded(self, cols: list[Any]) -> list[Any]:
+        """With the columns that ``alias.*`` stands for, of those that are still there."""
+        found: list[Any] = []
+        for col in cols:
+            alias = col[:-2].strip("`") if isinstance(col, str) and col.endswith(".*") else None
+            names = [Name(f"{quoted(alias)}.{quoted(c)}") for c in self.stars.get(alias, ())] if alias else []
+            there = [name for name in names if self.place(name) not in (None, _GONE, *self.hides)]
+            found += [F.col(name.text) for name in there] or [col]
+        return found
 
     def _known(self, made: CkptDataFrame, places: dict[int, int]) -> CkptDataFrame:
         """``made`` of the rows, with columns that are theirs, if under the names that are shown."""
@@ -124,7 +135,7 @@ class JoinedNames:
         unique = self.unique.withColumns(computed)._columns([*ahead, *old])
         moved = {i: unique.columns.index(name) for i, name in enumerate(names)}
         hides = {moved[i] for i in (*replaces, *self.hides)}
-        return JoinedNames(unique, tuple(shown), _moved(self.place, moved), frozenset(hides)).frame()
+        return JoinedNames(unique, tuple(shown), _moved(self.place, moved), frozenset(hides), self.stars).frame()
 
     def grouped(self, cols: list[Any]) -> CkptGroupedData:
         """By keys that are told by stream or alias, too; so may be what is aggregated."""
@@ -202,7 +213,8 @@ class JoinedNames:
         unique = self.unique._columns([self.unique.columns[i] for i in places])
         moved = {old: new for new, old in enumerate(places)}
         hides = frozenset(moved[i] for i in self.hides if i in moved)
-        return JoinedNames(unique, tuple(self.shown[i] for i in places[:visible]), _moved(self.place, moved), hides)
+        shown = tuple(self.shown[i] for i in places[:visible])
+        return JoinedNames(unique, shown, _moved(self.place, moved), hides, self.stars)
 
     def _bare(self, col: Any) -> int | None:
         """The place of a column that is one as it is."""

@@ -22,7 +22,7 @@ from spark_ckpt.plan.event_time import DELAY_KEY, event_time, noted_as
 from spark_ckpt.plan.fails_on_nulls import of_data_rows
 from spark_ckpt.plan.join_columns import JoinColumns, JoinPlan
 from spark_ckpt.plan.join_condition import Key, Parts, split_condition, using
-from spark_ckpt.plan.join_rules import INNER, Times, grows, join_kind, until
+from spark_ckpt.plan.join_rules import INNER, SEMI, Times, grows, join_kind, until
 from spark_ckpt.plan.join_sides import LEFT, RIGHT, Sides
 from spark_ckpt.plan.join_wiring import JoinWiring
 from spark_ckpt.plan.key_columns import column_named, written
@@ -183,9 +183,18 @@ class _Join:
     def _shown(self, df: CkptDataFrame, plan: JoinPlan) -> CkptDataFrame:
         """With Spark's names, which may come twice."""
         names = tuple(f.name for f in self.result)
-        if list(names) == df.columns:
+        if list(names) == df.columns and not any(side._alias for side in self.sides):
             return df
-        return JoinedNames(df, names, lambda name: self._place(name, plan)).frame()
+        return JoinedNames(df, names, lambda name: self._place(name, plan), stars=self._stars()).frame()
+
+    def _stars(self) -> dict[str, tuple[str, ...]]:
+        """As Spark has them: the columns that the join is by come first."""
+        found: dict[str, tuple[str, ...]] = {}
+        for side in self.sides if self.how != SEMI else self.sides[:1]:
+            by = [column_named(side.columns, name, self.sensitive) or name for name in self.names or []]
+            if side._alias is not None:
+                found[side._alias] = (*by, *(c for c in side.columns if c not in by))
+        return found
 
 
 def _operator(left: CkptDataFrame, uid: str | None, wiring: JoinWiring, shown: list[T.StructField]) -> CkptDataFrame:

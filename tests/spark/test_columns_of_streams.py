@@ -67,6 +67,13 @@ ANALYSED: dict[str, Query] = {
     "struct behind a join": lambda a, b: _joined(a, b).select(F.struct(a["k"], b["k"], "w"), F.upper(b["k"])),
     "structs behind a join": lambda a, b: _joined(a, b).groupBy("w").agg(F.collect_list(F.struct(a["v"], "w"))),
     "filled behind a join": lambda a, b: _joined(a, b).fillna(7, ["w"]).select(b["w"]),
+    **{
+        f"star, {how}": lambda a, b, how=how: (
+            _timed(a).alias("a").join(_timed(b).alias("b"), ["k", "t"], how).select("a.*", "b.*", "k")
+        )
+        for how in ("inner", "left", "right", "full")
+    },
+    "stars of a condition": lambda a, b: a.alias("a").join(b.alias("b"), F.expr("a.k = b.k")).select("b.*", "a.v"),
     "table": lambda a, b: a.join(_static(a), "k").withColumn("k", NEW("new")).select(a["k"]),
     "columns of a table": lambda a, b: (lambda x: a.join(x, a["k"] == x["k"]).select(x["k"]).select(a["k"]))(
         _static(a)

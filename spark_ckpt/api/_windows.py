@@ -174,9 +174,9 @@ class WindowKey(WindowColumn):
     def function(
         self, by: pa.Schema, inputs: pa.Schema, specs: Mapping[str, AggSpec], **kwargs: Any
     ) -> AggregateFunction:
-        kwargs["starts"] = {self.key: (self.size.slide, self.size.start)}
+        kwargs["windows"] = {self.key: self.size.text}
         if not self.event_time:
-            return AggregateFunction(by, inputs, specs, windows={self.key: self.size.size}, **kwargs)
+            return AggregateFunction(by, inputs, specs, **kwargs)
         slide = self.size.slide if self._sliced(specs.values()) else None
         return WindowedAggregate(by, inputs, specs, window=self.key, size_us=self.size.size, slide_us=slide, **kwargs)
 

@@ -67,7 +67,7 @@ class _Record:
 class Topology(_Record):
     """What takes part in a checkpoint. ``operators`` maps uid to what its state is: ``state`` and ``keys`` are its
     columns, ``timeout`` is the kind of time-outs, ``made_of`` says for each column of ``state`` that an aggregate made
-    how it did, and for a window among the keys how long it is (nothing for a user's function, which cannot be
+    how it did, and for a window among the keys which ones those are (nothing for a user's function, which cannot be
     compared). Older records lack the last two. Each family of an operator, a state table with many rows a key, is one
     of them by its own name. Operators whose columns may come and go tell more (:mod:`spark_ckpt.protocol.evolution`).
     Where the uid was derived and not given, ``derived`` are the sources whose rows reach the operator.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +35,11 @@ class WindowSize:
     def most(self) -> int:
         """Windows that a row can be in."""
         return -(-self.size // self.slide)
+
+    @property
+    def text(self) -> str:
+        size, slide, start = (timedelta(microseconds=us) for us in (self.size, self.slide, self.start % self.slide))
+        return f"windows of {size} every {slide} from {start}"
 
 
 def struct_of(start: pa.Array, size: int, time: pa.DataType = TIME) -> pa.Array:

@@ -88,7 +88,7 @@ def test_what_needs_more_is_refused_with_all_differences(new: dict[str, Any], wh
             raise found.error()
 
 
-def test_windows_that_were_recorded_without_their_length_go_on() -> None:
+def test_windows_of_a_record_that_does_not_say_which_go_on() -> None:
     assert same_topology(topology("count", "sum_a"), topology("count", "sum_a", made_of=WINDOWS)) is None
 
 

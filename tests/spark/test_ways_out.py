@@ -83,29 +83,27 @@ def test_other_keys_begin_empty_under_a_new_uid(ckpt: Any, source: Input, tmp_pa
     assert fresh.rows() == [(1, 1, 4)]
 
 
-def test_windows_keep_their_length_and_may_begin_more_often(
-    ckpt: Any, new_input: NewInput, job: Job, empty: str
-) -> None:
+def test_other_windows_begin_empty_under_a_new_uid(ckpt: Any, new_input: NewInput, job: Job, empty: str) -> None:
     times = new_input("times", "t timestamp, v long")
     noon = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
 
-    def by_window(length: int, slide: int, uid: str = "windows") -> Any:
-        window = F.window("t", f"{length} minutes", f"{slide} minutes")
-        sums = times.stream(ckpt).groupBy(window).agg(F.sum("v").alias("total"), uid=uid)
-        return sums.select(F.minute("window.start").alias("k"), F.minute("window.end").alias("end"), "total")
+    def sums(*minutes: int, uid: str = "windows") -> Any:
+        window = F.window("t", *[f"{m} minutes" for m in minutes])
+        made = times.stream(ckpt).groupBy(window).agg(F.sum("v").alias("total"), uid=uid)
+        return made.select(F.minute("window.start").alias("k"), F.minute("window.end").alias("end"), "total")
 
     times.add((noon + timedelta(minutes=12), 1))
-    job.run(by_window(10, 10), "k")
+    job.run(sums(10), "k")
     times.add((noon + timedelta(minutes=13), 10))
-    with pytest.raises(
-        TopologyError, match=r"'window_start' was of windows of 0:10:00, and is now of .*0:20:00.* new uid"
-    ):
-        job.start(by_window(20, 20), "k")
-    job.run(by_window(10, 5), "k")
-    assert sorted(job.rows()) == [(5, 15, 10), (10, 20, 11)]
+    was = r"'window_start' was of windows of 0:10:00 every 0:10:00 from 0:00:00, and is now of windows of"
+    for other, now in (((20,), "0:20:00 every"), ((10, 5), "0:10:00 every 0:05:00"), ((10, 10, 1), ".* from 0:01:00")):
+        with pytest.raises(TopologyError, match=f"{was} {now}.* new uid"):
+            job.start(sums(*other), "k")
+    job.run(sums(10), "k")
+    assert job.rows() == [(10, 20, 11)]
     times.add((noon + timedelta(minutes=14), 100))
-    job.run(by_window(20, 20, "longer"), "k", checkpointLocation=empty, allowNonRestoredState="true")
-    assert sorted(job.rows()) == [(0, 20, 100), (5, 15, 10), (10, 20, 11)]
+    job.run(sums(20, uid="longer"), "k", checkpointLocation=empty, allowNonRestoredState="true")
+    assert sorted(job.rows()) == [(0, 20, 100), (10, 20, 11)]
 
 
 def test_an_operator_without_uid_keeps_its_state_until_the_query_changes(

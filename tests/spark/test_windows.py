@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_ckpt.errors import TopologyError
 from spark_ckpt.runtime.windows import TIME, AssignWindows, ShowWindows, TakeStarts, WindowSize, struct_of
 from spark_ckpt.types import CTL, TAG
 from tests.spark.conftest import Input, Job, ordered, rows_of_spark
@@ -202,28 +201,6 @@ def test_distinct_values_of_a_window_end_with_it(ckpt: Any, job: Job, new_input:
     tables = [path.parent for path in (tmp_path / "jobs" / "job" / "state").glob("w.*/_delta_log")]
     values = [QueryBuilder().register("t", DeltaTable(str(t))).execute("SELECT k FROM t").read_all() for t in tables]
     assert [v.num_rows for v in values] == [1], "what is left is of the open window"
-
-
-def test_windows_with_another_slide_or_start_do_not_go_on_with_the_state_of_those_before(
-    ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path
-) -> None:
-    """Windows that begin between those before would lack the rows that came by then."""
-    made = new_input("in", SCHEMA)
-    made.add((BASE, "a", 1))
-
-    def run(number: int, *window: str) -> None:
-        keyed = made.stream(ckpt).groupBy(F.window("t", "10 minutes", *window), "k")
-        job.run(
-            keyed.agg(F.count("v").alias("n"), uid="w"), mode="update", checkpointLocation=str(tmp_path / f"{number}")
-        )
-
-    run(1)
-    for number, window in enumerate((("5 minutes",), ("10 minutes", "1 minute")), 2):
-        with pytest.raises(
-            TopologyError, match=r"window_start \(slide\)' was of windows every 0:10:00 from 0:00:00, and is now"
-        ):
-            run(number, *window)
-    run(4, "10 minutes")
 
 
 def _upper(df: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
-from datetime import timedelta
 from types import MappingProxyType
 
 import numpy as np
@@ -35,8 +34,8 @@ class AggregateFunction(StateFunction):
     each touched key: keys, then aggregates in the order of the mapping. ``emit="rows"`` (Flink's rolling aggregation)
     yields every input row with the aggregates of its key up to and including that row; rows of one call are taken in
     order of ``order_by`` (ascending, nulls first, ties and None: order of arrival). ``over_everything``: there is one
-    key, and it has a result before any row came. ``windows``: of keys that are starts of windows, the lengths in
-    microseconds, which the state does not have, and ``starts`` their slide and the start of one of them.
+    key, and it has a result before any row came. ``windows``: of keys that are starts of windows, which
+    windows those are, as a reader of a message would write it: the state does not tell.
 
     Raises ``InvalidInputError`` for unknown columns, types an aggregate does not support, or clashing names.
     """
@@ -52,10 +51,9 @@ class AggregateFunction(StateFunction):
         order_by: str | None = None,
         rules: Rules = Rules(),  # noqa: B008 - frozen
         over_everything: bool = False,
-        windows: Mapping[str, int] = MappingProxyType({}),
-        starts: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+        windows: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self.key_schema, self.windows, self.starts = key_schema, dict(windows), dict(starts)
+        self.key_schema, self.windows = key_schema, dict(windows)
         self.over_everything = over_everything
         self.input_schema = input_schema
         self.emit = emit
@@ -85,12 +83,7 @@ class AggregateFunction(StateFunction):
     def made_of(self) -> Mapping[str, str]:
         """Column by column, so that one aggregate can be compared without the others."""
         texts = zip(self.accumulators, self.specs.values(), strict=True)
-        lengths = {key: f"windows of {timedelta(microseconds=us)}" for key, us in self.windows.items()}
-        # Beside the lengths, which checkpoints have alone that do not know of it.
-        for key, times in self.starts.items():
-            every, start = (timedelta(microseconds=us) for us in times)
-            lengths[f"{key} (slide)"] = f"windows every {every} from {start}"
-        return {field.name: a.made_of(spec) for a, spec in texts for field in a.fields} | lengths
+        return {field.name: a.made_of(spec) for a, spec in texts for field in a.fields} | self.windows
 
     @property
     def begins(self) -> Mapping[str, pa.Scalar]:

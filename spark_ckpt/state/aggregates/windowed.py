@@ -35,7 +35,6 @@ class WindowedAggregate(AggregateFunction):
     def __init__(self, *args: Any, window: str, size_us: int, slide_us: int | None = None, **kwargs: Any) -> None:
         self.window, self.size_us, self.slide_us = window, size_us, slide_us
         super().__init__(*args, **kwargs)
-        self.windows = {window: size_us} if size_us else {}
 
     def in_mode(self, mode: str) -> AggregateFunction:
         made = super().in_mode(mode)

@@ -147,7 +147,7 @@ class StateFunction(ABC):
 
     @property
     def made_of(self) -> Mapping[str, str]:
-        """How columns of ``state_schema`` are made, and of a window among the keys how long it is, as a reader of a
+        """How columns of ``state_schema`` are made, and which windows are among the keys, as a reader of a
         message would write it; recorded with checkpoints.
 
         A query that makes a column otherwise cannot go on from it. Nothing is said, and nothing compared, of what

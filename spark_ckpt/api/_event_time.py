@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
 from spark_ckpt.api._joined_names import keeps_columns
+from spark_ckpt.api._read_by_spark import behind
 from spark_ckpt.api._watermark import OneAhead
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import same
@@ -71,6 +72,7 @@ def _timed(df: CkptDataFrame, event_time: str, delay: str) -> CkptDataFrame:
     made = df._made(Recipe(make, (parent,)), lineage, preview)
     made._with(same(df._attributes, range(len(df.columns)), df.columns))
     made._ahead = lambda: OneAhead(df, column, delay)
+    made._reread = behind(df, made, lambda rows, _: rows.withWatermark(event_time, delay))
     return made
 
 

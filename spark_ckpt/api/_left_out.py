@@ -37,7 +37,7 @@ def left_out(
         for name, attribute in zip(rows.columns, rows._attributes.all, strict=True):
             if attribute not in handed_on:
                 more[name] = _free(name, [*made.columns, *more.values()])
-        return _as(made, _known_as(again(rows, more), rows, more))
+        return with_attributes_of(made, _known_as(again(rows, more), rows, more))
 
     return wider
 
@@ -63,7 +63,7 @@ def behind_replaced(
             if attribute not in handed_on and (name in df.columns or name.lower() in low):
                 more[name] = _free(name, [*rows.columns, *made.columns, *more.values()])
         kept = rows._columns([*rows.columns, *more], [*rows.columns, *more.values()])
-        return _as(made, again(_known_as(kept, rows, more)))
+        return with_attributes_of(made, again(_known_as(kept, rows, more)))
 
     return wider
 
@@ -80,7 +80,7 @@ def _known_as(made: CkptDataFrame, rows: CkptDataFrame, more: dict[str, str]) ->
     return made._with(with_known(made._attributes, rows._attributes, places))
 
 
-def _as(made: CkptDataFrame, wider: CkptDataFrame) -> CkptDataFrame:
+def with_attributes_of(made: CkptDataFrame, wider: CkptDataFrame) -> CkptDataFrame:
     """``wider``, in which the columns of ``made`` are those."""
     places = {wider.columns.index(name): at for at, name in enumerate(made.columns)}
     return wider._with(with_known(wider._attributes, made._attributes, places))

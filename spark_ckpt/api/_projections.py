@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from spark_ckpt.api._left_out import behind_replaced, left_out
-from spark_ckpt.api._read_by_spark import with_file_columns, without_metadata
+from spark_ckpt.api._read_by_spark import behind, with_file_columns, without_metadata
 from spark_ckpt.api._watermark import behind_operation
 from spark_ckpt.api._window_columns import replaced_by_name, with_windows, without_window
 from spark_ckpt.plan.attributes import missing
@@ -42,9 +42,13 @@ class Projections:
             return self._joined.select(flat)
         by_spark = with_file_columns(self, flat)
         if by_spark is not None:
-            stars = {"*": [quoted(name) for name in self.columns]}
-            return by_spark.select(*[one for c in flat for one in stars.get(c if isinstance(c, str) else "", [c])])
-        flat = self._told_apart(flat)
+            return by_spark.select(*_named(flat, self.columns))
+        made = self._selected(self._told_apart(flat))
+        if made._lineage.operators == self._lineage.operators:  # no aggregates
+            made._reread = behind(self, made, lambda rows, more: rows.select(*_named(flat, self.columns), *more))
+        return made
+
+    def _selected(self: Any, flat: list[Any]) -> CkptDataFrame:
         wanted: list[Any] = []
         for c in flat:
             wanted.extend(self._all_columns() if isinstance(c, str) and c == "*" else [c])
@@ -119,7 +123,12 @@ class Projections:
         by_spark = with_file_columns(self, list(columns.values()))
         if by_spark is not None:
             return without_metadata(by_spark.withColumns(columns))
-        columns = dict(zip(columns, self._told_apart(list(columns.values())), strict=True))
+        told = dict(zip(columns, self._told_apart(list(columns.values())), strict=True))
+        made = self._with_computed(told)
+        made._reread = behind(self, made, lambda rows, _: rows.withColumns(columns))
+        return made
+
+    def _with_computed(self: Any, columns: dict[str, Column]) -> CkptDataFrame:
         windowed = with_windows(self, list(columns.values()))
         if windowed is not None:
             df, found = windowed
@@ -145,6 +154,7 @@ class Projections:
             return self._joined.renamed(colsMap)
         made = self._operation("withColumnsRenamed", lambda df: df.withColumnsRenamed(colsMap))
         made._wider = behind_replaced(self, made, lambda rows: rows.withColumnsRenamed(colsMap))
+        made._reread = behind(self, made, lambda rows, _: rows.withColumnsRenamed(colsMap))
         return made
 
     def drop(self: Any, *cols: Any) -> CkptDataFrame:
@@ -156,6 +166,7 @@ class Projections:
         made = self._operation("drop", lambda df: df.drop(*gone))
         kept = made.columns
         made._wider = left_out(self, made, lambda rows, more: rows._columns([*kept, *more], [*kept, *more.values()]))
+        made._reread = behind(self, made, lambda rows, more: rows._columns([*kept, *more]))
         return made
 
     def toDF(self: Any, *cols: str) -> CkptDataFrame:
@@ -170,6 +181,12 @@ class Projections:
         _ = self._in_spark().to(schema).columns  # raises as Spark does
         wanted = StructType([*schema.fields, *(self._preview.schema[name] for name in CONTROL_COLUMNS)])
         return self._operation("to", lambda df: df.to(wanted), check=True)
+
+
+def _named(cols: list[Any], columns: list[str]) -> list[Any]:
+    """``cols`` with what a ``"*"`` among them stands for."""
+    stars = {"*": [quoted(name) for name in columns]}
+    return [one for c in cols for one in stars.get(c if isinstance(c, str) else "", [c])]
 
 
 def _called(names: dict[str, str]) -> list[Column]:

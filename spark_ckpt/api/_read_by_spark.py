@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
 from spark_ckpt.api._file_options import OURS_ALONE
+from spark_ckpt.api._left_out import with_attributes_of
 from spark_ckpt.api._readers import FILE_FORMATS
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.plan.plan_check import OF_FILES
@@ -67,21 +68,41 @@ def read_by_spark(asked: Asked, why: str, *more: str) -> CkptDataFrame | None:
     return made
 
 
+Reread = Callable[..., "CkptDataFrame | None"]
+"""Makes the same rows as Spark reads them, as :func:`read_by_spark`, with columns that it hides behind the others."""
+
+
+def behind(
+    df: Any, made: CkptDataFrame, again: Callable[[Any, Sequence[str]], CkptDataFrame] = lambda rows, _: rows
+) -> Reread | None:
+    """For ``made``, a projection or filter of ``df``, or ``df`` itself: ``again(df, ())``. ``again(rows, more)`` keeps
+    columns ``more``, too."""
+    find = df._reread
+
+    def found(why: str, *more: str) -> CkptDataFrame | None:
+        rows = find(why, *more)
+        return rows and with_attributes_of(made, again(rows, more))
+
+    return find and found
+
+
 def with_file_columns(df: Any, columns: Sequence[Any]) -> Any:
-    """``df``, right behind its reader, as Spark reads it, if ``columns`` ask for ``_metadata``, a column of it then, or
-    ``input_file_name()``: what Spark alone tells of files. None if they do not, or ``df`` is not right there.
+    """``df``, of files that projections and filters alone are behind, as Spark reads them, if ``columns`` ask for
+    ``_metadata``, a column of it then, or ``input_file_name()``: what Spark alone tells of files. Else None.
 
     Raises ``InvalidInputError`` for a star inside a function beside ``_metadata``, which would take that in.
     """
-    asked, texts = df._asked, [str(column) for column in columns]
-    if asked is None:
+    if df._reread is None:
         return None
+    texts = [str(column) for column in columns]
     if METADATA not in df.columns and any(map(_OF_METADATA.search, texts)):
         if any(map(_STAR_INSIDE.search, texts)):
             raise InvalidInputError(f"a star inside a function, beside {METADATA}: name the columns that it stands for")
-        return read_by_spark(asked, f"column {METADATA} is asked for", METADATA)
+        made = df._reread(f"column {METADATA} is asked for", METADATA)
+        made._reread = lambda *_: made
+        return made
     named = next((found[0] for text in texts if (found := OF_FILES.search(text))), None)
-    return None if named is None else read_by_spark(asked, f"{named} is asked for")
+    return None if named is None else df._reread(f"{named} is asked for")
 
 
 def without_metadata(df: Any) -> Any:

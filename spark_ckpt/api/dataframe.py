@@ -29,7 +29,7 @@ from spark_ckpt.api._ordered import Ordered
 from spark_ckpt.api._other_ways import AS_ARGUMENT, WAYS
 from spark_ckpt.api._projections import Projections
 from spark_ckpt.api._python_functions import PythonFunctions
-from spark_ckpt.api._read_by_spark import Asked, with_file_columns, without_metadata
+from spark_ckpt.api._read_by_spark import Reread, behind, with_file_columns, without_metadata
 from spark_ckpt.api._rows import RowMethods
 from spark_ckpt.api._samples import Samples
 from spark_ckpt.api._several_streams import SeveralStreams
@@ -122,8 +122,8 @@ class CkptDataFrame(
     _ahead: FindAhead | None = None
     """Where nothing but projections and filters lies behind ``withWatermark``: what was ahead of it."""
 
-    _asked: Asked | None = None
-    """Right behind a reader of files: what was asked of it, for Spark to read them if need be."""
+    _reread: Reread | None = None
+    """Of files that nothing but projections and filters are behind: for Spark to read them, if need be."""
     _wider: Wider | None = None
     """Behind a projection: the same rows with the columns that it left out."""
 
@@ -303,11 +303,12 @@ class CkptDataFrame(
         moved = behind_missing(self, wanted)
         if moved is not None:
             return moved
-        (wanted,) = self._told_apart([wanted])
-        made = where_window(self, wanted) or self._filtered("where", wanted)
+        (told,) = self._told_apart([wanted])
+        made = where_window(self, told) or self._filtered("where", told)
+        made._reread = behind(self, made, lambda rows, _: rows.where(wanted))
         if any(node.name == "Filter" and "as boolean" in node.text for node in made._nodes):
             # Beside another condition Spark makes one of a text; by itself it does not.
-            _ = self._in_spark().where(wanted).columns  # raises as Spark does
+            _ = self._in_spark().where(told).columns  # raises as Spark does
         return made
 
     filter = where

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pyspark.sql.types import StructType
 
 from spark_ckpt.api._file_options import OnlySparkReadsError
 from spark_ckpt.api._progress import CkptStreams
-from spark_ckpt.api._read_by_spark import Asked, may_be_sparks, read_by_spark
+from spark_ckpt.api._read_by_spark import Asked, behind, may_be_sparks, read_by_spark
 from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, as_spark_reads
 from spark_ckpt.api._spark_streams import SparkStreamMaker, spark_stream
 from spark_ckpt.api._tables import table_source
@@ -284,7 +285,9 @@ class CkptDataStreamReader(FileReaders, Hinting):
         except OnlySparkReadsError as error:
             return cast(CkptDataFrame, read_by_spark(asked, str(error)))
         made = self._read_here("files", options, given, uid, lanes, as_in_spark=True)
-        made._asked = replace(asked, schema=made.schema if given is None else given)
+        told = replace(asked, schema=made.schema if given is None else given)
+        made._reread = partial(read_by_spark, told)
+        made._reread = behind(made, made)
         return made
 
     def _read_here(

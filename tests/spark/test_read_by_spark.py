@@ -53,7 +53,22 @@ OF_FILES: dict[str, Callable[[Any], Any]] = {
     "asked for": lambda df: df.where("_metadata.file_name = '000.txt'"),
     "a key": lambda df: df.groupBy("_metadata.file_name").agg(F.min("value").alias("m"), F.count("*").alias("n")),
     "the old function": lambda df: df.selectExpr("value", "right(input_file_name(), 7) AS f"),
+    "behind filters": lambda df: (
+        df.where("value <> ''")
+        .where(df["value"] < "z")
+        .select("*", "_metadata.file_name")
+        .where("_metadata.file_size > 1")
+    ),
+    "behind projections": lambda df: _with_upper(df).select("u", "_metadata.file_name"),
+    "with columns of before": lambda df: (lambda up: up.select(up["u"], "_metadata.file_name"))(_with_upper(df)),
+    "behind a watermark": lambda df: (
+        df.withColumn("t", F.lit("2024-01-01").cast("timestamp")).withWatermark("t", "1 hour").drop("t")
+    ).selectExpr("value", "right(input_file_name(), 7) AS f"),
 }
+
+
+def _with_upper(df: Any) -> Any:
+    return df.withColumn("u", F.upper("value")).where(df["value"] != "").withColumnRenamed("value", "v").select("u")
 
 
 @pytest.fixture
@@ -125,4 +140,4 @@ def test_what_spark_must_not_do_here_or_does_not_know_is_refused(ckpt: Any, fold
     with pytest.raises(InvalidInputError, match="_metadata: name the columns"):
         ckpt.readStream.text(path).select(F.struct("*"), "_metadata")
     with pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN"):
-        ckpt.readStream.text(path).where("value <> ''").select("_metadata")
+        ckpt.readStream.text(path).select(F.max("value")).select("_metadata")

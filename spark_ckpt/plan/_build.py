@@ -176,7 +176,9 @@ class BuildContext:
             placed = in_python(chain.head, one_by_one.operations, one_by_one.schema)
         else:
             placed = chain.head
-        return placed if chain.like is None else known_as(placed, chain.like)
+        if chain.like is not None:
+            return known_as(placed, chain.like)
+        return placed if one_by_one is chain else placed.toDF(*chain.schema.fieldNames())
 
     def _load(self, chain: Chain) -> Any:
         spec = self._specs[chain.head]

@@ -87,21 +87,26 @@ def in_python(
 ) -> Any:
     """``operations`` over the rows of ``df``, in one ``mapInArrow``; ``barrier`` and ``profile`` are its own. Driver.
 
-    PySpark's looks up each column by its name as ``df[name]``, which a dot or a backtick makes something else. So such
-    names do not go there: Python gets them back in front of the first operation.
+    PySpark's looks up each column by its name as ``df[name]``, which a dot or a backtick makes something else, and a
+    second column of the name ambiguous. So such names do not go there: Python gets them back in front of the first
+    operation.
     """
     names = list(df.columns)
-    if not all(_PLAIN.fullmatch(name) for name in names):
+    if not all(_PLAIN.fullmatch(name) for name in names) or _repeated(names):
         df, operations = df.toDF(*[f"c{i}" for i in range(len(names))]), (Renamed(names), *operations)
     return df.mapInArrow(Operations(operations), schema, barrier, profile)
 
 
 def with_names_of_their_own(chain: Chain) -> Chain:
-    """Behind a join two columns may have one name, which Spark does not take from Python. ``chain.like`` has them."""
+    """Behind a join two columns may have one name, which Spark does not take from Python."""
     names = chain.schema.fieldNames()
-    if chain.like is None or len({name.lower() for name in names}) == len(names):
+    if not _repeated(names):
         return chain
     apart = [f"c{i}" for i in range(len(names))]
     pairs = zip(apart, chain.schema.fields, strict=True)
     fields = [StructField(name, f.dataType, True, f.metadata) for name, f in pairs]
     return chain.then(Renamed(apart), StructType(fields))
+
+
+def _repeated(names: list[str]) -> bool:
+    return len({name.lower() for name in names}) < len(names)

@@ -137,7 +137,31 @@ def _same_twice(a: Any) -> Any:
     return a.select("k", "k", "n", F.col("n0").alias("N")).groupBy("k").agg(F.count("*"), F.lit("none"))
 
 
-GROUPS: list[Callable[[Any], Any]] = [_by_key, _by_key_of_table, _by_another, _same_twice]
+def _behind_two(a: Any) -> Any:
+    made = a.alias("a").join(_static(a).alias("x"), F.expr("a.k = x.k"))
+    return made.join(_static(a).alias("d"), F.expr("x.n = d.n"))
+
+
+def _by_key_of_second(a: Any) -> Any:
+    return _behind_two(a).groupBy("d.k").agg(F.sum("a.n"), F.max("d.word"))
+
+
+def _by_window(a: Any) -> Any:
+    sums = _behind_two(a.withColumn("t", F.timestamp_seconds(F.col("id") * 1000))).groupBy(
+        F.window("a.t", "1 hour"), "a.k"
+    )
+    made = sums.agg(F.sum("a.n"), F.max("d.word"))
+    return made.select(F.concat_ws(" ", "k", "window.start"), "sum(n)", "max(word)")
+
+
+GROUPS: list[Callable[[Any], Any]] = [
+    _by_key,
+    _by_key_of_table,
+    _by_another,
+    _same_twice,
+    _by_key_of_second,
+    _by_window,
+]
 
 
 def test_groups_are_told_apart_where_names_come_twice(

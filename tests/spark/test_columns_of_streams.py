@@ -166,10 +166,23 @@ def test_a_struct_with_a_name_twice_is_refused_where_it_would_have_to_be_kept(
             call()
 
 
+EVERY = FILTERS | {f"struct, {name}": query for name, query in STRUCTS.items()}
+SOME = (
+    "replaced",
+    "both",
+    "renamed",
+    "in front of a watermark",
+    "join",
+    "struct, one name",
+    "struct, in front of a table",
+)
+
+
+@pytest.mark.parametrize("names", [SOME, pytest.param(tuple(EVERY), marks=pytest.mark.soak)])
 def test_filters_and_structs_find_the_columns_that_they_ask_for(
-    spark: SparkSession, ckpt: Any, inputs: tuple[Input, Input], job: Job
+    spark: SparkSession, ckpt: Any, inputs: tuple[Input, Input], job: Job, names: tuple[str, ...]
 ) -> None:
-    queries = [*FILTERS.items(), *((f"struct, {name}", query) for name, query in STRUCTS.items())]
+    queries = [(name, EVERY[name]) for name in names]
     theirs = [_texts(query(*(i.table(spark) for i in inputs)), name) for name, query in queries]
     ours = [_texts(query(*(i.stream(ckpt) for i in inputs)), name) for name, query in queries]
     expected = [tuple(row) for made in theirs for row in made.collect()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
@@ -67,7 +68,7 @@ class Projections:
                 raise
             _ = self._in_spark().select(*wanted).columns  # raises as Spark does
             return self.groupBy().agg(*wanted)
-        made._wider = left_out(self, made, lambda rows, more: rows.select(*wanted, *_called(more)))
+        made._wider = left_out(self, made, lambda rows, more: rows.select(*wanted, *_called(more.items())))
         return made
 
     def _all_columns(self: Any) -> list[Column]:
@@ -85,8 +86,7 @@ class Projections:
         wanted, called = [*names, TAG, CTL], [*(renamed or names), TAG, CTL]
 
         def in_spark(df: SparkDF) -> SparkDF:
-            pairs = zip(wanted, called, strict=True)
-            return df.select(*[F.col(quoted(n)) if n == new else F.col(quoted(n)).alias(new) for n, new in pairs])
+            return df.select(*_called(zip(wanted, called, strict=True)))
 
         preview = in_spark(self._preview)
 
@@ -189,5 +189,6 @@ def _named(cols: list[Any], columns: list[str]) -> list[Any]:
     return [one for c in cols for one in stars.get(c if isinstance(c, str) else "", [c])]
 
 
-def _called(names: dict[str, str]) -> list[Column]:
-    return [F.col(quoted(old)) if old == new else F.col(quoted(old)).alias(new) for old, new in names.items()]
+def _called(names: Iterable[tuple[str, str]]) -> list[Column]:
+    """Columns, and what each is to be called."""
+    return [F.col(quoted(old)) if old == new else F.col(quoted(old)).alias(new) for old, new in names]

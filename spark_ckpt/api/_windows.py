@@ -190,15 +190,10 @@ class WindowKey(WindowColumn):
         return df._python_operation(operation, with_control(T.StructType(fields)))
 
 
-class EarlierKey(WindowKey):
-    """A column of earlier windows, ``groupBy("window")``: rows are in the window that they have."""
+class _Earlier(WindowColumn):
+    """A column that has windows or sessions already."""
 
-    def __init__(self, parent: CkptDataFrame, found: EarlierWindow, place: int) -> None:
-        self._found = found
-        if not found.is_column and found.name in parent.columns:
-            raise InvalidInputError(f"the window is called {found.name!r}, as a column is: give it a name of its own")
-        time, size = F.window_time(F.col(quoted(found.name))), WindowSize(found.size_us, found.size_us)
-        super().__init__(self.in_front(parent), TimeWindow(time, found.name, size), place)
+    _found: EarlierWindow | EarlierSession
 
     @property
     def column(self) -> Column:
@@ -211,7 +206,18 @@ class EarlierKey(WindowKey):
         return frame
 
     def refuse_inside(self, computed: Iterable[str]) -> None:
-        """The window is there before it is a key."""
+        """It is there before it is a key; what is asked of a session is each row's own, as in Spark."""
+
+
+class EarlierKey(_Earlier, WindowKey):
+    """A column of earlier windows, ``groupBy("window")``: rows are in the window that they have."""
+
+    def __init__(self, parent: CkptDataFrame, found: EarlierWindow, place: int) -> None:
+        self._found = found
+        if not found.is_column and found.name in parent.columns:
+            raise InvalidInputError(f"the window is called {found.name!r}, as a column is: give it a name of its own")
+        time, size = F.window_time(F.col(quoted(found.name))), WindowSize(found.size_us, found.size_us)
+        super().__init__(self.in_front(parent), TimeWindow(time, found.name, size), place)
 
     def assigned(self, df: CkptDataFrame, specs: Iterable[AggSpec] = ()) -> CkptDataFrame:
         key = T.StructField(self.key, T.TimestampType())
@@ -262,7 +268,7 @@ class SessionKey(WindowColumn):
         return df._python_operation(operation, with_control(T.StructType(fields)))
 
 
-class EarlierSessionKey(SessionKey):
+class EarlierSessionKey(_Earlier, SessionKey):
     """A column of sessions, ``groupBy("session_window", "k")``: rows come with the session that they have."""
 
     def __init__(self, parent: CkptDataFrame, found: EarlierSession, place: int) -> None:
@@ -271,19 +277,6 @@ class EarlierSessionKey(SessionKey):
             raise InvalidInputError(f"the session is called {found.name!r}, as a column is: give it another name")
         time = F.window_time(F.col(quoted(found.name)))
         super().__init__(self.in_front(parent), SessionWindow(time, found.name, F.lit(None), None), place)
-
-    @property
-    def column(self) -> Column:
-        return self._found.window
-
-    def in_front(self, df: CkptDataFrame) -> CkptDataFrame:
-        return df if self._found.is_column else df.select("*", self._found.window)
-
-    def analysed(self, frame: Any) -> Any:
-        return frame
-
-    def refuse_inside(self, computed: Iterable[str]) -> None:
-        """The session is there before it is a key; what is asked of it is each row's own, as in Spark."""
 
     def assigned(self, df: CkptDataFrame, specs: Iterable[AggSpec] = ()) -> CkptDataFrame:
         times = [T.StructField(name, T.TimestampType()) for name in self.inputs]

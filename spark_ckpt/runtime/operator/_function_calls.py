@@ -103,9 +103,9 @@ class FunctionCalls:
 
     def _everything(self) -> Lookup:
         family = self.spec.function.keys_in
-        return (
-            self.keyed.everything() if family is None else self._of_keys([self.states[family].keyed.everything().keys])
-        )
+        if family is None:
+            return self.keyed.everything()
+        return self._of_keys([self.states[family].keyed.everything().keys])
 
     def _context(self, epoch: int, lookup: Lookup, now_ms: int | None) -> CallContext:
         watermark_ms = None if self._time.now_us is None else self._time.now_us // 1000

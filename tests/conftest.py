@@ -38,9 +38,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     yield
     shared_session.end_those_not_of(nextitem.path if nextitem else None)
-    fetching = sys.modules.get("spark_ckpt.sources.kafka._fetch")
-    if fetching is not None and (nextitem is None or nextitem.path != item.path):
-        fetching.close_kept()  # or they keep the broker, and a core, busy to the end of all tests
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from confluent_kafka.admin import NewPartitions
 
 from spark_ckpt.errors import InvalidInputError, RetryableError
 from spark_ckpt.sources.base import InnerReader, open_source
+from spark_ckpt.sources.kafka import _consumers
 from spark_ckpt.sources.kafka._reader import KafkaReader
 from spark_ckpt.sources.kafka.source import KafkaSource
 from spark_ckpt.testing.source_harness import batches, read
@@ -209,6 +210,25 @@ def test_records_that_went_where_a_consumer_waits_take_no_others_with_them(open_
     while places(later := reader.latest(end, False)) != [91]:  # behind the transaction's marker, too
         pass
     assert values(reader, end, later) == sorted(f"v{n}" for n in range(20, 60))
+
+
+def test_a_consumer_without_a_range_leaves_its_partition_and_goes_there_again(
+    open_: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_consumers, "_REST_S", 0.05)
+    made: list[Any] = []
+    monkeypatch.setattr(_consumers, "Consumer", lambda conf: made.append(Consumer(conf)) or made[-1])
+    topic, own = new_topic(5), {"kafka.client.id": "rests"}
+    reader = open_(topic, **own)
+    (start, end), *_ = batches(reader, reader.initial())
+    assert values(reader, start, end) == [f"v{n}" for n in range(5)]
+    [consumer] = made
+    while consumer.assignment():
+        time.sleep(0.01)
+    produce(topic, 5, first=5)
+    later = reader.latest(end, False)
+    assert values(reader, end, later) == [f"v{n}" for n in range(5, 10)]
+    assert made == [consumer]
 
 
 def test_a_topic_that_was_made_again_is_another_one(open_: Open) -> None:

@@ -1,8 +1,4 @@
-"""Ranges of a partition as messages. Executor.
-
-A consumer reads one range at a time and is kept for the next one, by preference the range that begins where this one
-ended: what was fetched beyond it is then at hand.
-"""
+"""Ranges of a partition as messages. Executor."""
 
 from __future__ import annotations
 
@@ -12,71 +8,24 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, Message
 
 from spark_ckpt.errors import InvalidInputError, RetryableError
 from spark_ckpt.kafka_client import without_secrets
+from spark_ckpt.sources.kafka import _consumers
 from spark_ckpt.sources.kafka._brokers import UNKNOWN, Brokers, refused, what_to_do
-from spark_ckpt.sources.kafka._positions import Partition, Range
+from spark_ckpt.sources.kafka._consumers import Kept
+from spark_ckpt.sources.kafka._positions import Range
 
 _logger = logging.getLogger(__name__)
 
-_DEFAULTS = {
-    # At the end of a partition the answer waits that long for more; a range may end with a transaction's marker.
-    "fetch.wait.max.ms": "20",
-    # By default, one byte: then whatever a producer has just sent is an answer of its own, to each consumer that waits,
-    # those that are kept included. More would let a task wait that begins with a range of less.
-    "fetch.min.bytes": "16384",
-    # What a consumer fetches ahead of what is asked for, and keeps.
-    "queued.max.messages.kbytes": "32768",
-    "log_level": "0",
-}
-_FIXED: dict[str, Any] = {
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "enable.partition.eof": True,
-    "auto.offset.reset": "error",
-}
 _BATCH_BYTES = 16 << 20
 _MOST_MESSAGES = 10_000
 _WAIT_S = 0.1
-_KEPT = 8
-"""Consumers that a process keeps without a range to read."""
 
 
 class DataLossError(Exception):
     """Records of a range are not there any more. Internal: becomes an error or a warning."""
-
-
-class _Kept:
-    """A consumer and where it is."""
-
-    def __init__(self, conf: Mapping[str, Any], timeout_s: float) -> None:
-        self.heard: KafkaError | None = None
-        self.told = False
-        self.consumer = Consumer({**_DEFAULTS, **conf, **_FIXED, "error_cb": self._hear})
-        self.brokers = Brokers(conf, timeout_s)
-        self.partition: Partition | None = None
-        self.at = -1
-
-    def go_to(self, partition: Partition, offset: int) -> None:
-        if (self.partition, self.at) != (partition, offset):
-            self.assign(partition, offset)
-
-    def assign(self, partition: Partition, offset: int) -> None:
-        self.consumer.assign([TopicPartition(partition.topic, partition.number, offset)])
-        self.partition, self.at = partition, offset
-
-    def lost(self) -> None:
-        """Where it is is not known: the next range assigns it anew."""
-        self.partition, self.at = None, -1
-
-    def _hear(self, error: KafkaError) -> None:
-        if self.heard is None or not refused(self.heard):
-            self.heard = error
-
-
-_idle: dict[str, list[_Kept]] = {}
 
 
 def messages(range_: Range, topic_id: str, conf: Mapping[str, Any], timeout_s: float) -> Iterator[list[Message]]:
@@ -86,7 +35,7 @@ def messages(range_: Range, topic_id: str, conf: Mapping[str, Any], timeout_s: f
     if the brokers refuse, ``RetryableError`` if they are away for longer than ``timeout_s``.
     """
     key = json.dumps([sorted(conf.items()), timeout_s])
-    kept = _take(key, range_) or _Kept(conf, timeout_s)
+    kept = _consumers.take(key, range_) or Kept(conf, timeout_s)
     done = False
     try:
         kept.go_to(range_.partition, range_.start)
@@ -96,33 +45,10 @@ def messages(range_: Range, topic_id: str, conf: Mapping[str, Any], timeout_s: f
     finally:
         if not done:
             kept.lost()
-        _give_back(key, kept)
+        _consumers.give_back(key, kept)
 
 
-def _take(key: str, range_: Range) -> _Kept | None:
-    idle = _idle.get(key, [])
-    at_hand = [k for k in idle if (k.partition, k.at) == (range_.partition, range_.start)] or idle[:1]
-    if not at_hand:
-        return None
-    idle.remove(at_hand[0])
-    return at_hand[0]
-
-
-def _give_back(key: str, kept: _Kept) -> None:
-    idle = _idle.setdefault(key, [])
-    idle.append(kept)
-    if len(idle) > _KEPT:
-        idle.pop(0).consumer.close()
-
-
-def close_kept() -> None:
-    """Close the consumers that wait for a range: at the end of its partition each asks its broker 50 times a second."""
-    while _idle:
-        for kept in _idle.popitem()[1]:
-            kept.consumer.close()
-
-
-def _fetched(kept: _Kept, range_: Range, timeout_s: float) -> Iterator[list[Message]]:
+def _fetched(kept: Kept, range_: Range, timeout_s: float) -> Iterator[list[Message]]:
     """A transaction's markers and what it aborted take offsets and never come, also at the end of the range. So the
     range is over with its last offset, with a message behind it, or with the end of the partition."""
     most, until = 500, time.monotonic() + timeout_s
@@ -143,7 +69,7 @@ def _fetched(kept: _Kept, range_: Range, timeout_s: float) -> Iterator[list[Mess
             _still_waiting(kept, range_, until)
 
 
-def _sorted_out(kept: _Kept, range_: Range, found: list[Message]) -> tuple[list[Message], bool]:
+def _sorted_out(kept: Kept, range_: Range, found: list[Message]) -> tuple[list[Message], bool]:
     """The messages of the range, and whether it is over."""
     good = [m for m in found if m.error() is None]
     errors = [m for m in found if m.error() is not None] if len(good) < len(found) else []
@@ -159,7 +85,7 @@ def _sorted_out(kept: _Kept, range_: Range, found: list[Message]) -> tuple[list[
     return good, over
 
 
-def _at_end(kept: _Kept, range_: Range, message: Message) -> bool:
+def _at_end(kept: Kept, range_: Range, message: Message) -> bool:
     error = message.error()
     if error.code() == KafkaError._PARTITION_EOF:
         if message.offset() < range_.end:
@@ -178,13 +104,13 @@ def _at_end(kept: _Kept, range_: Range, message: Message) -> bool:
     return False
 
 
-def _is_there(kept: _Kept, range_: Range) -> bool:
+def _is_there(kept: Kept, range_: Range) -> bool:
     """Whether the brokers have what comes next, or its place, where nothing has come yet."""
     place = range_.partition
     return kept.brokers.earliest([place])[place] <= kept.at <= kept.brokers.latest([place])[place]
 
 
-def _still_waiting(kept: _Kept, range_: Range, until: float) -> None:
+def _still_waiting(kept: Kept, range_: Range, until: float) -> None:
     if kept.heard is not None and refused(kept.heard):
         raise _failure(kept, range_)
     if time.monotonic() < until:
@@ -199,7 +125,7 @@ def _still_waiting(kept: _Kept, range_: Range, until: float) -> None:
     raise _failure(kept, range_)
 
 
-def _failure(kept: _Kept, range_: Range) -> Exception:
+def _failure(kept: Kept, range_: Range) -> Exception:
     text, heard = _text(kept), kept.heard
     kept.heard = None
     if heard is not None and refused(heard):
@@ -210,7 +136,7 @@ def _failure(kept: _Kept, range_: Range) -> Exception:
     )
 
 
-def _text(kept: _Kept) -> str:
+def _text(kept: Kept) -> str:
     heard = kept.heard
     return "none" if heard is None else without_secrets(f"{heard.name()} ({heard.str()})", kept.brokers.conf)
 

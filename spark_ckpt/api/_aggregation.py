@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column
@@ -11,7 +12,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.aggregates import Split, by_names, split_aggregates
+from spark_ckpt.plan.aggregates import OfValues, Split, by_names, split_aggregates
 from spark_ckpt.plan.attributes import with_known
 from spark_ckpt.plan.columns import free, proposing_user_columns, quoted, refuse_repeated
 from spark_ckpt.plan.fails_on_nulls import data_rows_only, of_data_rows
@@ -63,18 +64,21 @@ class Aggregation:
                 F.count("*").alias("n"), (F.sum(F.col("price") * F.col("pieces")) / F.count("*")).alias("mean")
             )
         """
-        if is_empty(exprs):
-            return self._without_results(uid)
+        return self._without_results(uid) if is_empty(exprs) else self._agg(exprs, uid)
+
+    def _agg(self, exprs: tuple[Any, ...], uid: str | None, of: OfValues | None = None) -> CkptDataFrame:
+        """``of``: each result for each value of a pivot."""
         windowed = self._with_windows(list(exprs)) if any(map(may_have_window, exprs)) else None
         if windowed is not None:
             grouped, made = windowed
-            return grouped.agg(*made, uid=uid)
+            return grouped._agg(tuple(made), uid, of)
         window, parent = self._window, self._parent
+        of = None if of is None else replace(of, conditions=self._results(tuple(of.conditions)))
         columns, keys = self._results(exprs), self._keys.named_for(self._keyed.columns, [])
         shown, given = self._keys_in_order(keys)
 
         def split(df: Any) -> Split:
-            return split_aggregates(window.analysed(df) if window else df, given, shown, columns)
+            return split_aggregates(window.analysed(df) if window else df, given, shown, columns, of)
 
         parts = self._checked(split)
         if parts.computed:

@@ -18,8 +18,8 @@ from pyspark.sql import types as T
 from spark_ckpt.api._sql_aggregation import SelectOfAggregates, direction, ordinal
 from spark_ckpt.api._sql_arguments import literal, with_arguments, with_identifiers, without_word_stream
 from spark_ckpt.api._sql_expressions import GIVEN, Expressions
-from spark_ckpt.api._sql_from import is_stream, rows_of_from
-from spark_ckpt.api._sql_rows import Frame
+from spark_ckpt.api._sql_from import rows_of_from
+from spark_ckpt.api._sql_rows import Frame, is_stream
 from spark_ckpt.api._subtract import NOT_ON_THE_RIGHT, grouped_rows
 from spark_ckpt.api._views import views_of, with_global_views
 from spark_ckpt.errors import InvalidInputError
@@ -46,7 +46,8 @@ def sql(session: Any, text: str, args: Any, given: Mapping[str, Any]) -> CkptDat
         text = text.format(**{n: f"{GIVEN}{n}" if hasattr(v, "isStreaming") else literal(v) for n, v in given.items()})
     text = with_identifiers(with_arguments(without_comments(text), args))
     text, spark = with_global_views(session.spark, text, tables)
-    return _Text(spark, without_pipes(without_word_stream(text, tables)), tables).built()
+    text = without_word_stream(text, tables)
+    return _Text(spark, without_pipes(text), tables).built(text)
 
 
 @dataclass
@@ -58,10 +59,10 @@ class _Text:
     tables: dict[str, Frame]
     named: list[Named] = field(default_factory=list)
 
-    def built(self) -> CkptDataFrame:
-        span = whole(self.text)
-        schema = self._analysed(span).schema  # Spark's own errors come first
-        query = within(self.text, span)
+    def built(self, given: str) -> CkptDataFrame:
+        """``given`` is the text with its pipes."""
+        schema = self._analysed(whole(given)).schema  # Spark's own errors come first
+        query = within(self.text, whole(self.text))
         found = self._query(query)
         if not is_stream(found):
             raise InvalidInputError(

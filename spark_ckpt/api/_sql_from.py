@@ -10,11 +10,12 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.api._sql_expressions import Expressions
 from spark_ckpt.api._sql_lateral import with_lateral, with_view
-from spark_ckpt.api._sql_rows import Called, Frame, Rows
+from spark_ckpt.api._sql_pivots import with_pivot, with_unpivot
+from spark_ckpt.api._sql_rows import Called, Frame, Rows, is_stream
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.sql_names import alias_of, heads, qualified, whole
-from spark_ckpt.plan.sql_query import Join, Lateral, Select, Span, Step, Unpivot, View
+from spark_ckpt.plan.sql_query import Join, Lateral, Pivot, Select, Span, Step, Unpivot, View
 from spark_ckpt.plan.sql_renamed import with_names
 from spark_ckpt.plan.sql_sub_queries import conjuncts, sub_queries
 
@@ -36,7 +37,9 @@ def rows_of_from(select: Select, frames: list[Frame], read: Expressions) -> tupl
         elif isinstance(step, Lateral):
             rows = with_lateral(rows, step, read)
         elif isinstance(step, Unpivot):
-            rows = rows.unpivoted(step)
+            rows = with_unpivot(rows, step)
+        elif isinstance(step, Pivot):
+            rows = with_pivot(rows, step, read)
         else:
             other = Rows.of(next(behind), alias_of(step.source), words)
             moved = _moved(parts, others) if _takes(step, rows, other) else []
@@ -44,10 +47,6 @@ def rows_of_from(select: Select, frames: list[Frame], read: Expressions) -> tupl
             rows = _Joining(rows, other, step, named, read).rows(moved)
     text = " AND ".join(f"({part.text})" if len(parts) > 1 else part.text for part in parts)
     return rows, whole(text) if text else None
-
-
-def is_stream(frame: Any) -> bool:
-    return hasattr(type(frame), "transformSpark")
 
 
 def _of_stars(select: Select) -> set[tuple[str, str]]:
@@ -87,8 +86,10 @@ def _later(steps: tuple[Step, ...], frames: list[Frame]) -> list[set[str] | None
 def _named(step: Step, frame: Frame | None) -> set[str] | None:
     if isinstance(step, Join):
         return {str(alias_of(step.source)).lower(), *(name.lower() for name in (frame.columns if frame else ()))}
+    if isinstance(step, Pivot):
+        return None
     if isinstance(step, Unpivot):
-        return {step.name.lower(), step.value.lower(), (step.alias or "").lower()}
+        return {step.name.lower(), *(value.lower() for value in step.values), (step.alias or "").lower()}
     names = {name.lower() for name in (*step.names, step.alias or "")}
     if isinstance(step, View):
         return {*names, "col", "pos", "key", "value"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from spark_ckpt.api._sql_rows import Called, Frame, Rows
+from spark_ckpt.api._sql_rows import Called, Frame, Rows, is_stream
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.lateral import LateralText
 from spark_ckpt.plan.sql_clauses import items_of_row
@@ -39,7 +39,7 @@ def with_lateral(rows: Rows, lateral: Lateral, read: Expressions) -> Rows:
     text, given = read.query(with_names_inside(lateral.query, rows.names))
     like = read.analysed(
         f"SELECT found.* FROM {place('rows')} AS {quoted(rows.alias)}, LATERAL ({text}) AS found",
-        {**given, "rows": rows.frame._in_spark() if hasattr(type(rows.frame), "transformSpark") else rows.frame},
+        {**given, "rows": rows.frame._in_spark() if is_stream(rows.frame) else rows.frame},
     )
     names = lateral.names or tuple(like.columns)
     columns = tuple(rows.free(lateral.alias or "lateral", names))
@@ -57,7 +57,7 @@ def with_lateral(rows: Rows, lateral: Lateral, read: Expressions) -> Rows:
 
 
 def _joined(frame: Frame, join: LateralText) -> Frame:
-    if not hasattr(type(frame), "transformSpark"):
+    if not is_stream(frame):
         return join.of_table(frame)
     made = frame._operation("lateralJoin", join, tried=join.reading_nothing())
     made._alias = None

@@ -6,16 +6,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import functions as F
-
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import free, quoted
 from spark_ckpt.plan.sql_names import is_name, whole
-from spark_ckpt.plan.sql_query import Item, Select, Span, Unpivot, between_commas
+from spark_ckpt.plan.sql_query import Item, Select, Span, between_commas
 from spark_ckpt.plan.sql_renamed import Names, renamed, with_names
 from spark_ckpt.plan.sql_sub_queries import expressions_of, sub_queries
 
 Frame = Any
 """A checkpointed DataFrame, or a static one of Spark's."""
+
+
+def is_stream(frame: Frame) -> bool:
+    return hasattr(type(frame), "transformSpark")
 
 
 @dataclass(frozen=True)
@@ -79,20 +82,13 @@ class Rows:
             self, frame=frame, called=tuple(replace(c, column=names.get(c.column, c.column)) for c in self.called)
         )
 
-    def unpivoted(self, step: Unpivot) -> Rows:
-        """The values of some columns, each in a row of its own, beside the others."""
-        labels = {name.lower(): label for name, label in step.columns}
-        ids = [c for c in self.called if not c.hidden and c.name.lower() not in labels]
-        values = [c for c in self.called if not c.hidden and c.name.lower() in labels]
-        values.sort(key=lambda c: list(labels).index(c.name.lower()))
-        chosen = [F.col(quoted(c.column)).alias(labels[c.name.lower()]) for c in values]
-        frame = self.frame.select(*[quoted(c.column) for c in ids], *chosen)
-        asked = [quoted(labels[c.name.lower()]) for c in values]
-        frame = frame.unpivot([quoted(c.column) for c in ids], asked, step.name, step.value)
-        frame = frame if step.nulls else frame.where(F.col(quoted(step.value)).isNotNull())
-        table = (step.alias or "").lower()
-        new = [Called(table, name, name) for name in (step.name, step.value)]
-        return replace(self, frame=frame, called=(*(replace(c, table=table or c.table) for c in ids), *new))
+    def found(self, column: Span) -> Called:
+        """The column that a name is of. Raises ``InvalidInputError`` for a field, and for none."""
+        name = [token.name.lower() for token in column.tokens if token.text != "."]
+        for one in self.called:
+            if (name == [one.name.lower()] and not one.hidden) or name == [one.table, one.name.lower()]:
+                return one
+        raise InvalidInputError(f"{column.text}: expected a column, there are {self.visible}")
 
     def for_text(self, spans: Iterable[Span | None]) -> Frame:
         """The rows, by the name that sub-queries in ``spans`` know them by."""

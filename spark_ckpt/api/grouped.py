@@ -160,7 +160,7 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         """As PySpark's: a column for each of ``values`` that column ``pivot_col`` may have. For ``agg`` and its short
         forms, by windows or the event time, as in Spark's streams; see :meth:`CkptPivot.agg`. Raises Spark's
         ``AnalysisException`` without ``values``."""
-        return CkptPivot(self, self._given, pivot_col, values)
+        return CkptPivot(self, pivot_col, values)
 
     def applyInPandasWithState(
         self,

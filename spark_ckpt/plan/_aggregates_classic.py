@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import KINDS, LISTED, OF_DOUBLES
 from spark_ckpt.plan._calls import Call
-from spark_ckpt.plan._forms import Form, weighed
+from spark_ckpt.plan._forms import Form, each_within_structs, weighed
 from spark_ckpt.plan._lateral_aliases import put_in_place
 from spark_ckpt.plan._listagg import VALUE, Listing, Order, names
 from spark_ckpt.plan.udf_plan import items_of
@@ -62,6 +62,8 @@ class ClassicExpressions:
         kind, children = _class(function), items_of(function.children())
         if name in LISTED:
             return self._listed(function)
+        if kind in ("CollectList", "CollectSet") and not function.ignoreNulls():
+            return children, each_within_structs()
         if kind == "Percentile" and not _is_one(function.frequencyExpression()):
             return [children[0], children[2]], weighed()
         if kind in _OF_FIRST:

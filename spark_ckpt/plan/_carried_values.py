@@ -15,7 +15,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_ckpt.plan._forms import Form, one_after_another
+from spark_ckpt.plan._forms import LIST_WITH_NULLS, Form, one_after_another
 from spark_ckpt.plan.carried_keys import carried_type, given_back, is_carried
 
 _SUMS = {
@@ -51,7 +51,8 @@ def _chosen(kind: str, options: Mapping[str, Any], types: Sequence[T.DataType], 
     """Of an aggregate whose result is one of the values, or several, or how many there are."""
     native = form is None and "k" not in options
     value, told = types[0], tuple(t if _needs(t, kind, native) else None for t in types)
-    lists = "list" if kind in _LISTS else "list with nulls" if "k" in options else None
+    with_nulls = "k" in options or (form is not None and form.what == LIST_WITH_NULLS)
+    lists = LIST_WITH_NULLS if with_nulls else "list" if kind in _LISTS else None
     shown = None if kind in ("count", "approx_count_distinct") else _shown(value, told[0] is not None, lists)
     if shown is None and not any(told):
         return form
@@ -79,10 +80,10 @@ def _has_interval(kind: T.DataType) -> bool:
 def _shown(value: T.DataType, is_told: bool, lists: str | None) -> _Change | None:
     """What makes a value of the operator's one of type ``value`` again, or each one of a list; None: it is one."""
     if is_told:
-        return _given_back_as(value) if lists is None else _each(value, nulls=lists == "list with nulls")
+        return _given_back_as(value) if lists is None else _each(value, nulls=lists == LIST_WITH_NULLS)
     if not isinstance(value, T.DayTimeIntervalType) or value == _DAYS_TO_SECONDS:
         return None
-    return lambda kept: kept.cast(value if lists is None else T.ArrayType(value, False))
+    return lambda kept: kept.cast(value if lists is None else T.ArrayType(value, lists == LIST_WITH_NULLS))
 
 
 def _given_back_as(value: T.DataType) -> _Change:

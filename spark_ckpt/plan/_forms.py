@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.plan.carried_keys import carried
 
+LIST_WITH_NULLS = "list with nulls"
 _VALUE = "value"
 _Change = Callable[[Column], Column]
 
@@ -51,6 +52,11 @@ def one_after_another(first: _Change | None, then: _Change | None) -> _Change | 
 def within_structs() -> Form:
     """Of a value that may be null, so that it differs from a row that FILTER leaves out."""
     return Form("row", lambda columns: F.struct(columns[0].alias(_VALUE)), lambda kept: kept[_VALUE])
+
+
+def each_within_structs() -> Form:
+    """Of a list with nulls, RESPECT NULLS, whose values are kept so."""
+    return Form(LIST_WITH_NULLS, within_structs().kept, lambda kept: F.transform(kept, lambda row: row[_VALUE]))
 
 
 def weighed() -> Form:

@@ -8,7 +8,6 @@ from spark_ckpt.plan.sql_query import Span, between_commas
 from spark_ckpt.plan.sql_tokens import Token, begins_sub_query
 
 _UNBUILT = {
-    "pivot": "one aggregate with FILTER (WHERE ...) for each value",
     "tablesample": "behind the name of a table, or the method sample",
     "qualify": "no stream of Spark's has window functions",
     "window": "no stream of Spark's has window functions",
@@ -37,7 +36,11 @@ _JOINS = {
 }
 _IN_JOINS = {word for words in _JOINS for word in words.split()}
 TOGETHER = ("union", "except", "minus")
-CLAUSES = ("from", "lateral", "natural", "unpivot", "where", "group", "having", "order", "limit", *TOGETHER, *_UNBUILT)
+CLAUSES = (
+    *("from", "lateral", "natural", "pivot", "unpivot", "where", "group", "having", "order", "limit"),
+    *TOGETHER,
+    *_UNBUILT,
+)
 _BY, _QUERY = ("by",), ("select", "all", "distinct", "(")
 _ONLY_BEFORE = {
     **dict.fromkeys(("group", "order", "cluster", "distribute", "sort"), _BY),

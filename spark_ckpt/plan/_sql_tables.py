@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._sql_literals import unescaped
-from spark_ckpt.plan._sql_stops import CLAUSES, NOT_AN_ALIAS, ClauseCursor
-from spark_ckpt.plan.sql_query import Join, Lateral, Source, Span, Step, Unpivot, View, between_commas
-from spark_ckpt.plan.sql_tokens import Token, begins_sub_query
+from spark_ckpt.plan._sql_items import ItemReader
+from spark_ckpt.plan._sql_stops import CLAUSES, NOT_AN_ALIAS
+from spark_ckpt.plan.sql_query import Item, Join, Lateral, Pivot, Source, Span, Step, Unpivot, View
+from spark_ckpt.plan.sql_tokens import begins_sub_query
 
 _BEGIN_QUERY = ("select", "with", "values", "from", "table")
 
 
-class TableReader(ClauseCursor):
+class TableReader(ItemReader):
     def _relation(self, depth: int) -> tuple[Source, tuple[Step, ...]]:
         """The first table, and what is joined with it; parentheses around these mean nothing."""
         if not self._is_sign("(") or begins_sub_query(self.tokens, self.at):
@@ -71,6 +71,8 @@ class TableReader(ClauseCursor):
     def _step(self, depth: int) -> Step | None:
         if self._words("unpivot"):
             return self._unpivot()
+        if self._words("pivot"):
+            return self._pivot()
         comma = self._take_sign(",")
         natural = not comma and self._words("natural")
         kind = "inner" if comma else self._kind_of_join()
@@ -89,15 +91,35 @@ class TableReader(ClauseCursor):
     def _unpivot(self) -> Unpivot:
         nulls = self._words("include", "nulls") or (self._words("exclude", "nulls") and False)
         inside = type(self)(self.text, list(self._in_parentheses().tokens))
-        if inside._is_sign("("):
-            raise InvalidInputError("UNPIVOT of several values at once: a LATERAL VIEW stack(...) makes them")
-        value = inside._taken().name
+        several = inside._is_sign("(")
+        values = inside._names_between(inside._in_parentheses()) if several else (inside._taken().name,)
         inside._expect("for")
         name = inside._taken().name
         inside._expect("in")
-        columns = tuple(map(_called, between_commas(inside._in_parentheses().tokens)))
+        sets = tuple(self._set(self._item(one)) for one in inside._between_commas(inside._in_parentheses()))
         alias, _ = self._alias()
-        return Unpivot(value, name, columns, nulls, alias)
+        return Unpivot(values, name, sets, nulls, alias)
+
+    def _set(self, item: Item) -> tuple[tuple[Span, ...], str]:
+        """Columns of UNPIVOT, and what they are called there: ``a``, ``t.a AS b``, ``(a, b) c``."""
+        columns = self._columns(item.expression)
+        return columns, item.alias or "_".join(column.tokens[-1].name for column in columns)
+
+    def _columns(self, span: Span) -> tuple[Span, ...]:
+        several = span.tokens[0].text == "("
+        return self._between_commas(span.piece(span.tokens[1:-1]) if several else span)
+
+    def _pivot(self) -> Pivot:
+        whole = self._in_parentheses()
+        inside = type(self)(self.text, list(whole.tokens))
+        depth = whole.tokens[0].depth
+        results = inside.items(depth, ("for",))
+        inside._expect("for")
+        columns = self._columns(inside._until(depth, ("in",)))
+        inside._expect("in")
+        values = tuple(self._item(one) for one in inside._between_commas(inside._in_parentheses()))
+        alias, _ = self._alias()
+        return Pivot(whole, results, columns, values, alias)
 
     # -- LATERAL -----------------------------------------------------------------------------------------------
 
@@ -137,12 +159,3 @@ class TableReader(ClauseCursor):
     def _begins_name(self) -> bool:
         token = self._next()
         return token is not None and token.is_name and token.text.lower() not in NOT_AN_ALIAS
-
-
-def _called(tokens: tuple[Token, ...]) -> tuple[str, str]:
-    """A column of UNPIVOT, and what it is called there: ``a``, ``t.a AS b``, ``a 'b'``."""
-    last = tokens[-1]
-    if len(tokens) == 1 or tokens[-2].text == ".":
-        return last.name, last.name
-    column = tokens[-3 if tokens[-2].word("as") else -2]
-    return column.name, unescaped(last.text) if last.kind == "string" else last.name

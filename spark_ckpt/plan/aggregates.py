@@ -9,8 +9,8 @@ it analyses the expressions over the preview first. Classic Spark gives its anal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_
 from typing import Any, Protocol
@@ -23,6 +23,7 @@ from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import DISTINCT, KINDS, OF_ONE_OF_TWO, PAIRED, REFUSED
 from spark_ckpt.plan._calls import Call, formed
+from spark_ckpt.plan._forms import LIST_WITH_NULLS
 from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.key_columns import stored_name
 
@@ -88,26 +89,38 @@ class Split:
     results: Callable[[SparkDF], list[Column]] | None = None
 
 
-def split_aggregates(df: SparkDF, keys: list[Column], key_columns: list[str], exprs: list[Column]) -> Split:
+@dataclass(frozen=True)
+class OfValues:
+    """Each result once for each value of a pivot. ``conditions`` say which rows have it; ``names`` are the results'."""
+
+    conditions: Sequence[Column]
+    names: Sequence[str]
+
+
+def split_aggregates(
+    df: SparkDF, keys: list[Column], key_columns: list[str], exprs: list[Column], of: OfValues | None = None
+) -> Split:
     """``key_columns`` are the keys' names in the operator's output.
 
     Raises ``InvalidInputError`` for functions that no operator here computes; what Spark refuses, it refuses.
     """
     found = _expressions(df, keys, exprs)
-    results = found.results()
-    cut = len(found.names) - len(results)
-    split = Split(found.names[:cut], found.names[cut:])
+    trees = found.results()
+    cut = len(found.names) - len(trees)
+    split = Split(found.names[:cut], found.names[cut:] if of is None else list(of.names))
     splitter = _Splitter(df, found, key_columns, split)
-    in_order = [name for tree in results for name in splitter.specs_in(tree)]
+    values = [None] if of is None else [found.tree(condition) for condition in of.conditions]
+    results = [(tree, value) for value in values for tree in trees]
+    in_order = [name for tree, value in results for name in splitter.specs_in(tree, value)]
     # The state's columns do not depend on the order of results.
     split.specs = dict(sorted(split.specs.items()))
-    if all(call is not None and call.shown is None for call in map(splitter.call, results)):
+    if all(call is not None and call.shown is None for call in (splitter.call(*one) for one in results)):
         split.plain = in_order
         return split
 
     def computed_of(df: SparkDF) -> list[Column]:
         known = iter(in_order)
-        trees = [splitter.behind(tree, df, known) for tree in results]
+        trees = [splitter.behind(tree, df, known, value) for tree, value in results]
         return [found.column(tree).alias(name) for tree, name in zip(trees, split.names, strict=True)]
 
     split.results = computed_of
@@ -129,17 +142,29 @@ class _Splitter:
         self._df, self._found, self._keys, self._split = df, found, key_columns, split
         self._read: list[tuple[str, tuple[str, bool, int], list[Tree]]] = []
 
-    def call(self, tree: Tree) -> Call | None:
-        """The aggregate function that ``tree`` is, in the form in which it is kept."""
+    def call(self, tree: Tree, value: Tree | None) -> Call | None:
+        """The aggregate function that ``tree`` is, in the form in which it is kept. ``value``: of these rows alone."""
         call = self._found.aggregate(tree)
+        call = call if call is None or value is None else self._of_value(call, value)
         return None if call is None else formed(call, self._found.type_of)
 
-    def specs_in(self, tree: Tree) -> list[str]:
+    def _of_value(self, call: Call, value: Tree) -> Call:
+        """As in Spark's pivot, what is of other rows is null, and so the first and the last leave out nulls."""
+        if call.form is not None and call.form.what == LIST_WITH_NULLS:
+            mine = F.when(self._found.column(value), self._found.column(call.arguments[0]))
+            return replace(call, arguments=[self._found.tree(mine)])
+        only = value
+        if call.only is not None:
+            only = self._found.tree(self._found.column(call.only) & self._found.column(value))
+        first = KINDS.get(call.function) in ("first", "last") and call.function != "any_value"
+        return replace(call, only=only, options={**call.options, **({"ignore_nulls": True} if first else {})})
+
+    def specs_in(self, tree: Tree, value: Tree | None) -> list[str]:
         """The names of the aggregates in ``tree``, as often as they are there, in the order of :meth:`behind`."""
         names: list[str] = []
 
         def note(part: Tree) -> Tree:
-            call = self.call(part)
+            call = self.call(part, value)
             if call is not None:
                 names.append(self.spec(call))
             return part if call is not None or self._found.key(part) is not None else self._found.rebuilt(part, note)
@@ -147,17 +172,17 @@ class _Splitter:
         note(tree)
         return names
 
-    def behind(self, tree: Tree, df: SparkDF, known: Iterator[str]) -> Tree:
+    def behind(self, tree: Tree, df: SparkDF, known: Iterator[str], value: Tree | None) -> Tree:
         """What is computed of aggregates, ``known`` by name in their order, and keys: columns of ``df``."""
         found = self._found
-        call = self.call(tree)
+        call = self.call(tree, value)
         if call is not None:
             kept, shown = found.reference(df, next(known)), call.shown
             return kept if shown is None else found.tree(shown(found.column(kept)))
         key = found.key(tree)
         if key is not None:
             return found.reference(df, self._keys[key])
-        return found.rebuilt(tree, lambda part: self.behind(part, df, known))
+        return found.rebuilt(tree, lambda part: self.behind(part, df, known, value))
 
     def spec(self, call: Call) -> str:
         """The name, in the state, of the aggregate that computes ``call``."""

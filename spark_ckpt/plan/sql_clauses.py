@@ -13,13 +13,6 @@ from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.sql_names import whole
 from spark_ckpt.plan.sql_query import Item, Named, Query, Select, Span
 from spark_ckpt.plan.sql_sub_queries import in_parentheses, tables_of
-from spark_ckpt.plan.sql_tokens import Token
-
-_NO_ALIAS_BEHIND = {
-    *("and", "or", "not", "is", "in", "like", "ilike", "rlike", "between", "when", "then", "else", "case", "collate"),
-    *("interval", "distinct", "ignore", "respect", "div", "escape", "null", "from", "regexp"),
-}
-_NO_ALIAS = {"end", "null", "true", "false", "nulls"}
 
 
 def within(text: str, span: Span) -> Query:
@@ -96,31 +89,9 @@ class _Reader(TableReader, OrderReader):
         self._refuse_unbuilt()
         return Select(self._span(begin), items, distinct, source, steps, where, grouping, having)
 
-    def items(self, depth: int) -> tuple[Item, ...]:
-        return tuple(self._item(span) for span in self._list(depth, CLAUSES))
-
-    def _item(self, span: Span) -> Item:
-        tokens = span.tokens
-        if len(tokens) > 2 and tokens[-2].word("as") and tokens[-2].depth == tokens[0].depth:
-            return Item(span, self._piece(tokens[:-2]), tokens[-1].name)
-        if len(tokens) > 1 and _is_alias(tokens):
-            return Item(span, self._piece(tokens[:-1]), tokens[-1].name)
-        return Item(span, span, None)
-
 
 def _recursive(name: str, query: Span, columns: tuple[str, ...]) -> Named:
     """As a query that may stand anywhere, without the WITH in front of it."""
     known = f"{quoted(name)}{in_parentheses(columns)}"
     text = f"SELECT * FROM (WITH RECURSIVE {known} AS ({query.text}) SELECT * FROM {quoted(name)})"
     return Named(name, whole(text), (), recursive=True)
-
-
-def _is_alias(tokens: tuple[Token, ...]) -> bool:
-    last, before = tokens[-1], tokens[-2]
-    if not last.is_name or (last.kind == "word" and last.text.lower() in _NO_ALIAS):
-        return False
-    if len(tokens) > 2 and tokens[-3].word("interval"):
-        return False
-    ends = before.kind in ("number", "string", "name") or before.text in (")", "]")
-    word = before.kind == "word" and before.text.lower() not in _NO_ALIAS_BEHIND
-    return last.depth == tokens[0].depth and (ends or word)

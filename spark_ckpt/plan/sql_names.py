@@ -36,7 +36,7 @@ def is_table(tokens: tuple[Token, ...], at: int) -> bool:
     if before.text != ",":
         return False
     inside = takewhile(lambda t: t.depth >= token.depth, reversed(tokens[:at]))
-    begin = next((t for t in inside if t.depth == token.depth and t.word(*_BEGIN)), None)
+    begin = next((t for t in inside if t.depth == token.depth and (t.word(*_BEGIN) or t.text == "|")), None)
     return begin is not None and begin.word("from")
 
 

@@ -9,7 +9,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.sql_query import between_commas
 from spark_ckpt.plan.sql_tokens import Token, tokens_of
 
-_JOINED = ("join", "inner", "left", "right", "full", "cross", "semi", "anti", "natural", "lateral", "unpivot")
+_JOINED = ("join", "inner", "left", "right", "full", "cross", "semi", "anti", "natural", "lateral", "pivot", "unpivot")
 _BEHIND = ("order", "limit")
 _BEGIN = ("from", "select", "table", "values")
 _SET = ("union", "except", "minus")
@@ -64,8 +64,8 @@ class _Piped:
         return f"SELECT {items} FROM {self.rows}{where} {behind}".strip()
 
     def then(self, step: str) -> _Piped:
-        word, _, rest = step.partition(" ")
-        word, rest = word.lower(), rest.strip()
+        begin = tokens_of(step)[0]  # Spark has read it
+        word, rest = begin.text.lower(), step[begin.end :].strip()
         if word == "where":
             return replace(self, where=f"{self.where} AND ({rest})" if self.where else f"({rest})")
         if word == "as":

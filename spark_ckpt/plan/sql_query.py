@@ -90,16 +90,28 @@ class Lateral:
 
 @dataclass(frozen=True)
 class Unpivot:
-    """``UNPIVOT [INCLUDE NULLS] (value FOR name IN (columns))``, each column with what it is called in ``name``."""
+    """``UNPIVOT [INCLUDE NULLS] (values FOR name IN (sets)) alias``: each set has a column for each of ``values``, and
+    what it is called in ``name``."""
 
-    value: str
+    values: tuple[str, ...]
     name: str
-    columns: tuple[tuple[str, str], ...]
+    sets: tuple[tuple[tuple[Span, ...], str], ...]
     nulls: bool
     alias: str | None
 
 
-Step = Join | View | Lateral | Unpivot
+@dataclass(frozen=True)
+class Pivot:
+    """``PIVOT (results FOR columns IN (values)) alias``, where ``inside`` is in the parentheses."""
+
+    inside: Span
+    results: tuple[Item, ...]
+    columns: tuple[Span, ...]
+    values: tuple[Item, ...]
+    alias: str | None
+
+
+Step = Join | View | Lateral | Unpivot | Pivot
 """What FROM joins with what stands in front."""
 
 

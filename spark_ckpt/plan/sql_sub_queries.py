@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.sql_names import has_alias, is_table
-from spark_ckpt.plan.sql_query import Named, Select, Span, Unpivot
+from spark_ckpt.plan.sql_query import Named, Pivot, Select, Span, Unpivot
 from spark_ckpt.plan.sql_tokens import begins_sub_query, closed
 
 
@@ -43,7 +43,7 @@ def expressions_of(select: Select) -> list[Span]:
     found = [
         select.where,
         select.having,
-        *(s.on for s in select.steps if not isinstance(s, Unpivot)),
+        *(s.on for s in select.steps if not isinstance(s, Unpivot | Pivot)),
         *(i.whole for i in select.items),
         *keys,
     ]

@@ -18,12 +18,22 @@ APPEND = (
        GROUP BY window(t, '2 minutes')""",
     """FROM (TABLE orders) UNPIVOT (w FOR n IN (v)) u |> WHERE w > 2 |> SELECT k, n, w * 2 AS d
        |> EXTEND d + 1 AS e""",
+    """SELECT w.end, p.a, b + 1 AS c FROM (SELECT window(t, '4 minutes') w, k AS kk, v FROM orders)
+       PIVOT (sum(v) FOR kk IN ('a', 'b', NULL AS none)) AS p WHERE p.a > -3""",
     """WITH q(a, b) AS (SELECT k, length(label) FROM labels)
        SELECT o.k, e.x, r.*, q.b, w FROM orders o, LATERAL explode(o.xs) AS e(x) LEFT JOIN q ON q.b = e.x
        LEFT JOIN LATERAL (SELECT l.k, label m FROM labels l WHERE l.k = o.k ORDER BY 2 LIMIT 1) AS r(k2, m) ON m > 'a'
        CROSS JOIN LATERAL (SELECT e.x + o.v w) WHERE EXISTS (SELECT 1 FROM q WHERE q.a = o.k AND q.b > 2) OR w > 9""",
 )
 MORE_APPEND = (
+    """SELECT * FROM (SELECT t, k, v FROM orders) PIVOT (sum(v) s, avg(v) + 1, max(k)
+       FOR (k, v) IN (('a', 2) AS x, ('b', 3), (NULL, 3)))""",
+    """SELECT u.k, n, p, q FROM (SELECT k, v, nullif(v, 3) z, v + 1 y FROM orders) AS o
+       UNPIVOT ((p, q) FOR n IN ((z, z) AS `an x`, (v, y))) AS u WHERE p < 5""",
+    "SELECT k, w, n FROM (SELECT k, v, v + 1 v2 FROM orders) UNPIVOT (w FOR n IN (v AS k, v2 AS w))",
+    """SELECT o.k, a FROM (SELECT * FROM (SELECT k, label FROM labels) PIVOT (max(label) FOR k IN ('a', 'b'))) l
+       JOIN orders o ON l.a <> o.k""",
+    "FROM orders |> SELECT window(t,'10 minutes') w, k, v\n|> PIVOT (max(k) FOR v IN (1, '2', 1+2))",
     "SELECT window.start, window.end AS e, k, sum(v) s FROM orders GROUP BY window(t, '10 minutes'), k",
     """SELECT e.*, o.k, e.x + y AS s, i FROM orders o LATERAL VIEW OUTER explode(IF(v > 0, xs, NULL)) e AS x
        LATERAL VIEW posexplode(array(e.x, v)) f AS i, y WHERE coalesce(e.x, 1) < 9""",
@@ -97,6 +107,10 @@ COMPLETE = (
        FROM orders WHERE window(t, '4 minutes').end > '2000-01-01' GROUP BY 1, struct(k, xs)""",
 )
 MORE_COMPLETE = (
+    """SELECT label, label_u, `-1_count(1)` FROM labels l JOIN (SELECT k AS kk, v FROM orders) o ON o.kk = l.k
+       PIVOT (upper(max(o.kk)) u, count(*) FOR v IN (1 AS label, -1, 2 + 1)) AS p""",
+    """SELECT p.k, p.one, m.label FROM (SELECT k, xs, v FROM orders) PIVOT (max(xs) FOR v IN (1 one, '2' AS two)) AS p
+       JOIN labels m ON m.k = p.k ORDER BY p.k""",
     "FROM orders |> AGGREGATE sum(v) AS s, count(*) c GROUP BY k, v % 2 AS p |> WHERE c > 1 |> ORDER BY s DESC, k",
     """SELECT coalesce(k, 'none') kk, grouping(coalesce(k, 'none')) g, sum(v) FROM orders
        GROUP BY ROLLUP(coalesce(k, 'none')) ORDER BY g, kk""",

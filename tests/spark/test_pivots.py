@@ -12,8 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_ckpt.errors import InvalidInputError
-from tests.spark.conftest import Input, Job, rows_of_spark
+from tests.spark.conftest import Input, Job, batches_of_spark, rows_of_spark
 from tests.spark.test_window_columns import BASE, SCHEMA, _flat
 
 NewInput = Callable[[str, str], Input]
@@ -29,7 +28,20 @@ def _event_times(df: Any, **uid: str) -> Any:
     return df.withWatermark("t", "1 minute").groupBy("t").pivot("k", ["a", "b"]).sum("v", **uid)
 
 
-@pytest.mark.parametrize("query", [_windows, pytest.param(_event_times, marks=pytest.mark.soak)])
+def _others(df: Any, **uid: str) -> Any:
+    """Aggregated once, as some are no numbers: a value without rows has a count of 0, and no elements."""
+    late = df.withWatermark("t", "1 minute").groupBy(F.window("t", "10 minutes"), (F.col("v") % 2).alias("odd"))
+    text, late_text = F.concat("k", F.col("v").cast("string")), F.expr("nullif(concat(k, v), 'a0')")
+    return late.pivot("k", ["b", None, 1.5]).agg(
+        *(F.max(text).alias("m"), F.first(late_text), F.last(late_text), F.min("t"), F.max(F.struct("v", text))),
+        *(F.count(F.lit(1)), F.sum("v"), F.expr("count(1) FILTER (WHERE v > 9)")),
+        *(F.collect_list("v"), F.expr("collect_list(k) RESPECT NULLS"), F.expr("first(k) FILTER (WHERE v > 9)")),
+        *(F.max(F.make_dt_interval(F.lit(1), F.col("v"))), F.max(F.array("v")), F.concat(F.max(text), F.min(text))),
+        **uid,
+    )
+
+
+@pytest.mark.parametrize("query", [_windows, _others, pytest.param(_event_times, marks=pytest.mark.soak)])
 def test_each_value_has_the_columns_that_spark_gives_it(
     spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, query: Any
 ) -> None:
@@ -45,6 +57,27 @@ def test_each_value_has_the_columns_that_spark_gives_it(
     assert _flat(job.rows()) == _flat(row.asDict(recursive=True).values() for row in theirs)
 
 
+def _without_windows(df: Any) -> Any:
+    """By a value of another type than the column, which Spark casts to it: 1.5 is 1."""
+    return df.groupBy("k").pivot("v", [1.5, "0", None]).agg(F.max("t"), F.any_value("v").isNotNull())
+
+
+@pytest.mark.parametrize("mode", ["complete", pytest.param("update", marks=pytest.mark.soak)])
+def test_results_that_are_no_numbers_need_no_windows(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, mode: str
+) -> None:
+    made = new_input("in", SCHEMA)
+    for minutes in ((0, 1, 7, 3), (1, 0, 2)):
+        made.add(*((BASE + timedelta(minutes=m + 9), "ab"[m % 2], m) for m in minutes), (BASE, "a", None))
+    ours, plain = _without_windows(made.stream(ckpt)), _without_windows(made.spark_stream(spark))
+    assert ours.schema.simpleString() == plain.schema.simpleString()
+    job.run(ours, mode=mode)
+    batches = batches_of_spark(plain, tmp_path / "plain", mode)
+    theirs = batches[-1] if mode == "complete" else [row for batch in batches for row in batch]
+    assert theirs
+    assert _flat(job.rows()) == _flat(row.asDict(recursive=True).values() for row in theirs)
+
+
 def test_what_spark_refuses_of_a_pivot_is_refused_with_what_to_write(ckpt: Any, new_input: NewInput) -> None:
     rows = new_input("in", SCHEMA).stream(ckpt)
     windows = rows.withWatermark("t", "1 minute").groupBy(F.window("t", "10 minutes"))
@@ -52,7 +85,7 @@ def test_what_spark_refuses_of_a_pivot_is_refused_with_what_to_write(ckpt: Any, 
         (lambda: rows.groupBy("v").pivot("k"), AnalysisException, "_LEGACY_ERROR_TEMP_3063.*give them"),
         (lambda: rows.groupBy("v").pivot("k", ["a"]).count(), AnalysisException, "Without one, one aggregate for each"),
         (lambda: windows.pivot("nope", ["a"]), AnalysisException, "UNRESOLVED_COLUMN"),
-        (lambda: windows.pivot("k", ["a"]).agg(F.max("k")), InvalidInputError, "has type string"),
+        (lambda: rows.groupBy("v").pivot("k", ["a"]).agg(F.listagg("k")), AnalysisException, "NON_FOLDABLE_INPUT"),
     ):
         with pytest.raises(kind, match=said):
             wrong()

@@ -25,7 +25,7 @@ from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.sinks import files_formats
 from spark_ckpt.sinks.registry import sink_class
 from spark_ckpt.sinks.sql.types import sql_type
-from spark_ckpt.sources import file_text, files, rate
+from spark_ckpt.sources import file_text, files, rate, rate_micro_batch
 from spark_ckpt.sources.ddl import parse_ddl
 from spark_ckpt.sources.delta import options as delta
 from spark_ckpt.sources.iceberg import source as iceberg
@@ -43,6 +43,7 @@ SOURCES = {
         ("iceberg", iceberg),
         ("sql", sql),
         ("rate", rate),
+        ("rate-micro-batch", rate_micro_batch),
     )
 }
 TYPES = (

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from pyspark.errors import PySparkAttributeError
+from pyspark.serializers import CloudPickleSerializer
+
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.plan.batch_functions import BatchFunction
 from spark_ckpt.runtime.delivered import EachRow
@@ -29,13 +32,13 @@ def batch_function(method: str, func: Callable[[Any, int], Any]) -> BatchFunctio
 
 
 def each_row(f: Any) -> BatchFunction:
-    """Raises ``InvalidInputError`` for what is neither a function nor has ``process``, as PySpark does."""
+    """Raises PySpark's errors for what is neither a function nor has ``process``, and for what cannot be pickled."""
     if not callable(f):
-        if not callable(getattr(f, "process", None)):
-            raise InvalidInputError(f"foreach needs a function of a row, or an object with process(row), found {f!r}")
-        for name in ("open", "close"):
-            if not callable(getattr(f, name, print)):
-                raise InvalidInputError(f"foreach: {name!r} of {f!r} is no method")
+        for name, missing in (("process", None), ("open", print), ("close", print)):
+            if not callable(getattr(f, name, missing)):
+                given = {"attr_name": name, "obj_name": "f"}
+                raise PySparkAttributeError(errorClass="ATTRIBUTE_NOT_CALLABLE", messageParameters=given)
+    CloudPickleSerializer().dumps(f)
     return BatchFunction(partial(_each, f), "foreach")
 
 

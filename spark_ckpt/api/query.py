@@ -106,8 +106,8 @@ class CkptQuery:
         """As PySpark's, for tests: wait until all that is there now is processed and, by a checkpoint, committed.
 
         The source ``files`` lists its folder every ``discoveryInterval`` (a second) only, so it waits for that first,
-        unless that is more than ten seconds. Raises Spark's ``StreamingQueryException`` if the query fails, and what
-        :meth:`checkpoint` raises.
+        unless that is more than ten seconds. Raises Spark's ``StreamingQueryException`` if the query or a function of
+        ``foreachBatch`` or ``foreach`` fails, and else what :meth:`checkpoint` raises.
         """
         self._query.processAllAvailable()
         if self._finds_within_s <= _LONG_S and self._query.isActive:
@@ -117,6 +117,9 @@ class CkptQuery:
             if self._query.isActive:
                 self.checkpoint()
         except CkptError:
+            failed = self._deliverer and delivery_error(self._deliverer)
+            if failed:
+                raise failed from failed.__cause__
             if self.isActive or self.exception() is not None:
                 raise  # else it has come to its end by itself, and all of it is committed
 

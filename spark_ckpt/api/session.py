@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from pyspark.errors import PySparkValueError
 from pyspark.sql.types import StructType
 
 from spark_ckpt.api._file_options import OnlySparkReadsError
@@ -158,8 +160,8 @@ class CkptDataStreamReader(FileReaders, Hinting):
         self._schema: StructType | None = None
 
     def format(self, source: str | type[DataSource]) -> CkptDataStreamReader:
-        """``source``: ``"files"``, ``"delta"``, ``"kafka"``, ``"iceberg"``, ``"sql"``, ``"rate"``, or a class, a Python
-        streaming ``DataSource``.
+        """``source``: ``"files"``, ``"delta"``, ``"kafka"``, ``"iceberg"``, ``"sql"``, ``"rate"``,
+        ``"rate-micro-batch"``, or a class, a Python streaming ``DataSource``.
 
         A class need not be registered.
         ``"parquet"``, ``"orc"``, ``"json"``, ``"csv"`` and ``"text"`` are ``"files"`` of that kind, with Spark's names
@@ -180,6 +182,18 @@ class CkptDataStreamReader(FileReaders, Hinting):
             raise not_expected("schema", "str or struct type", schema)
         self._schema = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
         return self
+
+    def name(self, source_name: str) -> CkptDataStreamReader:
+        """As PySpark's: what this source is called in checkpoints, as by its option ``uid``.
+
+        Raises PySpark's errors for what is no text of ASCII letters, digits and underscores.
+        """
+        if not isinstance(source_name, str):
+            raise not_expected("source_name", "str", source_name)
+        if not re.fullmatch("[a-zA-Z0-9_]+", source_name):
+            given = {"source_name": source_name}
+            raise PySparkValueError(errorClass="INVALID_STREAMING_SOURCE_NAME", messageParameters=given)
+        return self.option("uid", source_name)
 
     def option(self, key: str, value: Any) -> CkptDataStreamReader:
         """One option of the source, ``key`` in any case; :meth:`load` raises for what the source does not know.

@@ -31,11 +31,13 @@ _OURS = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Function:
-    """``call`` is told a checkpoint and hands its rows to the user's function; ``name`` is the sink's uid."""
+    """``call`` is told a checkpoint and hands its rows to the user's function; ``name`` is the sink's uid,
+    ``condition`` what Spark calls a failure of such a function."""
 
     name: str
     deliveries: Deliveries
     call: Callable[[int], None]
+    condition: str
 
 
 class Deliverer:
@@ -52,6 +54,8 @@ class Deliverer:
         """What the function raised, or what went wrong with its rows."""
         self.failed: str | None = None
         """Which function that was, of which checkpoint, and where in the user's code."""
+        self.condition = ""
+        """What Spark calls that; none if it was no function."""
 
     def start(self, query: Any, thread: Callable[..., threading.Thread] = threading.Thread) -> None:
         """Deliver what waits, and what ``query`` commits until it ends."""
@@ -143,6 +147,7 @@ class Deliverer:
             function.call(checkpoint)
         except BaseException as error:
             what = f"the function of {function.name!r} failed with checkpoint {checkpoint}{_place(error)}"
+            self.condition = function.condition
             self.failed = f"{what}: {type(error).__name__}: {error}. The next start calls it again, with the same rows"
             raise
         _log.debug("%s: checkpoint %d took %.3f s", function.name, checkpoint, time.monotonic() - began)

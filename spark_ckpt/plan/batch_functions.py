@@ -29,6 +29,9 @@ from spark_ckpt.storage.job_paths import JobPaths
 CALLED = "spark_ckpt.called"
 """What a column whose name another one has, too, notes: the name under which the function gets it."""
 
+_CONDITIONS = {"foreach": "FOREACH_USER_FUNCTION_ERROR"}
+_CONDITION = "FOREACH_BATCH_USER_FUNCTION_ERROR"
+"""What Spark calls a function's failure, by method, and of all others."""
 _FOR_EVERY_SINK = ("columns", "where", "uid")
 Request = tuple[Any, dict[str, str]]
 
@@ -68,16 +71,17 @@ def deliverer_of(
     spark: Any, format_name: str, run: RunSpec, requests: Sequence[Request], sinks: Sequence[SinkSpec]
 ) -> Deliverer | None:
     """What calls the functions among ``requests``, which are named as ``sinks``; None if there are none."""
-    pairs = [(r.func, s.id) for (r, _), s in zip(requests, sinks, strict=True) if isinstance(r, BatchFunction)]
+    pairs = [(r, s.id) for (r, _), s in zip(requests, sinks, strict=True) if isinstance(r, BatchFunction)]
     if not pairs:
         return None
     records, storage = JobRecords(run.url, run.config), run.config.storage_options()
     functions = []
-    for number, (func, sink) in enumerate(pairs):
+    for number, (function, sink) in enumerate(pairs):
         waiting = Deliveries(run.paths.deliveries, storage, run.identity, sink)
         name = f"{format_name}_delivered_{number}"
         spark.dataSource.register(delivered_class_of(name, waiting.url, storage, run.identity, sink))
-        functions.append(Function(sink, waiting, partial(_deliver, spark, name, waiting, func)))
+        call = partial(_deliver, spark, name, waiting, function.func)
+        functions.append(Function(sink, waiting, call, _CONDITIONS.get(function.method, _CONDITION)))
     return Deliverer(functions, lambda: max(records.ids("generations"), default=0) > run.generation)
 
 
@@ -90,7 +94,8 @@ def delivery_error(deliverer: Deliverer) -> StreamingQueryException | None:
     """What ended the query, in Spark's class, whose cause is what the function raised."""
     if deliverer.failed is None:
         return None
-    failed = StreamingQueryException(message=deliverer.failed)
+    condition = f"[{deliverer.condition}] " if deliverer.condition else ""
+    failed = StreamingQueryException(message=condition + deliverer.failed)
     failed.__cause__ = deliverer.error
     return failed
 

@@ -93,6 +93,7 @@ def start_query(request: StartRequest) -> Running:
     _tell_uids(job, uids)
     with FirstBeats() as beats:
         run = begin(plan, beats.on_claim)
+        _tell_restored(run)
         format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in job)}_{run.generation}"
         root, told, time = request.df._recipe, lineage.told_watermarks, event_time(spark.conf, plan.spark_folder)
 
@@ -133,7 +134,7 @@ def _job_config(request: StartRequest) -> tuple[JobConfig, str]:
 
 
 def _name_of_nameless(request: StartRequest) -> str:
-    """In Spark the location is what a query goes on from; what goes to functions may have none, and does not go on.
+    """In Spark the location is what a query goes on from; what goes to functions, or nowhere, may have none.
 
     Raises ``ConfigError`` for other sinks without one.
     """
@@ -141,7 +142,7 @@ def _name_of_nameless(request: StartRequest) -> str:
         job = name_of_location(one_spelling(request.location))
         _log.info("The query has no name: it is job %s, by its checkpointLocation.", job)
         return job
-    if all(isinstance(sink, BatchFunction) for sink, _ in request.sinks):
+    if all(isinstance(sink, BatchFunction) or str(sink).strip().lower() == "noop" for sink, _ in request.sinks):
         job = f"unnamed-{uuid.uuid4().hex[:12]}"
         _log.warning(
             "The query has neither a name nor a checkpointLocation: it is job %s, and no later start goes on with it. "
@@ -163,6 +164,15 @@ def _tell_uids(job: str, uids: dict[OperatorNode, str]) -> None:
         )  # fmt: skip
     elif uids:
         _log.info("Job %s: the keyed operators are %s.", job, names)
+
+
+def _tell_restored(run: RunSpec) -> None:
+    """Who gave an empty location as one does in Spark, to begin anew, is told that the job goes on all the same."""
+    if run.restored_from is not None and run.origin == run.generation and run.config.restore == "auto":
+        _log.warning(
+            "Job %s: the Spark location is empty, so the job goes on from its checkpoint %d, and what that has read is "
+            'not read again. To begin anew: .option("restore", "none"), or another name.', run.job, run.restored_from,
+        )  # fmt: skip
 
 
 def _finds_within_s(source: SourceNode) -> float:

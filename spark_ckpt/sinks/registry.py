@@ -24,6 +24,7 @@ _BUILT_IN = {
     "files": "spark_ckpt.sinks.files:FilesSink",
     "iceberg": "spark_ckpt.sinks.iceberg.sink:IcebergSink",
     "memory": "spark_ckpt.sinks.memory:MemorySink",
+    "noop": "spark_ckpt.sinks.noop:NoopSink",
     "sql": "spark_ckpt.sinks.sql.sink:SqlSink",
 }
 _EXTRAS = {"kafka": "kafka"}

@@ -109,6 +109,15 @@ def duration_s(default: float | None) -> Option:
     return Option(parse, "a duration with its unit, such as 500ms, 1s or 2m", default, "{:g}s".format)
 
 
+def whole_seconds(default: int) -> Option:
+    """Whole seconds, as Spark's readers take them: ``5s``, ``2m``, or a plain number."""
+
+    def parse(value: str) -> int:
+        return int(value) if value.strip().isdigit() else parse_duration_ms(value) // 1000
+
+    return Option(parse, "a time such as 5s or 2m, or a number of seconds", default, "{}s".format)
+
+
 def one_character(default: str) -> Option:
     def parse(value: str) -> str:
         value = {"\\t": "\t"}.get(value, value)

@@ -30,6 +30,7 @@ KNOWN_SOURCES: Mapping[str, str] = {
     "iceberg": "spark_ckpt.sources.iceberg.source:IcebergSource",
     "kafka": "spark_ckpt.sources.kafka.source:KafkaSource",
     "rate": "spark_ckpt.sources.rate:RateSource",
+    "rate-micro-batch": "spark_ckpt.sources.rate_micro_batch:RateMicroBatchSource",
     "sql": "spark_ckpt.sources.sql.source:SqlSource",
 }
 

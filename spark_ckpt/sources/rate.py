@@ -1,114 +1,104 @@
-"""The ``rate`` source: numbers with timestamps, the same ones every time.
+"""The ``rate`` source: numbers at a rate, with the time of each, as Spark's.
 
-Unlike Spark's, it has no clock: row *n* is ``(n, startTime + n / rowsPerSecond)`` whenever it is read. With ``numRows``
-it is bounded, and then reports its end.
+The offset has the time of the start, so row *n* has the same timestamp whenever and wherever it is read again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from pyspark.sql.types import LongType, StructField, StructType, TimestampType
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+from pyspark.sql.types import StructType
 
-from spark_ckpt.errors import ConfigError
-from spark_ckpt.sources._convert import MAX_BATCH_ROWS, arrow_schema
-from spark_ckpt.sources._options import natural, parse_options, positive
+from spark_ckpt.clock import now_ms
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.sources._numbers import SCHEMA, NumbersReader, check_schema
+from spark_ckpt.sources._options import Option, parse_options, positive, whole_seconds
 
-OPTIONS = {
-    "rowsPerBatch": positive(1000).means("Rows of a batch."),
-    "numRows": natural().means("Rows in all; the source then reports its end. Without it there is none."),
-    "startTime": natural(0, "milliseconds since 1970, a whole number of at least 0").means("Timestamp of row 0."),
-    "rowsPerSecond": positive(1000).means("Sets the timestamps only: row n has startTime + n / rowsPerSecond."),
-    "numSplits": positive(4).means("Splits of a batch."),
+NAME = "rate"
+OPTIONS: dict[str, Option] = {
+    "rowsPerSecond": positive(1).means("Rows of a second."),
+    "rampUpTime": whole_seconds(0).means("How long the rate grows from 0 to `rowsPerSecond`, in whole seconds."),
+    "numPartitions": positive(4).means("Splits of a batch."),
 }
-
-SCHEMA = StructType([StructField("value", LongType()), StructField("timestamp", TimestampType())])
 
 
 class RateSource(DataSource):
-    """Options: ``rowsPerBatch`` (1000), ``numRows`` (unbounded), ``startTime`` (0, epoch ms), ``rowsPerSecond``
-    (1000, sets the timestamps only) and ``numSplits`` (4, splits of a batch)."""
+    """Options: ``rowsPerSecond`` (1), ``rampUpTime`` (0s) and ``numPartitions`` (4, splits of a batch)."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self.parsed = parse_options("rate", OPTIONS, options)
+        self.parsed = parse_options(NAME, OPTIONS, options)
 
     @classmethod
     def name(cls) -> str:
-        return "rate"
+        return NAME
 
     def schema(self) -> StructType:
         return SCHEMA
 
     def streamReader(self, schema: StructType) -> RateReader:
-        expected, found = [(f.name, f.dataType) for f in SCHEMA], [(f.name, f.dataType) for f in schema]
-        if expected != found:
-            raise ConfigError(
-                f"source 'rate' has the fixed schema {SCHEMA.simpleString()}, found {schema.simpleString()}; "
-                "leave .schema(...) out"
-            )
+        check_schema(NAME, schema)
         return RateReader(self.parsed)
 
 
-class RateSplit(InputPartition):
-    """The rows ``[start, end)``."""
+class RateReader(NumbersReader):
+    """Offset: ``{"startTime": ms, "second": s}``, when the stream began, and the next second to read.
 
-    def __init__(self, start: int, end: int) -> None:
-        self.start = start
-        self.end = end
-        self.rows = end - start
-
-
-class RateReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offset: ``{"value": n}``, the next row's number."""
+    A second is there when it is over. One that passed while the query was down is read by its next start.
+    """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        self._options = options
-        self._one_batch = False
-        self._pinned: int | None = None
+        super().__init__(options["numPartitions"])
+        self._rate, self._ramp_up = options["rowsPerSecond"], options["rampUpTime"]
+        self._pinned_ms: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        return {"value": 0}
+        return {"startTime": now_ms(), "second": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self._options["rowsPerBatch"])
+        return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        at, total = start["value"], self._options["numRows"]
-        if self._one_batch and self._pinned is None:
-            self._pinned = at + self._options["rowsPerBatch"]
-        bounds = [bound for bound in (total, self._pinned) if bound is not None]
-        if not isinstance(limit, ReadAllAvailable) or not bounds:
-            bounds.append(at + getattr(limit, "max_rows", self._options["rowsPerBatch"]))
-        return {"value": max(at, min(bounds))}
+        at = _second(start)
+        until_ms = now_ms() if self._pinned_ms is None else self._pinned_ms
+        return {**start, "second": max(at, (until_ms - start["startTime"]) // 1000)}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """All of ``numRows`` is there; of an endless stream, one batch is."""
-        self._one_batch = self._options["numRows"] is None
+        self._pinned_ms = now_ms()
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        first, rows = start["value"], end["value"] - start["value"]
-        parts = min(self._options["numSplits"], rows)
-        edges = [first + rows * part // parts for part in range(parts + 1)]
-        return [RateSplit(low, high) for low, high in pairwise(edges)]
+    def value_at(self, offset: Mapping[str, Any]) -> int:
+        return int(self._rows_before(np.array(_second(offset))))
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, RateSplit)
-        for low in range(partition.start, partition.end, MAX_BATCH_ROWS):
-            yield self._rows(low, min(low + MAX_BATCH_ROWS, partition.end))
+    def times_ms(self, values: np.ndarray, start: Mapping[str, Any], end: Mapping[str, Any]) -> np.ndarray:
+        # The first batch's start is made anew whenever it is read, with another time; its end is remembered.
+        began, first = np.int64(end["startTime"]), int(start["second"])
+        edges = self._edges(first, int(values[-1]))
+        second = np.searchsorted(edges, values, side="right") - 1
+        low, high = edges[second], edges[second + 1]
+        within = np.floor((values - low) * 1000 / (high - low) + 0.5).astype(np.int64)
+        return began + (first + second) * 1000 + within
 
-    def finished(self, offset: dict[str, Any]) -> bool:
-        total = self._options["numRows"]
-        return total is not None and offset["value"] >= total
+    def _edges(self, second: int, last: int) -> np.ndarray:
+        """The rows before each second, from ``second`` to the first behind the row ``last``."""
+        count = 2
+        while self._rows_before(np.array(second + count - 1)) <= last:
+            count *= 2
+        return self._rows_before(np.arange(second, second + count))
 
-    def _rows(self, low: int, high: int) -> pa.RecordBatch:
-        target = arrow_schema(SCHEMA)
-        value = np.arange(low, high, dtype=np.int64)
-        micros = self._options["startTime"] * 1000 + value * 1_000_000 // self._options["rowsPerSecond"]
-        columns = [pa.array(value), pa.array(micros).cast(target.field("timestamp").type)]
-        return pa.RecordBatch.from_arrays(columns, schema=target)
+    def _rows_before(self, second: np.ndarray) -> np.ndarray:
+        """By Spark's rule: the rate grows by the same whole number each second, and is ``rowsPerSecond`` then."""
+        ramp = np.minimum(second, self._ramp_up)
+        step = self._rate // (self._ramp_up + 1)
+        return step * (ramp * (ramp + 1) // 2) + (second - ramp) * self._rate
+
+
+def _second(offset: Mapping[str, Any]) -> int:
+    if not {"startTime", "second"} <= offset.keys():
+        raise InvalidInputError(
+            f"source '{NAME}': expected an offset with startTime and second, found {dict(offset)}; numbers without a "
+            "clock, which this source gave before, come from format('rate-micro-batch')"
+        )
+    return int(offset["second"])

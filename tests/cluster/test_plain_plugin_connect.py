@@ -20,7 +20,7 @@ import spark_ckpt
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
 
 def reader(job):
-    options = {"source": "rate", "numRows": "10", "rowsPerBatch": "4", "job": job, "uid": "numbers"}
+    options = {"source": "rate-micro-batch", "numRows": "10", "rowsPerBatch": "4", "job": job, "uid": "numbers"}
     return spark.readStream.format("ckpt").options(**options).load()
 
 def run(writer, path):

@@ -149,9 +149,10 @@ def _parent_of(pid: int) -> int:
 
 def numbers(ckpt: Any, plan: dict[str, Any], source: int) -> Any:
     """The rows of one source: value, k, g. Sources have no key in common, so each key's order is that of its source."""
-    stream = ckpt.readStream.format("rate").options(rowsPerBatch=ROWS_PER_BATCH, numRows=N_ROWS, numSplits=2).load()
+    reader = ckpt.readStream.format("rate-micro-batch")
+    stream = reader.options(rowsPerBatch=ROWS_PER_BATCH, numRows=N_ROWS, numPartitions=2).load()
     if plan.get("steps"):
-        stream = stream.mapInPandas(step(plan, IN_SOURCE), "value long, timestamp timestamp")
+        stream = stream.mapInPandas(step(plan, IN_SOURCE), "timestamp timestamp, value long")
     shifted = f"value + {source * SHIFT} as value"
     keys = [f"value % {KEYS} + {source * SHIFT} as k", f"value % {GROUPS} + {source * SHIFT} as g"]
     return stream.where("value % 3 != 0").selectExpr(shifted, *keys)

@@ -12,7 +12,7 @@ ROWS = 4000
 def main(folder: str, job: str, *options: str) -> None:
     spark = SparkSession.builder.master("local[2]").getOrCreate()
     given = dict(option.split("=", 1) for option in options)
-    reader = spark.readStream.format("ckpt").option("source", "rate").option("rowsPerBatch", "100")
+    reader = spark.readStream.format("ckpt").option("source", "rate-micro-batch").option("rowsPerBatch", "100")
     rows = reader.option("numRows", str(ROWS)).option("job", job).options(**given).load()
     writer = rows.selectExpr("value", "value % 7 AS k", "__ckpt_tag", "__ckpt_ctl").writeStream.format("ckpt")
     several = {

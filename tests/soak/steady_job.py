@@ -57,7 +57,7 @@ def numbered(key: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Ite
 
 def start(spark: SparkSession, folder: Path, postgres: str) -> Any:
     ckpt = spark_ckpt.enable(spark)
-    stream = ckpt.readStream.format("rate").options(rowsPerBatch=ROWS_PER_BATCH, numSplits=2).load()
+    stream = ckpt.readStream.format("rate-micro-batch").options(rowsPerBatch=ROWS_PER_BATCH, numPartitions=2).load()
     rows = stream.selectExpr("value", f"value % {KEYS} as k", f"value % {GROUPS} as g")
     totals = rows.groupBy("k").aggregate(uid="totals", emit="rows", orderBy="value", n=agg.count(), s=agg.sum("value"))
     schema = "value long, k long, g long, n long, s long, seq long"

@@ -74,7 +74,7 @@ class TestFilesCutWithinFiles(SourceConformance):
         return target
 
 
-# -- rate ------------------------------------------------------------------------------------------------------------
+# -- rate-micro-batch ------------------------------------------------------------------------------------------------
 
 
 class RateTarget(SourceTarget):
@@ -82,13 +82,15 @@ class RateTarget(SourceTarget):
 
     def expected(self) -> list[tuple[Any, ...]]:
         start = datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))
-        return [(n, start + timedelta(milliseconds=n)) for n in range(10)]
+        return [(start + timedelta(seconds=n // 4), n) for n in range(10)]
 
 
 class TestRate(SourceConformance):
     @pytest.fixture
     def target(self, tmp_path: Path) -> SourceTarget:
-        return RateTarget("rate", {"rowsPerBatch": "4", "numRows": "10", "numSplits": "3"}, str(tmp_path))
+        return RateTarget(
+            "rate-micro-batch", {"rowsPerBatch": "4", "numRows": "10", "numPartitions": "3"}, str(tmp_path)
+        )
 
 
 # -- a user's, of every flavour ------------------------------------------------------------------------------------

@@ -29,13 +29,12 @@ LIMIT = ReadMaxRows(2**31 - 1)
 
 
 def reader(
-    tmp_path: Path, leader: bool = True, generation: int = 1, inner: Any = "rate", **options: str
+    tmp_path: Path, leader: bool = True, generation: int = 1, inner: Any = "rate-micro-batch", **options: str
 ) -> CkptStreamReader:
     settings = {"dir": str(tmp_path), "interval": "1h", "initialDelay": "1h", "triggerPollInterval": "0ms", **options}
     config = JobConfig.from_options(settings)
     run = RunSpec("job", config, generation, 1, 1, None, None, TOPOLOGY, 1)
-    given = {"rowsPerSecond": "1000"} if inner == "rate" else {}
-    source = SourceSpec("a" if leader else "b", inner, given, None, leader, (), (), 2)
+    source = SourceSpec("a" if leader else "b", inner, {}, None, leader, (), (), 2)
     made = CkptStreamReader(run, source)
     record = GenerationRecord(generation, 1, "spark", None, 0, TOPOLOGY)
     made._coordinator().records.create_generation(record)

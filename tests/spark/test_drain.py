@@ -114,15 +114,16 @@ def test_the_command_line_drains_a_job_and_its_query_ends_by_itself(
 def test_a_source_that_has_ended_counts_as_arrived_after_restarts_restores_and_in_a_drain(
     ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
 ) -> None:
-    data = new_input("in", "value long, timestamp timestamp")
+    data = new_input("in", "timestamp timestamp, value long")
 
     def rows() -> Any:
-        bounded = ckpt.readStream.format("rate").options(numRows=3, startTime=int(NOON.timestamp() * 1000)).load()
+        reader = ckpt.readStream.format("rate-micro-batch")
+        bounded = reader.options(numRows=3, startTimestamp=int(NOON.timestamp() * 1000)).load()
         both = data.stream(ckpt).union(bounded).selectExpr("'k' as k", "timestamp as at")
         return held(both.withWatermark("at", "1 hour"), "keys", "k")
 
     for number, location in enumerate(("here", "here", "elsewhere")):
-        data.add((number, NOON))
+        data.add((NOON, number))
         options = {"spark__ckpt__mode": "at_least_once", "checkpointLocation": str(tmp_path / location)}
         query = job.start(rows(), now=False, **options)
         query.processAllAvailable()

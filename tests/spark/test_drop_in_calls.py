@@ -390,6 +390,10 @@ def test_readers_take_and_refuse_what_sparks_do(spark: SparkSession, ckpt: Any, 
         "a schema of another type": lambda r: r.schema(5),
         "a schema that is none": lambda r: r.schema("k lung").json(str(folder)),
         "by place": lambda r: r.csv(str(folder), "k long", ";", "UTF-8", "'"),
+        "a rate": lambda r: r.format("rate").option("rampUpTime", "5s").load(),
+        "rows of a batch": lambda r: r.format("rate-micro-batch").option("rowsPerBatch", 5).load(),
+        "no name": lambda r: r.name("the-numbers"),
+        "a name that is none": lambda r: r.name(None),
     }  # fmt: skip
     for name, call in calls.items():
         found = [_told(call, reader.readStream, True) for reader in (spark, ckpt)]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from pickle import PicklingError
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkAttributeError, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -106,7 +107,9 @@ def test_a_function_that_raises_fails_the_query_with_its_place_and_gets_the_same
         collecting(calls)(rows, checkpoint)
         raise ValueError("no")
 
-    query = start(data.stream(ckpt).writeStream.foreachBatch(fails).alsoTo("memory", path=job.sink))
+    query = start(data.stream(ckpt).writeStream.foreachBatch(fails).alsoTo("memory", path=job.sink), now=False)
+    with pytest.raises(StreamingQueryException, match=r"^\[FOREACH_BATCH_USER_FUNCTION_ERROR\] .*ValueError: no"):
+        query.processAllAvailable()
     with pytest.raises(StreamingQueryException, match=rf"{__file__}:\d+, in fails\): ValueError: no") as raised:
         query.awaitTermination()
     assert isinstance(raised.value.__cause__, ValueError)
@@ -219,9 +222,11 @@ def test_what_is_no_function_of_rows_and_id_is_refused(ckpt: Any, data: Input) -
     for func in (None, "f", lambda rows: None, lambda: None):
         with pytest.raises(InvalidInputError, match=r"foreachBatch .*DataFrame and a checkpoint's id"):
             writer.foreachBatch(func)
-    for f in (None, object()):
-        with pytest.raises(InvalidInputError, match=r"foreach needs .*process\(row\)"):
+    for f in (None, object(), type("W", (), {"process": print, "open": 1})()):
+        with pytest.raises(PySparkAttributeError, match="ATTRIBUTE_NOT_CALLABLE"):
             writer.foreach(f)
+    with pytest.raises(PicklingError):
+        writer.foreach(lambda row: ckpt.spark.range(1))
     for name in ("foreachBatch", "foreach"):
         with pytest.raises(ConfigError, match="is a method and no format"):
             writer.format(name)

@@ -90,9 +90,9 @@ def test_sql_in_between_over_a_view_and_over_a_table(plain: Plain, spark: SparkS
     plain.run(spark.sql(f"SELECT v * 2 AS w, {kept} FROM numbers WHERE v > 1 OR __ckpt_ctl IS NOT NULL"))
     assert plain.rows() == [(4,), (6,)]
     here = f"dir = '{plain.both['dir']}', job = 'table'"
-    spark.sql(f"CREATE TABLE rates USING ckpt OPTIONS (source = 'rate', {here})")
+    spark.sql(f"CREATE TABLE rates USING ckpt OPTIONS (source = 'rate-micro-batch', {here})")
     try:
-        options = f"source = 'rate', numRows = 4, {here}, checkpointLocation = '{plain.location}-table'"
+        options = f"source = 'rate-micro-batch', numRows = 4, {here}, checkpointLocation = '{plain.location}-table'"
         plain.both |= {"job": "table", "checkpointLocation": f"{plain.location}-table"}
         plain.run(spark.sql(f"SELECT value, {kept} FROM STREAM rates WITH ({options})"), path=f"{plain.sink}-table")
     finally:

@@ -78,7 +78,7 @@ def test_a_restore_reads_the_manifest_and_opens_state_only_when_a_key_is_touched
 
 
 def test_distinct_values_are_a_table_of_their_own_and_go_where_the_counts_go(
-    spark: SparkSession, ckpt: Any, source: Input, job: Job, tmp_path: Path
+    spark: SparkSession, ckpt: Any, source: Input, job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def distinct() -> Any:
         return source.stream(ckpt).groupBy("k").aggregate(uid="seen", n=agg.count(), amounts=agg.count_distinct("v"))
@@ -89,10 +89,12 @@ def test_distinct_values_are_a_table_of_their_own_and_go_where_the_counts_go(
     assert job.rows() == [("a", 4, 3), ("b", 1, 1), ("c", 2, 1), (None, 1, 1)]
     source.add(("a", 1), ("b", 11))
     spark.conf.set("spark.sql.shuffle.partitions", "3")
+    assert "Spark location is empty" not in caplog.text
     try:
         job.run(distinct(), "k", checkpointLocation=str(tmp_path / "elsewhere"))
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", "2")
+    assert "Job job: the Spark location is empty, so the job goes on from its checkpoint 2" in caplog.text
     assert job.rows() == [("a", 5, 3), ("b", 2, 2), ("c", 2, 1), (None, 1, 1)]
     done = folder(tmp_path)
     url, version = done.state_table("seen.amounts")

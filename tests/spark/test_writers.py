@@ -84,6 +84,13 @@ def test_options_of_sparks_writers_that_mean_something_else_here_are_refused(ckp
         data.stream(ckpt).writeStream.partitionBy("a,b")
 
 
+def test_noop_computes_everything_writes_nothing_and_needs_no_name(ckpt: Any, data: Input) -> None:
+    query = data.stream(ckpt).writeStream.format("noop").trigger(availableNow=True).start()
+    assert query.awaitTermination(DEADLINE_S)
+    assert sum(progress["numInputRows"] for progress in query.recentProgress) == 4
+    assert [done["outcome"] for done in query.checkpoints()] == ["completed"]
+
+
 def test_a_writer_that_was_started_takes_another_path(ckpt: Any, data: Input, tmp_path: Path) -> None:
     writer = data.stream(ckpt).writeStream.format("memory").trigger(availableNow=True)
     for name in ("one", "two"):

@@ -47,7 +47,7 @@ class Place:
 
     def start(self, func: Callable[[int], None] | None = None) -> Deliverer:
         waiting = Deliveries(self.path, {}, JOB, SINK)
-        made = Deliverer([Function("f", waiting, func or self.calls.append)], lambda: self.newer)
+        made = Deliverer([Function("f", waiting, func or self.calls.append, "CONDITION")], lambda: self.newer)
         self.query = Query()
         made.start(self.query)
         return made
@@ -165,7 +165,9 @@ def test_a_session_that_is_gone_ends_it_without_an_error(place: Place) -> None:
         def lastProgress(self, _: Any) -> None: ...
 
     place.commit(1)
-    made = Deliverer([Function("f", Deliveries(place.path, {}, JOB, SINK), place.calls.append)], lambda: False)
+    made = Deliverer(
+        [Function("f", Deliveries(place.path, {}, JOB, SINK), place.calls.append, "CONDITION")], lambda: False
+    )
     made.start(Gone())
     assert made.wait(PATIENCE_S)
     assert (place.calls, made.failed) == ([], None)

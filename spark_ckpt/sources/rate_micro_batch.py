@@ -1,0 +1,88 @@
+"""The ``rate-micro-batch`` source: as many numbers in each batch, with timestamps, the same ones every time.
+
+As Spark's of that name, it has no clock. With ``numRows``, which Spark does not have, it is bounded, and then reports
+its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+from pyspark.sql.types import StructType
+
+from spark_ckpt.sources._numbers import SCHEMA, NumbersReader, check_schema
+from spark_ckpt.sources._options import natural, parse_options, positive
+
+NAME = "rate-micro-batch"
+OPTIONS = {
+    "rowsPerBatch": positive(1000).means("Rows of a batch. Spark has no default."),
+    "numRows": natural().means("Rows in all; the source then reports its end. Without it there is none. Not in Spark."),
+    "startTimestamp": natural(0, "milliseconds since 1970, a whole number of at least 0").means(
+        "Timestamp of the first batch's rows."
+    ),
+    "advanceMillisPerBatch": natural(1000).means("Milliseconds from the timestamp of a batch to that of the next."),
+    "numPartitions": positive(4).means("Splits of a batch."),
+}
+
+
+class RateMicroBatchSource(DataSource):
+    """Options: ``rowsPerBatch`` (1000), ``numRows`` (unbounded), ``startTimestamp`` (0, epoch ms),
+    ``advanceMillisPerBatch`` (1000) and ``numPartitions`` (4, splits of a batch)."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.parsed = parse_options(NAME, OPTIONS, options)
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        return SCHEMA
+
+    def streamReader(self, schema: StructType) -> RateMicroBatchReader:
+        check_schema(NAME, schema)
+        return RateMicroBatchReader(self.parsed)
+
+
+class RateMicroBatchReader(NumbersReader):
+    """Offset: ``{"value": n}``, the next row's number."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__(options["numPartitions"])
+        self._options = options
+        self._one_batch = False
+        self._pinned: int | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {"value": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._options["rowsPerBatch"])
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        at, total = self.value_at(start), self._options["numRows"]
+        if self._one_batch and self._pinned is None:
+            self._pinned = at + self._options["rowsPerBatch"]
+        bounds = [bound for bound in (total, self._pinned) if bound is not None]
+        if not isinstance(limit, ReadAllAvailable) or not bounds:
+            bounds.append(at + getattr(limit, "max_rows", self._options["rowsPerBatch"]))
+        return {"value": max(at, min(bounds))}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """All of ``numRows`` is there; of an endless stream, one batch is."""
+        self._one_batch = self._options["numRows"] is None
+
+    def finished(self, offset: dict[str, Any]) -> bool:
+        total = self._options["numRows"]
+        return total is not None and self.value_at(offset) >= total
+
+    def value_at(self, offset: Mapping[str, Any]) -> int:
+        return int(offset["value"])
+
+    def times_ms(self, values: np.ndarray, start: Mapping[str, Any], end: Mapping[str, Any]) -> np.ndarray:
+        batches = values // self._options["rowsPerBatch"]
+        return self._options["startTimestamp"] + batches * self._options["advanceMillisPerBatch"]

@@ -14,7 +14,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import is_case_sensitive, quoted, refuse_repeated
 from spark_ckpt.plan.distinct_keys import as_text
 from spark_ckpt.plan.event_time import event_time, event_times
-from spark_ckpt.plan.key_columns import Keys, column_named
+from spark_ckpt.plan.key_columns import Keys
 from spark_ckpt.plan.spark_errors import analysis_error, not_expected
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.functions.distinct_rows import SEEN, DistinctRows, Expiry
@@ -94,7 +94,8 @@ def _named(df: CkptDataFrame, kind: str, subset: Any) -> list[str]:
         if not isinstance(name, str):
             raise not_expected("subset", "str", name)
     sensitive = is_case_sensitive(df._session.spark)
-    found = {name: column_named(df.columns, name, sensitive) for name in names}
+    low = {column if sensitive else column.lower(): column for column in df.columns}
+    found = {name: low.get(name if sensitive else name.lower()) for name in names}
     missing = [name for name, column in found.items() if column is None]
     if missing:
         raise analysis_error(

@@ -16,7 +16,7 @@ from spark_ckpt.api._aggregation import Aggregation, given_columns, is_empty
 from spark_ckpt.api._window_columns import behind_windows
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
-from spark_ckpt.plan.attributes import new
+from spark_ckpt.plan.attributes import new, refuse_missing
 from spark_ckpt.plan.columns import is_case_sensitive, listed, refuse_repeated, unaliased
 from spark_ckpt.plan.grouping_calls import SetCalls, numbered
 from spark_ckpt.plan.key_columns import column_named, written
@@ -78,6 +78,8 @@ class CkptGroupingSets(Aggregation, Hinting):
                 f"{what} of session windows is not there on a stream, on Spark's neither: a session that a set is "
                 "without would never end. Write one groupBy(F.session_window(...), ...) for each set of keys"
             )
+        for col in cols:
+            refuse_missing(df._attributes, col)
         self._parent, self._given, self._sets = df, cols, sets
 
     def agg(self, *exprs: Any, uid: str | None = None) -> CkptDataFrame:
@@ -89,6 +91,8 @@ class CkptGroupingSets(Aggregation, Hinting):
         if is_empty(exprs):
             return self._without_results(uid)
         columns = given_columns(self._parent._preview, exprs)
+        for column in columns:
+            refuse_missing(self._parent._attributes, column)
         names = list(self._parent._in_spark().cube(*self._given).agg(*columns).columns)  # it says what is wrong
         refuse_repeated(names, self._parent._session.spark)
         rows, keys, _ = behind_windows(self._parent, self._given, bare_too=True) or (self._parent, self._given, [])

@@ -32,10 +32,11 @@ _GONE = -1
 """The place of a column that is known, and not there any more."""
 
 
-def keeps_columns(*columns: str, visible: bool = False) -> Callable[[Method], Method]:
+def keeps_columns(*columns: str, visible: bool = False, by_all: bool = False) -> Callable[[Method], Method]:
     """Of a DataFrame's method behind which there are the same columns: behind a join, too, it is known whose they are.
 
     ``columns``: arguments that say some. ``visible``: it looks at all that there are, where names come twice.
+    ``by_all``: without a ``subset`` Spark finds those by name, and refuses what comes twice.
     """
 
     def decorated(method: Method) -> Method:
@@ -47,6 +48,8 @@ def keeps_columns(*columns: str, visible: bool = False) -> Callable[[Method], Me
             if joined is None or (visible and not joined.repeated):
                 return method(self, *args, **kwargs)
             given = signature.bind(self, *args, **kwargs)
+            if by_all and given.arguments.get("subset") is None:
+                getattr(self._in_spark(), method.__name__)(*args, **kwargs)  # raises as Spark does
             for name in columns:
                 if given.arguments.get(name) is not None:
                     given.arguments[name] = joined.meant(given.arguments[name])
@@ -61,7 +64,8 @@ def keeps_columns(*columns: str, visible: bool = False) -> Callable[[Method], Me
 class JoinedNames:
     """``unique`` are the rows, each column with a name of its own; ``shown`` is what the first of them are called, the
     others are seen only by who asks for them. ``place`` finds a column by its stream or alias; None: by its name.
-    ``hides``: those that were replaced or dropped, which only filters find. ``stars``: what ``alias.*`` stands for.
+    ``hides``: those that were replaced or dropped, which only filters find; ``renames``: those that are there under
+    another name, and are found by it alone, but for filters. ``stars``: what ``alias.*`` stands for.
     """
 
     unique: CkptDataFrame
@@ -69,6 +73,7 @@ class JoinedNames:
     place: Callable[[Name], int | None]
     hides: frozenset[int] = frozenset()
     stars: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    renames: frozenset[int] = frozenset()
 
     @property
     def repeated(self) -> bool:
@@ -114,7 +119,8 @@ class JoinedNames:
 
     def where(self, condition: Column) -> CkptDataFrame:
         """As Spark does, by what is hidden since it was replaced, too."""
-        hidden = replace(self, hides=frozenset(at for at in self.hides if at < len(self.shown)))
+        hides = frozenset(at for at in self.hides if at < len(self.shown))
+        hidden = replace(self, hides=hides, renames=frozenset())
         return replace(self, unique=self.unique.where(replaced(condition, hidden._meant))).frame()
 
     def with_columns(self, columns: dict[str, Column]) -> CkptDataFrame:
@@ -135,7 +141,9 @@ class JoinedNames:
         unique = self.unique.withColumns(computed)._columns([*ahead, *old])
         moved = {i: unique.columns.index(name) for i, name in enumerate(names)}
         hides = {moved[i] for i in (*replaces, *self.hides)}
-        return JoinedNames(unique, tuple(shown), _moved(self.place, moved), frozenset(hides), self.stars).frame()
+        renames = frozenset(moved[i] for i in self.renames)
+        place = _moved(self.place, moved)
+        return JoinedNames(unique, tuple(shown), place, frozenset(hides), self.stars, renames).frame()
 
     def grouped(self, cols: list[Any]) -> CkptGroupedData:
         """By keys that are told by stream or alias, too; so may be what is aggregated."""
@@ -179,7 +187,9 @@ class JoinedNames:
     def renamed(self, names: dict[str, str]) -> CkptDataFrame:
         """All that are called so, as Spark does."""
         new = {old.lower(): name for old, name in names.items()}
-        return replace(self, shown=tuple(new.get(name.lower(), name) for name in self.shown)).frame()
+        shown = tuple(new.get(name.lower(), name) for name in self.shown)
+        renames = self.renames | {i for i, name in enumerate(self.shown) if shown[i] != name}
+        return replace(self, shown=shown, renames=renames).frame()
 
     def through(self, method: Callable[[CkptDataFrame], CkptDataFrame], visible: bool) -> CkptDataFrame:
         """What ``method``, which keeps the columns, makes of the rows; ``visible``: of the columns that are shown."""
@@ -214,7 +224,8 @@ class JoinedNames:
         moved = {old: new for new, old in enumerate(places)}
         hides = frozenset(moved[i] for i in self.hides if i in moved)
         shown = tuple(self.shown[i] for i in places[:visible])
-        return JoinedNames(unique, shown, _moved(self.place, moved), hides, self.stars)
+        renames = frozenset(moved[i] for i in self.renames if i in moved)
+        return JoinedNames(unique, shown, _moved(self.place, moved), hides, self.stars, renames)
 
     def _bare(self, col: Any) -> int | None:
         """The place of a column that is one as it is."""
@@ -265,7 +276,8 @@ class JoinedNames:
     def _place(self, name: Name) -> int | None:
         """As :meth:`_at`. Raises as Spark does for what is not among the columns any more."""
         at = self._at(name)
-        if at == _GONE or (at in self.hides and (at >= len(self.shown) or self.place(name) is not None)):
+        told = at in self.hides | self.renames and (name.of_stream or self.place(name) is not None)
+        if at == _GONE or told or (at in self.hides and at is not None and at >= len(self.shown)):
             raise not_there(name, self.shown, F.col(name.text))
         return at
 

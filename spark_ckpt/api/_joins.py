@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from spark_ckpt.api._operation import HasOperation
 from spark_ckpt.api._stream_joins import stream_join
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.attributes import Attributes, refuse_missing
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import aliased, quoted, refuse_control
 from spark_ckpt.plan.condition import Name, replaced
@@ -40,15 +41,14 @@ SparkDF = Any
 class StreamSide:
     """Behind a join with a static DataFrame: the stream's columns, which may have the names of others there.
 
-    ``alias`` is what Spark knows them by, ``streams`` are the numbers of the recipes whose columns they are.
+    ``alias`` is what Spark knows them by.
     """
 
     alias: str
-    streams: frozenset[int]
 
     @classmethod
-    def of(cls, recipe: Recipe, alias: str | None) -> StreamSide:
-        return cls(alias or "__ckpt_stream", recipe.numbers())
+    def of(cls, alias: str | None) -> StreamSide:
+        return cls(alias or "__ckpt_stream")
 
     def meant(self, column: Any, columns: list[str]) -> Any:
         """``column`` with ``stream["k"]`` told apart from another ``k``."""
@@ -58,7 +58,7 @@ class StreamSide:
 
         def of_stream(name: Name) -> Column | None:
             twice = low.count(name.text.strip("`").replace("``", "`").lower()) > 1
-            return F.col(f"{quoted(self.alias)}.{name.text}") if twice and name.stream in self.streams else None
+            return F.col(f"{quoted(self.alias)}.{name.text}") if twice and name.of_stream else None
 
         return replaced(column, of_stream)
 
@@ -67,6 +67,7 @@ class JoinMethods(HasOperation):
     """What :class:`spark_ckpt.api.dataframe.CkptDataFrame` has of them."""
 
     _recipe: Recipe
+    _attributes: Attributes
     _alias: str | None
     _stream_side: StreamSide | None
     _static_places: tuple[StaticPlace, ...]
@@ -123,11 +124,13 @@ class JoinMethods(HasOperation):
         if kind is None or names:
             _ = self._in_spark().join(nothing, on, how).columns  # raises as Spark does
         condition = names if names else _condition(on)
+        if isinstance(condition, Column):
+            refuse_missing(self._attributes, condition)
         if self._stream_side is not None:
             condition = self._stream_side.meant(condition, self.columns)
         asked = isinstance(condition, Column) and may_fail(condition, self._nodes)
         safe = for_data_rows(condition, self._preview, nothing) if asked else None
-        named = self._stream_side or StreamSide.of(self._recipe, self._alias)
+        named = self._stream_side or StreamSide.of(self._alias)
         whole = named.alias if self._stream_side is None else self._alias
         valued = may_have_values(self._preview, names, whole) if names else ()
         join = StaticJoin(kind or "inner", condition, safe, whole, valued)
@@ -159,7 +162,7 @@ class JoinMethods(HasOperation):
                 raise InvalidInputError("lateralJoin of a generator, left and with on: no stream of Spark's runs it")
             made = self.select("*", generator)
             return made if on is None else made.where(on)
-        named = self._stream_side or StreamSide.of(self._recipe, self._alias)
+        named = self._stream_side or StreamSide.of(self._alias)
         called = self._called(named)
         nothing = other.where(F.lit(False))
         made = self._operation(

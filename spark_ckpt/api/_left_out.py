@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import missing, same, with_known
 from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.plan_check import plan_nodes
@@ -100,7 +101,13 @@ def filtered_in_front(df: CkptDataFrame, condition: Column) -> CkptDataFrame | N
     ``AnalysisException`` if nobody has."""
     if df._wider is None or plan_nodes(df._preview.where(condition))[0].name == "Filter":
         return None
-    return _filtered_in_front(df, df._wider(), condition)
+    rows = df._wider()
+    if set(rows.columns) <= set(df.columns):
+        raise InvalidInputError(
+            f"where: {condition} is of columns that an operation in front left out, one that hides them here and not "
+            "in Spark. Filter in front of it, or keep them until then"
+        )
+    return _filtered_in_front(df, rows, condition)
 
 
 def _filtered_in_front(df: CkptDataFrame, wider: CkptDataFrame, condition: Column) -> CkptDataFrame:

@@ -16,10 +16,10 @@ from spark_ckpt.api._watermark import behind_operation
 from spark_ckpt.api._window_columns import replaced_by_name, with_windows, without_window
 from spark_ckpt.plan.attributes import missing
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.columns import everything, listed, quoted, refuse_control
+from spark_ckpt.plan.columns import everything, is_repeated, listed, quoted, refuse_control
 from spark_ckpt.plan.fails_on_nulls import for_data_rows_only
 from spark_ckpt.plan.spark_errors import not_expected
-from spark_ckpt.plan.stars import may_have_star
+from spark_ckpt.plan.stars import may_have_star, with_stars
 from spark_ckpt.runtime.stateless import Project
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
 
@@ -38,7 +38,7 @@ class Projections:
         Nothing but aggregates is :meth:`agg` of them. Raises ``InvalidInputError`` for what could lose or double a
         barrier, such as a window function.
         """
-        flat = listed(cols)
+        flat = with_stars(listed(cols), self._recipe.number)
         if self._joined is not None:
             return self._joined.select(flat)
         by_spark = with_file_columns(self, flat)
@@ -52,7 +52,7 @@ class Projections:
     def _selected(self: Any, flat: list[Any]) -> CkptDataFrame:
         wanted: list[Any] = []
         for c in flat:
-            wanted.extend(self._all_columns() if isinstance(c, str) and c == "*" else [c])
+            wanted.extend(self._all_columns() if isinstance(c, str) and c == "*" else self._of_alias(c))
         if all(isinstance(c, str) and c in self.columns and not {".", "`"} & set(c) for c in wanted):
             return self._columns(wanted)
         windowed = with_windows(self, wanted)
@@ -74,7 +74,16 @@ class Projections:
     def _all_columns(self: Any) -> list[Column]:
         names = self.columns
         # Behind a join, a name may come twice.
-        return [F.col(quoted(n)) for n in names] if len(set(names)) == len(names) else [everything()]
+        return [everything()] if is_repeated(names, self._session.spark) else [F.col(quoted(n)) for n in names]
+
+    def _of_alias(self: Any, column: Any) -> list[Any]:
+        """What ``alias.*`` stands for, one by one: rows that come out of Python have the alias whole again, and not
+        what was renamed behind it."""
+        if self._alias is None or not (isinstance(column, str) and column.endswith(".*")):
+            return [column]
+        found = self._in_spark().select(column).columns
+        once = not is_repeated(found, self._session.spark)
+        return [F.col(f"{column[:-1]}{quoted(name)}") for name in found] if once else [column]
 
     def _has_star(self: Any, wanted: list[Any]) -> bool:
         """Whether some ``col("*")`` of Spark's stands for the control columns too."""
@@ -173,7 +182,10 @@ class Projections:
         """As PySpark's: all columns under new names ``cols``, in order. Raises as Spark for too many or too few."""
         _ = self._in_spark().toDF(*cols).columns  # raises as Spark does
         refuse_control(cols)
-        return self._operation("toDF", lambda df: df.toDF(*cols, TAG, CTL))
+        made = self._operation("toDF", lambda df: df.toDF(*cols, TAG, CTL))
+        old = self.columns
+        made._wider = left_out(self, made, lambda rows, more: rows._columns([*old, *more], [*cols, *more.values()]))
+        return made
 
     def to(self: Any, schema: StructType) -> CkptDataFrame:
         """As PySpark's: the columns of ``schema``, by their names, in its order and cast to its types, fields of

@@ -23,7 +23,7 @@ from spark_ckpt.api._left_out import behind_replaced
 from spark_ckpt.api._operation import HasOperation
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
-from spark_ckpt.plan.columns import quoted, refuse_control
+from spark_ckpt.plan.columns import is_repeated, quoted, refuse_control
 from spark_ckpt.plan.observed import of_data_rows
 from spark_ckpt.plan.ordering import for_data_rows
 from spark_ckpt.plan.spark_errors import not_expected
@@ -138,11 +138,13 @@ class RowMethods(HasOperation):
         """
         refuse_control(value if isinstance(value, dict) else _listed(subset))
         names = subset if subset is not None or isinstance(value, dict) else self._quoted()
+        if names is not subset and self._is_repeated():
+            return self._operation("fillna", lambda df: _each_filled(df, value), check=True)
         made = self._operation("fillna", lambda df: df.fillna(value, names), check=True)
         made._wider = behind_replaced(cast("CkptDataFrame", self), made, lambda rows: rows.fillna(value, names))
         return made
 
-    @keeps_columns("subset", visible=True)
+    @keeps_columns("subset", visible=True, by_all=True)
     def dropna(
         self, how: str = "any", thresh: int | None = None, subset: str | Sequence[str] | None = None
     ) -> CkptDataFrame:
@@ -248,6 +250,9 @@ class RowMethods(HasOperation):
         """As PySpark's: at most ``numPartitions`` tasks from here on, without a shuffle."""
         return self._operation("coalesce", lambda df: df.coalesce(numPartitions), check=True)
 
+    def _is_repeated(self: Any) -> bool:
+        return is_repeated(self.columns, self._session.spark)
+
     def _quoted(self) -> list[str]:
         return [quoted(name) for name in self.columns]
 
@@ -273,6 +278,14 @@ class CkptNaFunctions(Hinting):
     def replace(self, to_replace: Any, value: Any = _NoValue, subset: Any = None) -> CkptDataFrame:
         """``df.replace``."""
         return self._df.replace(to_replace, value, subset)
+
+
+def _each_filled(df: SparkDF, value: Any) -> SparkDF:
+    """All columns but the control columns, of which several have one name."""
+    names = df.columns
+    places = [name if name in CONTROL_COLUMNS else f"c{at}" for at, name in enumerate(names)]
+    filled = df.toDF(*places).fillna(value, [name for name in places if name not in CONTROL_COLUMNS])
+    return filled.toDF(*names)
 
 
 def _is_there(column: Column, kind: Any) -> Column:

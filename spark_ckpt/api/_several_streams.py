@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from spark_ckpt.api._watermark import ahead_of_union
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import derived
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import ordered, proposing_user_columns
@@ -41,6 +42,12 @@ class SeveralStreams:
 
 
 def _both(df: CkptDataFrame, other: CkptDataFrame, operation: Callable[[SparkDF, SparkDF], SparkDF]) -> CkptDataFrame:
+    if not isinstance(other, type(df)):
+        raise InvalidInputError(
+            f"union expects another stream of ckpt.readStream, found {type(other).__name__}: Union between streaming "
+            "and batch DataFrames/Datasets is not supported, in Spark neither; write the rows of a table beside those "
+            "of the query, or read them as a stream"
+        )
     other = other._beside(df)
     left, right = df._recipe, other._recipe
     with proposing_user_columns():

@@ -51,13 +51,15 @@ from spark_ckpt.plan.attributes import Attributes, derived, know, known, new, re
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import (
     aliased,
+    is_repeated,
     listed,
     ordered,
     proposing_user_columns,
+    quoted,
     require_control,
     user_columns,
 )
-from spark_ckpt.plan.condition import conjuncts, stream_column
+from spark_ckpt.plan.condition import conjuncts, stream_column, stream_star
 from spark_ckpt.plan.event_time import without_notes
 from spark_ckpt.plan.generators import for_control_rows
 from spark_ckpt.plan.in_arrow import Stays, in_arrow
@@ -174,10 +176,14 @@ class CkptDataFrame(
             raise not_expected("item", "Column, float, integer, list or string", item)
         name = self.columns[item] if isinstance(item, int) else item
         if name == "*":
-            return F.col(name)
-        if name not in self.columns and not is_column(self._in_spark(), name):
-            _ = self._in_spark().select(name).columns  # raises as Spark does
+            return stream_star(self._recipe.number)
+        if self._is_twice(name) or (name not in self.columns and not is_column(self._in_spark(), name)):
+            _ = self._in_spark().select(quoted(name) if name in self.columns else name).columns  # raises as Spark does
         return stream_column(name, self._recipe.number, self.columns)
+
+    def _is_twice(self, name: str) -> bool:
+        low = [column.lower() for column in self.columns]
+        return low.count(name.lower()) > 1 and is_repeated(self.columns, self._session.spark)
 
     def __dir__(self) -> list[str]:
         """The columns, too, for who completes names."""
@@ -187,7 +193,7 @@ class CkptDataFrame(
         if name.startswith("_"):
             raise AttributeError(AS_ARGUMENT) if name in ("_jdf", "_get_object_id") else missing(self, name, {})
         if name in self.columns:
-            return stream_column(name, self._recipe.number, self.columns)
+            return cast("Column", self[name])
         refused = batch_call(name)
         if refused is not None:
             return refused
@@ -249,7 +255,8 @@ class CkptDataFrame(
 
     def _known_as(self, preview: SparkDF) -> SparkDF | None:
         """What columns of an operation's result are known by, where their names may not do."""
-        return None if self._stream_side is None else preview
+        repeated = any(is_repeated(names, self._session.spark) for names in (self._preview.columns, preview.columns))
+        return preview if repeated or self._stream_side is not None else None
 
     def _made(self, recipe: Recipe, lineage: Lineage, preview: SparkDF) -> CkptDataFrame:
         """What this becomes by an operation that keeps the columns' alias."""

@@ -26,6 +26,7 @@ _SEVERAL = (_SEQ, _PAIR, "scala.Option")
 _A_NAME = re.compile(r"(?:[^\W\d]\w*|`(?:[^`]|``)+`)(?:\.(?:[^\W\d]\w*|`(?:[^`]|``)+`))*")
 _PART = re.compile(r"`(?:[^`]|``)+`|[^.`]+")
 _MARK = re.compile(r"` --\d")
+_STAR_OF_STREAM = re.compile(r"^Column<'`\*` --\* (\d+)'>$")
 _OF_STREAM = re.compile(r"(`(?:[^`]|``)+`(?:\.`(?:[^`]|``)+`)*) --(\d+)")
 
 
@@ -51,6 +52,17 @@ def stream_column(name: str, stream: int, columns: Sequence[str]) -> Column:
     """
     parts = [name] if name in columns else [unquoted(part) for part in parts_of(name)]
     return F.expr(f"{'.'.join(map(quoted, parts))} --{stream}")
+
+
+def stream_star(stream: int) -> Column:
+    """``stream["*"]``, to know it again."""
+    return F.expr(f"`*` --* {stream}")
+
+
+def starred_stream(column: Column) -> int | None:
+    """The number of the stream, if it is its star and nothing else."""
+    found = _STAR_OF_STREAM.search(str(column))
+    return int(found[1]) if found else None
 
 
 def parts_of(name: str) -> list[str]:

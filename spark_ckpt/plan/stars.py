@@ -6,16 +6,20 @@ the text apart, so :mod:`spark_ckpt.plan.plan_check` refuses it by what Spark ma
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from pyspark.sql import Column
 
+from spark_ckpt.plan.attributes import known
 from spark_ckpt.plan.columns import everything
-from spark_ckpt.plan.condition import ClassicTree, ConnectTree
+from spark_ckpt.plan.condition import ClassicTree, ConnectTree, starred_stream, stream_column
 from spark_ckpt.plan.udf_plan import items_of
 
 JavaObject = Any
 _STAR = "UnresolvedStar"
+_STAR_COLUMN = re.compile(r"Column<'(?:\*|(.+\.\*)\.\*|unresolvedstar\((.*)\))'>")
+"""``F.col("*")`` and ``F.col("x.*")``, as they are printed on classic Spark and Connect."""
 _COUNT = "count"
 """``count(*)`` counts rows and looks at no column."""
 
@@ -23,6 +27,20 @@ _COUNT = "count"
 def may_have_star(column: Any) -> bool:
     """Quickly; a product looks like one."""
     return "*" in str(column) or "star" in str(column)
+
+
+def with_stars(columns: list[Any], stream: int) -> list[Any]:
+    """With the columns that ``other["*"]`` stands for; ``stream`` is the number of the one that is asked for them."""
+    return [one for column in columns for one in _of_star(column, stream)]
+
+
+def _of_star(column: Any, stream: int) -> list[Any]:
+    star = starred_stream(column) if isinstance(column, Column) else None
+    if star is None:
+        found = _STAR_COLUMN.fullmatch(str(column)) if isinstance(column, Column) else None
+        return [column if found is None else found[1] or found[2] or "*"]
+    those = None if star == stream else known(star)
+    return ["*"] if those is None else [stream_column(name, star, those.names) for name in those.names]
 
 
 def without_control(column: Any) -> Any:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_ckpt.sources.ddl import parse_ddl
+from tests.generated.expressions import quoted
 
 COLUMNS: dict[str, str] = {
     "id": "bigint",
@@ -45,13 +46,13 @@ _VALUES: dict[str, list[Any]] = {
     "ok": ["a", "b", "", "z", None],
     "on_": [0, 1, 7, None],
 }
-_BEGIN = dt.datetime(2024, 3, 10, 5, 30, tzinfo=dt.timezone.utc)
+BEGIN = dt.datetime(2024, 3, 10, 5, 30, tzinfo=dt.timezone.utc)
 """Half an hour past midnight in New York, on the day that has no hour from two to three."""
 STEP = dt.timedelta(minutes=50)
 
 
 def ddl(columns: dict[str, str]) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+    return ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
 
 
 def batches(chosen: random.Random, columns: dict[str, str], count: int, rows: int = 6) -> list[pa.Table]:
@@ -82,7 +83,7 @@ def _time(chosen: random.Random, batch: int) -> dt.datetime | None:
     if chosen.random() < 0.1:
         return None
     late = dt.timedelta(minutes=chosen.choice([0, 0, 5, 20, 30, 75, 300]), microseconds=chosen.choice([0, 0, 1]))
-    return _BEGIN + STEP * batch - late
+    return BEGIN + STEP * batch - late
 
 
 def write(folder: Path, tables: list[pa.Table], first: int = 0) -> None:

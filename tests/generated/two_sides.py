@@ -89,14 +89,15 @@ class TwoSides:
     """Both sides over one input in batches, which come in ``lives`` parts: in front of each query starts anew, the
     checkpointed one at an empty location and with other partitions."""
 
-    def __init__(self, spark: Any, folder: Path, tables: Sequence[list[pa.Table]], lives: int) -> None:
+    def __init__(
+        self, spark: Any, folder: Path, tables: Sequence[list[pa.Table]], lives: int, side: type[Side] = Side
+    ) -> None:
         self.spark, self.folder, self.tables, self.lives = spark, folder, tables, lives
-        self.columns = (query_rows.COLUMNS, query_rows.OTHER)
         spark.conf.set("spark.ckpt.dir", str(folder / "jobs"))
         for name in ("in", "other"):
             (folder / name).mkdir(parents=True)  # Spark looks whether it is there
-        self.plain = Side(spark, spark, folder)
-        self.ours = Side(spark_ckpt.enable(spark), spark, folder)
+        self.plain: Any = side(spark, spark, folder)
+        self.ours: Any = side(spark_ckpt.enable(spark), spark, folder)
 
     def difference(self, queries: Sequence[Query]) -> str | None:
         """Of all queries at once; those of several are shown as texts, in one union."""

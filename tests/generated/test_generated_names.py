@@ -1,0 +1,133 @@
+"""Random programs of DataFrames whose columns have each other's names, behind joins and projections.
+
+``make soak PYTEST_ARGS="tests/generated/test_generated_names.py -s" CHAINS=2000 SEED=7`` tries more, and says what is
+refused here and not in Spark.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import random
+import re
+from typing import Any
+
+import pytest
+
+from tests.generated.lab import Lab
+from tests.generated.named_programs import GROUPS, WRONG, ProgramMaker, again, check_programs, made_sides
+from tests.generated.test_generated_chains import SEED, SOAKED, Tally, say
+from tests.generated.two_sides import Query
+
+IN_A_QUERY = 5
+METHODS = [
+    *("agg", "alias", "colRegex", "count", "cube", "distinct", "drop", "dropDuplicates", "dropna", "explode", "fillna"),
+    *(
+        "getField",
+        "groupBy",
+        "hint",
+        "join",
+        "max",
+        "repartition",
+        "replace",
+        "rollup",
+        "select",
+        "selectExpr",
+        "struct",
+    ),
+    *("toDF", "union", "unionByName", "where", "withColumn", "withColumnRenamed", "withColumns", "withColumnsRenamed"),
+]
+TEXTS = ("['*']", ".*'", "'left'", "'left_semi'", "a['k']", ".k", "`x.y`", "Größe", "a``b", "q[", "p1[", "st.k")
+
+
+def test_programs_of_names_do_what_they_do_in_spark(lab: Lab) -> None:
+    check_programs(lab.spark, lab.folder, 12, 3)
+
+
+@pytest.mark.soak
+def test_many_programs_of_names_do_what_they_do_in_spark(lab: Lab) -> None:
+    tally, refused = Tally(), collections.Counter[str]()
+
+    def check(seed: int) -> None:
+        for finding in check_programs(lab.spark, lab.folder, seed, IN_A_QUERY):
+            method = finding.statements[-1].partition("(")[0]
+            refused[f"{method}: {finding.kind}: " + re.sub(r"'[^']*'|`[^`]*`|\d+", "_", finding.told)[:200]] += 1
+
+    for seed in itertools.islice(itertools.count(SEED * 1000), max(1, SOAKED // (4 * IN_A_QUERY))):
+        tally.count(IN_A_QUERY, lambda seed=seed: check(seed))  # type: ignore[misc]
+    for told, times in refused.most_common(40):
+        say(f"{times} times {told}")
+    assert not tally.wrong, "\n\n".join(tally.wrong)
+
+
+@pytest.mark.soak
+def test_every_method_is_in_a_program_that_both_take(lab: Lab) -> None:
+    sides = made_sides(lab.spark, lab.folder / "every name", random.Random(1))
+    whole = ""
+    for seed in range(60):
+        whole += "\n".join(["", *ProgramMaker(str(seed), sides).made(GROUPS, 8).statements])
+    assert [name for name in METHODS if f".{name}(" not in whole] == []
+    assert [text for text in TEXTS if text not in whole] == []
+
+
+MENDED: list[list[str]] = [
+    ["q = q.join(b, a['k'] == b['k'])", "q = q.select(a['*'], b['v'].alias('v2'), b['*'])"],
+    ["q = q.join(b, a['k'] == b['k'])", "q = q.select(F.col('*'), q['*'])"],
+    ["q = q.withColumnRenamed('k', 'e')", "q = q.select(a['*'])"],
+    ["q = q.alias('x').join(b.alias('y'), F.col('x.k') == F.col('y.k'))", "q = q.select('x.*', F.col('y.*'))"],
+    ["q = q.join(b, ['k'])", "q = q.where(q['v'] > 1)"],
+    ["q = q.join(b, ['k'])", "q = q.where(q.v > 1)"],
+    ["q = q.join(b, ['k'])", "q = q.withColumnRenamed('v', 'e')", "q = q.select(a['v'])"],
+    ["q = q.join(b.alias('y'), q['k'] == b['k'])", "q = q.dropna(thresh=1)"],
+    ["q = q.join(s, b['k'] == s['K3'])"],
+    ["q = q.toDF('e', 'f', 'g', 'h', 'k', 'j')", "q = q.cube('e', a['k']).agg(F.count('*'))"],
+    ["q = q.union(s)"],
+    ["q = q.join(s.alias('y'), F.col('y.k') == q['k'], 'left')", "q = q.withColumn('st', F.struct(c['k'], q['st']))"],
+    ["q = q.join(s, 'v', 'left')", "q = q.fillna(0)"],
+    ["q = q.join(d, q['v'] == d['w'])", "q = q.select('*')"],
+    ["q = q.dropDuplicates(['`xs`'])"],
+    ["q = q.toDF('m', 'l', 'f', 'g', 'h', 'j')", "q = q.withColumnRenamed('m', 'e')", "q = q.where(F.col('k') > 'a')"],
+]
+"""Which went another way than in Spark, once."""
+SELECTED = "q = q.select('v', 'xs', F.col('v'))"
+TWICE = [
+    [SELECTED, "q = q.withColumn('K', F.explode('xs'))", "q = q.toDF(*'vwvw')", "q = q.withColumn('e', F.lit(5))"],
+    [SELECTED, "q = q.where(F.size('xs') > 0)", "q = q.withColumnRenamed('x', 'y')"],
+    ["q = q.alias('y')", "q = q.withColumnRenamed('st', 'K')", "q = q.select('y.*', F.lit(5).alias('f'))"],
+    ["q = q.join(b, a['k'] == b['k'])", "q = q.select(a['*'], b['v'].alias('v2'))"],
+]
+
+
+def test_what_was_mended_is_as_in_spark(lab: Lab) -> None:
+    sides = made_sides(lab.spark, lab.folder / "mended", random.Random(1))
+    told = [again(sides, statements[: n + 1]) for statements in MENDED for n in range(len(statements))]
+    assert [one for one in told if one is not None] == []
+
+
+def test_names_that_come_twice_reach_the_rows(lab: Lab) -> None:
+    """They were refused by Spark at ``start()``, or by Python in the first batch."""
+    sides = made_sides(lab.spark, lab.folder / "twice", random.Random(1))
+    assert sides.difference([Query(tuple(statements)) for statements in TWICE]) is None
+
+
+BROKEN: dict[str, tuple[str, Any, list[str]]] = {
+    "a star is everybody's": (
+        "spark_ckpt.api._projections.with_stars",
+        lambda columns, _: ["*" if "--*" in str(c) else c for c in columns],
+        ["q = q.join(b, q['k'] == b['k'])", "q = q.select(b['*'])"],
+    ),
+    "columns of another stream are taken by name": (
+        "spark_ckpt.api.dataframe.refuse_missing",
+        lambda *_: None,
+        ["q = q.where(q['v'] > 1)", "q = q.select(b['k'])"],
+    ),
+}
+
+
+@pytest.mark.parametrize("defect", BROKEN)
+def test_a_defect_in_names_is_told(lab: Lab, monkeypatch: pytest.MonkeyPatch, defect: str) -> None:
+    name, broken, statements = BROKEN[defect]
+    sides = made_sides(lab.spark, lab.folder / defect.replace(" ", "-"), random.Random(1))
+    assert again(sides, statements) is None
+    monkeypatch.setattr(name, broken)
+    assert (again(sides, statements) or [""])[0] == WRONG

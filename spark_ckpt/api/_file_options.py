@@ -35,6 +35,7 @@ _AS_IT_IS: tuple[tuple[str, str, tuple[str, ...] | None], ...] = (
     ("json", "allowNonNumericNumbers allowSingleQuotes", ("true",)),
     ("csv", "maxColumns", ("20480",)),
     ("csv", "maxCharsPerColumn", ("-1",)),
+    ("csv", "columnPruning", ()),
     ("csv", "unescapedQuoteHandling", ("stop_at_delimiter",)),
     ("csv", "escapeQuotes quoteAll", _ANY),
 )
@@ -78,6 +79,7 @@ _INSTEAD = {
     "charset": "files are UTF-8",
     "linesep": "lines end with \\n or \\r\\n",
     "wholetext": "a row is a line",
+    "columnpruning": "a record is read whole, whatever columns are selected",
     "locale": "numbers and times are written as in en-US",
     "datetimerebasemode": "days are those of the proleptic Gregorian calendar",
     "int96rebasemode": "days are those of the proleptic Gregorian calendar",
@@ -104,6 +106,8 @@ def files_options(
     as_it_is = _as_it_is(file_format, own_rules)
     if has_schema:
         as_it_is |= dict.fromkeys(_NO_SAY_WITH_A_SCHEMA, _ANY)
+    if _mode(given, mode) == "permissive" and not own_rules:
+        as_it_is["columnpruning"] = _ANY
     found = {"fileFormat": file_format}
     only_spark: OnlySparkReadsError | None = None
     for name, value in given.items():
@@ -118,6 +122,11 @@ def files_options(
     if file_format == "csv" and "header" in named and "enforceschema" not in named:
         found["enforceSchema"] = "true"
     return found if "mode" in named else {**found, "mode": str(mode)}
+
+
+def _mode(given: Mapping[str, str], otherwise: str | None) -> str | None:
+    found = next((value for name, value in given.items() if name.lower() == "mode"), otherwise)
+    return found and found.lower()
 
 
 def _option(

@@ -49,7 +49,8 @@ class Unread:
     kept: bool
 
     def __str__(self) -> str:
-        became = "what does not fit is null" if self.kept else "were left out"
+        left_out = "were left out, also where the query does not select what does not fit, and Spark would keep them"
+        became = "what does not fit is null" if self.kept else left_out
         return (
             f"of {self.records} record(s) read, {self.count} did not fit the columns ({', '.join(self.columns)}) and "
             f"{became}, as in Spark's mode {'PERMISSIVE' if self.kept else 'DROPMALFORMED'}. A column for corrupt "

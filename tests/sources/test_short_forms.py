@@ -7,7 +7,7 @@ from inspect import signature
 import pytest
 from pyspark.sql.streaming import DataStreamReader
 
-from spark_ckpt.api._file_options import files_options
+from spark_ckpt.api._file_options import OnlySparkReadsError, files_options
 from spark_ckpt.api._readers import FILE_FORMATS
 from spark_ckpt.config_values import set_option
 from spark_ckpt.errors import ConfigError
@@ -46,6 +46,12 @@ def test_options_that_say_what_the_source_does_anyhow_are_left_out_and_others_re
     options = files_options("csv", {"path": "/in", "comment": "#", "badRecords": "skip"})
     with pytest.raises(ConfigError, match=r"expected mode \(and comment\) or badRecords, found both"):
         open_source("files", options, None, "")
+    with pytest.raises(OnlySparkReadsError, match="a record is read whole"):
+        files_options("csv", {"mode": "dropMalformed", "columnPruning": "false"})
+    assert files_options("csv", {"columnPruning": "true"}, mode="PERMISSIVE") == {
+        "fileFormat": "csv",
+        "mode": "PERMISSIVE",
+    }
     assert files_options("json", {"mode": "Permissive"}) == {"fileFormat": "json", "mode": "Permissive"}
     with pytest.raises(ConfigError, match=r"expected FAILFAST or DROPMALFORMED .*, found 'permissive'.*badRecords"):
         files_options("parquet", {"mode": "permissive"})

@@ -109,6 +109,19 @@ def test_streams_of_json_and_csv_are_those_of_spark_where_nobody_names_a_mode(
         spark.conf.unset("spark.sql.columnNameOfCorruptRecord")
 
 
+def test_values_of_columns_that_are_not_selected_are_not_looked_at_where_spark_prunes(
+    spark: SparkSession, ckpt: Any, job: Job, tmp_path: Path
+) -> None:
+    write(tmp_path, "a.csv", "1,x,2.5\n2,y\n3,z,nope\nbad,w,4\n5,q,6,more\n")
+    rows = []
+    for reader in (ckpt.readStream, spark.readStream):
+        reader = reader.schema("a int, b string, c double").option("mode", "DROPMALFORMED")
+        rows.append(reader.option("columnPruning", "true").csv(str(tmp_path / "in")).select("b"))
+    job.run(rows[0])
+    assert job.rows() == ordered(map(tuple, rows_of_spark(rows[1], tmp_path / "plain"))) != []
+    assert len(job.rows()) == 5
+
+
 def _plain(row: Any) -> str:
     """Maps come as lists of pairs from a sink, and times without a zone from Spark."""
     return repr([str(sorted(dict(v).items())) if isinstance(v, dict | list) else _shown(v) for v in row])

@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.api._sql_aggregation import SelectOfAggregates, direction, ordinal
 from spark_ckpt.api._sql_arguments import literal, with_arguments, with_identifiers, without_word_stream
+from spark_ckpt.api._sql_commands import command_of
 from spark_ckpt.api._sql_expressions import GIVEN, Expressions
 from spark_ckpt.api._sql_from import rows_of_from
 from spark_ckpt.api._sql_rows import Frame, is_stream
@@ -27,6 +28,7 @@ from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.sql_aggregates import has_aggregate
 from spark_ckpt.plan.sql_clauses import within
 from spark_ckpt.plan.sql_given import in_spark, placed
+from spark_ckpt.plan.sql_hidden import without_hidden
 from spark_ckpt.plan.sql_names import alias_of, is_name, qualifiers, whole
 from spark_ckpt.plan.sql_pipes import without_pipes
 from spark_ckpt.plan.sql_query import Item, Join, Named, Ordering, Query, Select, Source, Span, words
@@ -45,9 +47,14 @@ def sql(session: Any, text: str, args: Any, given: Mapping[str, Any]) -> CkptDat
         tables |= {f"{GIVEN}{name}".lower(): value for name, value in given.items() if hasattr(value, "isStreaming")}
         text = text.format(**{n: f"{GIVEN}{n}" if hasattr(v, "isStreaming") else literal(v) for n, v in given.items()})
     text = with_identifiers(with_arguments(without_comments(text), args))
-    text, spark = with_global_views(session.spark, text, tables)
-    text = without_word_stream(text, tables)
-    return _Text(spark, without_pipes(text), tables).built(text)
+    view = command_of(whole(text))
+    text, spark = with_global_views(session.spark, text if view is None else view.query, tables)
+    text = without_hidden(without_word_stream(text, tables), tables)
+    found = _Text(spark, without_pipes(text), tables).built(text)
+    if view is not None:
+        view.of(found)
+        return session.spark.createDataFrame([], T.StructType())
+    return found
 
 
 @dataclass
@@ -62,9 +69,9 @@ class _Text:
     def built(self, given: str) -> CkptDataFrame:
         """``given`` is the text with its pipes."""
         schema = self._analysed(whole(given)).schema  # Spark's own errors come first
-        query = within(self.text, whole(self.text))
-        found = self._query(query)
-        if not is_stream(found):
+        span = whole(self.text)
+        found = self._query(within(self.text, span)) if self._reads_stream(span) else None
+        if found is None or not is_stream(found):
             raise InvalidInputError(
                 "the query reads no view of a checkpointed stream: it is ckpt.spark.sql's. Views are made by "
                 f'createOrReplaceTempView("name") of such a stream; there are {sorted(self.tables) or "none"}'

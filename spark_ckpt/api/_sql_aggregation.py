@@ -72,11 +72,11 @@ class SelectOfAggregates:
         texts = [self._aggregated.rewritten(item.expression) for item in items]
         aliases = {i.alias.lower(): text for i, text in zip(items, texts, strict=True) if i.alias is not None}
         kept = None if having is None else self._aggregated.rewritten(having, aliases)
-        orders: list[Any] = []
-        hidden: dict[str, str] = {}
+        orders, hidden, lower = list[Any](), dict[str, str](), {name.lower() for name in names}
         for one in order:
             shown, text = ordinal(one.expression, names), one.expression.text
-            if not text.isdigit() and text.lower() not in {n.lower() for n in names}:
+            by_name = len(one.expression.tokens) == 1 and one.expression.tokens[0].name.lower() in lower
+            if not text.isdigit() and not by_name:
                 name = free(f"order_{len(hidden) + 1}", [*names, *hidden])
                 hidden[name] = self._aggregated.rewritten(with_names(one.expression, self._told), aliases)
                 shown = F.col(quoted(name))

@@ -76,13 +76,31 @@ def literal(value: Any) -> str:
     if isinstance(value, str):
         return "'" + "".join(_ESCAPED.get(c, c) for c in value) + "'"
     if isinstance(value, int):
-        return f"({value})" if abs(value) < 2**31 else f"({value}L)"
+        return f"CAST({value} AS INT)" if value == -(2**31) else f"({value}{'' if abs(value) < 2**31 else 'L'})"
     if isinstance(value, float):
         return f"CAST('{value!r}' AS DOUBLE)"
     if isinstance(value, Decimal):
         return f"({value:f}BD)"
+    if isinstance(value, bytes | bytearray):
+        return f"X'{value.hex()}'"
+    return f"array({', '.join(map(literal, value))})" if isinstance(value, list) else _of_time(value)
+
+
+def _of_time(value: Any) -> str:
     if isinstance(value, dt.datetime):
-        return f"TIMESTAMP'{value.isoformat(' ')}'" if value.tzinfo else f"TIMESTAMP_LTZ'{value.isoformat(' ')}'"
+        # Without a zone it is of this process's clock, as PySpark's are, and not of the session's.
+        return f"TIMESTAMP_LTZ'{value.astimezone(dt.timezone.utc).isoformat(' ')}'"
     if isinstance(value, dt.date):
         return f"DATE'{value.isoformat()}'"
-    raise InvalidInputError(f"a parameter of SQL: expected a text, number, boolean, date or time, found {value!r}")
+    if isinstance(value, dt.timedelta):
+        seconds = abs(value) % dt.timedelta(days=1)
+        micros = f"{seconds.microseconds:06}"
+        minutes = f"{seconds.seconds // 3600:02}:{seconds.seconds // 60 % 60:02}:{seconds.seconds % 60:02}"
+        sign = "-" if value < dt.timedelta(0) else ""
+        return f"INTERVAL '{sign}{abs(value).days} {minutes}.{micros}' DAY TO SECOND"
+    if isinstance(value, dt.time):
+        return f"TIME'{value.isoformat()}'"
+    raise InvalidInputError(
+        "a parameter of SQL: expected a text, number, boolean, date, time or duration, bytes, or a list of these, "
+        f"found {value!r}"
+    )

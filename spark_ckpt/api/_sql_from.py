@@ -15,7 +15,7 @@ from spark_ckpt.api._sql_rows import Called, Frame, Rows, is_stream
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.sql_names import alias_of, heads, qualified, whole
-from spark_ckpt.plan.sql_query import Join, Lateral, Pivot, Select, Span, Step, Unpivot, View
+from spark_ckpt.plan.sql_query import KEEPS_RIGHT, Join, Lateral, Pivot, Select, Span, Step, Unpivot, View
 from spark_ckpt.plan.sql_renamed import with_names
 from spark_ckpt.plan.sql_sub_queries import conjuncts, sub_queries
 
@@ -84,10 +84,10 @@ def _later(steps: tuple[Step, ...], frames: list[Frame]) -> list[set[str] | None
 
 
 def _named(step: Step, frame: Frame | None) -> set[str] | None:
+    if isinstance(step, Pivot) or (isinstance(step, Join) and step.how in KEEPS_RIGHT):
+        return None  # what WHERE says is said of what comes out of it
     if isinstance(step, Join):
         return {str(alias_of(step.source)).lower(), *(name.lower() for name in (frame.columns if frame else ()))}
-    if isinstance(step, Pivot):
-        return None
     if isinstance(step, Unpivot):
         return {step.name.lower(), *(value.lower() for value in step.values), (step.alias or "").lower()}
     names = {name.lower() for name in (*step.names, step.alias or "")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._sql_items import ItemReader
 from spark_ckpt.plan._sql_stops import CLAUSES, NOT_AN_ALIAS
-from spark_ckpt.plan.sql_query import Item, Join, Lateral, Pivot, Source, Span, Step, Unpivot, View
+from spark_ckpt.plan.sql_query import KEEPS_RIGHT, Item, Join, Lateral, Pivot, Source, Span, Step, Unpivot, View
 from spark_ckpt.plan.sql_tokens import begins_sub_query
 
 _BEGIN_QUERY = ("select", "with", "values", "from", "table")
@@ -63,10 +63,17 @@ class TableReader(ItemReader):
         return token.name, self._names_between(self._in_parentheses()) if self._is_sign("(") else ()
 
     def _steps(self, depth: int) -> tuple[Step, ...]:
-        found: list[Step] = []
-        while (one := self._view() if self._words("lateral", "view") else self._step(depth)) is not None:
+        found, comma = list[Step](), False
+        while True:
+            comma = comma or self._is_sign(",")
+            one = self._view() if self._words("lateral", "view") else self._step(depth)
+            if one is None:
+                return tuple(found)
+            if comma and isinstance(one, Join) and one.how in KEEPS_RIGHT:
+                raise InvalidInputError(
+                    f"a {one.how} join behind a comma is of the tables behind it alone: write it in front of the comma"
+                )
             found.append(one)
-        return tuple(found)
 
     def _step(self, depth: int) -> Step | None:
         if self._words("unpivot"):

@@ -57,6 +57,10 @@ class Source:
     """What stands behind TABLESAMPLE, in parentheses."""
 
 
+KEEPS_RIGHT = ("right", "full")
+"""Joins that have rows of the right side without any of the left."""
+
+
 @dataclass(frozen=True)
 class Join:
     source: Source

@@ -137,6 +137,22 @@ def test_views_come_and_go(spark: SparkSession, ckpt: Any, new_input: Callable[[
         ckpt.sql("SELECT * FROM mine")
 
 
+def test_a_view_is_made_of_a_query_and_other_commands_are_not_run(
+    spark: SparkSession, ckpt: Any, inputs: Input
+) -> None:
+    assert ckpt.sql("CREATE OR REPLACE TEMP VIEW Big (a, b) AS SELECT k, v FROM orders WHERE v > 1").columns == []
+    try:
+        assert ckpt.sql("SELECT b FROM big").columns == ["b"]
+        with pytest.raises(AnalysisException, match="TEMP_TABLE_OR_VIEW_ALREADY_EXISTS"):
+            ckpt.sql("CREATE TEMPORARY VIEW big AS FROM orders |> WHERE v > 1")
+    finally:
+        assert ckpt.dropTempView("big")
+    for text in ("DROP VIEW labels", "CREATE VIEW v AS SELECT * FROM orders", "FROM orders INSERT INTO t SELECT k"):
+        with pytest.raises(InvalidInputError, match=f"found {text.split()[0]}: other commands are ckpt.spark.sql's"):
+            ckpt.sql(text)
+    assert spark.table("labels").count() == 3
+
+
 def test_global_views_are_known_to_all_sessions(
     spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], job: Job
 ) -> None:
@@ -197,6 +213,7 @@ _REFUSED = {
     "FROM orders |> SET v = 1": (InvalidInputError, "pipe operator SET"),
     "SELECT k FROM orders ORDER BY v": (InvalidInputError, "orderBy"),
     "SELECT count_min_sketch(v, 0.5d, 0.5d, 1) FROM orders": (InvalidInputError, "count_min_sketch"),
+    "VALUES (1), (2)": (InvalidInputError, "reads no view of a checkpointed stream"),
     "SELECT k FROM orders UNION SELECT k FROM labels": (InvalidInputError, "UNION of a stream with a table"),
 }
 

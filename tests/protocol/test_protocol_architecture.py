@@ -58,6 +58,7 @@ INNER = {
     "sources": {
         *BASE,
         "arrow_types",
+        "clock",
         "config",
         "config_values",
         "expressions",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql import Column
 
-from spark_ckpt.api._aggregation import Aggregation, given_columns, is_empty
+from spark_ckpt.api._aggregation import Aggregation, is_empty
 from spark_ckpt.api._window_columns import behind_windows
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
@@ -70,8 +70,9 @@ class CkptGroupingSets(Aggregation, Hinting):
     }
 
     def __init__(self, df: CkptDataFrame, what: str, cols: list[Any], sets: Sequence[Places]) -> None:
-        if df._joined is not None and df._joined.repeated:
-            raise InvalidInputError(f"{what} needs columns with names that no other has: select them in front of it")
+        self._joined = df._joined
+        if df._joined is not None:
+            df, cols = df._joined.keys(cols)
         refuse_repeated(df.columns, df._session.spark)
         if any(is_session(df._preview, df.columns, c) for c in cols):
             raise InvalidInputError(
@@ -90,10 +91,9 @@ class CkptGroupingSets(Aggregation, Hinting):
 
         if is_empty(exprs):
             return self._without_results(uid)
-        columns = given_columns(self._parent._preview, exprs)
-        for column in columns:
-            refuse_missing(self._parent._attributes, column)
+        columns = self._results(exprs)
         names = list(self._parent._in_spark().cube(*self._given).agg(*columns).columns)  # it says what is wrong
+        names = names if self._joined is None else [self._joined.text(name) for name in names]
         refuse_repeated(names, self._parent._session.spark)
         rows, keys, _ = behind_windows(self._parent, self._given, bare_too=True) or (self._parent, self._given, [])
         texts = self._texts(names)

@@ -6,19 +6,19 @@ What comes out of the operator has names of its own for such columns. Methods th
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.attributes import not_there, same, with_known
+from spark_ckpt.api._joined_columns import GONE, INNER, JoinedColumns
+from spark_ckpt.plan.attributes import same, with_known
 from spark_ckpt.plan.columns import free, quoted
-from spark_ckpt.plan.condition import Name, bare_name, names_in, replaced
+from spark_ckpt.plan.condition import Name, bare_name, names_in, stream_names
 from spark_ckpt.types import CTL, TAG
 
 if TYPE_CHECKING:
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
-
-_GONE = -1
-"""The place of a column that is known, and not there any more."""
 
 
 def keeps_columns(*columns: str, visible: bool = False, by_all: bool = False) -> Callable[[Method], Method]:
@@ -61,19 +58,8 @@ def keeps_columns(*columns: str, visible: bool = False, by_all: bool = False) ->
 
 
 @dataclass(frozen=True)
-class JoinedNames:
-    """``unique`` are the rows, each column with a name of its own; ``shown`` is what the first of them are called, the
-    others are seen only by who asks for them. ``place`` finds a column by its stream or alias; None: by its name.
-    ``hides``: those that were replaced or dropped, which only filters find; ``renames``: those that are there under
-    another name, and are found by it alone, but for filters. ``stars``: what ``alias.*`` stands for.
-    """
-
-    unique: CkptDataFrame
-    shown: tuple[str, ...]
-    place: Callable[[Name], int | None]
-    hides: frozenset[int] = frozenset()
-    stars: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    renames: frozenset[int] = frozenset()
+class JoinedNames(JoinedColumns):
+    """Methods of a DataFrame that take columns, done where those have names of their own."""
 
     @property
     def repeated(self) -> bool:
@@ -82,6 +68,8 @@ class JoinedNames:
 
     def frame(self) -> CkptDataFrame:
         """The rows as Spark has them, with names that come twice."""
+        if self._own_names() != self.unique.columns:
+            return replace(self, unique=self._renamed(self._own_names())).frame()
         columns, shown = self.unique.columns[: len(self.shown)], list(self.shown)
         if not self.repeated:
             made = self.unique._columns(columns, shown)
@@ -90,6 +78,21 @@ class JoinedNames:
             made = self.unique._operation("join", lambda df: df.select(*wanted, TAG, CTL))
         made._joined = self
         return made._with(same(self.unique._attributes, range(len(self.shown)), self.shown))
+
+    def _own_names(self) -> list[str]:
+        """Names that are shown once are those of the rows, too, and no other column has them, as SQL texts on Spark
+        Connect are Spark's to read. A table's column has its own, as Spark knows it by that."""
+        low, names = [name.lower() for name in self.shown], list(self.unique.columns)
+        for at, name in enumerate(names):
+            if at < len(low):
+                names[at] = self.shown[at] if low.count(low[at]) == 1 else name
+            elif name.lower() in low or (self.tables and not name.startswith(INNER)):
+                names[at] = free(f"{INNER}{name}", [*names, *self.shown])
+        return names
+
+    def _renamed(self, names: list[str]) -> CkptDataFrame:
+        made = self.unique._columns(self.unique.columns, names)
+        return made._with(same(self.unique._attributes, range(len(names)), names))
 
     def select(self, cols: list[Any]) -> CkptDataFrame:
         wanted, places = list[Any](), dict[int, int]()
@@ -104,13 +107,11 @@ class JoinedNames:
         return self._known(self.unique.select(*wanted), places)
 
     def _expanded(self, cols: list[Any]) -> list[Any]:
-        """With the columns that ``alias.*`` stands for, of those that are still there."""
+        """With the columns that stars stand for; ``"*"`` stays."""
         found: list[Any] = []
         for col in cols:
-            alias = col[:-2].strip("`") if isinstance(col, str) and col.endswith(".*") else None
-            names = [Name(f"{quoted(alias)}.{quoted(c)}") for c in self.stars.get(alias, ())] if alias else []
-            there = [name for name in names if self.place(name) not in (None, _GONE, *self.hides)]
-            found += [F.col(name.text) for name in there] or [col]
+            star = isinstance(col, str) and col.endswith(".*")
+            found += self._with_stars(F.col(col) if star else col)
         return found
 
     def _known(self, made: CkptDataFrame, places: dict[int, int]) -> CkptDataFrame:
@@ -121,7 +122,7 @@ class JoinedNames:
         """As Spark does, by what is hidden since it was replaced, too."""
         hides = frozenset(at for at in self.hides if at < len(self.shown))
         hidden = replace(self, hides=hides, renames=frozenset())
-        return replace(self, unique=self.unique.where(replaced(condition, hidden._meant))).frame()
+        return replace(self, unique=self.unique.where(hidden.column(condition))).frame()
 
     def with_columns(self, columns: dict[str, Column]) -> CkptDataFrame:
         """All that are called so are replaced, as Spark does. What was there is hidden."""
@@ -135,39 +136,32 @@ class JoinedNames:
                 shown.append(name)
                 ahead.append("")
             for i in places:
-                ahead[i] = free(f"__ckpt_{name}" if i in replaces else name, [*names, *ahead])
+                ahead[i] = free(f"{INNER}{name}" if i in replaces else name, [*names, *ahead])
                 shown[i], computed[ahead[i]] = name, self.column(column)
         old = [*(names[i] for i in replaces), *names[len(self.shown) :]]
+        behind = (*(self.shown[i] for i in replaces), *self.behind)
         unique = self.unique.withColumns(computed)._columns([*ahead, *old])
         moved = {i: unique.columns.index(name) for i, name in enumerate(names)}
-        hides = {moved[i] for i in (*replaces, *self.hides)}
+        hides = frozenset(moved[i] for i in (*replaces, *self.hides))
         renames = frozenset(moved[i] for i in self.renames)
-        place = _moved(self.place, moved)
-        return JoinedNames(unique, tuple(shown), place, frozenset(hides), self.stars, renames).frame()
+        made = replace(self, unique=unique, shown=tuple(shown), behind=behind, hides=hides, renames=renames)
+        return made._moved(moved).frame()
 
     def grouped(self, cols: list[Any]) -> CkptGroupedData:
         """By keys that are told by stream or alias, too; so may be what is aggregated."""
         from spark_ckpt.api.grouped import CkptGroupedData
 
-        keys = [c if isinstance(c, int) else self._column(c) for c in cols]
-        return CkptGroupedData(self.unique._columns(self.unique.columns[: len(self.shown)]), keys, self)
+        return CkptGroupedData(*self.keys(cols), self)
 
-    def column(self, column: Column) -> Column:
-        """What is meant, over the columns with names of their own. Fields of structs have those that are shown."""
-        return replaced(column, self._named if "struct(" in str(column) else self._meant)
+    def keys(self, cols: list[Any]) -> tuple[CkptDataFrame, list[Any]]:
+        """The rows, and keys over them by the names that are shown."""
+        keys = [c if isinstance(c, int) else self._column(c) for c in cols]
+        return self.unique._columns(self.unique.columns[: len(self.shown)]), keys
 
     def by_name(self, functions: dict[str, str]) -> dict[str, str]:
         """What ``agg`` is given by names, by those of their own."""
         places = {name: self._place(Name(name)) for name in functions}
         return {name if at is None else self.unique.columns[at]: functions[name] for name, at in places.items()}
-
-    def text(self, name: str) -> str:
-        """A name that Spark made of an expression, with what columns are called."""
-        for unique, shown in zip(self.unique.columns, self.shown):
-            if unique != shown:
-                own = rf"(?<!\w){re.escape(unique)}(?: AS {re.escape(shown)})?(?!\w)"
-                name = re.sub(own, shown.replace("\\", r"\\"), name)
-        return name
 
     def drop(self, cols: list[Any]) -> CkptDataFrame:
         """By name: all that are called so, as Spark does. Of the others it is known as before whose they are."""
@@ -175,7 +169,8 @@ class JoinedNames:
         gone: set[int | None] = {i for i, name in enumerate(self.shown) if name.lower() in low}
         for col in cols:
             if isinstance(col, Column):
-                gone |= {self._at(name) for name in names_in(col) or []}
+                found = {self._dropped(name) for name in names_in(col) or []}
+                gone |= self._dropped_of_table(col) if found <= {None} else found
         kept = [i for i in range(len(self.shown)) if i not in gone]
         if len({self.shown[i].lower() for i in kept}) == len(kept):
             made = self.unique.select(*[c for i, c in enumerate(self._everything()) if i in kept])
@@ -219,84 +214,49 @@ class JoinedNames:
 
     def _of(self, places: list[int], visible: int) -> JoinedNames:
         """Some of the columns, the first of which are shown."""
-
         unique = self.unique._columns([self.unique.columns[i] for i in places])
         moved = {old: new for new, old in enumerate(places)}
         hides = frozenset(moved[i] for i in self.hides if i in moved)
-        shown = tuple(self.shown[i] for i in places[:visible])
+        names = [(*self.shown, *self.behind)[i] for i in places]
+        shown, behind = tuple(names[:visible]), tuple(names[visible:])
         renames = frozenset(moved[i] for i in self.renames if i in moved)
-        return JoinedNames(unique, shown, _moved(self.place, moved), hides, self.stars, renames)
+        made = replace(self, unique=unique, shown=shown, behind=behind, hides=hides, renames=renames)
+        return made._moved(moved)
 
-    def _bare(self, col: Any) -> int | None:
-        """The place of a column that is one as it is."""
-        column = F.col(col) if isinstance(col, str) else col
-        names = (names_in(column) or []) if bare_name(column) else []
-        return self._place(names[0]) if names else None
+    def _moved(self, places: dict[int, int]) -> JoinedNames:
+        """Where columns are elsewhere than ``place`` and ``aliases`` have them, and some not there any more."""
 
-    def _everything(self) -> list[Column]:
-        return [F.col(quoted(c)).alias(name) for c, name in zip(self.unique.columns, self.shown)]
+        def found(name: Name) -> int | None:
+            at = self.place(name)
+            return at if at is None else places.get(at, GONE)
+
+        aliases = {
+            alias: tuple((name, places.get(at, GONE)) for name, at in found) for alias, found in self.aliases.items()
+        }
+        return replace(self, place=found, aliases=aliases)
+
+    def _dropped(self, name: Name) -> int | None:
+        try:
+            return self._place(name)
+        except AnalysisException:  # it is gone already
+            return None
+
+    def _dropped_of_table(self, col: Column) -> set[int | None]:
+        """``table["k"]``, or one by a table's alias."""
+        if not self.tables or stream_names(col):
+            return set()
+        kept = self.unique._preview.drop(col).columns
+        return {at for at, name in enumerate(self.unique.columns) if name not in kept}
 
     def _column(self, col: Any) -> Column:
         column = F.col(col) if isinstance(col, str) else col
         found = self.column(column)
-        if not bare_name(column):
+        names = names_in(column) if bare_name(column) else None
+        if not names:
             return self._named_as_shown(found)
-        name = (names_in(column) or [Name("")])[0]
-        at, shown = self._place(name), self._shown(name)
-        return found.alias(shown) if shown and at is not None and self.unique.columns[at] != shown else found
+        called = self._called_as(names[0])
+        return found if called is None else found.alias(called)
 
     def _named_as_shown(self, found: Column) -> Column:
         names = self.unique._preview.select(found).columns
         return found if len(names) != 1 or names[0] == self.text(names[0]) else found.alias(self.text(names[0]))
-
-    def _named(self, name: Name) -> Column | None:
-        at, shown = self._place(name), self._shown(name)
-        own = at is None or self.unique.columns[at] == shown
-        found = self._meant(name)
-        return found if found is None or own else found.alias(shown)
-
-    def _shown(self, name: Name) -> str:
-        at = self._place(name)
-        if at is not None and at >= len(self.shown):
-            return name.text.rpartition(".")[2].strip("`")
-        return "" if at is None else self.shown[at]
-
-    def _meant(self, name: Name) -> Column | None:
-        at = self._place(name)
-        return None if at is None else F.col(quoted(self.unique.columns[at]))
-
-    def _at(self, name: Name) -> int | None:
-        """Where it is, by its stream or alias, and else by its name. Raises where several are called so."""
-        at = self.place(name)
-        if at is None and name.of_stream:
-            found = self.unique._attributes.place(name)
-            return _GONE if found is None else found
-        return self._called(name) if at is None else at
-
-    def _place(self, name: Name) -> int | None:
-        """As :meth:`_at`. Raises as Spark does for what is not among the columns any more."""
-        at = self._at(name)
-        told = at in self.hides | self.renames and (name.of_stream or self.place(name) is not None)
-        if at == _GONE or told or (at in self.hides and at is not None and at >= len(self.shown)):
-            raise not_there(name, self.shown, F.col(name.text))
-        return at
-
-    def _called(self, name: Name) -> int | None:
-        called = [i for i, shown in enumerate(self.shown) if quoted(shown).lower() == name.text.lower()]
-        called = called or [i for i, shown in enumerate(self.shown) if shown.lower() == name.text.lower()]
-        if len(called) > 1:
-            raise InvalidInputError(
-                f"[AMBIGUOUS_REFERENCE] Reference {name.text} is ambiguous: both sides of the join have such a column. "
-                f"Take it from its stream, a[{self.shown[called[0]]!r}], or rename it in front of the join"
-            )
-        return called[0] if called else None
-
-
-def _moved(place: Callable[[Name], int | None], places: dict[int, int]) -> Callable[[Name], int | None]:
-    """``place``, where columns are elsewhere, and some not there any more."""
-
-    def found(name: Name) -> int | None:
-        at = place(name)
-        return at if at is None else places.get(at, _GONE)
-
-    return found

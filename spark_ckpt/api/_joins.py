@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from spark_ckpt.api._joined_tables import with_table
 from spark_ckpt.api._operation import HasOperation
 from spark_ckpt.api._stream_joins import stream_join
 from spark_ckpt.errors import InvalidInputError
@@ -32,6 +33,7 @@ from spark_ckpt.plan.static_side import StaticPlace
 from spark_ckpt.runtime.static_join import LEFT
 
 if TYPE_CHECKING:
+    from spark_ckpt.api._joined_names import JoinedNames
     from spark_ckpt.api.dataframe import CkptDataFrame
 
 SparkDF = Any
@@ -66,6 +68,7 @@ class StreamSide:
 class JoinMethods(HasOperation):
     """What :class:`spark_ckpt.api.dataframe.CkptDataFrame` has of them."""
 
+    _joined: JoinedNames | None
     _recipe: Recipe
     _attributes: Attributes
     _alias: str | None
@@ -120,6 +123,8 @@ class JoinMethods(HasOperation):
             raise InvalidInputError("a join with a static DataFrame keeps no state, so it has no uid")
         kind = join_kind(how)
         refuse_right_side(other)
+        if self._joined is not None and kind is not None:
+            return with_table(self._joined, other, names or _condition(on), how)
         nothing = other.where(F.lit(False))
         if kind is None or names:
             _ = self._in_spark().join(nothing, on, how).columns  # raises as Spark does

@@ -157,19 +157,20 @@ class _Join:
         return df
 
     def _place(self, name: Name, plan: JoinPlan, bare: bool = False) -> int | None:
-        """Where it comes out, if it says which side's column it is; ``bare``: names that do not, too."""
+        """Where a column comes out that was taken from a stream; ``bare``: any that says which side's it is."""
         column = F.col(name.text)
         if name.of_stream:
             side = self._side_of(name)
-        elif bare or "." in name.text:
+        elif bare:
             side = None if self.meaning.constant(column) else self.meaning.side(column)
         else:
             side = None
         found = None if side is None else self.meaning.name(column, side)
-        if side is None or found is None:
-            return None
-        place = plan.place(side, found)
-        return self._place_of_equal(side, found, plan) if place is None else place
+        return None if side is None or found is None else self._place_of(side, found, plan)
+
+    def _place_of(self, side: int, column: str, plan: JoinPlan) -> int | None:
+        place = plan.place(side, column)
+        return self._place_of_equal(side, column, plan) if place is None else place
 
     def _place_of_equal(self, side: int, column: str, plan: JoinPlan) -> int | None:
         """In an inner join by names the other side's column has the same values."""
@@ -185,15 +186,19 @@ class _Join:
         names = tuple(f.name for f in self.result)
         if list(names) == df.columns and not any(side._alias for side in self.sides):
             return df
-        return JoinedNames(df, names, lambda name: self._place(name, plan), stars=self._stars()).frame()
+        behind = tuple(one or other or "" for one, other in plan.pairs[len(names) :])
+        return JoinedNames(df, names, behind, lambda n: self._place(n, plan), aliases=self._aliases(plan)).frame()
 
-    def _stars(self) -> dict[str, tuple[str, ...]]:
+    def _aliases(self, plan: JoinPlan) -> dict[str, tuple[tuple[str, int], ...]]:
         """As Spark has them: the columns that the join is by come first."""
-        found: dict[str, tuple[str, ...]] = {}
-        for side in self.sides if self.how != SEMI else self.sides[:1]:
-            by = [column_named(side.columns, name, self.sensitive) or name for name in self.names or []]
-            if side._alias is not None:
-                found[side._alias] = (*by, *(c for c in side.columns if c not in by))
+        found: dict[str, tuple[tuple[str, int], ...]] = {}
+        for side, rows in enumerate(self.sides if self.how != SEMI else self.sides[:1]):
+            by = [column_named(rows.columns, name, self.sensitive) or name for name in self.names or []]
+            if rows._alias is not None:
+                columns = (*by, *(c for c in rows.columns if c not in by))
+                places = [(c, self._place_of(side, c, plan)) for c in columns]
+                there = tuple((c, at) for c, at in places if at is not None)
+                found[rows._alias] = (*found.get(rows._alias, ()), *there)
         return found
 
 

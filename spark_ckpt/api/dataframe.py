@@ -47,7 +47,7 @@ from spark_ckpt.api._window_columns import where_window
 from spark_ckpt.hints import missing
 from spark_ckpt.plan.again import again
 from spark_ckpt.plan.asked_for_data_rows import asked_for_data_rows
-from spark_ckpt.plan.attributes import Attributes, derived, know, known, new, refuse_missing, renamed
+from spark_ckpt.plan.attributes import Attributes, derived, know, known, new, refuse_missing, renamed, stream_columns
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import (
     aliased,
@@ -69,7 +69,7 @@ from spark_ckpt.plan.plan_check import check_operation, plan_nodes
 from spark_ckpt.plan.plan_text import Node
 from spark_ckpt.plan.refused_types import refuse_unwritable
 from spark_ckpt.plan.spark_errors import not_expected
-from spark_ckpt.plan.stars import without_control
+from spark_ckpt.plan.stars import Star, expanded, without_control
 from spark_ckpt.plan.static_side import StaticPlace, by_names, pin
 from spark_ckpt.plan.udf_plan import for_data_rows
 from spark_ckpt.runtime.operations import Operations
@@ -276,6 +276,7 @@ class CkptDataFrame(
 
     def _told_apart(self, columns: list[Any]) -> list[Any]:
         """What columns stand for: those of this stream, and for a star the user's."""
+        columns = [one for column in columns for one in expanded(column, _of_stream)]
         side, columns = self._stream_side, [without_control(column) for column in columns]
         for column in columns:
             refuse_missing(self._attributes, column)
@@ -397,6 +398,10 @@ class CkptDataFrame(
         from spark_ckpt.api.write import CkptDataStreamWriter
 
         return CkptDataStreamWriter(self)
+
+
+def _of_stream(star: Star) -> list[Column] | None:
+    return None if star.stream is None else stream_columns(star.stream)
 
 
 def _done(operation: Callable[[SparkDF], SparkDF], rows: SparkDF) -> SparkDF:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import quoted, unquoted
-from spark_ckpt.plan.condition import Name, parts_of, replaced, stream_names
+from spark_ckpt.plan.condition import Name, parts_of, replaced, stream_column, stream_names
 from spark_ckpt.plan.spark_errors import analysis_error
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.types import CONTROL_COLUMNS
@@ -84,6 +84,12 @@ _known: WeakValueDictionary[int, Attributes] = WeakValueDictionary()
 def known(stream: int) -> Attributes | None:
     """Those of the stream of that number."""
     return _known.get(stream)
+
+
+def stream_columns(stream: int) -> list[Column] | None:
+    """What ``stream["*"]`` stands for."""
+    found = known(stream)
+    return None if found is None else [stream_column(name, stream, found.names) for name in found.names]
 
 
 def know(stream: int, attributes: Attributes) -> Attributes:

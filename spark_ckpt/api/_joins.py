@@ -14,11 +14,12 @@ from spark_ckpt.api._joined_tables import with_table
 from spark_ckpt.api._operation import HasOperation
 from spark_ckpt.api._stream_joins import stream_join
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.attributes import Attributes, refuse_missing
+from spark_ckpt.plan.attributes import Attributes, not_there, refuse_missing
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import aliased, quoted, refuse_control
-from spark_ckpt.plan.condition import Name, replaced
+from spark_ckpt.plan.condition import Name, replaced, stream_names
 from spark_ckpt.plan.fails_on_nulls import may_fail
+from spark_ckpt.plan.key_columns import is_column
 from spark_ckpt.plan.lateral import generator_of, lateral, lateral_kind
 from spark_ckpt.plan.static_in_arrow import joined_in_arrow
 from spark_ckpt.plan.static_join import (
@@ -52,17 +53,30 @@ class StreamSide:
     def of(cls, alias: str | None) -> StreamSide:
         return cls(alias or "__ckpt_stream")
 
-    def meant(self, column: Any, columns: list[str]) -> Any:
-        """``column`` with ``stream["k"]`` told apart from another ``k``."""
+    def meant(self, column: Any, columns: list[str], attributes: Attributes | None = None) -> Any:
+        """``column`` with ``stream["k"]`` told apart from another ``k``. Where its name alone says that it is among
+        the ``attributes``, as on Spark Connect, it may be gone and the other be there."""
         if not isinstance(column, Column):
             return column
         low = [c.lower() for c in columns]
 
         def of_stream(name: Name) -> Column | None:
+            if not name.of_stream:
+                return None
             twice = low.count(name.text.strip("`").replace("``", "`").lower()) > 1
-            return F.col(f"{quoted(self.alias)}.{name.text}") if twice and name.of_stream else None
+            by_name = attributes is not None and attributes.by_name_alone(name)
+            return F.col(self.qualified(name)) if twice or by_name else None
 
         return replaced(column, of_stream)
+
+    def qualified(self, name: Name) -> str:
+        return f"{quoted(self.alias)}.{name.text}"
+
+    def refuse_others(self, column: Any, rows: CkptDataFrame) -> None:
+        """Raises as Spark does for ``stream["k"]``, if the only ``k`` that is left is the table's."""
+        for name in stream_names(column):
+            if rows._attributes.by_name_alone(name) and not is_column(rows._preview, self.qualified(name)):
+                raise not_there(name, rows.columns, column)
 
 
 class JoinMethods(HasOperation):

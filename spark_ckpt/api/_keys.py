@@ -47,6 +47,8 @@ def keys_apart(df: CkptDataFrame, cols: list[Any]) -> tuple[CkptDataFrame, list[
     if not is_repeated(df.columns, df._session.spark):
         for col in cols:
             refuse_missing(df._attributes, col)
+            if df._stream_side is not None:
+                df._stream_side.refuse_others(col, df)
         return df, cols
     twice = {name for name, n in Counter(c.lower() for c in df.columns).items() if n > 1}
     made: dict[str, Column] = {}

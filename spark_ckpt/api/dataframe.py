@@ -281,7 +281,10 @@ class CkptDataFrame(
         for column in columns:
             refuse_missing(self._attributes, column)
         columns = [renamed(self._attributes, column) for column in columns]
-        columns = columns if side is None else [side.meant(column, self.columns) for column in columns]
+        if side is not None:
+            for column in columns:
+                side.refuse_others(column, self)
+            columns = [side.meant(column, self.columns, self._attributes) for column in columns]
         return [by_names(self._preview, column) for column in columns] if self._static_places else columns
 
     def _aliased(self, rows: SparkDF) -> SparkDF:

@@ -65,6 +65,11 @@ class Attributes:
         names, wanted = (self.names, root) if root in self.names else ([n.lower() for n in self.names], root.lower())
         return names.index(wanted) if wanted in names else None
 
+    def by_name_alone(self, name: Name) -> bool:
+        """Whether nothing but its name says that it is there."""
+        at = self.place(name)
+        return at is not None and self.all[at].unknown
+
     def place(self, name: Name) -> int | None:
         """Where a column is that was taken from a stream. None: nowhere."""
         assert name.stream is not None

@@ -500,7 +500,20 @@ def _calls(spark: SparkSession) -> None:
             assert same > len(told) * 0.8, f"only {same} of {len(told)} calls are alike"
 
 
+def _columns_of_tables(spark: SparkSession) -> None:
+    """What of a name is left behind a join with a table may be the table's, and is then none of the stream's."""
+    stream = spark_ckpt.enable(spark).readStream.format("rate").load()
+    table = spark.createDataFrame([(1, "one")], "value long, word string")
+    joined = stream.join(table, stream["value"] == table["value"])
+    kept, left = joined.select(stream["value"], "word"), joined.select(table["value"], "word")
+    assert kept.select(stream["value"]).columns == kept.groupBy(stream["value"]).count().columns[:1] == ["value"]
+    for call in (left.select, left.groupBy, lambda column: left.withColumn("n", column + 1)):
+        with pytest.raises(AnalysisException, match="CANNOT_RESOLVE_DATAFRAME_COLUMN"):
+            call(stream["value"])
+
+
 CHECKS = {
+    "columns of tables": _columns_of_tables,
     "calls": _calls,
     "no event time": _no_time, "expressions": _expressions, "functions": _functions,
     "many expressions": _many_expressions, "from_json calls": _from_json,

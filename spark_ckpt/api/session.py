@@ -184,7 +184,7 @@ class CkptDataStreamReader(FileReaders, Hinting):
         return self
 
     def name(self, source_name: str) -> CkptDataStreamReader:
-        """As PySpark's: what this source is called in checkpoints, as by its option ``uid``.
+        """As PySpark's: ``source_name`` is what the source is called in checkpoints, as by its option ``uid``.
 
         Raises PySpark's errors for what is no text of ASCII letters, digits and underscores.
         """

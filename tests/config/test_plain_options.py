@@ -32,7 +32,7 @@ def test_one_sink_has_all_options_that_are_not_the_jobs_and_may_be_a_class() -> 
 @pytest.mark.parametrize(
     ("message", "given"),
     [
-        ("unknown sink 'kaffka'; known sinks are delta, files, iceberg, kafka, memory, sql", {"sink": "kaffka"}),
+        ("unknown sink 'kaffka'; known sinks are delta, files, iceberg, kafka, memory, noop, sql", {"sink": "kaffka"}),
         ("runs in the process that started the query", {"sink": "console"}),
         ("foreachBatch is a method and no format", {"sink": "foreachBatch"}),
         ("needs option sink, such as delta", {}),

@@ -105,9 +105,9 @@ class CkptQuery:
     def processAllAvailable(self) -> None:
         """As PySpark's, for tests: wait until all that is there now is processed and, by a checkpoint, committed.
 
-        The source ``files`` lists its folder every ``discoveryInterval`` (a second) only, so it waits for that first,
-        unless that is more than ten seconds. Raises Spark's ``StreamingQueryException`` if the query or a function of
-        ``foreachBatch`` or ``foreach`` fails, and else what :meth:`checkpoint` raises.
+        Sources such as ``files`` look for what is new every ``discoveryInterval`` (a second) only, so it waits for that
+        first, unless that is more than ten seconds. Raises Spark's ``StreamingQueryException`` if the query or a
+        function of ``foreachBatch`` or ``foreach`` fails, and else what :meth:`checkpoint` raises.
         """
         self._query.processAllAvailable()
         if self._finds_within_s <= _LONG_S and self._query.isActive:
@@ -116,6 +116,8 @@ class CkptQuery:
         try:
             if self._query.isActive:
                 self.checkpoint()
+                # The sinks have it when its batch is about to end: who stops the query now would interrupt Spark.
+                self._query.processAllAvailable()
         except CkptError:
             failed = self._deliverer and delivery_error(self._deliverer)
             if failed:

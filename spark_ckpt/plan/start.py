@@ -31,13 +31,13 @@ from spark_ckpt.plan._build import (
 from spark_ckpt.plan._memory_table import make_table, with_folder
 from spark_ckpt.plan._spark_location import files_at, spark_location
 from spark_ckpt.plan.batch_functions import BatchFunction, as_sinks, deliverer_of, thread_of, with_functions_last
-from spark_ckpt.plan.lineage import OperatorNode, SourceNode
+from spark_ckpt.plan.lineage import OperatorNode
 from spark_ckpt.plan.session_confs import SessionConfs, no_data_batches, spark_path
 from spark_ckpt.plan.spark_streams import in_order
 from spark_ckpt.plan.wiring import event_time
 from spark_ckpt.runtime.datasource import sink_class_of
 from spark_ckpt.runtime.operations import Operation
-from spark_ckpt.sources.files import discovery_interval_s
+from spark_ckpt.sources.base import finds_within_s
 
 _log = logging.getLogger("spark_ckpt")
 
@@ -121,7 +121,8 @@ def start_query(request: StartRequest) -> Running:
     if deliverer is not None:
         deliverer.start(query, thread_of(spark))
     make_table(spark, name, sinks[0], request.df.schema)
-    return Running(query, run, sinks, deliverer, max(map(_finds_within_s, sources), default=0.0))
+    within_s = max((finds_within_s(source.inner, source.options) for source in sources), default=0.0)
+    return Running(query, run, sinks, deliverer, within_s)
 
 
 def _job_config(request: StartRequest) -> tuple[JobConfig, str]:
@@ -173,10 +174,6 @@ def _tell_restored(run: RunSpec) -> None:
             "Job %s: the Spark location is empty, so the job goes on from its checkpoint %d, and what that has read is "
             'not read again. To begin anew: .option("restore", "none"), or another name.', run.job, run.restored_from,
         )  # fmt: skip
-
-
-def _finds_within_s(source: SourceNode) -> float:
-    return discovery_interval_s(source.options) if source.inner == "files" else 0.0
 
 
 def _default_lanes(spark: Any) -> int:

@@ -265,6 +265,23 @@ def _stream_reader(source: DataSource, schema: StructType) -> DataSourceStreamRe
         ) from None
 
 
+def finds_within_s(source: Any, options: Mapping[str, str]) -> float:
+    """How long it takes ``source`` with ``options`` at most to find what is there now, but for transactions that are
+    open; 0: it looks whenever it is asked. ``source`` as for :func:`open_source`; of others than the built-in ones 0.
+    """
+    known = KNOWN_SOURCES.get(source.lower()) if isinstance(source, str) else None
+    declared = {} if known is None else getattr(importlib.import_module(known.partition(":")[0]), "OPTIONS", {})
+    given = {name.lower(): value for name, value in options.items()}
+
+    def seconds(name: str) -> float:
+        option = declared.get(name)
+        text = given.get(name.lower())
+        return 0.0 if option is None else float(option.default if text is None else option.parse(text))
+
+    interval, settles = seconds("discoveryInterval"), seconds("settleDelay")
+    return interval + (settles + interval if settles else 0.0)
+
+
 def _load(name: str) -> Any:
     known = KNOWN_SOURCES.get(name.lower())
     if known is None and ":" not in name:

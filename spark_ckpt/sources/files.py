@@ -284,13 +284,6 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return Cut(0, None)
 
 
-def discovery_interval_s(options: Mapping[str, str]) -> float:
-    """How often a source with these options looks at its folder."""
-    option = OPTIONS["discoveryInterval"]
-    given = next((value for name, value in options.items() if name.lower() == "discoveryinterval"), None)
-    return float(option.default if given is None else option.parse(given))
-
-
 def _scheme(url: str) -> str:
     url = normalize_url(url) if url else ""
     return url.split("://")[0] if "://" in url else "file"

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Supp
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType, TimestampType
 
 from spark_ckpt.errors import BadRecordError, ConfigError, InvalidInputError
-from spark_ckpt.sources.base import InnerReader, UsesMetadata, open_source
+from spark_ckpt.sources.base import InnerReader, UsesMetadata, finds_within_s, open_source
 
 AVAILABLE = 10
 
@@ -400,3 +400,11 @@ def test_a_source_that_keeps_files_is_told_where() -> None:
     opened = open_source(Keeper, {}, None, "memory://jobs/sources/1", {"token": "x"})
     assert opened._source.metadata_url == "memory://jobs/sources/1"
     assert opened._source.storage_options == {"token": "x"}
+
+
+def test_how_long_a_source_takes_to_find_what_is_there() -> None:
+    assert finds_within_s("FILES", {}) == 1
+    assert finds_within_s("files", {"DISCOVERYINTERVAL": "3s"}) == 3
+    assert finds_within_s("sql", {}) == 1 + 5 + 1, "a look, the time until what it saw counts, the look behind that"
+    assert finds_within_s("sql", {"settleDelay": "0s", "discoveryInterval": "500ms"}) == 0.5
+    assert finds_within_s("kafka", {}) == finds_within_s("module:Class", {}) == finds_within_s(object, {}) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,21 @@ def test_checkpoints_commit_while_the_slowest_of_several_bounded_sources_is_stil
     assert kinds[-1] == "final"
     assert len(kinds) > 2, "the first source was drained after its first file"
     assert job.rows() == [("a", 1, 1), ("b", 4, 6)]
+
+
+def test_all_that_is_available_is_what_a_database_has_now(ckpt: Any, tmp_path: Path) -> None:
+    url, found = f"sqlite:///{tmp_path}/in.db", list[int]()
+    database = sqlite3.connect(tmp_path / "in.db", isolation_level=None)
+    database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+    database.execute("INSERT INTO orders VALUES (1)")
+    rows = ckpt.readStream.format("sql").options(url=url, table="orders", offsetColumn="id", settleDelay="100ms").load()
+    query = rows.writeStream.foreachBatch(lambda rows, _: found.extend(r.id for r in rows.collect())).start()
+    for number in (2, 3):
+        query.processAllAvailable()
+        assert found == list(range(1, number))
+        database.execute(f"INSERT INTO orders VALUES ({number})")
+    query.stop()
+    database.close()
 
 
 def test_a_stop_that_is_not_complete_in_time_is_an_error_and_the_query_goes_on(

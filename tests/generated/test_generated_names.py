@@ -22,20 +22,9 @@ from tests.generated.two_sides import Query
 IN_A_QUERY = 5
 METHODS = [
     *("agg", "alias", "colRegex", "count", "cube", "distinct", "drop", "dropDuplicates", "dropna", "explode", "fillna"),
-    *(
-        "getField",
-        "groupBy",
-        "hint",
-        "join",
-        "max",
-        "repartition",
-        "replace",
-        "rollup",
-        "select",
-        "selectExpr",
-        "struct",
-    ),
-    *("toDF", "union", "unionByName", "where", "withColumn", "withColumnRenamed", "withColumns", "withColumnsRenamed"),
+    *("getField", "groupBy", "hint", "join", "max", "repartition", "replace", "rollup", "select", "selectExpr"),
+    *("struct", "toDF", "union", "unionByName", "where", "withColumn", "withColumnRenamed", "withColumns"),
+    "withColumnsRenamed",
 ]
 TEXTS = ("['*']", ".*'", "'left'", "'left_semi'", "a['k']", ".k", "`x.y`", "Größe", "a``b", "q[", "p1[", "st.k")
 

@@ -367,9 +367,8 @@ def test_large_arrow_batches_are_cut() -> None:
 
 
 def test_an_unknown_source_names_the_known_ones() -> None:
-    with pytest.raises(
-        ConfigError, match=r"expected one of delta, files, iceberg, .*rate, sql, or a Python DataSource class"
-    ):
+    expected = "expected one of delta, .*rate, rate-micro-batch, sql, or a Python DataSource class"
+    with pytest.raises(ConfigError, match=expected):
         open_source("pulsar", {}, None, "")
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_ckpt.api._joined_tables import of_table, refuse_ambiguous_texts, refuse_lost
+from spark_ckpt.api._joined_tables import INNER, of_table, refuse_ambiguous_texts, refuse_lost
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import not_there, stream_columns
 from spark_ckpt.plan.columns import quoted, unquoted
@@ -29,8 +29,6 @@ GONE = -1
 """The place of a column that is known, and not there any more."""
 Qualified = tuple[tuple[str, int], ...]
 """Columns that an alias stands in front of, in the order of ``alias.*``: names and places."""
-INNER = "__ckpt_"
-"""What names of their own begin with."""
 _AT = "at"
 
 
@@ -91,7 +89,7 @@ class JoinedColumns:
             found: Qualified | None = tuple(zip(self.shown, range(len(self.shown)), strict=True))
         else:
             found = self._of_alias(unquoted(star.target))
-            found = found and tuple((name, at) for name, at in found if at not in (GONE, *self.hides, *self.renames))
+            found = found and tuple((name, at) for name, at in found if self._is_there(at))
         if found is None:
             return None
         without = {self._excepted(text, found) for text in star.excepts if unquoted(text) not in CONTROL_COLUMNS}
@@ -127,7 +125,7 @@ class JoinedColumns:
             return self._of_stream(name), parts[1:]
         qualified = self._of_alias(parts[0]) if len(parts) > 1 else None
         places = [at for called, at in qualified or () if called.lower() == parts[1].lower()]
-        places = [at for at in places if at not in (GONE, *self.hides, *self.renames)]
+        places = [at for at in places if self._is_there(at)]
         if len(places) == 1:
             return places[0], parts[2:]
         if places:
@@ -146,10 +144,13 @@ class JoinedColumns:
             at = self.unique._attributes.place(column)
             if at is not None and at < len(self.shown) and at not in self.renames:
                 return at
-        if at in (None, GONE, *self.hides, *self.renames):
+        if at is None or not self._is_there(at):
             raise not_there(name, self.shown, F.col(name.text))
-        assert at is not None
         return at
+
+    def _is_there(self, at: int) -> bool:
+        """Whether the column is there, and called as it was."""
+        return at not in (GONE, *self.hides, *self.renames)
 
     def _called(self, name: Name, column: str) -> int | None:
         called = [i for i, shown in enumerate(self.shown) if shown.lower() == column.lower()]

@@ -15,7 +15,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from spark_ckpt.api._joined_columns import GONE, INNER, JoinedColumns
+from spark_ckpt.api._joined_columns import GONE, JoinedColumns
+from spark_ckpt.api._joined_tables import INNER
 from spark_ckpt.plan.attributes import same, with_known
 from spark_ckpt.plan.columns import free, quoted
 from spark_ckpt.plan.condition import Name, bare_name, names_in, stream_names
@@ -142,9 +143,7 @@ class JoinedNames(JoinedColumns):
         behind = (*(self.shown[i] for i in replaces), *self.behind)
         unique = self.unique.withColumns(computed)._columns([*ahead, *old])
         moved = {i: unique.columns.index(name) for i, name in enumerate(names)}
-        hides = frozenset(moved[i] for i in (*replaces, *self.hides))
-        renames = frozenset(moved[i] for i in self.renames)
-        made = replace(self, unique=unique, shown=tuple(shown), behind=behind, hides=hides, renames=renames)
+        made = replace(self, unique=unique, shown=tuple(shown), behind=behind, hides=self.hides | set(replaces))
         return made._moved(moved).frame()
 
     def grouped(self, cols: list[Any]) -> CkptGroupedData:
@@ -216,15 +215,12 @@ class JoinedNames(JoinedColumns):
         """Some of the columns, the first of which are shown."""
         unique = self.unique._columns([self.unique.columns[i] for i in places])
         moved = {old: new for new, old in enumerate(places)}
-        hides = frozenset(moved[i] for i in self.hides if i in moved)
         names = [(*self.shown, *self.behind)[i] for i in places]
         shown, behind = tuple(names[:visible]), tuple(names[visible:])
-        renames = frozenset(moved[i] for i in self.renames if i in moved)
-        made = replace(self, unique=unique, shown=shown, behind=behind, hides=hides, renames=renames)
-        return made._moved(moved)
+        return replace(self, unique=unique, shown=shown, behind=behind)._moved(moved)
 
     def _moved(self, places: dict[int, int]) -> JoinedNames:
-        """Where columns are elsewhere than ``place`` and ``aliases`` have them, and some not there any more."""
+        """With the columns that were at ``places`` elsewhere, and all others not there any more."""
 
         def found(name: Name) -> int | None:
             at = self.place(name)
@@ -233,7 +229,8 @@ class JoinedNames(JoinedColumns):
         aliases = {
             alias: tuple((name, places.get(at, GONE)) for name, at in found) for alias, found in self.aliases.items()
         }
-        return replace(self, place=found, aliases=aliases)
+        hides, renames = (frozenset(places[at] for at in some if at in places) for some in (self.hides, self.renames))
+        return replace(self, place=found, aliases=aliases, hides=hides, renames=renames)
 
     def _dropped(self, name: Name) -> int | None:
         try:

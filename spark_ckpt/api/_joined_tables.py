@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
 
 SparkDF = Any
+INNER = "__ckpt_"
+"""What names of their own begin with."""
 _WITH_PARTS = (T.StructType, T.MapType, T.ArrayType)
 
 
@@ -51,8 +53,6 @@ def with_table(joined: JoinedNames, table: SparkDF, on: list[str] | Column | Non
         unique=made if columns == made.columns else made._columns(columns),
         shown=called[:visible],
         behind=called[visible:],
-        hides=frozenset(moved[at] for at in rows.hides),
-        renames=frozenset(moved[at] for at in rows.renames),
         tables=(*rows.tables, table),
         lost=(*rows.lost, *(one for one in rows.tables if _has_of(one, others))),
     )
@@ -68,7 +68,7 @@ def _apart_from(joined: JoinedNames, columns: list[str]) -> JoinedNames:
     low, names = {column.lower() for column in columns}, list(joined.unique.columns)
     for at, name in enumerate(names):
         if name.lower() in low:
-            names[at] = free(f"__ckpt_{name}", [*names, *columns])
+            names[at] = free(f"{INNER}{name}", [*names, *columns])
     return joined if names == joined.unique.columns else replace(joined, unique=joined._renamed(names))
 
 

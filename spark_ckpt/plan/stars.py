@@ -13,9 +13,9 @@ from typing import Any
 
 from pyspark.sql import Column
 
-from spark_ckpt.plan.attributes import known
+from spark_ckpt.plan.attributes import stream_columns
 from spark_ckpt.plan.columns import everything, quoted
-from spark_ckpt.plan.condition import ClassicTree, ConnectTree, starred_stream, stream_column
+from spark_ckpt.plan.condition import ClassicTree, ConnectTree, starred_stream
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.types import TAG
 
@@ -67,8 +67,8 @@ def _of_star(column: Any, stream: int) -> list[Any]:
     if star is None:
         found = _STAR_COLUMN.fullmatch(str(column)) if isinstance(column, Column) else None
         return [column if found is None else found[1] or found[2] or "*"]
-    those = None if star == stream else known(star)
-    return ["*"] if those is None else [stream_column(name, star, those.names) for name in those.names]
+    those = None if star == stream else stream_columns(star)
+    return ["*"] if those is None else those
 
 
 def without_control(column: Any) -> Any:

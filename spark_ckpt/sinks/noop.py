@@ -12,7 +12,7 @@ from spark_ckpt.types import CommitPermit, Committable
 
 
 class NoopSink(TwoPhaseSink):
-    """No options. Rows are counted, and that is all."""
+    """No options."""
 
     CAN_REPLACE = True
 

@@ -1,32 +1,50 @@
-"""Readers of numbers with timestamps: what ``rate`` and ``rate-micro-batch`` share."""
+"""Numbers with timestamps: what ``rate`` and ``rate-micro-batch`` share."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.sources._convert import MAX_BATCH_ROWS, arrow_schema
+from spark_ckpt.sources._options import Option, parse_options
 
 SCHEMA = StructType([StructField("timestamp", TimestampType()), StructField("value", LongType())])
 
 
-def check_schema(source: str, schema: StructType) -> None:
-    """Raise ``ConfigError`` for a schema that is not that of these sources."""
-    expected, found = [(f.name, f.dataType) for f in SCHEMA], [(f.name, f.dataType) for f in schema]
-    if expected != found:
-        raise ConfigError(
-            f"source '{source}' has the fixed schema {SCHEMA.simpleString()}, found {schema.simpleString()}; "
-            "leave .schema(...) out"
-        )
+class NumbersSource(DataSource):
+    """Has a fixed schema, ``NAME``, ``OPTIONS`` and a reader that is made of these."""
+
+    NAME: ClassVar[str]
+    OPTIONS: ClassVar[Mapping[str, Option]]
+    READER: ClassVar[type[NumbersReader]]
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.parsed = parse_options(self.NAME, self.OPTIONS, options)
+
+    @classmethod
+    def name(cls) -> str:
+        return cls.NAME
+
+    def schema(self) -> StructType:
+        return SCHEMA
+
+    def streamReader(self, schema: StructType) -> NumbersReader:
+        expected, found = [(f.name, f.dataType) for f in SCHEMA], [(f.name, f.dataType) for f in schema]
+        if expected != found:
+            raise ConfigError(
+                f"source '{self.NAME}' has the fixed schema {SCHEMA.simpleString()}, found {schema.simpleString()}; "
+                "leave .schema(...) out"
+            )
+        return self.READER(self.parsed)
 
 
 class NumbersSplit(InputPartition):
@@ -42,12 +60,12 @@ class NumbersSplit(InputPartition):
 class NumbersReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Row *n* has the value *n* and a timestamp that follows from it, whenever it is read."""
 
-    def __init__(self, splits: int) -> None:
-        self._splits = splits
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = options
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         first, rows = self.value_at(start), self.value_at(end) - self.value_at(start)
-        parts = min(self._splits, rows)
+        parts = min(self._options["numPartitions"], rows)
         edges = [first + rows * part // parts for part in range(parts + 1)] if rows else []
         return [NumbersSplit(low, high, (start, end)) for low, high in pairwise(edges)]
 

@@ -9,14 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
-from pyspark.sql.types import StructType
 
 from spark_ckpt.clock import now_ms
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.sources._numbers import SCHEMA, NumbersReader, check_schema
-from spark_ckpt.sources._options import Option, parse_options, positive, whole_seconds
+from spark_ckpt.sources._numbers import NumbersReader, NumbersSource
+from spark_ckpt.sources._options import Option, positive, whole_seconds
 
 NAME = "rate"
 OPTIONS: dict[str, Option] = {
@@ -26,24 +24,6 @@ OPTIONS: dict[str, Option] = {
 }
 
 
-class RateSource(DataSource):
-    """Options: ``rowsPerSecond`` (1), ``rampUpTime`` (0s) and ``numPartitions`` (4, splits of a batch)."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self.parsed = parse_options(NAME, OPTIONS, options)
-
-    @classmethod
-    def name(cls) -> str:
-        return NAME
-
-    def schema(self) -> StructType:
-        return SCHEMA
-
-    def streamReader(self, schema: StructType) -> RateReader:
-        check_schema(NAME, schema)
-        return RateReader(self.parsed)
-
-
 class RateReader(NumbersReader):
     """Offset: ``{"startTime": ms, "second": s}``, when the stream began, and the next second to read.
 
@@ -51,7 +31,7 @@ class RateReader(NumbersReader):
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        super().__init__(options["numPartitions"])
+        super().__init__(options)
         self._rate, self._ramp_up = options["rowsPerSecond"], options["rampUpTime"]
         self._pinned_ms: int | None = None
 
@@ -93,6 +73,12 @@ class RateReader(NumbersReader):
         ramp = np.minimum(second, self._ramp_up)
         step = self._rate // (self._ramp_up + 1)
         return step * (ramp * (ramp + 1) // 2) + (second - ramp) * self._rate
+
+
+class RateSource(NumbersSource):
+    """Options: ``rowsPerSecond`` (1), ``rampUpTime`` (0s) and ``numPartitions`` (4, splits of a batch)."""
+
+    NAME, OPTIONS, READER = NAME, OPTIONS, RateReader
 
 
 def _second(offset: Mapping[str, Any]) -> int:

@@ -10,12 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
-from pyspark.sql.types import StructType
 
-from spark_ckpt.sources._numbers import SCHEMA, NumbersReader, check_schema
-from spark_ckpt.sources._options import natural, parse_options, positive
+from spark_ckpt.sources._numbers import NumbersReader, NumbersSource
+from spark_ckpt.sources._options import natural, positive
 
 NAME = "rate-micro-batch"
 OPTIONS = {
@@ -29,31 +27,11 @@ OPTIONS = {
 }
 
 
-class RateMicroBatchSource(DataSource):
-    """Options: ``rowsPerBatch`` (1000), ``numRows`` (unbounded), ``startTimestamp`` (0, epoch ms),
-    ``advanceMillisPerBatch`` (1000) and ``numPartitions`` (4, splits of a batch)."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self.parsed = parse_options(NAME, OPTIONS, options)
-
-    @classmethod
-    def name(cls) -> str:
-        return NAME
-
-    def schema(self) -> StructType:
-        return SCHEMA
-
-    def streamReader(self, schema: StructType) -> RateMicroBatchReader:
-        check_schema(NAME, schema)
-        return RateMicroBatchReader(self.parsed)
-
-
 class RateMicroBatchReader(NumbersReader):
     """Offset: ``{"value": n}``, the next row's number."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        super().__init__(options["numPartitions"])
-        self._options = options
+        super().__init__(options)
         self._one_batch = False
         self._pinned: int | None = None
 
@@ -86,3 +64,10 @@ class RateMicroBatchReader(NumbersReader):
     def times_ms(self, values: np.ndarray, start: Mapping[str, Any], end: Mapping[str, Any]) -> np.ndarray:
         batches = values // self._options["rowsPerBatch"]
         return self._options["startTimestamp"] + batches * self._options["advanceMillisPerBatch"]
+
+
+class RateMicroBatchSource(NumbersSource):
+    """Options: ``rowsPerBatch`` (1000), ``numRows`` (unbounded), ``startTimestamp`` (0, epoch ms),
+    ``advanceMillisPerBatch`` (1000) and ``numPartitions`` (4, splits of a batch)."""
+
+    NAME, OPTIONS, READER = NAME, OPTIONS, RateMicroBatchReader

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 Request = tuple[Any, dict[str, Any]]
 WHERE = "where"
 _HIDDEN = "__ckpt_where_"
-_FILES = ("parquet", "json", "csv")
+_FILES = ("parquet", "json", "csv", "text")
 _AS_IT_IS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "parquet": {},
+    "text": {"linesep": ("\n",)},
     "json": {"encoding": ("utf-8", "utf8"), "linesep": ("\n",), "ignorenullfields": ("false",)},
     "csv": {
         "encoding": ("utf-8", "utf8"), "linesep": ("\n",), "quote": ('"',), "escape": ('"',), "nullvalue": ("",),

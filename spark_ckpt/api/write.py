@@ -50,7 +50,7 @@ class CkptDataStreamWriter(Hinting):
         """``source``, as Spark calls the sink: ``"delta"``, ``"iceberg"``, ``"files"``, ``"kafka"``, ``"sql"``,
         ``"memory"``, or one of yours, by registered name or class.
 
-        ``"parquet"``, ``"json"`` and ``"csv"`` are ``"files"`` of that kind, with Spark's names of options, and
+        ``"parquet"``, ``"json"``, ``"csv"`` and ``"text"`` are ``"files"`` of that kind, with Spark's names, and
         ``"console"`` shows the rows of each checkpoint (``numRows``, ``truncate``).
 
         A class of yours derives from :class:`spark_ckpt.TwoPhaseSink`. :meth:`start` raises for an unknown one.

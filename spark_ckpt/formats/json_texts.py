@@ -6,12 +6,15 @@ import base64
 import datetime
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
+
+_ODD_FLOATS = {"nan": '"NaN"', "-nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 
 
 def iso_timestamps(column: Any, *, separator: str = " ", utc_suffix: str = "") -> Any:
@@ -34,7 +37,7 @@ def json_texts(column: pa.ChunkedArray, nulls: bool = True) -> pa.ChunkedArray:
     if pt.is_boolean(kind) or pt.is_integer(kind) or pt.is_decimal(kind):
         texts = column.cast(pa.string())
     elif pt.is_floating(kind):
-        texts = _float_texts(column)
+        texts = float_texts(column, _ODD_FLOATS)
     elif pt.is_date(kind) or pt.is_time(kind):
         texts = _quoted(column.cast(pa.string()))
     elif pt.is_timestamp(kind):
@@ -57,15 +60,11 @@ def _string_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return _quoted(escaped)
 
 
-def _float_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A whole number has its ``.0``, as in Spark, so that readers who go by the text take it for no integer."""
+def float_texts(column: pa.ChunkedArray, odd: Mapping[str, str]) -> pa.ChunkedArray:
+    """A whole number has its ``.0``, as in Spark, so that readers who go by the text take it for no integer. ``odd``:
+    what Arrow writes of NaN and infinities -> what they are to be."""
     texts = pc.replace_substring_regex(column.cast(pa.string()), r"^(-?\d+)$", r"\1.0")
-    for value, name in (
-        ("nan", '"NaN"'),
-        ("-nan", '"NaN"'),
-        ("inf", '"Infinity"'),
-        ("-inf", '"-Infinity"'),
-    ):
+    for value, name in odd.items():
         texts = pc.if_else(pc.equal(texts, value), name, texts)
     return texts
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_ckpt.formats.json_texts import iso_timestamps
+from spark_ckpt.formats.json_texts import float_texts, iso_timestamps
 
 
 def zoned_as_text(table: pa.Table) -> pa.Table:
@@ -24,3 +24,20 @@ def decimals_as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pc.any(pc.match_substring(texts, "E")).as_py():
         return texts
     return pa.chunked_array([[None if v is None else format(v, "f") for v in column.to_pylist()]], pa.string())
+
+
+def csv_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Each value as a field of CSV: texts and times in quotes, numbers as they are, so that who goes by what he sees
+    takes 1.0 for no whole number. Null stays null."""
+    kind = column.type
+    if pt.is_floating(kind):
+        return float_texts(column, {"nan": "NaN", "-nan": "NaN", "inf": "Inf", "-inf": "-Inf"})
+    if pt.is_timestamp(kind):
+        return _quoted(iso_timestamps(column, utc_suffix="Z")) if kind.tz else column.cast(pa.string())
+    if pt.is_string(kind) or pt.is_large_string(kind):
+        return _quoted(pc.replace_substring(column.cast(pa.string()), '"', '""'))
+    return column.cast(pa.string())
+
+
+def _quoted(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.binary_join_element_wise('"', texts, '"', "")

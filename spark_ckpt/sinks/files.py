@@ -45,7 +45,7 @@ _STAGING, _MANIFESTS = ".staging", "_manifests"
 
 
 class FilesSink(TwoPhaseSink):
-    """Options: ``path`` (any fsspec URL), ``fileFormat`` (parquet, json, csv), ``header`` (of CSV files, true).
+    """Options: ``path`` (any fsspec URL), ``fileFormat`` (parquet, json, csv, text), ``header`` (of CSV files, true).
 
     ``partitionBy``, ``sep``, ``compression``. ``storage.*`` goes to the fsspec file system, JSON objects, lists and
     booleans as such. Rows are appended, one file a task and epoch, and with ``partitionBy`` one for each combination of
@@ -55,7 +55,11 @@ class FilesSink(TwoPhaseSink):
     DECLARED: ClassVar[tuple[SinkOption, ...]] = (
         SinkOption("path", "a folder, local or any fsspec URL", "Where the files go.", required=True),
         SinkOption(
-            "fileFormat", "parquet, json or csv", "json is one object a line.", "parquet", tuple(sorted(EXTENSIONS))
+            "fileFormat",
+            "parquet, json, csv or text",
+            "json is one object a line, text a line of the one column, a string.",
+            "parquet",
+            tuple(sorted(EXTENSIONS)),
         ),
         SinkOption("header", "true or false", "csv only. The first line names the columns.", "true"),
         SinkOption("sep", "one character", "csv only. What stands between two values.", ","),

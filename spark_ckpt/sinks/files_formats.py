@@ -1,4 +1,4 @@
-"""Writing staged files as Parquet, JSON lines or CSV, a table at a time."""
+"""Writing staged files as Parquet, JSON lines, CSV or lines of text, a table at a time."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.formats.json_texts import json_name, json_texts
-from spark_ckpt.sinks._arrow_text import zoned_as_text
+from spark_ckpt.sinks._arrow_text import csv_texts
 from spark_ckpt.sinks._parquet import open_parquet
 
-EXTENSIONS = {"parquet": "parquet", "json": "json", "csv": "csv"}
+EXTENSIONS = {"parquet": "parquet", "json": "json", "csv": "csv", "text": "txt"}
 
 
 class FileWriter(Protocol):
@@ -29,6 +28,11 @@ class FileWriter(Protocol):
 
 def check_schema(file_format: str, schema: pa.Schema) -> None:
     """Raises ``InvalidInputError`` naming a column the format cannot hold."""
+    if file_format == "text" and not (len(schema) == 1 and _is_text(schema.field(0).type)):
+        raise InvalidInputError(
+            f"text files have one column, a string, found {', '.join(f'{f.name}: {f.type}' for f in schema)}; make one, "
+            "such as F.to_json(F.struct('*')).alias('value'), or use fileFormat parquet, json or csv"
+        )
     for field in schema:
         if file_format == "csv" and (pt.is_nested(field.type) or pt.is_binary(field.type)):
             raise InvalidInputError(
@@ -51,7 +55,9 @@ class FileOptions:
 def open_writer(file_format: str, stream: Any, schema: pa.Schema, options: FileOptions) -> FileWriter:
     if file_format == "parquet":
         return _Parquet(stream, schema, options.compression)
-    return _Csv(stream, schema, options) if file_format == "csv" else _Json(stream)
+    if file_format == "csv":
+        return _Csv(stream, schema, options)
+    return _Text(stream) if file_format == "text" else _Json(stream)
 
 
 class _Parquet:
@@ -73,28 +79,38 @@ class _Parquet:
 
 
 class _Csv:
-    """Null is an empty field, an empty text is ``""``; timestamps with a zone are in UTC; NaN as Spark reads it."""
+    """Null is an empty field, an empty text is ``""``; zoned timestamps are in UTC; numbers as Spark reads them."""
 
     def __init__(self, stream: Any, schema: pa.Schema, options: FileOptions) -> None:
-        self._schema = _without_dictionaries(schema)
-        texts = zoned_as_text(self._schema.empty_table()).schema
         self._stream, self._sep = stream, options.sep
-        written = pacsv.WriteOptions(include_header=options.header, delimiter=options.sep)
-        self._writer = pacsv.CSVWriter(stream, texts, write_options=written)
+        if options.header:
+            names = pa.chunked_array([schema.names], pa.string())
+            stream.write(options.sep.join(csv_texts(names).to_pylist()).encode() + b"\n")
 
     def write(self, table: pa.Table) -> None:
-        plain = zoned_as_text(table.cast(self._schema))
-        spelt = _with_odd_floats_spelt(plain)
-        if spelt is plain:
-            self._writer.write_table(plain)
-            return
-        # Text where the file's other rows have numbers, so a writer of its own, behind what is there.
-        written = pacsv.WriteOptions(include_header=False, delimiter=self._sep)
-        with pacsv.CSVWriter(self._stream, spelt.schema, write_options=written) as own:
-            own.write_table(spelt)
+        flat = table.cast(_without_dictionaries(table.schema)).combine_chunks()
+        # A line without anything in it, of one column, would be none to its readers.
+        null = "" if flat.num_columns > 1 else '""'
+        fields = [pc.fill_null(csv_texts(column), null) for column in flat.columns]
+        _write_texts(self._stream, pc.binary_join_element_wise(*_between(fields, self._sep), "\n", ""))
 
     def close(self) -> None:
-        self._writer.close()
+        pass
+
+
+class _Text:
+    """A line a row, an empty one for null, as Spark writes it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, table: pa.Table) -> None:
+        (column,) = table.combine_chunks().columns
+        texts = pc.fill_null(column.cast(pa.string()), "")
+        _write_texts(self._stream, pc.binary_join_element_wise(texts, "\n", ""))
+
+    def close(self) -> None:
+        pass
 
 
 class _Json:
@@ -109,26 +125,28 @@ class _Json:
         for i, name in enumerate(flat.column_names):
             parts += [("{" if i == 0 else ",") + json_name(name) + ":", json_texts(flat.column(i))]
         lines = pc.binary_join_element_wise(*parts, "}\n", "")
-        self._stream.write(b"".join(_bytes(chunk) for chunk in pa.chunked_array(lines).chunks))
+        _write_texts(self._stream, lines)
 
     def close(self) -> None:
         pass
 
 
-def _with_odd_floats_spelt(table: pa.Table) -> pa.Table:
-    """``table`` itself, or with columns that hold NaN or infinities as text, spelt as Spark's CSV does."""
-    for at, field in enumerate(table.schema):
-        if not pt.is_floating(field.type) or pc.all(pc.is_finite(table.column(at))).as_py() is not False:
-            continue
-        texts = table.column(at).cast(pa.string())
-        for value, name in (("nan", "NaN"), ("-nan", "NaN"), ("inf", "Inf"), ("-inf", "-Inf")):
-            texts = pc.if_else(pc.equal(texts, value), name, texts)
-        table = table.set_column(at, pa.field(field.name, pa.string()), texts)
-    return table
-
-
 def _without_dictionaries(schema: pa.Schema) -> pa.Schema:
     return pa.schema([f.with_type(f.type.value_type) if pt.is_dictionary(f.type) else f for f in schema])
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    plain = kind.value_type if pt.is_dictionary(kind) else kind
+    return bool(pt.is_string(plain) or pt.is_large_string(plain))
+
+
+def _between(parts: list[Any], sep: str) -> list[Any]:
+    """With ``sep`` between each two of them."""
+    return [x for part in parts for x in (sep, part)][1:]
+
+
+def _write_texts(stream: Any, lines: Any) -> None:
+    stream.write(b"".join(_bytes(chunk) for chunk in pa.chunked_array(lines).chunks))
 
 
 def _bytes(texts: pa.Array) -> bytes:

@@ -67,8 +67,9 @@ def sink_class(name: str) -> type[TwoPhaseSink]:
         return _REGISTERED[key]
     if key not in _BUILT_IN:
         raise ConfigError(
-            f"unknown sink {name!r}; known sinks are {', '.join(sink_names())}; writeStream takes console, csv, json "
-            "and parquet, too"
+            f"unknown sink {name!r}; known sinks are {', '.join(sink_names())}; writeStream takes console, csv, json, "
+            "parquet and text, too. In another of Spark's formats, a function writes a folder for each checkpoint: "
+            f"foreachBatch(lambda rows, id: rows.write.format({name!r}).mode('overwrite').save(f'{{path}}/{{id}}'))"
         )
     module, attribute = _BUILT_IN[key].split(":")
     try:

@@ -118,7 +118,7 @@ def test_malformed_columns_are_refused(columns: str) -> None:
         ("sql", {"url": "sqlite:///:memory:", "table": "t"}, "in-memory"),
         ("sql", {"url": "sqlite:////x.db", "table": "t", "createTable": "perhaps"}, "true or false"),
         ("files", {}, "option 'path' is required"),
-        ("files", {"path": "p", "fileFormat": "orc"}, "one of csv, json, parquet, got 'orc'"),
+        ("files", {"path": "p", "fileFormat": "orc"}, "one of csv, json, parquet, text, got 'orc'"),
         ("memory", {}, "exactly one of"),
         ("memory", {"name": "a", "path": "b"}, "exactly one of"),
         ("memory", {"name": "a/b"}, "without separators"),

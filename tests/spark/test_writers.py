@@ -68,6 +68,28 @@ def test_each_sink_gets_the_rows_of_its_condition_in_sparks_formats_and_folders(
     assert "|  c|  4|" not in printed
 
 
+def test_files_are_read_back_as_those_that_spark_wrote(
+    ckpt: Any, spark: SparkSession, new_input: NewInput, tmp_path: Path
+) -> None:
+    """Whole doubles are none that readers who look at the text take for integers, and each row is a line."""
+    found = new_input("in", "k string, v double")
+    found.add(("a,b", 1.0), (None, 2.0), ('say "c"', None))
+    line = F.to_json(F.struct("*")).alias("value")
+    for name, rows in (("csv", found.stream(ckpt)), ("text", found.stream(ckpt).select("k"))):
+        query = rows.select(line).writeStream if name == "text" else rows.writeStream.option("escape", '"')
+        query = query.format(name).queryName(name).trigger(availableNow=True).start(f"{tmp_path}/{name}")
+        assert query.awaitTermination(DEADLINE_S)
+    table = found.table(spark)
+    table.write.option("escape", '"').csv(f"{tmp_path}/spark-csv")
+    table.select("k").select(line).write.text(f"{tmp_path}/spark-text")
+    for read in (spark.read.option("escape", '"').option("inferSchema", True).csv, spark.read.text):
+        ours, sparks = read(f"{tmp_path}/{read.__name__}"), read(f"{tmp_path}/spark-{read.__name__}")
+        assert ours.schema == sparks.schema
+        assert ordered(ours.collect()) == ordered(sparks.collect())
+    with pytest.raises(InvalidInputError, match="text files have one column, a string, found k: string, v: double"):
+        found.stream(ckpt).writeStream.format("text").queryName("two").start(f"{tmp_path}/two")
+
+
 def test_options_of_sparks_writers_that_mean_something_else_here_are_refused(ckpt: Any, data: Input) -> None:
     for kind, options, match in (
         ("csv", {"quoteAll": True}, "unknown option.*quoteAll"),

@@ -30,8 +30,8 @@ def check_schema(file_format: str, schema: pa.Schema) -> None:
     """Raises ``InvalidInputError`` naming a column the format cannot hold."""
     if file_format == "text" and not (len(schema) == 1 and _is_text(schema.field(0).type)):
         raise InvalidInputError(
-            f"text files have one column, a string, found {', '.join(f'{f.name}: {f.type}' for f in schema)}; make one, "
-            "such as F.to_json(F.struct('*')).alias('value'), or use fileFormat parquet, json or csv"
+            f"text files have one column, a string, found {', '.join(f'{f.name}: {f.type}' for f in schema)}; make "
+            "one, such as F.to_json(F.struct('*')).alias('value'), or use fileFormat parquet, json or csv"
         )
     for field in schema:
         if file_format == "csv" and (pt.is_nested(field.type) or pt.is_binary(field.type)):

@@ -174,7 +174,7 @@ def test_json_files_are_one_object_a_line_that_any_parser_reads(tmp_path: Path) 
 def test_a_column_the_format_cannot_hold_is_refused_at_start_by_name(
     tmp_path: Path, file_format: str, kind: pa.DataType
 ) -> None:
-    with pytest.raises(InvalidInputError, match=r"column 'odd' has type|found odd: int32; make one"):
+    with pytest.raises(InvalidInputError, match=r"column 'odd' has type|found odd: int32; make"):
         make(tmp_path, pa.schema([pa.field("odd", kind)]), fileFormat=file_format)
 
 

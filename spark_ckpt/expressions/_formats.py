@@ -31,8 +31,6 @@ _MONTHS = [
 ]
 _DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|([^A-Za-z'\[\]{}#]+)", re.DOTALL)
-_TWO = pa.array([f"{n:02}" for n in range(100)])
-_ONE = pa.array([str(n) for n in range(100)])
 _PRINTED = {"yyyy", "yy", "M", "MM", "MMM", "MMMM", "d", "dd", "H", "HH", "h", "hh", "m", "mm", "s", "ss", "a", "E",
 "EE", "EEE",
             "EEEE"}  # fmt: skip
@@ -99,6 +97,12 @@ def _shown(moments: pa.Array, zone: str) -> _Clock:
     return _Clock(values // DAY, values % DAY)
 
 
+@lru_cache(maxsize=2)
+def _numbers(digits: int) -> pa.Array:
+    """Texts of 0 to 99. Not made by the import: the first ``pa.array`` of a process imports pandas, which takes longer."""
+    return pa.array([f"{n:0{digits}}" for n in range(100)])
+
+
 def printed(clock: _Clock, pattern: str, nulls: np.ndarray) -> pa.Array:
     columns = [pa.scalar(p.text) if not p.field else _field(clock, p.field) for p in parts_of(pattern) or ()]
     if not any(isinstance(c, pa.Array) for c in columns):
@@ -119,7 +123,7 @@ def _field(clock: _Clock, field: str) -> pa.Array:
         return _digits(clock.micros % SECOND // 10 ** (6 - len(field)), len(field))
     if field[0] == "a":
         return pa.array(["AM", "PM"]).take(pa.array(clock.micros // (DAY // 2)))
-    return (_ONE if len(field) == 1 else _TWO).take(pa.array(_number(clock, dates, field[0])))
+    return _numbers(min(len(field), 2)).take(pa.array(_number(clock, dates, field[0])))
 
 
 def _number(clock: _Clock, dates: np.ndarray, letter: str) -> np.ndarray:
@@ -135,7 +139,7 @@ def _number(clock: _Clock, dates: np.ndarray, letter: str) -> np.ndarray:
 
 def _year(years: np.ndarray, letters: int) -> pa.Array:
     if letters == 2:
-        return _TWO.take(pa.array(years % 100))
+        return _numbers(2).take(pa.array(years % 100))
     return each(_written_year, pa.array(years), len(years), pa.string())
 
 
@@ -146,7 +150,7 @@ def _written_year(year: int) -> str:
 def _month(months: np.ndarray, letters: int) -> pa.Array:
     if letters > 2:
         return pa.array(_MONTHS if letters == 4 else [m[:3] for m in _MONTHS]).take(pa.array(months))
-    return (_ONE if letters == 1 else _TWO).take(pa.array(months + 1))
+    return _numbers(min(letters, 2)).take(pa.array(months + 1))
 
 
 def _digits(numbers: np.ndarray, size: int) -> pa.Array:

@@ -6,6 +6,8 @@ import ast
 import pickle
 import re
 import runpy
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -148,6 +150,15 @@ def test_a_room_does_without_what_is_outside(room):
     for path in files(room):
         foreign = {m.split(".")[0] for m in imports(path)} & WITHOUT[room]
         assert not foreign, f"{path} imports {sorted(foreign)}"
+
+
+def test_the_process_that_spark_starts_for_the_sources_of_each_query_imports_no_pandas():
+    """A third of what it takes until it answers; the first ``pa.array`` of a process imports it. So does PyIceberg."""
+    sources = [_dotted(path) for path in files("sources") if path.parent.name != "iceberg"]
+    modules = ["spark_ckpt.runtime.datasource", *sources]
+    code = f"import importlib, sys\nfor m in {modules}: importlib.import_module(m)\nprint('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT.parent, check=True)
+    assert done.stdout == "False\n", done.stdout
 
 
 def importers() -> dict[str, set[str]]:

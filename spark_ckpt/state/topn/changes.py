@@ -12,7 +12,7 @@ from spark_ckpt.state.ipc import Rows
 from spark_ckpt.state.topn._rows import TopRows
 from spark_ckpt.state.topn.ordering import Ordered
 
-_KINDS = pa.array([DELETE, UPDATE_BEFORE, INSERT, UPDATE_AFTER])
+_KINDS = [DELETE, UPDATE_BEFORE, INSERT, UPDATE_AFTER]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Changes:
         columns = list(which.columns)
         if self.rank is not None:
             columns.append(pa.array((np.concatenate([gone.place, come.place]) + 1).astype(np.int32)))
-        columns.append(_KINDS.take(pa.array(np.concatenate(kinds))))
+        columns.append(pa.array(_KINDS).take(pa.array(np.concatenate(kinds))))
         return pa.Table.from_arrays(columns, schema=self.schema)
 
 

@@ -99,7 +99,7 @@ def _shown(moments: pa.Array, zone: str) -> _Clock:
 
 @lru_cache(maxsize=2)
 def _numbers(digits: int) -> pa.Array:
-    """Texts of 0 to 99. Not made by the import: the first ``pa.array`` of a process imports pandas, which takes longer."""
+    """Texts of 0 to 99. Not made by the import: the first ``pa.array`` of a process imports pandas."""
     return pa.array([f"{n:0{digits}}" for n in range(100)])
 
 

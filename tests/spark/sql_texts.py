@@ -7,8 +7,6 @@ APPEND = (
     """SELECT o.k, v * 2 AS d, CASE WHEN o.v > 3 THEN 'a "big" -- one' ELSE 'FROM' END size, `k` u -- said so
        FROM orders AS o WHERE o.k IS DISTINCT FROM 'b' AND v BETWEEN 0 AND 7;""",
     f"SELECT o.k, o.v, p.w FROM orders o JOIN pays p ON o.k = p.k AND {ON_TIME} WHERE p.w > -3",
-    """WITH big AS (SELECT k, v FROM orders WHERE v > 2), l AS (SELECT * FROM labels WHERE k <> 'z')
-       SELECT b.k, l.label, b.v FROM big b LEFT JOIN l ON b.k = l.k UNION ALL SELECT k, 'paid', w FROM pays""",
     """WITH known AS (SELECT k, length(label) n FROM labels), few AS (SELECT * FROM known WHERE n > 0)
        SELECT k, v + (SELECT max(n) FROM few) AS s, k NOT IN (SELECT * FROM VALUES ('a'), (NULL)) AS i,
        (SELECT count(*) FROM known WHERE known.k = o.k) AS c FROM orders o
@@ -18,14 +16,16 @@ APPEND = (
        GROUP BY window(t, '2 minutes')""",
     """FROM (TABLE orders) UNPIVOT (w FOR n IN (v)) u |> WHERE w > 2 |> SELECT k, n, w * 2 AS d
        |> EXTEND d + 1 AS e""",
-    """SELECT w.end, p.a, b + 1 AS c FROM (SELECT window(t, '4 minutes') w, k AS kk, v FROM orders)
-       PIVOT (sum(v) FOR kk IN ('a', 'b', NULL AS none)) AS p WHERE p.a > -3""",
     """WITH q(a, b) AS (SELECT k, length(label) FROM labels)
        SELECT o.k, e.x, r.*, q.b, w FROM orders o, LATERAL explode(o.xs) AS e(x) LEFT JOIN q ON q.b = e.x
        LEFT JOIN LATERAL (SELECT l.k, label m FROM labels l WHERE l.k = o.k ORDER BY 2 LIMIT 1) AS r(k2, m) ON m > 'a'
        CROSS JOIN LATERAL (SELECT e.x + o.v w) WHERE EXISTS (SELECT 1 FROM q WHERE q.a = o.k AND q.b > 2) OR w > 9""",
 )
 MORE_APPEND = (
+    """WITH big AS (SELECT k, v FROM orders WHERE v > 2), l AS (SELECT * FROM labels WHERE k <> 'z')
+       SELECT b.k, l.label, b.v FROM big b LEFT JOIN l ON b.k = l.k UNION ALL SELECT k, 'paid', w FROM pays""",
+    """SELECT w.end, p.a, b + 1 AS c FROM (SELECT window(t, '4 minutes') w, k AS kk, v FROM orders)
+       PIVOT (sum(v) FOR kk IN ('a', 'b', NULL AS none)) AS p WHERE p.a > -3""",
     """SELECT * FROM (SELECT t, k, v FROM orders) PIVOT (sum(v) s, avg(v) + 1, max(k)
        FOR (k, v) IN (('a', 2) AS x, ('b', 3), (NULL, 3)))""",
     """SELECT u.k, n, p, q FROM (SELECT k, v, nullif(v, 3) z, v + 1 y FROM orders) AS o

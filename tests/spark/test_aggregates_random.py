@@ -182,7 +182,7 @@ def moved(spark: SparkSession, folder: Path) -> dict[str, Any]:
     ("mode", "seed", "count"),
     [
         ("update", 1, 8),
-        ("session", 2, 5),
+        pytest.param("session", 2, 5, marks=pytest.mark.soak),
         pytest.param("update", 0, 0, marks=pytest.mark.soak),
         *[
             pytest.param(mode, seed, 24, marks=pytest.mark.soak)

@@ -156,6 +156,7 @@ def _compare(spark: SparkSession, job: Job, theirs: list[list[Any]]) -> None:
     assert expected
 
 
+@pytest.mark.soak  # of a union: test_alignment.py
 def test_rows_on_both_sides_of_a_barrier_do_not_meet_and_none_is_lost_or_there_twice(
     ckpt: Any, job: Job, new_input: NewInput
 ) -> None:

@@ -235,12 +235,9 @@ def test_a_struct_with_a_name_twice_is_refused_where_it_would_have_to_be_kept(
 
 EVERY = FILTERS | {f"struct, {name}": query for name, query in STRUCTS.items()}
 SOME = (
-    "replaced",
     "both",
-    "renamed",
     "in front of a watermark",
     "join",
-    "struct, one name",
     "struct, stars",
     "struct, table",
     "struct, in front of a table",

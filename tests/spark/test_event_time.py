@@ -155,7 +155,7 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
     ),
     "sessions that keep values, with a gap a row": lambda df: _kept(df, _gap_of_row()),
 }
-SHORT = ["windows of sessions", "a column of sessions"]
+SHORT = ["windows of sessions"]
 """In the test command; the others with the soak tests."""
 NONE_ENDS = ("sessions of no length", "sessions of a month")
 """Of which Spark puts out nothing either."""

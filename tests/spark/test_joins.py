@@ -179,7 +179,7 @@ KINDS: dict[str, Callable[[Any, Any], Any]] = {
     "known behind": _known_behind,
     "self": _self,
 }
-SOME = ("range full", "time left", "known behind")
+SOME = ("range full", "known behind")
 """In the test command, and "aliased" over Connect. All types of joins, without Spark: test_joins_stages.py."""
 
 

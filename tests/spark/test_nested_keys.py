@@ -110,10 +110,8 @@ def _plain(value: Any) -> Any:
 @pytest.mark.parametrize(
     "query",
     [
-        _aggregated,
         _maps_and_intervals,
-        _of_a_function,
-        *(pytest.param(q, marks=pytest.mark.soak) for q in (_processed, _cube)),
+        *(pytest.param(q, marks=pytest.mark.soak) for q in (_aggregated, _of_a_function, _processed, _cube)),
     ],
 )
 def test_nested_keys_are_those_of_spark_and_go_to_other_partitions(

@@ -41,7 +41,9 @@ def _others(df: Any, **uid: str) -> Any:
     )
 
 
-@pytest.mark.parametrize("query", [_windows, _others, pytest.param(_event_times, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "query", [_windows, *(pytest.param(q, marks=pytest.mark.soak) for q in (_others, _event_times))]
+)
 def test_each_value_has_the_columns_that_spark_gives_it(
     spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, query: Any
 ) -> None:

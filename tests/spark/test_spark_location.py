@@ -73,6 +73,7 @@ def test_a_folder_of_hadoop_is_read_as_spark_wrote_it(viewfs: str, spark: SparkS
     assert folder.read("metadata") is None
 
 
+@pytest.mark.soak  # three starts on S3; one with faults: tests/storage/test_job_on_s3.py
 def test_a_job_on_s3_goes_on_at_its_location_and_from_its_checkpoints(
     viewfs: str, spark: SparkSession, new_input: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -187,6 +187,7 @@ def test_one_stream_twice_in_a_query_is_read_once(
 # --- several, and other sources beside them ---------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_two_streams_of_sparks_and_one_of_ours_are_counted_together_through_a_restart(
     spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job
 ) -> None:

@@ -134,7 +134,7 @@ def _as_a_task_has_it(found: Any, rows: pa.Table, static: pa.Table) -> pa.Table:
     return pa.Table.from_batches(batches).drop_columns([TAG, CTL]) if batches else None
 
 
-@pytest.mark.parametrize("kinds", [ALL[::11], pytest.param(ALL, marks=pytest.mark.soak)], ids=["some", "all"])
+@pytest.mark.parametrize("kinds", [ALL[::22], pytest.param(ALL, marks=pytest.mark.soak)], ids=["some", "all"])
 @pytest.mark.parametrize("size", [0, 40])
 def test_every_equality_is_that_of_sparks_join(
     spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], size: int, kinds: list[tuple[str, int]]

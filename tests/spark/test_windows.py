@@ -168,26 +168,27 @@ LOCAL: dict[str, Callable[[Any], Any]] = {
     "its time": lambda df: df.groupBy(F.window("n", "1 hour")).count().select(F.window_time("window"), "count"),
     "beside a watermark": lambda df: df.withWatermark("t", "1 second").groupBy(F.window("n", "1 hour")).count(),
 }
+QUICK_LOCAL = ("computed", "its time")
 
 
+@pytest.mark.parametrize("name", [n if n in QUICK_LOCAL else pytest.param(n, marks=pytest.mark.soak) for n in LOCAL])
 def test_windows_of_times_without_a_zone_are_those_of_spark(
-    spark: SparkSession, ckpt: Any, new_input: NewInput, tmp_path: Path
+    spark: SparkSession, ckpt: Any, new_input: NewInput, tmp_path: Path, name: str
 ) -> None:
     made = new_input("in", SCHEMA)
     for rows in _batches(3):
         made.add(*rows)
-    for number, (name, query) in enumerate(LOCAL.items()):
-        theirs, ours = (
-            query(stream.withColumn("n", F.col("t").cast("timestamp_ntz")))
-            for stream in (made.spark_stream(spark), made.stream(ckpt))
-        )
-        assert ours.schema.simpleString() == theirs.schema.simpleString(), name
-        found, expected = (
-            ordered(map(tuple, rows_of_spark(df, tmp_path / f"{place} {number}", "update")))
-            for place, df in (("ours", ours), ("plain", theirs))
-        )
-        assert expected, name
-        assert found == expected, name
+    theirs, ours = (
+        LOCAL[name](stream.withColumn("n", F.col("t").cast("timestamp_ntz")))
+        for stream in (made.spark_stream(spark), made.stream(ckpt))
+    )
+    assert ours.schema.simpleString() == theirs.schema.simpleString()
+    found, expected = (
+        ordered(map(tuple, rows_of_spark(df, tmp_path / place, "update")))
+        for place, df in (("ours", ours), ("plain", theirs))
+    )
+    assert expected
+    assert found == expected
 
 
 def test_distinct_values_of_a_window_end_with_it(ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path) -> None:

@@ -22,18 +22,21 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 _RATES = ("inputRowsPerSecond", "processedRowsPerSecond")
+_UNKNOWN = -1
+"""What Spark says of sinks that do not tell, such as foreachBatch."""
 
 
 def with_rows(progress: Any, run: RunSpec, rows: Rows) -> Any:
-    """``progress`` with the rows of its batch, if it read any and they are known."""
-    known = rows.get(progress.batchId)
-    if known is None or not progress.numInputRows:
-        return progress  # it went by without a batch, or nothing was read
-    body = json.loads(progress.json)
-    if not _counted(body["sources"], run.topology.sources, known):
+    """``progress`` with the rows of its batch, if it read any and they are known. How many were written is not: Spark
+    counts what reaches its sink, control rows and rows that wait for a checkpoint among them."""
+    known = rows.get(progress.batchId) if progress.numInputRows else None
+    if known is None and progress.sink.numOutputRows == _UNKNOWN:
         return progress
-    body["numInputRows"] = sum(s["numInputRows"] for s in body["sources"])
-    body.update({rate: sum(s.get(rate) or 0.0 for s in body["sources"]) for rate in _RATES})
+    body = json.loads(progress.json)
+    body["sink"]["numOutputRows"] = _UNKNOWN
+    if known is not None and _counted(body["sources"], run.topology.sources, known):
+        body["numInputRows"] = sum(s["numInputRows"] for s in body["sources"])
+        body.update({rate: sum(s.get(rate) or 0.0 for s in body["sources"]) for rate in _RATES})
     counted = StreamingQueryProgress.fromJson(body)
     counted["observedMetrics"] = progress.observedMetrics
     return counted
@@ -128,8 +131,9 @@ class _CountingListener(StreamingQueryListener):
     def onQueryProgress(self, event: Any) -> None:
         progress = event.progress
         run = run_of(progress.name, str(progress.runId))
-        if run is not None and progress.numInputRows:
-            event = QueryProgressEvent(with_rows(progress, run, rows_read(run)))
+        if run is not None:
+            rows = rows_read(run) if progress.numInputRows else {}
+            event = QueryProgressEvent(with_rows(progress, run, rows))
         self._inner.onQueryProgress(event)
 
     def onQueryIdle(self, event: Any) -> None:

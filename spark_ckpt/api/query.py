@@ -143,9 +143,9 @@ class CkptQuery:
         known, self._counted = self._counted, {}
         for i, progress in enumerate(found):
             key = progress.batchId, progress.timestamp
-            counted = known.get(key) or with_rows(progress, self._run, rows)
-            if counted is not progress:
-                self._counted[key] = found[i] = counted
+            found[i] = known.get(key) or with_rows(progress, self._run, rows)
+            if progress.batchId in rows or not progress.numInputRows:  # else its rows may be known later
+                self._counted[key] = found[i]
         return found
 
     # -- checkpoints ---------------------------------------------------------------------------------------------

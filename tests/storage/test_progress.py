@@ -17,7 +17,7 @@ from tests.storage.whole_job import ROWS, WholeJob
 RUN_ID = str(uuid.uuid4())
 
 
-def spark_says(batch: int, rows: int, sources: int = 1) -> StreamingQueryProgress:
+def spark_says(batch: int, rows: int, sources: int = 1, written: int = -1) -> StreamingQueryProgress:
     """Record batches as rows, in half a second."""
     source = {
         "description": "PythonMicroBatchStream@1", "startOffset": "{}", "endOffset": "{}", "latestOffset": "{}",
@@ -26,7 +26,7 @@ def spark_says(batch: int, rows: int, sources: int = 1) -> StreamingQueryProgres
     body = {
         "id": str(uuid.uuid4()), "runId": RUN_ID, "name": "job", "timestamp": "2026-01-01T00:00:00.000Z",
         "batchId": batch, "batchDuration": 500, "durationMs": {"addBatch": 400}, "stateOperators": [],
-        "sources": [source] * sources, "sink": {"description": "s", "numOutputRows": -1},
+        "sources": [dict(source) for _ in range(sources)], "sink": {"description": "s", "numOutputRows": written},
         "numInputRows": rows * sources, "inputRowsPerSecond": rows / 4, "processedRowsPerSecond": rows * 2,
         "observedMetrics": {"mine": {"n": 5}},
     }  # fmt: skip
@@ -68,7 +68,19 @@ def test_numbers_and_rates_are_those_of_rows_by_attribute_item_and_json(tmp_path
     assert (found.numInputRows, found.sources[0].numInputRows, found.observedMetrics["mine"].n) == (7, 7, 5)
     # Without a batch of its own, of another number of sources, or not known: Spark's.
     for spark in (spark_says(0, 0), spark_says(0, 3, sources=2), spark_says(9, 3)):
-        assert with_rows(spark, job.run, rows_read(job.run)) is spark
+        found = with_rows(spark, job.run, rows_read(job.run))
+        assert found.numInputRows == spark.numInputRows
+        assert found.sources[0].numInputRows == spark.sources[0].numInputRows
+
+
+def test_control_rows_are_no_rows_that_were_written(tmp_path: Path) -> None:
+    """Spark counts what reaches its sink; -1 is what it says where the number is not known."""
+    job = WholeJob(tmp_path)
+    job.start()
+    job.step(True)
+    for batch, rows, read in ((0, 14, 7), (0, 0, 0), (9, 3, 3)):
+        found = with_rows(spark_says(batch, rows, written=9), job.run, rows_read(job.run))
+        assert (found.sink.numOutputRows, found.numInputRows) == (-1, read)
 
 
 def test_a_listener_is_told_rows_of_our_queries_and_of_no_others(tmp_path: Path) -> None:

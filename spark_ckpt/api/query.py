@@ -93,14 +93,21 @@ class CkptQuery:
                 self._query.awaitTermination()
         finally:  # what was committed before an error is delivered all the same
             done = self._deliverer.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0))
-        failed = delivery_error(self._deliverer)
-        if failed is not None:
-            raise failed from self._deliverer.error
+        self._raise_of_functions()
         return None if timeout is None else ended and done
 
     def exception(self) -> StreamingQueryException | None:
         """As PySpark's: the error that the query ended with, None if there was none."""
-        return self._query.exception() or (self._deliverer and delivery_error(self._deliverer))
+        return self._query.exception() or self._error_of_functions()
+
+    def _error_of_functions(self) -> StreamingQueryException | None:
+        """What ``foreachBatch`` or ``foreach`` ended the query with; Spark's own does not know of it."""
+        return None if self._deliverer is None else delivery_error(self._deliverer)
+
+    def _raise_of_functions(self) -> None:
+        failed = self._error_of_functions()
+        if failed is not None:
+            raise failed from failed.__cause__
 
     def processAllAvailable(self) -> None:
         """As PySpark's, for tests: wait until all that is there now is processed and, by a checkpoint, committed.
@@ -119,9 +126,7 @@ class CkptQuery:
                 # The sinks have it when its batch is about to end: who stops the query now would interrupt Spark.
                 self._query.processAllAvailable()
         except CkptError:
-            failed = self._deliverer and delivery_error(self._deliverer)
-            if failed:
-                raise failed from failed.__cause__
+            self._raise_of_functions()
             if self.isActive or self.exception() is not None:
                 raise  # else it has come to its end by itself, and all of it is committed
 

@@ -17,12 +17,12 @@ from pyspark.sql import types as T
 from spark_ckpt.api._joined_names import keeps_columns
 from spark_ckpt.api._keys import arrow_columns
 from spark_ckpt.api._output_modes import SORTING
-from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import listed, refuse_repeated
 from spark_ckpt.plan.key_columns import Keys
 from spark_ckpt.plan.ordering import for_data_rows
 from spark_ckpt.plan.plan_check import plan_nodes
+from spark_ckpt.plan.spark_errors import unsupported
 from spark_ckpt.runtime.limits import FirstOfResult
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.functions.first_rows import COUNT, FirstRows
@@ -77,7 +77,7 @@ class Ordered:
 
 def _sorted(df: CkptDataFrame, what: str, cols: list[Any], ascending: Any, one_task: bool) -> CkptDataFrame:
     if not df._lineage.whole_result or df._joined is not None:
-        raise InvalidInputError(
+        raise unsupported(
             f"{SORTING}: behind groupBy(...).agg(...). Elsewhere rows inside a batch have no order: "
             'aggregate(..., emit="rows", orderBy="t") computes in order; or sort where the results are read'
         )

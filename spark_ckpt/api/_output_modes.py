@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.plan.lineage import Lineage
+from spark_ckpt.plan.spark_errors import RefusedAsInSparkError, no_such_mode, unsupported
 
 if TYPE_CHECKING:
     from spark_ckpt.plan.lineage import OperatorNode
@@ -19,7 +20,7 @@ SORTING = (
 
 
 def check_mode(lineage: Lineage, mode: str) -> None:
-    """Raises ``InvalidInputError`` for a mode that Spark knows and the query does not have."""
+    """Raises ``InvalidInputError``, of Spark's condition where it has one, for a mode that the query does not have."""
     if mode not in ("append", "update", "complete"):
         raise InvalidInputError(f"outputMode must be append, update or complete, found {mode!r}")
     if mode == "complete":
@@ -28,10 +29,12 @@ def check_mode(lineage: Lineage, mode: str) -> None:
     check_order(lineage, mode)
     for operator in lineage.operators:
         if operator.output_mode not in (None, mode):
-            raise InvalidInputError(
+            raise no_such_mode(
+                mode,
+                operator.shown,
                 f"outputMode is {mode!r}, but operator {operator.shown!r} puts out rows of mode "
                 f"{operator.output_mode!r}: use outputMode({operator.output_mode!r}). For rows that are never "
-                'updated, aggregate(..., emit="rows") or a function with outputMode "append".'
+                'updated, aggregate(..., emit="rows") or a function with outputMode "append".',
             )
         _check_fed(operator, mode)
 
@@ -49,12 +52,21 @@ def check_order(lineage: Lineage, mode: str) -> None:
             "column they are sessions of, or use outputMode('complete')"
         )
     if lineage.is_sorted:
-        raise InvalidInputError(f"{SORTING}: add outputMode('complete')")
+        raise _refused(lineage, mode, f"{SORTING}: add outputMode('complete')")
     if lineage.is_limited and (mode == "update" or any(o.output_mode == "update" for o in lineage.operators)):
-        raise InvalidInputError(
+        raise _refused(
+            lineage,
+            mode,
             "Limits are not supported on streaming DataFrames/Datasets in Update output mode: with rows that are never "
-            "updated, limit counts over the whole query; behind an aggregation, add outputMode('complete')"
+            "updated, limit counts over the whole query; behind an aggregation, add outputMode('complete')",
         )
+
+
+def _refused(lineage: Lineage, mode: str, text: str) -> RefusedAsInSparkError:
+    """Spark looks at the mode of an aggregation first, and then at what stands behind it."""
+    if mode == "append" and any(o.output_mode == "update" for o in lineage.operators):
+        return no_such_mode(mode, "streaming aggregations without watermark", text)
+    return unsupported(text)
 
 
 def _check_fed(operator: OperatorNode, mode: str) -> None:
@@ -74,9 +86,11 @@ def _check_complete(lineage: Lineage) -> None:
     wrong = next((operator for operator in last if not operator.can_complete), None)
     if wrong is not None or not last:
         found = "there is none" if wrong is None else f"operator {wrong.shown!r} is none"
-        raise InvalidInputError(
+        raise no_such_mode(
+            "complete",
+            "no streaming aggregations",
             "Complete output mode not supported when there are no streaming aggregations on streaming "
-            f"DataFrames/Datasets: it needs groupBy(...).agg(...) as the last operator, and {found}"
+            f"DataFrames/Datasets: it needs groupBy(...).agg(...) as the last operator, and {found}",
         )
     twice = [o for operator in last for o in operator.behind if o.kind == "aggregate"]
     if twice:

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from spark_ckpt.errors import ControlColumnsError, InvalidInputError
 from spark_ckpt.plan import plan_text
 from spark_ckpt.plan.plan_text import Node
+from spark_ckpt.plan.spark_errors import no_window_function
 from spark_ckpt.types import CTL, TAG
 
 SparkDF = Any
@@ -203,10 +204,11 @@ def _control_rows(df: SparkDF) -> list[tuple[Any, ...]]:
 
 def _refusal(what: str, node: Node, why: str, way: str) -> InvalidInputError:
     text = node.text if len(node.text) < 120 else f"{node.text[:117]}..."
-    return InvalidInputError(
+    told = (
         f"{what} cannot stand in a checkpointed stream: in Spark's plan of it, {text!r} {why}; the barriers travel in "
         f"control rows, each of which must come out exactly once. {way}"
     )
+    return no_window_function(told, node.detail) if node.name == "Window" else InvalidInputError(told)
 
 
 def _is_classic(df: SparkDF) -> bool:

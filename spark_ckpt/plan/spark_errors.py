@@ -9,6 +9,33 @@ from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkT
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from spark_ckpt.errors import InvalidInputError
+
+
+class RefusedAsInSparkError(InvalidInputError, AnalysisException):  # type: ignore[misc]
+    """What Spark's streams refuse, too: its condition, and our words, which say what works here."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RefusedAsInSparkError, (self._message, self._errorClass, self._messageParameters)
+
+
+def no_such_mode(mode: str, operation: str, text: str) -> RefusedAsInSparkError:
+    """``operation`` has no output mode ``mode``."""
+    return RefusedAsInSparkError(
+        text, "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION", {"outputMode": mode, "operation": operation}
+    )
+
+
+def no_window_function(text: str, window: str) -> RefusedAsInSparkError:
+    """``window``: what Spark's plan says of it."""
+    parameters = {"windowFunc": window, "columnName": "", "windowSpec": ""}
+    return RefusedAsInSparkError(text, "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING", parameters)
+
+
+def unsupported(text: str) -> RefusedAsInSparkError:
+    """Of the condition that Spark has for most that a stream cannot do."""
+    return RefusedAsInSparkError(text, "_LEGACY_ERROR_TEMP_3102", {"msg": text})
+
 
 def analysis_error(condition: str, text: str, **parameters: str) -> AnalysisException:
     """As Spark raises it, of error condition ``condition``; ``parameters`` are those of its message."""

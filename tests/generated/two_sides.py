@@ -16,6 +16,8 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 import spark_ckpt
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.spark_errors import RefusedAsInSparkError
 from tests.generated import query_rows
 from tests.generated.expressions import quoted
 from tests.generated.query_functions import NAMES
@@ -167,7 +169,7 @@ def differing_errors(plain: Any, ours: Any) -> str | None:
     if not isinstance(plain, Exception):
         return f"Spark runs it, here: {said(ours)}"
     conditions = [set(re.findall(r"\[([A-Z][A-Z_.]{4,})", str(e))) for e in (plain, ours)]
-    named = conditions[0] & conditions[1] or not conditions[0] or type(ours).__name__ == "InvalidInputError"
+    named = conditions[0] & conditions[1] or not conditions[0] or type(ours) in (InvalidInputError, RefusedAsInSparkError)
     return None if named else f"Spark says: {said(plain)}\n  here: {said(ours)}"
 
 

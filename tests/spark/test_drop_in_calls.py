@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+import pickle
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -368,6 +369,40 @@ def streams(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tu
 def test_odd_and_wrong_calls_give_what_they_give_in_spark(streams: tuple[Any, Any], calls: dict[str, Call]) -> None:
     other = {name: made for name, made in told(streams, calls).items() if made[0] != made[1]}
     assert other == {}, "".join(f"\n{name}\n  Spark {spark}\n  here  {here}" for name, (spark, here) in other.items())
+
+
+def _row_number(df: Any) -> Any:
+    return df.withColumn("n", F.row_number().over(Window.partitionBy("a").orderBy("t")))
+
+
+def _start(made: Call, df: Any, mode: str, location: str) -> None:
+    made(df).writeStream.format("noop").outputMode(mode).option("checkpointLocation", location).start()
+
+
+@pytest.mark.parametrize(
+    ("mode", "made"),
+    [
+        pytest.param("append", lambda d: d.groupBy("a").count(), id="counts"),
+        pytest.param("complete", lambda d: d, id="all rows"),
+        pytest.param("append", lambda d: d.orderBy("a"), id="sorted"),
+        pytest.param("append", lambda d: d.groupBy("a").count().orderBy("a"), id="sorted counts"),
+        pytest.param("update", lambda d: d.limit(3), id="limit"),
+        pytest.param("append", lambda d: d.groupBy("a").count().limit(3), id="limited counts"),
+        pytest.param("append", _row_number, id="row_number"),
+    ],
+)
+def test_what_spark_refuses_at_start_has_its_condition_here(
+    streams: tuple[Any, Any], tmp_path: Path, mode: str, made: Call
+) -> None:
+    found = []
+    for side, df in enumerate(streams):
+        with pytest.raises(AnalysisException) as refused:
+            _start(made, df, mode, str(tmp_path / str(side)))
+        found.append(refused.value)
+    assert found[0].getCondition() == found[1].getCondition()
+    assert isinstance(found[1], spark_ckpt.errors.InvalidInputError)
+    again = pickle.loads(pickle.dumps(found[1]))
+    assert (str(again), again.getMessageParameters()) == (str(found[1]), found[1].getMessageParameters())
 
 
 def test_readers_take_and_refuse_what_sparks_do(spark: SparkSession, ckpt: Any, tmp_path: Path) -> None:

@@ -169,7 +169,8 @@ def differing_errors(plain: Any, ours: Any) -> str | None:
     if not isinstance(plain, Exception):
         return f"Spark runs it, here: {said(ours)}"
     conditions = [set(re.findall(r"\[([A-Z][A-Z_.]{4,})", str(e))) for e in (plain, ours)]
-    named = conditions[0] & conditions[1] or not conditions[0] or type(ours) in (InvalidInputError, RefusedAsInSparkError)
+    refused = type(ours) in (InvalidInputError, RefusedAsInSparkError)
+    named = conditions[0] & conditions[1] or not conditions[0] or refused
     return None if named else f"Spark says: {said(plain)}\n  here: {said(ours)}"
 
 

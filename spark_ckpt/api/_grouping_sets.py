@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pyspark.sql import Column
 
 from spark_ckpt.api._aggregation import Aggregation, is_empty
+from spark_ckpt.api._keys import called
 from spark_ckpt.api._window_columns import behind_windows
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
@@ -35,7 +36,7 @@ class GroupingSets:
         """As PySpark's: ``groupBy`` by all combinations of ``cols``, for ``agg`` and its short forms, with
         ``F.grouping("k")`` and ``F.grouping_id()``. Raises as :meth:`groupBy`, ``InvalidInputError`` for sessions.
         """
-        given = listed(cols)
+        given = called(self, listed(cols))
         places = range(len(given))
         return CkptGroupingSets(
             self, "cube", given, [c for n in reversed(range(len(given) + 1)) for c in combinations(places, n)]
@@ -43,7 +44,7 @@ class GroupingSets:
 
     def rollup(self: Any, *cols: Any) -> CkptGroupingSets:
         """As PySpark's: ``groupBy`` by ``cols``, by all but the last, and so on, down to none. Else as :meth:`cube`."""
-        given = listed(cols)
+        given = called(self, listed(cols))
         return CkptGroupingSets(self, "rollup", given, [tuple(range(n)) for n in reversed(range(len(given) + 1))])
 
     def groupingSets(self: Any, groupingSets: Sequence[Sequence[Any]], *cols: Any) -> CkptGroupingSets:

@@ -15,6 +15,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import refuse_missing
 from spark_ckpt.plan.carried_keys import carried_type, is_carried
 from spark_ckpt.plan.columns import free, is_repeated, proposing_user_columns, quoted
+from spark_ckpt.plan.condition import names_in
 from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.fails_on_nulls import of_data_rows
 from spark_ckpt.plan.key_columns import Keys, resolve_keys
@@ -61,6 +62,19 @@ def keys_apart(df: CkptDataFrame, cols: list[Any]) -> tuple[CkptDataFrame, list[
             made[own], col = F.col(col) if isinstance(col, str) else col, F.col(quoted(own)).alias(name)
         keys.append(col)
     return df.withColumns(made) if made else df, keys
+
+
+def called(df: CkptDataFrame, cols: list[Any]) -> list[Any]:
+    """``cols``, as classic Spark calls them as keys: ``stream["k"].cast("int")`` is ``CAST(k AS INT)`` there, and ``k``
+    in a projection. Within a struct it is told."""
+    return [c.alias(df.select(F.struct(c)).columns[0][len("struct(") : -1]) if _is_cast(c) else c for c in cols]
+
+
+def _is_cast(col: Any) -> bool:
+    """Of columns that were taken from DataFrames, which Spark knows when they are given."""
+    if not type(col).__module__.startswith("pyspark.sql.classic"):
+        return False
+    return col._jc.node().getClass().getSimpleName() == "Cast" and all(n.of_stream for n in names_in(col) or [])
 
 
 def keys_of(parent: CkptDataFrame, cols: list[Any]) -> Keys:

@@ -22,7 +22,7 @@ from spark_ckpt.api._distinct import Distinct
 from spark_ckpt.api._event_time import EventTime
 from spark_ckpt.api._grouping_sets import GroupingSets
 from spark_ckpt.api._joins import JoinMethods
-from spark_ckpt.api._keys import keys_apart
+from spark_ckpt.api._keys import called, keys_apart
 from spark_ckpt.api._left_out import Wider, behind_missing, behind_row_by_row, filtered_in_front
 from spark_ckpt.api._numbered import Numbered
 from spark_ckpt.api._ordered import Ordered
@@ -55,7 +55,6 @@ from spark_ckpt.plan.columns import (
     listed,
     ordered,
     proposing_user_columns,
-    quoted,
     require_control,
     user_columns,
 )
@@ -177,9 +176,10 @@ class CkptDataFrame(
         name = self.columns[item] if isinstance(item, int) else item
         if name == "*":
             return stream_star(self._recipe.number)
-        if self._is_twice(name) or (name not in self.columns and not is_column(self._in_spark(), name)):
-            _ = self._in_spark().select(quoted(name) if name in self.columns else name).columns  # raises as Spark does
-        return stream_column(name, self._recipe.number, self.columns)
+        plain = name in self.columns and not {".", "`"} & set(name)
+        if self._is_twice(name) or not (plain or is_column(self._in_spark(), name)):
+            _ = self._in_spark().select(name).columns  # raises as Spark does
+        return stream_column(name, self._recipe.number)
 
     def _is_twice(self, name: str) -> bool:
         low = [column.lower() for column in self.columns]
@@ -381,7 +381,7 @@ class CkptDataFrame(
         """
         from spark_ckpt.api.grouped import CkptGroupedData
 
-        flat = listed(cols)
+        flat = called(self, listed(cols))
         if self._joined is not None:
             return self._joined.grouped(flat)
         by_spark = with_file_columns(self, flat)

@@ -24,8 +24,8 @@ from spark_ckpt.plan._lateral_aliases import put_in_place
 from spark_ckpt.plan._listagg import Listing
 from spark_ckpt.plan._sql_expressions import read
 from spark_ckpt.plan._trying import unlogged
-from spark_ckpt.plan.columns import is_case_sensitive, quoted
-from spark_ckpt.plan.condition import Name, names_in
+from spark_ckpt.plan.columns import is_case_sensitive, quoted, unquoted
+from spark_ckpt.plan.condition import ConnectTree, Name, name_of, names_in, parts_of
 from spark_ckpt.plan.key_columns import column_named
 
 _KNOWN = {*KINDS, *REFUSED}
@@ -118,9 +118,9 @@ class ConnectExpressions:
         return {}
 
     def key(self, tree: Tree) -> int | None:
-        name = self.column_name(tree)
+        name, written = self.column_name(tree), repr(_as_written_once(tree))
         for i, key in enumerate(self._keys):
-            if repr(key) == repr(tree) or (name is not None and name == self.column_name(key)):
+            if repr(_as_written_once(key)) == written or (name is not None and name == self.column_name(key)):
                 return i
         return None
 
@@ -185,6 +185,27 @@ class ConnectExpressions:
 
     def _expression(self, column: Any) -> Tree:
         return column._expr
+
+
+class _WrittenOnce(ConnectTree):
+    """Names in one form, whether they were taken from a stream or not, and so fields without the alias of those."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda name: F.col(".".join(quoted(unquoted(part)) for part in parts_of(name.text))))
+
+    def expression(self, e: Tree) -> Tree:
+        alias = getattr(e, "_alias", [])
+        parts = parts_of(self._name(e._child)) if len(alias) == 1 else []
+        return super().expression(e._child if len(parts) > 1 and unquoted(parts[-1]) == alias[0] else e)
+
+    def _name(self, e: Tree) -> str:
+        """What ``e`` is, if it is one and nothing else."""
+        found = name_of(e._expr) if isinstance(e, self._text) else None
+        return found.text if found is not None else getattr(e, "_unparsed_identifier", "")
+
+
+def _as_written_once(tree: Tree) -> Tree:
+    return _WrittenOnce().expression(tree)
 
 
 def _shares(tree: Tree) -> float | list[float]:

@@ -94,7 +94,7 @@ def known(stream: int) -> Attributes | None:
 def stream_columns(stream: int) -> list[Column] | None:
     """What ``stream["*"]`` stands for."""
     found = known(stream)
-    return None if found is None else [stream_column(name, stream, found.names) for name in found.names]
+    return None if found is None else [stream_column(quoted(name), stream) for name in found.names]
 
 
 def know(stream: int, attributes: Attributes) -> Attributes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,13 +45,15 @@ class Name:
 Replace = Callable[[Name], Column | None]
 
 
-def stream_column(name: str, stream: int, columns: Sequence[str]) -> Column:
+def stream_column(name: str, stream: int) -> Column:
     """``stream[name]``: a text where ``F.col`` is none, to know it again. To Spark the number is a comment.
 
-    ``name`` is one of ``columns``, dots and all, or as Spark's parser reads it, fields of structs included.
+    ``name`` is as Spark's parser reads it. A field of a struct has an alias, as Spark's own: what is made of it is
+    called ``(st.x AS x + 1)``, and ``x`` if it is a cast.
     """
-    parts = [name] if name in columns else [unquoted(part) for part in parts_of(name)]
-    return F.expr(f"{'.'.join(map(quoted, parts))} --{stream}")
+    parts = [unquoted(part) for part in parts_of(name)]
+    found = F.expr(f"{'.'.join(map(quoted, parts))} --{stream}")
+    return found if len(parts) == 1 else found.alias(parts[-1])
 
 
 def stream_star(stream: int) -> Column:

@@ -24,6 +24,7 @@ from spark_ckpt.plan.condition import without_stream
 from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.spark_errors import not_expected
 
+_FIELD = re.compile(r"\.(\w+) AS \1(?!\w)")
 _NOT_IN_DELTA = re.compile(r"[ ,;{}()\n\t=]")
 
 
@@ -99,8 +100,9 @@ class Keys:
 
 
 def stored_name(name: str) -> str:
-    """``name`` as a column of the state table."""
-    return _NOT_IN_DELTA.sub("_", name)
+    """``name`` as a column of the state table: without the aliases of fields, ``(st.x AS x + 1)``, which states of
+    before have not."""
+    return _NOT_IN_DELTA.sub("_", _FIELD.sub(r".\1", name))
 
 
 def resolve_keys(preview: Any, columns: Sequence[str], cols: Sequence[Any]) -> list[tuple[Column, T.StructField, bool]]:

@@ -123,9 +123,13 @@ class WindowColumn:
         """``computed`` are texts of what is computed before there is a window."""
         for text in computed:
             if re.search(rf"(?<!\w){re.escape(self.name)}(?!\w)", text):
-                raise InvalidInputError(
-                    f"agg: {text} is an aggregate of the window itself; compute it behind agg(...), of the key"
-                )
+                told = f"agg: {text} is an aggregate of the window itself; compute it behind agg(...), of the key"
+                if self._hides:
+                    told = (
+                        f"agg: in {text}, {self.name} would be the rows' own column, of which the new window takes the "
+                        f"name; rename it in front: withColumnRenamed({self.name!r}, 'earlier_{self.name}')"
+                    )
+                raise InvalidInputError(told)
 
     def _field(self) -> T.StructField:
         """Its column, with what Spark notes of one: ``window_time`` and windows of windows look for it."""

@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from spark_ckpt.errors import InvalidInputError
 from tests.spark.conftest import Input, Job, ordered, rows_of_spark
 
 NewInput = Callable[[str, str], Input]
@@ -111,6 +112,28 @@ def test_rows_are_in_the_windows_that_spark_puts_them_into(
     job.run(ours, mode=mode)
     theirs = _theirs(plain, tmp_path / "plain", mode)
     assert len(theirs) > 3
+    assert _flat(job.rows()) == theirs
+
+
+def test_an_earlier_window_inside_aggregates_is_called_otherwise_than_the_new_one(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path
+) -> None:
+    """Spark reads ``window.end`` there as the rows' own; here that is refused, with the way that is the same."""
+    made = new_input("in", SCHEMA)
+    for minutes in ((0, 4, 31, 12), (59, 150)):
+        made.add(*((BASE + timedelta(minutes=m), "ab"[m % 2], m) for m in minutes))
+
+    def hours(df: Any, window: str) -> Any:
+        timed = df.withWatermark("t", "1 minute").groupBy(F.window("t", "10 minutes")).agg(F.count("*").alias("n"))
+        named = timed.withColumnRenamed("window", window)
+        ends = F.max(f"{window}.end").alias("end"), F.sum("n").alias("n")
+        return named.groupBy(F.window(F.window_time(window), "1 hour")).agg(*ends)
+
+    with pytest.raises(InvalidInputError, match=r"withColumnRenamed\('window', 'earlier_window'\)"):
+        hours(made.stream(ckpt), "window")
+    job.run(hours(made.stream(ckpt), "earlier_window"))
+    theirs = _theirs(hours(made.spark_stream(spark), "window"), tmp_path / "plain")
+    assert [row[-1] for row in theirs] == [5]
     assert _flat(job.rows()) == theirs
 
 

@@ -18,7 +18,8 @@ from spark_ckpt.api._joined_tables import INNER, of_table, refuse_ambiguous_text
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import not_there, stream_columns
 from spark_ckpt.plan.columns import quoted, unquoted
-from spark_ckpt.plan.condition import Name, bare_name, names_in, parts_of, replaced
+from spark_ckpt.plan.condition import Name, bare_name, names_in, parts_of, replaced, stream_names
+from spark_ckpt.plan.join_itself import WithItself
 from spark_ckpt.plan.stars import Star, expanded
 from spark_ckpt.types import CONTROL_COLUMNS
 
@@ -36,16 +37,17 @@ _AT = "at"
 class JoinedColumns:
     """``unique`` are the rows, each column with a name of its own; ``shown`` is what the first of them are called,
     ``behind`` the others, which are seen only by who asks for them. ``place`` finds a column by its stream; None: it
-    is not known. ``hides``: those that were replaced or dropped, which only filters find; ``renames``: those that are
-    there under another name, and are found by it alone, but for filters. ``aliases``: what each of
-    them stands for. ``tables`` were joined behind it; what their aliases stand for, Spark knows,
-    but of those that are ``lost``, as a later one has columns of the same names.
+    is not known. ``itself`` says which of those Spark cannot tell. ``hides``: those that were replaced or dropped,
+    which only filters find; ``renames``: those that are there under another name, and are found by it alone, but for
+    filters. ``aliases``: what each of them stands for. ``tables`` were joined behind it; what their aliases stand for,
+    Spark knows, but of those that are ``lost``, as a later one has columns of the same names.
     """
 
     unique: CkptDataFrame
     shown: tuple[str, ...]
     behind: tuple[str, ...]
     place: Callable[[Name], int | None]
+    itself: WithItself
     hides: frozenset[int] = frozenset()
     renames: frozenset[int] = frozenset()
     aliases: Mapping[str, Qualified] = field(default_factory=dict)
@@ -75,13 +77,21 @@ class JoinedColumns:
 
     def _starred(self, star: Star) -> list[Column] | None:
         if star.stream is not None:
-            return stream_columns(star.stream)
+            return self._of_stream_star(star.stream)
         places = self._places(star)
         if places is not None:
             return [F.col(quoted(self.unique.columns[at])) for at in places]
         refuse_lost(self.lost, star)
         found = self._found(Name(star.target)) if star.target and not star.excepts else None
         return None if found is None else [F.col(f"{self._written(*found)}.*")]
+
+    def _of_stream_star(self, stream: int) -> list[Column] | None:
+        """Classic Spark looks for nothing in it, and takes columns that both sides have from the left one."""
+        found = stream_columns(stream)
+        if found is None or not self.itself.classic:
+            return found
+        places = [self._of_stream(name, told=True) for column in found for name in stream_names(column)]
+        return [F.col(quoted(self.unique.columns[at])) for at in places]
 
     def _places(self, star: Star) -> list[int] | None:
         """What ``alias.*`` or ``*`` stands for, of those that are still there. None: it is something else."""
@@ -137,8 +147,11 @@ class JoinedColumns:
             at = self.unique.columns.index(parts[0])
         return None if at is None else (at, parts[1:])
 
-    def _of_stream(self, name: Name) -> int:
+    def _of_stream(self, name: Name, told: bool = False) -> int:
+        """``told``: it is no matter whether Spark can tell it."""
         column = Name(parts_of(name.text)[0], name.stream)
+        if not told:
+            self.itself.refuse(column)
         at = self.place(column)
         if at is None:
             at = self.unique._attributes.place(column)

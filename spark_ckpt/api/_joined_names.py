@@ -19,7 +19,7 @@ from spark_ckpt.api._joined_columns import GONE, JoinedColumns
 from spark_ckpt.api._joined_tables import INNER
 from spark_ckpt.plan.attributes import same, with_known
 from spark_ckpt.plan.columns import free, quoted
-from spark_ckpt.plan.condition import Name, bare_name, names_in, stream_names
+from spark_ckpt.plan.condition import Name, bare_name, names_in, parts_of, stream_names
 from spark_ckpt.types import CTL, TAG
 
 if TYPE_CHECKING:
@@ -233,8 +233,13 @@ class JoinedNames(JoinedColumns):
         return replace(self, place=found, aliases=aliases, hides=hides, renames=renames)
 
     def _dropped(self, name: Name) -> int | None:
+        whole = name.of_stream and len(parts_of(name.text)) == 1
+        if whole:
+            self.itself.refuse(name, dropped=True)
+            if self.itself.is_hidden(name):
+                return None
         try:
-            return self._place(name)
+            return self._of_stream(name, told=True) if whole else self._place(name)
         except AnalysisException:  # it is gone already
             return None
 

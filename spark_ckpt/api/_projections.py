@@ -38,7 +38,7 @@ class Projections:
         Nothing but aggregates is :meth:`agg` of them. Raises ``InvalidInputError`` for what could lose or double a
         barrier, such as a window function.
         """
-        flat = with_stars(listed(cols), self._recipe.number)
+        flat = with_stars(listed(cols), self._recipe.number, others=self._joined is None)
         if self._joined is not None:
             return self._joined.select(flat)
         by_spark = with_file_columns(self, flat)

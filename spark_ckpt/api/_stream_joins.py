@@ -22,7 +22,8 @@ from spark_ckpt.plan.event_time import DELAY_KEY, event_time, noted_as
 from spark_ckpt.plan.fails_on_nulls import of_data_rows
 from spark_ckpt.plan.join_columns import JoinColumns, JoinPlan
 from spark_ckpt.plan.join_condition import Key, Parts, split_condition, using
-from spark_ckpt.plan.join_rules import INNER, SEMI, Times, grows, join_kind, until
+from spark_ckpt.plan.join_itself import WithItself
+from spark_ckpt.plan.join_rules import INNER, RIGHT_OUTER, SEMI, Times, grows, join_kind, until
 from spark_ckpt.plan.join_sides import LEFT, RIGHT, Sides
 from spark_ckpt.plan.join_wiring import JoinWiring
 from spark_ckpt.plan.key_columns import column_named, written
@@ -57,6 +58,9 @@ class _Join:
         found = [event_time(side.schema, "one side of a join") for side in self.sides]
         self.times: Times = tuple(time and time.name for time in found)  # type: ignore[assignment]
         self._streams = [s._recipe.numbers() for s in self.sides]
+        by_left = () if how == RIGHT_OUTER else names or ()
+        sides = (left._attributes, right._attributes)
+        self.itself = WithItself(self.spark, sides, tuple(self._streams), by_left, how != SEMI)  # type: ignore[arg-type]
         self.meaning = Sides((left._preview, right._preview), self._side_of, (left._alias, right._alias))
         self.on = on
         for name in stream_names(on):
@@ -132,8 +136,9 @@ class _Join:
                     found.append(Attribute())
                     continue
                 known = left.of(quoted(one)) if one is not None else right.of(quoted(other or ""))
-                clash = known is None or (one is None and known in own)
-                found.append(Attribute(unknown=True) if clash or known is None else known)
+                if known is None or (one is None and known in own):  # classic Spark makes new ones of those
+                    known = Attribute(unknown=known is None or not self.itself.classic)
+                found.append(known)
             return found
 
         return Attributes([o.field.name for o in function.output], find, [left, right])
@@ -187,7 +192,13 @@ class _Join:
         if list(names) == df.columns and not any(side._alias for side in self.sides):
             return df
         behind = tuple(one or other or "" for one, other in plan.pairs[len(names) :])
-        return JoinedNames(df, names, behind, lambda n: self._place(n, plan), aliases=self._aliases(plan)).frame()
+        aliases, itself = self._aliases(plan), self.itself
+        return JoinedNames(df, names, behind, lambda n: self._shown_at(n, plan), itself, aliases=aliases).frame()
+
+    def _shown_at(self, name: Name, plan: JoinPlan) -> int | None:
+        """Where Spark finds a column that was taken from a stream."""
+        column = self.itself.of_left(name)
+        return self._place(name, plan) if column is None else self._place_of(LEFT, column, plan)
 
     def _aliases(self, plan: JoinPlan) -> dict[str, tuple[tuple[str, int], ...]]:
         """As Spark has them: the columns that the join is by come first."""

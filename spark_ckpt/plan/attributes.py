@@ -76,7 +76,7 @@ class Attributes:
         origin = _known.get(name.stream)
         if origin is self:
             return self._named(root_of(name.text))
-        attribute, root = origin and origin.of(name.text), root_of(name.text).lower()
+        attribute, root = attribute_of(name), root_of(name.text).lower()
         if attribute is not None and attribute in self.all:
             return self.all.index(attribute)
         return next((i for i, n in enumerate(self.names) if n.lower() == root and self.all[i].unknown), None)
@@ -89,6 +89,13 @@ _known: WeakValueDictionary[int, Attributes] = WeakValueDictionary()
 def known(stream: int) -> Attributes | None:
     """Those of the stream of that number."""
     return _known.get(stream)
+
+
+def attribute_of(name: Name) -> Attribute | None:
+    """That of a column that was taken from a stream."""
+    assert name.stream is not None
+    origin = _known.get(name.stream)
+    return None if origin is None else origin.of(name.text)
 
 
 def stream_columns(stream: int) -> list[Column] | None:

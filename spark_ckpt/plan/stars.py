@@ -57,16 +57,19 @@ def may_have_star(column: Any) -> bool:
     return "*" in str(column) or "star" in str(column)
 
 
-def with_stars(columns: list[Any], stream: int) -> list[Any]:
-    """With the columns that ``other["*"]`` stands for; ``stream`` is the number of the one that is asked for them."""
-    return [one for column in columns for one in _of_star(column, stream)]
+def with_stars(columns: list[Any], stream: int, others: bool = True) -> list[Any]:
+    """With the columns that ``other["*"]`` stands for, if ``others``; ``stream`` is the number of the one that is asked
+    for them."""
+    return [one for column in columns for one in _of_star(column, stream, others)]
 
 
-def _of_star(column: Any, stream: int) -> list[Any]:
+def _of_star(column: Any, stream: int, others: bool) -> list[Any]:
     star = starred_stream(column) if isinstance(column, Column) else None
     if star is None:
         found = _STAR_COLUMN.fullmatch(str(column)) if isinstance(column, Column) else None
         return [column if found is None else found[1] or found[2] or "*"]
+    if star != stream and not others:
+        return [column]
     those = None if star == stream else stream_columns(star)
     return ["*"] if those is None else those
 

@@ -32,9 +32,7 @@ B = {"k": "string", "v": "int", "K2": "string", "w": "int", "u": "timestamp", "G
 STATIC = [("a", 21, "A"), ("b", 22, "B"), ("b", 23, None), ("z", 1, "a"), (None, 11, "b"), ("c", None, "c")]
 OTHER = [("a", "b", 3), ("b", "b", 4), ("d", None, None)]
 FRAMES = ("a", "b", "c", "s", "d")
-WRONG, REFUSED, UNTOLD, OTHER_WORDS, LOOSER = "wrong", "refused here", "untold", "other words", "taken here"
-_OF_ITSELF = "joined several Datasets together"
-"""What Spark refuses of a join with itself; here it is known which of the two is meant."""
+WRONG, REFUSED, UNTOLD, OTHER_WORDS = "wrong", "refused here", "untold", "other words"
 
 
 class NamedSide(Side):
@@ -150,8 +148,7 @@ def outcome(side: Any, frames: Any, statement: str) -> Any:
 def different(theirs: Any, ours: Any) -> tuple[str, str] | None:
     if isinstance(theirs, Exception):
         if not isinstance(ours, Exception):
-            kind = LOOSER if _OF_ITSELF in str(theirs) else WRONG
-            return kind, f"Spark refuses it, here it is taken. {said(theirs)}"
+            return WRONG, f"Spark refuses it, here it is taken. {said(theirs)}"
         told = f"Spark says {said(theirs)}\nhere: {said(ours)}"
         same = type(theirs) is type(ours) or isinstance(ours, (InvalidInputError, AnalysisException))
         return None if same or isinstance(theirs, AttributeError) else (OTHER_WORDS, told)

@@ -59,6 +59,9 @@ def test_every_method_is_in_a_program_that_both_take(lab: Lab) -> None:
     assert [text for text in TEXTS if text not in whole] == []
 
 
+ITSELF, BY_NAME = "p1 = a.where(a['v'] > 1)", "q = q.join(p1, ['v'])"
+OF_ITSELF = ["drop(p1['k'], p1['t'])", "select(p1['k'])", "drop(a['k'], 'st')", "where(a['k'] > 'a')"]
+OF_ITSELF += ["select(a['*'], p1['v'])", "groupBy(p1['k']).count()"]
 MENDED: list[list[str]] = [
     ["q = q.join(b, a['k'] == b['k'])", "q = q.select(a['*'], b['v'].alias('v2'), b['*'])"],
     ["q = q.join(b, a['k'] == b['k'])", "q = q.select(F.col('*'), q['*'])"],
@@ -76,6 +79,11 @@ MENDED: list[list[str]] = [
     ["q = q.join(d, q['v'] == d['w'])", "q = q.select('*')"],
     ["q = q.dropDuplicates(['`xs`'])"],
     ["q = q.toDF('m', 'l', 'f', 'g', 'h', 'j')", "q = q.withColumnRenamed('m', 'e')", "q = q.where(F.col('k') > 'a')"],
+    ["q = q.join(b, ['v'])", "q = q.drop(b['v'], b['k'])"],
+    *([ITSELF, BY_NAME, f"q = q.{asked}"] for asked in OF_ITSELF),
+    [ITSELF, BY_NAME, "q = q.drop(a['k'], 't', 'st', 'xs', 'x.y')", "q = q.select(p1['k'])"],
+    [ITSELF, "q = q.join(p1, a['v'] == p1['v'])", "q = q.drop(p1['v'])", "q = q.withColumn('n', p1['st.x'])"],
+    ["p1 = a.withColumnRenamed('k', 'e')", "q = q.join(p1, a['k'] == p1['e'])", "q = q.select(a['k'], p1['e'])"],
 ]
 """Which went another way than in Spark, once."""
 SELECTED = "q = q.select('v', 'xs', F.col('v'))"
@@ -102,7 +110,7 @@ def test_names_that_come_twice_reach_the_rows(lab: Lab) -> None:
 BROKEN: dict[str, tuple[str, Any, list[str]]] = {
     "a star is everybody's": (
         "spark_ckpt.api._projections.with_stars",
-        lambda columns, _: ["*" if "--*" in str(c) else c for c in columns],
+        lambda columns, *_, **__: ["*" if "--*" in str(c) else c for c in columns],
         ["q = q.join(b, q['k'] == b['k'])", "q = q.select(b['*'])"],
     ),
     "columns of another stream are taken by name": (

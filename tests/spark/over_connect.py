@@ -512,8 +512,21 @@ def _columns_of_tables(spark: SparkSession) -> None:
             call(stream["value"])
 
 
+def _joins_with_itself(spark: SparkSession) -> None:
+    """A column is that of the DataFrame that it was taken from, which may be on both sides."""
+    for reader in (spark.readStream, spark_ckpt.enable(spark).readStream):
+        stream = reader.format("rate").load()
+        some = stream.where("value > 1")
+        joined = stream.join(some, ["value"]).withColumn("n", some["timestamp"])
+        assert joined.drop(some["timestamp"]).columns == ["value", "timestamp", "n"]
+        for call in (joined.drop, joined.select, lambda column, joined=joined: joined.where(column.isNull())):
+            with pytest.raises(AnalysisException, match="ambiguous") as raised:
+                _ = call(stream["timestamp"]).columns
+            assert raised.value.getCondition() == "AMBIGUOUS_COLUMN_REFERENCE"
+
+
 CHECKS = {
-    "columns of tables": _columns_of_tables,
+    "columns of tables": _columns_of_tables, "joins with itself": _joins_with_itself,
     "calls": _calls,
     "no event time": _no_time, "expressions": _expressions, "functions": _functions,
     "many expressions": _many_expressions, "from_json calls": _from_json,

@@ -1,0 +1,75 @@
+"""A join of what is one stream further in front: which columns of it Spark tells apart. Driver.
+
+Both sides have the same columns then. Classic Spark makes new ones of the right side's: ``drop`` of either is that of
+the left, and all else of them is ambiguous. Spark Connect knows columns by the DataFrame that they were taken from, and
+what is on both sides is ambiguous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from pyspark.errors import AnalysisException
+
+from spark_ckpt.plan.attributes import Attributes, attribute_of, root_of
+from spark_ckpt.plan.condition import Name
+from spark_ckpt.plan.spark_errors import analysis_error
+
+_CHECKED = "spark.sql.analyzer.failAmbiguousSelfJoin"
+
+
+class WithItself:
+    """``sides`` and ``streams`` are both sides' attributes and numbers. ``using``: columns that the join is by, and
+    takes from the left. ``both``: whether columns of both sides come out."""
+
+    def __init__(
+        self,
+        spark: Any,
+        sides: tuple[Attributes, Attributes],
+        streams: tuple[AbstractSet[int], AbstractSet[int]],
+        using: Sequence[str],
+        both: bool,
+    ) -> None:
+        self.classic = hasattr(spark, "_jsparkSession")
+        self._checked = not self.classic or spark.conf.get(_CHECKED) == "true"
+        self._sides, self._streams, self._both = sides, streams, both
+        self._using = {column.lower() for column in using}
+
+    def of_left(self, name: Name) -> str | None:
+        """The column of the left side that classic Spark takes ``name`` for. None: it is not of both sides."""
+        return self._shared(name) if self.classic else None
+
+    def refuse(self, name: Name, dropped: bool = False) -> None:
+        """Raises as Spark does for a column that it cannot tell; ``dropped``: it is to be dropped."""
+        if not (self._both and self._checked) or (dropped and self.classic):
+            return
+        asked = self._streams[1] if self.classic else self._streams[0] & self._streams[1]
+        shared = self._shared(name) if name.stream in asked else None
+        if shared is not None and shared.lower() not in self._using:
+            raise self._ambiguous(root_of(name.text))
+
+    def is_hidden(self, name: Name) -> bool:
+        """Whether the join is by this column of the right side, and shows the left one's."""
+        attribute, (_, right) = attribute_of(name), self._sides
+        if attribute is None or attribute not in right.all or self.of_left(name) is not None:
+            return False
+        called = right.names[right.all.index(attribute)]
+        return called.lower() in self._using and name.stream not in self._streams[0]
+
+    def _shared(self, name: Name) -> str | None:
+        attribute, (left, right) = attribute_of(name), self._sides
+        if attribute is None or attribute not in left.all or attribute not in right.all:
+            return None
+        return left.names[left.all.index(attribute)]
+
+    def _ambiguous(self, column: str) -> AnalysisException:
+        text = (
+            f"Column {column} is ambiguous: both sides of the join are made of the stream that it was taken from. Give "
+            f'them aliases, a.alias("x").join(b.alias("y"), ...), and write F.col("x.{column}"), or give one of them '
+            "another name, by withColumn, in front of the join"
+        )
+        if not self.classic:
+            return analysis_error("AMBIGUOUS_COLUMN_REFERENCE", text, name=column)
+        return analysis_error("_LEGACY_ERROR_TEMP_1182", text, ambiguousAttrs=column, config=_CHECKED)

@@ -183,7 +183,8 @@ class Aggregation:
                     f'"{c}" is not a numeric column. Aggregation function can only be applied on a numeric column; '
                     f"for others, agg(F.{function}({c!r}))."
                 )
-        made = [getattr(F, function)(quoted(c) if c in self._parent.columns else c) for c in wanted]
+        plain = [c for c in wanted if not cols or (c in self._parent.columns and not {".", "`"} & set(c))]
+        made = [getattr(F, function)(quoted(c) if c in plain else c) for c in wanted]
         return self.agg(*made, uid=uid)
 
     def _aggregated(self, parent: CkptDataFrame, uid: str | None, specs: dict[str, Any], keys: Keys) -> CkptDataFrame:

@@ -80,6 +80,7 @@ MENDED: list[list[str]] = [
     ["q = q.dropDuplicates(['`xs`'])"],
     ["q = q.toDF('m', 'l', 'f', 'g', 'h', 'j')", "q = q.withColumnRenamed('m', 'e')", "q = q.where(F.col('k') > 'a')"],
     ["q = q.join(b, ['v'])", "q = q.drop(b['v'], b['k'])"],
+    ["q = q.groupBy('`x.y`').max('x.y')"],
     *([ITSELF, BY_NAME, f"q = q.{asked}"] for asked in OF_ITSELF),
     [ITSELF, BY_NAME, "q = q.drop(a['k'], 't', 'st', 'xs', 'x.y')", "q = q.select(p1['k'])"],
     [ITSELF, "q = q.join(p1, a['v'] == p1['v'])", "q = q.drop(p1['v'])", "q = q.withColumn('n', p1['st.x'])"],

@@ -213,8 +213,13 @@ class NamedSteps:
         names = [self.text(self.name()) for _ in range(self.chosen.randint(1, 2))]
         return f"q = q.{self.chosen.choice([f'dropDuplicates({names})', 'distinct()', 'dropDuplicates()'])}"
 
+    def key(self) -> str:
+        """Of casts and sums it is what they are called by that counts."""
+        made = ["", "", f"{self.column()}.cast('string')", f"{self.column()} + 1"]
+        return self.chosen.choice(made) or self.named()
+
     def grouped(self) -> str:
-        keys = ", ".join(self.named() for _ in range(self.chosen.randint(1, 2)))
+        keys = ", ".join(self.key() for _ in range(self.chosen.randint(1, 2)))
         some = [f"F.count({self.column()})", f"F.max({self.column()})", f"F.min({self.column()}).alias('k')"]
         some += ["F.count('*').alias('n')", f"F.max({self.text(self.name())!r})"]
         made = ", ".join(self.chosen.sample(some, self.chosen.randint(1, 2)))

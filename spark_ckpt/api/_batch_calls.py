@@ -19,12 +19,15 @@ _MUST_START = (
 _NOT_ON_STREAMS = "CALL_ON_STREAMING_DATASET_UNSUPPORTED"
 _NO_PIVOT = ("_LEGACY_ERROR_TEMP_3063", "pivot is not supported on a streaming DataFrames/Datasets")
 
+_INTERSECT = ("_LEGACY_ERROR_TEMP_3102", "Intersect of streaming DataFrames/Datasets is not supported")
 _CONDITIONS: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("collect", "count", "first", "head", "isEmpty", "show", "tail", "take"), _MUST_START),
     **dict.fromkeys(("toArrow", "toLocalIterator", "toPandas", "toJSON", "transpose", "inputFiles"), _MUST_START),
     **dict.fromkeys(("foreach", "foreachPartition", "approxQuantile", "corr", "cov"), _MUST_START),
     **dict.fromkeys(("cache", "checkpoint", "localCheckpoint", "persist"), _MUST_START),
     "crosstab": _NO_PIVOT,
+    **dict.fromkeys(("intersect", "intersectAll"), _INTERSECT),
+    "offset": ("_LEGACY_ERROR_TEMP_3102", "Offset is not supported on streaming DataFrames/Datasets"),
     **{
         name: (_NOT_ON_STREAMS, f"The method `{name}` can not be called on streaming Dataset/DataFrame.")
         for name in ("mergeInto", "writeTo")

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.api._keys import arrow_columns, is_key
-from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.columns import is_case_sensitive, quoted, refuse_repeated
+from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.distinct_keys import as_text
-from spark_ckpt.plan.event_time import event_time, event_times
+from spark_ckpt.plan.event_time import EventTimeColumn, event_time, event_time_among, event_times
 from spark_ckpt.plan.key_columns import Keys
-from spark_ckpt.plan.spark_errors import analysis_error, not_expected
+from spark_ckpt.plan.spark_errors import analysis_error, not_expected, unsupported
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.functions.distinct_rows import SEEN, DistinctRows, Expiry
 
@@ -69,15 +69,15 @@ class Distinct:
 def _dropped(df: CkptDataFrame, kind: str, subset: Any, uid: str | None) -> CkptDataFrame:
     from spark_ckpt.api._keyed import keyed
 
-    joined = df._joined
+    joined = JoinedNames.of(df)
     if joined is not None and joined.repeated:
         named = joined.all_called(subset) if isinstance(subset, list | tuple) else subset
+        _ = _time(df, kind, df.columns if subset is None else subset)  # raises, by the names that its user knows
         return joined.through(lambda rows: _dropped(rows, kind, named, uid), visible=True)
-    refuse_repeated(df.columns, df._session.spark)
     wanted = df.columns if subset is None else _named(df, kind, subset)
     keys, expiry, watermark = _keys(df, kind, wanted), _expiry(df, kind, wanted), bool(event_times(df.schema))
     function = DistinctRows(kind, arrow_schema(keys.schema), arrow_columns(df.schema, df.columns), watermark, expiry)
-    made = keyed(df, uid, function, df.columns, keys)
+    made = keyed(df, uid, function, df.columns, keys, asked=wanted)
     if expiry is None:
         _log.warning(
             "%s keeps every key for ever, so its state grows with each new one. %s", kind, _way(kind, watermark)
@@ -107,11 +107,19 @@ def _named(df: CkptDataFrame, kind: str, subset: Any) -> list[str]:
     return list(dict.fromkeys(column for column in found.values() if column is not None))
 
 
+def _time(df: CkptDataFrame, kind: str, wanted: Iterable[str]) -> EventTimeColumn | None:
+    if kind == _WITHIN:
+        return event_time(df.schema, kind)
+    low = {str(name).lower() for name in wanted}
+    asked = [column for column in df.columns if column.lower() in low]
+    return event_time_among(df.schema, kind, asked, not df._lineage.open_watermarks)
+
+
 def _expiry(df: CkptDataFrame, kind: str, wanted: list[str]) -> Expiry | None:
-    time = event_time(df.schema, kind)
+    time = _time(df, kind, wanted)
     if kind == _WITHIN:
         if time is None:
-            raise InvalidInputError(
+            raise unsupported(
                 f"{kind} is not supported on streaming DataFrames/Datasets without watermark: call "
                 'withWatermark("at", "1 hour") in front of it'
             )

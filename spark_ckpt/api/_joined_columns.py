@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -146,6 +147,19 @@ class JoinedColumns:
         if at is None and parts[0].startswith(INNER) and parts[0] in self.unique.columns:
             at = self.unique.columns.index(parts[0])
         return None if at is None else (at, parts[1:])
+
+    def known(self, name: Name) -> tuple[int, list[str]] | None:
+        """The place of the column that ``name`` is, or is in, and the fields of it, if that is shown."""
+        try:
+            found = self._found(name)
+        except AnalysisException:  # it is of another stream, or gone
+            return None
+        return found if found is not None and found[0] < len(self.shown) else None
+
+    def has_alias(self, name: Name) -> bool:
+        """Whether an alias of theirs stands in front of it."""
+        parts = parts_of(name.text)
+        return len(parts) > 1 and self._of_alias(unquoted(parts[0])) is not None
 
     def _of_stream(self, name: Name, told: bool = False) -> int:
         """``told``: it is no matter whether Spark can tell it."""

@@ -18,9 +18,11 @@ from pyspark.sql import functions as F
 from spark_ckpt.api._joined_columns import GONE, JoinedColumns
 from spark_ckpt.api._joined_tables import INNER
 from spark_ckpt.plan.attributes import same, with_known
-from spark_ckpt.plan.columns import free, quoted
+from spark_ckpt.plan.columns import free, is_repeated, quoted
 from spark_ckpt.plan.condition import Name, bare_name, names_in, parts_of, stream_names
-from spark_ckpt.types import CTL, TAG
+from spark_ckpt.plan.join_columns import unlike
+from spark_ckpt.plan.join_itself import WithItself
+from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
@@ -61,6 +63,21 @@ def keeps_columns(*columns: str, visible: bool = False, by_all: bool = False) ->
 @dataclass(frozen=True)
 class JoinedNames(JoinedColumns):
     """Methods of a DataFrame that take columns, done where those have names of their own."""
+
+    @classmethod
+    def of(cls, df: CkptDataFrame) -> JoinedNames | None:
+        """Rows with the columns that ``df`` shows, right behind a join or where a projection has names twice. None: its
+        names alone say which column is meant."""
+        if df._joined is not None:
+            return df._joined._of(list(range(len(df._joined.shown))), len(df._joined.shown))
+        if not is_repeated(df.columns, df._session.spark):
+            return None
+        names, places = unlike(df.columns, 0), range(len(df.columns))
+        unique = df._operation("names of their own", lambda rows: rows.toDF(*names, *CONTROL_COLUMNS))
+        unique._with(same(df._attributes, places, names))
+        attributes = (unique._attributes, unique._attributes)
+        no_join = WithItself(df._session.spark, attributes, (frozenset(), frozenset()), (), both=False)
+        return cls(unique, tuple(df.columns), (), df._attributes.place, no_join)
 
     @property
     def repeated(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from spark_ckpt.errors import InvalidInputError, TopologyError
 from spark_ckpt.names import checked_name
 from spark_ckpt.plan.attributes import by_name
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.event_time import event_time, event_times, passed_on
+from spark_ckpt.plan.event_time import event_time_among, event_times, passed_on
 from spark_ckpt.plan.key_columns import Keys
 from spark_ckpt.plan.lineage import NEEDS_UID, OperatorNode
 from spark_ckpt.plan.wiring import wire_operator
@@ -32,10 +32,12 @@ def keyed(
     keys: Keys,
     output_mode: str | None = None,
     whole_in_complete: bool = False,
+    asked: Collection[str] | None = None,
 ) -> CkptDataFrame:
-    """A keyed operator behind ``parent``: ``function`` gets the keys and these ``columns``."""
+    """A keyed operator behind ``parent``: ``function`` gets the keys and these ``columns``. Of several event times that
+    among ``asked`` counts."""
     node = _node(parent, uid, function, output_mode, whole_in_complete)
-    before, time = parent._lineage, _event_time(parent, function)
+    before, time = parent._lineage, _event_time(parent, function, asked)
     lineage = (before if time is not None else before.with_watermarks_told()).through(node)
 
     out = spark_schema(function.output_schema)
@@ -91,13 +93,14 @@ def checked_uid(parent: CkptDataFrame, uid: str | None) -> str | None:
     return None
 
 
-def _event_time(parent: CkptDataFrame, function: StateFunction) -> str | None:
+def _event_time(parent: CkptDataFrame, function: StateFunction, asked: Collection[str] | None) -> str | None:
     """The column that watermarks are computed of here, and by which rows are late."""
     if function.timeout != "EventTimeTimeout" or function.late_by_key:
         return next((t.name for t in event_times(parent.schema)), None)
     if not parent._lineage.watermarks:
         raise InvalidInputError("EventTimeTimeout needs withWatermark(...) before groupBy, as in Spark")
-    found = event_time(parent.schema, function.kind)
+    behind = asked is not None and not parent._lineage.open_watermarks
+    found = event_time_among(parent.schema, function.kind, asked or (), behind)
     if found is None and parent._lineage.open_watermarks:
         raise InvalidInputError(
             "Watermark must be specified in the query using '[Dataset/DataFrame].withWatermark()' for using event-time "

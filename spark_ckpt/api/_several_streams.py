@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from spark_ckpt.api._watermark import ahead_of_union
-from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import derived
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import ordered, proposing_user_columns
+from spark_ckpt.plan.spark_errors import unsupported
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
@@ -43,7 +43,7 @@ class SeveralStreams:
 
 def _both(df: CkptDataFrame, other: CkptDataFrame, operation: Callable[[SparkDF, SparkDF], SparkDF]) -> CkptDataFrame:
     if not isinstance(other, type(df)):
-        raise InvalidInputError(
+        raise unsupported(
             f"union expects another stream of ckpt.readStream, found {type(other).__name__}: Union between streaming "
             "and batch DataFrames/Datasets is not supported, in Spark neither; write the rows of a table beside those "
             "of the query, or read them as a stream"

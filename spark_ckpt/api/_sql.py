@@ -25,6 +25,7 @@ from spark_ckpt.api._subtract import NOT_ON_THE_RIGHT, grouped_rows
 from spark_ckpt.api._views import views_of, with_global_views
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.spark_errors import unsupported
 from spark_ckpt.plan.sql_aggregates import has_aggregate
 from spark_ckpt.plan.sql_clauses import within
 from spark_ckpt.plan.sql_given import in_spark, placed
@@ -117,7 +118,7 @@ class _Text:
             if one.name.lower() in self.tables:
                 raise InvalidInputError(f"WITH {one.name}: there is a view of that name; give it another one")
             if one.recursive and self._reads_stream(one.query):
-                raise InvalidInputError(
+                raise unsupported(
                     f"WITH RECURSIVE {one.name}: it reads a stream, and none of Spark is recursive. Of tables "
                     "it may be, and be joined with the stream"
                 )
@@ -244,7 +245,7 @@ def _as_spark_says(found: CkptDataFrame, schema: T.StructType) -> CkptDataFrame:
 
 def _together(one: Frame, other: Frame, distinct: bool) -> Frame:
     if not (is_stream(one) and is_stream(other)):
-        raise InvalidInputError("UNION of a stream with a table is not there, in Spark's streams neither")
+        raise unsupported("UNION of a stream with a table is not there, in Spark's streams neither")
     both = one.union(other)
     return grouped_rows(both) if distinct else both
 

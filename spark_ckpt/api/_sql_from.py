@@ -12,8 +12,8 @@ from spark_ckpt.api._sql_expressions import Expressions
 from spark_ckpt.api._sql_lateral import with_lateral, with_view
 from spark_ckpt.api._sql_pivots import with_pivot, with_unpivot
 from spark_ckpt.api._sql_rows import Called, Frame, Rows, is_stream
-from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.spark_errors import unsupported
 from spark_ckpt.plan.sql_names import alias_of, heads, qualified, whole
 from spark_ckpt.plan.sql_query import KEEPS_RIGHT, Join, Lateral, Pivot, Select, Span, Step, Unpivot, View
 from spark_ckpt.plan.sql_renamed import with_names
@@ -178,5 +178,5 @@ def _joined(left: Frame, right: Frame, on: Any, how: str) -> Frame:
     if not is_stream(right) or is_stream(left):
         return left.join(right, on, "cross" if on is None and how == "inner" else how)
     if how not in _OTHER_WAY:
-        raise InvalidInputError(f"a table cannot have a {how} join with a stream, in Spark's streams neither")
+        raise unsupported(f"a table cannot have a {how} join with a stream, in Spark's streams neither")
     return right.join(left, on, "cross" if on is None else _OTHER_WAY[how])

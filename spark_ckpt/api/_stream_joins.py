@@ -10,15 +10,16 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_ckpt.api._join_sides import JoinedSide, over_rows
 from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.api._keys import is_key
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import Attribute, Attributes, not_there
 from spark_ckpt.plan.chain import Recipe
-from spark_ckpt.plan.columns import is_case_sensitive, quoted, refuse_repeated
+from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.condition import Name, names_in, replaced, stream_names
 from spark_ckpt.plan.distinct_keys import as_text
-from spark_ckpt.plan.event_time import DELAY_KEY, event_time, noted_as
+from spark_ckpt.plan.event_time import DELAY_KEY, event_time_among, noted_as
 from spark_ckpt.plan.fails_on_nulls import of_data_rows
 from spark_ckpt.plan.join_columns import JoinColumns, JoinPlan
 from spark_ckpt.plan.join_condition import Key, Parts, split_condition, using
@@ -42,40 +43,48 @@ def stream_join(
     left: CkptDataFrame, right: CkptDataFrame, names: list[str] | None, on: Column | None, how: str | None, uid: Any
 ) -> CkptDataFrame:
     """``names`` of columns that both have, or the condition ``on``."""
-    join = _Join(left, right._beside(left), names, on, join_kind(how))
+    one, other = JoinedSide.of(left), JoinedSide.of(right)
+    join = _Join((one, other.beside(one)), names, on, join_kind(how))
     return join.made(uid)
 
 
 class _Join:
     def __init__(
-        self, left: CkptDataFrame, right: CkptDataFrame, names: list[str] | None, on: Column | None, how: str
+        self, called: tuple[JoinedSide, JoinedSide], names: list[str] | None, on: Column | None, how: str
     ) -> None:
-        self.sides, self.names, self.how = (left, right), names, how
+        """``called``: the sides as their user knows them."""
+        self.called, self.names, self.how = called, names, how
+        left, right = self.sides = (called[LEFT].rows, called[RIGHT].rows)
         self.spark = left._session.spark
-        for side in self.sides:
-            refuse_repeated(side.columns, self.spark)
         self.sensitive = is_case_sensitive(self.spark)
-        found = [event_time(side.schema, "one side of a join") for side in self.sides]
-        self.times: Times = tuple(time and time.name for time in found)  # type: ignore[assignment]
-        self._streams = [s._recipe.numbers() for s in self.sides]
+        streams = (left._recipe.numbers(), right._recipe.numbers())
         by_left = () if how == RIGHT_OUTER else names or ()
         sides = (left._attributes, right._attributes)
-        self.itself = WithItself(self.spark, sides, tuple(self._streams), by_left, how != SEMI)  # type: ignore[arg-type]
-        self.meaning = Sides((left._preview, right._preview), self._side_of, (left._alias, right._alias))
-        self.on = on
+        self.itself = WithItself(self.spark, sides, streams, by_left, how != SEMI)
         for name in stream_names(on):
             if self._side_of(name) is None:
-                raise not_there(name, [*left.columns, *right.columns], on)
+                raise not_there(name, [*called[LEFT].shown, *called[RIGHT].shown], on)
+        for side in called:
+            side.refuse_ambiguous(names or [])
+        self.on = on if on is None else over_rows(called, on)
+        self.meaning = Sides((left._preview, right._preview), self._side_of, (left._alias, right._alias))
         self.result = self._analysed()
         self.parts = self._parts()
+        self.times: Times = tuple(map(self._time, self.sides, (LEFT, RIGHT)))  # type: ignore[assignment]
         self.ends = until(how, self.parts, self.times)
         if self.parts.behind and how != "inner":
             raise InvalidInputError(_not_apart(how, self.parts.behind[0]))
 
+    def _time(self, rows: CkptDataFrame, side: int) -> str | None:
+        """The event time of a side. Of several, the one that the condition compares: Spark sees those that are read
+        behind it, and wants one."""
+        asked, behind = self.parts.times(side), not rows._lineage.open_watermarks
+        found = event_time_among(rows.schema, "one side of a join", asked, behind)
+        return None if found is None else found.name
+
     def _side_of(self, name: Name) -> int | None:
         """Of a column that was taken from a stream. The first, if both sides have it."""
-        known = [side for side in (LEFT, RIGHT) if name.stream in self._streams[side]]
-        return next((side for side in known if self.sides[side]._attributes.place(name) is not None), None)
+        return next((side for side in (LEFT, RIGHT) if self.called[side].has(name)), None)
 
     def _analysed(self) -> list[T.StructField]:
         """What comes out. Spark raises where it would for batches: names that are not there, or of both sides."""
@@ -87,7 +96,16 @@ class _Join:
         one, other = self.meaning.frames
         on: Any = self.names if self.on is None else replaced(self.on, bound)
         found = one.crossJoin(other) if on is None else one.join(other, on, self.how)
-        return [f for f in found.schema.fields if f.name not in CONTROL_COLUMNS]
+        return self._as_shown([f for f in found.schema.fields if f.name not in CONTROL_COLUMNS])
+
+    def _as_shown(self, fields: list[T.StructField]) -> list[T.StructField]:
+        """By what each side's user calls its columns. Those that it is joined by come first."""
+        names = [f.name for f in fields[: len(self.names or [])]]
+        for called in self.called if self.how != SEMI else self.called[:1]:
+            own = called.rows.columns
+            by = [column_named(own, name, self.sensitive) for name in self.names or []]
+            names += [shown for column, shown in zip(own, called.shown, strict=True) if column not in by]
+        return [T.StructField(n, f.dataType, f.nullable, f.metadata) for n, f in zip(names, fields, strict=True)]
 
     def _parts(self) -> Parts:
         if self.on is None:
@@ -166,6 +184,9 @@ class _Join:
         column = F.col(name.text)
         if name.of_stream:
             side = self._side_of(name)
+            known = None if side is None else self.called[side].known(name)
+            if side is not None and known is not None:
+                return self._place_of(side, known[0], plan)
         elif bare:
             side = None if self.meaning.constant(column) else self.meaning.side(column)
         else:
@@ -189,7 +210,7 @@ class _Join:
     def _shown(self, df: CkptDataFrame, plan: JoinPlan) -> CkptDataFrame:
         """With Spark's names, which may come twice."""
         names = tuple(f.name for f in self.result)
-        if list(names) == df.columns and not any(side._alias for side in self.sides):
+        if list(names) == df.columns and not any(side.rows._alias or side.joined for side in self.called):
             return df
         behind = tuple(one or other or "" for one, other in plan.pairs[len(names) :])
         aliases, itself = self._aliases(plan), self.itself
@@ -203,13 +224,13 @@ class _Join:
     def _aliases(self, plan: JoinPlan) -> dict[str, tuple[tuple[str, int], ...]]:
         """As Spark has them: the columns that the join is by come first."""
         found: dict[str, tuple[tuple[str, int], ...]] = {}
-        for side, rows in enumerate(self.sides if self.how != SEMI else self.sides[:1]):
+        for side, called in enumerate(self.called if self.how != SEMI else self.called[:1]):
+            rows = called.rows
             by = [column_named(rows.columns, name, self.sensitive) or name for name in self.names or []]
-            if rows._alias is not None:
-                columns = (*by, *(c for c in rows.columns if c not in by))
-                places = [(c, self._place_of(side, c, plan)) for c in columns]
-                there = tuple((c, at) for c, at in places if at is not None)
-                found[rows._alias] = (*found.get(rows._alias, ()), *there)
+            for alias, columns in called.aliases(by).items():
+                places = [(name, self._place_of(side, column, plan)) for name, column in columns]
+                there = tuple((name, at) for name, at in places if at is not None)
+                found[alias] = (*found.get(alias, ()), *there)
         return found
 
 

@@ -1,24 +1,30 @@
-"""Where the clauses of a SQL query end: the words that begin others. Driver, no Spark."""
+"""Where the clauses of a SQL query end: the words that begin others. Driver."""
 
 from __future__ import annotations
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._sql_cursor import Cursor
+from spark_ckpt.plan.spark_errors import unsupported
 from spark_ckpt.plan.sql_query import Span, between_commas
 from spark_ckpt.plan.sql_tokens import Token, begins_sub_query
 
+_RUNNING = (
+    'groupBy("k").aggregate(..., emit="rows") for running values, groupBy("k").topN(...) for the first rows; no stream '
+    "of Spark's has window functions"
+)
 _UNBUILT = {
     "tablesample": "behind the name of a table, or the method sample",
-    "qualify": "no stream of Spark's has window functions",
-    "window": "no stream of Spark's has window functions",
+    "qualify": _RUNNING,
+    "window": _RUNNING,
     "cluster": "the method repartition",
     "distribute": "the method repartition",
     "sort": "ORDER BY, or the method sortWithinPartitions",
-    "offset": "no stream of Spark's has it",
-    "intersect": "no stream of Spark's has it",
+    "offset": "WHERE, row by row; no stream of Spark's has it",
+    "intersect": "WHERE k IN (SELECT k FROM table); no stream of Spark's has it",
     "values": "a sub-query, (SELECT * FROM VALUES ...)",
     "fetch": "LIMIT",
 }
+_REFUSED = ("qualify", "window", "offset", "intersect", "sort")
 _JOINS = {
     "inner": "inner",
     "cross": "cross",
@@ -120,6 +126,5 @@ class ClauseCursor(Cursor):
     def _refuse_unbuilt(self) -> None:
         token = self._next()
         if token is not None and token.kind == "word" and token.text.lower() in _UNBUILT:
-            raise InvalidInputError(
-                f"{token.text.upper()} is not there in ckpt.sql; instead: {_UNBUILT[token.text.lower()]}"
-            )
+            error = unsupported if token.text.lower() in _REFUSED else InvalidInputError
+            raise error(f"{token.text.upper()} is not there in ckpt.sql; instead: {_UNBUILT[token.text.lower()]}")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +12,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.spark_errors import RefusedAsInSparkError
 
 SparkDF = Any
 
@@ -66,13 +67,28 @@ def event_times(schema: T.StructType) -> list[EventTimeColumn]:
 
 
 def event_time(schema: T.StructType, what: str) -> EventTimeColumn | None:
-    """The one by which ``what`` tells late rows. Raises ``InvalidInputError`` for several, as Spark does."""
+    """The one by which ``what`` tells late rows. Raises ``RefusedAsInSparkError`` for several, as Spark does."""
+    return _the_only(event_times(schema), what)
+
+
+def event_time_among(
+    schema: T.StructType, what: str, asked: Collection[str], behind_operator: bool
+) -> EventTimeColumn | None:
+    """The same, of several the one that ``what`` asks for, among other columns. None, behind an operator, whose rows
+    are told by the watermark that comes with them: it asks for none of them."""
     found = event_times(schema)
+    named = [time for time in found if time.name in asked]
+    return _the_only(found if len(found) == 1 or not (named or behind_operator) else named, what)
+
+
+def _the_only(found: list[EventTimeColumn], what: str) -> EventTimeColumn | None:
     if len(found) > 1:
-        raise InvalidInputError(
+        raise RefusedAsInSparkError(
             f"More than one event time columns are available in {what}: {[t.name for t in found]}. Please ensure there "
             "is at most one event time column per stream: select one of them in front of it, or compute the others, as "
-            'in withColumn("x", F.col("x") + F.expr("interval 0 seconds"))'
+            'in withColumn("x", F.col("x") + F.expr("interval 0 seconds"))',
+            "_LEGACY_ERROR_TEMP_3077",
+            {"eventTimeCols": str([t.name for t in found])},
         )
     return found[0] if found else None
 

@@ -47,9 +47,11 @@ class Key:
 
 @dataclass(frozen=True)
 class Bound:
-    """Rows of ``side`` match no row of the other later than its watermark column's, plus ``shift_ms``."""
+    """Rows of ``side``, by a time in ``column``, match no row of the other later than its watermark column's, plus
+    ``shift_ms``."""
 
     side: int
+    column: str
     other_column: str
     shift_ms: int
 
@@ -65,6 +67,11 @@ class Parts:
     condition: Predicate | None = None
     behind: list[Column] = field(default_factory=list)
     bounds: list[Bound] = field(default_factory=list)
+
+    def times(self, side: int) -> set[str]:
+        """The columns of a side that tell until when rows match: keys, and what is compared with times of the other."""
+        keys = {key.names[side] for key in self.keys}
+        return {name for name in keys if name} | {b.column if b.side == side else b.other_column for b in self.bounds}
 
 
 def using(frames: tuple[SparkDF, SparkDF], names: list[str]) -> Parts:
@@ -202,10 +209,10 @@ class _Splitter:
         lower, upper = self._linear(small), self._linear(big)
         if lower is None or upper is None or lower.time is None or upper.time is None:
             return
-        (other, column), (side, _) = lower.time, upper.time
+        (other, other_column), (side, column) = lower.time, upper.time
         if side != other:
             shift = (lower.micros - upper.micros) // 1000 - (1 if op in ("<=", ">=") else 0)
-            self.parts.bounds.append(Bound(side, column, shift))
+            self.parts.bounds.append(Bound(side, column, other_column, shift))
 
     def _linear(self, tree: Column) -> _Linear | None:
         """A timestamp column of one side, plus a constant; None if it is anything else."""

@@ -1,4 +1,4 @@
-"""What Spark allows of joins of two streams, and until when rows of a side are kept. Driver, without Spark.
+"""What Spark allows of joins of two streams, and until when rows of a side are kept. Driver.
 
 As in Spark's ``UnsupportedOperationChecker`` and ``StreamingSymmetricHashJoinHelper``, whose wording the messages have.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.join_condition import Parts
 from spark_ckpt.plan.join_sides import LEFT, RIGHT
+from spark_ckpt.plan.spark_errors import RefusedAsInSparkError, unsupported
 
 INNER, LEFT_OUTER, RIGHT_OUTER, FULL, SEMI = "inner", "left", "right", "full", "left_semi"
 _KINDS = {
@@ -30,15 +30,20 @@ Times = tuple[str | None, str | None]
 
 
 def join_kind(how: str | None) -> str:
-    """Which join ``how`` is, by any of Spark's names. Raises ``InvalidInputError``."""
+    """Which join ``how`` is, by any of Spark's names. Raises ``RefusedAsInSparkError``."""
     plain = "inner" if how is None else str(how).lower().replace("_", "")
     if plain in ("anti", "leftanti"):
-        raise InvalidInputError(
+        raise unsupported(
             "LeftAnti joins with a streaming DataFrame/Dataset on the right are not supported: that nothing matches is "
             'known when time is over. A left join, and where(b["k"].isNull()) behind it, gives those rows then'
         )
     if plain not in _KINDS:
-        raise InvalidInputError(f"join expects how= inner, left, right, full or left_semi, found {how!r}")
+        supported = "inner, left, right, full, left_semi"
+        raise RefusedAsInSparkError(
+            f"join expects how= inner, left, right, full or left_semi, found {how!r}",
+            "UNSUPPORTED_JOIN_TYPE",
+            {"typ": str(how), "supported": supported},
+        )
     return _KINDS[plain]
 
 
@@ -57,18 +62,19 @@ class Until:
 
 
 def until(how: str, parts: Parts, times: Times) -> tuple[Until | None, Until | None]:
-    """Until when the rows of each side are kept; None: for ever. Raises ``InvalidInputError``."""
+    """Until when the rows of each side are kept; None: for ever. Raises ``RefusedAsInSparkError``."""
     if not parts.keys:
-        raise InvalidInputError(
+        raise unsupported(
             "Stream-stream join without equality predicate is not supported: the condition needs an equality of an "
-            'expression of each side, such as a["k"] == b["k"].'
+            'expression of each side, such as a["k"] == b["k"]. '
+            'For all pairs of rows, by one task, give both a constant, withColumn("one", F.lit(1)), and join by "one"'
         )
     key = _time_key(parts, times)
     shifts = [_shift(parts, times, side) for side in (LEFT, RIGHT)]
     if how in _IN_SPARK and key is None:
         asked = {LEFT_OUTER: [LEFT], SEMI: [LEFT], RIGHT_OUTER: [RIGHT]}.get(how, [LEFT, RIGHT])
         if all(shifts[side] is None for side in asked):
-            raise InvalidInputError(
+            raise unsupported(
                 f"Stream-stream {_IN_SPARK[how]} join between two streaming DataFrame/Datasets is not supported without"
                 " a watermark in the join keys, or a watermark on the nullable side and an appropriate range condition."
                 f" {_RANGE_WAY}"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import KINDS, REFUSED
 from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.spark_errors import unsupported
 from spark_ckpt.plan.sql_query import Span, words
 from spark_ckpt.plan.sql_tokens import Token, begins_sub_query, closed
 
@@ -109,7 +109,10 @@ def end_of_call(tokens: tuple[Token, ...], at: int) -> int:
         elif tokens[end].word("within") and _followed_by_word(tokens, end, "group"):
             end = closed(tokens, end + 2)
         elif tokens[end].word("over"):
-            raise InvalidInputError("OVER is not there in ckpt.sql: no stream of Spark's has window functions")
+            raise unsupported(
+                "OVER is not there in ckpt.sql: no stream of Spark's has window functions; instead: "
+                'groupBy("k").aggregate(..., emit="rows") for running values, groupBy("k").topN(...) for the first rows'
+            )
         else:
             break
     return end

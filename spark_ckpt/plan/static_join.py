@@ -23,6 +23,7 @@ from spark_ckpt.plan.columns import aliased, control_last, is_case_sensitive, qu
 from spark_ckpt.plan.condition import Name, conjuncts, replaced, shape
 from spark_ckpt.plan.fails_on_nulls import data_rows_only, with_values_in_control_rows
 from spark_ckpt.plan.key_columns import column_named
+from spark_ckpt.plan.spark_errors import unsupported
 from spark_ckpt.runtime.static_join import ANTI, INNER, LEFT, SEMI
 from spark_ckpt.types import CONTROL_COLUMNS, CTL
 
@@ -53,7 +54,7 @@ def join_kind(how: str | None) -> str | None:
     """Which join ``how`` is, by any of Spark's names; None if it is none. Raises ``InvalidInputError``."""
     plain = "inner" if how is None else str(how).lower().replace("_", "")
     if plain in _IN_SPARKS_WORDS:
-        raise InvalidInputError(
+        raise unsupported(
             f"{_IN_SPARKS_WORDS[plain]}: that none of a stream's rows matches is known when it has ended. inner, left, "
             "left_semi, left_anti and cross work"
         )

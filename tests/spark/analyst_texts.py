@@ -160,8 +160,16 @@ REFUSED = {
     "SELECT id FROM orders OFFSET 2": "OFFSET is not there",
     "SELECT user, count(*) FROM orders": "MISSING_GROUP_BY",
     "SELECT id, nothing FROM orders": "UNRESOLVED_COLUMN",
+    "SELECT id FROM orders WHERE user IN (SELECT user FROM clicks)": "STREAMING_QUERY",
+    "SELECT id, sum(n) OVER (PARTITION BY user) FROM orders": "OVER is not there",
+    "SELECT id, sum(n) OVER w FROM orders WINDOW w AS (PARTITION BY user)": "OVER is not there|WINDOW is not there",
+    "SELECT id FROM orders SORT BY id": "SORT is not there",
+    "SELECT user FROM orders UNION ALL SELECT user FROM users": "UNION of a stream with a table",
+    "SELECT u.user FROM users u LEFT JOIN orders o ON u.user = o.user": "cannot have a left join with a stream",
+    "SELECT o.id FROM orders o JOIN clicks c ON o.n > 1": "join without equality predicate is not supported",
+}
+"""By Spark's streams, too, when they start."""
+REFUSED_HERE = {
     "SELECT o.id FROM users u, items i RIGHT JOIN orders o ON i.item = o.item": "a right join behind a comma",
     "FROM orders |> SET price = price * 2": "pipe operator SET",
-    "SELECT id FROM orders WHERE user IN (SELECT user FROM clicks)": "STREAMING_QUERY",
 }
-"""By Spark's streams, too, when they start, but for SET and the comma."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -119,8 +120,10 @@ def test_lost_barriers_and_steps_that_could_lose_them_are_refused(ckpt: Any, dat
         stream.writeStream.outputMode("complete")
     with pytest.raises(InvalidInputError, match="Stream-stream join without equality predicate is not"):
         stream.crossJoin(stream)
-    with pytest.raises(AttributeError, match="has no 'offset': filter row by row"):
+    with pytest.raises(AnalysisException, match=r"Offset is not supported on streaming .*filter row by row"):
         stream.offset(5)
+    with pytest.raises(AnalysisException, match=r"Intersect of streaming .*isin\(static\)"):
+        stream.intersect(stream)
 
 
 # --- the place ------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta, timezone
 from functools import reduce
@@ -119,6 +120,35 @@ def _aliased(a: Any, b: Any) -> Any:
     return a.join(b, (F.col("a.k") == F.col("b.k")) & soon, "left").select("a.id", "b.rid")
 
 
+def _three(a: Any, b: Any) -> Any:
+    """Two event times, and names that come twice, in front of the second join."""
+    c = a.selectExpr("id as cid", "k as ck", "at as t", "abs(d) as d").withWatermark("t", "1 second")
+    a, b = _timed(a, b)
+    both = a.join(b, (a["k"] == b["k"]) & _soon(a, b), "left")
+    later = (c["t"] >= a["at"]) & (c["t"] <= a["at"] + F.expr("interval 1 second"))
+    third = both.join(c, (a["k"] == c["ck"]) & later & (c["d"].isNull() | (c["d"] != 0.5)), "left")
+    return third.select(a["id"], (F.coalesce("rid", F.lit(0)) * 100 + F.coalesce("cid", F.lit(0))).alias("rid"))
+
+
+def _three_by_alias(a: Any, b: Any) -> Any:
+    """The second join by the other event time, and with a filter and a column between."""
+    c = a.selectExpr("id as cid", "k", "at", "d").withWatermark("at", "1 second").alias("c")
+    a, b = (side.alias(name) for side, name in zip(_timed(a, b), "ab", strict=True))
+    both = a.join(b, F.expr("a.k = b.k AND b.seen BETWEEN a.at - interval 1 second AND a.at + interval 1 second"))
+    both = both.where("a.n <= b.m").withColumn("x", F.expr("a.n + b.m"))
+    third = c.join(both, F.expr("c.k = b.k AND c.at BETWEEN b.seen AND b.seen + interval 2 seconds"), "right")
+    return third.select("a.id", F.expr("rid * 100 + coalesce(cid, 0) + x").alias("rid"))
+
+
+def _once_behind(a: Any, b: Any) -> Any:
+    """Rows once by one of two event times, behind which they are joined again."""
+    c = a.selectExpr("id as cid", "k as ck", "at as t").withWatermark("t", "1 second")
+    a, b = _timed(a, b)
+    once = a.join(b, (a["k"] == b["k"]) & _soon(a, b)).dropDuplicates(["id", "at"])
+    near = (c["t"] >= a["at"]) & (c["t"] <= a["at"] + F.expr("interval 1 second"))
+    return once.join(c, (a["k"] == c["ck"]) & near).select(a["id"], c["cid"].alias("rid"))
+
+
 def _self(a: Any, b: Any) -> Any:
     """Both sides come from one stream."""
     one = a.selectExpr("id", "k", "at as t").withWatermark("t", "1 second")
@@ -178,8 +208,11 @@ KINDS: dict[str, Callable[[Any, Any], Any]] = {
     "told apart": _told_apart,
     "known behind": _known_behind,
     "self": _self,
+    "three": _three,
+    "three by alias": _three_by_alias,
+    "once behind": _once_behind,
 }
-SOME = ("range full", "known behind")
+SOME = ("range full", "known behind", "three")
 """In the test command, and "aliased" over Connect. All types of joins, without Spark: test_joins_stages.py."""
 
 
@@ -251,6 +284,7 @@ def test_what_cannot_work_is_refused_and_what_grows_is_told(
     a, b = new_input("l", LEFT).stream(ckpt), new_input("r", RIGHT).stream(ckpt)
     timed, late = _timed(a, b)
     soon = (timed["k"] == late["k"]) & _soon(timed, late)
+    third = a.selectExpr("k", "k as ck", "at as t").withWatermark("t", "1 second")
     for call, said in [
         (lambda: a.join(b, "k", "left"), "LeftOuter join between two streaming .* not supported without a watermark"),
         (lambda: timed.join(late, "k", "right"), "RightOuter join .* an appropriate range condition.*withWatermark on"),
@@ -269,9 +303,20 @@ def test_what_cannot_work_is_refused_and_what_grows_is_told(
         (lambda: a.join(b, a["k"] == b["k"]).groupBy("id").aggregate(n=agg.count()), "occur more than once"),
         (lambda: a.join(b, a["k"] == b["k"]).groupBy("k"), "Reference `k` is ambiguous"),
         (lambda: a.join(b, a["k"] == b["k"]).select("k"), "Reference `k` is ambiguous"),
+        (lambda: timed.join(late, soon).join(third, "k"), "Reference `k` is ambiguous"),
+        (lambda: timed.join(late, soon).join(third, F.col("k") == third["ck"]), "Reference `k` is ambiguous"),
+        (
+            lambda: timed.join(late, soon).join(
+                third, (timed["k"] == third["ck"]) & (third["t"] >= timed["at"]) & (third["t"] >= late["seen"])
+            ),
+            r"More than one event time columns .*'at', 'seen'",
+        ),
+        (lambda: timed.join(late, soon).distinct(), r"More than one event time columns .*'at', 'seen'"),
     ]:
-        with pytest.raises(InvalidInputError, match=f"(?s){said}"):
+        with pytest.raises(InvalidInputError, match=f"(?s){said}") as refused:
             call()
+        own = "ambiguous|occur more than once|mixes columns|make them one type"
+        assert isinstance(refused.value, AnalysisException) or re.search(own, str(refused.value))
     with pytest.raises(AnalysisException, match="AMBIGUOUS"):
         a.join(b, F.col("k") == "x")
     with pytest.raises(AnalysisException, match="MISSING_ATTRIBUTES"):

@@ -1,0 +1,137 @@
+"""A side of a join of streams, behind a join itself: each column has a name of its own, whatever it is called. Driver.
+
+What a condition names is told by its stream, an alias, or what the columns are called, as in Spark.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
+
+from spark_ckpt.api._joined_names import JoinedNames
+from spark_ckpt.api._joined_tables import refuse_ambiguous_texts
+from spark_ckpt.plan.columns import quoted, unquoted
+from spark_ckpt.plan.condition import Name, names_in, parts_of, replaced, shape, stream_column
+
+if TYPE_CHECKING:
+    from spark_ckpt.api.dataframe import CkptDataFrame
+
+_BUILT: dict[str, Callable[..., Column]] = {
+    "and": operator.and_,
+    "or": operator.or_,
+    "not": operator.invert,
+    "between": lambda column, low, high: column.between(low, high),
+    "+": operator.add,
+    "-": operator.sub,
+    "=": operator.eq,
+    "<=>": lambda one, other: one.eqNullSafe(other),
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+@dataclass(frozen=True)
+class JoinedSide:
+    """``rows`` of a side; ``joined``: what their columns are called, where their names alone do not say it."""
+
+    rows: CkptDataFrame
+    joined: JoinedNames | None = None
+
+    @classmethod
+    def of(cls, df: CkptDataFrame) -> JoinedSide:
+        joined = JoinedNames.of(df)
+        return cls(df) if joined is None else cls(joined.unique, joined)
+
+    def beside(self, other: JoinedSide) -> JoinedSide:
+        """This, without keyed operators that are in ``other``, too."""
+        return replace(self, rows=self.rows._beside(other.rows))
+
+    @property
+    def shown(self) -> list[str]:
+        """What its user calls the columns."""
+        return list(self.rows.columns if self.joined is None else self.joined.shown)
+
+    @cached_property
+    def _streams(self) -> frozenset[int]:
+        return self.rows._recipe.numbers()
+
+    def has(self, name: Name) -> bool:
+        """Whether a column that was taken from a stream is one of these."""
+        if self.joined is not None and name.stream != self.rows._recipe.number:
+            return self.known(name) is not None
+        return name.stream in self._streams and self.rows._attributes.place(name) is not None
+
+    def known(self, name: Name) -> tuple[str, list[str]] | None:
+        """The column of the rows that a name of the user's is, and the fields of it. None: none of these, or the
+        name alone says it."""
+        if self.joined is None or (name.of_stream and name.stream not in self._streams):
+            return None
+        found = self.joined.known(name)
+        return None if found is None else (self.rows.columns[found[0]], found[1])
+
+    def column(self, name: Name) -> Column | None:
+        """The same, as a column of the rows."""
+        found = self.known(name)
+        if found is None:
+            return None
+        return stream_column(".".join(map(quoted, [found[0], *found[1]])), self.rows._recipe.number)
+
+    def refuse_ambiguous_name(self, name: Name) -> None:
+        """Raises ``InvalidInputError``: the other side has it, too."""
+        assert self.joined is not None
+        self.joined._ambiguous(name, unquoted(parts_of(name.text)[0]))
+
+    def refuse_ambiguous(self, names: list[str]) -> None:
+        """Raises ``InvalidInputError`` for one that several columns have."""
+        for name in names if self.joined is not None else []:
+            self.joined._called(Name(quoted(name)), name)  # type: ignore[union-attr]
+
+    def aliases(self, by: list[str]) -> dict[str, list[tuple[str, str]]]:
+        """What each alias stands for: columns by their names there and as the rows'; those of ``by`` come first."""
+        rows = self.rows.columns
+        if self.joined is None:
+            ordered = [*by, *(column for column in rows if column not in by)]
+            return {} if self.rows._alias is None else {self.rows._alias: [(column, column) for column in ordered]}
+        return {
+            alias: [(name, rows[at]) for name, at in columns if self.joined._is_there(at) and at < len(rows)]
+            for alias, columns in self.joined.aliases.items()
+        }
+
+    def calls(self, name: Name) -> bool:
+        """Whether one of its columns is called so."""
+        return unquoted(parts_of(name.text)[0]).lower() in [shown.lower() for shown in self.shown]
+
+
+def over_rows(sides: tuple[JoinedSide, JoinedSide], on: Column) -> Column:
+    """The condition ``on`` by the names of the rows' columns. Raises ``InvalidInputError`` for those of several."""
+    if all(side.joined is None for side in sides):
+        return on
+    if names_in(on) is not None:
+        return replaced(on, lambda name: _meant(sides, name))
+    op, parts = shape(on) or ("", [])  # a SQL text on Spark Connect
+    if op in _BUILT:
+        return _BUILT[op](*[over_rows(sides, part) for part in parts])
+    refuse_ambiguous_texts([name for side in sides for name in side.shown], on)
+    return on
+
+
+def _meant(sides: tuple[JoinedSide, JoinedSide], name: Name) -> Column | None:
+    if name.of_stream:
+        first = next((side for side in sides if side.has(name)), None)
+        return None if first is None else first.column(name)
+    parts = [unquoted(part) for part in parts_of(name.text)]
+    if len(parts) > 1 and any(side.rows._alias == parts[0] for side in sides):
+        return None
+    joined = [side for side in sides if side.joined is not None]
+    of_alias = [side for side in joined if side.joined is not None and side.joined.has_alias(name)]
+    if not of_alias and all(side.calls(name) for side in sides):
+        joined[0].refuse_ambiguous_name(name)
+    found = [column for column in (side.column(name) for side in of_alias or joined) if column is not None]
+    return found[0] if found else None

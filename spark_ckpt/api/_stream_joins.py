@@ -136,7 +136,7 @@ class _Join:
         grown = grows(self.ends)
         if grown is not None:
             _log.warning("%s", grown)
-        times = tuple(time if side._lineage.open_watermarks else None for side, time in zip(self.sides, self.times))
+        times = tuple(time if side._lineage.watermarks else None for side, time in zip(self.sides, self.times))
         recipes = (prepared[LEFT]._recipe, prepared[RIGHT]._recipe)
         wiring = JoinWiring(recipes, times, both, plan, function)  # type: ignore[arg-type]
         made = _operator(self.sides[LEFT], uid, wiring, self.result)._with(self._attributes(function, plan))

@@ -57,5 +57,6 @@ class JoinWiring:
                 for w in self.lineage.open_watermarks
                 if any(self.times)
             ),
+            event_time=TIME if any(self.times) else None,
             time=ctx.event_time,
         )

@@ -45,19 +45,21 @@ def wire_operator(
     Rows that are in Python are hashed there, the others in the JVM; both hash alike.
     """
     function = function.in_mode(ctx.output_mode)
-    time = time if lineage.open_watermarks else None
+    # Rows that a join of streams kept for long may be late behind it. Whatever a function makes has no event time.
+    late = time if lineage.open_watermarks or (lineage.watermarks and function.passes_rows) else None
     spec = OperatorSpec(
         run=ctx.run,
         uid=ctx.uids[node],
         inputs=lineage.inputs,
         function=function,
-        rows_schema=rows_schema(chain.schema, keys, columns, function, time),
+        rows_schema=rows_schema(chain.schema, keys, columns, function, late),
         watermarks=tuple(ctx.stream_name(w) for w in lineage.watermarks),
         open_watermarks=tuple(
             WatermarkSpec(ctx.stream_number(w), ctx.stream_name(w), time, w.delay_us)
             for w in lineage.open_watermarks
             if time is not None
         ),
+        event_time=late,
         time=ctx.event_time,
         sources=ctx.source_ids(node.upstream),
         watermark_sources=tuple(ctx.source_ids(w.sources) for w in lineage.watermarks),
@@ -68,7 +70,7 @@ def wire_operator(
     if chain.open and keys.plain:
         packed = ctx.place(chain.then(PackStage(spec, hashes=True), schema))
     else:
-        rows = hashed(ctx.place(chain), keys, [*columns, time] if time else columns)
+        rows = hashed(ctx.place(chain), keys, [*columns, late] if late else columns)
         packed = in_python(rows, (PackStage(spec, hashes=_nested(keys)),), schema)
     return produced_by(packed, spec)
 

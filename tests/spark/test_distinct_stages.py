@@ -91,7 +91,8 @@ class Subtask:
         late = [pa.field(EVENT_TIME, pa.int64())] if mode != "no watermark" else []
         marks = (WatermarkSpec(1, "t#1", "t", WITHIN.get(mode, DELAY_US)),) if late else ()
         schema = pa.schema([*ROWS, pa.field(KEY_HASH, pa.int64()), *late])
-        self.spec = OperatorSpec(run, "op", 1, self.function, schema, tuple(m.name for m in marks), marks)
+        names, time = tuple(m.name for m in marks), "t" if late else None
+        self.spec = OperatorSpec(run, "op", 1, self.function, schema, names, marks, event_time=time)
         self.stored: Any = None
         self.batches = 0
 

@@ -99,7 +99,8 @@ def _spec(run: RunSpec, time: EventTime | None = None, streams: int = 1) -> Oper
     )
     rows = pa.schema([*INPUT, pa.field(KEY_HASH, pa.int64()), pa.field(EVENT_TIME, pa.int64())])
     marks = tuple(WatermarkSpec(n, f"t#{n}", "t", 0) for n in range(1, streams + 1))
-    return OperatorSpec(run, "op", 1, function, rows, tuple(m.name for m in marks), marks, time or EventTime())
+    names, settings = tuple(m.name for m in marks), time or EventTime()
+    return OperatorSpec(run, "op", 1, function, rows, names, marks, settings, event_time="t")
 
 
 class Subtask:

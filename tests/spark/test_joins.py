@@ -262,6 +262,34 @@ def test_what_comes_out_is_what_comes_out_of_spark(
     assert {kind for kind, *_ in expected} == set(kinds)
 
 
+BEHIND: dict[str, Callable[[Any, Any], Any]] = {
+    "once": lambda j, a: j.dropDuplicates(["id", "at"]).select("id", F.col("rid").alias("other")),
+    "join": lambda j, a: j.join(a.selectExpr("id as cid", "k as ck", "at as t").withWatermark("t", "1 second"), F.expr(
+        "k = ck AND t BETWEEN at AND at + interval 2 hours")).select("id", F.col("cid").alias("other")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+def test_rows_that_a_join_kept_for_long_are_late_behind_it(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, behind: str
+) -> None:
+    left, right, hour = new_input("l", LEFT), new_input("r", RIGHT), timedelta(hours=1)
+    for at, (key, other) in enumerate([("a", "z"), ("b", "z"), ("b", "z"), ("c", "a"), ("d", "d"), ("d", "y")]):
+        left.add((at, key, 1, BASE + at * hour, 0.0), (at + 90, "a", 1, BASE + at * hour, 0.0))
+        right.add((at, other, 1, BASE + at * hour, 0.0))
+
+    def query(a: Any, b: Any) -> Any:
+        timed, late = _timed(a, b)
+        both = timed.join(late, timed["k"] == late["k"]).select("id", timed["k"].alias("k"), "at", "rid")
+        return BEHIND[behind](both, a)
+
+    expected = _plain(query(left.spark_stream(spark), right.spark_stream(spark)), tmp_path / "plain")
+    job.run(query(left.stream(ckpt), right.stream(ckpt)))
+    assert job.rows() == ordered(expected)
+    assert expected
+    assert 90 not in {row[0] for row in expected}, "whose time is over when the join finds its partner"
+
+
 def test_a_drain_puts_out_every_row_that_waits_for_a_partner(ckpt: Any, new_input: NewInput, job: Job) -> None:
     left, right = new_input("l", LEFT), new_input("r", RIGHT)
     later = BASE + timedelta(hours=1)

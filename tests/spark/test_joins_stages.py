@@ -163,7 +163,8 @@ class Subtask:
         late = [pa.field(EVENT_TIME, pa.int64())] if mode != "no watermark" else []
         marks = tuple(WatermarkSpec(n, f"t#{n}", TIME, DELAY_US) for n in (1, 2)) if late else ()
         names = tuple(m.name for m in marks)
-        self.spec = OperatorSpec(run, "op", 1, f, pa.schema([*rows, (KEY_HASH, pa.int64()), *late]), names, marks)
+        schema, time = pa.schema([*rows, (KEY_HASH, pa.int64()), *late]), TIME if late else None
+        self.spec = OperatorSpec(run, "op", 1, f, schema, names, marks, event_time=time)
         full = pa.schema([*rows, (TIME, US), (TAG, pa.int64()), (CTL, pa.binary())])
         columns = {**{n: n for n in f.key_schema.names}, **{f"_{n}": n for n in kept.names}, MAY_MATCH: "ok", TIME: "t"}
         columns |= {TAG: TAG, CTL: CTL}

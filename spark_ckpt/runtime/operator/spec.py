@@ -48,7 +48,8 @@ class OperatorSpec:
     """One keyed operator of a run. ``inputs`` streams reach it, each of weight ``key_groups``, from ``sources``;
     ``watermark_sources`` are those of each of ``watermarks``.
 
-    ``rows_schema``: key columns, inputs, ``KEY_HASH`` and, where late rows are dropped, ``EVENT_TIME``.
+    ``rows_schema``: key columns, inputs, ``KEY_HASH`` and, where late rows are dropped, ``EVENT_TIME``, which is the
+    column ``event_time``: one, whatever streams the rows are of.
     """
 
     run: RunSpec
@@ -63,18 +64,13 @@ class OperatorSpec:
     watermark_sources: tuple[tuple[str, ...], ...] = ()
     behind_waiting: bool = False
     """Rows wait for the event time in an operator in front of it."""
+    event_time: str | None = None
 
     @property
     def filters_late(self) -> bool:
-        """As Spark: late rows are dropped only before an operator with event-time time-outs. Behind another operator
-        rows have no event time of their own, but windows have an end."""
+        """As Spark: late rows are dropped only before an operator with event-time time-outs."""
         timed = EVENT_TIME in self.rows_schema.names or (self.function.late_by_key and bool(self.watermarks))
         return self.function.timeout == "EventTimeTimeout" and timed and not self.function.complete
-
-    @property
-    def event_time(self) -> str | None:
-        """The rows' column that ``EVENT_TIME`` is made of: one, whatever streams they are of."""
-        return next((w.column for w in self.open_watermarks), None)
 
     def watermark_of(self, tag: int) -> WatermarkSpec | None:
         """The watermark that rows with this tag passed and that is computed here; None if there is none."""

@@ -210,7 +210,8 @@ class _Join:
     def _shown(self, df: CkptDataFrame, plan: JoinPlan) -> CkptDataFrame:
         """With Spark's names, which may come twice."""
         names = tuple(f.name for f in self.result)
-        if list(names) == df.columns and not any(side.rows._alias or side.joined for side in self.called):
+        by_names = bool(self.names) and self.how == INNER  # what is shown once may be asked for as either side's
+        if list(names) == df.columns and not by_names and not any(s.rows._alias or s.joined for s in self.called):
             return df
         behind = tuple(one or other or "" for one, other in plan.pairs[len(names) :])
         aliases, itself = self._aliases(plan), self.itself

@@ -212,7 +212,7 @@ KINDS: dict[str, Callable[[Any, Any], Any]] = {
     "three by alias": _three_by_alias,
     "once behind": _once_behind,
 }
-SOME = ("range full", "known behind", "three")
+SOME = ("known behind", "three")
 """In the test command, and "aliased" over Connect. All types of joins, without Spark: test_joins_stages.py."""
 
 
@@ -288,6 +288,33 @@ def test_rows_that_a_join_kept_for_long_are_late_behind_it(
     assert job.rows() == ordered(expected)
     assert expected
     assert 90 not in {row[0] for row in expected}, "whose time is over when the join finds its partner"
+
+
+def test_what_an_inner_join_by_names_shows_once_is_found_as_either_sides(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
+) -> None:
+    def query(a: Any, b: Any) -> Any:
+        one, other = a.select("id", "k"), b.select("rid", "k")
+        both = one.join(other, ["k"])
+        rows = [
+            both.select(other["k"], one["k"], other.rid).toDF("k", "l", "rid"),
+            both.where(other["k"] == "a").select("k", F.lit("a").alias("l"), "rid"),
+            both.withColumn("l", F.upper(other["k"])).select("k", "l", "rid"),
+            both.drop(other["k"]).select("k", F.lit("d").alias("l"), "rid"),
+        ]
+        return reduce(lambda some, more: some.union(more), rows)
+
+    left, right = new_input("l", LEFT), new_input("r", RIGHT)
+    left.add((1, "a", 0, BASE, None), (2, "b", 0, BASE, None), (3, None, 0, BASE, None))
+    right.add((11, "a", 0, BASE, None), (12, "b", 0, BASE, None), (13, "c", 0, BASE, None))
+    ours, theirs = (
+        query(left.stream(ckpt), right.stream(ckpt)),
+        query(left.spark_stream(spark), right.spark_stream(spark)),
+    )
+    job.run(ours)
+    expected = _plain(theirs, tmp_path / "plain")
+    assert len(expected) == 7
+    assert job.rows() == ordered(expected)
 
 
 def test_a_drain_puts_out_every_row_that_waits_for_a_partner(ckpt: Any, new_input: NewInput, job: Job) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests import shared_session
+from tests import kafka_server, shared_session
 
 # Spark starts Python workers by this name; any other Python on the machine would lack the packages.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -37,7 +37,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     yield
-    shared_session.end_those_not_of(nextitem.path if nextitem else None)
+    following = nextitem.path if nextitem else None
+    shared_session.end_those_not_of(following)
+    if following != item.path:
+        kafka_server.end_shared_kafka(following)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import os
 import subprocess
 import tempfile
@@ -188,10 +187,22 @@ class KafkaServer(Server):
         self._process.await_up(answers, _UP_S)
 
 
-@functools.cache
+_shared: list[KafkaServer] = []
+
+
 def shared_kafka() -> KafkaServer:
-    """The one broker of this test process, started at first use and stopped at exit."""
-    return KafkaServer().start()
+    """The one broker of this test process, started at first use, and stopped where no test of the next file asks for
+    one: it takes a tenth of a core at rest."""
+    if not _shared:
+        _shared.append(KafkaServer().start())
+    return _shared[0]
+
+
+def end_shared_kafka(following: Path | None) -> None:
+    """``following``: the file of the next test, if there is one."""
+    if following is None or "kafka" not in f"{following.parent.name}/{following.name}":
+        while _shared:
+            _shared.pop().stop()
 
 
 def _jars() -> str:

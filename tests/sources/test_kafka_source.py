@@ -314,6 +314,7 @@ def killed(open_: Open) -> Iterator[tuple[KafkaServer, str, InnerReader]]:
         kafka.stop()
 
 
+@pytest.mark.soak  # of the sink: tests/kafka/test_kafka_sink.py
 def test_brokers_that_are_away_are_waited_for_and_then_the_query_may_be_started_again(
     killed: tuple[KafkaServer, str, InnerReader], open_: Open, caplog: Any
 ) -> None:

@@ -313,6 +313,7 @@ def same_pair(name: str, a: Any, b: Any, case: list[Any]) -> bool:
     return repr(a) == repr(b)
 
 
+@pytest.mark.soak
 def test_spark_settings_and_intervals_reach_the_aggregates_of_a_query(
     spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], job: Job
 ) -> None:

@@ -235,7 +235,6 @@ def test_a_struct_with_a_name_twice_is_refused_where_it_would_have_to_be_kept(
 
 EVERY = FILTERS | {f"struct, {name}": query for name, query in STRUCTS.items()}
 SOME = (
-    "both",
     "in front of a watermark",
     "join",
     "struct, stars",

@@ -369,6 +369,7 @@ def test_the_watermark_of_several_streams_is_that_of_spark(
     assert ordered(map(_flat, job.rows())) == theirs
 
 
+@pytest.mark.soak
 def test_which_of_several_watermarks_counts_is_kept_from_the_first_start_on_as_in_spark(
     spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path
 ) -> None:

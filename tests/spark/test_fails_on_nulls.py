@@ -92,7 +92,7 @@ def _functions(df: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "number", [pytest.param(n, marks=[] if n in (0, 5) else [pytest.mark.soak], id=str(n)) for n in range(8)]
+    "number", [pytest.param(n, marks=[] if n == 0 else [pytest.mark.soak], id=str(n)) for n in range(8)]
 )
 def test_what_fails_on_nulls_is_computed_for_data_rows_only(
     spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, number: int

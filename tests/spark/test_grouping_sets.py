@@ -82,10 +82,9 @@ def _within_a_set(df: Any, **uid: str) -> Any:
     return df.groupingSets([[window.start.alias("from"), F.col("k")], ["k"]], *keys).agg(F.sum("v"), **uid)
 
 
-@pytest.mark.parametrize("mode", ["append", *(pytest.param(m, marks=pytest.mark.soak) for m in ("update", "complete"))])
-@pytest.mark.parametrize(
-    "query", [_of_windows, *(pytest.param(q, marks=pytest.mark.soak) for q in (_of_earlier_windows, _within_a_set))]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("mode", ["append", "update", "complete"])
+@pytest.mark.parametrize("query", [_of_windows, _of_earlier_windows, _within_a_set])
 def test_sets_of_windows_are_those_of_spark(
     spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, query: Any, mode: str
 ) -> None:

@@ -101,6 +101,7 @@ def test_ids_go_on_after_the_checkpoints_were_deleted(ckpt: Any, new_input: Any,
         out.check([("a", 1)] * n, [("a", 1)])
 
 
+@pytest.mark.soak
 def test_two_jobs_of_one_name_in_two_folders_do_not_meet(ckpt: Any, new_input: Any, out: Everywhere) -> None:
     one, two = new_input("one", "k string, v long"), new_input("two", "k string, v long")
     both = {"jobs": one, "other-jobs": two}

@@ -59,6 +59,7 @@ def totals(*streams: Any) -> Any:
     return both.groupBy("k").aggregate(uid="totals", n=agg.count(), s=agg.sum("v"))
 
 
+@pytest.mark.soak
 def test_checkpoints_go_on_after_a_restore_although_the_second_source_has_ended(
     ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
 ) -> None:

@@ -233,6 +233,7 @@ def test_a_join_of_two_streams_gives_sparks_rows_whoever_reads_the_second(
     assert {row[2] is None for row in job.rows()} == {True, False}
 
 
+@pytest.mark.soak
 def test_rows_without_operators_beside_ours_are_in_the_checkpoint_whose_position_has_them(
     spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
 ) -> None:

@@ -223,6 +223,7 @@ def _widened(a: Any) -> Any:
 KINDS: list[Callable[[Any], Any]] = [_two, _named_by_the_static_side, _hidden, _widened]
 
 
+@pytest.mark.soak
 def test_what_is_behind_such_joins_has_the_columns_that_it_has_in_spark(
     spark: SparkSession,
     ckpt: Any,

@@ -138,7 +138,7 @@ def together(a: Any, forms: tuple[Form, ...] = SOME) -> Any:
     return reduce(lambda one, two: one.union(two), [m.withColumn("found", F.col("found").cast("string")) for m in made])
 
 
-@pytest.mark.parametrize("forms", [SOME, pytest.param(OTHERS, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("forms", [pytest.param(forms, marks=pytest.mark.soak) for forms in (SOME, OTHERS)])
 def test_rows_are_those_of_spark(
     spark: SparkSession,
     ckpt: Any,

@@ -14,8 +14,8 @@ from typing import Any
 from pyspark.sql import types as T
 from pyspark.sql.connect import expressions as E
 
-from spark_ckpt.plan._sql_literals import Interval, NotReadError, micros, moment, number, unescaped
-from spark_ckpt.plan.sql_tokens import Token, tokens_of
+from spark_ckpt.plan._sql_literals import Interval, micros, moment, number
+from spark_ckpt.plan.sql_tokens import NotReadError, Token, tokens_of, unescaped
 
 Expression = Any
 LEVELS = (

@@ -10,17 +10,14 @@ from zoneinfo import ZoneInfo
 from pyspark.sql import types as T
 from pyspark.sql.connect import expressions as E
 
-_ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
+from spark_ckpt.plan.sql_tokens import NotReadError
+
 _NUMBER = re.compile(r"(\d+)(\.\d*)?([eE][+-]?\d+)?([a-zA-Z]*)")
 _WHOLE = {"y": (T.ByteType(), 7), "s": (T.ShortType(), 15), "l": (T.LongType(), 63)}
 _MICROS = {
     "week": 604_800_000_000, "day": 86_400_000_000, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000,
     "millisecond": 1_000, "microsecond": 1,
 }  # fmt: skip
-
-
-class NotReadError(Exception):
-    """What is not certain is left to Spark."""
 
 
 class Interval(E.SQLExpression):  # type: ignore[misc]
@@ -81,16 +78,3 @@ def _within(value: int, bits: int) -> int:
     if not -(2**bits) <= value < 2**bits:
         raise NotReadError
     return value
-
-
-def unescaped(text: str) -> str:
-    quote, inner = text[0], text[1:-1]
-    if quote * 2 in inner.replace("\\" + quote, ""):
-        raise NotReadError  # depends on a setting
-
-    def meant(found: re.Match[str]) -> str:
-        if found[1] not in _ESCAPED:
-            raise NotReadError
-        return _ESCAPED[found[1]]
-
-    return re.sub(r"\\(.)", meant, inner, flags=re.DOTALL)

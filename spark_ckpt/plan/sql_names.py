@@ -5,11 +5,10 @@ from __future__ import annotations
 from itertools import takewhile
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._sql_literals import unescaped
 from spark_ckpt.plan._sql_stops import NOT_AN_ALIAS
 from spark_ckpt.plan.sql_aggregates import end_of_call
 from spark_ckpt.plan.sql_query import Source, Span
-from spark_ckpt.plan.sql_tokens import Token, tokens_of
+from spark_ckpt.plan.sql_tokens import Token, tokens_of, unescaped
 
 _BEGIN = ("select", "from", "view", "where", "group", "having", "order", "on", "using", "by", "limit")
 

@@ -15,6 +15,11 @@ _TOKENS = re.compile(
 )
 
 _ENDS = {"(": ")", "[": "]", "case": "end"}
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
+
+
+class NotReadError(Exception):
+    """What is not certain is left to Spark."""
 
 
 @dataclass(frozen=True)
@@ -105,3 +110,17 @@ def _end_of_comment(text: str, at: int) -> int:
         if depth == 0:
             return at + mark.end()
     return len(text)
+
+
+def unescaped(text: str) -> str:
+    """What the literal ``text`` stands for. Raises ``NotReadError``."""
+    quote, inner = text[0], text[1:-1]
+    if quote * 2 in inner.replace("\\" + quote, ""):
+        raise NotReadError  # depends on a setting
+
+    def meant(found: re.Match[str]) -> str:
+        if found[1] not in _ESCAPED:
+            raise NotReadError
+        return _ESCAPED[found[1]]
+
+    return re.sub(r"\\(.)", meant, inner, flags=re.DOTALL)

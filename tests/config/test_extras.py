@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import subprocess
 import sys
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -73,6 +74,20 @@ def test_a_suite_that_fails_in_somebodys_project_shows_what_was_found(module: st
     """As a test module of that project would: pytest writes its asserts anew."""
     loader = importlib.import_module(f"spark_ckpt.testing.{module}").__loader__
     assert type(loader).__name__ == "AssertionRewritingHook"
+
+
+def test_without_extras_the_package_and_its_processes_are_imported() -> None:
+    """Whoever installs spark-ckpt alone has no gRPC, which Spark Connect asks for, and none of what sinks bring."""
+    extras = ["grpc", "sqlalchemy", "confluent_kafka", "fastavro", "pyiceberg", "s3fs", "botocore"]
+    modules = ["spark_ckpt.api.session", "spark_ckpt.api.plain", "spark_ckpt.runtime.datasource", "spark_ckpt.cli"]
+    code = f"""
+import importlib, sys
+sys.modules.update(dict.fromkeys({extras}))  # none of them is found
+for name in {modules}:
+    importlib.import_module(name)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_contributors_get_what_users_get() -> None:

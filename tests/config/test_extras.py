@@ -85,9 +85,12 @@ import importlib, sys
 sys.modules.update(dict.fromkeys({extras}))  # none of them is found
 for name in {modules}:
     importlib.import_module(name)
+print("all")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout == "all\n", done.stderr[
+        -2000:
+    ]  # Spark Connect, imported without gRPC, may end it without an error
 
 
 def test_contributors_get_what_users_get() -> None:

@@ -88,9 +88,8 @@ for name in {modules}:
 print("all")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
-    assert done.stdout == "all\n", done.stderr[
-        -2000:
-    ]  # Spark Connect, imported without gRPC, may end it without an error
+    # Imported without gRPC, Spark Connect may end a process without an error.
+    assert done.stdout == "all\n", done.stderr[-2000:]
 
 
 def test_contributors_get_what_users_get() -> None:

@@ -14,7 +14,7 @@ from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.aggregates import OfValues, Split, by_names, split_aggregates
 from spark_ckpt.plan.attributes import with_known
-from spark_ckpt.plan.columns import free, proposing_user_columns, quoted, refuse_repeated
+from spark_ckpt.plan.columns import free, is_plain, proposing_user_columns, quoted, refuse_repeated
 from spark_ckpt.plan.fails_on_nulls import data_rows_only, of_data_rows
 from spark_ckpt.plan.key_columns import written
 from spark_ckpt.plan.stars import without_control
@@ -183,7 +183,7 @@ class Aggregation:
                     f'"{c}" is not a numeric column. Aggregation function can only be applied on a numeric column; '
                     f"for others, agg(F.{function}({c!r}))."
                 )
-        plain = [c for c in wanted if not cols or (c in self._parent.columns and not {".", "`"} & set(c))]
+        plain = [c for c in wanted if not cols or is_plain(c, self._parent.columns)]
         made = [getattr(F, function)(quoted(c) if c in plain else c) for c in wanted]
         return self.agg(*made, uid=uid)
 

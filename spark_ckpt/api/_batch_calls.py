@@ -9,17 +9,16 @@ from pyspark.sql import DataFrame
 from pyspark.storagelevel import StorageLevel
 
 from spark_ckpt.api._other_ways import WAYS
-from spark_ckpt.plan.spark_errors import analysis_error, not_expected
+from spark_ckpt.plan.spark_errors import UNSUPPORTED, analysis_error, not_expected
 
 _MUST_START = (
-    "_LEGACY_ERROR_TEMP_3102",
+    UNSUPPORTED,
     "Queries with streaming sources must be executed with writeStream.start(), or from a streaming table or flow "
     "definition within a Spark Declarative Pipeline.",
 )
 _NOT_ON_STREAMS = "CALL_ON_STREAMING_DATASET_UNSUPPORTED"
 _NO_PIVOT = ("_LEGACY_ERROR_TEMP_3063", "pivot is not supported on a streaming DataFrames/Datasets")
-
-_INTERSECT = ("_LEGACY_ERROR_TEMP_3102", "Intersect of streaming DataFrames/Datasets is not supported")
+_INTERSECT = (UNSUPPORTED, "Intersect of streaming DataFrames/Datasets is not supported")
 _CONDITIONS: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("collect", "count", "first", "head", "isEmpty", "show", "tail", "take"), _MUST_START),
     **dict.fromkeys(("toArrow", "toLocalIterator", "toPandas", "toJSON", "transpose", "inputFiles"), _MUST_START),
@@ -27,7 +26,7 @@ _CONDITIONS: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("cache", "checkpoint", "localCheckpoint", "persist"), _MUST_START),
     "crosstab": _NO_PIVOT,
     **dict.fromkeys(("intersect", "intersectAll"), _INTERSECT),
-    "offset": ("_LEGACY_ERROR_TEMP_3102", "Offset is not supported on streaming DataFrames/Datasets"),
+    "offset": (UNSUPPORTED, "Offset is not supported on streaming DataFrames/Datasets"),
     **{
         name: (_NOT_ON_STREAMS, f"The method `{name}` can not be called on streaming Dataset/DataFrame.")
         for name in ("mergeInto", "writeTo")

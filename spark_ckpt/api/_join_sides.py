@@ -59,19 +59,20 @@ class JoinedSide:
         return list(self.rows.columns if self.joined is None else self.joined.shown)
 
     @cached_property
-    def _streams(self) -> frozenset[int]:
+    def streams(self) -> frozenset[int]:
+        """The numbers by which columns are known that were taken from it, or from what it is made of."""
         return self.rows._recipe.numbers()
 
     def has(self, name: Name) -> bool:
         """Whether a column that was taken from a stream is one of these."""
         if self.joined is not None and name.stream != self.rows._recipe.number:
             return self.known(name) is not None
-        return name.stream in self._streams and self.rows._attributes.place(name) is not None
+        return name.stream in self.streams and self.rows._attributes.place(name) is not None
 
     def known(self, name: Name) -> tuple[str, list[str]] | None:
         """The column of the rows that a name of the user's is, and the fields of it. None: none of these, or the
         name alone says it."""
-        if self.joined is None or (name.of_stream and name.stream not in self._streams):
+        if self.joined is None or (name.of_stream and name.stream not in self.streams):
             return None
         found = self.joined.known(name)
         return None if found is None else (self.rows.columns[found[0]], found[1])

@@ -19,7 +19,7 @@ from spark_ckpt.api._aggregation import Aggregation, given_columns
 from spark_ckpt.hints import Hinting
 from spark_ckpt.plan.aggregates import OfValues
 from spark_ckpt.plan.columns import quoted, refuse_repeated
-from spark_ckpt.plan.spark_errors import analysis_error
+from spark_ckpt.plan.spark_errors import UNSUPPORTED, analysis_error
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
@@ -100,7 +100,7 @@ def _twice(
     )
     if each._lineage.operators[-1].output_mode is not None:
         raise analysis_error(
-            "_LEGACY_ERROR_TEMP_3102",
+            UNSUPPORTED,
             "Detected pattern of possible 'correctness' issue due to global watermark: a pivot of numbers or booleans "
             "aggregates twice, so one of its keys has to be a window, or the event time, with withWatermark in front, "
             f"as in Spark. Without one, {_INSTEAD}",

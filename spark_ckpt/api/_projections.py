@@ -16,7 +16,7 @@ from spark_ckpt.api._watermark import behind_operation
 from spark_ckpt.api._window_columns import replaced_by_name, with_windows, without_window
 from spark_ckpt.plan.attributes import missing
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.columns import everything, is_repeated, listed, quoted, refuse_control
+from spark_ckpt.plan.columns import everything, is_plain, is_repeated, listed, quoted, refuse_control
 from spark_ckpt.plan.fails_on_nulls import for_data_rows_only
 from spark_ckpt.plan.spark_errors import not_expected
 from spark_ckpt.plan.stars import may_have_star, with_stars
@@ -53,7 +53,7 @@ class Projections:
         wanted: list[Any] = []
         for c in flat:
             wanted.extend(self._all_columns() if isinstance(c, str) and c == "*" else self._of_alias(c))
-        if all(isinstance(c, str) and c in self.columns and not {".", "`"} & set(c) for c in wanted):
+        if all(isinstance(c, str) and is_plain(c, self.columns) for c in wanted):
             return self._columns(wanted)
         windowed = with_windows(self, wanted)
         if windowed is not None:

@@ -57,7 +57,7 @@ class _Join:
         left, right = self.sides = (called[LEFT].rows, called[RIGHT].rows)
         self.spark = left._session.spark
         self.sensitive = is_case_sensitive(self.spark)
-        streams = (left._recipe.numbers(), right._recipe.numbers())
+        streams = (called[LEFT].streams, called[RIGHT].streams)
         by_left = () if how == RIGHT_OUTER else names or ()
         sides = (left._attributes, right._attributes)
         self.itself = WithItself(self.spark, sides, streams, by_left, how != SEMI)
@@ -101,11 +101,16 @@ class _Join:
     def _as_shown(self, fields: list[T.StructField]) -> list[T.StructField]:
         """By what each side's user calls its columns. Those that it is joined by come first."""
         names = [f.name for f in fields[: len(self.names or [])]]
-        for called in self.called if self.how != SEMI else self.called[:1]:
-            own = called.rows.columns
-            by = [column_named(own, name, self.sensitive) for name in self.names or []]
-            names += [shown for column, shown in zip(own, called.shown, strict=True) if column not in by]
+        for called, by in self._coming_out():
+            pairs = zip(called.rows.columns, called.shown, strict=True)
+            names += [shown for column, shown in pairs if column not in by]
         return [T.StructField(n, f.dataType, f.nullable, f.metadata) for n, f in zip(names, fields, strict=True)]
+
+    def _coming_out(self) -> list[tuple[JoinedSide, list[str]]]:
+        """The sides whose columns come out, and those of them that the join is by, by names."""
+        sides = self.called if self.how != SEMI else self.called[:1]
+        names = self.names or []
+        return [(s, [column_named(s.rows.columns, name, self.sensitive) or name for name in names]) for s in sides]
 
     def _parts(self) -> Parts:
         if self.on is None:
@@ -225,9 +230,7 @@ class _Join:
     def _aliases(self, plan: JoinPlan) -> dict[str, tuple[tuple[str, int], ...]]:
         """As Spark has them: the columns that the join is by come first."""
         found: dict[str, tuple[tuple[str, int], ...]] = {}
-        for side, called in enumerate(self.called if self.how != SEMI else self.called[:1]):
-            rows = called.rows
-            by = [column_named(rows.columns, name, self.sensitive) or name for name in self.names or []]
+        for side, (called, by) in enumerate(self._coming_out()):
             for alias, columns in called.aliases(by).items():
                 places = [(name, self._place_of(side, column, plan)) for name, column in columns]
                 there = tuple((name, at) for name, at in places if at is not None)

@@ -51,6 +51,7 @@ from spark_ckpt.plan.attributes import Attributes, derived, know, known, new, re
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import (
     aliased,
+    is_plain,
     is_repeated,
     listed,
     ordered,
@@ -176,8 +177,7 @@ class CkptDataFrame(
         name = self.columns[item] if isinstance(item, int) else item
         if name == "*":
             return stream_star(self._recipe.number)
-        plain = name in self.columns and not {".", "`"} & set(name)
-        if self._is_twice(name) or not (plain or is_column(self._in_spark(), name)):
+        if self._is_twice(name) or not (is_plain(name, self.columns) or is_column(self._in_spark(), name)):
             _ = self._in_spark().select(name).columns  # raises as Spark does
         return stream_column(name, self._recipe.number)
 

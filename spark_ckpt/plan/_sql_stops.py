@@ -5,13 +5,11 @@ from __future__ import annotations
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._sql_cursor import Cursor
 from spark_ckpt.plan.spark_errors import unsupported
+from spark_ckpt.plan.sql_aggregates import INSTEAD_OF_WINDOW_FUNCTIONS
 from spark_ckpt.plan.sql_query import Span, between_commas
 from spark_ckpt.plan.sql_tokens import Token, begins_sub_query
 
-_RUNNING = (
-    'groupBy("k").aggregate(..., emit="rows") for running values, groupBy("k").topN(...) for the first rows; no stream '
-    "of Spark's has window functions"
-)
+_RUNNING = f"{INSTEAD_OF_WINDOW_FUNCTIONS}; no stream of Spark's has window functions"
 _UNBUILT = {
     "tablesample": "behind the name of a table, or the method sample",
     "qualify": _RUNNING,

@@ -141,6 +141,11 @@ def refuse_reserved(names: Iterable[str], what: str) -> None:
         raise ControlColumnsError(f"{what} has column(s) {taken}, which are reserved for the barriers; rename them")
 
 
+def is_plain(name: str, columns: Sequence[str]) -> bool:
+    """Whether it is a column whose name Spark's parser reads as it is, written in the same letters."""
+    return name in columns and not {".", "`"} & set(name)
+
+
 def is_repeated(columns: Iterable[str], spark: Any) -> bool:
     """Whether a name occurs twice, as the session tells names apart."""
     return bool(_repeated(list(columns), spark))

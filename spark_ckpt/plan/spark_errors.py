@@ -11,6 +11,9 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
 
+UNSUPPORTED = "_LEGACY_ERROR_TEMP_3102"
+"""The condition that Spark has for most that a stream cannot do."""
+
 
 class RefusedAsInSparkError(InvalidInputError, AnalysisException):  # type: ignore[misc]
     """What Spark's streams refuse, too: its condition, and our words, which say what works here."""
@@ -33,8 +36,8 @@ def no_window_function(text: str, window: str) -> RefusedAsInSparkError:
 
 
 def unsupported(text: str) -> RefusedAsInSparkError:
-    """Of the condition that Spark has for most that a stream cannot do."""
-    return RefusedAsInSparkError(text, "_LEGACY_ERROR_TEMP_3102", {"msg": text})
+    """Of that condition."""
+    return RefusedAsInSparkError(text, UNSUPPORTED, {"msg": text})
 
 
 def analysis_error(condition: str, text: str, **parameters: str) -> AnalysisException:

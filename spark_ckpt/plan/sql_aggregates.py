@@ -15,6 +15,10 @@ from spark_ckpt.plan.spark_errors import unsupported
 from spark_ckpt.plan.sql_query import Span, words
 from spark_ckpt.plan.sql_tokens import Token, begins_sub_query, closed
 
+INSTEAD_OF_WINDOW_FUNCTIONS = (
+    'groupBy("k").aggregate(..., emit="rows") for running values, groupBy("k").topN(...) for the first rows'
+)
+
 _ASKED_OF_SETS = {"grouping", "grouping_id"}
 AGGREGATES = {*KINDS, *_ASKED_OF_SETS, *REFUSED}
 """Calls of these are aggregates; what is not built among them is refused where it is computed."""
@@ -111,7 +115,7 @@ def end_of_call(tokens: tuple[Token, ...], at: int) -> int:
         elif tokens[end].word("over"):
             raise unsupported(
                 "OVER is not there in ckpt.sql: no stream of Spark's has window functions; instead: "
-                'groupBy("k").aggregate(..., emit="rows") for running values, groupBy("k").topN(...) for the first rows'
+                f"{INSTEAD_OF_WINDOW_FUNCTIONS}"
             )
         else:
             break

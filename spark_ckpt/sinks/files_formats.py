@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -78,57 +79,57 @@ class _Parquet:
         return self._writer
 
 
-class _Csv:
+class _Lines:
+    """Rows as lines, which a writer makes of a table's columns."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, table: pa.Table) -> None:
+        lines = self._lines(table.cast(_without_dictionaries(table.schema)).combine_chunks())
+        self._stream.write(b"".join(_bytes(chunk) for chunk in pa.chunked_array(lines).chunks))
+
+    @abstractmethod
+    def _lines(self, flat: pa.Table) -> Any:
+        """Line breaks included."""
+
+    def close(self) -> None:
+        pass
+
+
+class _Csv(_Lines):
     """Null is an empty field, an empty text is ``""``; zoned timestamps are in UTC; numbers as Spark reads them."""
 
     def __init__(self, stream: Any, schema: pa.Schema, options: FileOptions) -> None:
-        self._stream, self._sep = stream, options.sep
+        super().__init__(stream)
+        self._sep = options.sep
         if options.header:
             names = pa.chunked_array([schema.names], pa.string())
             stream.write(options.sep.join(csv_texts(names).to_pylist()).encode() + b"\n")
 
-    def write(self, table: pa.Table) -> None:
-        flat = table.cast(_without_dictionaries(table.schema)).combine_chunks()
+    def _lines(self, flat: pa.Table) -> Any:
         # A line without anything in it, of one column, would be none to its readers.
         null = "" if flat.num_columns > 1 else '""'
         fields = [pc.fill_null(csv_texts(column), null) for column in flat.columns]
-        _write_texts(self._stream, pc.binary_join_element_wise(*_between(fields, self._sep), "\n", ""))
-
-    def close(self) -> None:
-        pass
+        return pc.binary_join_element_wise(*_between(fields, self._sep), "\n", "")
 
 
-class _Text:
+class _Text(_Lines):
     """A line a row, an empty one for null, as Spark writes it."""
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def write(self, table: pa.Table) -> None:
-        (column,) = table.combine_chunks().columns
-        texts = pc.fill_null(column.cast(pa.string()), "")
-        _write_texts(self._stream, pc.binary_join_element_wise(texts, "\n", ""))
-
-    def close(self) -> None:
-        pass
+    def _lines(self, flat: pa.Table) -> Any:
+        (column,) = flat.columns
+        return pc.binary_join_element_wise(pc.fill_null(column.cast(pa.string()), ""), "\n", "")
 
 
-class _Json:
+class _Json(_Lines):
     """One object a line, nulls written out; binary as base64, timestamps as ISO 8601, NaN as Spark reads it."""
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def write(self, table: pa.Table) -> None:
-        flat = table.cast(_without_dictionaries(table.schema)).combine_chunks()
+    def _lines(self, flat: pa.Table) -> Any:
         parts: list[Any] = []
         for i, name in enumerate(flat.column_names):
             parts += [("{" if i == 0 else ",") + json_name(name) + ":", json_texts(flat.column(i))]
-        lines = pc.binary_join_element_wise(*parts, "}\n", "")
-        _write_texts(self._stream, lines)
-
-    def close(self) -> None:
-        pass
+        return pc.binary_join_element_wise(*parts, "}\n", "")
 
 
 def _without_dictionaries(schema: pa.Schema) -> pa.Schema:
@@ -143,10 +144,6 @@ def _is_text(kind: pa.DataType) -> bool:
 def _between(parts: list[Any], sep: str) -> list[Any]:
     """With ``sep`` between each two of them."""
     return [x for part in parts for x in (sep, part)][1:]
-
-
-def _write_texts(stream: Any, lines: Any) -> None:
-    stream.write(b"".join(_bytes(chunk) for chunk in pa.chunked_array(lines).chunks))
 
 
 def _bytes(texts: pa.Array) -> bytes:

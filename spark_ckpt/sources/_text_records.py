@@ -109,11 +109,8 @@ class Records:
         bounds[0:-1:2], bounds[1::2] = self.starts, self.behind()
         bounds[-1] = len(self.data)
         buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self.data)]
-        return (
-            pa.BinaryArray.from_buffers(pa.binary(), 2 * len(self), buffers)[::2]
-            if len(self)
-            else pa.array([], pa.binary())
-        )
+        found = pa.BinaryArray.from_buffers(pa.binary(), 2 * len(self), buffers)
+        return found[::2] if len(self) else found
 
 
 def record_ends(data: bytes, fmt: TextFormat) -> npt.NDArray[np.int64]:

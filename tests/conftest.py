@@ -10,10 +10,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests import kafka_server, shared_session
+from tests import fork_server, kafka_server, shared_session
 
-# Spark starts Python workers by this name; any other Python on the machine would lack the packages.
-os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+fork_server.use()
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 # The driver binds to the host's name, which containers often cannot resolve.
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -45,8 +45,8 @@ def wire_operator(
     Rows that are in Python are hashed there, the others in the JVM; both hash alike.
     """
     function = function.in_mode(ctx.output_mode)
-    # Rows that a join of streams kept for long may be late behind it. Whatever a function makes has no event time.
-    late = time if lineage.open_watermarks or (lineage.watermarks and function.passes_rows) else None
+    # Behind another operator, too: a join of streams may have kept rows for long.
+    late = time if lineage.watermarks else None
     spec = OperatorSpec(
         run=ctx.run,
         uid=ctx.uids[node],

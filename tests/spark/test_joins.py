@@ -10,6 +10,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -262,7 +263,22 @@ def test_what_comes_out_is_what_comes_out_of_spark(
     assert {kind for kind, *_ in expected} == set(kinds)
 
 
+def _counted(key: Any, rows: Any, state: Any) -> Any:
+    """Which rows came, with the number of those before, and that number when the time is over."""
+    before = state.get[0] if state.exists else 0
+    if state.hasTimedOut:
+        state.remove()
+        yield pd.DataFrame({"id": [-1], "other": [before]})
+        return
+    ids = sorted(id_ for some in rows for id_ in some["id"])
+    state.update((before + len(ids),))
+    state.setTimeoutTimestamp(state.getCurrentWatermarkMs() + 7_200_000)
+    yield pd.DataFrame({"id": ids, "other": [before] * len(ids)})
+
+
 BEHIND: dict[str, Callable[[Any, Any], Any]] = {
+    "function": lambda j, a: j.groupBy("k").applyInPandasWithState(
+        _counted, "id long, other long", "n long", "append", "EventTimeTimeout"),
     "once": lambda j, a: j.dropDuplicates(["id", "at"]).select("id", F.col("rid").alias("other")),
     "join": lambda j, a: j.join(a.selectExpr("id as cid", "k as ck", "at as t").withWatermark("t", "1 second"), F.expr(
         "k = ck AND t BETWEEN at AND at + interval 2 hours")).select("id", F.col("cid").alias("other")),

@@ -13,7 +13,7 @@ from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.api._keys import arrow_columns, is_key
 from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.distinct_keys import as_text
-from spark_ckpt.plan.event_time import EventTimeColumn, event_time, event_time_among, event_times
+from spark_ckpt.plan.event_time import EventTimeColumn, event_time, event_time_among, event_times, late_by_window
 from spark_ckpt.plan.key_columns import Keys
 from spark_ckpt.plan.spark_errors import analysis_error, not_expected, unsupported
 from spark_ckpt.runtime.stateless import arrow_schema
@@ -76,7 +76,9 @@ def _dropped(df: CkptDataFrame, kind: str, subset: Any, uid: str | None) -> Ckpt
         return joined.through(lambda rows: _dropped(rows, kind, named, uid), visible=True)
     wanted = df.columns if subset is None else _named(df, kind, subset)
     keys, expiry, watermark = _keys(df, kind, wanted), _expiry(df, kind, wanted), bool(event_times(df.schema))
-    function = DistinctRows(kind, arrow_schema(keys.schema), arrow_columns(df.schema, df.columns), watermark, expiry)
+    late = late_by_window(df.schema) is not None
+    rows = arrow_columns(df.schema, df.columns)
+    function = DistinctRows(kind, arrow_schema(keys.schema), rows, watermark, expiry, late)
     made = keyed(df, uid, function, df.columns, keys, asked=wanted)
     if expiry is None:
         _log.warning(

@@ -11,7 +11,7 @@ from spark_ckpt.errors import InvalidInputError, TopologyError
 from spark_ckpt.names import checked_name
 from spark_ckpt.plan.attributes import by_name
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.event_time import event_time_among, event_times, passed_on
+from spark_ckpt.plan.event_time import event_time_among, event_times, late_by_window, passed_on
 from spark_ckpt.plan.key_columns import Keys
 from spark_ckpt.plan.lineage import NEEDS_UID, OperatorNode
 from spark_ckpt.plan.wiring import wire_operator
@@ -38,6 +38,7 @@ def keyed(
     among ``asked`` counts."""
     node = _node(parent, uid, function, output_mode, whole_in_complete)
     before, time = parent._lineage, _event_time(parent, function, asked)
+    late = time or late_by_window(parent.schema)
     lineage = (before if time is not None else before.with_watermarks_told()).through(node)
 
     out = spark_schema(function.output_schema)
@@ -48,7 +49,7 @@ def keyed(
 
     def make(ctx: Any) -> Chain:
         chain = ctx.chain(parent._recipe) if keys.plain else parent._for_expressions(ctx)
-        made = wire_operator(ctx, chain, before, node, keys, function, columns, time)
+        made = wire_operator(ctx, chain, before, node, keys, function, columns, time, late)
         return replace(made, schema=with_control(out))
 
     preview = parent._session.preview(with_control(out))
@@ -101,7 +102,7 @@ def _event_time(parent: CkptDataFrame, function: StateFunction, asked: Collectio
         raise InvalidInputError("EventTimeTimeout needs withWatermark(...) before groupBy, as in Spark")
     behind = asked is not None and not parent._lineage.open_watermarks
     found = event_time_among(parent.schema, function.kind, asked or (), behind)
-    if found is None and parent._lineage.open_watermarks:
+    if found is None and parent._lineage.open_watermarks and late_by_window(parent.schema) is None:
         raise InvalidInputError(
             "Watermark must be specified in the query using '[Dataset/DataFrame].withWatermark()' for using event-time "
             f"timeout in {function.kind}: expected the event-time column among {parent.columns}, by any name but not "

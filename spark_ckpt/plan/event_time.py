@@ -66,6 +66,14 @@ def event_times(schema: T.StructType) -> list[EventTimeColumn]:
     ]
 
 
+def late_by_window(schema: T.StructType) -> str | None:
+    """The window by whose end rows are late, as in Spark: the first one of an event time, where that is left out."""
+    timed = [f for f in schema.fields if DELAY_KEY in f.metadata]
+    if any(isinstance(f.dataType, T.TimestampType) for f in timed):
+        return None
+    return next((f.name for f in timed if isinstance(f.dataType, T.StructType)), None)
+
+
 def event_time(schema: T.StructType, what: str) -> EventTimeColumn | None:
     """The one by which ``what`` tells late rows. Raises ``RefusedAsInSparkError`` for several, as Spark does."""
     return _the_only(event_times(schema), what)

@@ -39,20 +39,22 @@ def wire_operator(
     function: StateFunction,
     columns: list[str],
     time: str | None,
+    late: str | None,
 ) -> Chain:
-    """The operator behind ``chain``. ``ctx`` is the build context of a start; ``time`` is the rows' event time.
+    """The operator behind ``chain``. ``ctx`` is the build context of a start; ``time`` is the rows' event time,
+    and they are late by ``late``, which may be a window of it.
 
     Rows that are in Python are hashed there, the others in the JVM; both hash alike.
     """
     function = function.in_mode(ctx.output_mode)
     # Behind another operator, too: a join of streams may have kept rows for long.
-    late = time if lineage.watermarks else None
+    late = late if lineage.watermarks and function.drops_late and not function.late_by_key else None
     spec = OperatorSpec(
         run=ctx.run,
         uid=ctx.uids[node],
         inputs=lineage.inputs,
         function=function,
-        rows_schema=rows_schema(chain.schema, keys, columns, function, late),
+        rows_schema=rows_schema(chain.schema, keys, columns, late),
         watermarks=tuple(ctx.stream_name(w) for w in lineage.watermarks),
         open_watermarks=tuple(
             WatermarkSpec(ctx.stream_number(w), ctx.stream_name(w), time, w.delay_us)
@@ -70,7 +72,8 @@ def wire_operator(
     if chain.open and keys.plain:
         packed = ctx.place(chain.then(PackStage(spec, hashes=True), schema))
     else:
-        rows = hashed(ctx.place(chain), keys, [*columns, late] if late else columns)
+        times = [c for c in (time if lineage.open_watermarks else None, late) if c is not None]
+        rows = hashed(ctx.place(chain), keys, [*columns, *times])
         packed = in_python(rows, (PackStage(spec, hashes=_nested(keys)),), schema)
     return produced_by(packed, spec)
 
@@ -123,15 +126,13 @@ def _nested(keys: Any) -> bool:
     return any(isinstance(field.dataType, T.StructType | T.ArrayType) for field in keys.schema.fields)
 
 
-def rows_schema(
-    schema: T.StructType, keys: Any, columns: list[str], function: StateFunction, time: str | None
-) -> pa.Schema:
+def rows_schema(schema: T.StructType, keys: Any, columns: list[str], late: str | None) -> pa.Schema:
     """Key columns, input columns, ``KEY_HASH`` and ``EVENT_TIME`` where late rows are dropped."""
     types = {f.name: f.dataType for f in schema.fields}
     inputs = [T.StructField(c, types[c], True) for c in columns if c not in keys.expressions]
     fields = list(arrow_schema(T.StructType([*keys.schema.fields, *inputs])))
     fields.append(pa.field(KEY_HASH, pa.int64()))
-    if function.timeout == "EventTimeTimeout" and time and not function.late_by_key:
+    if late is not None:
         fields.append(pa.field(EVENT_TIME, pa.int64()))
     return pa.schema(fields)
 

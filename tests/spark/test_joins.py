@@ -279,6 +279,8 @@ def _counted(key: Any, rows: Any, state: Any) -> Any:
 BEHIND: dict[str, Callable[[Any, Any], Any]] = {
     "function": lambda j, a: j.groupBy("k").applyInPandasWithState(
         _counted, "id long, other long", "n long", "append", "EventTimeTimeout"),
+    "window": lambda j, a: j.select("id", F.window("at", "30 minutes"), "rid").dropDuplicates(["id", "window"]).select(
+        "id", F.col("rid").alias("other")),
     "once": lambda j, a: j.dropDuplicates(["id", "at"]).select("id", F.col("rid").alias("other")),
     "join": lambda j, a: j.join(a.selectExpr("id as cid", "k as ck", "at as t").withWatermark("t", "1 second"), F.expr(
         "k = ck AND t BETWEEN at AND at + interval 2 hours")).select("id", F.col("cid").alias("other")),

@@ -178,4 +178,7 @@ class _Controls:
 def _event_micros(rows: pa.RecordBatch, column: str | None) -> pa.Array:
     if column is None:
         return pa.nulls(rows.num_rows, pa.int64())
-    return rows.column(column).cast(pa.timestamp("us", "UTC")).view(pa.int64())
+    times = rows.column(column)
+    if pa.types.is_struct(times.type):  # a window
+        times = pc.struct_field(times, "end")
+    return times.cast(pa.timestamp("us", "UTC")).view(pa.int64())

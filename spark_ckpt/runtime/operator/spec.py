@@ -49,7 +49,7 @@ class OperatorSpec:
     ``watermark_sources`` are those of each of ``watermarks``.
 
     ``rows_schema``: key columns, inputs, ``KEY_HASH`` and, where late rows are dropped, ``EVENT_TIME``, which is the
-    column ``event_time``: one, whatever streams the rows are of.
+    column ``event_time``, or the end of a window there: one, whatever streams the rows are of.
     """
 
     run: RunSpec
@@ -68,9 +68,9 @@ class OperatorSpec:
 
     @property
     def filters_late(self) -> bool:
-        """As Spark: late rows are dropped only before an operator with event-time time-outs."""
+        """As Spark: late rows are dropped only before an operator that goes by the event time."""
         timed = EVENT_TIME in self.rows_schema.names or (self.function.late_by_key and bool(self.watermarks))
-        return self.function.timeout == "EventTimeTimeout" and timed and not self.function.complete
+        return self.function.drops_late and timed and not self.function.complete
 
     def watermark_of(self, tag: int) -> WatermarkSpec | None:
         """The watermark that rows with this tag passed and that is computed here; None if there is none."""

@@ -109,6 +109,11 @@ class StateFunction(ABC):
     """Whether :meth:`event_times` tells late rows, and not the event time of each."""
 
     @property
+    def drops_late(self) -> bool:
+        """Whether late rows are left out in front of it."""
+        return self.timeout == "EventTimeTimeout"
+
+    @property
     def waits(self) -> bool:
         """Whether rows that it was given come out when the event time passes them, and not before."""
         return False

@@ -47,8 +47,9 @@ class DistinctRows(StateFunction):
     """Lets the first row of each key pass, of those that are not late, in order of arrival.
 
     ``output_schema`` are the rows' columns; a key that is none of them is computed in front of the operator. ``kind``
-    is the method that users call. ``watermark``: the stream has one, so late rows do not count, as in Spark. Keys are
-    kept for ever if there is no ``expiry``, which needs a watermark.
+    is the method that users call. ``watermark``: the stream has one, so late rows do not count, as in Spark; nor do
+    they with ``late``, where it is the end of a window that says so. Keys are kept for ever if there is no ``expiry``,
+    which needs a watermark.
 
     As in ``StreamingDeduplicateExec`` of Spark, keys are forgotten behind the rows of their batch.
     """
@@ -63,9 +64,14 @@ class DistinctRows(StateFunction):
         output_schema: pa.Schema,
         watermark: bool = False,
         expiry: Expiry | None = None,
+        late: bool = False,
     ) -> None:
         self.kind, self.key_schema, self.output_schema, self.expiry = kind, key_schema, output_schema, expiry
-        self.timeout = "EventTimeTimeout" if watermark else "NoTimeout"
+        self.timeout, self._late = "EventTimeTimeout" if watermark else "NoTimeout", late
+
+    @property
+    def drops_late(self) -> bool:
+        return self._late or super().drops_late
 
     @property
     def made_of(self) -> Mapping[str, str]:

@@ -23,6 +23,7 @@ from spark_ckpt.api._left_out import behind_replaced
 from spark_ckpt.api._operation import HasOperation
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
+from spark_ckpt.plan.attributes import refuse_foreign
 from spark_ckpt.plan.columns import is_repeated, quoted, refuse_control
 from spark_ckpt.plan.observed import of_data_rows
 from spark_ckpt.plan.ordering import for_data_rows
@@ -234,12 +235,16 @@ class RowMethods(HasOperation):
         return self._operation("repartitionByRange", lambda df: df.repartitionByRange(*given), check=True)
 
     def _for_data_rows(self: Any, given: Any) -> Any:
+        if isinstance(given, Column):
+            refuse_foreign(self._attributes, given)
         return for_data_rows(self._preview, self._nodes, given) if isinstance(given, Column) else given
 
     @keeps_columns("partitionIdCol")
     def repartitionById(self, numPartitions: int, partitionIdCol: ColumnOrName) -> CkptDataFrame:
         """As PySpark's: ``numPartitions`` tasks from here on; ``partitionIdCol``, an int, says which of them a row goes
         to, modulo their number."""
+        if isinstance(partitionIdCol, Column):
+            refuse_foreign(cast(Any, self)._attributes, partitionIdCol)
         _ = self._in_spark().repartitionById(numPartitions, partitionIdCol).columns  # raises as Spark does
         given = F.col(partitionIdCol) if isinstance(partitionIdCol, str) else partitionIdCol
         place = F.when(F.col(CTL).isNull(), given).otherwise(F.lit(0))  # for control rows any task will do

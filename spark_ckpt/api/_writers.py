@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Request = tuple[Any, dict[str, Any]]
 WHERE = "where"
 _HIDDEN = "__ckpt_where_"
-_FILES = ("parquet", "json", "csv", "text")
+FILES = ("parquet", "json", "csv", "text")
 _AS_IT_IS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "parquet": {},
     "text": {"linesep": ("\n",)},
@@ -39,7 +39,7 @@ def in_our_terms(sink: Any, options: dict[str, Any]) -> Request:
     name = sink.strip().lower() if isinstance(sink, str) else None
     if name == "console":
         return _console(options)
-    return ("files", _files(name, options)) if name in _FILES else (sink, options)
+    return ("files", _files(name, options)) if name in FILES else (sink, options)
 
 
 def _files(name: str, given: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from spark_ckpt.api._functions import as_sink, batch_function, each_row, sink_named
 from spark_ckpt.api._output_modes import check_mode, check_order, check_sinks
+from spark_ckpt.api._refused_at_start import as_spark_takes
 from spark_ckpt.api._repeated_names import told_apart
 from spark_ckpt.api._tables import table_sink
 from spark_ckpt.api._writers import WHERE, in_our_terms, with_conditions
@@ -15,7 +16,7 @@ from spark_ckpt.config import is_job_option
 from spark_ckpt.config_values import option_text, set_option
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.hints import Hinting
-from spark_ckpt.plan.spark_errors import check_path, check_writer
+from spark_ckpt.plan.spark_errors import IllegalAsInSparkError, check_path, check_writer, unsupported
 from spark_ckpt.plan.start import StartRequest, start_query
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from spark_ckpt.sinks.base import TwoPhaseSink
 
     Sink = str | type[TwoPhaseSink] | Callable[[DataFrame, int], None]
+
+
+_BATCHES = "barriers travel in micro-batches: use trigger(processingTime=...) or availableNow=True"
 
 
 class CkptDataStreamWriter(Hinting):
@@ -147,9 +151,13 @@ class CkptDataStreamWriter(Hinting):
         ``InvalidInputError`` for ``continuous`` and ``realTime``, where no barrier can travel, and as Spark does for
         none, several and what is no interval.
         """
-        if continuous is not None or realTime is not None:
-            raise InvalidInputError(
-                "barriers travel in micro-batches: use trigger(processingTime=...) or availableNow=True"
+        if continuous is not None:
+            raise unsupported(f"Continuous processing is not supported: {_BATCHES}")
+        if realTime is not None:
+            raise IllegalAsInSparkError(
+                f"Streaming real-time mode is not supported: {_BATCHES}",
+                "STREAMING_REAL_TIME_MODE.INPUT_STREAM_NOT_SUPPORTED",
+                {"className": "ckpt"},
             )
         given = {"processingTime": processingTime, "once": once, "availableNow": availableNow}
         found = {name: value for name, value in given.items() if value is not None}
@@ -215,15 +223,21 @@ class CkptDataStreamWriter(Hinting):
         if path is not None:
             set_option(options, "path", path)
         if self._format is None:
-            raise ConfigError("writeStream needs format(...), the name of a two-phase sink, or foreachBatch(func)")
+            needed = "'path' is not specified: writeStream needs format(...), the name of a sink, or foreachBatch(func)"
+            raise IllegalAsInSparkError(needed, "_LEGACY_ERROR_TEMP_2047", {})
         location = next((options.pop(k) for k in list(options) if k.lower() == "checkpointlocation"), None)
         job_options = {k: options.pop(k) for k in list(options) if is_job_option(k)}
-        named = [in_our_terms(sink, own) for sink, own in [(self._format, options), *self._more]]
+        named = [in_our_terms(sink, own) for sink, own in self._as_spark_takes(options, job_options)]
         check_sinks(self._mode, named, self._df.columns)
         check_order(self._df._lineage, self._mode)
         df, sinks = with_conditions(told_apart(self._df, named), named)
         request = StartRequest(df, sinks, job_options, self._query_name, location, self._trigger, self._mode)
         return CkptQuery(start_query(request))
+
+    def _as_spark_takes(self, options: dict[str, Any], job_options: dict[str, str]) -> list[tuple[Any, dict[str, Any]]]:
+        """All sinks; the first with ``options``."""
+        named = bool(self._query_name or self._df._session.config(job_options).job)
+        return as_spark_takes(self._df, [(self._format, options), *self._more], self._mode, named)
 
     def toTable(
         self,

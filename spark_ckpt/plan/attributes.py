@@ -70,6 +70,18 @@ class Attributes:
         at = self.place(name)
         return at is not None and self.all[at].unknown
 
+    def made_of(self, other: Attributes | None) -> bool:
+        """Whether they are those of ``other``, or of what was made of it."""
+        todo, seen = [self], set[int]()
+        while todo:
+            one = todo.pop()
+            if one is other:
+                return True
+            if id(one) not in seen:
+                seen.add(id(one))
+                todo += one.parents
+        return False
+
     def place(self, name: Name) -> int | None:
         """Where a column is that was taken from a stream. None: nowhere."""
         assert name.stream is not None
@@ -165,6 +177,14 @@ def refuse_missing(found: Attributes, column: Any) -> None:
     gone = missing(found, column)
     if gone:
         raise not_there(gone[0], found.names, column)
+
+
+def refuse_foreign(found: Attributes, column: Any) -> None:
+    """Raises as Spark does for a ``column`` of a stream that these were not made of. One that is no longer there Spark
+    looks for further in front."""
+    for name in missing(found, column):
+        if name.stream is None or not found.made_of(_known.get(name.stream)):
+            raise not_there(name, found.names, column)
 
 
 def not_there(name: Name, columns: Sequence[str], column: Any) -> AnalysisException:

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkT
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.errors import ConfigError, InvalidInputError
 
 UNSUPPORTED = "_LEGACY_ERROR_TEMP_3102"
 """The condition that Spark has for most that a stream cannot do."""
@@ -20,6 +20,20 @@ class RefusedAsInSparkError(InvalidInputError, AnalysisException):  # type: igno
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RefusedAsInSparkError, (self._message, self._errorClass, self._messageParameters)
+
+
+class ConfigRefusedAsInSparkError(ConfigError, AnalysisException):  # type: ignore[misc]
+    """The same of what a writer was told."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ConfigRefusedAsInSparkError, (self._message, self._errorClass, self._messageParameters)
+
+
+class IllegalAsInSparkError(ConfigError, IllegalArgumentException):  # type: ignore[misc]
+    """The same where Spark takes it for an illegal argument."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return IllegalAsInSparkError, (self._message, self._errorClass, self._messageParameters)
 
 
 def no_such_mode(mode: str, operation: str, text: str) -> RefusedAsInSparkError:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_ckpt.config import JobConfig
-from spark_ckpt.errors import ConfigError
 from spark_ckpt.jobs.delivering import Deliverer
 from spark_ckpt.jobs.drained import end_when_drained
 from spark_ckpt.jobs.heartbeat import FirstBeats
@@ -33,6 +32,7 @@ from spark_ckpt.plan._spark_location import files_at, spark_location
 from spark_ckpt.plan.batch_functions import BatchFunction, as_sinks, deliverer_of, thread_of, with_functions_last
 from spark_ckpt.plan.lineage import OperatorNode
 from spark_ckpt.plan.session_confs import SessionConfs, no_data_batches, spark_path
+from spark_ckpt.plan.spark_errors import ConfigRefusedAsInSparkError
 from spark_ckpt.plan.spark_streams import in_order
 from spark_ckpt.plan.wiring import event_time
 from spark_ckpt.runtime.datasource import sink_class_of
@@ -150,8 +150,10 @@ def _name_of_nameless(request: StartRequest) -> str:
             "Its folder below spark.ckpt.dir stays.", job,
         )  # fmt: skip
         return job
-    raise ConfigError(
-        "a job needs a name: set queryName(...) or spark.ckpt.job, or option checkpointLocation, which names it too"
+    raise ConfigRefusedAsInSparkError(
+        "a job needs a name: set queryName(...) or spark.ckpt.job, or option checkpointLocation, which names it too",
+        "_LEGACY_ERROR_TEMP_1298",
+        {"config": "spark.sql.streaming.checkpointLocation"},
     )
 
 

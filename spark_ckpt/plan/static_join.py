@@ -98,7 +98,8 @@ class StaticJoin:
 
     def _semi(self, left: SparkDF, right: SparkDF) -> SparkDF:
         if isinstance(self.on, list):
-            keys = right.select(*[F.col(quoted(name)) for name in self.on]).distinct()
+            # New columns: behind a semi join table["k"] is not there.
+            keys = right.select(*[F.col(quoted(name)).alias(name) for name in self.on]).distinct()
             return replace(self, kind=INNER)(left, keys)
         if self.on is None:
             return left.where(F.col(CTL).isNotNull() | right.exists())

@@ -16,6 +16,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyspark.errors
 import pytest
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
@@ -525,7 +526,19 @@ def _joins_with_itself(spark: SparkSession) -> None:
             assert raised.value.getCondition() == "AMBIGUOUS_COLUMN_REFERENCE"
 
 
+def _starts(spark: SparkSession) -> None:
+    """What Spark's writer refuses at start is of its class and condition here."""
+    with TemporaryDirectory() as folder:
+        readers = (spark.readStream, spark_ckpt.enable(spark).readStream)
+        streams = [reader.schema(test_drop_in_calls.SCHEMA).parquet(folder) for reader in readers]
+        for name in test_drop_in_calls.STARTS:
+            one, other = (test_drop_in_calls.refused_at_start(s, name, f"{folder}/{i}") for i, s in enumerate(streams))
+            assert isinstance(other, getattr(pyspark.errors, type(one).__name__)), (name, one, other)
+            assert one.getCondition() == other.getCondition(), (name, one, other)
+
+
 CHECKS = {
+    "starts": _starts,
     "columns of tables": _columns_of_tables, "joins with itself": _joins_with_itself,
     "calls": _calls,
     "no event time": _no_time, "expressions": _expressions, "functions": _functions,

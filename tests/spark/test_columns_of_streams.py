@@ -71,6 +71,13 @@ ANALYSED: dict[str, Query] = {
     "renamed": lambda a, b: a.withColumnRenamed("v", "n").withColumnRenamed("k", "v").select(a["v"]),
     "all renamed": lambda a, b: a.toDF("v", "k", "t").select(a["k"]),
     "another stream": lambda a, b: a.select(b["k"]),
+    "tasks by another stream": lambda a, b: a.repartition(2, b["k"]),
+    "ranges of another stream": lambda a, b: a.repartitionByRange(2, F.upper(b["k"])),
+    "a task by another stream": lambda a, b: a.repartitionById(2, b["v"].cast("int")),
+    "tasks by what was replaced": lambda a, b: _new(a).repartition(2, a["k"]),
+    "a table's key behind semi": lambda a, b: (lambda x: a.join(x, "k", "left_semi").groupBy(x["k"]).count())(
+        _static(a)
+    ),
     "filled": lambda a, b: a.fillna("x", ["k"]).select(a["v"], a["k"]),
     "not filled": lambda a, b: a.fillna("x", ["k"]).select(a["v"]),
     "watermark": lambda a, b: _timed(a).alias("x").select(a["t"], "x.k"),

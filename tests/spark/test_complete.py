@@ -172,5 +172,5 @@ def test_what_has_no_whole_result_is_refused(ckpt: Any, new_input: NewInput, tmp
     writer = counted.writeStream.queryName("job").outputMode("complete")
     with pytest.raises(ConfigError, match="mergeKeys: in outputMode complete"):
         writer.format("memory").option("path", str(tmp_path / "m")).option("mergeKeys", "k").start()
-    with pytest.raises(InvalidInputError, match=r"(?i)sink files.* does not support output mode complete"):
+    with pytest.raises(InvalidInputError, match=r"mode: complete\. .* not supported in Data Source parquet"):
         counted.writeStream.queryName("job").outputMode("complete").format("parquet").start(str(tmp_path / "f"))

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyspark.errors
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -412,6 +413,42 @@ def test_what_spark_refuses_at_start_has_its_condition_here(
             _start(made, df, mode, str(tmp_path / str(side)))
         found.append(refused.value)
     assert found[0].getCondition() == found[1].getCondition()
+    assert isinstance(found[1], spark_ckpt.errors.InvalidInputError)
+    again = pickle.loads(pickle.dumps(found[1]))
+    assert (str(again), again.getMessageParameters()) == (str(found[1]), found[1].getMessageParameters())
+
+
+STARTS: dict[str, Call] = {
+    "no path": lambda w: w.format("json").start(),
+    "no format": lambda w: w.start(),
+    "no name": lambda w: w.format("memory").start(),
+    "update": lambda w: w.format("parquet").outputMode("update").start("/nowhere"),
+    "update, text": lambda w: w.format("TEXT").outputMode("update").start("/nowhere"),
+    "update, no path": lambda w: w.format("csv").outputMode("update").start(),
+    "no such column": lambda w: w.format("parquet").partitionBy("nope").start(),
+    "no partitions in memory": lambda w: w.format("memory").partitionBy("nope").start(),
+    "no partitions in functions": lambda w: w.foreachBatch(lambda rows, id_: None).partitionBy("a").start(),
+    "continuous": lambda w: w.format("noop").trigger(continuous="1 second").start(),
+    "no location": lambda w: w.format("parquet").start("/nowhere"),
+}
+
+
+def refused_at_start(df: Any, name: str, location: str) -> PySparkException:
+    writer = df.writeStream
+    if name != "no location":
+        writer = writer.option("checkpointLocation", location)
+    with pytest.raises(PySparkException) as refused:
+        STARTS[name](writer)
+    return refused.value
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_what_sparks_writer_refuses_at_start_is_of_its_class_and_condition_here(
+    streams: tuple[Any, Any], tmp_path: Path, name: str
+) -> None:
+    found = [refused_at_start(df, name, str(tmp_path / str(side))) for side, df in enumerate(streams)]
+    assert found[0].getCondition() == found[1].getCondition()
+    assert isinstance(found[1], getattr(pyspark.errors, type(found[0]).__name__))
     assert isinstance(found[1], spark_ckpt.errors.InvalidInputError)
     again = pickle.loads(pickle.dumps(found[1]))
     assert (str(again), again.getMessageParameters()) == (str(found[1]), found[1].getMessageParameters())

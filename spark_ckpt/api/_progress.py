@@ -1,19 +1,20 @@
-"""Spark's progress with the rows that were read. The user's process.
+"""Spark's progress with what Spark does not see: rows that were read, the watermark, late rows. The user's process.
 
 Where a source is chained to what follows, Spark sees record batches and counts those, and it counts control rows
-everywhere. So each task says in-band how many rows it read, the sink's commit writes it into the batch's record, and
-here Spark's numbers are replaced by it.
+everywhere; the watermark is our operators'. So each task says in-band how many rows it read and what time it went by,
+the sink's commit writes it into the batch's record, and here Spark's numbers are replaced by it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryListener, StreamingQueryProgress
 
-from spark_ckpt.jobs.rows_read import Rows, rows_read, run_of
+from spark_ckpt.jobs.batch_reports import Reported, reported, run_of
 from spark_ckpt.jobs.spec import RunSpec
 from spark_ckpt.plan.lineage import SPARK_STREAMS
 from spark_ckpt.sources.spark_stream import is_control, is_ours
@@ -22,24 +23,43 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 _RATES = ("inputRowsPerSecond", "processedRowsPerSecond")
+_CYCLE_MS = 146_097 * 86_400_000
+"""400 years of the calendar."""
 _UNKNOWN = -1
 """What Spark says of sinks that do not tell, such as foreachBatch."""
 
 
-def with_rows(progress: Any, run: RunSpec, rows: Rows) -> Any:
-    """``progress`` with the rows of its batch, if it read any and they are known. How many were written is not: Spark
-    counts what reaches its sink, control rows and rows that wait for a checkpoint among them."""
-    known = rows.get(progress.batchId) if progress.numInputRows else None
-    if known is None and progress.sink.numOutputRows == _UNKNOWN:
+def with_reports(progress: Any, run: RunSpec, told: Reported) -> Any:
+    """``progress`` with what its batch reported, as far as it is known. How many rows were written is not: Spark counts
+    what reaches its sink, control rows and rows that wait for a checkpoint among them."""
+    known = told.rows.get(progress.batchId) if progress.numInputRows else None
+    watermark_us = told.watermark_us(progress.batchId)
+    if known is None and watermark_us is None and progress.sink.numOutputRows == _UNKNOWN:
         return progress
     body = json.loads(progress.json)
     body["sink"]["numOutputRows"] = _UNKNOWN
+    if watermark_us is not None:
+        body["eventTime"] = {"watermark": _as_spark_writes(watermark_us // 1000)}
+        _count_late(body["stateOperators"], run.in_plan, told.late(progress.batchId))
     if known is not None and _counted(body["sources"], run.topology.sources, known):
         body["numInputRows"] = sum(s["numInputRows"] for s in body["sources"])
         body.update({rate: sum(s.get(rate) or 0.0 for s in body["sources"]) for rate in _RATES})
     counted = StreamingQueryProgress.fromJson(body)
     counted["observedMetrics"] = progress.observedMetrics
     return counted
+
+
+def _as_spark_writes(ms: int) -> str:
+    cycles, rest = divmod(ms, _CYCLE_MS)  # Python's years end with 9999
+    year = (at := datetime.fromtimestamp(rest // 1000, timezone.utc)).year + 400 * cycles
+    return f"{'+' if year > 9999 else ''}{year:04d}-{at:%m-%dT%H:%M:%S}.{rest % 1000:03d}Z"
+
+
+def _count_late(operators: list[dict[str, Any]], uids: Sequence[str], late: Mapping[str, int]) -> None:
+    """If all that Spark has are ours."""
+    if len(operators) == len(uids):
+        for operator, uid in zip(operators, uids, strict=True):
+            operator["numRowsDroppedByWatermark"] = late.get(uid, 0)
 
 
 def _counted(sources: list[dict[str, Any]], uids: Sequence[str], known: Mapping[str, int]) -> bool:
@@ -132,8 +152,7 @@ class _CountingListener(StreamingQueryListener):
         progress = event.progress
         run = run_of(progress.name, str(progress.runId))
         if run is not None:
-            rows = rows_read(run) if progress.numInputRows else {}
-            event = QueryProgressEvent(with_rows(progress, run, rows))
+            event = QueryProgressEvent(with_reports(progress, run, reported(run)))
         self._inner.onQueryProgress(event)
 
     def onQueryIdle(self, event: Any) -> None:

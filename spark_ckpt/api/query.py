@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
 
-from spark_ckpt.api._progress import with_rows
+from spark_ckpt.api._progress import with_reports
 from spark_ckpt.errors import CheckpointFailedError, CkptError, InvalidInputError
 from spark_ckpt.hints import missing
+from spark_ckpt.jobs.batch_reports import reported
 from spark_ckpt.jobs.job import Job
 from spark_ckpt.jobs.requests import ask
-from spark_ckpt.jobs.rows_read import rows_read
 from spark_ckpt.plan.batch_functions import delivery_error
 from spark_ckpt.protocol.records import CHECKPOINT, FINAL, SAVEPOINT
 
@@ -138,18 +138,18 @@ class CkptQuery:
     def lastProgress(self) -> StreamingQueryProgress | None:
         """As PySpark's; ``numInputRows`` and the rates count rows of the sources."""
         progress = self._query.lastProgress
-        return progress and with_rows(progress, self._run, rows_read(self._run))
+        return progress and with_reports(progress, self._run, reported(self._run))
 
     @property
     def recentProgress(self) -> list[StreamingQueryProgress]:
         """As PySpark's; ``numInputRows`` and the rates count rows of the sources, in the newest 100 batches."""
-        found, rows = self._query.recentProgress, rows_read(self._run)
+        found, told = self._query.recentProgress, reported(self._run)
         # Who waits for something asks ten times a second, and most of what he gets he got before.
         known, self._counted = self._counted, {}
         for i, progress in enumerate(found):
             key = progress.batchId, progress.timestamp
-            found[i] = known.get(key) or with_rows(progress, self._run, rows)
-            if progress.batchId in rows or not progress.numInputRows:  # else its rows may be known later
+            found[i] = known.get(key) or with_reports(progress, self._run, told)
+            if progress.batchId in told.rows or not progress.numInputRows:  # else its rows may be known later
                 self._counted[key] = found[i]
         return found
 

@@ -8,7 +8,7 @@ next batch may come to any of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from spark_ckpt import clock
@@ -45,7 +45,8 @@ class Committer:
         self._view: protocol.JobView | None = None
         self._next: int | None = None
         """The batch that the view is of; None: of none yet."""
-        self._rows: dict[int, Mapping[str, int]] = {}
+        self._told: BatchRecord | None = None
+        """The one before, or none: what batches of this start reported."""
 
     def commit(self, batch: int, staged: Sequence[Committable], events: Sequence[ev.Event]) -> None:
         """One batch. Raises what the steps raise; the next call rebuilds everything from the records."""
@@ -54,7 +55,7 @@ class Committer:
         # Forgotten first: if a step raises, the next call starts from the records.
         view, self._view = self._view or self._rebuilt(), None
         record = protocol.labelled(view, batch_record(self.run.origin, batch, self.run.generation, staged, events))
-        record = self._with_rows(record)
+        record = self._told = self._with_reports(record)
         self._view = self.io.run(protocol.commit_batch(view, record, clock.now_ms()))
         self._next = batch + 1
         if batch == 0 and self.run.restored_from is not None:
@@ -72,11 +73,14 @@ class Committer:
         except Exception as error:  # noqa: BLE001 - a figure less
             left_for_later("statistics", error)
 
-    def _with_rows(self, record: BatchRecord) -> BatchRecord:
-        """``record`` with the rows of the batches before it: its own reports may be dropped at any time."""
-        self._rows = {b: r for b, r in self._rows.items() if record.batch - _BATCHES_TOLD < b < record.batch}
-        self._rows |= record.rows
-        return replace(record, rows=dict(self._rows))
+    def _with_reports(self, record: BatchRecord) -> BatchRecord:
+        """``record`` with what the batches before it reported, whose records may be dropped at any time."""
+        if self._told is None:
+            return record
+        kept = range(record.batch - _BATCHES_TOLD + 1, record.batch)
+        rows = {b: r for b, r in self._told.rows.items() if b in kept}
+        times = {b: t for b, t in self._told.times.items() if b in kept}
+        return replace(record, rows={**rows, **record.rows}, times={**times, **record.times})
 
     def publish(self, completions: Sequence[CompletionRecord]) -> None:
         """Commit what is complete and was not confirmed; for a writer that no start did it for."""
@@ -104,8 +108,8 @@ class Committer:
         aborted = (records.aborted(k) for k in recorded.aborted)
         started = records.generation(run.generation)
         batches = records.batches(run.origin)
-        newest = max((b for b in batches if b.generation == run.generation), key=lambda b: b.batch, default=None)
-        self._rows = {} if newest is None else dict(newest.rows)
+        own = (b for b in batches if b.generation == run.generation)
+        self._told = max(own, key=lambda b: b.batch, default=None)
         return protocol.rebuild(
             job=run.job,
             topology=run.topology,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -179,6 +179,19 @@ class Lineage:
                 "Give each its own uid."
             )
         return replace(self, inputs=1, operators=(*self.operators, operator), open_watermarks=())
+
+
+def in_plan_order(operators: Sequence[OperatorNode]) -> list[OperatorNode]:
+    """``operators`` from the sink to the sources, and from left to right, as Spark goes through a plan. They come with
+    each behind those whose rows reach it, and these in one piece, as :class:`Lineage` has them."""
+    found: list[OperatorNode] = []
+    while operators:
+        *others, last = operators
+        inside = sum(o in others for o in last.behind)
+        at = len(others) - inside
+        found = [last, *in_plan_order(others[at:]), *found]
+        operators = others[:at]
+    return found
 
 
 def _merge(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_ckpt.config import JobConfig
+from spark_ckpt.jobs.batch_reports import remember_run
 from spark_ckpt.jobs.delivering import Deliverer
 from spark_ckpt.jobs.drained import end_when_drained
 from spark_ckpt.jobs.heartbeat import FirstBeats
 from spark_ckpt.jobs.records import JobRecords
-from spark_ckpt.jobs.rows_read import remember_run
 from spark_ckpt.jobs.spark_folder import one_spelling
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, with_absolute_dir, with_job_storage
 from spark_ckpt.jobs.start import JobPlan, begin, checked_sinks
@@ -30,7 +30,7 @@ from spark_ckpt.plan._build import (
 from spark_ckpt.plan._memory_table import make_table, with_folder
 from spark_ckpt.plan._spark_location import files_at, spark_location
 from spark_ckpt.plan.batch_functions import BatchFunction, as_sinks, deliverer_of, thread_of, with_functions_last
-from spark_ckpt.plan.lineage import OperatorNode
+from spark_ckpt.plan.lineage import OperatorNode, in_plan_order
 from spark_ckpt.plan.session_confs import SessionConfs, no_data_batches, spark_path
 from spark_ckpt.plan.spark_errors import ConfigRefusedAsInSparkError
 from spark_ckpt.plan.spark_streams import in_order
@@ -92,7 +92,7 @@ def start_query(request: StartRequest) -> Running:
     )
     _tell_uids(job, uids)
     with FirstBeats() as beats:
-        run = begin(plan, beats.on_claim)
+        run = replace(begin(plan, beats.on_claim), in_plan=tuple(uids[o] for o in in_plan_order(lineage.operators)))
         _tell_restored(run)
         format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in job)}_{run.generation}"
         root, told, time = request.df._recipe, lineage.told_watermarks, event_time(spark.conf, plan.spark_folder)

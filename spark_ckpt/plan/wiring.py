@@ -66,6 +66,7 @@ def wire_operator(
         sources=ctx.source_ids(node.upstream),
         watermark_sources=tuple(ctx.source_ids(w.sources) for w in lineage.watermarks),
         behind_waiting=any(o.waits for o in lineage.operators),
+        behind_others=bool(lineage.operators),
     )
     _tell_stays_open(spec, [ctx.uids[o] for o in lineage.operators if o.waits])
     schema = spark_schema(PACKED)

@@ -11,7 +11,7 @@ delivered barrier K" is: the weights received for K sum to ``inputs * G``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -145,6 +145,20 @@ class RowsRead:
     rows: Count
 
 
+@dataclass(frozen=True)
+class TimeSeen:
+    """Operator ``uid`` went by the watermark ``watermark_us`` in this batch, and left ``late`` rows out by it.
+
+    The watermark is None for an operator behind another one: the query's is that of those that see it first. A report;
+    nothing is decided by it.
+    """
+
+    KIND: ClassVar[str] = "time_seen"
+    uid: str
+    watermark_us: int | None
+    late: Count
+
+
 MEASURED = frozenset({"flush_ms", "write_ms"})
 """Statistics that differ between two attempts at the same task."""
 
@@ -213,6 +227,7 @@ Event = (
     | Completed
     | SourceAck
     | RowsRead
+    | TimeSeen
     | OperatorAck
     | Flushed
     | Decline
@@ -223,14 +238,6 @@ Groups = Mapping[int, GroupManifest]
 
 codec.as_row(Run)
 codec.as_row(StateFile)
-
-
-def sum_rows(found: Iterable[RowsRead]) -> list[RowsRead]:
-    """One for each source."""
-    sums: dict[str, int] = {}
-    for event in found:
-        sums[event.source] = sums.get(event.source, 0) + event.rows
-    return [RowsRead(source, rows) for source, rows in sorted(sums.items())]
 
 
 def groups_to_json(groups: Mapping[int, GroupManifest]) -> dict[str, Any]:

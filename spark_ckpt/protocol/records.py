@@ -27,7 +27,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from spark_ckpt.protocol import codec
 from spark_ckpt.protocol.codec import Choice, Count, later
-from spark_ckpt.protocol.events import Event
+from spark_ckpt.protocol.events import Event, TimeSeen
 from spark_ckpt.types import Committable
 
 CHECKPOINT, SAVEPOINT, FINAL = "checkpoint", "savepoint", "final"
@@ -142,8 +142,9 @@ class BatchRecord(_Record):
     a ``Finished`` row (the lowest checkpoint it counts for) to its weight. ``events`` are the acknowledgements
     (source and operator), declines, flushes and cancels; other control events need no record.
 
-    ``rows``: batch -> source -> rows it read, of this batch and of those before it in the same start. A report for
-    whoever asks for the query's progress; no decision looks at it.
+    ``rows``: batch -> source -> rows it read, of this batch and of those before it in the same start. ``times``: batch
+    -> what its operators went by, of the same batches. Reports for whoever asks for the query's progress; no decision
+    looks at them.
     """
 
     origin: int
@@ -154,6 +155,7 @@ class BatchRecord(_Record):
     barriers: Mapping[int, Count] = field(default_factory=dict)
     finished: Mapping[int, Count] = field(default_factory=dict)
     rows: Mapping[int, Mapping[str, Count]] = later(factory=dict)
+    times: Mapping[int, tuple[TimeSeen, ...]] = later(factory=dict)
 
     @property
     def name(self) -> str:

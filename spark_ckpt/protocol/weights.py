@@ -17,11 +17,10 @@ from spark_ckpt.protocol.events import (
     Finished,
     Flushed,
     OperatorAck,
-    RowsRead,
     SourceAck,
-    sum_rows,
 )
 from spark_ckpt.protocol.records import BatchRecord
+from spark_ckpt.protocol.reports import Reports
 from spark_ckpt.types import Committable
 
 
@@ -75,8 +74,8 @@ def batch_record(
     origin: int, batch: int, generation: int, staged: Sequence[Committable], events: Sequence[Event]
 ) -> BatchRecord:
     """What the tasks of a batch staged and reported, folded. ``events``: of all tasks, in any order."""
-    arrived = Arrivals(events)
+    arrived, reports = Arrivals(events), Reports(events)
     kept = tuple(e for e in events if isinstance(e, SourceAck | OperatorAck | Flushed | Decline | Cancel))
     barriers: Mapping[int, int] = {k: b.weight for k, b in arrived.barriers.items()}
-    rows = {batch: {r.source: r.rows for r in sum_rows(e for e in events if isinstance(e, RowsRead))}}
-    return BatchRecord(origin, batch, generation, tuple(staged), kept, barriers, arrived.finished, rows)
+    rows, times = {batch: dict(sorted(reports.rows.items()))}, {batch: reports.seen()}
+    return BatchRecord(origin, batch, generation, tuple(staged), kept, barriers, arrived.finished, rows, times)

@@ -11,14 +11,16 @@ from spark_ckpt.errors import TopologyError
 from spark_ckpt.plan._build import name_operators, name_sources, query_topology
 from spark_ckpt.plan.again import again
 from spark_ckpt.plan.chain import Recipe
-from spark_ckpt.plan.lineage import Lineage, OperatorNode, SourceNode
+from spark_ckpt.plan.lineage import Lineage, OperatorNode, SourceNode, in_plan_order
 from spark_ckpt.state.lsm.layout import StateLayout
 
 LAYOUT = StateLayout(pa.schema([("k", pa.int64())]), pa.schema([("n", pa.int64())]))
 
 
 def operator(behind: Lineage, kind: str, uid: str | None = None) -> Lineage:
-    return behind.through(OperatorNode(uid, LAYOUT, behind.sources, "NoTimeout", {}, kind=kind))
+    return behind.through(
+        OperatorNode(uid, LAYOUT, behind.sources, "NoTimeout", {}, kind=kind, behind=behind.operators)
+    )
 
 
 def stream(uid: str | None = None) -> Lineage:
@@ -40,6 +42,16 @@ def test_a_derived_uid_is_never_a_given_one() -> None:
     # As if an operator had been put in front of one that is to keep its state.
     later = operator(operator(stream("count-1"), "count"), "count", "count-0")
     assert named(operator(later, "count")) == ["count-2", "count-0", "count-3"]
+
+
+def test_the_order_in_sparks_plan_is_from_the_sink_to_the_sources_and_from_left_to_right() -> None:
+    """Whose progress is whose: Spark tells it by that order."""
+    left = operator(operator(stream(), "windows"), "best")
+    right = operator(operator(stream(), "once").union(operator(stream(), "twice")), "join")
+    both = operator(left.union(right), "outer")
+    found = [node.kind for node in in_plan_order(both.operators)]
+    assert found == ["outer", "best", "windows", "join", "once", "twice"]
+    assert [node.kind for node in in_plan_order(left.union(right).operators)] == found[1:]
 
 
 def test_one_operator_on_both_sides_of_a_union_is_refused_with_and_without_a_uid() -> None:

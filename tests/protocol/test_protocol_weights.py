@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import spark_ckpt
-from spark_ckpt.protocol.events import Barrier, Cancel, Decline, Finished, Flushed, RowsRead, SourceAck
+from spark_ckpt.protocol.events import Barrier, Cancel, Decline, Finished, Flushed, RowsRead, SourceAck, TimeSeen
+from spark_ckpt.protocol.reports import Reports
 from spark_ckpt.protocol.weights import Arrivals, batch_record, ended_before, split
 from spark_ckpt.types import Committable, Epoch
 
@@ -57,7 +58,22 @@ def test_a_batch_record_has_what_decides_and_sums_of_the_rest():
     assert (record.origin, record.batch, record.generation, record.staged) == (7, 9, 8, tuple(staged))
     assert record.events == (Cancel(2), Cancel(2), ack, flushed, decline)
     assert (record.barriers, record.finished) == ({3: 6, 4: 1}, {3: 6, 5: 2})
-    assert record.rows == {9: {"a": 5}}
+    assert (record.rows, record.times) == ({9: {"a": 5}}, {9: ()})
+
+
+REPORTS = [
+    RowsRead("b", 2), TimeSeen("u", 30, 1), RowsRead("a", 3), TimeSeen("u", 20, 4), TimeSeen("v", None, 2),
+    TimeSeen("v", None, 5), RowsRead("b", 1), TimeSeen("u", None, 0),
+]  # fmt: skip
+
+
+def test_reports_are_folded_in_any_order_and_those_that_were_folded_before():
+    """Rows are added up; the time is that of the subtask where it is earliest."""
+    once = [RowsRead("a", 3), RowsRead("b", 3), TimeSeen("u", 20, 5), TimeSeen("v", None, 7)]
+    assert Reports(REPORTS).events() == Reports(reversed(REPORTS)).events() == once
+    assert Reports([*Reports(REPORTS[:4]).events(), *Reports(REPORTS[4:]).events()]).events() == once
+    assert batch_record(7, 9, 8, [], REPORTS).times == {9: (TimeSeen("u", 20, 5), TimeSeen("v", None, 7))}
+    assert not Reports().add(Cancel(2))
 
 
 def test_nobody_else_adds_weights_up():

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
-from tests.spark.conftest import Input, Job, ordered, wait_until
+from tests.spark.conftest import DEADLINE_S, Input, Job, ordered, wait_until
 from tests.spark.test_windows import BASE, DELAY, SCHEMA, _batches, _flat, _plain
 
 NewInput = Callable[[str, str], Input]
@@ -385,6 +385,44 @@ def test_which_of_several_watermarks_counts_is_kept_from_the_first_start_on_as_i
     spark.conf.unset(policy)
     assert len(theirs) == 2, "the window of the second source's first row, too"
     assert ordered(map(_flat, job.rows())) == ordered(theirs)
+
+
+def _once_then_windows(one: Any, two: Any) -> Any:
+    timed = one.withWatermark("t", "10 minutes").union(two.withWatermark("t", "5 minutes"))
+    return _windows(timed.dropDuplicates(["k", "t"], **_uid(one, "once")), "k")
+
+
+def _within_an_hour(one: Any, two: Any) -> Any:
+    a, b = one.withWatermark("t", "10 minutes"), two.withWatermark("t", "5 minutes").withColumnRenamed("t", "u")
+    near = (a["k"] == b["k"]) & b["u"].between(a["t"], a["t"] + F.expr("interval 1 hour"))
+    return a.join(b, near, **_uid(one, "join")).select(a["k"], "t", "u")
+
+
+def _told(query: Any) -> list[tuple[Any, ...]]:
+    """Of the batches with rows: the watermark, and how many rows each operator left out as late."""
+    with_rows = [p for p in query.recentProgress if p.numInputRows]
+    return [(p.eventTime["watermark"], [s.numRowsDroppedByWatermark for s in p.stateOperators]) for p in with_rows]
+
+
+@pytest.mark.parametrize("made", [_once_then_windows, pytest.param(_within_an_hour, marks=pytest.mark.soak)])
+def test_the_progress_has_sparks_watermark_and_late_rows_also_behind_a_restore(
+    spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, made: Callable[[Any, Any], Any]
+) -> None:
+    inputs, theirs, found = (new_input("one", SCHEMA), new_input("two", SCHEMA)), list[Any](), list[Any]()
+    parts = [[(0, 0), (50, 60), (10, 20)], [(90, 200), (5, 12), (100, 101)]]
+    for number, part in enumerate(parts):
+        for times in part:
+            for minutes, one in zip(times, inputs, strict=True):
+                one.add((BASE + timedelta(minutes=minutes), "a", 1))
+        plain = made(*(i.spark_stream(spark) for i in inputs)).writeStream.format("noop")
+        plain = plain.option("checkpointLocation", str(tmp_path / "plain")).trigger(availableNow=True).start()
+        assert plain.awaitTermination(DEADLINE_S)
+        theirs += _told(plain)
+        streams = (i.stream(ckpt, uid=i.folder.name) for i in inputs)
+        found += _told(job.run(made(*streams), checkpointLocation=str(tmp_path / str(number))))
+    assert found == theirs
+    late = {tuple(dropped) for _, dropped in theirs}
+    assert late == ({(0, 0), (0, 2)} if made is _once_then_windows else {(0,), (2,)})
 
 
 @pytest.mark.soak

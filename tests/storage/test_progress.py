@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryListener, StreamingQueryProgress
 
-from spark_ckpt.api._progress import CkptStreams, with_rows
+from spark_ckpt.api._progress import CkptStreams, with_reports
+from spark_ckpt.jobs.batch_reports import Reported, remember_run, reported
 from spark_ckpt.jobs.committer import Committer
-from spark_ckpt.jobs.rows_read import remember_run, rows_read
+from spark_ckpt.protocol.events import TimeSeen
 from tests.storage.whole_job import ROWS, WholeJob
 
 RUN_ID = str(uuid.uuid4())
+STATE_OPERATOR = {
+    "operatorName": "s", "numRowsTotal": 1, "numRowsUpdated": 1, "numRowsRemoved": 0, "allUpdatesTimeMs": 1,
+    "allRemovalsTimeMs": 1, "commitTimeMs": 1, "memoryUsedBytes": 1, "numRowsDroppedByWatermark": 0,
+    "numShufflePartitions": 1, "numStateStoreInstances": 1, "customMetrics": {},
+}  # fmt: skip
 
 
 def spark_says(batch: int, rows: int, sources: int = 1, written: int = -1) -> StreamingQueryProgress:
@@ -38,13 +46,13 @@ def test_rows_of_every_batch_are_known_behind_checkpoints_and_in_another_process
     job.start()
     for checkpoint in (False, True, False, True):
         job.step(checkpoint)
-        assert rows_read(job.run) == {b: {"rows": ROWS} for b in range(job.batch + 1)}
+        assert reported(job.run).rows == {b: {"rows": ROWS} for b in range(job.batch + 1)}
     job.committer = Committer(job.run, job.sinks)
     job.step(True)
-    assert sorted(rows_read(job.run)) == [0, 1, 2, 3, 4]
+    assert sorted(reported(job.run).rows) == [0, 1, 2, 3, 4]
     assert len(list((job.folder / "batches").iterdir())) == 1, "the newest stays"
     assert [name for name in job.job.gc(force=True) if name.startswith("batches/")] == []
-    assert sorted(rows_read(job.run)) == [0, 1, 2, 3, 4]
+    assert sorted(reported(job.run).rows) == [0, 1, 2, 3, 4]
 
 
 def test_another_start_does_not_tell_of_the_batches_before_it(tmp_path: Path) -> None:
@@ -52,23 +60,23 @@ def test_another_start_does_not_tell_of_the_batches_before_it(tmp_path: Path) ->
     job.start()
     job.step(True)
     job.start()
-    assert rows_read(job.run) == {}
+    assert reported(job.run).rows == {}
     job.step(False)
-    assert rows_read(job.run) == {1: {"rows": ROWS}}
+    assert reported(job.run).rows == {1: {"rows": ROWS}}
 
 
 def test_numbers_and_rates_are_those_of_rows_by_attribute_item_and_json(tmp_path: Path) -> None:
     job = WholeJob(tmp_path)
     job.start()
     job.step(True)
-    found = with_rows(spark_says(0, 14), job.run, rows_read(job.run))
+    found = with_reports(spark_says(0, 14), job.run, reported(job.run))
     for told in (found, found.sources[0], json.loads(found.json), found["sources"][0]):
         get = told.__getitem__ if isinstance(told, dict) else told.__getattribute__
         assert (get("numInputRows"), get("inputRowsPerSecond"), get("processedRowsPerSecond")) == (7, 1.75, 14.0)
     assert (found.numInputRows, found.sources[0].numInputRows, found.observedMetrics["mine"].n) == (7, 7, 5)
     # Without a batch of its own, of another number of sources, or not known: Spark's.
     for spark in (spark_says(0, 0), spark_says(0, 3, sources=2), spark_says(9, 3)):
-        found = with_rows(spark, job.run, rows_read(job.run))
+        found = with_reports(spark, job.run, reported(job.run))
         assert found.numInputRows == spark.numInputRows
         assert found.sources[0].numInputRows == spark.sources[0].numInputRows
 
@@ -79,8 +87,40 @@ def test_control_rows_are_no_rows_that_were_written(tmp_path: Path) -> None:
     job.start()
     job.step(True)
     for batch, rows, read in ((0, 14, 7), (0, 0, 0), (9, 3, 3)):
-        found = with_rows(spark_says(batch, rows, written=9), job.run, rows_read(job.run))
+        found = with_reports(spark_says(batch, rows, written=9), job.run, reported(job.run))
         assert (found.sink.numOutputRows, found.numInputRows) == (-1, read)
+
+
+def test_the_watermark_is_that_of_the_operators_that_see_it_first_and_stays_until_they_tell_another() -> None:
+    def seen(*watermarks_us: int | None) -> tuple[TimeSeen, ...]:
+        return tuple(TimeSeen(f"op-{n}", us, n) for n, us in enumerate(watermarks_us))
+
+    told = Reported({}, {0: seen(0, None), 1: (), 2: seen(7_000_999, None), 3: seen(9_000_000, 8_000_000)})
+    assert [told.watermark_us(batch) for batch in range(-1, 5)] == [None, 0, 0, 7_000_999, 8_000_000, 8_000_000]
+    assert (told.late(2), told.late(1), told.late(4)) == ({"op-0": 0, "op-1": 1}, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("us", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1_767_225_600_123_456, "2026-01-01T00:00:00.123Z"),
+        (253_402_300_800_000_000, "+10000-01-01T00:00:00.000Z"),
+        (8_210_266_876_799_999_999, "+262142-12-31T23:59:59.999Z"),
+    ],
+)
+def test_a_watermark_is_as_spark_writes_it_and_late_rows_stand_with_their_operator(
+    tmp_path: Path, us: int, text: str
+) -> None:
+    job = WholeJob(tmp_path)
+    job.start()
+    body = json.loads(spark_says(4, 0).json) | {"stateOperators": [STATE_OPERATOR, STATE_OPERATOR]}
+    told = Reported({}, {4: (TimeSeen("first", us, 3), TimeSeen("second", None, 5))})
+    for in_plan, late in ((("second", "first"), [5, 3]), (("second",), [0, 0])):  # where not all are ours: Spark's
+        run = replace(job.run, in_plan=in_plan)
+        found = with_reports(StreamingQueryProgress.fromJson(json.loads(json.dumps(body))), run, told)
+        assert found.eventTime == {"watermark": text}
+        assert [s.numRowsDroppedByWatermark for s in found.stateOperators] == late
 
 
 def test_a_listener_is_told_rows_of_our_queries_and_of_no_others(tmp_path: Path) -> None:

@@ -94,6 +94,8 @@ class SubtaskCall:
             self._do(action)
         self._call_timed_out()
         self._time.end_batch()
+        for seen in self._time.told():
+            self._say(seen)
         unflushed = sum(state.keyed.memtable_bytes for state in self.states.values())
         if unflushed > run.config.memtable_max_bytes and self._unwritten is None:
             # If storage fails, the memtable goes on growing in Spark's state store until the next checkpoint.

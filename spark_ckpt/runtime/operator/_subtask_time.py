@@ -28,9 +28,11 @@ class SubtaskTime:
         self.spec, self.meta = spec, meta
         self.now_us: int | None = None
         """None where there is no stream with a watermark."""
+        self._begun_us: int | None = None
+        self._late = 0
 
     def begin_batch(self) -> None:
-        self.now_us = self._watermark_us()
+        self.now_us = self._begun_us = self._watermark_us()
         if not self.spec.time.late_a_batch_behind:
             self.meta.late_us = self.now_us or 0
 
@@ -79,7 +81,14 @@ class SubtaskTime:
         if earliest is None or earliest > self.meta.late_us:
             return rows  # as they are: a filter would copy every column
         late = pc.less_equal(times, self.meta.late_us)
-        return rows.filter(pc.invert(pc.fill_null(late, False)))
+        kept = rows.filter(pc.invert(pc.fill_null(late, False)))
+        self._late += rows.num_rows - kept.num_rows
+        return kept
+
+    def told(self) -> Iterator[ev.TimeSeen]:
+        """For the batch's progress."""
+        if self.spec.watermarks:
+            yield ev.TimeSeen(self.spec.uid, None if self.spec.behind_others else self._begun_us, self._late)
 
     def take(self, up_to: int | None) -> Iterator[ev.Watermark]:
         """Watermarks take effect behind the rows of their epoch. Yields what the next operator is told of them."""

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from spark_ckpt.protocol import events as ev
+from spark_ckpt.protocol.reports import Reports
 from spark_ckpt.protocol.source_time import windows_stream
 from spark_ckpt.protocol.weights import Arrivals
 from spark_ckpt.runtime.operator.spec import OperatorSpec
@@ -134,7 +135,7 @@ class _Controls:
         self._arrived = Arrivals()
         self._watermarks: dict[tuple[int, str], int] = {}
         self._completed: int | None = None
-        self._rows: list[ev.RowsRead] = []
+        self._reports = Reports()
         self._others: list[ev.Event] = []
 
     def add(self, control: pa.RecordBatch) -> None:
@@ -142,14 +143,12 @@ class _Controls:
             self._add(ev.decode(payload))
 
     def _add(self, event: ev.Event) -> None:
-        if self._arrived.add(event):
+        if self._arrived.add(event) or self._reports.add(event):
             return
         if isinstance(event, ev.Watermark):
             self.note(event.epoch, event.stream, event.micros)
         elif isinstance(event, ev.Completed):
             self._completed = max(self._completed or 0, event.checkpoint)
-        elif isinstance(event, ev.RowsRead):
-            self._rows.append(event)
         elif isinstance(event, ev.OperatorAck):
             # How long it took differs from attempt to attempt, and what is shuffled must not.
             stats = {name: value for name, value in event.stats.items() if name not in ev.MEASURED}
@@ -171,7 +170,7 @@ class _Controls:
         broadcast = self._arrived.events()
         broadcast += [ev.Watermark(s, us, epoch) for (epoch, s), us in sorted(self._watermarks.items())]
         broadcast += [] if self._completed is None else [ev.Completed(self._completed)]
-        events = [*broadcast, *self._others, *ev.sum_rows(self._rows)]
+        events = [*broadcast, *self._others, *self._reports.events()]
         return route(events, self.spec.family_tables.values(), self.spec.run.subtasks)
 
 

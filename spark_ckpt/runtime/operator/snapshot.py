@@ -14,6 +14,7 @@ from pyspark import TaskContext
 
 from spark_ckpt.jobs.hooks import call_hook
 from spark_ckpt.protocol import events as ev
+from spark_ckpt.protocol.reports import Reports
 from spark_ckpt.protocol.weights import Arrivals
 from spark_ckpt.runtime.operator._subtask_call import DATA
 from spark_ckpt.runtime.operator.spec import OperatorSpec
@@ -75,11 +76,11 @@ class _Partition:
         self._declines: dict[int, ev.Decline] = {}
         self._watermarks: dict[tuple[int, str], int] = {}
         self._completed: int | None = None
-        self._rows: list[ev.RowsRead] = []
+        self._reports = Reports()
         self._others: list[ev.Event] = []
 
     def add(self, event: ev.Event) -> None:
-        if self._arrived.add(event):
+        if self._arrived.add(event) or self._reports.add(event):
             return
         if isinstance(event, ev.OperatorAck) and event.uid in self._tables:
             self._acks.setdefault((event.checkpoint, event.uid), []).append(event)
@@ -90,8 +91,6 @@ class _Partition:
             self._watermarks[key] = max(self._watermarks.get(key, event.micros), event.micros)
         elif isinstance(event, ev.Completed):
             self._completed = max(self._completed or 0, event.checkpoint)
-        elif isinstance(event, ev.RowsRead):
-            self._rows.append(event)
         elif isinstance(event, ev.Flushed) and event.uid in self._tables:
             self._files.setdefault((event.epoch, event.uid), []).extend(event.files)
             self._bury(event)
@@ -115,7 +114,7 @@ class _Partition:
             events.append(self._acknowledge(checkpoint, table, subtasks))
         events += self._arrived.events()
         events += [] if self._completed is None else [ev.Completed(self._completed)]
-        return [*events, *self._declines.values(), *ev.sum_rows(self._rows), *self._others]
+        return [*events, *self._declines.values(), *self._reports.events(), *self._others]
 
     def _acknowledge(self, checkpoint: int, table: str, subtasks: list[ev.OperatorAck]) -> ev.OperatorAck:
         """One word of the partition, for each table. Its subtasks run one after the other: what they spend adds up."""

@@ -65,6 +65,8 @@ class OperatorSpec:
     behind_waiting: bool = False
     """Rows wait for the event time in an operator in front of it."""
     event_time: str | None = None
+    behind_others: bool = False
+    """Whatever time it is, another operator has seen it first."""
 
     @property
     def filters_late(self) -> bool:

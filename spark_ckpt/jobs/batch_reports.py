@@ -1,14 +1,16 @@
-"""How many rows the batches of a start read, for its progress; and which starts this process made. Driver."""
+"""What the batches of a start reported, for its progress; and which starts this process made. Driver."""
 
 from __future__ import annotations
 
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from spark_ckpt.errors import CkptError
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.spec import RunSpec
+from spark_ckpt.protocol.events import TimeSeen
 from spark_ckpt.storage.job_paths import batch_of
 
 _log = logging.getLogger("spark_ckpt")
@@ -16,7 +18,23 @@ _MAX_RUNS = 256
 _runs: OrderedDict[str, tuple[RunSpec, str | None]] = OrderedDict()
 """The newest starts of this process by the query's name, with Spark's id of the run once that is known."""
 
-Rows = Mapping[int, Mapping[str, int]]
+
+@dataclass(frozen=True)
+class Reported:
+    """Of the newest batches: the rows that each source read, and what each operator with a watermark went by."""
+
+    rows: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    times: Mapping[int, tuple[TimeSeen, ...]] = field(default_factory=dict)
+
+    def watermark_us(self, batch: int) -> int | None:
+        """The query's in that batch, as Spark has it: that of all streams. None if no operator told of one so far."""
+        newest = max((b for b, seen in self.times.items() if b <= batch and seen), default=None)
+        known = [] if newest is None else [t.watermark_us for t in self.times[newest] if t.watermark_us is not None]
+        return min(known, default=None)
+
+    def late(self, batch: int) -> dict[str, int]:
+        """Rows that operators left out in that batch, by uid."""
+        return {seen.uid: seen.late for seen in self.times.get(batch, ())}
 
 
 def remember_run(name: str, run: RunSpec, run_id: str | None = None) -> None:
@@ -26,8 +44,8 @@ def remember_run(name: str, run: RunSpec, run_id: str | None = None) -> None:
         _runs.popitem(last=False)
 
 
-def rows_read(run: RunSpec) -> Rows:
-    """Batch -> source -> rows, of the newest batches of this start. Empty, with a line in the log, if it fails."""
+def reported(run: RunSpec) -> Reported:
+    """By the newest batches of this start. Empty, with a line in the log, if it fails."""
     records = JobRecords(run.url, run.config)
     try:
         for _ in range(3):  # the record may be dropped meanwhile, behind a newer one
@@ -35,10 +53,10 @@ def rows_read(run: RunSpec) -> Rows:
             own = [n for n in names if batch_of(n)[0] == run.origin and batch_of(n)[2] == run.generation]
             newest = records.batch(max(own, key=batch_of)) if own else None
             if newest is not None or not own:
-                return newest.rows if newest else {}
+                return Reported(newest.rows, newest.times) if newest else Reported()
     except (CkptError, OSError) as error:
         _log.warning("Job %s: how many rows it read cannot be told; progress has Spark's numbers: %s", run.job, error)
-    return {}
+    return Reported()
 
 
 def run_of(name: str, run_id: str) -> RunSpec | None:

@@ -73,9 +73,9 @@ def _check_fed(operator: OperatorNode, mode: str) -> None:
     """Windows in mode update say each change: further on, a change would count as another row."""
     fed_by = [o for o in operator.behind if o.kind == "aggregate" and o.output_mode is None]
     if fed_by and mode == "update":
-        raise InvalidInputError(
-            f"outputMode 'update' is not supported where the windows of operator {fed_by[0].shown!r} are aggregated "
-            "further, as in Spark: use outputMode('append')"
+        raise unsupported(
+            f"outputMode 'update' is not supported where the windows of operator {fed_by[0].shown!r} are aggregated or "
+            "joined further, as in Spark: use outputMode('append')"
         )
 
 

@@ -253,6 +253,7 @@ def _operator(left: CkptDataFrame, uid: str | None, wiring: JoinWiring, shown: l
         None if function.how == INNER else "append",
         families=function.families,
         kind=function.kind,
+        behind=lineage.operators,
         waits=function.waits,
     )
     out = with_control(T.StructType(noted_as(spark_schema(function.output_schema).fields, shown)))

@@ -327,8 +327,10 @@ def test_what_spark_refuses_of_sessions_is_refused_with_a_way_that_works(ckpt: A
         marked.groupBy(F.session_window("t", "5 minutes"), F.window("t", "5 minutes"), "k")
     with pytest.raises(InvalidInputError, match="puts out rows of mode 'append'"):
         _sessions(marked).writeStream.outputMode("update")
-    with pytest.raises(InvalidInputError, match="windows of operator 'windows' are aggregated"):
+    with pytest.raises(AnalysisException, match="windows of operator 'windows' are aggregated or joined"):
         _again(_windows(marked), of="window").writeStream.outputMode("update")
+    with pytest.raises(AnalysisException, match="windows of operator 'k' are aggregated or joined"):
+        _joined(marked, "inner").writeStream.outputMode("update")
     with pytest.raises(AnalysisException):
         marked.groupBy(F.session_window("v", "5 minutes"), "k")
     twice = marked.withColumn("s", F.session_window("t", "5 minutes")).withColumn("r", F.col("s"))

@@ -74,7 +74,7 @@ class Child:
     def run(self) -> None:
         """What ``python -m`` would do. The connection gets its exit code when it has said everything."""
         self._become()
-        atexit.register(lambda: self.connection.sendall(str(self.code % 256).encode()))
+        atexit.register(self._say_how_it_ended)
         try:
             runpy.run_module(self.arguments[0], run_name="__main__", alter_sys=True)
             self.code = 0
@@ -92,6 +92,10 @@ class Child:
         sys.path[:] = [self.folder, *_paths(), *(p for p in sys.path if p not in of_server)]
         os.register_at_fork(after_in_child=self.connection.close)
         threading.Thread(target=self._end_with_the_other, daemon=True).start()
+
+    def _say_how_it_ended(self) -> None:
+        with contextlib.suppress(OSError):  # the other was ended first
+            self.connection.sendall(str(self.code % 256).encode())
 
     def _end_with_the_other(self) -> None:
         """Spark ends the process that it has started, which is the other."""

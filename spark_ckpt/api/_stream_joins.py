@@ -216,7 +216,8 @@ class _Join:
         """With Spark's names, which may come twice."""
         names = tuple(f.name for f in self.result)
         by_names = bool(self.names) and self.how == INNER  # what is shown once may be asked for as either side's
-        if list(names) == df.columns and not by_names and not any(s.rows._alias or s.joined for s in self.called):
+        told = by_names or self.itself.leaves_out
+        if list(names) == df.columns and not told and not any(s.rows._alias or s.joined for s in self.called):
             return df
         behind = tuple(one or other or "" for one, other in plan.pairs[len(names) :])
         aliases, itself = self._aliases(plan), self.itself

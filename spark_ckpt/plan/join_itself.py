@@ -2,7 +2,7 @@
 
 Both sides have the same columns then. Classic Spark makes new ones of the right side's: ``drop`` of either is that of
 the left, and all else of them is ambiguous. Spark Connect knows columns by the DataFrame that they were taken from, and
-what is on both sides is ambiguous.
+what is on both sides is ambiguous; behind a semi join, which has the left side's alone, it is not there.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
 
-from spark_ckpt.plan.attributes import Attributes, attribute_of, root_of
+from spark_ckpt.plan.attributes import Attributes, attribute_of, not_there, root_of
 from spark_ckpt.plan.condition import Name
 from spark_ckpt.plan.spark_errors import analysis_error
 
@@ -43,6 +44,8 @@ class WithItself:
 
     def refuse(self, name: Name, dropped: bool = False) -> None:
         """Raises as Spark does for a column that it cannot tell; ``dropped``: it is to be dropped."""
+        if self._is_gone(name) and not dropped:
+            raise not_there(name, self._sides[0].names, F.col(name.text))
         if not (self._both and self._checked) or (dropped and self.classic):
             return
         asked = self._streams[1] if self.classic else self._streams[0] & self._streams[1]
@@ -51,12 +54,25 @@ class WithItself:
             raise self._ambiguous(root_of(name.text))
 
     def is_hidden(self, name: Name) -> bool:
-        """Whether the join is by this column of the right side, and shows the left one's."""
+        """Whether the join is by this column of the right side, and shows the left one's, or none of that side."""
+        if self._is_gone(name):
+            return True
         attribute, (_, right) = attribute_of(name), self._sides
         if attribute is None or attribute not in right.all or self.of_left(name) is not None:
             return False
         called = right.names[right.all.index(attribute)]
         return called.lower() in self._using and name.stream not in self._streams[0]
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether only the DataFrame that a column was taken from says that it does not come out."""
+        left, right = self._sides
+        return not (self._both or self.classic) and not set(left.all).isdisjoint(right.all)
+
+    def _is_gone(self, name: Name) -> bool:
+        """On Connect, behind a semi join: what was taken from the right side is not there."""
+        left, right = self._streams
+        return self.leaves_out and name.stream in right - left
 
     def _shared(self, name: Name) -> str | None:
         attribute, (left, right) = attribute_of(name), self._sides

@@ -524,6 +524,20 @@ def _joins_with_itself(spark: SparkSession) -> None:
             with pytest.raises(AnalysisException, match="ambiguous") as raised:
                 _ = call(stream["timestamp"]).columns
             assert raised.value.getCondition() == "AMBIGUOUS_COLUMN_REFERENCE"
+        _semi_with_itself(stream.withWatermark("timestamp", "1 minute"))
+
+
+def _semi_with_itself(stream: Any) -> None:
+    """Behind it there is nothing of the right side."""
+    some = stream.select("timestamp", "value")
+    semi = stream.join(some, ["timestamp", "value"], "left_semi")
+    assert semi.select(stream["value"]).columns == ["value"]
+    assert semi.drop(some["value"]).columns == ["timestamp", "value"]
+    assert semi.groupBy(stream["value"]).count().columns == ["value", "count"]
+    for call in (semi.select, semi.where, lambda column: semi.withColumn("n", column)):
+        with pytest.raises(AnalysisException) as raised:
+            _ = call(some["value"] > 1).columns
+        assert raised.value.getCondition() == "CANNOT_RESOLVE_DATAFRAME_COLUMN"
 
 
 def _starts(spark: SparkSession) -> None:

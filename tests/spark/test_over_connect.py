@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 SHORT = (
-    "join, aliased",
+    "join, three by alias",
+    "joins with itself",
     "fails on nulls",
     "columns",
 )

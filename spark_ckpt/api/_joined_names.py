@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.api._joined_columns import GONE, JoinedColumns
 from spark_ckpt.api._joined_tables import INNER
+from spark_ckpt.api._left_out import behind_missing
 from spark_ckpt.plan.attributes import same, with_known
 from spark_ckpt.plan.columns import free, is_repeated, quoted
 from spark_ckpt.plan.condition import Name, bare_name, names_in, parts_of, stream_names
@@ -75,9 +76,15 @@ class JoinedNames(JoinedColumns):
         names, places = unlike(df.columns, 0), range(len(df.columns))
         unique = df._operation("names of their own", lambda rows: rows.toDF(*names, *CONTROL_COLUMNS))
         unique._with(same(df._attributes, places, names))
+        return cls._by_names(unique, df)
+
+    @classmethod
+    def _by_names(cls, unique: CkptDataFrame, shown: CkptDataFrame | None = None) -> JoinedNames:
+        """Of rows whose columns have names of their own; ``shown`` has what its user calls them."""
+        shown = shown or unique
         attributes = (unique._attributes, unique._attributes)
-        no_join = WithItself(df._session.spark, attributes, (frozenset(), frozenset()), (), both=False)
-        return cls(unique, tuple(df.columns), (), df._attributes.place, no_join)
+        no_join = WithItself(unique._session.spark, attributes, (frozenset(), frozenset()), (), both=False)
+        return cls(unique, tuple(shown.columns), (), shown._attributes.place, no_join)
 
     @property
     def repeated(self) -> bool:
@@ -133,11 +140,24 @@ class JoinedNames(JoinedColumns):
         return found
 
     def _known(self, made: CkptDataFrame, places: dict[int, int]) -> CkptDataFrame:
-        """``made`` of the rows, with columns that are theirs, if under the names that are shown."""
-        return made._with(with_known(made._attributes, self.unique._attributes, places))
+        """``made`` of the rows, with columns that are theirs, if under the names that are shown. Aliases stand in front
+        of those, as in Spark: ``st.k`` is no field of a column ``st``."""
+        made = made._with(with_known(made._attributes, self.unique._attributes, places))
+        moved = {old: new for new, old in places.items()}
+        aliases = {
+            alias: tuple((name, moved[at]) for name, at in found if at in moved and self._is_there(at))
+            for alias, found in self.aliases.items()
+        }
+        if not any(aliases.values()):
+            return made
+        rows = JoinedNames.of(made) or JoinedNames._by_names(made)
+        return replace(rows, aliases=aliases, tables=self.tables, lost=self.lost).frame()
 
     def where(self, condition: Column) -> CkptDataFrame:
         """As Spark does, by what is hidden since it was replaced, too."""
+        moved = behind_missing(self.unique, condition)
+        if moved is not None:
+            return replace(self, unique=moved).frame()
         hides = frozenset(at for at in self.hides if at < len(self.shown))
         hidden = replace(self, hides=hides, renames=frozenset())
         return replace(self, unique=self.unique.where(hidden.column(condition))).frame()

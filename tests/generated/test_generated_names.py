@@ -108,6 +108,24 @@ def test_names_that_come_twice_reach_the_rows(lab: Lab) -> None:
     assert sides.difference([Query(tuple(statements)) for statements in TWICE]) is None
 
 
+ST = "q = q.alias('st').join(b, ['k'])"
+OF_AN_ALIAS = [
+    [ST, "q = q.drop(b['v'])", "q = q.select('st.k')"],
+    [ST, "q = q.drop(b['v'])", "q = q.where(F.col('st.k') == 'a')", "q = q.where(b['v'].isNull() | (b['v'] > 0))"],
+    [ST, "q = q.select('st', 'k', 'w')", "q = q.select('st.k', 'st.x', 'w')"],
+    [ST, "q = q.select('st.*', b['v'])", "q = q.where(F.col('st.k') == 'a')", "q = q.select(F.col('st.k'), b['v'])"],
+    ["q = q.withColumnRenamed('k', 'e').alias('x').join(b, 'v')", "q = q.drop('Größe')", "q = q.where('x.e > \"\"')"],
+]
+
+
+def test_an_alias_stands_in_front_of_columns_behind_a_projection_of_a_join(lab: Lab) -> None:
+    """``st.k`` was taken for a field of the column ``st``."""
+    sides = made_sides(lab.spark, lab.folder / "aliases", random.Random(1))
+    told = [again(sides, statements[: n + 1]) for statements in OF_AN_ALIAS for n in range(len(statements))]
+    assert [one for one in told if one is not None] == []
+    assert sides.difference([Query(tuple(statements)) for statements in OF_AN_ALIAS]) is None
+
+
 BROKEN: dict[str, tuple[str, Any, list[str]]] = {
     "a star is everybody's": (
         "spark_ckpt.api._projections.with_stars",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -98,9 +98,9 @@ class Aggregation:
     def _with_keys_handed_on(self, made: CkptDataFrame) -> CkptDataFrame:
         """As in Spark, a key that is a column is still that."""
         rows = self._keyed
-        own = {name.lower(): rows.columns.index(name) for name in self._keys.columns if name in rows.columns}
-        shown = enumerate(made.columns[: len(self._given)])
-        places = {i: own[name.lower()] for i, name in shown if name.lower() in own}
+        own = {name: rows.columns.index(name) for name in self._keys.columns if name in rows.columns}
+        found = enumerate(called_most_like(name, own) for name in made.columns[: len(self._given)])
+        places = {i: own[name] for i, name in found if name is not None}
         return made._with(with_known(made._attributes, rows._attributes, places))
 
     def _keys_in_order(self, keys: Keys) -> tuple[list[str], list[Column]]:
@@ -142,7 +142,7 @@ class Aggregation:
 
     def _spelt(self, key: str) -> Column:
         """A key as the user wrote it: Spark names the result so."""
-        name = next((t for t in map(written, self._given) if t.lower() == key.lower()), key)
+        name = called_most_like(key, list(map(written, self._given))) or key
         return F.col(quoted(name)) if key in self._keys.columns else self._keys.given[key]
 
     def _with_windows(self, exprs: list[Any]) -> tuple[Aggregation, list[Any]] | None:
@@ -189,6 +189,11 @@ class Aggregation:
 
     def _aggregated(self, parent: CkptDataFrame, uid: str | None, specs: dict[str, Any], keys: Keys) -> CkptDataFrame:
         raise NotImplementedError
+
+
+def called_most_like(name: str, names: Collection[str]) -> str | None:
+    """That of ``names``, else one in other letters: where case counts, ``k`` and ``K`` may both be there."""
+    return name if name in names else next((n for n in names if n.lower() == name.lower()), None)
 
 
 def is_empty(exprs: tuple[Any, ...]) -> bool:

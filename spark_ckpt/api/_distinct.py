@@ -112,8 +112,9 @@ def _named(df: CkptDataFrame, kind: str, subset: Any) -> list[str]:
 def _time(df: CkptDataFrame, kind: str, wanted: Iterable[str]) -> EventTimeColumn | None:
     if kind == _WITHIN:
         return event_time(df.schema, kind)
-    low = {str(name).lower() for name in wanted}
-    asked = [column for column in df.columns if column.lower() in low]
+    sensitive = is_case_sensitive(df._session.spark)
+    names = {str(name) if sensitive else str(name).lower() for name in wanted}
+    asked = [column for column in df.columns if (column if sensitive else column.lower()) in names]
     return event_time_among(df.schema, kind, asked, not df._lineage.open_watermarks)
 
 

@@ -115,6 +115,30 @@ def test_keys_are_found_as_spark_finds_them(spark: SparkSession, stream: Any) ->
         assert df.withWatermark(name, "1 second")._lineage.watermarks[0].column == "t"
 
 
+def test_keys_whose_names_differ_in_case_alone_are_two(
+    spark: SparkSession, tmp_path: Path, new_input: NewInput
+) -> None:
+    import spark_ckpt
+
+    spark.conf.set("spark.ckpt.dir", str(tmp_path / "jobs"))
+    data = new_input("cased", "k string, K int, t timestamp, T int, v int")
+    noon = datetime(2024, 7, 1, 12, tzinfo=timezone.utc)
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        data.add(("a", 1, noon, 5, 7), ("a", 2, noon, 5, 8), (None, 2, noon, 6, 9))
+        for place, query, mode in (
+            ("keys", lambda df: df.groupBy("K", "k").agg(F.sum("v").alias("n"), F.max("v").alias("N")), "update"),
+            ("a later name", lambda df: df.groupBy("K", "k").count().where(df["k"] == "a").select(df["K"]), "update"),
+            ("distinct", lambda df: df.withWatermark("t", "1 hour").dropDuplicates(["T"]).select("T"), "append"),
+        ):
+            plain, ours = query(data.spark_stream(spark)), query(data.stream(spark_ckpt.enable(spark)))
+            assert ours.dtypes == plain.dtypes
+            found = ordered(map(tuple, rows_of_spark(ours, tmp_path / f"{place} ours", mode)))
+            assert found == ordered(map(tuple, rows_of_spark(plain, tmp_path / place, mode))) != []
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
 def _sees(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
     for frame in frames:
         state.update((len(frame), "x"))

@@ -7,10 +7,14 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming import DataStreamReader
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, VariantType, YearMonthIntervalType
 
-from spark_ckpt.api._file_options import files_options
+from spark_ckpt.api._file_options import OnlySparkReadsError, files_options
+from spark_ckpt.errors import ConfigError
+from spark_ckpt.plan.refused_types import has_type, refuse_unread
 from spark_ckpt.plan.spark_errors import no_schema
+from spark_ckpt.runtime.stateless import arrow_schema
+from spark_ckpt.sources.file_text import check_schema
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
@@ -98,7 +102,8 @@ def as_spark_reads(
     """Options and schema of source ``files`` for a stream of Spark's format ``kind``: of json and csv in mode
     PERMISSIVE, and with columns that may be null, unless ``badRecords`` says that the source's own rules are asked for.
 
-    Raises ``ConfigError`` for options, Spark's ``IllegalArgumentException`` if no schema is given or to be found out.
+    Raises ``ConfigError`` for options, ``OnlySparkReadsError`` for what Spark's own source reads alone, Spark's
+    ``IllegalArgumentException`` if no schema is given or to be found out.
     """
     named = {name.lower() for name in options}
     if schema is None and kind in _BY_RULES:
@@ -109,9 +114,24 @@ def as_spark_reads(
     found = files_options(kind, options, schema is not None, mode)
     if "badrecords" in named:
         return found, schema
+    if schema is not None:
+        _refuse_unread_types(kind, schema, kind in _BY_RULES)
     if kind in _BY_RULES and _CORRUPT.lower() not in named:
         found[_CORRUPT] = spark.conf.get("spark.sql.columnNameOfCorruptRecord")
     return found, None if schema is None else _nullable(schema)
+
+
+def _refuse_unread_types(kind: str, schema: StructType, permissive: bool) -> None:
+    """Of types that Arrow or the format, as it is read here, has not."""
+    refuse_unread(schema)
+    try:
+        for field in schema.fields:
+            if has_type(field.dataType, (YearMonthIntervalType, VariantType)):
+                raise ConfigError(f"column {field.name} has type {field.dataType.simpleString()}")
+        if kind != "text":
+            check_schema(kind, arrow_schema(schema), permissive)
+    except ConfigError as error:
+        raise OnlySparkReadsError(str(error)) from error
 
 
 def _inferred(spark: Any, kind: str, options: Mapping[str, str]) -> StructType:

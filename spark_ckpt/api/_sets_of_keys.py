@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from spark_ckpt.api._intervals import with_months_as_numbers, without_calendar_intervals
 from spark_ckpt.api._window_columns import HIDDEN, behind_windows, over_hidden
 from spark_ckpt.api.grouped import CkptGroupedData
 from spark_ckpt.plan.columns import quoted
@@ -59,4 +60,6 @@ class GroupsOfSets(CkptGroupedData):
         made = ExpandSets([columns[name] for name in names], self._sets, NUMBER)
         expressions = {name: F.col(quoted(columns.get(name, name))) for name in keys.expressions}
         by = replace(keys, expressions=expressions)
-        return super()._aggregated(rows._python_operation(made, with_control(rows.schema)), uid, specs, by)
+        rows = without_calendar_intervals(rows, {spec.column for spec in specs.values()})
+        repeated = with_months_as_numbers(rows, lambda df: df._python_operation(made, with_control(df.schema)))
+        return super()._aggregated(repeated, uid, specs, by)

@@ -12,10 +12,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_ckpt.api._intervals import with_months_as_numbers, without_calendar_intervals
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.event_time import DELAY_KEY
-from spark_ckpt.plan.key_columns import resolve_keys
+from spark_ckpt.plan.key_columns import resolve_keys, stored_name
 from spark_ckpt.plan.windows import (
     SIZE_KEY,
     WINDOW_KEYS,
@@ -138,6 +139,11 @@ class WindowColumn:
 
     def assigned(self, df: CkptDataFrame, specs: Iterable[AggSpec] = ()) -> CkptDataFrame:
         """Each row once for each of its windows, as far as what computes ``specs`` does not repeat it itself."""
+        wanted = list(specs)
+        rows = without_calendar_intervals(df, {s.column for s in wanted})
+        return with_months_as_numbers(rows, lambda passed: self._assigned(passed, wanted))
+
+    def _assigned(self, df: CkptDataFrame, specs: list[AggSpec]) -> CkptDataFrame:
         raise NotImplementedError
 
     def function(
@@ -158,10 +164,10 @@ class WindowKey(WindowColumn):
     takes_key = True
 
     def __init__(self, parent: CkptDataFrame, window: TimeWindow, place: int) -> None:
-        self.key, self.size = f"{window.name}_start", window.size
+        self.key, self.size = stored_name(f"{window.name}_start"), window.size
         super().__init__(parent, window.name, window.time, place, [self.key])
 
-    def assigned(self, df: CkptDataFrame, specs: Iterable[AggSpec] = ()) -> CkptDataFrame:
+    def _assigned(self, df: CkptDataFrame, specs: list[AggSpec]) -> CkptDataFrame:
         return self.in_windows(df, self._sliced(specs))
 
     def in_windows(self, df: CkptDataFrame, newest: bool) -> CkptDataFrame:
@@ -223,7 +229,7 @@ class EarlierKey(_Earlier, WindowKey):
         time, size = F.window_time(F.col(quoted(found.name))), WindowSize(found.size_us, found.size_us)
         super().__init__(self.in_front(parent), TimeWindow(time, found.name, size), place)
 
-    def assigned(self, df: CkptDataFrame, specs: Iterable[AggSpec] = ()) -> CkptDataFrame:
+    def _assigned(self, df: CkptDataFrame, specs: list[AggSpec]) -> CkptDataFrame:
         key = T.StructField(self.key, T.TimestampType())
         return df._python_operation(
             TakeStarts(self.name, self.key), with_control(T.StructType([*df.schema.fields, key]))
@@ -237,7 +243,7 @@ class SessionKey(WindowColumn):
     takes_key = False
 
     def __init__(self, parent: CkptDataFrame, session: SessionWindow, place: int) -> None:
-        self.start, self.end = f"{session.name}_start", f"{session.name}_end"
+        self.start, self.end = stored_name(f"{session.name}_start"), stored_name(f"{session.name}_end")
         self.inputs = (self.start, self.end)
         self._gap, self._gap_us = session.gap, session.gap_us
         super().__init__(parent, session.name, session.time, place, self.inputs)
@@ -254,7 +260,7 @@ class SessionKey(WindowColumn):
             return df
         return df.withColumn(self.end, F.col(quoted(self.time)) + self._gap.cast("interval"))
 
-    def assigned(self, df: CkptDataFrame, specs: Iterable[AggSpec] = ()) -> CkptDataFrame:
+    def _assigned(self, df: CkptDataFrame, specs: list[AggSpec]) -> CkptDataFrame:
         fields = [f for f in df.schema.fields if f.name not in self.inputs]
         fields += [T.StructField(name, T.TimestampType()) for name in self.inputs]
         made = AssignSessions(self.time, self.start, self.end, self._gap_us)
@@ -282,7 +288,7 @@ class EarlierSessionKey(_Earlier, SessionKey):
         time = F.window_time(F.col(quoted(found.name)))
         super().__init__(self.in_front(parent), SessionWindow(time, found.name, F.lit(None), None), place)
 
-    def assigned(self, df: CkptDataFrame, specs: Iterable[AggSpec] = ()) -> CkptDataFrame:
+    def _assigned(self, df: CkptDataFrame, specs: list[AggSpec]) -> CkptDataFrame:
         times = [T.StructField(name, T.TimestampType()) for name in self.inputs]
         made = TakeSessions(self.name, self.start, self.end)
         return df._python_operation(made, with_control(T.StructType([*df.schema.fields, *times])))
@@ -314,6 +320,10 @@ def _found(parent: CkptDataFrame, col: Any) -> Any:
 def window_column(df: CkptDataFrame, call: Column, name: str) -> CkptDataFrame:
     """``df`` with each row once for each of its windows, which column ``name`` has, behind the others. ``call`` is
     ``F.window(...)`` or ``F.session_window(...)``."""
+    return with_months_as_numbers(df, lambda rows: _with_window(rows, call, name))
+
+
+def _with_window(df: CkptDataFrame, call: Column, name: str) -> CkptDataFrame:
     found = time_window(df._preview, call)
     assert found is not None
     window, place, key = replace(found, name=name), len(df.columns), None

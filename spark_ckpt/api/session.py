@@ -10,7 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pyspark.errors import PySparkValueError
-from pyspark.sql.types import StructType
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType, YearMonthIntervalType
 
 from spark_ckpt.api._file_options import OnlySparkReadsError
 from spark_ckpt.api._progress import CkptStreams
@@ -24,10 +25,11 @@ from spark_ckpt.config import JobConfig
 from spark_ckpt.config_values import count, set_option
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.hints import Hinting
+from spark_ckpt.plan.carried_keys import carried_type, given_back
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.columns import refuse_repeated, refuse_reserved
+from spark_ckpt.plan.columns import quoted, refuse_repeated, refuse_reserved
 from spark_ckpt.plan.lineage import Lineage, SourceNode
-from spark_ckpt.plan.refused_types import refuse_unread
+from spark_ckpt.plan.refused_types import has_type, refuse_unread
 from spark_ckpt.plan.spark_errors import check_path, not_expected, path_not_found
 from spark_ckpt.runtime.stateless import control_row, with_control
 from spark_ckpt.sources.base import open_source
@@ -144,7 +146,12 @@ class CkptSession(Hinting):
     def preview(self, schema: StructType) -> Any:
         """What recipes are tried on before they run: a plain batch DataFrame of ``schema``, control columns included,
         with one control row and no data."""
-        return self.spark.createDataFrame(control_row(schema), schema)
+        months = {f.name for f in schema.fields if has_type(f.dataType, YearMonthIntervalType)}
+        made = [StructField(f.name, carried_type(f.dataType)) if f.name in months else f for f in schema.fields]
+        known = StructType(made)  # of what Arrow has types for
+        frame = self.spark.createDataFrame(control_row(known), known)
+        given = [(F.col(quoted(f.name)), f) for f in schema.fields]
+        return frame.select(*(given_back(c, f.dataType).alias(f.name) for c, f in given)) if months else frame
 
 
 class CkptDataStreamReader(FileReaders, Hinting):

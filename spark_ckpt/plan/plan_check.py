@@ -12,10 +12,12 @@ from collections import Counter
 from typing import Any
 
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from spark_ckpt.errors import ControlColumnsError, InvalidInputError
 from spark_ckpt.plan import plan_text
 from spark_ckpt.plan.plan_text import Node
+from spark_ckpt.plan.refused_types import has_type
 from spark_ckpt.plan.spark_errors import no_window_function
 from spark_ckpt.types import CTL, TAG
 
@@ -186,7 +188,8 @@ def _try_python(what: str, after: SparkDF) -> None:
     Left are those that Spark Connect knows by a name only: what was registered cannot be had back from the server.
     """
     try:
-        after.write.format("noop").mode("overwrite").save()
+        unwritten = [f.name for f in after.schema.fields if has_type(f.dataType, T.CalendarIntervalType)]
+        after.drop(*unwritten).write.format("noop").mode("overwrite").save()
     except Exception as e:
         lines = [line.strip() for line in str(e).splitlines() if _RAISED.match(line.strip())]
         raise InvalidInputError(

@@ -81,6 +81,11 @@ def _has_no_arrow_type(kind: T.DataType) -> bool:
     return isinstance(kind, T.VariantType | T.YearMonthIntervalType | T.CalendarIntervalType)
 
 
+def has_type(kind: T.DataType, wanted: type[T.DataType] | tuple[type[T.DataType], ...]) -> bool:
+    """Whether it is or holds such a type, or one of such types."""
+    return any(isinstance(one, wanted) for one in _types_in(kind))
+
+
 def has_repeated_fields(kind: T.DataType) -> bool:
     """Whether two fields of a struct in it have one name: Arrow's structs in the JVM would keep one of them."""
     structs = (one for one in _types_in(kind) if isinstance(one, T.StructType))

@@ -17,6 +17,7 @@ from spark_ckpt.errors import ConfigError, InvalidInputError
 from tests.spark.conftest import Job, ordered, rows_of_spark
 
 FILES = {
+    "intervals": ("""{"m":"INTERVAL '1-2' YEAR TO MONTH","d":"INTERVAL '3' DAY"}\n{"m":"x"}""", "{}"),
     "json": ('[{"a":1,"b":"x"},\n{"a":2}]', '{"a":"bad"}', '{"a":3, // no more\n"b":7}'),
     "csv": ("a||b\n1||x\n2||y|z\n", "a||b\n3||\n||q\n4||x||more\n", "a§b\n5§y\n"),
     "latin": ("ä,1\n".encode("latin1"), b"\xdf,2\n"),
@@ -46,6 +47,16 @@ READ: dict[str, tuple[str, Callable[[Reader, str], Any]]] = {
     "other ends of lines": ("text", lambda r, p: r.text(p, lineSep=";")),
     "bytes": ("text", lambda r, p: _binary(r, p).selectExpr("length", "hex(content)")),
     "xml": ("xml", lambda r, p: r.xml(p, "row", AB)),
+    "intervals of months": (
+        "intervals",
+        lambda r, p: r.schema("m interval year to month, k string").json(p).select(F.col("m").cast("string"), "k"),
+    ),
+    "intervals of days": (
+        "intervals", lambda r, p: r.schema("d interval day, k variant").json(p).selectExpr("string(d)", "to_json(k)")
+    ),
+    "variants": (
+        "variants", lambda r, p: r.schema("v variant").format("parquet").load(p).select(F.to_json("v"), F.lit(1))
+    ),
 }  # fmt: skip
 OF_FILES: dict[str, Callable[[Any], Any]] = {
     "beside all": lambda df: df.select("*", "_metadata.file_name"),
@@ -94,6 +105,8 @@ def _all(frames: dict[str, Any]) -> Any:
 def test_options_and_formats_that_only_spark_has_are_read_by_spark(
     spark: SparkSession, ckpt: Any, folders: Path, job: Job
 ) -> None:
+    variants = spark.sql('SELECT parse_json(v) v FROM VALUES (\'{"a":1,"b":["x"]}\'), (\'null\'), (null) AS x(v)')
+    variants.coalesce(1).write.parquet(str(folders / "variants"))
     plain, ours = (
         {name: read(session.readStream, str(folders / kind)) for name, (kind, read) in READ.items()}
         for session in (spark, ckpt)

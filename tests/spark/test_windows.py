@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.runtime.windows import TIME, AssignWindows, ShowWindows, TakeStarts, WindowSize, struct_of
 from spark_ckpt.types import CTL, TAG
 from tests.spark.conftest import Input, Job, ordered, rows_of_spark
@@ -128,7 +129,7 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
     "tumbling": lambda df: df.groupBy(F.window("t", "10 minutes"), "k").agg(
         F.count("*"), F.sum("v").alias("s"), **_uid(df)
     ),
-    "sliding": lambda df: df.groupBy("k", F.window("t", "10 minutes", "5 minutes").alias("w")).agg(
+    "sliding": lambda df: df.groupBy("k", F.window("t", "10 minutes", "5 minutes").alias("w, of `t`")).agg(
         F.max("v"), F.avg("v"), **_uid(df)
     ),
     "shifted": lambda df: df.groupBy(F.window("t", "1 hour 30 seconds", "20 minutes", "-90 seconds")).agg(
@@ -159,6 +160,47 @@ def test_windows_come_out_when_and_as_they_do_in_spark(
     assert expected, "nothing to compare"
     job.run(ours, mode=mode)
     assert ordered(map(_flat, job.rows())) == expected
+
+
+def _intervals(df: Any) -> Any:
+    """Arrow has no types for intervals of months, and of months and days."""
+    months = {"m": F.make_ym_interval(F.lit(0), "v"), "ms": F.array(F.make_ym_interval("v"))}
+    return df.withColumns({**months, "gap": F.make_interval(mins=F.col("v"))}).withWatermark("t", "1 minute")
+
+
+BESIDE_INTERVALS: dict[str, Callable[[Any], Any]] = {
+    "a key": lambda df: df.groupBy(F.window("t", "10 minutes"), "m").agg(F.max("m"), F.max("ms").cast("string")),
+    "of a column": lambda df: df.drop("gap").select(F.window("t", "10 minutes", "5 minutes"), "m", "ms"),
+    "as a gap": lambda df: df.groupBy(F.session_window("t", F.col("gap")).alias("s; of gap"), "k").count(),
+    "of sets": lambda df: df.rollup("k").agg(F.sum("m").alias("n"), F.count("*")),
+}
+
+
+def test_intervals_that_arrow_has_no_types_for_stand_in_front_of_windows(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, tmp_path: Path
+) -> None:
+    made = new_input("in", SCHEMA)
+    for rows in _batches(4):
+        made.add(*rows)
+    theirs, ours = (
+        {name: query(_intervals(stream)) for name, query in BESIDE_INTERVALS.items()}
+        for stream in (made.spark_stream(spark), made.stream(ckpt))
+    )
+    assert {n: df.dtypes for n, df in ours.items()} == {n: df.dtypes for n, df in theirs.items()}
+    for name, mode in (("a key", "update"), ("of a column", "append"), ("as a gap", "append")):
+        found, expected = (
+            ordered(map(str, rows_of_spark(_as_texts(df[name]), tmp_path / f"{name} {place}", mode)))
+            for place, df in (("ours", ours), ("plain", theirs))
+        )
+        assert expected, name
+        assert found == expected, name
+    with pytest.raises(InvalidInputError, match="column 'gap' has type interval, which a keyed operator cannot keep"):
+        _intervals(made.stream(ckpt)).groupBy(F.window("t", "10 minutes")).agg(F.first("gap"))
+
+
+def _as_texts(df: Any) -> Any:
+    """PySpark makes no values of intervals of months."""
+    return df.select(*(F.col(f"`{c}`").cast("string") for c in df.columns))
 
 
 LOCAL: dict[str, Callable[[Any], Any]] = {

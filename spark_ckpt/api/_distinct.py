@@ -70,7 +70,7 @@ def _dropped(df: CkptDataFrame, kind: str, subset: Any, uid: str | None) -> Ckpt
     from spark_ckpt.api._keyed import keyed
 
     joined = JoinedNames.of(df)
-    if joined is not None and joined.repeated:
+    if joined is not None and joined.needed:
         named = joined.all_called(subset) if isinstance(subset, list | tuple) else subset
         _ = _time(df, kind, df.columns if subset is None else subset)  # raises, by the names that its user knows
         return joined.through(lambda rows: _dropped(rows, kind, named, uid), visible=True)

@@ -46,7 +46,7 @@ def keeps_columns(*columns: str, visible: bool = False, by_all: bool = False) ->
         @wraps(method)
         def done(self: Any, *args: Any, **kwargs: Any) -> Any:
             joined = self._joined
-            if joined is None or (visible and not joined.repeated):
+            if joined is None or (visible and not joined.needed):
                 return method(self, *args, **kwargs)
             given = signature.bind(self, *args, **kwargs)
             if by_all and given.arguments.get("subset") is None:
@@ -90,6 +90,11 @@ class JoinedNames(JoinedColumns):
     def repeated(self) -> bool:
         """Whether a name is shown twice."""
         return len({name.lower() for name in self.shown}) < len(self.shown)
+
+    @property
+    def needed(self) -> bool:
+        """Whether names alone do not say which of the columns that are shown is meant."""
+        return self.repeated or any(self.aliases.values())
 
     def frame(self) -> CkptDataFrame:
         """The rows as Spark has them, with names that come twice."""

@@ -112,6 +112,7 @@ ST = "q = q.alias('st').join(b, ['k'])"
 OF_AN_ALIAS = [
     [ST, "q = q.drop(b['v'])", "q = q.select('st.k')"],
     [ST, "q = q.drop(b['v'])", "q = q.where(F.col('st.k') == 'a')", "q = q.where(b['v'].isNull() | (b['v'] > 0))"],
+    [ST, "q = q.drop(b['v'])", "q = q.dropna(subset=['k']).dropDuplicates(['k'])", "q = q.select('st.k')"],
     [ST, "q = q.select('st', 'k', 'w')", "q = q.select('st.k', 'st.x', 'w')"],
     [ST, "q = q.select('st.*', b['v'])", "q = q.where(F.col('st.k') == 'a')", "q = q.select(F.col('st.k'), b['v'])"],
     ["q = q.withColumnRenamed('k', 'e').alias('x').join(b, 'v')", "q = q.drop('Größe')", "q = q.where('x.e > \"\"')"],

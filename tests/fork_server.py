@@ -40,8 +40,6 @@ IMPORTED = (
 )
 """No pandas: its import is what some tests look for, and few processes need it."""
 
-_server: list[subprocess.Popen[bytes]] = []
-
 
 def use() -> None:
     """Spark sessions of this process start their Pythons here. The server ends with this process, however that ends."""
@@ -58,7 +56,7 @@ def use() -> None:
         fds = [listening.fileno()]
         command = [sys.executable, "-m", "tests.fork_server", *map(str, fds)]
         server = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, cwd=HERE.parent, pass_fds=fds)
-        _server.append(server)
+    atexit.register(server.communicate)
 
 
 @dataclass

@@ -142,7 +142,8 @@ def test_storage_of_the_first_sink_is_its_own(monkeypatch: pytest.MonkeyPatch) -
     asked: list[Any] = []
     nothing = Running(None, None, (), None)  # type: ignore[arg-type]
     monkeypatch.setattr("spark_ckpt.api.write.start_query", lambda request: asked.append(request) or nothing)
-    nobody = SimpleNamespace(_lineage=Lineage(), _session=SimpleNamespace(spark=None), columns=["k"])
+    session = SimpleNamespace(spark=None, config=lambda own: JobConfig.from_options({"spark.ckpt.dir": "/jobs"}, own))
+    nobody = SimpleNamespace(_lineage=Lineage(), _session=session, columns=["k"])
     writer = CkptDataStreamWriter(nobody).format("files").option("storage.key", "sink")
     writer.option("spark.ckpt.storage.key", "job").alsoTo("delta", **{"storage.key": "second"}).start("/out")
     assert asked[0].job_options == {"spark.ckpt.storage.key": "job"}

@@ -25,6 +25,8 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+import fsspec
+
 HERE = Path(__file__).parent
 PYTHON, ADDRESS = "SPARK_CKPT_TESTS_PYTHON", "SPARK_CKPT_TESTS_FORK_SERVER"
 RUN = ("pyspark.sql.streaming.python_streaming_source_runner",)
@@ -88,6 +90,7 @@ class Child:
         sys.argv = self.arguments
         of_server = [str(HERE.parent), *own_paths]
         sys.path[:] = [self.folder, *_paths(), *(p for p in sys.path if p not in of_server)]
+        fsspec.process_entries()  # its import finds file systems on the path, which is another one here
         os.register_at_fork(after_in_child=self.connection.close)
         threading.Thread(target=self._end_with_the_other, daemon=True).start()
 

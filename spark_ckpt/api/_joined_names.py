@@ -15,7 +15,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from spark_ckpt.api._joined_columns import GONE, JoinedColumns
+from spark_ckpt.api._joined_columns import GONE, JoinedColumns, Qualified
 from spark_ckpt.api._joined_tables import INNER
 from spark_ckpt.api._left_out import behind_missing
 from spark_ckpt.plan.attributes import same, with_known
@@ -85,6 +85,11 @@ class JoinedNames(JoinedColumns):
         attributes = (unique._attributes, unique._attributes)
         no_join = WithItself(unique._session.spark, attributes, (frozenset(), frozenset()), (), both=False)
         return cls(unique, tuple(shown.columns), (), shown._attributes.place, no_join)
+
+    @classmethod
+    def aliased(cls, rows: CkptDataFrame, aliases: dict[str, Qualified]) -> CkptDataFrame:
+        """``rows``, some of whose columns aliases stand in front of."""
+        return replace(cls.of(rows) or cls._by_names(rows), aliases=aliases).frame()
 
     @property
     def repeated(self) -> bool:

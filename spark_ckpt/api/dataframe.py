@@ -22,6 +22,7 @@ from spark_ckpt.api._distinct import Distinct
 from spark_ckpt.api._event_time import EventTime
 from spark_ckpt.api._grouping_sets import GroupingSets
 from spark_ckpt.api._joins import JoinMethods
+from spark_ckpt.api._kept_aliases import bare_key, without_alias
 from spark_ckpt.api._keys import called, keys_apart
 from spark_ckpt.api._left_out import Wider, behind_missing, behind_row_by_row, filtered_in_front
 from spark_ckpt.api._numbered import Numbered
@@ -177,9 +178,10 @@ class CkptDataFrame(
         name = self.columns[item] if isinstance(item, int) else item
         if name == "*":
             return stream_star(self._recipe.number)
-        if self._is_twice(name) or not (is_plain(name, self.columns) or is_column(self._in_spark(), name)):
-            _ = self._in_spark().select(name).columns  # raises as Spark does
-        return stream_column(name, self._recipe.number)
+        rows, name = without_alias(self, name)
+        if rows._is_twice(name) or not (is_plain(name, rows.columns) or is_column(rows._in_spark(), name)):
+            _ = rows._in_spark().select(name).columns  # raises as Spark does
+        return stream_column(name, rows._recipe.number)
 
     def _is_twice(self, name: str) -> bool:
         low = [column.lower() for column in self.columns]
@@ -381,7 +383,7 @@ class CkptDataFrame(
         """
         from spark_ckpt.api.grouped import CkptGroupedData
 
-        flat = called(self, listed(cols))
+        flat = called(self, [bare_key(self, c) for c in listed(cols)])
         if self._joined is not None:
             return self._joined.grouped(flat)
         by_spark = with_file_columns(self, flat)

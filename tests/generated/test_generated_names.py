@@ -115,11 +115,15 @@ OF_AN_ALIAS = [
     [ST, "q = q.drop(b['v'])", "q = q.dropna(subset=['k']).dropDuplicates(['k'])", "q = q.select('st.k')"],
     [ST, "q = q.select('st', 'k', 'w')", "q = q.select('st.k', 'st.x', 'w')"],
     [ST, "q = q.select('st.*', b['v'])", "q = q.where(F.col('st.k') == 'a')", "q = q.select(F.col('st.k'), b['v'])"],
+    ["q = q.alias('st').dropDuplicates(['k'])", "q = q.withColumn('x', F.lit(5))", "q = q.select('st.k', 'st.x')"],
+    ["q = q.alias('st').groupBy('st.k', 'st').count()", "q = q.where(F.col('st.k') == 'a')"],
+    [ST, "q = q.select(q['st.k'], q['st.v'] + 1)"],
+    ["q = q.alias('x')", "q = q.where(q['x.v'] > 0)", "q = q.select(q['x.st.x'], q['x.v'] + 1)"],
     ["q = q.withColumnRenamed('k', 'e').alias('x').join(b, 'v')", "q = q.drop('Größe')", "q = q.where('x.e > \"\"')"],
 ]
 
 
-def test_an_alias_stands_in_front_of_columns_behind_a_projection_of_a_join(lab: Lab) -> None:
+def test_an_alias_stands_in_front_of_columns_behind_joins_and_operators(lab: Lab) -> None:
     """``st.k`` was taken for a field of the column ``st``."""
     sides = made_sides(lab.spark, lab.folder / "aliases", random.Random(1))
     told = [again(sides, statements[: n + 1]) for statements in OF_AN_ALIAS for n in range(len(statements))]

@@ -1,0 +1,62 @@
+"""An alias stands in front of columns, also where an operator hands them on: ``a.alias("x")``, then ``x.k``. Driver.
+
+As in Spark it counts first: ``x.k`` is no field of a column that is called ``x``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from spark_ckpt.api._joined_columns import Qualified
+from spark_ckpt.api._joined_names import JoinedNames
+from spark_ckpt.plan.columns import quoted, unquoted, user_columns
+from spark_ckpt.plan.condition import Name, parts_of
+
+if TYPE_CHECKING:
+    from spark_ckpt.api.dataframe import CkptDataFrame
+
+
+def aliases_of(df: CkptDataFrame, joined: JoinedNames | None = None) -> dict[str, Qualified]:
+    """What each alias stands for, by the places of its columns; ``joined``: of the rows with names of their own."""
+    joined = joined or df._joined
+    if joined is None:
+        qualified = tuple((name, df.columns.index(name)) for name in _qualified(df) if name in df.columns)
+        return {str(df._alias): qualified} if qualified else {}
+    is_there = joined._is_there
+    return {alias: tuple(c for c in found if is_there(c[1])) for alias, found in joined.aliases.items()}
+
+
+def handed_on(made: CkptDataFrame, aliases: Mapping[str, Qualified], places: Mapping[int, int]) -> CkptDataFrame:
+    """``made`` by an operator that puts out columns of its rows, at ``places`` by those where they were, with the
+    ``aliases`` of these."""
+    there = {alias: tuple((name, places[at]) for name, at in found if at in places) for alias, found in aliases.items()}
+    return JoinedNames.aliased(made, there) if any(there.values()) else made
+
+
+def without_alias(df: CkptDataFrame, name: str) -> tuple[CkptDataFrame, str]:
+    """The rows in which the column, or field, that ``name`` is has a name of its own, and that: without the alias, if
+    one stands in front."""
+    first, *others = [unquoted(part) for part in parts_of(name)] or [name]
+    if not others:
+        return df, name
+    joined = df._joined
+    if joined is not None:
+        found = joined.known(Name(name)) if joined.has_alias(Name(name)) else None
+        return (df, name) if found is None else (joined.unique, _text(joined.unique.columns[found[0]], *found[1]))
+    stood = {column.lower() for column in _qualified(df)} if str(df._alias).lower() == first.lower() else set()
+    return df, _text(*others) if others[0].lower() in stood else name
+
+
+def bare_key(df: CkptDataFrame, key: Any) -> Any:
+    """A text that is a column behind an alias, as that column."""
+    return without_alias(df, key)[1] if isinstance(key, str) and df._joined is None else key
+
+
+def _text(*parts: str) -> str:
+    return ".".join(map(quoted, parts))
+
+
+def _qualified(df: CkptDataFrame) -> list[str]:
+    """The columns that the alias stands in front of: not those that were computed behind it."""
+    return [] if df._alias is None else user_columns(df._preview.select(f"{quoted(df._alias)}.*").columns)

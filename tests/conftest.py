@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 from tests import fork_server, kafka_server, shared_session
 
 fork_server.use()
-os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 # The driver binds to the host's name, which containers often cannot resolve.
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 # What all of them begin with, those in processes of their own included.

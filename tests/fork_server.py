@@ -46,7 +46,9 @@ IMPORTED = (
 def use() -> None:
     """Spark sessions of this process start their Pythons here. The server ends with this process, however that ends."""
     address = str(Path(tempfile.mkdtemp(prefix="spark-ckpt-forks-"), "server"))
-    os.environ.update({PYTHON: sys.executable, ADDRESS: address, "PYSPARK_PYTHON": str(HERE / "forked_python")})
+    os.environ.update({PYTHON: sys.executable, ADDRESS: address})
+    # Spark starts data sources that it has found itself by the second one.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = str(HERE / "forked_python")
     environment = {
         **os.environ,
         "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),  # as PySpark gives it to its workers

@@ -38,8 +38,9 @@ def conf_folder(folder: Path, settings: str) -> str:
 
 def environment(**more: str) -> dict[str, str]:
     """Of a process that uses Spark and this checkout."""
-    paths = [str(REPOSITORY), str(REPOSITORY / "python_datasource")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYSPARK_PYTHON": sys.executable, **more}
+    paths = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "python_datasource")])
+    ordinary = {name: sys.executable for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")}
+    return {**os.environ, "PYTHONPATH": paths, **ordinary, **more}
 
 
 def run_job(folder: Path, places: Sequence[str], *arguments: str) -> int:

@@ -128,7 +128,7 @@ def test_an_alias_stands_in_front_of_columns_behind_joins_and_operators(lab: Lab
     sides = made_sides(lab.spark, lab.folder / "aliases", random.Random(1))
     told = [again(sides, statements[: n + 1]) for statements in OF_AN_ALIAS for n in range(len(statements))]
     assert [one for one in told if one is not None] == []
-    assert sides.difference([Query(tuple(statements)) for statements in OF_AN_ALIAS]) is None
+    assert sides.difference([Query(tuple(statements)) for statements in OF_AN_ALIAS[::3]]) is None
 
 
 BROKEN: dict[str, tuple[str, Any, list[str]]] = {

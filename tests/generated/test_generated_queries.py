@@ -42,7 +42,8 @@ TEXTS = (
 TEXTS += (" IN (SELECT", "NOT EXISTS (SELECT", "(SELECT max", "WITH q", "LEFT JOIN", "EXCEPT", "ORDER BY", "DISTINCT")
 
 
-@pytest.mark.parametrize(("kind", "seed"), [(TIMES, 23), pytest.param(GROUPS, 19, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize(("kind", "seed"), [(TIMES, 23), (GROUPS, 19)])
 def test_a_random_query_gives_what_it_gives_in_spark(lab: Lab, kind: str, seed: int) -> None:
     check_queries(lab.spark, lab.folder, seed, kind)
 

@@ -39,7 +39,7 @@ def conf_folder(folder: Path, settings: str) -> str:
 def environment(**more: str) -> dict[str, str]:
     """Of a process that uses Spark and this checkout."""
     paths = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "python_datasource")])
-    ordinary = {name: sys.executable for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")}
+    ordinary = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
     return {**os.environ, "PYTHONPATH": paths, **ordinary, **more}
 
 

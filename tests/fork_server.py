@@ -101,10 +101,11 @@ class Child:
             self.connection.sendall(str(self.code % 256).encode())
 
     def _end_with_the_other(self) -> None:
-        """Spark ends the process that it has started, which is the other."""
+        """Spark ends the process that it has started, which is the other. The main thread is to be told, whatever it
+        waits for: only there a handler runs."""
         with contextlib.suppress(OSError):
             if not self.connection.recv(1):
-                os.kill(os.getpid(), signal.SIGTERM)
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
 
 def _paths() -> list[str]:

@@ -1,8 +1,8 @@
 """Forks the Python processes that Spark starts in tests, from one that has imported already what all of them import.
 
 Spark starts one for the sources of each query, and one for each kind of worker of each session. Before it answers, each
-reads PySpark, PyArrow and this package: 0.75 s of processor time, a quarter of what the tests took. Jobs that are killed,
-or run in a cluster, have the ordinary Python (``environment`` of tests/kill/processes.py).
+reads PySpark, PyArrow and this package: 0.75 s of processor time, a quarter of what the tests took. Jobs that are
+killed, or run in a cluster, have the ordinary Python (``environment`` of tests/kill/processes.py).
 """
 
 from __future__ import annotations

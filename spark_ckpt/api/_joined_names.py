@@ -139,7 +139,16 @@ class JoinedNames(JoinedColumns):
                 at = self._bare(col)
                 places |= {} if at is None else {len(wanted): at}
                 wanted.append(self._column(col))
-        return self._known(self.unique.select(*wanted), places)
+        made = self.unique.select(*wanted)
+        return self._known(made, self._behind_generator(made, wanted, places))
+
+    def _behind_generator(self, made: CkptDataFrame, wanted: list[Any], places: dict[int, int]) -> dict[int, int]:
+        """Several columns may come of one that is selected, such as ``posexplode``: what is behind it is further on."""
+        more = len(made.columns) - len(wanted)
+        if not more:
+            return places
+        several = next(i for i, one in enumerate(wanted) if len(self.unique._preview.select(one).columns) > 1)
+        return {new + more * (new > several): old for new, old in places.items()}
 
     def _expanded(self, cols: list[Any]) -> list[Any]:
         """With the columns that stars stand for; ``"*"`` stays."""

@@ -59,4 +59,5 @@ class JoinWiring:
             ),
             event_time=TIME if any(self.times) else None,
             time=ctx.event_time,
+            behind_others=bool(self.lineage.operators),
         )

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt import agg
-from spark_ckpt.api._kept_aliases import aliases_of, handed_on
+from spark_ckpt.api._kept_aliases import handed_on
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.aggregates import OfValues, Split, by_names, split_aggregates
 from spark_ckpt.plan.attributes import with_known
@@ -103,7 +103,7 @@ class Aggregation:
         found = enumerate(called_most_like(name, own) for name in made.columns[: len(self._given)])
         places = {i: own[name] for i, name in found if name is not None}
         made = made._with(with_known(made._attributes, rows._attributes, places))
-        return handed_on(made, aliases_of(rows, self._joined), {at: i for i, at in places.items()})
+        return handed_on(made, rows, {at: i for i, at in places.items()}, self._joined)
 
     def _keys_in_order(self, keys: Keys) -> tuple[list[str], list[Column]]:
         """Their names in the operator's output, and as they were given, with the window where it was given."""

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.api._joined_names import JoinedNames
-from spark_ckpt.api._kept_aliases import aliases_of, handed_on
+from spark_ckpt.api._kept_aliases import handed_on
 from spark_ckpt.api._keys import arrow_columns, is_key
 from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.distinct_keys import as_text
@@ -85,7 +85,7 @@ def _dropped(df: CkptDataFrame, kind: str, subset: Any, uid: str | None) -> Ckpt
         _log.warning(
             "%s keeps every key for ever, so its state grows with each new one. %s", kind, _way(kind, watermark)
         )
-    return handed_on(made, aliases_of(df), {at: at for at in range(len(df.columns))})
+    return handed_on(made, df, {at: at for at in range(len(df.columns))})
 
 
 def _named(df: CkptDataFrame, kind: str, subset: Any) -> list[str]:

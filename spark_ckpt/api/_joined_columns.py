@@ -123,6 +123,13 @@ class JoinedColumns:
             self._ambiguous(Name(text), parts[-1])
         return places[0]
 
+    def aliases_at(self, places: Mapping[int, int]) -> dict[str, Qualified]:
+        """What aliases stand for where the columns that are there are at ``places``, by those where they were."""
+        return {
+            alias: tuple((name, places[at]) for name, at in found if at in places and self._is_there(at))
+            for alias, found in self.aliases.items()
+        }
+
     def _of_alias(self, alias: str) -> Qualified | None:
         return next((found for name, found in self.aliases.items() if name.lower() == alias.lower()), None)
 

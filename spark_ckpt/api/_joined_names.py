@@ -87,9 +87,18 @@ class JoinedNames(JoinedColumns):
         return cls(unique, tuple(shown.columns), (), shown._attributes.place, no_join)
 
     @classmethod
-    def aliased(cls, rows: CkptDataFrame, aliases: dict[str, Qualified]) -> CkptDataFrame:
+    def aliased(
+        cls,
+        rows: CkptDataFrame,
+        aliases: dict[str, Qualified],
+        tables: tuple[Any, ...] = (),
+        lost: tuple[Any, ...] = (),
+    ) -> CkptDataFrame:
         """``rows``, some of whose columns aliases stand in front of."""
-        return replace(cls.of(rows) or cls._by_names(rows), aliases=aliases).frame()
+        if not any(aliases.values()):
+            return rows
+        made = cls.of(rows) or cls._by_names(rows)
+        return replace(made, aliases=aliases, tables=tables, lost=lost).frame()
 
     @property
     def repeated(self) -> bool:
@@ -163,14 +172,7 @@ class JoinedNames(JoinedColumns):
         of those, as in Spark: ``st.k`` is no field of a column ``st``."""
         made = made._with(with_known(made._attributes, self.unique._attributes, places))
         moved = {old: new for new, old in places.items()}
-        aliases = {
-            alias: tuple((name, moved[at]) for name, at in found if at in moved and self._is_there(at))
-            for alias, found in self.aliases.items()
-        }
-        if not any(aliases.values()):
-            return made
-        rows = JoinedNames.of(made) or JoinedNames._by_names(made)
-        return replace(rows, aliases=aliases, tables=self.tables, lost=self.lost).frame()
+        return JoinedNames.aliased(made, self.aliases_at(moved), self.tables, self.lost)
 
     def where(self, condition: Column) -> CkptDataFrame:
         """As Spark does, by what is hidden since it was replaced, too."""

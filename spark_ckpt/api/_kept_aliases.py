@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from spark_ckpt.api._joined_columns import Qualified
 from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.plan.columns import quoted, unquoted, user_columns
 from spark_ckpt.plan.condition import Name, parts_of
@@ -17,21 +16,18 @@ if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
 
 
-def aliases_of(df: CkptDataFrame, joined: JoinedNames | None = None) -> dict[str, Qualified]:
-    """What each alias stands for, by the places of its columns; ``joined``: of the rows with names of their own."""
-    joined = joined or df._joined
-    if joined is None:
-        qualified = tuple((name, df.columns.index(name)) for name in _qualified(df) if name in df.columns)
-        return {str(df._alias): qualified} if qualified else {}
-    is_there = joined._is_there
-    return {alias: tuple(c for c in found if is_there(c[1])) for alias, found in joined.aliases.items()}
-
-
-def handed_on(made: CkptDataFrame, aliases: Mapping[str, Qualified], places: Mapping[int, int]) -> CkptDataFrame:
-    """``made`` by an operator that puts out columns of its rows, at ``places`` by those where they were, with the
-    ``aliases`` of these."""
-    there = {alias: tuple((name, places[at]) for name, at in found if at in places) for alias, found in aliases.items()}
-    return JoinedNames.aliased(made, there) if any(there.values()) else made
+def handed_on(
+    made: CkptDataFrame, before: CkptDataFrame, places: Mapping[int, int], joined: JoinedNames | None = None
+) -> CkptDataFrame:
+    """``made`` by an operator that puts out columns of ``before``, at ``places`` by those where they were, with what
+    aliases stand in front of these. ``joined``: whose names of their own the columns have."""
+    joined = joined or before._joined
+    if joined is not None:
+        return JoinedNames.aliased(made, joined.aliases_at(places))
+    own = ((name, before.columns.index(name)) for name in _qualified(before) if name in before.columns)
+    return JoinedNames.aliased(
+        made, {str(before._alias): tuple((name, places[at]) for name, at in own if at in places)}
+    )
 
 
 def without_alias(df: CkptDataFrame, name: str) -> tuple[CkptDataFrame, str]:

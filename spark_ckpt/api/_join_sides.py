@@ -120,7 +120,7 @@ def over_rows(sides: tuple[JoinedSide, JoinedSide], on: Column) -> Column:
     if op in _BUILT:
         return _BUILT[op](*[over_rows(sides, part) for part in parts])
     refuse_ambiguous_texts([name for side in sides for name in side.shown], on)
-    return on
+    return replaced(on, lambda name: _meant(sides, name))
 
 
 def _meant(sides: tuple[JoinedSide, JoinedSide], name: Name) -> Column | None:

@@ -16,6 +16,7 @@ from py4j.java_gateway import is_instance_of
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from spark_ckpt.plan._names_in_text import with_qualified
 from spark_ckpt.plan.columns import quoted, unquoted
 from spark_ckpt.plan.udf_plan import items_of
 
@@ -299,8 +300,7 @@ class ConnectTree:
     def expression(self, e: Any) -> Any:
         if isinstance(e, self._text):
             name = name_of(e._expr)
-            self.texts |= name is None
-            return e if name is None else self._named(e, name)
+            return self._other_text(e) if name is None else self._named(e, name)
         if isinstance(e, self._reference):
             return e if e._plan_id is not None else self._named(e, Name(e._unparsed_identifier))
         parts = {n: (v, self._value(v)) for n, v in vars(e).items()}
@@ -318,6 +318,17 @@ class ConnectTree:
             done = [self._value(item) for item in value]
             return value if all(n is o for n, o in zip(done, value, strict=True)) else type(value)(done)
         return value
+
+    def _other_text(self, e: Any) -> Any:
+        """Only Spark knows all names in it: those with an alias in front are found here, too."""
+        self.texts = True
+        text = with_qualified(e._expr, self._written)
+        return e if text == e._expr else type(e)(text)
+
+    def _written(self, name: str) -> str | None:
+        column: Any = self._replace(Name(name))
+        plain = column is not None and isinstance(column._expr, self._reference)
+        return column._expr._unparsed_identifier if plain else None
 
     def _named(self, e: Any, name: Name) -> Any:
         column: Any = self._replace(name)

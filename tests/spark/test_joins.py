@@ -136,7 +136,7 @@ def _three_by_alias(a: Any, b: Any) -> Any:
     c = a.selectExpr("id as cid", "k", "at", "d").withWatermark("at", "1 second").alias("c")
     a, b = (side.alias(name) for side, name in zip(_timed(a, b), "ab", strict=True))
     both = a.join(b, F.expr("a.k = b.k AND b.seen BETWEEN a.at - interval 1 second AND a.at + interval 1 second"))
-    both = both.where(F.col("a.n") <= F.col("b.m")).withColumn("x", F.col("a.n") + F.col("b.m"))
+    both = both.where("a.n <= b.m").withColumn("x", F.expr("a.n + b.m"))
     third = c.join(both, F.expr("c.k = b.k AND c.at BETWEEN b.seen AND b.seen + interval 2 seconds"), "right")
     return third.select("a.id", F.expr("rid * 100 + coalesce(cid, 0) + x").alias("rid"))
 

@@ -70,33 +70,6 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return _plain_nested(kind)
 
 
-def without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """``batch`` with the types that view types are views of: Arrow can cast these, and neither filter nor take them.
-
-    Files have them by whoever wrote them: delta-rs notes them in what it merges.
-    """
-    columns = zip(batch.columns, batch.schema, strict=True)
-    fields = [f.with_type(_unviewed(f.type)) for f in batch.schema]
-    made = [c.cast(f.type) if f.type != had.type else c for (c, had), f in zip(columns, fields, strict=True)]
-    return pa.RecordBatch.from_arrays(made, schema=pa.schema(fields, batch.schema.metadata))
-
-
-def _unviewed(kind: pa.DataType) -> pa.DataType:
-    if pt.is_string_view(kind) or pt.is_binary_view(kind):
-        return _PLAIN[kind]
-    if pt.is_list(kind):
-        return pa.list_(_field_unviewed(kind.value_field))
-    if pt.is_map(kind):
-        return pa.map_(_field_unviewed(kind.key_field), _field_unviewed(kind.item_field))
-    if pt.is_struct(kind):
-        return pa.struct([_field_unviewed(f) for f in kind])
-    return kind
-
-
-def _field_unviewed(field: pa.Field) -> pa.Field:
-    return field.with_type(_unviewed(field.type))
-
-
 def _plain_nested(kind: pa.DataType) -> pa.DataType:
     if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
         return pa.list_(pa.field("element", plain_type(kind.value_type)))

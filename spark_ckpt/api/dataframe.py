@@ -296,7 +296,7 @@ class CkptDataFrame(
     def _for_expressions(self, ctx: Any) -> Chain:
         """The chain, where expressions over its columns are computed in Spark."""
         chain = ctx.chain(self._recipe)
-        return chain if self._alias is None else Chain(self._aliased(ctx.place(chain)), chain.schema)
+        return chain if self._alias is None else Chain(self._aliased(ctx.for_spark(chain)), chain.schema)
 
     @cached_property
     def _nodes(self) -> list[Node]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.expressions._values import Rows, Value, as_array, is_true
-from spark_ckpt.expressions.tree import Call, Tree, may_raise
+from spark_ckpt.expressions.tree import Call, Tree
 
 Evaluate = Callable[[Tree, Rows], Value]
 
@@ -60,7 +60,7 @@ def _cases(
         return pa.scalar(None, kind) if otherwise is None else evaluate(otherwise, some)
 
     parts = [part for pair in others for part in pair] + ([] if otherwise is None else [otherwise])
-    return pc.if_else(chosen, found, _asked(rest, any(map(may_raise, parts)), kind, rows, lambda: pc.invert(chosen)))
+    return pc.if_else(chosen, found, _asked(rest, any(map(rows.fails, parts)), kind, rows, lambda: pc.invert(chosen)))
 
 
 def _coalesce(call: Call, rows: Rows, evaluate: Evaluate) -> Value:
@@ -74,7 +74,7 @@ def _coalesce(call: Call, rows: Rows, evaluate: Evaluate) -> Value:
 
 def _where(tree: Tree, rows: Rows, mask: Callable[[], pa.Array], evaluate: Evaluate) -> Value:
     """``tree``'s values; null where ``mask`` is false, if it matters."""
-    return _asked(lambda some: evaluate(tree, some), may_raise(tree), tree.type, rows, mask)
+    return _asked(lambda some: evaluate(tree, some), rows.fails(tree), tree.type, rows, mask)
 
 
 def _asked(
@@ -83,12 +83,12 @@ def _asked(
     if not careful:
         return compute(rows)
     asked = mask()
-    some = rows.only(asked)
-    if some.count == rows.count:
+    if asked.true_count == rows.count:
         return compute(rows)
     nothing = pa.nulls(rows.count, kind)
-    if some.count == 0:
+    if asked.true_count == 0:
         return nothing
+    some = rows.only(asked)
     return pc.replace_with_mask(nothing, asked, as_array(compute(some), some.count))
 
 

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.errors import ExpressionError
+from spark_ckpt.expressions.columns import Columns, Given, where_true
+from spark_ckpt.expressions.tree import Tree, inputs_of, may_raise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,34 +44,21 @@ class Rows:
 
     def __init__(self, columns: Sequence[pa.Array], count: int) -> None:
         self._columns, self.count = columns, count
-        self._mask: pa.Array | None = None
-        self._kept: dict[int, pa.Array] = {}
 
     def column(self, at: int) -> pa.Array:
-        if self._mask is None:
-            return self._columns[at]
-        if at not in self._kept:
-            self._kept[at] = self._columns[at].filter(self._mask)
-        return self._kept[at]
+        return self._columns[at]
 
     def only(self, mask: pa.Array) -> Rows:
         """Those where ``mask``, which has no nulls, is true."""
-        some = Rows(_Columns(self), pc.sum(mask).as_py() or 0)
-        some._mask = mask
-        return some
+        columns = self._columns if isinstance(self._columns, Columns) else Given(self._columns, self.count)
+        some = where_true(mask)
+        return Rows(columns.only(some), some.count)
 
-
-class _Columns(Sequence[pa.Array]):
-    """The columns of rows, filtered when they are asked for."""
-
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
-
-    def __getitem__(self, at: Any) -> Any:
-        return self._rows.column(at)
-
-    def __len__(self) -> int:
-        return len(self._rows._columns)
+    def fails(self, tree: Tree) -> bool:
+        """Whether a value may make it fail, so that it must not be computed for rows that do not ask for it."""
+        columns = self._columns
+        lazy = isinstance(columns, Columns) and any(columns.fails(at) for at in inputs_of(tree))
+        return lazy or may_raise(tree)
 
 
 def as_array(value: Value, count: int) -> pa.Array:

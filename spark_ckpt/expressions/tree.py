@@ -53,3 +53,12 @@ def calls(tree: Tree) -> Iterator[Call]:
 def may_raise(tree: Tree) -> bool:
     """Whether a value may make it fail, so that it must not be computed for rows that do not ask for it."""
     return any(call.ansi for call in calls(tree))
+
+
+def inputs_of(tree: Tree) -> Iterator[int]:
+    """The places of the columns that it reads."""
+    if isinstance(tree, Input):
+        yield tree.at
+    elif isinstance(tree, Call):
+        for part in tree.parts:
+            yield from inputs_of(part)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from copy import copy
+from functools import reduce
 from itertools import count
 from typing import Any
 
@@ -159,13 +160,18 @@ class BuildContext:
         if recipe not in self._built:
             made = recipe.make(self)
             if made.open and not (self.run.config.chaining and self._consumers.get(recipe, 1) == 1):
-                made = Chain(self.place(made), made.schema)
+                made = Chain(self.for_spark(made), made.schema)
             self._built[recipe] = made
         return self._built[recipe]
 
     def frame(self, recipe: Recipe) -> Any:
         """The recipe's result as a Spark DataFrame with control columns."""
-        return self.place(self.chain(recipe))
+        return self.for_spark(self.chain(recipe))
+
+    def for_spark(self, chain: Chain) -> Any:
+        """As :meth:`place`, where Spark goes on."""
+        chain, steps = chain.left_to_spark()
+        return reduce(lambda rows, step: step(rows), steps, self.place(chain))
 
     def place(self, chain: Chain) -> Any:
         """Give the open operations a stage: the source's own, else one ``mapInArrow``."""

@@ -17,9 +17,12 @@ from typing import Any
 from pyspark.sql.types import StructField, StructType
 
 from spark_ckpt.plan.lineage import OperatorNode, SourceNode
-from spark_ckpt.runtime.operations import Operation, Operations, Renamed
+from spark_ckpt.runtime.lazy_batch import RowOperation
+from spark_ckpt.runtime.operations import Operation, Operations, Renamed, row_by_row
 from spark_ckpt.runtime.stateless import nullable
 
+InSpark = Callable[[Any], Any]
+"""An operation, on a Spark DataFrame."""
 _PLAIN = re.compile(r"[^.`*]+", re.DOTALL)
 """Names that ``df[name]`` takes for what they are."""
 
@@ -35,6 +38,10 @@ class Chain:
     schema: StructType
     operations: tuple[Operation, ...] = ()
     like: Any = None
+    before: Chain | None = None
+    """In front of the last operation."""
+    in_spark: InSpark | None = None
+    """The last operation as Spark does it, if it can."""
 
     @property
     def open(self) -> bool:
@@ -42,13 +49,38 @@ class Chain:
         return bool(self.operations) or isinstance(self.head, SourceNode)
 
     def then(self, operation: Operation, schema: StructType, like: Any = None) -> Chain:
-        return replace(self, schema=nullable(schema), operations=(*self.operations, operation), like=like)
+        operations = (*self.operations, operation)
+        schema = nullable(schema)
+        return replace(self, schema=schema, operations=operations, like=like, before=self, in_spark=None)
 
-    def either(
-        self, operation: Operation, in_spark: Callable[[Any], Any], schema: StructType, like: Any = None
-    ) -> Chain:
+    def either(self, operation: Operation, in_spark: InSpark, schema: StructType, like: Any = None) -> Chain:
         """What both can do, where the rows are: it is no reason to leave Python, nor to go there."""
-        return self.then(operation, schema, like) if self.open else Chain(in_spark(self.head), schema)
+        if not self.open:
+            return Chain(in_spark(self.head), schema)
+        return replace(self.then(operation, schema, like), in_spark=in_spark)
+
+    def left_to_spark(self) -> tuple[Chain, list[InSpark]]:
+        """For who goes on in Spark: the chain without the last operations that Spark can do as well, and those, from
+        the first that may fail. There it fails only for rows and columns that are asked for behind it."""
+        chain, steps = self._in_front(lambda step: step.in_spark is not None)
+        return chain, [step.in_spark for step in steps if step.in_spark is not None]
+
+    def left_to_python(self) -> tuple[Chain, list[RowOperation]]:
+        """The same for the next stage in Python."""
+        chain, steps = self._in_front(lambda step: bool(row_by_row(step.operations[-1])))
+        return chain, [one for step in steps for one in row_by_row(step.operations[-1])]
+
+    def _in_front(self, movable: Callable[[Chain], bool]) -> tuple[Chain, list[Chain]]:
+        """What is in front of the first operation that may fail, of the last that are ``movable``, and the chain with
+        each of those as its last."""
+        found: tuple[Chain, list[Chain]] = self, []
+        step, steps = self, list[Chain]()
+        while step.before is not None and movable(step):
+            steps.insert(0, step)
+            if getattr(step.operations[-1], "fails", False):
+                found = step.before, list(steps)
+            step = step.before
+        return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -73,6 +73,7 @@ class StaticPlace:
 
 
 def _carried(ctx: Any, chain: Chain, columns: JoinColumns, static: SparkDF, like: SparkDF) -> Chain:
+    chain, later = chain.left_to_python()
     enclosed = ctx.place(chain.then(EncloseMarked(), spark_schema(MARKED)))
     names = [f"c{i}" for i in range(len(static.columns))]
     # One task reads it, so that its rows need no shuffle to come together.
@@ -80,7 +81,7 @@ def _carried(ctx: Any, chain: Chain, columns: JoinColumns, static: SparkDF, like
     carrying = enclosed.crossJoin(F.broadcast(row)).select(
         "body", F.when(F.col("first"), F.col("static")).alias("static")
     )
-    operation = JoinCarried(columns, arrow_schema(chain.schema), _canonical(static))
+    operation = JoinCarried(columns, arrow_schema(chain.schema), _canonical(static), later)
     return Chain(carrying, nullable(like.schema), (operation,), like)
 
 

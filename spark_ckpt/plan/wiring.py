@@ -74,7 +74,7 @@ def wire_operator(
         packed = ctx.place(chain.then(PackStage(spec, hashes=True), schema))
     else:
         times = [c for c in (time if lineage.open_watermarks else None, late) if c is not None]
-        rows = hashed(ctx.place(chain), keys, [*columns, *times])
+        rows = hashed(ctx.for_spark(chain), keys, [*columns, *times])
         packed = in_python(rows, (PackStage(spec, hashes=_nested(keys)),), schema)
     return produced_by(packed, spec)
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from spark_ckpt.runtime.lazy_batch import Read
 from spark_ckpt.runtime.stateless import split_control
+from spark_ckpt.types import CTL
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,9 @@ class ExpandSets:
     keys: Sequence[str]
     sets: Sequence[tuple[int, Sequence[int]]]
     number: str
+
+    def reads(self, behind: Read | None) -> Read | None:
+        return None if behind is None else behind | {CTL}
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_ckpt.runtime.lazy_batch import Read
 from spark_ckpt.state.joins.function import RIGHT
 from spark_ckpt.types import CTL
 
@@ -28,6 +29,9 @@ class JoinSide:
     columns: Mapping[str, str]
     needed: tuple[str, ...] = ()
     true: tuple[str, ...] = ()
+
+    def reads(self, _behind: Read | None) -> Read:
+        return frozenset((*self.columns.values(), *self.needed, *self.true, CTL))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return (self._of_operator(self._filtered(batch)) for batch in batches)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import groupby
 
 import pyarrow as pa
 
 from spark_ckpt.runtime._worker_gc import freeze
+from spark_ckpt.runtime.lazy_batch import LazyBatch, Read, RowOperation, in_a_row
 from spark_ckpt.state.envelope import MAX_BODY_BYTES
 from spark_ckpt.state.ipc import from_bytes, messages
 
@@ -22,23 +25,53 @@ class Operations:
     """Several operations as one function: what a Python stage does with its task's batches."""
 
     def __init__(self, operations: tuple[Operation, ...]) -> None:
-        self.operations = operations
+        self.operations = tuple(_apart(operations))
+        self.fails = any(getattr(operation, "fails", False) for operation in self.operations)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         freeze()
-        for operation in self.operations:
+        for operation in self._stages():
             batches = operation(batches)
         return batches
 
+    def _stages(self) -> list[Operation]:
+        """Operations on rows that follow each other are one: of their columns those are made that are read behind."""
+        stages: list[Operation] = []
+        read: Read | None = None
+        for rows, several in groupby(reversed(self.operations), lambda one: isinstance(one, RowOperation)):
+            behind = list(several)
+            if rows:
+                stages.append(partial(in_a_row, behind[::-1], read))
+                continue
+            for operation in behind:
+                read = operation.reads(read) if hasattr(operation, "reads") else None
+                stages.append(operation)
+        return stages[::-1]
 
-class Renamed:
+
+def row_by_row(operation: Operation) -> list[RowOperation]:
+    """The operations that it is, if all are such; else none."""
+    parts = list(_apart([operation]))
+    found = [one for one in parts if isinstance(one, RowOperation)]
+    return found if len(found) == len(parts) else []
+
+
+def _apart(operations: Iterable[Operation]) -> Iterator[Operation]:
+    for operation in operations:
+        if isinstance(operation, Operations):
+            yield from operation.operations
+        else:
+            yield operation
+
+
+class Renamed(RowOperation):
     """Give the columns names, by position."""
 
     def __init__(self, names: list[str]) -> None:
         self.names = names
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return (batch.rename_columns(self.names) for batch in batches)
+    def lazily(self, batches: Iterator[LazyBatch]) -> Iterator[LazyBatch]:
+        return (LazyBatch(self.names, batch.columns) for batch in batches)
 
 
 class Enclose:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -15,6 +15,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from spark_ckpt.arrow_types import exact_cast
 from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.protocol import events as ev
+from spark_ckpt.runtime.lazy_batch import LazyBatch, RowOperation
 from spark_ckpt.state.functions.pandas_input import in_timezone
 from spark_ckpt.state.ipc import nullable_type
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG, epoch_of_tag, make_tag
@@ -59,15 +60,6 @@ def split_control(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch
     return batch.filter(is_data), batch.filter(pc.invert(is_data))
 
 
-def with_columns(batch: pa.RecordBatch, added: Iterable[tuple[str, pa.Array]]) -> pa.RecordBatch:
-    """``added`` behind the other columns, in front of the control columns, which are the last two."""
-    names, columns = list(batch.schema.names), list(batch.columns)
-    for name, column in added:
-        names.insert(-2, name)
-        columns.insert(-2, column)
-    return pa.RecordBatch.from_arrays(columns, names)
-
-
 def runs_of_tag(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Cut a batch where the tag changes; nearly always one piece."""
     if not batch.num_rows:
@@ -80,19 +72,17 @@ def runs_of_tag(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         start = end
 
 
-class Project:
+class Project(RowOperation):
     """Some of the columns, under other names if there are any."""
 
     def __init__(self, names: list[str], renamed: list[str] | None = None) -> None:
         self.names, self.renamed = names, renamed
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            kept = batch.select(self.names)
-            yield kept if self.renamed is None else kept.rename_columns(self.renamed)
+    def lazily(self, batches: Iterator[LazyBatch]) -> Iterator[LazyBatch]:
+        return (batch.select([batch.place(n) for n in self.names], self.renamed or self.names) for batch in batches)
 
 
-class MarkStream:
+class MarkStream(RowOperation):
     """``withWatermark``: gives the rows the number of the stream, and says its watermark behind them.
 
     Here, as in Spark, because a filter behind it may leave out the latest rows.
@@ -101,20 +91,22 @@ class MarkStream:
     def __init__(self, number: int, stream: str, column: str, delay_us: int) -> None:
         self.number, self.stream, self.column, self.delay_us = number, stream, column, delay_us
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def lazily(self, batches: Iterator[LazyBatch]) -> Iterator[LazyBatch]:
         latest: dict[int, int] = {}
         schema = None
         for batch in batches:
-            at, schema = batch.schema.get_field_index(TAG), batch.schema
-            for tag, rows in runs_of_tag(batch):
+            tags, schema = batch.column(TAG), batch.schema
+            # What is computed, as current_timestamp is, control rows have too.
+            times = pc.if_else(batch.column(CTL).is_null(), batch.column(self.column), None)
+            timed = pa.RecordBatch.from_arrays([times, tags], [self.column, TAG])
+            for tag, rows in runs_of_tag(timed):
                 micros = latest_micros(rows.column(self.column))
                 if micros is not None:
                     epoch = epoch_of_tag(tag)
                     latest[epoch] = max(latest.get(epoch, micros), micros)
-            cleared = pc.bit_wise_and(batch.column(at), ~STREAM_MASK)
-            yield batch.set_column(at, batch.schema.field(at), pc.bit_wise_or(cleared, self.number))
+            yield batch.replaced(TAG, pc.bit_wise_or(pc.bit_wise_and(tags, ~STREAM_MASK), self.number))
         if schema is not None and latest:
-            yield self._said(latest, schema)
+            yield LazyBatch.of(self._said(latest, schema))
 
     def _said(self, latest: dict[int, int], schema: pa.Schema) -> pa.RecordBatch:
         said = [ev.Watermark(self.stream, micros - self.delay_us, epoch) for epoch, micros in sorted(latest.items())]

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_ckpt.expressions.columns import Columns, Given, Placed, at_places, where_true
 from spark_ckpt.expressions.evaluate import column
-from spark_ckpt.expressions.tree import Input, Tree, calls
-from spark_ckpt.runtime.expressions import kept_rows, picked
+from spark_ckpt.expressions.tree import Tree
+from spark_ckpt.runtime.lazy_batch import LazyBatch, RowOperation
 from spark_ckpt.runtime.static_sides import StaticSide, carried_side
 from spark_ckpt.state.ipc import Rows, from_bytes
 from spark_ckpt.state.joins.static_index import Pairs
@@ -48,49 +51,59 @@ class Side(Protocol):
     def __call__(self, keys: tuple[Tree, ...]) -> StaticSide: ...
 
 
-class JoinStatic:
+class JoinStatic(RowOperation):
     """The operation. Pickled to every task."""
 
     def __init__(self, columns: JoinColumns, side: Side) -> None:
         self.columns, self.side = columns, side
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def lazily(self, batches: Iterator[LazyBatch]) -> Iterator[LazyBatch]:
         side: StaticSide | None = None
         for batch in batches:
             side = side or self.side(self.columns.static_keys)
             yield from Joining(self.columns, side, batch).rows()
 
 
-class JoinCarried:
+class JoinCarried(RowOperation):
     """The same over binary rows, the first of which carries the static side as this batch reads it.
 
-    ``rows`` is the stream's schema, ``static`` that of the static side. Pickled to every task.
+    ``rows`` is the stream's schema, ``static`` that of the static side; ``first`` is done before. Pickled to every
+    task.
     """
 
-    def __init__(self, columns: JoinColumns, rows: pa.Schema, static: pa.Schema) -> None:
-        self.columns, self.rows, self.static = columns, rows, static
+    def __init__(
+        self, columns: JoinColumns, rows: pa.Schema, static: pa.Schema, first: Sequence[RowOperation] = ()
+    ) -> None:
+        self.columns, self.rows, self.static, self.first = columns, rows, static, first
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        side: StaticSide | None = None
+    def lazily(self, batches: Iterator[LazyBatch]) -> Iterator[LazyBatch]:
+        batch = next(batches, None)
+        if batch is None:
+            return
+        side = carried_side(batch.column("static"), self.columns.static_keys, self.static)
+        for rows in reduce(lambda rows, step: step.lazily(rows), self.first, self._disclosed(chain([batch], batches))):
+            yield from Joining(self.columns, side, rows).rows()
+
+    def _disclosed(self, batches: Iterator[LazyBatch]) -> Iterator[LazyBatch]:
         for batch in batches:
-            side = side or carried_side(batch.column("static"), self.columns.static_keys, self.static)
             for body in batch.column("body"):
-                yield from Joining(self.columns, side, from_bytes(body.as_buffer(), self.rows)).rows()
+                yield LazyBatch.of(from_bytes(body.as_buffer(), self.rows))
 
 
 class Joining:
     """One batch and the static side."""
 
-    def __init__(self, columns: JoinColumns, side: StaticSide, batch: pa.RecordBatch) -> None:
-        self._columns, self._side, self._batch = columns, side, batch
-        control = batch.column(batch.schema.get_field_index(CTL))
+    def __init__(self, columns: JoinColumns, side: StaticSide, batch: LazyBatch) -> None:
+        self._columns, self._batch = columns, batch
+        self._side, self._index = Given(side.columns, side.rows), side.index
+        control = batch.column(CTL)
         self._control = None if control.null_count == len(control) else control.is_valid().to_numpy(False)
 
-    def rows(self) -> Iterator[pa.RecordBatch]:
+    def rows(self) -> Iterator[LazyBatch]:
         if self._columns.kind in (SEMI, ANTI):
-            kept = kept_rows(self._batch, pa.array(self._whether_matched()))
-            if kept.num_rows:
-                yield self._made(kept.columns, [])
+            matched = where_true(pa.array(self._whether_matched()))
+            if matched.count:
+                yield self._made(self._batch.columns.only(matched), self._side)
             return
         yield from (self._joined(at, found) for at, found in self._with_unmatched() if len(at))
 
@@ -120,44 +133,30 @@ class Joining:
         batch, condition = self._batch, self._columns.condition
         keys = [column(key, batch.columns, batch.num_rows) for key in self._columns.keys]
         data = None if self._control is None else ~self._control
-        for at, found in self._side.index.pairs(keys, data):
+        for at, found in self._index.pairs(keys, data):
             if condition is not None:
                 true = self._true(condition, at, found)
                 at, found = at[true], found[true]
             yield at, found
 
     def _true(self, condition: Tree, at: Rows, found: Rows) -> Mask:
-        width, needed = self._columns.width, _inputs(condition)
-        both = [*self._batch.columns, *self._side.columns]
-        columns = [
-            picked(values, at if i < width else found) if i in needed else pa.nulls(len(at), values.type)
-            for i, values in enumerate(both)
-        ]
+        both = [self._batch.columns.only(at_places(at)), self._side.only(at_places(found))]
+        columns = Placed(both, [(i, at) for i in (0, 1) for at in range(len(both[i]))], len(at))
         return pc.fill_null(column(condition, columns, len(at)), False).to_numpy(zero_copy_only=False)
 
-    def _joined(self, at: Rows, found: Rows) -> pa.RecordBatch:
-        batch, width = self._batch, self._columns.width
-        if len(at) == batch.num_rows and (at[1:] > at[:-1]).all():
-            left = batch.columns
-        else:
-            needed = {i for _, i in self._columns.out}
-            left = [picked(c, at) if i in needed else c for i, c in enumerate(batch.columns)]
-        static = {i - width for _, i in self._columns.out if i >= width}
-        right = [picked(c, found) if i in static else c for i, c in enumerate(self._side.columns)]
-        return self._made(left, right)
+    def _joined(self, at: Rows, found: Rows) -> LazyBatch:
+        left = self._batch.columns
+        all_once = len(at) == left.rows and (at[1:] > at[:-1]).all()
+        return self._made(left if all_once else left.only(at_places(at)), self._side.only(at_places(found)))
 
-    def _made(self, left: Sequence[pa.Array], right: Sequence[pa.Array]) -> pa.RecordBatch:
-        both = [*left, *right]
-        out = self._columns.out
-        return pa.RecordBatch.from_arrays([both[i] for _, i in out], [name for name, _ in out])
+    def _made(self, left: Columns, right: Columns) -> LazyBatch:
+        names, places = zip(*self._columns.out, strict=True)
+        width = self._columns.width
+        out = [(0, at) if at < width else (1, at - width) for at in places]
+        return LazyBatch(names, Placed([left, right], out, left.rows))
 
 
 def _in_order(pairs: tuple[Rows, Rows], alone: Rows) -> tuple[Rows, Rows]:
     at = np.concatenate([pairs[0], alone])
     order = np.argsort(at, kind="stable")
     return at[order], np.concatenate([pairs[1], np.full(len(alone), -1)])[order]
-
-
-def _inputs(tree: Tree) -> set[int]:
-    parts = [tree, *(part for call in calls(tree) for part in call.parts)]
-    return {part.at for part in parts if isinstance(part, Input)}

@@ -30,6 +30,10 @@ class StaticSide:
     columns: list[pa.Array]
     index: StaticIndex
 
+    @property
+    def rows(self) -> int:
+        return len(self.columns[0]) if self.columns else 0
+
 
 _ready: OrderedDict[tuple[str, tuple[Tree, ...]], StaticSide] = OrderedDict()
 

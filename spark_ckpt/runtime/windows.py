@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.runtime.stateless import with_columns
+from spark_ckpt.expressions.columns import at_places, where_true
+from spark_ckpt.runtime.lazy_batch import LazyBatch, RowOperation
 from spark_ckpt.types import CTL
 
 TIME = pa.timestamp("us", "UTC")
@@ -54,7 +55,7 @@ def window_of(start: pa.Array, end: pa.Array) -> pa.Array:
     return pa.StructArray.from_arrays([start, end], fields=fields, mask=missing)
 
 
-class AssignWindows:
+class AssignWindows(RowOperation):
     """Each row once for each of its windows, with columns ``shown`` (a window) and ``key`` (its start) behind the rest.
 
     ``newest``: only in the newest of them, as the operator puts what it adds up into the others. ``local``: its times
@@ -70,19 +71,20 @@ class AssignWindows:
         self.kind = LOCAL_TIME if local else TIME
         self.once = newest or (window.most == 1 and window.size == window.slide)
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def lazily(self, batches: Iterator[LazyBatch]) -> Iterator[LazyBatch]:
         for batch in batches:
             rows, starts = self._assigned(batch)
-            kept = batch if rows is None else batch.take(pa.array(rows))
-            yield self._with_windows(kept, starts)
+            kept = batch if rows is None else batch.only(at_places(rows))
+            windows = struct_of(starts, self.window.size, self.kind)
+            yield kept.with_columns(((self.shown, windows), (self.key, starts.view(TIME))))
 
-    def _assigned(self, batch: pa.RecordBatch) -> tuple[np.ndarray | None, pa.Array]:
+    def _assigned(self, batch: LazyBatch) -> tuple[np.ndarray | None, pa.Array]:
         """The row behind each output row (None: all as they are), and the start of its window."""
         w, micros = self.window, batch.column(self.time).cast(TIME).view(pa.int64())
         times = pc.fill_null(micros, 0).to_numpy()
         last = self._newest(times)
-        timed = micros.is_valid().to_numpy(zero_copy_only=False)
         control = batch.column(CTL).is_valid().to_numpy(zero_copy_only=False)
+        timed = micros.is_valid().to_numpy(zero_copy_only=False) & ~control  # what was computed, control rows have too
         if self.once:
             kept = None if (timed | control).all() else np.flatnonzero(timed | control)
             starts = pa.array(last, mask=~timed)
@@ -102,21 +104,17 @@ class AssignWindows:
             return np.full(len(times), least)
         return times - np.mod(times - self.window.start, self.window.slide)
 
-    def _with_windows(self, batch: pa.RecordBatch, starts: pa.Array) -> pa.RecordBatch:
-        windows = struct_of(starts, self.window.size, self.kind)
-        return with_columns(batch, ((self.shown, windows), (self.key, starts.view(TIME))))
 
-
-class TakeStarts:
+class TakeStarts(RowOperation):
     """Column ``key`` behind the rest: the start of the window that is in column ``shown``, null for a row without."""
 
     def __init__(self, shown: str, key: str) -> None:
         self.shown, self.key = shown, key
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def lazily(self, batches: Iterator[LazyBatch]) -> Iterator[LazyBatch]:
         for batch in batches:
             starts = pc.struct_field(batch.column(self.shown), "start").cast(TIME)
-            yield with_columns(batch, ((self.key, starts),))
+            yield batch.with_columns(((self.key, starts),))
 
 
 class ShowWindows:
@@ -133,7 +131,7 @@ class ShowWindows:
             yield batch.set_column(at, pa.field(self.shown, window.type), window)
 
 
-class AssignSessions:
+class AssignSessions(RowOperation):
     """Columns ``start`` and ``end`` behind the rest: the session that each row makes by itself.
 
     It ends ``gap_us`` after the row's time, or if that is None where column ``end`` says, which is there already. Rows
@@ -143,27 +141,27 @@ class AssignSessions:
     def __init__(self, time: str, start: str, end: str, gap_us: int | None) -> None:
         self.time, self.start, self.end, self.gap_us = time, start, end, gap_us
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def lazily(self, batches: Iterator[LazyBatch]) -> Iterator[LazyBatch]:
         for batch in batches:
             start = batch.column(self.time).cast(TIME)
             if self.gap_us is None:
                 end = batch.column(self.end).cast(TIME)
-                batch = batch.drop_columns([self.end])
+                batch = batch.without(self.end)
             else:
                 end = pc.add(start.view(pa.int64()), self.gap_us).view(TIME)
-            made = with_columns(batch, ((self.start, start), (self.end, end)))
+            made = batch.with_columns(((self.start, start), (self.end, end)))
             lasting = pc.fill_null(pc.greater(end, start), False)
-            kept = pc.or_(lasting, batch.column(CTL).is_valid())
-            yield made if pc.all(kept).as_py() else made.filter(kept)
+            kept = where_true(pc.or_(lasting, batch.column(CTL).is_valid()))
+            yield made if kept.count == made.num_rows else made.only(kept)
 
 
-class TakeSessions:
+class TakeSessions(RowOperation):
     """Columns ``start`` and ``end`` behind the rest: those of the session that is in column ``shown``."""
 
     def __init__(self, shown: str, start: str, end: str) -> None:
         self.shown, self.start, self.end = shown, start, end
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def lazily(self, batches: Iterator[LazyBatch]) -> Iterator[LazyBatch]:
         for batch in batches:
             start, end = (pc.struct_field(batch.column(self.shown), name).cast(TIME) for name in ("start", "end"))
             if pc.any(pc.and_(start.is_null(), batch.column(CTL).is_null())).as_py():
@@ -171,7 +169,7 @@ class TakeSessions:
                     f"a row is in no session, column {self.shown!r} of it is null, and Spark fails of such; leave it "
                     f"out in front of groupBy, where({self.shown!r} IS NOT NULL)"
                 )
-            yield with_columns(batch, ((self.start, start), (self.end, end)))
+            yield batch.with_columns(((self.start, start), (self.end, end)))
 
 
 class ShowSessions:

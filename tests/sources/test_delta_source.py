@@ -10,7 +10,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.types import StructType
@@ -277,38 +276,6 @@ def test_rows_that_are_gone_come_ahead_of_those_that_are_there(tmp_path: Path) -
         ("delete", 1), ("delete", 2), ("delete", 3), ("insert", 1), ("insert", 3),
         ("update_preimage", 1), ("delete", 3), ("update_postimage", 1), ("insert", 2),
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("feed", ["true", "false"])
-def test_what_delta_rs_has_merged_is_read(feed: str, tmp_path: Path) -> None:
-    """Its files note view types, which Arrow can neither filter nor take."""
-    path, on = tmp_path / "t", {"delta.enableChangeDataFeed": "true"}
-
-    def made(key: str, tag: str) -> pa.Table:
-        return pa.table({"k": [key], "tags": [[tag, None]], "b": [tag.encode()], "s": [{"m": [(tag, tag)]}]}, kinds)
-
-    kinds = pa.schema(
-        {
-            "k": pa.string(),
-            "tags": pa.list_(pa.string()),
-            "b": pa.binary(),
-            "s": pa.struct({"m": pa.map_(pa.string(), pa.string())}),
-        }
-    )
-    write_deltalake(path, pa.concat_tables([made("a", "x"), made("b", "y")]), configuration=on)
-    reader = opened(path, readChangeFeed=feed, ignoreChanges="true")
-    end = end_of(reader)
-    merge = DeltaTable(path).merge(made("a", "z"), "s.k = t.k", source_alias="s", target_alias="t")
-    merge.when_matched_update_all().execute()
-    assert pa.string_view() in pq.read_schema(next(path.glob("_change_data/*.parquet"))).types
-    one, two, three = (
-        (k, [tag, None], tag.encode(), {"m": [(tag, tag)]}) for k, tag in (("a", "x"), ("a", "z"), ("b", "y"))
-    )
-    found = [row[: 5 if feed == "true" else 4] for row in rows(reader, end)]
-    if feed == "true":
-        assert found == [(*one, "update_preimage"), (*two, "update_postimage")]
-    else:
-        assert sorted(found) == [two, three]
 
 
 def test_what_changes_no_row_is_no_change(tmp_path: Path) -> None:

@@ -230,6 +230,8 @@ def test_a_watermark_is_that_of_the_rows_that_pass_it_and_not_of_those_a_filter_
     assert rows.num_rows == 3
     assert [ev.decode(c) for c in said.column(CTL).to_pylist()] == [ev.Watermark("t#2", 4_000, 3)]
     assert list(MarkStream(2, "t#2", "t", 0)(iter([batch.slice(1, 1)])))[1:] == []
+    control = batch.set_column(2, CTL, pa.array([ev.encode(ev.Barrier(1, 1, 0))] * 3))  # as computed columns have it
+    assert list(MarkStream(2, "t#2", "t", 0)(iter([control])))[1:] == []
 
 
 def test_one_watermark_where_spark_is_asked_for_one(run: RunSpec) -> None:

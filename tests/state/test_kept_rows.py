@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from spark_ckpt.expressions.columns import where_true
 from spark_ckpt.expressions.evaluate import column
 from spark_ckpt.expressions.tree import Call, Input, Literal
-from spark_ckpt.runtime.expressions import kept_rows
+from spark_ckpt.runtime.lazy_batch import LazyBatch
 
 COLUMNS = [
     pa.array(range(50), pa.int64()),
@@ -33,7 +34,7 @@ BATCH = pa.RecordBatch.from_arrays(COLUMNS, schema=pa.schema([(f"c{i}", c.type) 
 def test_a_filter_keeps_what_arrows_filter_keeps(wanted: list[Any], first: int) -> None:
     rows = BATCH.slice(first, 40)
     mask = pa.array([wanted[i % len(wanted)] for i in range(43)], pa.bool_()).slice(3)
-    found = kept_rows(rows, mask)
+    found = LazyBatch.of(rows).only(where_true(mask)).made(None)
     found.validate(full=True)
     assert found.equals(rows.filter(mask), check_metadata=True)
 

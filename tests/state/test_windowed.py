@@ -93,6 +93,16 @@ def _combined(columns: list[pa.Array], window: WindowSize, newest: bool, cuts: i
     return sorted(map(repr, total.to_pylist()))
 
 
+@pytest.mark.parametrize("window", [WindowSize(20, 10), WindowSize(10, 10)])
+def test_a_control_row_passes_once_whatever_its_time(window: WindowSize) -> None:
+    control = pa.array([None, b"a barrier"], pa.binary())
+    batch = pa.record_batch([pa.array([15, 15]).view(TIME), pa.nulls(2, pa.int64()), control], names=["t", TAG, CTL])
+    (rows,) = AssignWindows("t", "shown", "w", window)(iter([batch]))
+    found = rows.select(["w", CTL]).to_pylist()
+    assert [row["w"] for row in found if row[CTL]] == [None]
+    assert len(found) == 1 + window.most
+
+
 TIMES = st.integers(-60, 60)
 
 

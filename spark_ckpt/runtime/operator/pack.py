@@ -18,12 +18,13 @@ from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.reports import Reports
 from spark_ckpt.protocol.source_time import windows_stream
 from spark_ckpt.protocol.weights import Arrivals
+from spark_ckpt.runtime.lazy_batch import Read
 from spark_ckpt.runtime.operator.spec import OperatorSpec
 from spark_ckpt.runtime.stateless import latest_micros, runs_of_tag, split_control
 from spark_ckpt.state.envelope import Controls, pack, route
 from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.state.keys.spark_hash import hashes_of
-from spark_ckpt.types import CTL, EVENT_TIME, KEY_HASH, epoch_of_tag
+from spark_ckpt.types import CONTROL_COLUMNS, CTL, EVENT_TIME, KEY_HASH, epoch_of_tag
 
 _COMBINE_BYTES = 16 << 20
 """Rows combined at once: few enough to stay in the processor's cache, and to bound what is kept."""
@@ -43,6 +44,11 @@ class PackStage:
         self.spec = spec
         self.hashes = hashes
         self._packed_schema = spec.packed_schema
+
+    def reads(self, _behind: Read | None) -> Read:
+        spec = self.spec
+        times = [spec.event_time or CTL, *(watermark.column for watermark in spec.open_watermarks)]
+        return frozenset((*spec.rows_schema.names, *times, *CONTROL_COLUMNS))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows, controls, portion = _Rows(self.spec.function), _Controls(self.spec), 0

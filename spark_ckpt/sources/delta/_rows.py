@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 from pyspark.sql.datasource import InputPartition
 
-from spark_ckpt.arrow_types import without_views
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.sources._convert import MAX_BATCH_ROWS
 from spark_ckpt.sources.delta._actions import Vector
@@ -112,7 +111,7 @@ def _numbered(file: pq.ParquetFile, split: DeltaSplit, names: list[str]) -> Iter
         if group in wanted:
             at = first
             for batch in file.iter_batches(MAX_BATCH_ROWS, row_groups=[group], columns=names):
-                yield at, without_views(batch)
+                yield at, batch
                 at += batch.num_rows
         first += file.metadata.row_group(group).num_rows
 

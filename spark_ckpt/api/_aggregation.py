@@ -15,7 +15,7 @@ from spark_ckpt.api._kept_aliases import handed_on
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.aggregates import OfValues, Split, by_names, split_aggregates
 from spark_ckpt.plan.attributes import with_known
-from spark_ckpt.plan.columns import free, is_plain, proposing_user_columns, quoted, refuse_repeated
+from spark_ckpt.plan.columns import free, is_plain, proposing_user_columns, quoted, refuse_repeated, unquoted
 from spark_ckpt.plan.fails_on_nulls import data_rows_only, of_data_rows
 from spark_ckpt.plan.key_columns import written
 from spark_ckpt.plan.stars import without_control
@@ -144,7 +144,7 @@ class Aggregation:
 
     def _spelt(self, key: str) -> Column:
         """A key as the user wrote it: Spark names the result so."""
-        name = called_most_like(key, list(map(written, self._given))) or key
+        name = called_most_like(key, [unquoted(written(given)) for given in self._given]) or key
         return F.col(quoted(name)) if key in self._keys.columns else self._keys.given[key]
 
     def _with_windows(self, exprs: list[Any]) -> tuple[Aggregation, list[Any]] | None:

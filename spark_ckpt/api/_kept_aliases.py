@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
+
 from spark_ckpt.api._joined_names import JoinedNames
+from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import quoted, unquoted, user_columns
 from spark_ckpt.plan.condition import Name, parts_of
 
@@ -55,4 +58,8 @@ def _text(*parts: str) -> str:
 
 def _qualified(df: CkptDataFrame) -> list[str]:
     """The columns that the alias stands in front of: not those that were computed behind it."""
-    return [] if df._alias is None else user_columns(df._preview.select(f"{quoted(df._alias)}.*").columns)
+    try:
+        with unlogged():
+            return [] if df._alias is None else user_columns(df._preview.select(f"{quoted(df._alias)}.*").columns)
+    except AnalysisException:  # all were
+        return []

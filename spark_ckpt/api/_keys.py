@@ -15,7 +15,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import refuse_missing
 from spark_ckpt.plan.carried_keys import carried_type, is_carried
 from spark_ckpt.plan.columns import free, is_repeated, proposing_user_columns, quoted
-from spark_ckpt.plan.condition import names_in
+from spark_ckpt.plan.condition import names_in, replaced
 from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.fails_on_nulls import of_data_rows
 from spark_ckpt.plan.key_columns import Keys, resolve_keys
@@ -66,8 +66,16 @@ def keys_apart(df: CkptDataFrame, cols: list[Any]) -> tuple[CkptDataFrame, list[
 
 def called(df: CkptDataFrame, cols: list[Any]) -> list[Any]:
     """``cols``, as classic Spark calls them as keys: ``stream["k"].cast("int")`` is ``CAST(k AS INT)`` there, and ``k``
-    in a projection. Within a struct it is told."""
-    return [c.alias(df.select(F.struct(c)).columns[0][len("struct(") : -1]) if _is_cast(c) else c for c in cols]
+    in a projection, unless it goes by a time zone."""
+    return [c.alias(_called_as_key(df, c)) if _is_cast(c) else c for c in cols]
+
+
+def _called_as_key(df: CkptDataFrame, cast: Column) -> str:
+    if df._joined is not None:  # within a struct it is told, too, but for casts that go by a time zone
+        return str(df.select(F.struct(cast)).columns[0][len("struct(") : -1])
+    rows = df._in_spark()
+    of_rows = replaced(cast, lambda name: rows[name.text] if name.of_stream else None)
+    return str(rows.groupBy(of_rows).count().columns[0])
 
 
 def _is_cast(col: Any) -> bool:

@@ -84,6 +84,10 @@ MENDED: list[list[str]] = [
     *([ITSELF, BY_NAME, f"q = q.{asked}"] for asked in OF_ITSELF),
     [ITSELF, BY_NAME, "q = q.drop(a['k'], 't', 'st', 'xs', 'x.y')", "q = q.select(p1['k'])"],
     [ITSELF, "q = q.join(p1, a['v'] == p1['v'])", "q = q.drop(p1['v'])", "q = q.withColumn('n', p1['st.x'])"],
+    ["q = q.alias('x').select(F.upper('k').alias('e'))", "q = q.groupBy('e').count()"],
+    ["q = q.alias('x').select('k', 'v').toDF('e', 'f')", "q = q.distinct()", "q = q.dropDuplicates(['e'])"],
+    ["q = q.groupBy('`X.Y`', q['V']).count()"],
+    ["q = q.groupBy(a['t'].cast('string'), a['v'].cast('string')).count()"],
     ["p1 = a.withColumnRenamed('k', 'e')", "q = q.join(p1, a['k'] == p1['e'])", "q = q.select(a['k'], p1['e'])"],
 ]
 """Which went another way than in Spark, once."""

@@ -77,7 +77,7 @@ APPEND: list[Text] = [
     ("SELECT * EXCEPT (tags, attrs, addr) FROM orders",),
     (
         """SELECT date_trunc('HOUR', ts) h, convert_timezone('America/New_York', 'UTC', ts::timestamp_ntz) t, hour(ts),
-           date(ts), date_format(ts, 'HH:mm z'), ts + INTERVAL '1' DAY, to_utc_timestamp(ts, 'UTC+9') t
+           date(ts), date_format(ts, 'HH:mm z'), ts + INTERVAL '1' DAY, to_utc_timestamp(ts, 'UTC+9') u
            FROM orders""",
     ),
     ("SELECT a, b FROM orders, LATERAL (SELECT price * 2 AS a, n + 1 AS b)",),
@@ -135,7 +135,7 @@ COMPLETE: list[Text] = [
     ("SELECT user, item, n, count(*) FROM orders GROUP BY CUBE((user, item), n)",),
     ("SELECT user, item, n, count(*) FROM orders GROUP BY user, GROUPING SETS ((item), (n), ())",),
     (
-        """SELECT max_by(item, price) m, min(struct(price, item)).item mi, first(item), collect_set(item) s,
+        """SELECT max_by(item, price) m, min(struct(price, item)).item mi, first(item), array_sort(collect_set(item)) s,
            percentile_approx(n, 0.5) FROM orders GROUP BY addr.city""",
     ),
     ("SELECT addr.city, addr.zip % 2 z, count(*) FROM orders GROUP BY addr.city, z HAVING z = 0",),

@@ -18,6 +18,9 @@ SORTING = (
     "Complete output mode"
 )
 
+FUNCTIONS = ("applyInPandasWithState", "applyInArrowWithState", "transformWithState", "transformWithStateInPandas")
+CORRECTNESS = "spark.sql.streaming.statefulOperator.checkCorrectness.enabled"
+
 
 def check_mode(lineage: Lineage, mode: str) -> None:
     """Raises ``InvalidInputError``, of Spark's condition where it has one, for a mode that the query does not have."""
@@ -27,8 +30,10 @@ def check_mode(lineage: Lineage, mode: str) -> None:
         _check_complete(lineage.in_mode(mode))
         return
     check_order(lineage, mode)
+    aggregated = {o for a in lineage.operators if a.kind == "aggregate" for o in a.behind if o.kind != "aggregate"}
     for operator in lineage.operators:
-        if operator.output_mode not in (None, mode):
+        feeds = operator.output_mode == "append" and operator in aggregated
+        if operator.output_mode not in (None, mode) and not feeds:
             raise no_such_mode(
                 mode,
                 operator.shown,
@@ -60,6 +65,24 @@ def check_order(lineage: Lineage, mode: str) -> None:
             "Limits are not supported on streaming DataFrames/Datasets in Update output mode: with rows that are never "
             "updated, limit counts over the whole query; behind an aggregation, add outputMode('complete')",
         )
+
+
+def check_updates(lineage: Lineage, mode: str, spark: Any) -> None:
+    """Raises ``InvalidInputError``, of Spark's condition, where updates are aggregated or joined: each would be a row
+    more beside those that it takes the place of. As there, a setting lets them through."""
+    if mode == "complete":
+        return
+    for operator in lineage.operators:
+        kinds = {"aggregate": (*FUNCTIONS, "aggregate"), "join": ("aggregate",)}.get(operator.kind, ())
+        updates = [o for o in operator.behind if o.output_mode == "update" and o.kind in kinds]
+        if updates and spark.conf.get(CORRECTNESS, "true") != "false":
+            raise unsupported(
+                f"what operator {updates[0].shown!r} puts out are updates, and operator {operator.shown!r} would take "
+                "each for a row more, beside earlier ones of its group. Windows with a watermark come out once, in "
+                'outputMode("append"), as do the rows of a function of that mode; or merge the updates into a table '
+                f"(mergeKeys), and read that. If each update is to count as a row, set {CORRECTNESS} to false, as in "
+                "Spark"
+            )
 
 
 def _refused(lineage: Lineage, mode: str, text: str) -> RefusedAsInSparkError:
@@ -94,9 +117,9 @@ def _check_complete(lineage: Lineage) -> None:
         )
     twice = [o for operator in last for o in operator.behind if o.kind == "aggregate"]
     if twice:
-        raise InvalidInputError(
+        raise unsupported(
             f"outputMode 'complete' is not supported where what operator {twice[0].shown!r} puts out is aggregated "
-            "further, as in Spark: use outputMode('append') or 'update'"
+            "further, as in Spark: windows with a watermark are, in outputMode('append')"
         )
     if lineage.inputs > len(last):
         raise InvalidInputError(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spark_ckpt.api._functions import as_sink, batch_function, each_row, sink_named
-from spark_ckpt.api._output_modes import check_mode, check_order, check_sinks
+from spark_ckpt.api._output_modes import check_mode, check_order, check_sinks, check_updates
 from spark_ckpt.api._refused_at_start import as_spark_takes
 from spark_ckpt.api._repeated_names import told_apart
 from spark_ckpt.api._tables import table_sink
@@ -121,6 +121,7 @@ class CkptDataStreamWriter(Hinting):
             check_writer(self._df._session.spark, outputMode=outputMode)
             raise InvalidInputError(f"outputMode must be append, update or complete, found {outputMode!r}")
         check_mode(self._df._lineage, mode)
+        check_updates(self._df._lineage, mode, self._df._session.spark)
         self._mode = mode
         return self
 
@@ -230,6 +231,7 @@ class CkptDataStreamWriter(Hinting):
         named = [in_our_terms(sink, own) for sink, own in self._as_spark_takes(options, job_options)]
         check_sinks(self._mode, named, self._df.columns)
         check_order(self._df._lineage, self._mode)
+        check_updates(self._df._lineage, self._mode, self._df._session.spark)
         df, sinks = with_conditions(told_apart(self._df, named), named)
         request = StartRequest(df, sinks, job_options, self._query_name, location, self._trigger, self._mode)
         return CkptQuery(start_query(request))

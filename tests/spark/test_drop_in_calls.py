@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyspark.errors
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
@@ -388,6 +389,29 @@ def _row_number(df: Any) -> Any:
     return df.withColumn("n", F.row_number().over(Window.partitionBy("a").orderBy("t")))
 
 
+def _rows_so_far(mode: str) -> Call:
+    """How many keys a function of that output mode has said to have so many rows."""
+
+    def so_far(key: Any, frames: Any, state: Any) -> Any:
+        state.update(((state.get[0] if state.exists else 0) + sum(map(len, frames)),))
+        yield pd.DataFrame({"a": [key[0]], "n": [state.get[0]]})
+
+    def counted(df: Any) -> Any:
+        rows = df.select("a").groupBy("a").applyInPandasWithState(so_far, "a long, n long", "n long", mode, "NoTimeout")
+        return rows.groupBy("n").count()
+
+    return counted
+
+
+def _counted_twice(df: Any) -> Any:
+    return df.groupBy("a").agg(F.count("*").alias("n")).groupBy("n").count()
+
+
+def _counts_joined(df: Any) -> Any:
+    counts = df.groupBy("a").agg(F.count("*").alias("n"))
+    return counts.join(df.select(F.col("a").alias("b")), F.expr("a = b"))
+
+
 def _start(made: Call, df: Any, mode: str, location: str) -> None:
     made(df).writeStream.format("noop").outputMode(mode).option("checkpointLocation", location).start()
 
@@ -402,6 +426,10 @@ def _start(made: Call, df: Any, mode: str, location: str) -> None:
         pytest.param("update", lambda d: d.limit(3), id="limit"),
         pytest.param("append", lambda d: d.groupBy("a").count().limit(3), id="limited counts"),
         pytest.param("append", _row_number, id="row_number"),
+        pytest.param("update", _counted_twice, id="counts of counts"),
+        pytest.param("complete", _counted_twice, id="all counts of counts"),
+        pytest.param("update", _counts_joined, id="counts joined"),
+        pytest.param("update", _rows_so_far("update"), id="updates of a function counted"),
     ],
 )
 def test_what_spark_refuses_at_start_has_its_condition_here(

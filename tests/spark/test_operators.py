@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -19,7 +20,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError
-from tests.spark.conftest import Input, Job, ordered
+from tests.spark.conftest import Input, Job, ordered, rows_of_spark
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -294,3 +295,34 @@ def test_functions_over_arrow_and_pandas_see_what_spark_shows_them(
     query = job.run(both(data.stream(ckpt)))
     assert job.rows() == ordered(_plain(both(data.table(spark))))
     assert _completed(query) == ["final"]
+
+
+# --- aggregates behind what puts out rows, and updates ----------------------------------------------------------------
+
+
+def _so_far(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+    state.update(((state.get[0] if state.exists else 0) + sum(map(len, frames)),))
+    yield pd.DataFrame({"k": [key[0]], "n": [state.get[0]]})
+
+
+def _of_a_function(df: Any) -> Any:
+    rows = df.groupBy("k").applyInPandasWithState(_so_far, "k string, n long", "n long", "append", "NoTimeout")
+    return rows.groupBy("n").count()
+
+
+def _of_updates(df: Any) -> Any:
+    return df.groupBy("k").agg(F.count("*").alias("n")).groupBy("n").count()
+
+
+@pytest.mark.parametrize(("query", "checked"), [(_of_a_function, "true"), (_of_updates, "false")])
+def test_what_spark_aggregates_of_functions_and_of_updates_is_aggregated(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, query: Any, checked: str
+) -> None:
+    """A function's rows of mode append in mode update; and updates, where the check of them is turned off."""
+    spark.conf.set("spark.sql.streaming.statefulOperator.checkCorrectness.enabled", checked)
+    data, expected = new_input("in", "k string"), []
+    for keys in ("ab", "ac"):
+        data.add(*[(key,) for key in keys])
+        expected += rows_of_spark(query(data.spark_stream(spark)), tmp_path / "plain", "update")
+        job.run(query(data.stream(ckpt)), mode="update")
+        assert job.rows() == ordered(map(tuple, expected))

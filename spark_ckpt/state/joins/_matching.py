@@ -30,10 +30,18 @@ class Found:
 
 
 class Matching:
-    """``new`` are the rows of left and right that may match, ``waiting`` those that were there before."""
+    """``new`` are the rows of left and right that may match, ``waiting`` those that were there before. ``ended``: of a
+    semi join, the new right rows that no new left row meets."""
 
-    def __init__(self, join: StreamJoin, keys: pa.Table, new: list[SideRows], waiting: list[SideRows | None]) -> None:
-        self._join, self._keys, self._new = join, keys, new
+    def __init__(
+        self,
+        join: StreamJoin,
+        keys: pa.Table,
+        new: list[SideRows],
+        waiting: list[SideRows | None],
+        ended: Mask | None = None,
+    ) -> None:
+        self._join, self._keys, self._new, self._ended = join, keys, new, ended
         self._rows = [rows.behind(known) for rows, known in zip(new, waiting, strict=True)]
         self._matched = [np.zeros(len(rows), bool) for rows in self._rows]
 
@@ -62,10 +70,18 @@ class Matching:
         if len(left) == 0 or len(right) == 0:
             return
         for new, all_right in pairs.candidates(left.key[left.known :], right.key, keys):
-            yield from self._matching(new + left.known, all_right)
+            yield from self._matching(*self._meeting(new + left.known, all_right))
         if left.known:
             for new, waiting in pairs.candidates(right.key[right.known :], left.key[: left.known], keys):
                 yield from self._matching(waiting, new + right.known)
+
+    def _meeting(self, left_at: Rows, right_at: Rows) -> tuple[Rows, Rows]:
+        """Without the right rows that have ended."""
+        if self._ended is None:
+            return left_at, right_at
+        place = right_at - self._rows[1].known
+        kept = ~((place >= 0) & self._ended[place])
+        return left_at[kept], right_at[kept]
 
     def _matching(self, left_at: Rows, right_at: Rows) -> Iterator[tuple[Rows, Rows]]:
         if self._join.condition is not None:

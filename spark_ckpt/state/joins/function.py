@@ -112,11 +112,22 @@ class StreamJoin(StateFunction):
             new.append(rows)
         live = [rows.only(mask) if not mask.all() else rows for rows, mask in zip(new, map(self._keyed, new))]
         stored = [self._waiting(ctx, counts, place, live[1 - place].key) for place in (0, 1)]
-        matching = Matching(self, touched.keys, live, [None if found is None else found.rows for found in stored])
+        waiting = [None if found is None else found.rows for found in stored]
+        matching = Matching(self, touched.keys, live, waiting, self._ended(ctx, live[1]))
         out += matching.output()
         for place in (0, 1):
             self._kept(ctx, counts, place, stored[place], matching.found(place), new[place], live[place])
         return out
+
+    def _ended(self, ctx: CallContext, right: SideRows) -> Mask | None:
+        """The right rows whose time is over when they come. In Spark 4.2's semi joins new left rows meet the right rows
+        that are kept, and these are not; left rows that wait meet them."""
+        expiry = self.sides[1].expiry
+        if self.how != SEMI or expiry is None or ctx.watermark_ms is None or not len(right):
+            return None
+        timeouts = expiry.timeouts_ms(right.column(expiry.column))
+        ended = (timeouts != NO_TIMEOUT) & (timeouts < ctx.watermark_ms)
+        return ended if ended.any() else None
 
     def _of_side(self, touched: Touched, side: Side, of_right: bool) -> tuple[SideRows, Mask]:
         """A side's rows, and which of them may match: of an inner side, only those are there."""

@@ -9,11 +9,12 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
+from tests.generated.query_joins import Joins
 from tests.generated.query_operators import Operators
 from tests.generated.query_steps import ROW_STEPS
 from tests.generated.two_sides import Query, Side
 
-KINDS = ROWS, GROUPS, TIMES = ("rows", "groups", "times")
+ROWS, GROUPS, TIMES, JOINS = ("rows", "groups", "times", "joins")
 _ROW_STEPS = (*ROW_STEPS, *[Operators.sql_rows] * 3)
 _WATERMARKS = ("20 minutes", "1 hour", "0 seconds")
 _GROUPS = (*[Operators.grouped] * 5, *[Operators.sql_groups] * 4, Operators.others, Operators.windowed)
@@ -24,6 +25,10 @@ _TIMES = (
     *[Operators.joined] * 3,
     Operators.itself,
 )
+
+_BETWEEN = (*[Joins.between] * 3, *[Joins.static] * 2, Joins.once_each, Joins.by_window)
+_DELAY = "spark.watermarkDelayMs"
+"""In the metadata of an event time."""
 
 _WITHOUT_KEYS = re.compile(r"groupBy\(\)|^df\.agg\(|describe\(|summary\(|'SELECT (count|sum|max)\((?!.*GROUP BY)")
 """Aggregates whose row Spark repeats with each batch."""
@@ -47,7 +52,7 @@ class QueryMaker:
             return Query(tuple(self.steps))
         if kind == GROUPS:
             return self._groups()
-        return self._times()
+        return self._joins() if kind == JOINS else self._times()
 
     def _groups(self) -> Query:
         if self.chosen.random() < 0.3:
@@ -78,6 +83,19 @@ class QueryMaker:
         mode = self._mode("append", "append", "append", *more)
         return Query(tuple(self.steps), mode, self.once)
 
+    def _joins(self) -> Query:
+        """Two or three joins of streams in a row, and what may stand in front of, between and behind them."""
+        delay, joins = self.chosen.choice(_WATERMARKS), self.chosen.choice([2, 2, 2, 3])
+        self._several((Joins.between,), self.chosen.choice([0, 0, 1]), delay)
+        self._add(f"df.withWatermark('t', {delay!r})")
+        for number in range(joins):
+            if self.chosen.random() < (0.25 if number == 0 else 0.4):
+                self._one(_BETWEEN if number else (*_BETWEEN, Joins.once_each, Joins.by_window), delay, number)
+            self._one((*[Joins.stream] * 6, Joins.itself), delay, number)
+        if self.chosen.random() < 0.4:
+            self._one((Joins.by_window, Joins.by_window, Joins.once_each, Joins.between), delay)
+        return Query(tuple(self.steps), self._mode("append"), self.once)
+
     def modes(self, df: Any) -> list[str]:
         """The output modes that Spark takes the query in, were it started."""
         jvm, found = self.side.spark._jvm, []
@@ -95,18 +113,24 @@ class QueryMaker:
         fit = self.modes(self.df)
         return self.chosen.choice([mode for mode in wanted if mode in fit] or fit)
 
-    def _several(self, makers: Any, count: int) -> None:
+    def _several(self, makers: Any, count: int, *more: Any) -> None:
         for _ in range(count):
-            self._one(makers)
+            self._one(makers, *more)
 
-    def _one(self, makers: Any) -> None:
+    def _one(self, makers: Any, delay: str | None = None, joined: int = 0) -> None:
         """A step that Spark takes, of some that are tried."""
         for _ in range(12):
             kinds = dict(self.df.dtypes)
             if len(kinds) < len(self.df.columns) or not kinds:
                 return  # names that come twice
-            if self._add(self.chosen.choice(makers)(Operators(self.chosen, kinds))):
+            if self._add(self.chosen.choice(makers)(self._steps(kinds, delay, joined))):
                 return
+
+    def _steps(self, kinds: dict[str, str], delay: str | None, joined: int) -> Operators:
+        if delay is None:
+            return Operators(self.chosen, kinds)
+        times = [f.name for f in self.df.schema if _DELAY in f.metadata and kinds[f.name] == "timestamp"]
+        return Joins(self.chosen, kinds, times, delay, joined)
 
     def _add(self, step: str) -> bool:
         try:

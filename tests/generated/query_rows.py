@@ -31,6 +31,7 @@ COLUMNS: dict[str, str] = {
     "st": "struct<a:int,b:string>",
 }
 OTHER: dict[str, str] = {"oid": "bigint", "ok": "string", "on_": "int", "ot": "timestamp"}
+THIRD: dict[str, str] = {"uid": "bigint", "uk": "string", "un": "int", "ut": "timestamp"}
 
 _VALUES: dict[str, list[Any]] = {
     "k": ["a", "b", "c", "", None],
@@ -45,6 +46,8 @@ _VALUES: dict[str, list[Any]] = {
     "st": [{"a": 1, "b": "x"}, {"a": None, "b": "x"}, {"a": 1, "b": None}, None],
     "ok": ["a", "b", "", "z", None],
     "on_": [0, 1, 7, None],
+    "uk": ["a", "b", "c", "z", None],
+    "un": [0, 1, -1, None],
 }
 BEGIN = dt.datetime(2024, 3, 10, 5, 30, tzinfo=dt.timezone.utc)
 """Half an hour past midnight in New York, on the day that has no hour from two to three."""
@@ -55,12 +58,15 @@ def ddl(columns: dict[str, str]) -> str:
     return ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
 
 
-def batches(chosen: random.Random, columns: dict[str, str], count: int, rows: int = 6) -> list[pa.Table]:
-    """``count`` tables; one of them may be empty, and the first column counts the rows."""
+def batches(
+    chosen: random.Random, columns: dict[str, str], count: int, rows: int = 6, paced: bool = False
+) -> list[pa.Table]:
+    """``count`` tables; one of them may be empty, and the first column counts the rows. ``paced``: none is, and the
+    last row of each has a value in each column and the latest time, so that the streams' watermarks are the same."""
     number, made = 0, []
     for batch in range(count):
-        size = 0 if batch and chosen.random() < 0.1 else rows
-        values = [_row(chosen, columns, number + i, batch) for i in range(size)]
+        size = 0 if batch and not paced and chosen.random() < 0.1 else rows
+        values = [_row(chosen, columns, number + i, batch, paced and i == size - 1) for i in range(size)]
         number += size
         schema = to_arrow_schema(parse_ddl(ddl(columns)), timezone="UTC")
         by_column = [pa.array([v[i] for v in values], field.type) for i, field in enumerate(schema)]
@@ -68,18 +74,20 @@ def batches(chosen: random.Random, columns: dict[str, str], count: int, rows: in
     return made
 
 
-def _row(chosen: random.Random, columns: dict[str, str], number: int, batch: int) -> list[Any]:
+def _row(chosen: random.Random, columns: dict[str, str], number: int, batch: int, last: bool) -> list[Any]:
     return [
         number
-        if name in ("id", "oid")
-        else _time(chosen, batch)
+        if name in ("id", "oid", "uid")
+        else _time(chosen, batch, last)
         if kind == "timestamp"
-        else chosen.choice(_VALUES[name])
+        else chosen.choice([v for v in _VALUES[name] if v is not None] if last else _VALUES[name])
         for name, kind in columns.items()
     ]
 
 
-def _time(chosen: random.Random, batch: int) -> dt.datetime | None:
+def _time(chosen: random.Random, batch: int, last: bool) -> dt.datetime | None:
+    if last:
+        return BEGIN + STEP * batch
     if chosen.random() < 0.1:
         return None
     late = dt.timedelta(minutes=chosen.choice([0, 0, 5, 20, 30, 75, 300]), microseconds=chosen.choice([0, 0, 1]))

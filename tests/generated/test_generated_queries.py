@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from typing import Any
 
 import pytest
 
 from tests.generated.lab import Lab
-from tests.generated.queries import GROUPS, KINDS, ROWS, TIMES, QueryMaker
+from tests.generated.queries import GROUPS, JOINS, ROWS, TIMES, QueryMaker
 from tests.generated.query_checks import check_queries, made_sides, shrunk
+from tests.generated.query_joins import IN_SQL
 from tests.generated.test_generated_chains import SEED, SOAKED, Tally
 from tests.generated.two_sides import Query, differing
 
@@ -43,7 +45,7 @@ TEXTS += (" IN (SELECT", "NOT EXISTS (SELECT", "(SELECT max", "WITH q", "LEFT JO
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("kind", "seed"), [(TIMES, 23), (GROUPS, 19)])
+@pytest.mark.parametrize(("kind", "seed"), [(TIMES, 23), (GROUPS, 19), (JOINS, 130), (JOINS, 135)])
 def test_a_random_query_gives_what_it_gives_in_spark(lab: Lab, kind: str, seed: int) -> None:
     check_queries(lab.spark, lab.folder, seed, kind)
 
@@ -56,7 +58,7 @@ def test_random_queries_of_rows_give_what_they_give_in_spark(lab: Lab) -> None:
 def test_many_random_queries_give_what_they_give_in_spark(lab: Lab) -> None:
     tally = Tally()
     for seed in itertools.islice(itertools.count(SEED * 1000), max(1, SOAKED // 20)):
-        for kind, count in ((GROUPS, 1), (TIMES, 1), (ROWS, IN_A_UNION)):
+        for kind, count in ((GROUPS, 1), (TIMES, 1), (JOINS, 1), (ROWS, IN_A_UNION)):
             tally.count(count, lambda made=(seed, kind, count): check_queries(lab.spark, lab.folder, *made))  # type: ignore[misc]
     assert not tally.wrong, "\n\n".join(tally.wrong)
 
@@ -64,11 +66,38 @@ def test_many_random_queries_give_what_they_give_in_spark(lab: Lab) -> None:
 @pytest.mark.soak
 def test_every_operation_is_in_a_query_that_spark_takes(lab: Lab) -> None:
     plain, steps = made_sides(lab.spark, lab.folder / "every", random.Random(1)).plain, list[str]()
-    for seed, kind in itertools.product(range(150), KINDS):
+    for seed, kind in itertools.product(range(150), (ROWS, GROUPS, TIMES)):
         steps += QueryMaker(f"{seed}/{kind}", plain).query(kind).steps
     whole = "\n".join(steps)
     assert [name for name in METHODS if f".{name}(" not in whole and f"{name}(" not in whole] == []
     assert [text for text in TEXTS if text not in whole] == []
+
+
+STREAM = r"(\.join\((other|third|df)|sql\(df.*=(other|third)\()"
+"""A join with another stream, or of one with itself."""
+SHAPES = {
+    "two in a row": f"{STREAM}.*\n.*{STREAM}",
+    "three in a row": f"{STREAM}.*\n.*{STREAM}.*\n.*{STREAM}",
+    "with itself behind another": rf"{STREAM}.*\n.*\.join\(df",
+    "a static table between": rf"{STREAM}.*\n.*(static|words).*\n.*{STREAM}",
+    "rows once in front": rf"dropDuplicates.*\n.*{STREAM}",
+    "windows behind two": rf"{STREAM}(?s:.*){STREAM}.*\n.*groupBy\(F.window",
+    "windows in front": rf"df = df\.groupBy\(F.window.*\n.*{STREAM}",
+    "by windows": r"window` = w_",
+    "by names": rf"{STREAM}.*withColumnRenamed",
+} | {how: f"'{how}'\\)|{text} o ON" for how, text in IN_SQL.items() if how != "left_anti"}
+TRIED = {"left_anti": r"'left_anti'\)|LEFT ANTI JOIN o"}
+"""Refused by Spark, and so here."""
+
+
+@pytest.mark.soak
+def test_joins_in_a_row_are_of_every_shape(lab: Lab) -> None:
+    plain = made_sides(lab.spark, lab.folder / "every join", random.Random(1), True).plain
+    makers = [QueryMaker(f"{seed}/{JOINS}", plain) for seed in range(100)]
+    whole = "\n\n".join(repr(maker.query(JOINS)) for maker in makers)
+    refused = "\n".join(steps[-1] for maker in makers for steps in maker.refused)
+    assert [name for name, shape in SHAPES.items() if not re.search(shape, whole)] == []
+    assert [name for name, shape in TRIED.items() if not re.search(shape, refused)] == []
 
 
 # -- the net itself --------------------------------------------------------------------------------------------------

@@ -25,6 +25,8 @@ from tests.generated.query_functions import NAMES
 DEADLINE_S = 300.0
 WORDS = [("a", "one", 1), ("b", "two", 2), ("b", "again", 7), ("z", None, 0), (None, "nothing", None)]
 
+FOLDERS = ("in", "other", "third")
+
 Rows = collections.Counter[str]
 Batches = list[list[Any]]
 
@@ -60,16 +62,23 @@ class Side:
     def other(self) -> Any:
         return self.stream("other", query_rows.OTHER)
 
-    def sql(self, df: Any, text: str) -> Any:
-        """``text`` over the view ``v``, which is ``df``."""
-        df.createOrReplaceTempView("v")
+    def third(self) -> Any:
+        return self.stream("third", query_rows.THIRD)
+
+    def sql(self, df: Any, text: str, **more: Any) -> Any:
+        """``text`` over the view ``v``, which is ``df``, and ``more`` views."""
+        views = {"v": df, **more}
+        for name, frame in views.items():
+            frame.createOrReplaceTempView(name)
         try:
             return self.reader.sql(text)
         finally:
-            (self.reader if self.reader is not self.spark else self.spark.catalog).dropTempView("v")
+            for name in views:
+                (self.reader if self.reader is not self.spark else self.spark.catalog).dropTempView(name)
 
     def step(self, df: Any, text: str) -> Any:
-        names = {"df": df, "F": F, "spark": self.spark, "static": self.static, "sql": self.sql, "other": self.other}
+        names = {"df": df, "F": F, "spark": self.spark, "static": self.static, "sql": self.sql}
+        names |= {"other": self.other, "third": self.third}
         return eval(text, {**names, **NAMES})  # noqa: S307 - our own
 
     def built(self, steps: Sequence[str]) -> Any:
@@ -96,7 +105,7 @@ class TwoSides:
     ) -> None:
         self.spark, self.folder, self.tables, self.lives = spark, folder, tables, lives
         spark.conf.set("spark.ckpt.dir", str(folder / "jobs"))
-        for name in ("in", "other"):
+        for name in FOLDERS:
             (folder / name).mkdir(parents=True)  # Spark looks whether it is there
         self.plain: Any = side(spark, spark, folder)
         self.ours: Any = side(spark_ckpt.enable(spark), spark, folder)
@@ -109,7 +118,7 @@ class TwoSides:
         return differing(plain, ours, mode, once)
 
     def _outcome(self, side: Side, queries: Sequence[Query], mode: str) -> Any:
-        for path in ("in", "other", "plain", "jobs", *(f"location-{n}" for n in range(self.lives))):
+        for path in (*FOLDERS, "plain", "jobs", *(f"location-{n}" for n in range(self.lives))):
             shutil.rmtree(self.folder / path, ignore_errors=True)
         partitions = self.spark.conf.get("spark.sql.shuffle.partitions")
         try:
@@ -123,7 +132,7 @@ class TwoSides:
         made: list[Batches] = []
         schema = None
         for life in range(self.lives):
-            for name, tables in zip(("in", "other"), self.tables, strict=True):
+            for name, tables in zip(FOLDERS, self.tables, strict=False):
                 first, end = (len(tables) * at // self.lives for at in (life, life + 1))
                 query_rows.write(self.folder / name, tables[first:end], first)
             df = together([side.built(q.steps) for q in queries])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,7 @@ class Aggregation:
     """The keys as given, where windows within them are columns of the rows."""
     _window: WindowColumn | None
     _joined: JoinedNames | None
+    _places: Mapping[int, int]
     """Behind a join: what names mean there."""
 
     def agg(self, *exprs: Any, uid: str | None = None) -> CkptDataFrame:
@@ -101,7 +102,7 @@ class Aggregation:
         rows = self._keyed
         own = {name: rows.columns.index(name) for name in self._keys.columns if name in rows.columns}
         found = enumerate(called_most_like(name, own) for name in made.columns[: len(self._given)])
-        places = {i: own[name] for i, name in found if name is not None}
+        places = self._places or {i: own[name] for i, name in found if name is not None}
         made = made._with(with_known(made._attributes, rows._attributes, places))
         return handed_on(made, rows, {at: i for i, at in places.items()}, self._joined)
 

@@ -208,7 +208,8 @@ class JoinedNames(JoinedColumns):
         """By keys that are told by stream or alias, too; so may be what is aggregated."""
         from spark_ckpt.api.grouped import CkptGroupedData
 
-        return CkptGroupedData(*self.keys(cols), self)
+        bare = {i: None if isinstance(col, int) else self._bare(col) for i, col in enumerate(cols)}
+        return CkptGroupedData(*self.keys(cols), self, places={i: at for i, at in bare.items() if at is not None})
 
     def keys(self, cols: list[Any]) -> tuple[CkptDataFrame, list[Any]]:
         """The rows, and keys over them by the names that are shown."""

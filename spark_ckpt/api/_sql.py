@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkValueError
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -25,6 +26,7 @@ from spark_ckpt.api._subtract import NOT_ON_THE_RIGHT, grouped_rows
 from spark_ckpt.api._views import views_of, with_global_views
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.condition import bare_name, names_in
 from spark_ckpt.plan.spark_errors import unsupported
 from spark_ckpt.plan.sql_aggregates import has_aggregate
 from spark_ckpt.plan.sql_clauses import within
@@ -45,8 +47,8 @@ def sql(session: Any, text: str, args: Any, given: Mapping[str, Any]) -> CkptDat
     """See :meth:`spark_ckpt.api.session.CkptSession.sql`; ``given`` are its ``kwargs``."""
     tables: dict[str, Frame] = dict(views_of(session.spark))
     if given:
-        tables |= {f"{GIVEN}{name}".lower(): value for name, value in given.items() if hasattr(value, "isStreaming")}
-        text = text.format(**{n: f"{GIVEN}{n}" if hasattr(v, "isStreaming") else literal(v) for n, v in given.items()})
+        tables |= {f"{GIVEN}{name}".lower(): value for name, value in given.items() if _is_frame(value)}
+        text = text.format(**{name: _written(name, value) for name, value in given.items()})
     text = with_identifiers(with_arguments(without_comments(text), args))
     view = command_of(whole(text))
     text, spark = with_global_views(session.spark, text if view is None else view.query, tables)
@@ -56,6 +58,24 @@ def sql(session: Any, text: str, args: Any, given: Mapping[str, Any]) -> CkptDat
         view.of(found)
         return session.spark.createDataFrame([], T.StructType())
     return found
+
+
+def _is_frame(value: Any) -> bool:
+    return hasattr(value, "isStreaming") and not isinstance(value, Column)
+
+
+def _written(name: str, value: Any) -> str:
+    """What stands in the text for ``{name}``. Raises as Spark does for a Column that is no name."""
+    if _is_frame(value):
+        return f"{GIVEN}{name}"
+    if not isinstance(value, Column):
+        return literal(value)
+    names = names_in(value) if bare_name(value) else None
+    if not names:
+        raise PySparkValueError(
+            errorClass="VALUE_NOT_PLAIN_COLUMN_REFERENCE", messageParameters={"val": str(value), "field_name": name}
+        )
+    return names[0].text
 
 
 @dataclass

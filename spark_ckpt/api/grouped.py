@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from typing import Any
 
@@ -50,10 +50,16 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
     """
 
     def __init__(
-        self, parent: CkptDataFrame, cols: list[Any], joined: JoinedNames | None = None, by_columns: bool = False
+        self,
+        parent: CkptDataFrame,
+        cols: list[Any],
+        joined: JoinedNames | None = None,
+        by_columns: bool = False,
+        places: Mapping[int, int] | None = None,
     ) -> None:
-        """``by_columns``: a window among the keys is a column as others are."""
-        self._rows, self._given, self._joined = parent, cols, joined
+        """``by_columns``: a window among the keys is a column as others are. ``places``: where the columns are that
+        keys are, by the keys' numbers, if names do not say."""
+        self._rows, self._given, self._joined, self._places = parent, cols, joined, places or {}
         parent, cols, _ = behind_windows(parent, cols) or (parent, cols, [])
         self._behind, self._cols = parent, cols
         self._window, keys = (None, cols) if by_columns else window_key(parent, cols)

@@ -122,6 +122,11 @@ OF_AN_ALIAS = [
     ["q = q.alias('st').dropDuplicates(['k'])", "q = q.withColumn('x', F.lit(5))", "q = q.select('st.k', 'st.x')"],
     ["q = q.alias('st').groupBy('st.k', 'st').count()", "q = q.where(F.col('st.k') == 'a')"],
     [ST, "q = q.select(q['st.k'], q['st.v'] + 1)"],
+    [
+        "q = q.alias('x').join(b.alias('y'), F.col('x.k') == F.col('y.k'))",
+        "q = q.groupBy('x.k', 'y.v').count()",
+        "q = q.where(\"x.k > ''\").select('y.v', 'x.*', a['k'])",
+    ],
     [ST, "q = q.select(F.posexplode('xs'), 'k', 'w', b['v'])", "q = q.select('st.k', a['k'], b['v'].alias('n'))"],
     ["q = q.alias('x')", "q = q.where(q['x.v'] > 0)", "q = q.select(q['x.st.x'], q['x.v'] + 1)"],
     ["q = q.withColumnRenamed('k', 'e').alias('x').join(b, 'v')", "q = q.drop('Größe')", "q = q.where('x.e > \"\"')"],

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, ParseException, PySparkValueError
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import spark_ckpt
 from spark_ckpt.errors import InvalidInputError
@@ -109,6 +110,11 @@ def test_values_are_given_apart_and_state_goes_on(
     assert job.rows() == [("a", 12), ("b", 9)]
     by_place = ckpt.sql("SELECT k FROM {rows} WHERE v > ? AND k < ?", [2, "b"], rows=made.stream(ckpt))
     assert by_place.columns == ["k"]
+    rows = made.stream(ckpt)
+    named = ckpt.sql("SELECT {k}, {v} FROM {rows} WHERE {v} > 1", rows=rows, k=F.col("k"), v=rows["v"])
+    assert named.dtypes == rows.select("k", "v").dtypes
+    with pytest.raises(PySparkValueError, match="VALUE_NOT_PLAIN_COLUMN_REFERENCE"):
+        ckpt.sql("SELECT {more} FROM {rows}", rows=rows, more=rows["v"] + 1)
 
 
 def test_tables_of_sub_queries_are_those_there_were(

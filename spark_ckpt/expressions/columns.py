@@ -52,7 +52,8 @@ def _kept(values: pa.Array, wanted: pa.Array, mask: np.ndarray, count: int) -> p
 
 
 def at_places(at: np.ndarray) -> Selection:
-    """The rows at these places; nulls at -1."""
+    """The rows at these places; nulls at -1, which is for columns that are there: what is computed of a null may be
+    something else."""
     return Selection(len(at), lambda values: picked(values, at))
 
 

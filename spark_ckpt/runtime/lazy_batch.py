@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -82,6 +82,7 @@ class RowOperation:
         return in_a_row([self], None, batches)
 
 
+@runtime_checkable
 class Reading(Protocol):
     """An operation that says what it reads, where ``behind`` is what is read of its result."""
 

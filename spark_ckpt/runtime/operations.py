@@ -9,7 +9,7 @@ from itertools import groupby
 import pyarrow as pa
 
 from spark_ckpt.runtime._worker_gc import freeze
-from spark_ckpt.runtime.lazy_batch import LazyBatch, Read, RowOperation, in_a_row
+from spark_ckpt.runtime.lazy_batch import LazyBatch, Read, Reading, RowOperation, in_a_row
 from spark_ckpt.state.envelope import MAX_BODY_BYTES
 from spark_ckpt.state.ipc import from_bytes, messages
 
@@ -44,7 +44,7 @@ class Operations:
                 stages.append(partial(in_a_row, behind[::-1], read))
                 continue
             for operation in behind:
-                read = operation.reads(read) if hasattr(operation, "reads") else None
+                read = operation.reads(read) if isinstance(operation, Reading) else None
                 stages.append(operation)
         return stages[::-1]
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 
 from spark_ckpt.api._joined_names import JoinedNames
-from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import quoted, unquoted, user_columns
 from spark_ckpt.plan.condition import Name, parts_of
+from spark_ckpt.plan.trying import unlogged
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame

@@ -33,10 +33,11 @@ def keyed(
     output_mode: str | None = None,
     whole_in_complete: bool = False,
     asked: Collection[str] | None = None,
+    takes_updates: bool = False,
 ) -> CkptDataFrame:
     """A keyed operator behind ``parent``: ``function`` gets the keys and these ``columns``. Of several event times that
     among ``asked`` counts."""
-    node = _node(parent, uid, function, output_mode, whole_in_complete)
+    node = replace(_node(parent, uid, function, output_mode, whole_in_complete), takes_updates=takes_updates)
     before, time = parent._lineage, _event_time(parent, function, asked)
     late = time or late_by_window(parent.schema)
     lineage = (before if time is not None else before.with_watermarks_told()).through(node)

@@ -15,7 +15,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import refuse_missing
 from spark_ckpt.plan.carried_keys import carried_type, is_carried
 from spark_ckpt.plan.columns import free, is_repeated, proposing_user_columns, quoted
-from spark_ckpt.plan.condition import names_in, replaced
+from spark_ckpt.plan.condition import names_in, parts_of, replaced
 from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.fails_on_nulls import of_data_rows
 from spark_ckpt.plan.key_columns import Keys, resolve_keys
@@ -71,7 +71,8 @@ def called(df: CkptDataFrame, cols: list[Any]) -> list[Any]:
 
 
 def _called_as_key(df: CkptDataFrame, cast: Column) -> str:
-    if df._joined is not None:  # within a struct it is told, too, but for casts that go by a time zone
+    whole = all(len(parts_of(name.text)) == 1 for name in names_in(cast) or [])
+    if df._joined is not None or not whole:  # within a struct it is told, too, but for casts that go by a time zone
         return str(df.select(F.struct(cast)).columns[0][len("struct(") : -1])
     rows = df._in_spark()
     of_rows = replaced(cast, lambda name: rows[name.text] if name.of_stream else None)

@@ -98,6 +98,9 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         aggregates. Write them to a merging sink. ``emit="rows"`` gives each input row with the running values of its
         key appended, in ``orderBy`` order within a batch (Flink's rolling aggregation).
 
+        Behind another operator's updates each of them is a row: that is for what only grows, such as the largest of
+        counts. (``agg`` refuses them, as Spark does.)
+
         Raises ``InvalidInputError`` for none, for columns that are not there and types an aggregate cannot take,
         ``TopologyError`` if the ``uid`` is taken::
 
@@ -123,7 +126,8 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         function = AggregateFunction(
             self._key_arrow(), inputs, aggregates, emit=emit, order_by=orderBy, rules=self._rules()
         )
-        return self._operator(uid, function, columns, output_mode="update" if emit == "update" else None)
+        mode = "update" if emit == "update" else None
+        return self._operator(uid, function, columns, output_mode=mode, takes_updates=True)
 
     def _with_windows(self, exprs: list[Any]) -> tuple[CkptGroupedData, list[Any]] | None:
         found = behind_windows(self._rows, self._given, exprs)
@@ -287,13 +291,16 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         named: Keys | None = None,
         output_mode: str | None = None,
         by_agg: bool = False,
+        takes_updates: bool = False,
     ) -> CkptDataFrame:
         if not (self._given or by_agg):
             raise InvalidInputError("groupBy needs at least one key column")
         if not by_agg:
             refuse_carried(self._keys)
             self._refuse_repeated()
-        return keyed(self._parent, uid, function, columns, named or self._keys, output_mode)
+        return keyed(
+            self._parent, uid, function, columns, named or self._keys, output_mode, takes_updates=takes_updates
+        )
 
     def _refuse_repeated(self) -> None:
         """Names that come twice only ``agg`` can tell apart."""

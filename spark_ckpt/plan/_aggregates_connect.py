@@ -23,10 +23,10 @@ from spark_ckpt.plan._forms import Form, weighed
 from spark_ckpt.plan._lateral_aliases import put_in_place
 from spark_ckpt.plan._listagg import Listing
 from spark_ckpt.plan._sql_expressions import read
-from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import is_case_sensitive, quoted, unquoted
 from spark_ckpt.plan.condition import ConnectTree, Name, name_of, names_in, parts_of
 from spark_ckpt.plan.key_columns import column_named
+from spark_ckpt.plan.trying import unlogged
 
 _KNOWN = {*KINDS, *REFUSED}
 SparkDF = Any

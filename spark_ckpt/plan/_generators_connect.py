@@ -14,8 +14,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan._udf_connect import PlanRewriter
+from spark_ckpt.plan.trying import unlogged
 from spark_ckpt.types import CTL
 
 SparkDF = Any

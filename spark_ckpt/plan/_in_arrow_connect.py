@@ -26,9 +26,9 @@ from spark_ckpt.plan._connect_missing import filled, replaced
 from spark_ckpt.plan._connect_scope import Scope, without_texts
 from spark_ckpt.plan._connect_trees import Settings, Trees, Typed
 from spark_ckpt.plan._sql_expressions import read
-from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.in_arrow import Stays, StaysError, arrow_kind
+from spark_ckpt.plan.trying import unlogged
 from spark_ckpt.runtime.expressions import Compute, Keep
 from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.types import CONTROL_COLUMNS

@@ -17,10 +17,10 @@ from spark_ckpt.plan._connect_functions import FUNCTIONS
 from spark_ckpt.plan._connect_scope import parts_of
 from spark_ckpt.plan._in_arrow_connect import same
 from spark_ckpt.plan._static_in_arrow_connect import is_of
-from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.condition import ConnectTree
 from spark_ckpt.plan.plan_check import plan_nodes
+from spark_ckpt.plan.trying import unlogged
 
 SparkDF = Any
 

@@ -15,10 +15,10 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import quoted, unquoted
 from spark_ckpt.plan.condition import Name, parts_of, replaced, stream_column, stream_names
 from spark_ckpt.plan.spark_errors import analysis_error
+from spark_ckpt.plan.trying import unlogged
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.types import CONTROL_COLUMNS
 

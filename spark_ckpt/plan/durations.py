@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._trying import unlogged
+from spark_ckpt.plan.trying import unlogged
 
 _MS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
 _SIMPLE = re.compile(rf"\s*(\d+)\s+({'|'.join(_MS)})s?\s*", re.IGNORECASE)

@@ -11,10 +11,10 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.plan_check import plan_nodes
 from spark_ckpt.plan.plan_text import Node, calls_python
+from spark_ckpt.plan.trying import unlogged
 from spark_ckpt.types import CTL
 
 SparkDF = Any

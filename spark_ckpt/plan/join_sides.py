@@ -12,10 +12,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import is_case_sensitive
 from spark_ckpt.plan.condition import Name, bare_name, names_in, replaced, shape
 from spark_ckpt.plan.key_columns import column_named
+from spark_ckpt.plan.trying import unlogged
 
 SparkDF = Any
 LEFT, RIGHT = 0, 1

@@ -17,12 +17,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.carried_keys import carried, carried_type, given_back, is_carried
 from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.condition import without_stream
 from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.spark_errors import not_expected
+from spark_ckpt.plan.trying import unlogged
 
 _FIELD = re.compile(r"\.(\w+) AS \1(?!\w)")
 _NOT_IN_DELTA = re.compile(r"[ ,;{}()\n\t=]")

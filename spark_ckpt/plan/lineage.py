@@ -71,6 +71,8 @@ class OperatorNode:
     """In output mode complete its work is done on each whole result, and it keeps nothing."""
     waits: bool = False
     """See :attr:`spark_ckpt.state.functions.base.StateFunction.waits`."""
+    takes_updates: bool = False
+    """Each update that comes is a row to it, and its user knows."""
 
     @property
     def shown(self) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import Column
 
-from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.trying import unlogged
 from spark_ckpt.plan.udf_plan import NodeCopies, items_of
 
 SparkDF = Any

@@ -17,8 +17,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 
 from spark_ckpt.expressions.tree import Call, Input, Tree
-from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.in_arrow import RowColumns, Stays, StaysError, Trees, arrow_type
+from spark_ckpt.plan.trying import unlogged
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.runtime.static_join import JoinColumns
 from spark_ckpt.state.keys.keys import is_flat

@@ -18,12 +18,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import aliased, control_last, is_case_sensitive, quoted, user_columns
 from spark_ckpt.plan.condition import Name, conjuncts, replaced, shape
 from spark_ckpt.plan.fails_on_nulls import data_rows_only, with_values_in_control_rows
 from spark_ckpt.plan.key_columns import column_named
 from spark_ckpt.plan.spark_errors import unsupported
+from spark_ckpt.plan.trying import unlogged
 from spark_ckpt.runtime.static_join import ANTI, INNER, LEFT, SEMI
 from spark_ckpt.types import CONTROL_COLUMNS, CTL
 

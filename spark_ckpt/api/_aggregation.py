@@ -45,8 +45,9 @@ class Aggregation:
     """The keys as given, where windows within them are columns of the rows."""
     _window: WindowColumn | None
     _joined: JoinedNames | None
-    _places: Mapping[int, int]
     """Behind a join: what names mean there."""
+    _places: Mapping[int, int]
+    """Of keys that are columns behind a join, by the keys' numbers: where those are."""
 
     def agg(self, *exprs: Any, uid: str | None = None) -> CkptDataFrame:
         """As PySpark's: ``exprs`` are aggregate functions and expressions of them, or one dict of column to function.

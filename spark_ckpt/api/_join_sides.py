@@ -114,12 +114,11 @@ def over_rows(sides: tuple[JoinedSide, JoinedSide], on: Column) -> Column:
     """The condition ``on`` by the names of the rows' columns. Raises ``InvalidInputError`` for those of several."""
     if all(side.joined is None for side in sides):
         return on
-    if names_in(on) is not None:
-        return replaced(on, lambda name: _meant(sides, name))
-    op, parts = shape(on) or ("", [])  # a SQL text on Spark Connect
-    if op in _BUILT:
-        return _BUILT[op](*[over_rows(sides, part) for part in parts])
-    refuse_ambiguous_texts([name for side in sides for name in side.shown], on)
+    if names_in(on) is None:
+        op, parts = shape(on) or ("", [])  # a SQL text on Spark Connect
+        if op in _BUILT:
+            return _BUILT[op](*[over_rows(sides, part) for part in parts])
+        refuse_ambiguous_texts([name for side in sides for name in side.shown], on)
     return replaced(on, lambda name: _meant(sides, name))
 
 

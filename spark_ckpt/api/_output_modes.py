@@ -18,8 +18,8 @@ SORTING = (
     "Complete output mode"
 )
 
-FUNCTIONS = ("applyInPandasWithState", "applyInArrowWithState", "transformWithState", "transformWithStateInPandas")
-CORRECTNESS = "spark.sql.streaming.statefulOperator.checkCorrectness.enabled"
+_FUNCTIONS = ("applyInPandasWithState", "applyInArrowWithState", "transformWithState", "transformWithStateInPandas")
+_CORRECTNESS = "spark.sql.streaming.statefulOperator.checkCorrectness.enabled"
 
 
 def check_mode(lineage: Lineage, mode: str) -> None:
@@ -73,14 +73,14 @@ def check_updates(lineage: Lineage, mode: str, spark: Any) -> None:
     if mode == "complete":
         return
     for operator in lineage.operators:
-        kinds = {"aggregate": (*FUNCTIONS, "aggregate"), "join": ("aggregate",)}.get(operator.kind, ())
+        kinds = {"aggregate": (*_FUNCTIONS, "aggregate"), "join": ("aggregate",)}.get(operator.kind, ())
         updates = [o for o in operator.behind if o.output_mode == "update" and o.kind in kinds]
-        if updates and not operator.takes_updates and spark.conf.get(CORRECTNESS, "true") != "false":
+        if updates and not operator.takes_updates and spark.conf.get(_CORRECTNESS, "true") != "false":
             raise unsupported(
                 f"what operator {updates[0].shown!r} puts out are updates, and operator {operator.shown!r} would take "
                 "each for a row more, beside earlier ones of its group. Windows with a watermark come out once, in "
                 'outputMode("append"), as do the rows of a function of that mode; or merge the updates into a table '
-                f"(mergeKeys), and read that. If each update is to count as a row, set {CORRECTNESS} to false, as in "
+                f"(mergeKeys), and read that. If each update is to count as a row, set {_CORRECTNESS} to false, as in "
                 "Spark"
             )
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.errors import ExpressionError
-from spark_ckpt.expressions.columns import Columns, Given, where_true
-from spark_ckpt.expressions.tree import Tree, inputs_of, may_raise
+from spark_ckpt.expressions.columns import Columns, Given, may_raise_over, where_true
+from spark_ckpt.expressions.tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,22 +43,20 @@ class Rows:
     """The columns that expressions read, all or those of some rows."""
 
     def __init__(self, columns: Sequence[pa.Array], count: int) -> None:
-        self._columns, self.count = columns, count
+        self._columns = columns if isinstance(columns, Columns) else Given(columns, count)
+        self.count = count
 
     def column(self, at: int) -> pa.Array:
         return self._columns[at]
 
     def only(self, mask: pa.Array) -> Rows:
         """Those where ``mask``, which has no nulls, is true."""
-        columns = self._columns if isinstance(self._columns, Columns) else Given(self._columns, self.count)
         some = where_true(mask)
-        return Rows(columns.only(some), some.count)
+        return Rows(self._columns.only(some), some.count)
 
     def fails(self, tree: Tree) -> bool:
         """Whether a value may make it fail, so that it must not be computed for rows that do not ask for it."""
-        columns = self._columns
-        lazy = isinstance(columns, Columns) and any(columns.fails(at) for at in inputs_of(tree))
-        return lazy or may_raise(tree)
+        return may_raise_over(tree, self._columns)
 
 
 def as_array(value: Value, count: int) -> pa.Array:

@@ -99,6 +99,11 @@ class Columns(Sequence[pa.Array]):
         return Some(self, rows)
 
 
+def may_raise_over(tree: Tree, columns: Columns) -> bool:
+    """Whether a value may make ``tree`` fail, or one of the ``columns`` that it reads and that is not made yet."""
+    return may_raise(tree) or any(columns.fails(at) for at in inputs_of(tree))
+
+
 class Given(Columns):
     """Those that are there."""
 
@@ -158,8 +163,7 @@ class Computed(Columns):
     def fails(self, at: int) -> bool:
         if self.is_there(at):
             return False
-        tree = self._trees[at]
-        return may_raise(tree) or any(self._inputs.fails(place) for place in inputs_of(tree))
+        return may_raise_over(self._trees[at], self._inputs)
 
     def only(self, rows: Selection) -> Columns:
         return Computed(self._trees, self._inputs.only(rows), self._evaluate, (self, rows))

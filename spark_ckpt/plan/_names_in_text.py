@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spark_ckpt.plan.sql_tokens import Token, begins_sub_query, tokens_of
+from spark_ckpt.plan.sql_tokens import Token, begins_sub_query, has_sign, tokens_of
 
 
 def with_qualified(text: str, meant: Callable[[str], str | None]) -> str:
@@ -19,7 +19,7 @@ def with_qualified(text: str, meant: Callable[[str], str | None]) -> str:
     while at < len(tokens):
         end = _end_of_name(tokens, at)
         told = None
-        if end > at + 1 and tokens[at].name.lower() not in bound and not _followed_by(tokens, end, "(", "."):
+        if end > at + 1 and tokens[at].name.lower() not in bound and not has_sign(tokens, end, "(", "."):
             told = meant("".join(token.text for token in tokens[at:end]))
         if told is not None:
             found += text[written : tokens[at].start] + told
@@ -33,24 +33,20 @@ def _end_of_name(tokens: list[Token], at: int) -> int:
     end = at
     while end < len(tokens) and tokens[end].is_name:
         end += 1
-        if not (_followed_by(tokens, end, ".") and end + 1 < len(tokens) and tokens[end + 1].is_name):
+        if not (has_sign(tokens, end, ".") and end + 1 < len(tokens) and tokens[end + 1].is_name):
             return end
         end += 1
     return end
-
-
-def _followed_by(tokens: list[Token], end: int, *signs: str) -> bool:
-    return end < len(tokens) and tokens[end].text in signs
 
 
 def _variables(tokens: list[Token]) -> set[str]:
     """What lambda functions call their arguments, which count before any alias: ``x -> ..``, ``(x, i) -> ..``."""
     found: set[str] = set()
     for at, token in enumerate(tokens):
+        if token.text != "->":
+            continue
         begin = at - 1
-        if token.text == "->" and tokens[begin].text == ")":
-            while tokens[begin].text != "(":
-                begin -= 1
-        if token.text == "->":
-            found |= {one.name.lower() for one in tokens[begin:at] if one.is_name}
+        while tokens[begin].depth > token.depth or tokens[begin].text == ")":
+            begin -= 1
+        found |= {one.name.lower() for one in tokens[begin:at] if one.is_name}
     return found

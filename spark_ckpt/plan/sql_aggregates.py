@@ -13,7 +13,7 @@ from spark_ckpt.plan._aggregate_kinds import KINDS, REFUSED
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.spark_errors import unsupported
 from spark_ckpt.plan.sql_query import Span, words
-from spark_ckpt.plan.sql_tokens import Token, begins_sub_query, closed
+from spark_ckpt.plan.sql_tokens import Token, begins_sub_query, closed, has_sign
 
 INSTEAD_OF_WINDOW_FUNCTIONS = (
     'groupBy("k").aggregate(..., emit="rows") for running values, groupBy("k").topN(...) for the first rows'
@@ -61,7 +61,7 @@ class Aggregated:
             if end and (call == end or _stands_alone(tokens, at, end)):
                 return end, quoted(name)
         token = tokens[at]
-        bare = not call and (at == 0 or tokens[at - 1].text != ".") and not _followed(tokens, at, ".")
+        bare = not call and (at == 0 or tokens[at - 1].text != ".") and not has_sign(tokens, at + 1, ".")
         name = token.name.lower()
         if bare and token.is_name and name in aliases:
             return at + 1, f"({aliases[name]})"
@@ -77,13 +77,15 @@ class Aggregated:
             if (
                 len(piece) == len(key)
                 and words(Span(piece, "")) == key
-                and not (len(key) == 1 and _followed(tokens, behind, "("))
+                and not (len(key) == 1 and has_sign(tokens, behind + 1, "("))
             ):
                 return end
         return 0
 
     def _is_alias(self, tokens: tuple[Token, ...], at: int) -> bool:
-        return self.alias is not None and tokens[at].name.lower() == self.alias.lower() and _followed(tokens, at, ".")
+        return (
+            self.alias is not None and tokens[at].name.lower() == self.alias.lower() and has_sign(tokens, at + 1, ".")
+        )
 
 
 def has_aggregate(span: Span) -> bool:
@@ -102,13 +104,13 @@ def has_aggregate(span: Span) -> bool:
 def end_of_call(tokens: tuple[Token, ...], at: int) -> int:
     """Where the call that begins at ``at`` ends, with what belongs to it; 0 if none does."""
     token = tokens[at]
-    if token.kind != "word" or not _followed(tokens, at, "(") or (at and tokens[at - 1].text == "."):
+    if token.kind != "word" or not has_sign(tokens, at + 1, "(") or (at and tokens[at - 1].text == "."):
         return 0
     end = closed(tokens, at + 1)
     while end < len(tokens):
         if tokens[end].word("ignore", "respect") and _followed_by_word(tokens, end, "nulls"):
             end += 2
-        elif tokens[end].word("filter") and _followed(tokens, end, "("):
+        elif tokens[end].word("filter") and has_sign(tokens, end + 1, "("):
             end = closed(tokens, end + 1)
         elif tokens[end].word("within") and _followed_by_word(tokens, end, "group"):
             end = closed(tokens, end + 2)
@@ -128,10 +130,6 @@ def _stands_alone(tokens: tuple[Token, ...], at: int, end: int) -> bool:
         return True
     before = at == 0 or tokens[at - 1].text in ("(", ",")
     return before and (end == len(tokens) or tokens[end].text in (")", ","))
-
-
-def _followed(tokens: tuple[Token, ...], at: int, sign: str) -> bool:
-    return at + 1 < len(tokens) and tokens[at + 1].text == sign
 
 
 def _followed_by_word(tokens: tuple[Token, ...], at: int, word: str) -> bool:

@@ -67,6 +67,11 @@ def tokens_of(text: str) -> list[Token]:
     return [] if ends else found
 
 
+def has_sign(tokens: Sequence[Token], at: int, *signs: str) -> bool:
+    """Whether one of ``signs`` is at ``at``, which may be behind the last token."""
+    return at < len(tokens) and tokens[at].text in signs
+
+
 def closed(tokens: Sequence[Token], at: int) -> int:
     """Where the parentheses that open at ``at`` end, with the closing one."""
     end = at + 1

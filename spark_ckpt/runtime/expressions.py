@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from spark_ckpt.expressions.columns import Computed, where_true
+from spark_ckpt.expressions.columns import Computed
 from spark_ckpt.expressions.evaluate import column
 from spark_ckpt.expressions.tree import Tree, may_raise
 from spark_ckpt.runtime.lazy_batch import LazyBatch, RowOperation
@@ -21,9 +21,9 @@ class Keep(RowOperation):
 
     def lazily(self, batches: Iterator[LazyBatch]) -> Iterator[LazyBatch]:
         for batch in batches:
-            kept = where_true(column(self.condition, batch.columns, batch.num_rows))
-            if kept.count:
-                yield batch if kept.count == batch.num_rows else batch.only(kept)
+            kept = batch.where(column(self.condition, batch.columns, batch.num_rows))
+            if kept.num_rows:
+                yield kept
 
 
 class Compute(RowOperation):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from spark_ckpt.expressions.columns import Columns, Given, Placed, Selection
+from spark_ckpt.expressions.columns import Columns, Given, Placed, Selection, where_true
 
-Read = frozenset[str | int]
-"""Columns that an operation reads, by name or place."""
+Read = frozenset[str]
+"""Names of the columns that an operation reads."""
 
 
 class LazyBatch:
@@ -40,6 +41,11 @@ class LazyBatch:
     def only(self, rows: Selection) -> LazyBatch:
         return LazyBatch(self.names, self.columns.only(rows))
 
+    def where(self, wanted: pa.Array) -> LazyBatch:
+        """The rows for which ``wanted`` is true."""
+        kept = where_true(wanted)
+        return self if kept.count == self.num_rows else self.only(kept)
+
     def select(self, places: Sequence[int], names: Sequence[str]) -> LazyBatch:
         """The columns at ``places``, called ``names``."""
         return LazyBatch(names, Placed([self.columns], [(0, at) for at in places], self.num_rows))
@@ -66,7 +72,7 @@ class LazyBatch:
         """With nulls for columns that are not ``read``; None: all are."""
         columns, count = self.columns, self.num_rows
         arrays = [
-            columns[at] if read is None or name in read or at in read else pa.nulls(count, columns.kind(at))
+            columns[at] if read is None or name in read else pa.nulls(count, columns.kind(at))
             for at, name in enumerate(self.names)
         ]
         return pa.RecordBatch.from_arrays(arrays, list(self.names))
@@ -93,7 +99,9 @@ def in_a_row(
     operations: Sequence[RowOperation], read: Read | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """``operations``, of the result of which ``read`` is read."""
-    rows: Iterator[LazyBatch] = map(LazyBatch.of, batches)
-    for operation in operations:
-        rows = operation.lazily(rows)
-    return (batch.made(read) for batch in rows)
+    return (batch.made(read) for batch in all_lazily(operations, map(LazyBatch.of, batches)))
+
+
+def all_lazily(operations: Iterable[RowOperation], rows: Iterator[LazyBatch]) -> Iterator[LazyBatch]:
+    """One behind the other."""
+    return reduce(lambda batches, operation: operation.lazily(batches), operations, rows)

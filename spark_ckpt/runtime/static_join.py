@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import chain
 from typing import Protocol
 
@@ -18,7 +17,7 @@ import pyarrow.compute as pc
 from spark_ckpt.expressions.columns import Columns, Given, Placed, at_places, where_true
 from spark_ckpt.expressions.evaluate import column
 from spark_ckpt.expressions.tree import Tree
-from spark_ckpt.runtime.lazy_batch import LazyBatch, RowOperation
+from spark_ckpt.runtime.lazy_batch import LazyBatch, RowOperation, all_lazily
 from spark_ckpt.runtime.static_sides import StaticSide, carried_side
 from spark_ckpt.state.ipc import Rows, from_bytes
 from spark_ckpt.state.joins.static_index import Pairs
@@ -81,7 +80,7 @@ class JoinCarried(RowOperation):
         if batch is None:
             return
         side = carried_side(batch.column("static"), self.columns.static_keys, self.static)
-        for rows in reduce(lambda rows, step: step.lazily(rows), self.first, self._disclosed(chain([batch], batches))):
+        for rows in all_lazily(self.first, self._disclosed(chain([batch], batches))):
             yield from Joining(self.columns, side, rows).rows()
 
     def _disclosed(self, batches: Iterator[LazyBatch]) -> Iterator[LazyBatch]:

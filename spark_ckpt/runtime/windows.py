@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.expressions.columns import at_places, where_true
+from spark_ckpt.expressions.columns import at_places
 from spark_ckpt.runtime.lazy_batch import LazyBatch, RowOperation
 from spark_ckpt.types import CTL
 
@@ -151,8 +151,7 @@ class AssignSessions(RowOperation):
                 end = pc.add(start.view(pa.int64()), self.gap_us).view(TIME)
             made = batch.with_columns(((self.start, start), (self.end, end)))
             lasting = pc.fill_null(pc.greater(end, start), False)
-            kept = where_true(pc.or_(lasting, batch.column(CTL).is_valid()))
-            yield made if kept.count == made.num_rows else made.only(kept)
+            yield made.where(pc.or_(lasting, batch.column(CTL).is_valid()))
 
 
 class TakeSessions(RowOperation):

@@ -133,7 +133,7 @@ class Sink:
     def __init__(self, *names: str) -> None:
         self.names = names
 
-    def reads(self, _behind: Any) -> frozenset[str | int]:
+    def reads(self, _behind: Any) -> frozenset[str]:
         return frozenset(self.names)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

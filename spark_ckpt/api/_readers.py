@@ -7,7 +7,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming import DataStreamReader
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, VariantType, YearMonthIntervalType
+from pyspark.sql.types import StructType, VariantType, YearMonthIntervalType
 
 from spark_ckpt.api._file_options import OnlySparkReadsError, files_options
 from spark_ckpt.errors import ConfigError
@@ -115,21 +115,21 @@ def as_spark_reads(
     if "badrecords" in named:
         return found, schema
     if schema is not None:
-        _refuse_unread_types(kind, schema, kind in _BY_RULES)
+        refuse_unread_types(kind, schema)
     if kind in _BY_RULES and _CORRUPT.lower() not in named:
         found[_CORRUPT] = spark.conf.get("spark.sql.columnNameOfCorruptRecord")
-    return found, None if schema is None else _nullable(schema)
+    return found, None if schema is None else schema.toNullable()
 
 
-def _refuse_unread_types(kind: str, schema: StructType, permissive: bool) -> None:
-    """Of types that Arrow or the format, as it is read here, has not."""
+def refuse_unread_types(kind: str, schema: StructType) -> None:
+    """Raises ``OnlySparkReadsError`` for types that Arrow or the format, as Spark's streams read it, has not."""
     refuse_unread(schema)
     try:
         for field in schema.fields:
             if has_type(field.dataType, (YearMonthIntervalType, VariantType)):
                 raise ConfigError(f"column {field.name} has type {field.dataType.simpleString()}")
         if kind != "text":
-            check_schema(kind, arrow_schema(schema), permissive)
+            check_schema(kind, arrow_schema(schema), kind in _BY_RULES)
     except ConfigError as error:
         raise OnlySparkReadsError(str(error)) from error
 
@@ -140,15 +140,3 @@ def _inferred(spark: Any, kind: str, options: Mapping[str, str]) -> StructType:
     known = {n: v for n, v in options.items() if n.lower() != "path" and not n.lower().startswith("storage.")}
     found: StructType = spark.read.format(kind).options(**known).load(path).schema
     return found
-
-
-def _nullable(kind: Any) -> Any:
-    """As Spark's streams of files have a schema, whatever it says."""
-    if isinstance(kind, StructType):
-        return StructType([StructField(f.name, _nullable(f.dataType), True, f.metadata) for f in kind.fields])
-    if isinstance(kind, ArrayType):
-        return ArrayType(_nullable(kind.elementType), True)
-    if isinstance(kind, MapType):
-        return MapType(kind.keyType, _nullable(kind.valueType), True)
-    assert isinstance(kind, DataType)
-    return kind

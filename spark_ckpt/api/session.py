@@ -16,7 +16,7 @@ from pyspark.sql.types import StructField, StructType, YearMonthIntervalType
 from spark_ckpt.api._file_options import OnlySparkReadsError
 from spark_ckpt.api._progress import CkptStreams
 from spark_ckpt.api._read_by_spark import Asked, behind, may_be_sparks, read_by_spark
-from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, as_spark_reads
+from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, as_spark_reads, refuse_unread_types
 from spark_ckpt.api._spark_streams import SparkStreamMaker, spark_stream
 from spark_ckpt.api._tables import table_source
 from spark_ckpt.api._views import global_views, views_of
@@ -303,9 +303,11 @@ class CkptDataStreamReader(FileReaders, Hinting):
             return unknown or self._read_here(kind, options, self._schema, uid, lanes)
         try:
             options, given = as_spark_reads(self._session.spark, kind.lower(), options, self._schema)
+            made = self._read_here("files", options, given, uid, lanes, as_in_spark=True)
+            if given is None and "badrecords" not in {name.lower() for name in options}:
+                refuse_unread_types(kind.lower(), made.schema)  # the schema that the files tell
         except OnlySparkReadsError as error:
             return cast(CkptDataFrame, read_by_spark(asked, str(error)))
-        made = self._read_here("files", options, given, uid, lanes, as_in_spark=True)
         told = replace(asked, schema=made.schema if given is None else given)
         made._reread = partial(read_by_spark, told)
         made._reread = behind(made, made)

@@ -12,6 +12,7 @@ from typing import IO, Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import BadRecordError
 from spark_ckpt.sources._bad_records import Bad, MalformedFileError, OtherHeader, Unread, salvage
@@ -19,6 +20,7 @@ from spark_ckpt.sources._convert import MAX_BATCH_ROWS, conform
 from spark_ckpt.sources._file_lenient import Lenient, lenient_parser
 from spark_ckpt.sources._file_listing import FileEntry, InputFolder
 from spark_ckpt.sources._file_plan import Cut, FileSplit, Position
+from spark_ckpt.sources._parquet_schema import schema_in
 from spark_ckpt.sources._text_records import FAILFAST, PERMISSIVE, Records, TextFormat, chunks, content_ends, data_start
 from spark_ckpt.sources.file_text import TextParser, require_values
 
@@ -58,10 +60,10 @@ class ParquetRows:
         except MalformedFileError as error:
             yield Bad("the file as a whole", "a Parquet file", "something else", str(error))
 
-    def schema(self, entry: FileEntry) -> pa.Schema:
-        """Raises ``MalformedFileError``, ``FileNotFoundError``."""
+    def schema(self, entry: FileEntry) -> StructType:
+        """Raises ``MalformedFileError``, ``FileNotFoundError``, ``ConfigError`` for a type that Spark lacks."""
         with self.open(entry) as file:
-            return file.schema_arrow
+            return schema_in(file)
 
     @contextmanager
     def open(self, entry: FileEntry) -> Iterator[pq.ParquetFile]:

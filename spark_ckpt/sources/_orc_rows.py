@@ -13,9 +13,11 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
+from pyspark.sql.types import DataType, StructField, StructType
 
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.sources._bad_records import Bad, MalformedFileError
+from spark_ckpt.sources._convert import spark_schema
 from spark_ckpt.sources._file_listing import FileEntry, InputFolder
 from spark_ckpt.sources._file_plan import Cut, FileSplit, Position
 from spark_ckpt.sources._file_rows import columns_of, converted, cut_by_rows, malformed
@@ -48,10 +50,13 @@ class OrcRows:
         except MalformedFileError:
             return Cut(0, None)
 
-    def schema(self, entry: FileEntry) -> pa.Schema:
-        """As Spark has it. Raises ``MalformedFileError``, ``FileNotFoundError``."""
+    def schema(self, entry: FileEntry) -> StructType:
+        """As :meth:`ParquetRows.schema`."""
         with self._open(entry) as file:
-            return pa.schema([_as_in_spark(field) for field in file.schema])
+            found = spark_schema(pa.schema([_as_in_spark(field) for field in file.schema]))
+            noted = ((field.metadata or {}).get(_KIND, b"").decode() for field in file.schema)
+            kinds = (f.dataType if n is None else n for f, n in zip(found, map(_interval, noted), strict=True))
+            return StructType([StructField(name, kind) for name, kind in zip(found.names, kinds, strict=True)])
 
     def read(self, split: FileSplit, schema: pa.Schema) -> Iterator[pa.RecordBatch | Bad]:
         try:
@@ -116,6 +121,12 @@ def _as_in_spark(field: pa.Field) -> pa.Field:
     if pa.types.is_list(kind):
         return pa.field(field.name, pa.list_(_as_in_spark(kind.value_field)))
     return pa.field(field.name, kind)
+
+
+def _interval(noted: str) -> DataType | None:
+    """The type of intervals that Spark notes, if it is one."""
+    field = {"name": "c", "type": noted, "nullable": True, "metadata": {}}
+    return StructType.fromJson({"fields": [field]})["c"].dataType if noted.startswith("interval") else None
 
 
 def _has_moments(kind: pa.DataType) -> bool:

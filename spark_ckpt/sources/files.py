@@ -18,7 +18,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.redaction import redact_url
 from spark_ckpt.sources._bad_records import FAIL, SKIP, Bad, BadRecords, MalformedFileError, OtherHeader, Unread
-from spark_ckpt.sources._convert import arrow_schema, pieces, spark_schema
+from spark_ckpt.sources._convert import arrow_schema, pieces
 from spark_ckpt.sources._file_listing import ChangePolicy, FileEntry, InputFolder
 from spark_ckpt.sources._file_modes import check_rules, rules_of, with_mode
 from spark_ckpt.sources._file_options import CSV_OPTIONS, OPTIONS
@@ -97,7 +97,7 @@ class FilesSource(DataSource, UsesMetadata):
         rows = OrcRows(folder) if self.parsed["fileFormat"] == "orc" else ParquetRows(folder, stream=True)
         for entry in self._known_files(folder):
             try:
-                return spark_schema(rows.schema(entry))
+                return rows.schema(entry)
             except (MalformedFileError, FileNotFoundError):
                 continue
         raise ConfigError(

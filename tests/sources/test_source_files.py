@@ -599,6 +599,44 @@ def test_inferred_types_are_those_spark_would_choose(inputs: Input) -> None:
     assert batch.schema == opened.arrow_schema
 
 
+@pytest.mark.parametrize("store_schema", [True, False])
+def test_times_that_are_int96_are_instants_wherever_they_stand(inputs: Input, store_schema: bool) -> None:
+    clock = pa.timestamp("us")
+    columns: dict[str, Any] = {
+        "at": pa.array([1], clock),
+        "list": pa.array([[2]], pa.list_(clock)),
+        "map": pa.array([[("k", 3)]], pa.map_(pa.string(), clock)),
+        "both": pa.array([{"n": 1, "at": 4}], pa.struct([("n", pa.int64()), ("at", clock)])),
+    }
+    pq.write_table(
+        pa.table(columns), inputs.path / "a.parquet", use_deprecated_int96_timestamps=True, store_schema=store_schema
+    )
+    schema = inputs.source().schema()
+    assert schema.simpleString() == (
+        "struct<at:timestamp,list:array<timestamp>,map:map<string,timestamp>,both:struct<n:bigint,at:timestamp>>"
+    )
+    opened = InnerReader(inputs.source(), schema)
+    (split,) = opened.splits(opened.initial(), opened.latest(opened.initial(), False))
+    (batch,) = opened.read(split)
+    assert batch.column("at").cast(pa.int64()).to_pylist() == [1]
+    assert batch.column("both").field("at").cast(pa.int64()).to_pylist() == [4]
+
+
+def test_what_spark_notes_of_its_types_is_followed_unless_it_names_a_class(inputs: Input) -> None:
+    for name, kind in (("a", "interval day"), ("b", {"type": "udt", "pyClass": "nowhere.Here", "sqlType": "long"})):
+        field = {"name": "c", "type": kind, "nullable": False, "metadata": {}}
+        note = json.dumps({"type": "struct", "fields": [field]})
+        table = pa.table({"c": [5]}).replace_schema_metadata({"org.apache.spark.sql.parquet.row.metadata": note})
+        (inputs.path / name).mkdir()
+        pq.write_table(table, inputs.path / name / "a.parquet")
+    found = [
+        open_source("files", {"path": str(inputs.path / name), "fileFormat": "parquet"}, None, "").schema()
+        for name in "ab"
+    ]
+    assert [schema.simpleString() for schema in found] == ["struct<c:interval day>", "struct<c:bigint>"]
+    assert found[0]["c"].nullable
+
+
 @pytest.mark.parametrize("kind", ["json", "csv"])
 def test_text_needs_a_schema(inputs: Input, kind: str) -> None:
     with pytest.raises(ConfigError, match=f"fileFormat {kind} needs a schema"):

@@ -123,6 +123,34 @@ def test_options_and_formats_that_only_spark_has_are_read_by_spark(
     assert job.rows() == ordered([*expected, ("xml", '{"c0":9}')])
 
 
+INFERRED = """SELECT timestamp'2024-03-10 01:30:00.123456' AS at, array(timestamp'1969-07-20 20:17:00') AS listed,
+    named_struct('at', timestamp'2024-11-03 01:30:00', 'n', 1) AS both, timestamp_ntz'2024-03-10 02:30:00' AS clock,
+    interval '90' second AS seconds, interval '3' day AS days"""
+MORE_INFERRED = {
+    "parquet": "SELECT *, interval '5' month AS months, parse_json('[1]') AS v, 'x' COLLATE UTF8_LCASE AS word",
+    "orc": "SELECT *, interval '5' month AS months",
+}
+
+
+@pytest.mark.parametrize("more", [False, True])
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_the_schema_that_files_tell_is_the_one_that_spark_infers(
+    spark: SparkSession, ckpt: Any, tmp_path: Path, job: Job, kind: str, more: bool
+) -> None:
+    """``more``: with types that Spark alone reads."""
+    folder = str(tmp_path / "in")
+    rows = spark.sql(f"{MORE_INFERRED[kind]} FROM ({INFERRED})" if more else INFERRED)
+    rows.coalesce(1).write.format(kind).save(folder)
+    spark.conf.set("spark.sql.streaming.schemaInference", "true")
+    try:
+        plain, ours = (session.readStream.format(kind).load(folder) for session in (spark, ckpt))
+        assert ours.schema == plain.schema
+        job.run(_all({kind: ours}))
+        assert job.rows() == ordered(map(tuple, rows_of_spark(_all({kind: plain}), tmp_path / "spark")))
+    finally:
+        spark.conf.unset("spark.sql.streaming.schemaInference")
+
+
 def test_columns_of_the_file_that_a_row_is_of_are_those_of_spark(
     spark: SparkSession, ckpt: Any, folders: Path, job: Job
 ) -> None:

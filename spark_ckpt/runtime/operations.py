@@ -30,6 +30,7 @@ class Operations:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         freeze()
+        batches = map(_of_nullable_fields, batches)
         for operation in self._stages():
             batches = operation(batches)
         return batches
@@ -47,6 +48,11 @@ class Operations:
                 read = operation.reads(read) if isinstance(operation, Reading) else None
                 stages.append(operation)
         return stages[::-1]
+
+
+def _of_nullable_fields(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Spark says which columns have no nulls, and batches made here do not: all of a task have to have one schema."""
+    return pa.RecordBatch.from_arrays(batch.columns, batch.schema.names)
 
 
 def row_by_row(operation: Operation) -> list[RowOperation]:

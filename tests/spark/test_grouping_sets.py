@@ -45,6 +45,12 @@ def _renamed(df: Any, **uid: str) -> Any:
     return df.cube(*keys).agg(*results, *more, **uid).withColumn("pairs", F.to_json("pairs"))
 
 
+def _of_literals(df: Any, **uid: str) -> Any:
+    """Of which Spark knows that they are never null."""
+    rows = df.select(F.lit(5).alias("e"), F.explode(F.array("k", "region")).alias("k"))
+    return rows.cube("e", "k", F.col("e") + 1).agg(F.min("k").alias("least"), F.max("e"), **uid)
+
+
 def _none(df: Any, **uid: str) -> Any:
     return df.rollup().agg(F.count("*").alias("n"), F.grouping_id(), F.max("k"), **uid)
 
@@ -104,7 +110,13 @@ def test_sets_of_windows_are_those_of_spark(
 
 
 @pytest.mark.parametrize(
-    "query", [_cube, _renamed, *(pytest.param(q, marks=pytest.mark.soak) for q in (_rollup, _sets, _none, _keys_alone))]
+    "query",
+    [
+        _cube,
+        _renamed,
+        _of_literals,
+        *(pytest.param(q, marks=pytest.mark.soak) for q in (_rollup, _sets, _none, _keys_alone)),
+    ],
 )
 def test_each_set_of_keys_has_the_rows_that_spark_gives_it(
     spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, query: Any

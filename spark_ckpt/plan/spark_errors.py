@@ -107,6 +107,12 @@ def no_schema() -> IllegalArgumentException:
     )
 
 
+def already_active(name: str) -> IllegalAsInSparkError:
+    """What Spark raises where a query is started whose ``name`` one has that runs."""
+    text = f"Cannot start query with name {name} as a query with that name is already active in this SparkSession"
+    return IllegalAsInSparkError(f"{text}. It goes on: stop it first, or give another queryName")
+
+
 def path_not_found(path: str) -> AnalysisException:
     """What Spark raises where a stream of files is made of a ``path`` that is not there."""
     return analysis_error(

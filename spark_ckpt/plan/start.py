@@ -32,7 +32,7 @@ from spark_ckpt.plan._spark_location import files_at, spark_location
 from spark_ckpt.plan.batch_functions import BatchFunction, as_sinks, deliverer_of, thread_of, with_functions_last
 from spark_ckpt.plan.lineage import OperatorNode, in_plan_order
 from spark_ckpt.plan.session_confs import SessionConfs, no_data_batches, spark_path
-from spark_ckpt.plan.spark_errors import ConfigRefusedAsInSparkError
+from spark_ckpt.plan.spark_errors import ConfigRefusedAsInSparkError, already_active
 from spark_ckpt.plan.spark_streams import in_order
 from spark_ckpt.plan.wiring import event_time
 from spark_ckpt.runtime.datasource import sink_class_of
@@ -91,6 +91,7 @@ def start_query(request: StartRequest) -> Running:
         location_files=files_at(spark, location),
     )
     _tell_uids(job, uids)
+    _make_way(spark, request.query_name, job)
     with FirstBeats() as beats:
         run = replace(begin(plan, beats.on_claim), in_plan=tuple(uids[o] for o in in_plan_order(lineage.operators)))
         _tell_restored(run)
@@ -132,6 +133,21 @@ def _job_config(request: StartRequest) -> tuple[JobConfig, str]:
     job = config.job or request.query_name or _name_of_nameless(request)
     lanes = config.lanes or _default_lanes(session.spark)
     return replace(with_absolute_dir(config), job=job, lanes=lanes), job
+
+
+def _make_way(spark: Any, query_name: str | None, job: str) -> None:
+    """Of a query that runs in this session, as Spark does: it goes on where the new one has the name it was given, and
+    is stopped where the location alone names both. Before the new start claims the job, as that would end it.
+
+    Raises as Spark does.
+    """
+    running = next((query for query in spark.streams.active if query.name == (query_name or job)), None)
+    if running is None:
+        return
+    if query_name or spark.conf.get("spark.sql.streaming.stopActiveRunOnRestart") != "true":
+        raise already_active(query_name or job)
+    _log.warning("Job %s: the query that runs is stopped, as a new one is started at its checkpointLocation.", job)
+    running.stop()
 
 
 def _name_of_nameless(request: StartRequest) -> str:

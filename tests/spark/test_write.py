@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from pyspark.errors import PySparkValueError
+from pyspark.errors import IllegalArgumentException, PySparkValueError
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.state import GroupState
 
 from spark_ckpt import agg
@@ -58,6 +59,50 @@ def test_a_query_without_a_name_is_the_job_of_its_location(ckpt: Any, data: Inpu
     assert len(seen) == 3 * 4
     with pytest.raises(ConfigError, match=r"a job needs a name.*checkpointLocation, which names it too"):
         data.stream(ckpt).writeStream.format("memory").option("path", str(tmp_path / "m")).start()
+
+
+def _rows(data: Input, session: Any, ckpt: Any) -> Any:
+    return data.stream(ckpt) if session is ckpt else data.spark_stream(session)
+
+
+def test_a_name_that_a_running_query_has_is_refused_and_that_query_goes_on(
+    ckpt: Any, spark: SparkSession, data: Input, job: Job, tmp_path: Path
+) -> None:
+    def started(session: Any, format: str, at: str) -> Any:
+        rows, path = _rows(data, session, ckpt), job.sink if session is ckpt else str(tmp_path / "out")
+        writer = rows.writeStream.format(format).option("path", path).queryName(f"running-{format}")
+        return writer.option("checkpointLocation", str(tmp_path / at)).start()
+
+    queries = [started(spark, "parquet", "plain"), started(ckpt, "memory", "ours")]
+    try:
+        for session, format, at in ((spark, "parquet", "other"), (ckpt, "memory", "other"), (ckpt, "memory", "ours")):
+            with pytest.raises(IllegalArgumentException, match=r"query with name running-\w+ .* already active"):
+                started(session, format, at)
+        data.add(("c", 4))
+        queries[1].processAllAvailable()
+        assert job.rows() == [("a", 1), ("a", 3), ("b", 2), ("c", 4)]
+        assert queries[1].exception() is None
+    finally:
+        for query in queries:
+            query.stop()
+
+
+def test_a_query_without_a_name_is_stopped_by_a_new_one_at_its_location(
+    ckpt: Any, spark: SparkSession, data: Input, job: Job, tmp_path: Path
+) -> None:
+    def started(session: Any, format: str, path: str) -> Any:
+        writer = _rows(data, session, ckpt).writeStream.format(format).option("path", path)
+        return writer.option("checkpointLocation", str(tmp_path / format)).start()
+
+    for session, format, path in ((spark, "parquet", str(tmp_path / "out")), (ckpt, "memory", job.sink)):
+        first = started(session, format, path)
+        first.processAllAvailable()
+        second = started(session, format, path)
+        assert (first.isActive, first.exception(), second.isActive) == (False, None, True)
+        data.add(("c", 4))
+        second.processAllAvailable()
+        second.stop()
+    assert job.rows() == [("a", 1), ("a", 3), ("b", 2), ("c", 4), ("c", 4)]
 
 
 def test_triggers_that_say_nothing_or_two_things_are_refused(ckpt: Any, data: Input) -> None:

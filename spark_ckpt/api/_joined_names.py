@@ -238,9 +238,10 @@ class JoinedNames(JoinedColumns):
         return replace(self, hides=self.hides | hidden)._of(kept + dropped, len(kept)).frame()
 
     def renamed(self, names: dict[str, str]) -> CkptDataFrame:
-        """All that are called so, as Spark does."""
-        new = {old.lower(): name for old, name in names.items()}
-        shown = tuple(new.get(name.lower(), name) for name in self.shown)
+        """All that are called so, one name behind the other, as Spark does."""
+        shown = self.shown
+        for old, new in names.items():
+            shown = tuple(new if name.lower() == old.lower() else name for name in shown)
         renames = self.renames | {i for i, name in enumerate(self.shown) if shown[i] != name}
         return replace(self, shown=shown, renames=renames).frame()
 

@@ -12,6 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.join_condition import Parts
 from spark_ckpt.plan.join_rules import FULL, LEFT_OUTER, RIGHT_OUTER, SEMI, Until, is_outer
@@ -180,6 +181,8 @@ class JoinPlan:
         taken from stand behind all, as they are null where that side has no row."""
         left, right = (self.columns.sides[side] for side in (LEFT, RIGHT))
         both = [(self._spelt(left, name), self._spelt(right, name)) for name in using or []]
+        for pair in both if self.columns.how == FULL else []:
+            self._refuse_text(*pair)
         self.pairs = [self._one_of(pair) for pair in both]
         self.pairs += [(c, None) for c in left.columns if c not in {one for one, _ in both}]
         if self.columns.how != SEMI:
@@ -196,6 +199,15 @@ class JoinPlan:
             Output(f, one and left.where[one], other and right.where[other])
             for f, (one, other) in zip(fields, self.pairs, strict=True)
         )
+
+    def _refuse_text(self, left: str, right: str) -> None:
+        """A value of either side comes out there, and only Spark makes numbers and times of texts as it does."""
+        kinds = self._kind(left, None), self._kind(None, right)
+        if kinds[LEFT] != kinds[RIGHT] and any(isinstance(kind, T.StringType) for kind in kinds):
+            raise InvalidInputError(
+                f"the full join is by {left!r}, {kinds[LEFT].simpleString()} on one side and "
+                f"{kinds[RIGHT].simpleString()} on the other: make them one type in front of it, with cast"
+            )
 
     def _kind(self, one: str | None, other: str | None) -> T.DataType:
         found: T.DataType = self._prepared[RIGHT if one is None else LEFT][one or other].dataType

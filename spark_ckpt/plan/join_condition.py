@@ -85,7 +85,8 @@ def using(frames: tuple[SparkDF, SparkDF], names: list[str]) -> Parts:
 
 
 def split_condition(sides: Sides, condition: Column) -> Parts:
-    """The parts of ``condition``. Raises ``InvalidInputError`` for a comparison of types that Spark would convert."""
+    """The parts of ``condition``. Raises ``InvalidInputError`` for types that are compared as something else than
+    one of the two or a number."""
     splitter = _Splitter(sides)
     for conjunct in _conjuncts(sides, condition):
         splitter.add(conjunct)
@@ -152,13 +153,16 @@ class _Splitter:
         return (columns[0], columns[1]), kind, same
 
     def _wider(self, one: T.DataType, other: T.DataType) -> T.DataType | None:
-        """What Spark converts numbers and times to, which is what ``coalesce`` makes of both."""
+        """What Spark converts both to, where it compares them. Of numbers and times ``coalesce`` tells it."""
+        rows, nulls = self._sides.frames[LEFT], [F.lit(None).cast(kind) for kind in (one, other)]
         numbers = all(isinstance(kind, T.NumericType) for kind in (one, other))
-        if not (numbers or all(isinstance(kind, T.DatetimeType) for kind in (one, other))):
-            return None
-        both = F.coalesce(F.lit(None).cast(one), F.lit(None).cast(other))
-        found: T.DataType = self._sides.frames[LEFT].select(both).schema.fields[0].dataType
-        return found
+        if numbers or all(isinstance(kind, T.DatetimeType) for kind in (one, other)):
+            found: T.DataType = rows.select(F.coalesce(*nulls)).schema.fields[0].dataType
+            return found
+        both = rows.select(nulls[0].alias("one"), nulls[1].alias("other"))
+        asked = both.select(F.col("one") == F.col("other"))
+        tried = dict.fromkeys((one, other, T.LongType(), T.DoubleType()))
+        return next((kind for kind in tried if asked.sameSemantics(both.select(_as(one, other, kind)))), None)
 
     # -- what compares both sides ------------------------------------------------------------------------------
 
@@ -240,6 +244,12 @@ class _Splitter:
             return None
         value = one.first()[0]
         return None if value is None else _Linear(None, value // timedelta(microseconds=1))
+
+
+def _as(one: T.DataType, other: T.DataType, kind: T.DataType) -> Column:
+    """Columns of both types, compared as ``kind``."""
+    columns = [F.col(name) if own == kind else F.col(name).cast(kind) for name, own in (("one", one), ("other", other))]
+    return columns[0] == columns[1]
 
 
 @dataclass(frozen=True)

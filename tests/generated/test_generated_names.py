@@ -80,6 +80,8 @@ MENDED: list[list[str]] = [
     ["q = q.dropDuplicates(['`xs`'])"],
     ["q = q.toDF('m', 'l', 'f', 'g', 'h', 'j')", "q = q.withColumnRenamed('m', 'e')", "q = q.where(F.col('k') > 'a')"],
     ["q = q.join(b, ['v'])", "q = q.drop(b['v'], b['k'])"],
+    ["q = q.join(b, a['k'] == b['k'])", "q = q.withColumnsRenamed({'x.y': 'K', 'k': 'g', 'v': 'w', 'w': 'v'})"],
+    ["q = q.join(b, a['k'] == b['w'])"],
     ["q = q.groupBy('`x.y`').max('x.y')"],
     *([ITSELF, BY_NAME, f"q = q.{asked}"] for asked in OF_ITSELF),
     [ITSELF, BY_NAME, "q = q.drop(a['k'], 't', 'st', 'xs', 'x.y')", "q = q.select(p1['k'])"],

@@ -103,5 +103,9 @@ def _check(spark: Any, name: str, facts: dict[str, str], schema: StructType) -> 
         )
     there = [(f.name, f.dataType.simpleString()) for f in _columns(spark, name)]
     ours = [(f.name, f.dataType.simpleString()) for f in schema]
-    if there != ours:
-        raise InvalidInputError(f"toTable({name!r}): the table's columns are {there}, the query's are {ours}")
+    others = [column for column in ours if column not in there]
+    if others:  # files go by names: in another order they are the same, and a column that is missing is null
+        raise InvalidInputError(
+            f"toTable({name!r}): the table's columns are {there}, and the query has others: {others}; cast, rename or "
+            "leave out"
+        )

@@ -73,13 +73,35 @@ def test_a_table_is_made_and_appended_to_and_read_by_its_name(
         assert back.schema.simpleString() == "struct<k:string,v:bigint>"
         job.run(back.where("v > 0"))
         assert job.rows() == [("a", 1), ("c", 3)]
-        writer = source.stream(ckpt).select("v").writeStream
-        with pytest.raises(InvalidInputError, match="the table's columns are"):
+        writer = source.stream(ckpt).select("v", F.col("k").alias("K")).writeStream
+        with pytest.raises(InvalidInputError, match=r"the table's columns are .* has others: \[\('K', 'string'\)\]"):
             writer.toTable("orders_by_name", queryName="other")
         with pytest.raises(ConfigError, match="the table's format is parquet, and 'delta' was given"):
             writer.toTable("orders_by_name", format="delta")
     finally:
         spark.sql("DROP TABLE IF EXISTS orders_by_name")
+
+
+@pytest.mark.parametrize("format", ["parquet", "json"])
+def test_a_query_that_has_changed_appends_by_the_names_of_columns(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, tmp_path: Path, format: str
+) -> None:
+    source = new_input("input", "k string, v long, d double")
+    changes: list[Callable[[Any], Any]] = [lambda df: df, lambda df: df.select("d", "k", "v"), lambda df: df.select("d")]
+    names = [f"changed_by_{who}" for who in ("spark", "ckpt")]
+    try:
+        for number, change in enumerate(changes):
+            source.add((f"k{number}", number, number / 2))
+            for rows, name in zip((source.spark_stream(spark), source.stream(ckpt)), names, strict=True):
+                writer = change(rows).writeStream.trigger(availableNow=True)
+                writer = writer.option("checkpointLocation", str(tmp_path / name)).queryName(name)
+                assert writer.toTable(name, format=format).awaitTermination(DEADLINE_S)
+        plain, ours = (sorted(map(str, spark.table(name).collect())) for name in names)
+        assert ours == plain
+        assert "Row(k=None, v=None, d=1.0)" in ours
+    finally:
+        for name in names:
+            spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
 def test_what_is_no_table_of_a_sinks_format_is_refused(spark: SparkSession, ckpt: Any, new_input: NewInput) -> None:

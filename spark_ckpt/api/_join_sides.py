@@ -45,9 +45,13 @@ class JoinedSide:
     joined: JoinedNames | None = None
 
     @classmethod
-    def of(cls, df: CkptDataFrame) -> JoinedSide:
+    def of(cls, df: CkptDataFrame, names: list[str]) -> JoinedSide:
+        """``names``: what the join is by, if it is by names."""
         joined = JoinedNames.of(df)
-        return cls(df) if joined is None else cls(joined.unique, joined)
+        if joined is None:
+            return cls(df)
+        joined = joined.by(names)
+        return cls(joined.unique, joined)
 
     def beside(self, other: JoinedSide) -> JoinedSide:
         """This, without keyed operators that are in ``other``, too."""
@@ -88,11 +92,6 @@ class JoinedSide:
         """Raises ``InvalidInputError``: the other side has it, too."""
         assert self.joined is not None
         self.joined._ambiguous(name, unquoted(parts_of(name.text)[0]))
-
-    def refuse_ambiguous(self, names: list[str]) -> None:
-        """Raises ``InvalidInputError`` for one that several columns have."""
-        for name in names if self.joined is not None else []:
-            self.joined._called(Name(quoted(name)), name)  # type: ignore[union-attr]
 
     def aliases(self, by: list[str]) -> dict[str, list[tuple[str, str]]]:
         """What each alias stands for: columns by their names there and as the rows'; those of ``by`` come first."""

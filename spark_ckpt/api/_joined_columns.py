@@ -32,6 +32,8 @@ GONE = -1
 Qualified = tuple[tuple[str, int], ...]
 """Columns that an alias stands in front of, in the order of ``alias.*``: names and places."""
 _AT = "at"
+_PLACE = f"{INNER}place_"
+"""What names of columns by their places begin with."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class JoinedColumns:
             return self._of_stream_star(star.stream)
         places = self._places(star)
         if places is not None:
-            return [F.col(quoted(self.unique.columns[at])) for at in places]
+            return [self._at(at) for at in places]
         refuse_lost(self.lost, star)
         found = self._found(Name(star.target)) if star.target and not star.excepts else None
         return None if found is None else [F.col(f"{self._written(*found)}.*")]
@@ -92,7 +94,13 @@ class JoinedColumns:
         if found is None or not self.itself.classic:
             return found
         places = [self._of_stream(name, told=True) for column in found for name in stream_names(column)]
-        return [F.col(quoted(self.unique.columns[at])) for at in places]
+        return [self._at(at) for at in places]
+
+    def _at(self, at: int) -> Column:
+        """The column at a place, whose own name, behind a join by it, may be one that is shown twice."""
+        name = self.unique.columns[at]
+        twice = [shown.lower() for shown in self.shown].count(name.lower()) > 1
+        return F.col(f"{_PLACE}{at}" if twice else quoted(name))
 
     def _places(self, star: Star) -> list[int] | None:
         """What ``alias.*`` or ``*`` stands for, of those that are still there. None: it is something else."""
@@ -153,6 +161,8 @@ class JoinedColumns:
         at = self._called(name, parts[0])
         if at is None and parts[0].startswith(INNER) and parts[0] in self.unique.columns:
             at = self.unique.columns.index(parts[0])
+        elif at is None and parts[0].startswith(_PLACE):
+            at = int(parts[0].removeprefix(_PLACE))
         return None if at is None else (at, parts[1:])
 
     def known(self, name: Name) -> tuple[int, list[str]] | None:

@@ -271,6 +271,13 @@ class JoinedNames(JoinedColumns):
         known = {name.lower() for name in self.shown}
         return [*found, *(name for name in names if not isinstance(name, str) or name.lower() not in known)]
 
+    def by(self, names: list[str]) -> JoinedNames:
+        """For a join by ``names``: the rows have the first column that is called so by that name, as Spark takes it."""
+        columns, low = list(self.unique.columns), [shown.lower() for shown in self.shown]
+        for at in (low.index(name.lower()) for name in names if name.lower() in low):
+            columns[at] = self.shown[at]
+        return self if columns == self.unique.columns else replace(self, unique=self._renamed(columns))
+
     def _of(self, places: list[int], visible: int) -> JoinedNames:
         """Some of the columns, the first of which are shown."""
         unique = self.unique._columns([self.unique.columns[i] for i in places])

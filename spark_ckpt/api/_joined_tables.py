@@ -30,11 +30,11 @@ _WITH_PARTS = (T.StructType, T.MapType, T.ArrayType)
 
 
 def with_table(joined: JoinedNames, table: SparkDF, on: list[str] | Column | None, how: str | None) -> CkptDataFrame:
-    """``joined`` with what ``table`` has, by names or a condition. Raises as Spark does for names of several."""
+    """``joined`` with what ``table`` has, by names or a condition, whose names raise as in Spark where several
+    columns have them."""
     using = on if isinstance(on, list) else []
     _refuse_same_alias(joined, table)
-    for name in using:
-        joined._called(Name(quoted(name)), name)
+    joined = joined.by(using)
     others = [c for c in table.columns if c.lower() not in [name.lower() for name in using]]
     rows = _apart_from(joined, others)
     condition: Any = on

@@ -43,7 +43,7 @@ def stream_join(
     left: CkptDataFrame, right: CkptDataFrame, names: list[str] | None, on: Column | None, how: str | None, uid: Any
 ) -> CkptDataFrame:
     """``names`` of columns that both have, or the condition ``on``."""
-    one, other = JoinedSide.of(left), JoinedSide.of(right)
+    one, other = (JoinedSide.of(side, names or []) for side in (left, right))
     join = _Join((one, other.beside(one)), names, on, join_kind(how))
     return join.made(uid)
 
@@ -64,8 +64,6 @@ class _Join:
         for name in stream_names(on):
             if self._side_of(name) is None:
                 raise not_there(name, [*called[LEFT].shown, *called[RIGHT].shown], on)
-        for side in called:
-            side.refuse_ambiguous(names or [])
         self.on = on if on is None else over_rows(called, on)
         self.meaning = Sides((left._preview, right._preview), self._side_of, (left._alias, right._alias))
         self.result = self._analysed()

@@ -143,6 +143,30 @@ def test_an_alias_stands_in_front_of_columns_behind_joins_and_operators(lab: Lab
     assert sides.difference([Query(tuple(statements)) for statements in OF_AN_ALIAS[::3]]) is None
 
 
+BY_FIRST = [
+    [
+        "q = q.join(b, a['v'] == b['v'])",
+        "q = q.join(s, 'k')",
+        "q = q.where(b['k'] == 'b').select(a['k'], s['k'], s['v'])",
+    ],
+    ["q = q.join(b, a['v'] == b['v'])", "q = q.join(s, ['V', 'k'], 'left_semi')", "q = q.drop(b['k'])"],
+    ["q = q.join(b, a['v'] == b['v'])", "q = a.join(q, 'k')", "q = q.select('*')"],
+    [
+        "q = q.alias('x').join(b.alias('y'), F.col('x.v') == F.col('y.v'))",
+        "q = q.join(s.alias('z'), 'k')",
+        "q = q.select('x.k', 'y.k', 'z.v', 'x.*')",
+        "q = q.where(F.col('y.k') == 'b')",
+    ],
+]
+
+
+def test_a_join_by_a_name_that_comes_twice_is_by_the_first_of_them(lab: Lab) -> None:
+    sides = made_sides(lab.spark, lab.folder / "by the first", random.Random(1))
+    told = [again(sides, statements[: n + 1]) for statements in BY_FIRST for n in range(len(statements))]
+    assert [one for one in told if one is not None] == []
+    assert sides.difference([Query(tuple(statements)) for statements in BY_FIRST[:3]]) is None
+
+
 BROKEN: dict[str, tuple[str, Any, list[str]]] = {
     "a star is everybody's": (
         "spark_ckpt.api._projections.with_stars",

@@ -437,7 +437,6 @@ def test_what_cannot_work_is_refused_and_what_grows_is_told(
         (lambda: a.join(b, a["k"] == b["k"]).groupBy("id").aggregate(n=agg.count()), "occur more than once"),
         (lambda: a.join(b, a["k"] == b["k"]).groupBy("k"), "Reference `k` is ambiguous"),
         (lambda: a.join(b, a["k"] == b["k"]).select("k"), "Reference `k` is ambiguous"),
-        (lambda: timed.join(late, soon).join(third, "k"), "Reference `k` is ambiguous"),
         (lambda: timed.join(late, soon).join(third, F.col("k") == third["ck"]), "Reference `k` is ambiguous"),
         (
             lambda: timed.join(late, soon).join(

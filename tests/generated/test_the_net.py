@@ -15,6 +15,7 @@ from tests.generated.lab import Lab
 from tests.generated.operations import Call, Lit, Operation, applied
 from tests.generated.refused import FORMS, Refused
 from tests.generated.shrink import shrunk
+from tests.generated.two_sides import said
 from tests.generated.values import COLUMNS, write_batches
 
 
@@ -61,6 +62,12 @@ def swapping(df: Any, columns: Any) -> Any:
         mixed = {"s": "t", "t": "s"}
         return made.selectExpr(*[f"`{mixed.get(c, c)}` as `{c}`" for c in made.columns])
     return made
+
+
+def test_what_ended_a_query_is_told_where_its_error_has_no_words() -> None:
+    error = RuntimeError("[STREAM_FAILED] terminated with exception: ")
+    error._stackTrace = "org.apache.X: ended\n\tat a.b\nCaused by: java.io.EOFException\n\tat c.d"  # type: ignore[attr-defined]
+    assert said(error).endswith("caused by java.io.EOFException")
 
 
 @pytest.mark.soak

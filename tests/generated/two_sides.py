@@ -184,7 +184,8 @@ def differing_errors(plain: Any, ours: Any) -> str | None:
 
 
 def said(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error)[:700]}"
+    causes = re.findall(r"^Caused by: (.*)$", getattr(error, "_stackTrace", None) or "", re.MULTILINE)
+    return "\n  caused by ".join([f"{type(error).__name__}: {str(error)[:700]}", *(cause[:300] for cause in causes)])
 
 
 def counted(batches: Batches, mode: str, once: bool) -> Rows:

@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt import agg
 from spark_ckpt.api._kept_aliases import handed_on
+from spark_ckpt.api._watermark import FindAhead, behind_keys
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.aggregates import OfValues, Split, by_names, split_aggregates
 from spark_ckpt.plan.attributes import with_known
@@ -46,6 +47,8 @@ class Aggregation:
     _window: WindowColumn | None
     _joined: JoinedNames | None
     """Behind a join: what names mean there."""
+    _rows: CkptDataFrame
+    """The rows as given, in front of what windows add."""
     _places: Mapping[int, int]
     """Of keys that are columns behind a join, by the keys' numbers: where those are."""
 
@@ -75,6 +78,14 @@ class Aggregation:
         if windowed is not None:
             grouped, made = windowed
             return grouped._agg(tuple(made), uid, of)
+        found = self._found(exprs, uid, of)
+        if not self._given:
+            return found
+        found._ahead = self._ahead_of_keys(lambda grouped: grouped._found(exprs, uid, of))
+        return self._with_keys_handed_on(found)
+
+    def _found(self, exprs: tuple[Any, ...], uid: str | None, of: OfValues | None) -> CkptDataFrame:
+        """The same of ``exprs`` without windows in them, and without what aliases stand in front of."""
         window, parent = self._window, self._parent
         of = None if of is None else replace(of, conditions=self._results(tuple(of.conditions)))
         columns, keys = self._results(exprs), self._keys.named_for(self._keyed.columns, [])
@@ -87,8 +98,18 @@ class Aggregation:
         if parts.computed:
             # Anew for each DataFrame: classic Spark's resolved expressions are of one.
             parent = parent._operation("agg", _computing(parent, split, parts), check=True)
-        found = _named(self._kept(parent, uid, parts, keys), parts, shown if self._given else [])
-        return self._with_keys_handed_on(found) if self._given else found
+        return _named(self._kept(parent, uid, parts, keys), parts, shown if self._given else [])
+
+    def _ahead_of_keys(self, again: Callable[[Aggregation], CkptDataFrame]) -> FindAhead | None:
+        """A filter of keys alone goes in front of the groups, as in Spark, if a watermark is ahead of them."""
+        joined = self._joined
+        rows = self._rows if joined is None else joined.unique
+        keys = {at: _key_column(key, rows) for at, key in enumerate(self._given) if not may_have_window(key)}
+        return behind_keys(rows, keys, lambda other: again(self._of(other)))
+
+    def _of(self, rows: CkptDataFrame) -> Aggregation:
+        """The same groups of other rows."""
+        raise NotImplementedError
 
     def _results(self, exprs: tuple[Any, ...]) -> list[Column]:
         joined, preview = self._joined, self._parent._preview
@@ -105,7 +126,9 @@ class Aggregation:
         found = enumerate(called_most_like(name, own) for name in made.columns[: len(self._given)])
         places = self._places or {i: own[name] for i, name in found if name is not None}
         made = made._with(with_known(made._attributes, rows._attributes, places))
-        return handed_on(made, rows, {at: i for i, at in places.items()}, self._joined)
+        called = rows if self._rows._alias is None else self._rows  # windows are rows of their own, without an alias
+        names = {i: rows.columns[at] for i, at in places.items() if rows.columns[at] in called.columns}
+        return handed_on(made, called, {called.columns.index(name): i for i, name in names.items()}, self._joined)
 
     def _keys_in_order(self, keys: Keys) -> tuple[list[str], list[Column]]:
         """Their names in the operator's output, and as they were given, with the window where it was given."""
@@ -203,6 +226,12 @@ def called_most_like(name: str, names: Collection[str]) -> str | None:
 def is_empty(exprs: tuple[Any, ...]) -> bool:
     """Whether it is the empty dict, which PySpark takes."""
     return len(exprs) == 1 and isinstance(exprs[0], dict) and not exprs[0]
+
+
+def _key_column(key: Any, rows: CkptDataFrame) -> Column:
+    if isinstance(key, int):
+        return F.col(quoted(rows.columns[key - 1]))
+    return key if isinstance(key, Column) else F.col(key)
 
 
 def given_columns(df: Any, exprs: tuple[Any, ...]) -> list[Column]:

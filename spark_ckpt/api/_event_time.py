@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -44,7 +45,8 @@ class EventTime:
         return _timed(self, eventTime, delayThreshold)
 
 
-def _timed(df: CkptDataFrame, event_time: str, delay: str) -> CkptDataFrame:
+def _timed(df: CkptDataFrame, event_time: str, delay: str, again: WatermarkNode | None = None) -> CkptDataFrame:
+    """``again``: the watermark that this is a copy of."""
     if not isinstance(event_time, str) or simple_ms(delay) is None:
         check_watermark(df._session.spark, df.schema, event_time, delay)
     sensitive = is_case_sensitive(df._session.spark)
@@ -59,6 +61,7 @@ def _timed(df: CkptDataFrame, event_time: str, delay: str) -> CkptDataFrame:
         )
     delay_us = delay_ms(df._session.spark, delay) * 1000
     node = WatermarkNode(column, delay_us, df._lineage.sources)
+    node = node if again is None else replace(node, one=again.one)
     lineage, parent = df._lineage.with_watermark(node), df._recipe
 
     def make(ctx: Any) -> Chain:
@@ -71,7 +74,7 @@ def _timed(df: CkptDataFrame, event_time: str, delay: str) -> CkptDataFrame:
     preview = timed_preview(df, column, node.delay_us // 1000)
     made = df._made(Recipe(make, (parent,)), lineage, preview)
     made._with(same(df._attributes, range(len(df.columns)), df.columns))
-    made._ahead = lambda: OneAhead(df, column, delay)
+    made._ahead = lambda: OneAhead(df, column, lambda rows, column: _timed(rows, column, delay, node))
     made._reread = behind(df, made, lambda rows, _: rows.withWatermark(event_time, delay))
     return made
 

@@ -6,7 +6,7 @@ What a condition names is told by its stream, an alias, or what the columns are 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from pyspark.sql import Column
 
 from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.api._joined_tables import refuse_ambiguous_texts
+from spark_ckpt.api._watermark import with_implied
 from spark_ckpt.plan.columns import quoted, unquoted
 from spark_ckpt.plan.condition import Name, names_in, parts_of, replaced, shape, stream_column
 
@@ -56,6 +57,11 @@ class JoinedSide:
     def beside(self, other: JoinedSide) -> JoinedSide:
         """This, without keyed operators that are in ``other``, too."""
         return replace(self, rows=self.rows._beside(other.rows))
+
+    def filtered(self, conditions: Iterable[Column]) -> JoinedSide:
+        """Its rows that satisfy ``conditions``, which go in front of a watermark in it."""
+        rows = with_implied(self.rows, conditions)
+        return JoinedSide(rows, None if self.joined is None else replace(self.joined, unique=rows))
 
     @property
     def shown(self) -> list[str]:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.api._joined_tables import with_table
 from spark_ckpt.api._operation import HasOperation
 from spark_ckpt.api._stream_joins import stream_join
+from spark_ckpt.api._watermark import Computed, FindAhead, behind_table, with_implied
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import Attributes, not_there, refuse_missing
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.columns import aliased, quoted, refuse_control
-from spark_ckpt.plan.condition import Name, replaced, stream_names
+from spark_ckpt.plan.columns import aliased, quoted, refuse_control, unquoted
+from spark_ckpt.plan.condition import Name, bare_name, conjuncts, parts_of, replaced, shape, stream_names
 from spark_ckpt.plan.fails_on_nulls import may_fail
-from spark_ckpt.plan.key_columns import is_column
+from spark_ckpt.plan.key_columns import is_column, written
 from spark_ckpt.plan.lateral import generator_of, lateral, lateral_kind
 from spark_ckpt.plan.static_in_arrow import joined_in_arrow
 from spark_ckpt.plan.static_join import (
@@ -31,13 +34,16 @@ from spark_ckpt.plan.static_join import (
     refuse_right_side,
 )
 from spark_ckpt.plan.static_side import StaticPlace
-from spark_ckpt.runtime.static_join import LEFT
+from spark_ckpt.plan.trying import unlogged
+from spark_ckpt.runtime.static_join import ANTI, INNER, LEFT
 
 if TYPE_CHECKING:
     from spark_ckpt.api._joined_names import JoinedNames
     from spark_ckpt.api.dataframe import CkptDataFrame
 
 SparkDF = Any
+_COMPARISONS = ("=", "<", "<=", ">", ">=")
+"""Null of null, so they hold for no null."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,7 @@ class JoinMethods(HasOperation):
     _alias: str | None
     _stream_side: StreamSide | None
     _static_places: tuple[StaticPlace, ...]
+    _ahead: FindAhead | None
     _preview: SparkDF
     _nodes: Any
 
@@ -145,6 +152,15 @@ class JoinMethods(HasOperation):
         condition = names if names else _condition(on)
         if isinstance(condition, Column):
             refuse_missing(self._attributes, condition)
+        kind = kind or "inner"
+        rows: Any = self
+        if self._ahead is not None and kind not in (LEFT, ANTI):
+            rows = with_implied(rows, _implied(rows, condition))
+        return cast("CkptDataFrame", rows._with_static(other, condition, kind))
+
+    def _with_static(self, other: SparkDF, on: list[str] | Column | None, kind: str) -> CkptDataFrame:
+        nothing, condition = other.where(F.lit(False)), on
+        names = on if isinstance(on, list) else None
         if self._stream_side is not None:
             condition = self._stream_side.meant(condition, self.columns)
         asked = isinstance(condition, Column) and may_fail(condition, self._nodes)
@@ -152,7 +168,7 @@ class JoinMethods(HasOperation):
         named = self._stream_side or StreamSide.of(self._alias)
         whole = named.alias if self._stream_side is None else self._alias
         valued = may_have_values(self._preview, names, whole) if names else ()
-        join = StaticJoin(kind or "inner", condition, safe, whole, valued)
+        join = StaticJoin(kind, condition, safe, whole, valued)
         called = self._called(named)
         # What is tried meanwhile, the preview, is not to read the static side.
         made = self._operation("join", lambda df: join(called(df), other), tried=lambda df: join(called(df), nothing))
@@ -160,7 +176,11 @@ class JoinMethods(HasOperation):
         columns = joined_in_arrow(left, nothing, join.condition(left), join.kind, made._preview)
         made = self._placed(made, StaticPlace(columns, other))
         made._alias, made._stream_side = None, named
-        return made if join.kind == LEFT else made._of_all_that_came()
+        made = made if join.kind == LEFT else made._of_all_that_came()
+        stream: Any = self
+        equal = _equal(stream, on) if kind == INNER and self._ahead is not None else None
+        made._ahead = behind_table(stream, made, lambda rows: rows._with_static(other, on, kind), equal)
+        return made
 
     def lateralJoin(self, other: SparkDF, on: Column | None = None, how: str | None = None) -> CkptDataFrame:
         """As PySpark's: each row with those of ``other`` that it finds, which may name columns of the stream by
@@ -217,6 +237,42 @@ class JoinMethods(HasOperation):
     def crossJoin(self, other: SparkDF) -> CkptDataFrame:
         """As PySpark's: every row with every row of the static DataFrame ``other``."""
         return self.join(other, how="cross")
+
+
+def _implied(stream: Any, on: list[str] | Column | None) -> list[Column]:
+    """What is true of all rows of ``stream`` that find some of a table, as far as Spark infers it."""
+    if not isinstance(on, Column):
+        return [F.col(quoted(name)).isNotNull() for name in on or []]
+    return [condition for part in conjuncts(on) for condition in _of_stream(stream, part)]
+
+
+def _equal(stream: Any, on: list[str] | Column | None) -> Computed | None:
+    """Columns of the table that are equal to some of ``stream`` in all rows that come out of an inner join."""
+    if not isinstance(on, Column):
+        return None
+    found: dict[str, Column] = {}
+    for op, args in filter(None, map(shape, conjuncts(on))):
+        sides = [_told(stream, arg) if bare_name(arg) else [] for arg in args]
+        if op == "=" and [] in sides and any(sides):
+            table = args[sides.index([])]
+            found[unquoted(parts_of(written(table))[-1])] = next(filter(None, sides))[0]
+    return lambda names: {at: found[name] for at, name in enumerate(names) if name in found}
+
+
+def _of_stream(stream: Any, part: Column) -> list[Column]:
+    """``part`` of a condition, and that what it compares is there, if they are of ``stream`` alone."""
+    op, args = shape(part) or ("", [])
+    compared = [arg.isNotNull() for arg in args if op in _COMPARISONS and bare_name(arg)]
+    return [found for condition in (part, *compared) for found in _told(stream, condition)]
+
+
+def _told(stream: Any, column: Column) -> list[Column]:
+    """``column`` as the stream's; none if it is the table's."""
+    with suppress(PySparkException), unlogged():
+        found: list[Column] = stream._told_apart([column])
+        _ = stream._preview.select(*found).columns
+        return found
+    return []
 
 
 def _names(on: Any) -> list[str] | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column
 
 if TYPE_CHECKING:
+    from spark_ckpt.api._watermark import Computed
     from spark_ckpt.api.dataframe import CkptDataFrame
     from spark_ckpt.plan.lineage import Lineage
 
@@ -27,6 +28,7 @@ class HasOperation:
         check: bool = False,
         tried: Callable[[SparkDF], SparkDF] | None = None,
         stays: str = "",
+        computed: Computed | None = None,
     ) -> CkptDataFrame:
         raise NotImplementedError
 

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.api._left_out import behind_replaced, left_out
 from spark_ckpt.api._read_by_spark import behind, with_file_columns, without_metadata
-from spark_ckpt.api._watermark import behind_operation
+from spark_ckpt.api._watermark import Computed, behind_operation
 from spark_ckpt.api._window_columns import replaced_by_name, with_windows, without_window
 from spark_ckpt.plan.attributes import missing
 from spark_ckpt.plan.chain import Chain, Recipe
@@ -62,7 +62,9 @@ class Projections:
         wanted = for_data_rows_only(self._preview, self._nodes, self._in_spark(), wanted)
         control = [] if self._has_star(wanted) else [TAG, CTL]
         try:
-            made = self._operation("select", lambda df: df.select(*wanted, *control), check=True)
+            made = self._operation(
+                "select", lambda df: df.select(*wanted, *control), check=True, computed=_one_by_one(wanted)
+            )
         except AnalysisException as error:
             if error.getCondition() != "MISSING_GROUP_BY":
                 raise
@@ -144,7 +146,12 @@ class Projections:
             return df.select(*replaced_by_name(self, dict(zip(columns, found, strict=True))))
         safe = for_data_rows_only(self._preview, self._nodes, self._in_spark(), list(columns.values()))
         columns = dict(zip(columns, safe, strict=True))
-        made = self._operation("withColumn", lambda df: df.withColumns(columns), check=True)
+        made = self._operation(
+            "withColumn",
+            lambda df: df.withColumns(columns),
+            check=True,
+            computed=lambda names: {at: columns[name] for at, name in enumerate(names) if name in columns},
+        )
         low = {name.lower() for name in self.columns}
         if self._wider is not None or any(name.lower() in low for name in columns):
             made._wider = behind_replaced(self, made, lambda rows: rows.withColumns(columns))
@@ -199,6 +206,12 @@ def _named(cols: list[Any], columns: list[str]) -> list[Any]:
     """``cols`` with what a ``"*"`` among them stands for."""
     stars = {"*": [quoted(name) for name in columns]}
     return [one for c in cols for one in stars.get(c if isinstance(c, str) else "", [c])]
+
+
+def _one_by_one(wanted: list[Any]) -> Computed:
+    """A column for each of ``wanted``, unless a star or a generator makes several."""
+    columns = [F.col(c) if isinstance(c, str) else c for c in wanted]
+    return lambda names: dict(enumerate(columns)) if len(names) == len(columns) else {}
 
 
 def _called(names: Iterable[tuple[str, str]]) -> list[Column]:

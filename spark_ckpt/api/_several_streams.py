@@ -29,7 +29,7 @@ class SeveralStreams:
         """
         if isinstance(other, type(self)) and len(self.columns) != len(other.columns):
             _ = self._in_spark().union(other._in_spark()).columns  # raises as Spark does
-        return _both(self, other, lambda one, two: one.union(two))
+        return _both(self, other, _by_position)
 
     unionAll = union
 
@@ -39,6 +39,10 @@ class SeveralStreams:
         ``allowMissingColumns`` fills up with nulls.
         """
         return _both(self, other, lambda one, two: one.unionByName(two, allowMissingColumns))
+
+
+def _by_position(one: SparkDF, other: SparkDF) -> SparkDF:
+    return one.union(other)
 
 
 def _both(df: CkptDataFrame, other: CkptDataFrame, operation: Callable[[SparkDF, SparkDF], SparkDF]) -> CkptDataFrame:
@@ -61,5 +65,14 @@ def _both(df: CkptDataFrame, other: CkptDataFrame, operation: Callable[[SparkDF,
     recipe = Recipe(make, (left, right))
     made = type(df)(df._session, recipe, df._lineage.union(other._lineage), preview)
     made._with(derived(df._attributes, df._preview, preview, made.columns))
-    made._ahead = ahead_of_union(made, df, other, lambda one, two: _both(one, two, operation))
+    in_order = other if operation is _by_position else _in_order(other, df.columns)
+    if in_order is not None:
+        made._ahead = ahead_of_union(made, df, in_order, lambda one, two: _both(one, two, _by_position))
     return made
+
+
+def _in_order(df: CkptDataFrame, names: list[str]) -> CkptDataFrame | None:
+    """``df`` with its columns in the order of ``names``. None: it has others."""
+    if df.columns == names:
+        return df
+    return df._columns(names) if sorted(df.columns) == sorted(names) and len(set(names)) == len(names) else None

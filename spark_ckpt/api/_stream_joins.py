@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_ckpt.api._ahead_of_joins import AheadOfJoin
 from spark_ckpt.api._join_sides import JoinedSide, over_rows
 from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.api._keys import is_key
+from spark_ckpt.api._watermark import with_implied
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import Attribute, Attributes, not_there
 from spark_ckpt.plan.chain import Recipe
@@ -29,6 +32,7 @@ from spark_ckpt.plan.join_sides import LEFT, RIGHT, Sides
 from spark_ckpt.plan.join_wiring import JoinWiring
 from spark_ckpt.plan.key_columns import column_named, written
 from spark_ckpt.plan.lineage import OperatorNode
+from spark_ckpt.plan.moved_condition import null_without
 from spark_ckpt.runtime.stateless import spark_schema, with_control
 from spark_ckpt.state.joins.function import StreamJoin
 from spark_ckpt.types import CONTROL_COLUMNS
@@ -64,7 +68,7 @@ class _Join:
         for name in stream_names(on):
             if self._side_of(name) is None:
                 raise not_there(name, [*called[LEFT].shown, *called[RIGHT].shown], on)
-        self.on = on if on is None else over_rows(called, on)
+        self.on_given, self.on = on, on if on is None else over_rows(called, on)
         self.meaning = Sides((left._preview, right._preview), self._side_of, (left._alias, right._alias))
         self.result = self._analysed()
         self.parts = self._parts()
@@ -128,9 +132,32 @@ class _Join:
         return [start, replace(end, ends=True)]
 
     def made(self, uid: str | None) -> CkptDataFrame:
+        made, function, plan = self._operator(uid)
+        return self._shown(self._behind(made, function, plan), plan)
+
+    def rows(self, uid: str | None) -> CkptDataFrame:
+        """By the names that the operator puts out."""
+        made, function, plan = self._operator(uid)
+        return self._behind(made, function, plan)
+
+    def of_fewer(self, conditions: Sequence[Sequence[Column]]) -> _Join:
+        """The same of rows that satisfy ``conditions``, those of each side."""
+        left, right = (side.filtered(found) for side, found in zip(self.called, conditions, strict=True))
+        return _Join((left, right), self.names, self.on_given, self.how)
+
+    @property
+    def equal(self) -> list[tuple[str, str]]:
+        """The columns, one of each side, that it is by."""
+        names = (key.names for key in self.parts.keys if not key.null_safe)
+        return [(one, other) for one, other in names if one is not None and other is not None]
+
+    def _operator(self, uid: str | None) -> tuple[CkptDataFrame, StreamJoin, JoinPlan]:
         own = (self.sides[LEFT].columns, self.sides[RIGHT].columns)
         columns = JoinColumns(self.how, self.parts, own, self._touches_time)
-        prepared = tuple(_with(side, found.computed) for side, found in zip(self.sides, columns.sides, strict=True))
+        prepared = tuple(
+            _with(_with_implied(rows, columns, side), columns.sides[side].computed)
+            for side, rows in enumerate(self.sides)
+        )
         plan = JoinPlan(columns, (prepared[LEFT].schema, prepared[RIGHT].schema), self.ends, self.sensitive)
         lineages = [df._lineage for df in prepared]
         one, other = (i if time else i.with_watermarks_told() for i, time in zip(lineages, self.times, strict=True))
@@ -143,7 +170,9 @@ class _Join:
         recipes = (prepared[LEFT]._recipe, prepared[RIGHT]._recipe)
         wiring = JoinWiring(recipes, times, both, plan, function)  # type: ignore[arg-type]
         made = _operator(self.sides[LEFT], uid, wiring, self.result)._with(self._attributes(function, plan))
-        return self._shown(self._behind(made, function, plan), plan)
+        if any(side._ahead is not None for side in self.sides):
+            made._ahead = lambda: AheadOfJoin(self, plan, uid)
+        return made, function, plan
 
     def _attributes(self, function: StreamJoin, plan: JoinPlan) -> Attributes:
         """Those of both sides; of a column that both have it is the left one, as in Spark."""
@@ -259,6 +288,12 @@ def _operator(left: CkptDataFrame, uid: str | None, wiring: JoinWiring, shown: l
     recipe = Recipe(lambda ctx: replace(wiring(ctx, node), schema=out), wiring.recipes, operators=(node,))
     preview = left._session.preview(out)
     return CkptDataFrame(left._session, recipe, lineage.through(node), preview)
+
+
+def _with_implied(rows: CkptDataFrame, columns: JoinColumns, side: int) -> CkptDataFrame:
+    if rows._ahead is None:
+        return rows
+    return with_implied(rows, columns.implied(side, lambda column: null_without(rows._in_spark(), column)))
 
 
 def _with(df: CkptDataFrame, computed: dict[str, Column]) -> CkptDataFrame:

@@ -3,12 +3,12 @@ time. So what they leave out does not bring the watermark on. Driver only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column
@@ -16,8 +16,10 @@ from pyspark.sql import Column
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import same
 from spark_ckpt.plan.event_time import event_times
-from spark_ckpt.plan.filter_order import goes_in_front, only_hands_on
+from spark_ckpt.plan.filter_order import goes_in_front, lets_through, makes_rows, only_hands_on
+from spark_ckpt.plan.moved_condition import ConditionBehind, handed_on
 from spark_ckpt.plan.plan_check import plan_nodes
+from spark_ckpt.plan.trying import unlogged
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
@@ -27,36 +29,48 @@ Again = Callable[["CkptDataFrame"], "CkptDataFrame"]
 """A projection, done once more over other rows."""
 
 
-class Ahead(Protocol):
-    """What a DataFrame is made of, so that a filter can be put in front of a watermark in it."""
+Computed = Callable[[Sequence[str]], Mapping[int, Column]]
+"""Of columns by these names: those, by their places, that are known to be expressions."""
 
-    def where(self, condition: Column) -> CkptDataFrame:
-        """With ``condition`` in front of all of it."""
 
-    def filtered(self, condition: Column) -> Ahead:
-        """That of the DataFrame with ``condition`` behind it."""
+class Ahead:
+    """What a DataFrame is made of, so that a filter of its columns can be put in front of a watermark in it."""
 
-    def through(self, again: Again, time: str) -> Ahead | None:
+    def takes(self, _df: CkptDataFrame, _condition: Column) -> bool:
+        """Whether a filter of ``df``, the DataFrame, goes there."""
+        return True
+
+    def where(self, df: CkptDataFrame, condition: Column) -> CkptDataFrame:
+        """``df`` with such a filter."""
+        raise NotImplementedError
+
+    def filtered(self, _condition: Column) -> Ahead | None:
+        """That of the DataFrame with ``condition`` behind it. None, here and below: it is as any other's."""
+        return None
+
+    def through(self, _again: Again, _time: str) -> Ahead | None:
         """That of the DataFrame with ``again`` behind it, a projection whose event time is ``time``."""
+        return None
 
-    def called(self, alias: str, before: str | None) -> Ahead | None:
+    def called(self, _alias: str, _before: str | None) -> Ahead | None:
         """That of the DataFrame by an alias; ``before``: what it was called."""
+        return None
 
 
 @dataclass(frozen=True)
-class OneAhead:
-    """A DataFrame is ``rows.withWatermark(column, delay)``, and behind it the ``filters`` that look at the event time.
+class OneAhead(Ahead):
+    """A DataFrame is ``timed(rows, column)``, and behind it the ``filters`` that look at the event time.
 
     ``rows`` may have been projected in place of what is behind the watermark.
     """
 
     rows: CkptDataFrame
     column: str
-    delay: str
+    timed: Callable[[CkptDataFrame, str], CkptDataFrame]
     filters: tuple[Column, ...] = ()
 
-    def where(self, condition: Column) -> CkptDataFrame:
-        made = self.rows.where(condition).withWatermark(self.column, self.delay)
+    def where(self, df: CkptDataFrame, condition: Column) -> CkptDataFrame:
+        made = self.timed(self.rows.where(condition), self.column)
         for behind in self.filters:
             made = made.where(behind)
         return made
@@ -83,13 +97,13 @@ def _may_follow(again: Again, rows: CkptDataFrame, condition: Column) -> bool:
 
 
 @dataclass(frozen=True)
-class BothAhead:
+class BothAhead(Ahead):
     """A DataFrame is the ``union`` of two with the same columns: a filter goes to both, and there as far as it does."""
 
     sides: tuple[CkptDataFrame, CkptDataFrame]
     union: Callable[[CkptDataFrame, CkptDataFrame], CkptDataFrame]
 
-    def where(self, condition: Column) -> CkptDataFrame:
+    def where(self, df: CkptDataFrame, condition: Column) -> CkptDataFrame:
         one, other = self.sides
         return self.union(one.where(condition), other.where(condition))
 
@@ -107,6 +121,66 @@ class BothAhead:
         return replace(self, sides=(behind(one), behind(other)))
 
 
+@dataclass(frozen=True)
+class Behind(Ahead):
+    """A DataFrame is ``again(rows)``, which hands columns on: ``columns`` are those, by their places, as of ``rows``.
+
+    As ``groupBy`` does with its keys, and generators and joins with tables with what is there.
+    """
+
+    rows: CkptDataFrame
+    again: Again
+    columns: Callable[[], Mapping[int, Column]]
+
+    def takes(self, df: CkptDataFrame, condition: Column) -> bool:
+        over = self._over(df, condition)
+        try:
+            with unlogged():
+                return over is not None and goes_ahead(self.rows, over)
+        except AnalysisException:  # a name that says another column there, or none
+            return False
+
+    def where(self, df: CkptDataFrame, condition: Column) -> CkptDataFrame:
+        over = self._over(df, condition)
+        assert over is not None
+        return self.again(self.rows.where(over))
+
+    def _over(self, df: CkptDataFrame, condition: Column) -> Column | None:
+        return behind(df, condition).over(self.columns())
+
+
+class BehindState(Behind):
+    """The same behind an operator that keeps state, where rows may be since an earlier query had another filter."""
+
+    def where(self, df: CkptDataFrame, condition: Column) -> CkptDataFrame:
+        return filtered_behind(as_known(super().where(df, condition), df), condition)
+
+
+def filtered_behind(rows: CkptDataFrame, condition: Column) -> CkptDataFrame:
+    """``rows`` with a filter that is in front of them already, and is needed here, too."""
+
+    def again(other: CkptDataFrame) -> CkptDataFrame:
+        in_one_order = copy(other)
+        in_one_order._ahead = None
+        return in_one_order.where(condition)
+
+    made = again(rows)
+    made._ahead = lambda: behind_same(rows, again)
+    return made
+
+
+def behind(df: CkptDataFrame, condition: Column) -> ConditionBehind:
+    return ConditionBehind(condition, df._preview, df.columns, df._attributes, df._alias)
+
+
+def goes_ahead(df: CkptDataFrame, condition: Column) -> bool:
+    """Whether a filter of ``df`` is put in front of a watermark in it."""
+    if df._ahead is None or not goes_in_front(plan_nodes(df._preview.where(condition))):
+        return False
+    ahead = df._ahead()
+    return ahead is not None and ahead.takes(df, condition)
+
+
 FindAhead = Callable[[], Ahead | None]
 """Looks only when it is asked: most DataFrames are not filtered any more."""
 
@@ -117,15 +191,17 @@ def ahead_of_union(
     other: CkptDataFrame,
     union: Callable[[CkptDataFrame, CkptDataFrame], CkptDataFrame],
 ) -> FindAhead | None:
-    """What is ahead of the union ``made``, whose sides have columns of the same names and types."""
-    fields = ([(f.name, f.dataType) for f in side.schema.fields] for side in (one, other))
+    """What is ahead of ``made``, the ``union`` of two whose columns, in their order, have the same types."""
+    kinds = ([f.dataType for f in side.schema.fields] for side in (one, other))
     timed = one._ahead is not None or other._ahead is not None
-    alike = timed and next(fields) == next(fields)
+    if not timed or next(kinds) != next(kinds):
+        return None
 
     def found() -> Ahead:
-        return BothAhead((_with_columns_of(one, made), _with_columns_of(other, made)), union)
+        called = other if other.columns == one.columns else other._columns(other.columns, one.columns)
+        return BothAhead((_with_columns_of(one, made), _with_columns_of(called, made)), union)
 
-    return found if alike else None
+    return found
 
 
 def in_front(df: CkptDataFrame, conditions: Sequence[Column]) -> CkptDataFrame | None:
@@ -133,15 +209,29 @@ def in_front(df: CkptDataFrame, conditions: Sequence[Column]) -> CkptDataFrame |
 
     The others stay behind, as one filter.
     """
-    moves = [df._ahead is not None and goes_in_front(plan_nodes(df._preview.where(c))) for c in conditions]
+    moves = [goes_ahead(df, condition) for condition in conditions]
     ahead = df._ahead() if df._ahead is not None and any(moves) else None
     if ahead is None:
         return None
-    made = ahead.where(_all(c for c, moved in zip(conditions, moves, strict=True) if moved))
-    made._recipe = replace(made._recipe, also=df._recipe.numbers())
-    made = _with_columns_of(made, df)
+    made = ahead.where(df, _all(c for c, moved in zip(conditions, moves, strict=True) if moved))
+    made = as_known(made, df)
     behind = [c for c, moved in zip(conditions, moves, strict=True) if not moved]
     return made.where(_all(behind)) if behind else made
+
+
+def with_implied(df: CkptDataFrame, conditions: Iterable[Column]) -> CkptDataFrame:
+    """``df``, all of whose rows that count satisfy ``conditions``, without those that do not, where these filters go in
+    front of a watermark."""
+    moved = [condition for condition in conditions if goes_ahead(df, condition)]
+    found = in_front(df, moved) if moved else None
+    return df if found is None else found
+
+
+def as_known(made: CkptDataFrame, df: CkptDataFrame) -> CkptDataFrame:
+    """``made``, which is ``df`` in another order of operations: what was taken from that is found in it."""
+    made = _with_columns_of(made, df)
+    made._recipe = replace(made._recipe, also=df._recipe.numbers())
+    return made
 
 
 def _all(conditions: Iterable[Column]) -> Column:
@@ -161,19 +251,28 @@ def behind_filter(df: CkptDataFrame, condition: Column) -> FindAhead | None:
 
     def found() -> Ahead | None:
         ahead = find and find()
-        return ahead.filtered(condition) if ahead else None
+        return ahead and (ahead.filtered(condition) or behind_same(df, lambda rows: rows.where(condition)))
 
     return find and found
 
 
-def behind_operation(df: CkptDataFrame, made: CkptDataFrame, again: Again) -> FindAhead | None:
-    """What is ahead of ``made``, which is ``again(df)``: something if a filter may as well stand in front of that."""
+def behind_operation(
+    df: CkptDataFrame, made: CkptDataFrame, again: Again, computed: Computed | None = None
+) -> FindAhead | None:
+    """What is ahead of ``made``, which is ``again(df)``: something if a filter may as well stand in front of that.
+
+    ``computed``: the columns that are known to be expressions over ``df``.
+    """
     find = df._ahead
 
     def found() -> Ahead | None:
-        ahead = find() if find is not None and only_hands_on(df._nodes, made._nodes) else None
-        times = event_times(made.schema)
-        return ahead.through(as_before, times[0].name) if ahead and len(times) == 1 else None
+        ahead, times = find and find(), event_times(made.schema)
+        if ahead is None:
+            return None
+        swapped = len(times) == 1 and only_hands_on(df._nodes, made._nodes)
+        through = ahead.through(as_before, times[0].name) if swapped else None
+        passes = through is None and lets_through(df._nodes, made._nodes)
+        return behind_handed_on(df, made, again, computed) if passes else through
 
     def as_before(rows: CkptDataFrame) -> CkptDataFrame:
         return _with_columns_of(again(rows), made)
@@ -187,6 +286,35 @@ def behind_alias(df: CkptDataFrame, name: str) -> FindAhead | None:
 
     def found() -> Ahead | None:
         ahead = find and find()
-        return ahead.called(name, df._alias) if ahead else None
+        return ahead and (ahead.called(name, df._alias) or behind_same(df, lambda rows: rows.alias(name)))
 
     return find and found
+
+
+def behind_same(df: CkptDataFrame, again: Again) -> Ahead:
+    """What is ahead of ``again(df)``, which has the columns of ``df``."""
+    return Behind(df, again, lambda: handed_on(df._attributes, df._attributes))
+
+
+def behind_handed_on(df: CkptDataFrame, made: CkptDataFrame, again: Again, computed: Computed | None = None) -> Ahead:
+    """What is ahead of ``made``, which is ``again(df)`` and hands some columns of ``df`` on."""
+
+    def columns() -> dict[int, Column]:
+        none = computed is None or makes_rows(df._nodes, made._nodes)
+        more = {} if none or computed is None else computed(made.columns)
+        return {**more, **handed_on(df._attributes, made._attributes)}
+
+    return Behind(df, again, columns)
+
+
+def behind_keys(df: CkptDataFrame, keys: Mapping[int, Column], again: Again) -> FindAhead | None:
+    """What is ahead of ``again(df)``, some of whose columns are ``keys``, by their places."""
+    find = df._ahead
+    return find and (lambda: BehindState(df, again, lambda: keys) if find() else None)
+
+
+def behind_table(df: CkptDataFrame, made: CkptDataFrame, again: Again, equal: Computed | None) -> FindAhead | None:
+    """What is ahead of ``made``, which is ``again(df)``, a join with a table: a filter of the stream's columns goes in
+    front of it, and of those of the table that are ``equal`` to some."""
+    find = df._ahead
+    return find and (lambda: behind_handed_on(df, made, again, equal) if find() else None)

@@ -38,6 +38,7 @@ from spark_ckpt.api._subtract import Subtract
 from spark_ckpt.api._summaries import Summaries
 from spark_ckpt.api._views import TempViews
 from spark_ckpt.api._watermark import (
+    Computed,
     FindAhead,
     behind_alias,
     behind_filter,
@@ -220,11 +221,12 @@ class CkptDataFrame(
         check: bool = False,
         tried: Callable[[SparkDF], SparkDF] | None = None,
         stays: str = "",
+        computed: Computed | None = None,
     ) -> CkptDataFrame:
         """``check``: Spark may have put more into the plan than the method's name says.
 
         ``tried`` is the same for the preview, if the operation would read something there. ``stays``: why it runs in
-        Spark whatever is in it.
+        Spark whatever is in it. ``computed``: columns that are known to be expressions over these.
         """
         with proposing_user_columns():
             parent, result = self._recipe, _done(tried or operation, self._preview)
@@ -252,7 +254,9 @@ class CkptDataFrame(
         lineage = replace(self._lineage, places=(*self._lineage.places, f"{what}: {place}"))
         made = self._made(Recipe(make, (parent,)), lineage, preview)
         if not (tried or stays):
-            made._ahead = behind_operation(self, made, lambda rows: rows._operation(what, operation, check=True))
+            made._ahead = behind_operation(
+                self, made, lambda rows: rows._operation(what, operation, check=True, computed=computed), computed
+            )
         return made
 
     def _known_as(self, preview: SparkDF) -> SparkDF | None:

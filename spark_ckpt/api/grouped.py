@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -60,6 +61,7 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         """``by_columns``: a window among the keys is a column as others are. ``places``: where the columns are that
         keys are, by the keys' numbers, if names do not say."""
         self._rows, self._given, self._joined, self._places = parent, cols, joined, places or {}
+        self._given_by_columns = by_columns
         parent, cols, _ = behind_windows(parent, cols) or (parent, cols, [])
         self._behind, self._cols = parent, cols
         self._window, keys = (None, cols) if by_columns else window_key(parent, cols)
@@ -128,6 +130,13 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         )
         mode = "update" if emit == "update" else None
         return self._operator(uid, function, columns, output_mode=mode, takes_updates=True)
+
+    def _of(self, rows: CkptDataFrame) -> CkptGroupedData:
+        joined = self._joined
+        if joined is not None:
+            joined = replace(joined, unique=rows)
+            rows = joined.keys([])[0]
+        return CkptGroupedData(rows, self._given, joined, self._given_by_columns, self._places)
 
     def _with_windows(self, exprs: list[Any]) -> tuple[CkptGroupedData, list[Any]] | None:
         found = behind_windows(self._rows, self._given, exprs)

@@ -207,13 +207,16 @@ class BuildContext:
 
     def stream_number(self, node: WatermarkNode) -> int:
         """Numbers from 1; 0 marks rows without a watermark."""
-        if node not in self._streams:
+        known = [stream.one for stream in self._streams]
+        if node.one not in known:
             self._streams.append(node)
-        return self._streams.index(node) + 1
+            return len(self._streams)
+        return known.index(node.one) + 1
 
     def stream_name(self, node: WatermarkNode) -> str:
         """Stable for the same query across restarts; restored watermarks are found by it."""
-        return f"{node.column}#{self.stream_number(node)}"
+        number = self.stream_number(node)
+        return f"{self._streams[number - 1].column}#{number}"
 
 
 def sink_input(ctx: BuildContext, root: Recipe) -> tuple[Any, tuple[Operation, ...]]:

@@ -34,9 +34,28 @@ def goes_in_front(nodes: Sequence[Node]) -> bool:
 
 def only_hands_on(before: Sequence[Node], after: Sequence[Node]) -> bool:
     """Whether a filter behind ``after`` may as well stand behind ``before``."""
+    new = _new(before, after)
+    return new is not None and all(map(_hands_on, new))
+
+
+def lets_through(before: Sequence[Node], after: Sequence[Node]) -> bool:
+    """Whether a filter behind ``after`` that looks at columns of ``before`` alone may as well stand in front of what is
+    between."""
+    new = _new(before, after)
+    return new is not None and all(
+        n.name in (*_PASSED, "Project", "Generate") and not _RANDOM.search(n.text) for n in new
+    )
+
+
+def makes_rows(before: Sequence[Node], after: Sequence[Node]) -> bool:
+    """Whether there is a generator between."""
+    return any(node.name == "Generate" for node in _new(before, after) or ())
+
+
+def _new(before: Sequence[Node], after: Sequence[Node]) -> list[Node] | None:
+    """What ``after`` has more than ``before``; None if it does not have all of that."""
     known, now = Counter(n.same for n in before), Counter(n.same for n in after)
-    new = [n for n in after if n.same in now - known]
-    return not known - now and all(map(_hands_on, new))
+    return None if known - now else [n for n in after if n.same in now - known]
 
 
 def _hands_on(node: Node) -> bool:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.columns import free
+from spark_ckpt.plan.columns import free, quoted
 from spark_ckpt.plan.join_condition import Parts
 from spark_ckpt.plan.join_rules import FULL, LEFT_OUTER, RIGHT_OUTER, SEMI, Until, is_outer
 from spark_ckpt.plan.join_sides import LEFT, RIGHT
@@ -64,6 +64,17 @@ class JoinColumns:
         fields = [T.StructField(n, k.kind, True) for n, k in zip(names, parts.keys, strict=True)]
         self.keys = arrow_schema(T.StructType(fields))
         self.sides = [self._side(side, columns[side]) for side in (LEFT, RIGHT)]
+
+    def implied(self, side: int, there: Callable[[Column], list[Column]]) -> list[Column]:
+        """What holds for all rows of ``side`` that are in a pair, if no others come out. ``there``: the columns without
+        which a column is null."""
+        found = self.sides[side]
+        if found.outer:
+            return []
+        compared = [*found.needed, *_compared(self.parts.condition, side)]
+        columns = [found.computed.get(name, F.col(quoted(name))) for name in dict.fromkeys(compared)]
+        needed = {str(column): column.isNotNull() for one in columns for column in there(one)}
+        return [*needed.values(), *(found.computed[name] for name in found.true)]
 
     def _side(self, side: int, columns: list[str]) -> SideColumns:
         found = SideColumns(columns, is_outer(self.how, side), dict(self.parts.computed[side]))
@@ -239,6 +250,17 @@ class JoinPlan:
             return Not(self._renamed(tree.part))
         assert isinstance(tree, Both | Either)
         return type(tree)(self._renamed(tree.one), self._renamed(tree.other))
+
+
+def _compared(tree: Predicate | None, side: int) -> list[str]:
+    """The columns of ``side`` that ``tree`` holds for no nulls of."""
+    if isinstance(tree, Both):
+        return [*_compared(tree.one, side), *_compared(tree.other, side)]
+    if isinstance(tree, Not):
+        return _compared(tree.part, side) if isinstance(tree.part, Compared) else []
+    if not isinstance(tree, Compared) or tree.op == "<=>":
+        return []
+    return [tree.left if side == LEFT else tree.right]
 
 
 def _shared(kept: list[pa.Schema]) -> tuple[list[pa.Field], list[tuple[str, ...]]]:

@@ -93,11 +93,15 @@ class OperatorNode:
 
 @dataclass(frozen=True, eq=False)
 class WatermarkNode:
-    """One ``withWatermark``: an event-time column, how late its rows may be, and the sources that they come from."""
+    """One ``withWatermark``: an event-time column, how late its rows may be, and the sources that they come from.
+
+    ``one``: the same in all copies of it, as where filters in front of it differ: they have one watermark, the largest.
+    """
 
     column: str
     delay_us: int
     sources: tuple[SourceNode, ...] = ()
+    one: object = field(default_factory=object)
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
+from tests.generated.query_filters import DELAY, Filters
 from tests.generated.query_joins import Joins
 from tests.generated.query_operators import Operators
 from tests.generated.query_steps import ROW_STEPS
 from tests.generated.two_sides import Query, Side
 
-ROWS, GROUPS, TIMES, JOINS = ("rows", "groups", "times", "joins")
+ROWS, GROUPS, TIMES, JOINS, FILTERS = ("rows", "groups", "times", "joins", "filters")
 _ROW_STEPS = (*ROW_STEPS, *[Operators.sql_rows] * 3)
 _WATERMARKS = ("20 minutes", "1 hour", "0 seconds")
 _GROUPS = (*[Operators.grouped] * 5, *[Operators.sql_groups] * 4, Operators.others, Operators.windowed)
@@ -43,6 +44,7 @@ class QueryMaker:
         self.chosen, self.side = random.Random(seed), side
         self.df, self.steps, self.once = side.start(), list[str](), False
         self.refused: list[tuple[str, ...]] = []
+        self.operators: type[Operators] = Operators
 
     def query(self, kind: str) -> Query:
         if kind == ROWS:
@@ -52,7 +54,8 @@ class QueryMaker:
             return Query(tuple(self.steps))
         if kind == GROUPS:
             return self._groups()
-        return self._joins() if kind == JOINS else self._times()
+        others = {TIMES: self._times, JOINS: self._joins, FILTERS: self._filters}
+        return others[kind]()
 
     def _groups(self) -> Query:
         if self.chosen.random() < 0.3:
@@ -96,6 +99,21 @@ class QueryMaker:
             self._one((Joins.by_window, Joins.by_window, Joins.once_each, Joins.between), delay)
         return Query(tuple(self.steps), self._mode("append"), self.once)
 
+    def _filters(self) -> Query:
+        """Filters behind a watermark and an operator, with other things between them."""
+        self.operators = Filters
+        self._several((Filters.between,), self.chosen.choice([0, 0, 1]))
+        self._add(f"df.withWatermark('t', {DELAY!r})")
+        self._several((Filters.between, Filters.together, Filters.filtering), self.chosen.choice([0, 1, 2]))
+        if self.chosen.random() < 0.75:
+            self._one((Filters.keyed,))
+            self._several((Filters.between, Filters.filtering), self.chosen.choice([0, 1, 1]))
+            self._one((Filters.filtering,))
+        else:
+            self._one((Filters.filtering,))
+            self._one((Filters.keyed,))
+        return Query(tuple(self.steps), self._mode("append"), self.once)
+
     def modes(self, df: Any) -> list[str]:
         """The output modes that Spark takes the query in, were it started."""
         jvm, found = self.side.spark._jvm, []
@@ -128,7 +146,7 @@ class QueryMaker:
 
     def _steps(self, kinds: dict[str, str], delay: str | None, joined: int) -> Operators:
         if delay is None:
-            return Operators(self.chosen, kinds)
+            return self.operators(self.chosen, kinds)
         times = [f.name for f in self.df.schema if _DELAY in f.metadata and kinds[f.name] == "timestamp"]
         return Joins(self.chosen, kinds, times, delay, joined)
 

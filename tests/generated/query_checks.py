@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.generated import query_rows
-from tests.generated.queries import JOINS, ROWS, QueryMaker
+from tests.generated.queries import FILTERS, JOINS, ROWS, QueryMaker
 from tests.generated.two_sides import Query, TwoSides
 
 BATCHES = 4
@@ -22,7 +22,7 @@ Differs = Callable[[Query], str | None]
 def check_queries(spark: Any, folder: Path, seed: int, kind: str, count: int = 1) -> None:
     """Queries of ``seed``, several of them in one union. Raises ``AssertionError`` with the shortest that differs."""
     chosen = random.Random(f"queries {seed}")
-    sides = made_sides(spark, folder / f"queries-{seed}-{kind}", chosen, kind == JOINS)
+    sides = made_sides(spark, folder / f"queries-{seed}-{kind}", chosen, kind == JOINS, kind == FILTERS)
     spark.conf.set("spark.ckpt.interval", chosen.choice(["1ms", "1h"]))
     queries = [QueryMaker(f"{seed}/{number}/{kind}", sides.plain).query(kind) for number in range(count)]
     try:
@@ -35,10 +35,10 @@ def check_queries(spark: Any, folder: Path, seed: int, kind: str, count: int = 1
         shutil.rmtree(sides.folder, ignore_errors=True)
 
 
-def made_sides(spark: Any, folder: Path, chosen: random.Random, paced: bool = False) -> TwoSides:
-    """``paced``: for joins, with more rows."""
+def made_sides(spark: Any, folder: Path, chosen: random.Random, paced: bool = False, ahead: bool = False) -> TwoSides:
+    """``paced``: for joins, with more rows. ``ahead``: for filters, with rows that are far ahead."""
     sizes = ((query_rows.COLUMNS, 12), (query_rows.OTHER, 8), (query_rows.THIRD, 8)) if paced else _PLAIN
-    tables = [query_rows.batches(chosen, columns, BATCHES, rows, paced) for columns, rows in sizes]
+    tables = [query_rows.batches(chosen, columns, BATCHES, rows, paced, ahead) for columns, rows in sizes]
     return TwoSides(spark, folder, tables, lives=chosen.choice([1, 2]))
 
 

@@ -58,16 +58,23 @@ def ddl(columns: dict[str, str]) -> str:
     return ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
 
 
+AHEAD = STEP * 6
+_LEFT_OUT = ("", "z", None, -1, 2**31 - 1)
+"""What filters leave out, in rows that may be ahead."""
+
+
 def batches(
-    chosen: random.Random, columns: dict[str, str], count: int, rows: int = 6, paced: bool = False
+    chosen: random.Random, columns: dict[str, str], count: int, rows: int = 6, paced: bool = False, ahead: bool = False
 ) -> list[pa.Table]:
     """``count`` tables; one of them may be empty, and the first column counts the rows. ``paced``: none is, and the
-    last row of each has a value in each column and the latest time, so that the streams' watermarks are the same."""
+    last row of each has a value in each column and the latest time, so that the streams' watermarks are the same.
+    ``ahead``: rows with certain values are far ahead of the others."""
     number, made = 0, []
     for batch in range(count):
         size = 0 if batch and not paced and chosen.random() < 0.1 else rows
         values = [_row(chosen, columns, number + i, batch, paced and i == size - 1) for i in range(size)]
         number += size
+        values = [_ahead(columns, row) if ahead and chosen.random() < 0.5 else row for row in values]
         schema = to_arrow_schema(parse_ddl(ddl(columns)), timezone="UTC")
         by_column = [pa.array([v[i] for v in values], field.type) for i, field in enumerate(schema)]
         made.append(pa.Table.from_arrays(by_column, schema=schema))
@@ -83,6 +90,13 @@ def _row(chosen: random.Random, columns: dict[str, str], number: int, batch: int
         else chosen.choice([v for v in _VALUES[name] if v is not None] if last else _VALUES[name])
         for name, kind in columns.items()
     ]
+
+
+def _ahead(columns: dict[str, str], row: list[Any]) -> list[Any]:
+    telling = [value for name, value in zip(columns, row, strict=True) if name in ("k", "n", "ok", "on_")]
+    if not any(value in _LEFT_OUT for value in telling):
+        return row
+    return [v + AHEAD if isinstance(v, dt.datetime) else v for v in row]
 
 
 def _time(chosen: random.Random, batch: int, last: bool) -> dt.datetime | None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.generated.lab import Lab
-from tests.generated.queries import GROUPS, JOINS, ROWS, TIMES, QueryMaker
+from tests.generated.queries import FILTERS, GROUPS, JOINS, ROWS, TIMES, QueryMaker
 from tests.generated.query_checks import check_queries, made_sides, shrunk
 from tests.generated.query_joins import IN_SQL
 from tests.generated.test_generated_chains import SEED, SOAKED, Tally
@@ -45,7 +45,7 @@ TEXTS += (" IN (SELECT", "NOT EXISTS (SELECT", "(SELECT max", "WITH q", "LEFT JO
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("kind", "seed"), [(TIMES, 23), (GROUPS, 19), (JOINS, 130), (JOINS, 135)])
+@pytest.mark.parametrize(("kind", "seed"), [(TIMES, 23), (GROUPS, 19), (JOINS, 130), (JOINS, 135), (FILTERS, 4)])
 def test_a_random_query_gives_what_it_gives_in_spark(lab: Lab, kind: str, seed: int) -> None:
     check_queries(lab.spark, lab.folder, seed, kind)
 
@@ -58,7 +58,7 @@ def test_random_queries_of_rows_give_what_they_give_in_spark(lab: Lab) -> None:
 def test_many_random_queries_give_what_they_give_in_spark(lab: Lab) -> None:
     tally = Tally()
     for seed in itertools.islice(itertools.count(SEED * 1000), max(1, SOAKED // 20)):
-        for kind, count in ((GROUPS, 1), (TIMES, 1), (JOINS, 1), (ROWS, IN_A_UNION)):
+        for kind, count in ((GROUPS, 1), (TIMES, 1), (JOINS, 1), (FILTERS, 1), (ROWS, IN_A_UNION)):
             tally.count(count, lambda made=(seed, kind, count): check_queries(lab.spark, lab.folder, *made))  # type: ignore[misc]
     assert not tally.wrong, "\n\n".join(tally.wrong)
 

@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt import agg
+from spark_ckpt.api._ahead import FindAhead
 from spark_ckpt.api._kept_aliases import handed_on
-from spark_ckpt.api._watermark import FindAhead, behind_keys
+from spark_ckpt.api._watermark import behind_keys
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.aggregates import OfValues, Split, by_names, split_aggregates
 from spark_ckpt.plan.attributes import with_known

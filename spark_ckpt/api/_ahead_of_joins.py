@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from spark_ckpt.api._watermark import Ahead, as_known, behind, filtered_behind, goes_ahead
+from spark_ckpt.api._ahead import Ahead, as_known, condition_behind, filtered_behind, goes_ahead
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.condition import conjuncts
 from spark_ckpt.plan.join_columns import JoinPlan
@@ -60,7 +60,7 @@ class AheadOfJoin(Ahead):
     def _over(self, df: CkptDataFrame, condition: Column) -> dict[int, Column]:
         """What it says of the sides that Spark filters by it. An outer side's rows it sees only behind the join, unless
         it leaves out those that matched nothing: then Spark makes another join of it."""
-        asked = behind(df, condition)
+        asked = condition_behind(df, condition)
         of = next((side for side in (LEFT, RIGHT) if asked.over(self._columns(side, ())) is not None), None)
         if self.join.how not in (INNER, SEMI) and not self._is_kept(df, condition, of):
             return {}

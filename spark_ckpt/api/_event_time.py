@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
+from spark_ckpt.api._ahead import OneAhead
 from spark_ckpt.api._joined_names import keeps_columns
 from spark_ckpt.api._read_by_spark import behind
-from spark_ckpt.api._watermark import OneAhead
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import same
 from spark_ckpt.plan.chain import Chain, Recipe

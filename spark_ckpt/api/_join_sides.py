@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 
+from spark_ckpt.api._ahead import with_implied
 from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.api._joined_tables import refuse_ambiguous_texts
-from spark_ckpt.api._watermark import with_implied
 from spark_ckpt.plan.columns import quoted, unquoted
 from spark_ckpt.plan.condition import Name, names_in, parts_of, replaced, shape, stream_column
 

@@ -12,10 +12,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from spark_ckpt.api._ahead import Computed, FindAhead, with_implied
 from spark_ckpt.api._joined_tables import with_table
 from spark_ckpt.api._operation import HasOperation
 from spark_ckpt.api._stream_joins import stream_join
-from spark_ckpt.api._watermark import Computed, FindAhead, behind_table, with_implied
+from spark_ckpt.api._watermark import behind_table
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import Attributes, not_there, refuse_missing
 from spark_ckpt.plan.chain import Chain, Recipe

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column
 
 if TYPE_CHECKING:
-    from spark_ckpt.api._watermark import Computed
+    from spark_ckpt.api._ahead import Computed
     from spark_ckpt.api.dataframe import CkptDataFrame
     from spark_ckpt.plan.lineage import Lineage
 

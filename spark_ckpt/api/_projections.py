@@ -10,9 +10,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from spark_ckpt.api._ahead import Computed
 from spark_ckpt.api._left_out import behind_replaced, left_out
 from spark_ckpt.api._read_by_spark import behind, with_file_columns, without_metadata
-from spark_ckpt.api._watermark import Computed, behind_operation
+from spark_ckpt.api._watermark import behind_operation
 from spark_ckpt.api._window_columns import replaced_by_name, with_windows, without_window
 from spark_ckpt.plan.attributes import missing
 from spark_ckpt.plan.chain import Chain, Recipe

@@ -11,11 +11,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_ckpt.api._ahead import with_implied
 from spark_ckpt.api._ahead_of_joins import AheadOfJoin
 from spark_ckpt.api._join_sides import JoinedSide, over_rows
 from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.api._keys import is_key
-from spark_ckpt.api._watermark import with_implied
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import Attribute, Attributes, not_there
 from spark_ckpt.plan.chain import Recipe

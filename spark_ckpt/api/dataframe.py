@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from spark_ckpt.api._ahead import Computed, FindAhead, in_front
 from spark_ckpt.api._batch_calls import BatchCalls, batch_call
 from spark_ckpt.api._distinct import Distinct
 from spark_ckpt.api._event_time import EventTime
@@ -37,14 +38,7 @@ from spark_ckpt.api._several_streams import SeveralStreams
 from spark_ckpt.api._subtract import Subtract
 from spark_ckpt.api._summaries import Summaries
 from spark_ckpt.api._views import TempViews
-from spark_ckpt.api._watermark import (
-    Computed,
-    FindAhead,
-    behind_alias,
-    behind_filter,
-    behind_operation,
-    in_front,
-)
+from spark_ckpt.api._watermark import behind_alias, behind_filter, behind_operation
 from spark_ckpt.api._window_columns import where_window
 from spark_ckpt.hints import missing
 from spark_ckpt.plan.again import again

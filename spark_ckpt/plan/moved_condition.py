@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
@@ -18,6 +19,7 @@ from spark_ckpt.plan.plan_check import plan_nodes
 from spark_ckpt.plan.trying import unlogged
 
 SparkDF = Any
+_SUB_QUERY = re.compile(r"\b(list|exists|scalar-subquery|lateral-subquery)#\d+")
 
 
 class ConditionBehind:
@@ -28,7 +30,15 @@ class ConditionBehind:
     ) -> None:
         self._condition, self._preview, self._alias = condition, preview, alias
         self._columns, self._attributes = list(names), attributes
-        self._names = names_in(condition)
+        self._names = None if self._asks_tables() else names_in(condition)
+
+    def _asks_tables(self) -> bool:
+        """Whether there is a sub-query in it, which hides the names in front of ``IN``."""
+        try:
+            with unlogged():
+                return _SUB_QUERY.search(plan_nodes(self._preview.where(self._condition))[0].text) is not None
+        except PySparkException:  # it has columns of the rows in front, by what they are called there
+            return False
 
     def places(self) -> set[int] | None:
         """Of the columns that it is of; None if that is not known, as of a text on Spark Connect."""
@@ -45,7 +55,8 @@ class ConditionBehind:
         return replaced(self._condition, lambda name: _field(columns[self._place(name) or 0], self._fields(name)))
 
     def _text_over(self, columns: Mapping[int, Column]) -> Column | None:
-        """A SQL text on Spark Connect, which is Spark's to read: as it is, if all it may name is called so there."""
+        """What is Spark's to read, such as a SQL text on Spark Connect: as it is, if all it may name is called so
+        there."""
         same = [self._columns[at] for at, column in columns.items() if _is_called(column, self._columns[at])]
         try:
             with unlogged():

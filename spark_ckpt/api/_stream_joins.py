@@ -132,6 +132,9 @@ class _Join:
         return [start, replace(end, ends=True)]
 
     def made(self, uid: str | None) -> CkptDataFrame:
+        grown = grows(self.ends)
+        if grown is not None:
+            _log.warning("%s", grown)
         made, function, plan = self._operator(uid)
         return self._shown(self._behind(made, function, plan), plan)
 
@@ -163,9 +166,6 @@ class _Join:
         one, other = (i if time else i.with_watermarks_told() for i, time in zip(lineages, self.times, strict=True))
         both = one.union(other, "join")
         function = plan.function(self.result, self.names, bool(both.watermarks), f"a {self.how} join")
-        grown = grows(self.ends)
-        if grown is not None:
-            _log.warning("%s", grown)
         times = tuple(time if side._lineage.watermarks else None for side, time in zip(self.sides, self.times))
         recipes = (prepared[LEFT]._recipe, prepared[RIGHT]._recipe)
         wiring = JoinWiring(recipes, times, both, plan, function)  # type: ignore[arg-type]

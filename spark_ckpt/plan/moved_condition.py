@@ -16,6 +16,7 @@ from spark_ckpt.plan.columns import is_case_sensitive, quoted, unquoted
 from spark_ckpt.plan.condition import Name, bare_name, names_in, parts_of, replaced
 from spark_ckpt.plan.key_columns import column_named, written
 from spark_ckpt.plan.plan_check import plan_nodes
+from spark_ckpt.plan.plan_text import calls_python
 from spark_ckpt.plan.trying import unlogged
 
 SparkDF = Any
@@ -101,7 +102,7 @@ def handed_on(before: Attributes, after: Attributes) -> dict[int, Column]:
 
 def rejects_nulls(preview: SparkDF, condition: Column) -> bool:
     """Whether it holds for no row whose columns are all null."""
-    return not _of_nulls(preview).where(condition).select(F.lit(1)).collect()
+    return _of_nulls(preview, F.coalesce(condition, F.lit(False))) is False
 
 
 def null_without(preview: SparkDF, column: Column) -> list[Column]:
@@ -109,10 +110,16 @@ def null_without(preview: SparkDF, column: Column) -> list[Column]:
     if bare_name(column):
         return [column]
     names = {name.text for name in names_in(column) or ()}
-    of_one = len(names) == 1 and _of_nulls(preview).select(column.isNull()).collect()[0][0]
+    of_one = len(names) == 1 and _of_nulls(preview, column.isNull()) is True
     return [F.col(name) for name in names] if of_one else []
 
 
-def _of_nulls(preview: SparkDF) -> SparkDF:
-    columns = [F.lit(None).cast(f.dataType).alias(f.name) for f in preview.schema.fields]
-    return preview.sparkSession.sql("SELECT 1").select(*columns)
+def _of_nulls(preview: SparkDF, column: Column) -> Any:
+    """What ``column`` is in a row whose columns are all null; None if it fails there, or would call Python."""
+    nulls = [F.lit(None).cast(f.dataType).alias(f.name) for f in preview.schema.fields]
+    try:
+        with unlogged():
+            asked = preview.sparkSession.sql("SELECT 1").select(*nulls).select(column.alias("asked"))
+            return None if calls_python(plan_nodes(asked)[0]) else asked.collect()[0][0]
+    except PySparkException:
+        return None

@@ -193,21 +193,22 @@ def in_front(df: CkptDataFrame, conditions: Sequence[Column]) -> CkptDataFrame |
     The others stay behind, as one filter.
     """
     moves = [goes_ahead(df, condition) for condition in conditions]
-    ahead = df._ahead() if df._ahead is not None and any(moves) else None
-    if ahead is None:
-        return None
-    made = ahead.where(df, _all(c for c, moved in zip(conditions, moves, strict=True) if moved))
-    made = as_known(made, df)
+    made = _moved(df, [c for c, moved in zip(conditions, moves, strict=True) if moved])
     behind = [c for c, moved in zip(conditions, moves, strict=True) if not moved]
-    return made.where(_all(behind)) if behind else made
+    return made.where(_all(behind)) if made is not None and behind else made
 
 
 def with_implied(df: CkptDataFrame, conditions: Iterable[Column]) -> CkptDataFrame:
     """``df``, all of whose rows that count satisfy ``conditions``, without those that do not, where these filters go in
     front of a watermark."""
-    moved = [condition for condition in conditions if goes_ahead(df, condition)]
-    found = in_front(df, moved) if moved else None
+    found = _moved(df, [condition for condition in conditions if goes_ahead(df, condition)])
     return df if found is None else found
+
+
+def _moved(df: CkptDataFrame, conditions: Sequence[Column]) -> CkptDataFrame | None:
+    """``df`` with filters that go in front of a watermark; None without any."""
+    ahead = df._ahead() if df._ahead is not None and conditions else None
+    return None if ahead is None else as_known(ahead.where(df, _all(conditions)), df)
 
 
 def as_known(made: CkptDataFrame, df: CkptDataFrame) -> CkptDataFrame:

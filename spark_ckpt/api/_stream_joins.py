@@ -291,7 +291,8 @@ def _operator(left: CkptDataFrame, uid: str | None, wiring: JoinWiring, shown: l
 
 
 def _with_implied(rows: CkptDataFrame, columns: JoinColumns, side: int) -> CkptDataFrame:
-    if rows._ahead is None:
+    """Not behind another operator with state: that would be made anew each time, and all in front of it, too."""
+    if rows._ahead is None or rows._lineage.operators:
         return rows
     return with_implied(rows, columns.implied(side, lambda column: null_without(rows._in_spark(), column)))
 

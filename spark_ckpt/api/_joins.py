@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from spark_ckpt.api._ahead import Computed, FindAhead, with_implied
+from spark_ckpt.api._ahead import FindAhead, with_implied
 from spark_ckpt.api._joined_tables import with_table
 from spark_ckpt.api._operation import HasOperation
 from spark_ckpt.api._stream_joins import stream_join
@@ -179,7 +179,7 @@ class JoinMethods(HasOperation):
         made._alias, made._stream_side = None, named
         made = made if join.kind == LEFT else made._of_all_that_came()
         stream: Any = self
-        equal = _equal(stream, on) if kind == INNER and self._ahead is not None else None
+        equal = partial(_equal, stream, on) if kind == INNER and isinstance(on, Column) else None
         made._ahead = behind_table(stream, made, lambda rows: rows._with_static(other, on, kind), equal)
         return made
 
@@ -247,17 +247,16 @@ def _implied(stream: Any, on: list[str] | Column | None) -> list[Column]:
     return [condition for part in conjuncts(on) for condition in _of_stream(stream, part)]
 
 
-def _equal(stream: Any, on: list[str] | Column | None) -> Computed | None:
-    """Columns of the table that are equal to some of ``stream`` in all rows that come out of an inner join."""
-    if not isinstance(on, Column):
-        return None
+def _equal(stream: Any, on: Column, names: Sequence[str]) -> dict[int, Column]:
+    """Of columns by these names, by their places: those of the table that are equal to some of ``stream`` in all rows
+    that come out of an inner join. Asks Spark what each is of, so only if somebody filters behind it."""
     found: dict[str, Column] = {}
     for op, args in filter(None, map(shape, conjuncts(on))):
         sides = [_told(stream, arg) if bare_name(arg) else [] for arg in args]
         if op == "=" and [] in sides and any(sides):
             table = args[sides.index([])]
             found[unquoted(parts_of(written(table))[-1])] = next(filter(None, sides))[0]
-    return lambda names: {at: found[name] for at, name in enumerate(names) if name in found}
+    return {at: found[name] for at, name in enumerate(names) if name in found}
 
 
 def _of_stream(stream: Any, part: Column) -> list[Column]:

@@ -76,9 +76,9 @@ def behind_handed_on(df: CkptDataFrame, made: CkptDataFrame, again: Again, compu
     """What is ahead of ``made``, which is ``again(df)`` and hands some columns of ``df`` on."""
 
     def columns() -> dict[int, Column]:
-        none = computed is None or makes_rows(df._nodes, made._nodes)
-        more = {} if none or computed is None else computed(made.columns)
-        return {**more, **handed_on(df._attributes, made._attributes)}
+        found = handed_on(df._attributes, made._attributes)
+        # A filter of what a generator makes stays behind it.
+        return found if computed is None or makes_rows(df._nodes, made._nodes) else {**computed(made.columns), **found}
 
     return Behind(df, again, columns)
 

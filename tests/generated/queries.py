@@ -52,10 +52,8 @@ class QueryMaker:
             if self.chosen.random() < 0.2:
                 self._one((Operators.batch_groups,))
             return Query(tuple(self.steps))
-        if kind == GROUPS:
-            return self._groups()
-        others = {TIMES: self._times, JOINS: self._joins, FILTERS: self._filters}
-        return others[kind]()
+        with_state = {GROUPS: self._groups, TIMES: self._times, JOINS: self._joins, FILTERS: self._filters}
+        return with_state[kind]()
 
     def _groups(self) -> Query:
         if self.chosen.random() < 0.3:

@@ -52,15 +52,13 @@ _VALUES: dict[str, list[Any]] = {
 BEGIN = dt.datetime(2024, 3, 10, 5, 30, tzinfo=dt.timezone.utc)
 """Half an hour past midnight in New York, on the day that has no hour from two to three."""
 STEP = dt.timedelta(minutes=50)
+AHEAD = STEP * 6
+_LEFT_OUT = ("", "z", None, -1, 2**31 - 1)
+"""What filters leave out, in rows that may be ahead."""
 
 
 def ddl(columns: dict[str, str]) -> str:
     return ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
-
-
-AHEAD = STEP * 6
-_LEFT_OUT = ("", "z", None, -1, 2**31 - 1)
-"""What filters leave out, in rows that may be ahead."""
 
 
 def batches(

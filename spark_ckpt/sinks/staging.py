@@ -90,6 +90,16 @@ def check_same_life(target: str, permit: CommitPermit, sink: str, recorded: str 
         )
 
 
+def waits_elsewhere(found: str, expected: str) -> InvalidInputError:
+    """Rows of an earlier start, completed and not committed, that were staged for ``found``; this start's sink of that
+    uid writes to ``expected``."""
+    return InvalidInputError(
+        f"rows of a completed checkpoint wait for {found}, and the sink of their uid now writes to {expected}. Nothing "
+        f"was committed: start once with {found} under that uid, then change the query; or give these rows up: "
+        "`spark-ckpt abandon`"
+    )
+
+
 def tag(name: str) -> str:
     """``name`` as part of a file or table name: readable, collision free."""
     return f"{_slug(name)}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

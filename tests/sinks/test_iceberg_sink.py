@@ -353,3 +353,20 @@ def test_keys_of_times_bytes_and_nan(tmp_path: Path) -> None:
     committed(target, newer.set_column(3, "v", pa.array([-i for i in range(100, 500)])), 2)
     found = sorted(target.table().scan().to_arrow()["v"].to_pylist())
     assert found == sorted([*range(100), *(-i for i in range(100, 500))])
+
+
+@pytest.mark.parametrize("options", [{}, {"mergeKeys": "k"}])
+def test_rows_that_wait_for_another_table_are_not_put_into_this_one(tmp_path: Path, options: dict[str, str]) -> None:
+    """As when two sinks are named in another order, and keep each other's uid."""
+    where = {**options, **catalog_options(tmp_path)}
+    first, second = (IcebergTarget("iceberg", {"table": f"db.{name}", **where}) for name in "ab")
+    for target in (first, second):
+        target.make().validate(SCHEMA)
+    staged = stage(first.make(), [(1, "for a")])
+    with pytest.raises(InvalidInputError, match=r"wait for table db.a, and the sink of their uid now writes to .*db.b"):
+        second.make().commit(permit(1), staged)
+    assert second.read(SCHEMA).num_rows == 0
+    catalog_of(where).rename_table("db.a", "db.c")
+    renamed = IcebergTarget("iceberg", {"table": "db.c", **where})
+    renamed.make().commit(permit(1), staged)
+    assert renamed.read(SCHEMA).to_pylist() == [{"k": 1, "v": "for a"}]

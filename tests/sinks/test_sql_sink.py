@@ -34,6 +34,18 @@ def test_rows_and_ledger_share_a_transaction_that_a_refused_row_rolls_back(url: 
         assert run(url, "SELECT * FROM t ORDER BY k") == [(1, "good"), (2, "bad")]
 
 
+def test_rows_that_wait_for_another_table_of_the_database_are_not_put_into_this_one(url: str) -> None:
+    """As when two sinks are named in another order, and keep each other's uid."""
+    first, second = make(url, "a"), make(url, "b")
+    staged = stage(first, [(1, "for a")])
+    with pytest.raises(InvalidInputError, match="wait for table a, and the sink of their uid now writes to table b"):
+        second.commit(permit(1), staged)
+    assert run(url, "SELECT * FROM b") == []
+    first.commit(permit(1), staged)
+    assert run(url, "SELECT * FROM a") == [(1, "for a")]
+    second.commit(permit(1), staged)  # the ledger says that it is done
+
+
 def test_the_ledger_has_one_row_a_checkpoint(url: str) -> None:
     sink = make(url)
     for checkpoint in (3, 5):

@@ -40,6 +40,22 @@ _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_count
 _BOUNDS = ("lower_bounds", "upper_bounds")
 
 
+def told_of(table: Table) -> dict[str, str]:
+    """What a committable says of the table that its file is for."""
+    return {"table": str(table.metadata.table_uuid), "name": ".".join(table.name())}
+
+
+def refuse_others(table: Table, staged: Sequence[Mapping[str, Any]], shown: str) -> None:
+    """Raises ``InvalidInputError`` for files of another table.
+
+    One that was made anew has the name, and one that was renamed the UUID. Earlier releases did not say.
+    """
+    own = told_of(table)
+    for s in staged:
+        if {"name", "table"} <= s.keys() and s["name"] != own["name"] and s["table"] != own["table"]:
+            raise staging.waits_elsewhere(f"table {s['name']}", shown)
+
+
 def local_path(location: str) -> str | None:
     """The path of a file on a local disk; None for any other."""
     if location.startswith("file:"):
@@ -149,7 +165,7 @@ class DataFiles(SinkWriter):
             parquet_column_mapping=parquet_path_to_id_mapping(self._file_schema),
         ).to_serialized_dict()
         what = {"file": location, "size": file.size_bytes, "spec": self._spec.spec_id, "rows": found["record_count"]}
-        what |= {"table": str(self._table.metadata.table_uuid), "ids": sorted(index_by_id(self._file_schema))}
+        what |= {**told_of(self._table), "ids": sorted(index_by_id(self._file_schema))}
         return [staging.encode(KIND, **what, partition=_texts(partition, self._spec, self._of_table), **_plain(found))]
 
 

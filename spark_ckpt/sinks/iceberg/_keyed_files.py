@@ -11,7 +11,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sinks import _changes as changes
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks.base import WriterContext
-from spark_ckpt.sinks.iceberg._data_files import KIND, ParquetFile
+from spark_ckpt.sinks.iceberg._data_files import KIND, ParquetFile, told_of
 from spark_ckpt.sinks.iceberg._types import iceberg_arrow
 
 if TYPE_CHECKING:
@@ -39,4 +39,5 @@ class KeyedFile(ParquetFile):
 
     def _finish(self) -> bytes:
         super()._finish()
-        return staging.encode(KIND, file=self._location, rows=self._count, keys=self._keys, change=self._change)
+        what = {"file": self._location, "rows": self._count, **told_of(self._table)}
+        return staging.encode(KIND, keys=self._keys, change=self._change, **what)

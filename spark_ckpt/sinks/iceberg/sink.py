@@ -21,7 +21,7 @@ from spark_ckpt.sinks import staging
 from spark_ckpt.sinks._options import SinkOption, SinkOptions, option_names
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.iceberg import _staged_files as staged_files
-from spark_ckpt.sinks.iceberg._data_files import KIND, DataFiles, local_path
+from spark_ckpt.sinks.iceberg._data_files import KIND, DataFiles, local_path, refuse_others
 from spark_ckpt.sinks.iceberg._keyed_files import KeyedFile
 from spark_ckpt.sinks.iceberg._merge import Merge
 from spark_ckpt.sinks.iceberg._partitions import check_spec, check_terms, parse_terms
@@ -193,6 +193,7 @@ class IcebergSink(TwoPhaseSink):
             known = recorded.get(permit.checkpoint)
             staging.check_same_life(repr(self._catalog), permit, entry.sink, known, entry.digest)
             return table
+        refuse_others(table, staged, repr(self._catalog))
         self._check_staged(table, staged)
         self._step("before snapshot")  # a crash here: the files are staged as before, the next commit starts over
         maker = SnapshotMaker(table, entry, permit.generation, repr(self._catalog))

@@ -222,7 +222,8 @@ class SqlSink(TwoPhaseSink):
         return recorded is not None
 
     def _mark(self, connection: sa.Connection, staged: Sequence[Mapping[str, Any]]) -> None:
-        """Number the stages in commit order; all of them must be there, whole."""
+        """Number the stages in commit order; all of them must be there, whole, and wait for this target."""
+        self._refuse_other_targets(connection, [s["stage"] for s in staged])
         update = sa.update(self._stages).where(
             self._stages.c.id == sa.bindparam("b_id"), self._stages.c.rows == sa.bindparam("b_rows")
         )
@@ -233,6 +234,15 @@ class SqlSink(TwoPhaseSink):
                 f"{self._place}: {len(staged) - marked} of {len(staged)} staged transactions are missing or "
                 "incomplete in the staging table. Nothing was committed"
             )
+
+    def _refuse_other_targets(self, connection: sa.Connection, ids: Sequence[int]) -> None:
+        """A uid may be another table's now: the option changed, or ``alsoTo`` names two in another order."""
+        stages = self._stages.c
+        for start in range(0, len(ids), _IDS_AT_ONCE):
+            chosen = stages.id.in_(ids[start : start + _IDS_AT_ONCE])
+            found = set(connection.execute(sa.select(stages.target).where(chosen)).scalars())
+            for other in sorted(found - {self._target_name}):
+                raise staging.waits_elsewhere(f"table {other}", self._place)
 
     def _move(
         self,

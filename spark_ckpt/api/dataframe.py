@@ -42,6 +42,7 @@ from spark_ckpt.api._watermark import behind_alias, behind_filter, behind_operat
 from spark_ckpt.api._window_columns import where_window
 from spark_ckpt.hints import missing
 from spark_ckpt.plan.again import again
+from spark_ckpt.plan.analysis_confs import remember
 from spark_ckpt.plan.asked_for_data_rows import asked_for_data_rows
 from spark_ckpt.plan.attributes import Attributes, derived, know, known, new, refuse_missing, renamed, stream_columns
 from spark_ckpt.plan.chain import Chain, Recipe
@@ -130,6 +131,7 @@ class CkptDataFrame(
         self._recipe = recipe
         self._lineage = lineage
         self._preview = preview
+        remember(recipe, session.spark)
         columns = preview.columns
         require_control(columns)
         self._attributes = known(recipe.number) or know(

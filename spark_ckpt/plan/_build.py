@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from copy import copy
+from dataclasses import replace
 from functools import reduce
 from itertools import count
 from typing import Any
@@ -16,6 +17,7 @@ from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, SourceSpec
 from spark_ckpt.names import checked_name
 from spark_ckpt.plan._known_as import known_as
+from spark_ckpt.plan.analysis_confs import as_when_made, step_as_when_made
 from spark_ckpt.plan.chain import Chain, Recipe, in_python, with_names_of_their_own
 from spark_ckpt.plan.lineage import NEEDS_UID, Lineage, OperatorNode, SourceNode, SparkStreamNode, WatermarkNode
 from spark_ckpt.protocol.evolution import FAMILY_OF
@@ -158,7 +160,10 @@ class BuildContext:
         if self._first is not None and recipe not in self._first[1]:
             return self._first[0].chain(recipe)
         if recipe not in self._built:
-            made = recipe.make(self)
+            with as_when_made(recipe, self.spark):
+                made = recipe.make(self)
+            if made.in_spark is not None:
+                made = replace(made, in_spark=step_as_when_made(recipe, self.spark, made.in_spark))
             if made.open and not (self.run.config.chaining and self._consumers.get(recipe, 1) == 1):
                 made = Chain(self.for_spark(made), made.schema)
             self._built[recipe] = made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pandas as pd
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from tests.spark.conftest import Input, Job, ordered, rows_of_spark
 
@@ -20,6 +22,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 NewInput = Callable[[str, str], Input]
 PREFER = "spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype"
 COERCE = "spark.sql.execution.pythonUDF.pandas.intToDecimalCoercionEnabled"
+ZONE, ANSI = "spark.sql.session.timeZone", "spark.sql.ansi.enabled"
 OUT = "k string, seen string, n decimal(3,1)"
 
 
@@ -59,6 +62,29 @@ def test_conversions_are_those_the_session_asks_for(
     finally:
         spark.conf.unset(PREFER)
         spark.conf.unset(COERCE)
+
+
+def test_what_is_analysed_keeps_the_settings_it_was_made_with(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, tmp_path: Path
+) -> None:
+    """Where Spark does it, too: behind ``soundex`` nothing is in Python, and an aggregate's input may be in either."""
+    data = new_input("in", "k string, v long, t timestamp")
+    data.add(("7", 2**62, datetime(2026, 3, 28, 22, 30)), ("x", 2**62, datetime(2026, 3, 29, 1, 30)))
+
+    def made(stream: Any) -> Any:
+        spark.conf.set(ZONE, "Europe/Berlin")
+        spark.conf.set(ANSI, "false")
+        rows = stream.withColumn("s", F.soundex("k")).select("*", F.hour("t").alias("h"), F.expr("cast(k AS int) AS n"))
+        spark.conf.set(ZONE, "Asia/Tokyo")
+        rows = rows.select("n", "h", F.hour("t").alias("h2"), (F.col("v") + F.col("v")).alias("wraps"))
+        spark.conf.set(ZONE, "UTC")
+        spark.conf.set(ANSI, "true")
+        return rows
+
+    expected = _of_spark(tmp_path / "plain", made(data.spark_stream(spark)))
+    assert expected == [(7, 23, 7, -(2**63)), (None, 3, 10, -(2**63))]
+    assert _of_job(tmp_path / "ours", made(data.stream(ckpt))) == expected
+    assert (spark.conf.get(ZONE), spark.conf.get(ANSI)) == ("UTC", "true")
 
 
 def _outcome(run: Callable[[Path, Any], list[Any]], folder: Path, df: Any) -> Any:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pyiceberg.catalog import Catalog, load_catalog
 
-from tests.postgres_server import free_port
+from tests.ports import free_port
 from tests.servers import Server, ServerProcess, java
 
 USER, PASSWORD = "ckpt", "s3cret-pass-word"

@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.certificates import Certificates
-from tests.postgres_server import free_port
+from tests.ports import free_port
 from tests.servers import Server, ServerProcess, java
 
 USER, OTHER, PASSWORD = "ckpt", "other", "s3cret-pass-word"

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pymysql
 
-from tests.postgres_server import PASSWORD, free_port, system_user
+from tests.ports import free_port
+from tests.postgres_server import PASSWORD, system_user
 from tests.servers import Server, ServerProcess
 
 _QUOTED = "s3cret%2Fpass%3Aword"

@@ -13,7 +13,6 @@ import importlib.util
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -24,6 +23,7 @@ from pathlib import Path
 import psutil
 import psycopg
 
+from tests.ports import free_port
 from tests.servers import Guard
 
 PASSWORD = "s3cret/pass:word"
@@ -196,9 +196,3 @@ def _binaries(root: Path) -> Path:
                 path.chmod(0o755)
         install = copied / package.name / install.name
     return install / "bin"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 import s3fs
 
-from tests.postgres_server import free_port
+from tests.ports import free_port
 from tests.servers import Server, ServerProcess
 
 KEY, SECRET, REGION = "AKIDEXAMPLE", "wJalrXUtnFEMI+bPxRfiCY=K7MDENG", "eu-west-3"

@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.postgres_server import free_port
+from tests.ports import free_port
 from tests.servers import Server, ServerProcess, java
 
 HOME = Path.home() / ".cache/spark-ckpt/apicurio-registry-2.6.13.Final"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import pyspark
 
 from tests.kill.killed_job import JAVA_OPTIONS
 from tests.kill.processes import Session, await_condition, environment
+from tests.ports import free_port
 
 SPARK_HOME = Path(pyspark.__file__).parent
 EXECUTORS = {
@@ -70,7 +70,7 @@ def standalone_cluster(folder: Path, hosts: int = 1) -> Iterator[Cluster]:
 
     ``hosts``: one worker on each; they share two cores. Spark starts a second copy of a task on another host only.
     """
-    port = _free_port()
+    port = free_port()
     url = f"spark://127.0.0.1:{port}"
     with ExitStack() as stack:
         master = _daemon(folder, "master", "127.0.0.1", "--port", str(port))
@@ -102,9 +102,3 @@ def _has_said(session: Session, text: str) -> bool:
     said = session.log.read_text()
     assert session.process.poll() is None, f"{session.log.name} ended:\n{said}"
     return re.search(text, said) is not None
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -35,7 +35,7 @@ from spark_ckpt.testing.sink_harness import (
 )
 from tests.kafka.sink_target import KafkaTarget, committed, ledger_of, lose
 from tests.kafka_server import PASSWORD, KafkaServer, shared_kafka
-from tests.postgres_server import free_port
+from tests.ports import free_port
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 

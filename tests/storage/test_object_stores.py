@@ -44,7 +44,7 @@ from spark_ckpt.storage.record_store import RecordStore
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.testing.sink_harness import permit
 from spark_ckpt.types import Committable
-from tests.postgres_server import free_port
+from tests.ports import free_port
 from tests.s3_proxy import S3Proxy
 from tests.s3_server import KEY, REGION, SECRET, SERVERS, S3Server, shared_s3
 

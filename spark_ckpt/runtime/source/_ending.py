@@ -7,7 +7,7 @@ import sys
 import threading
 from types import FrameType
 
-_AT_MOST_S = 15
+_AT_MOST_S = 45
 
 
 def end_in_order() -> None:

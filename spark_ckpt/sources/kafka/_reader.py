@@ -41,7 +41,7 @@ _logger = logging.getLogger(__name__)
 _ASKED_AT_MOST = 5
 """Of this part of the time, one: Spark asks for the latest offset every 10 ms."""
 _LONGEST_PAUSE_S = 0.5
-_COMMIT_S = 5.0
+_COMMIT_S = 15.0
 
 
 class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -20,6 +20,7 @@ from spark_ckpt.hints import Hinting
 from spark_ckpt.plan.batch_epochs import with_epochs, with_true_epochs
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import quoted, refuse_reserved, user_columns
+from spark_ckpt.plan.java_classes import EXPRESSION_UTILS, java_class
 from spark_ckpt.plan.session_confs import pandas_options
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.runtime.batch_groups import BY, Form, Frames, Tables, around_both_sides
@@ -135,7 +136,7 @@ class StaticGroups:
             return list(self.groups._grouping_cols)
         from pyspark.sql.classic.column import Column
 
-        convert = self.groups._df.sparkSession._jvm.org.apache.spark.sql.classic.ExpressionUtils
+        convert = java_class(EXPRESSION_UTILS)
         return [Column(convert.column(e)) for e in items_of(self.groups._jgd.groupingExprs())]
 
 

@@ -30,6 +30,7 @@ from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import quoted, refuse_repeated, refuse_reserved
 from spark_ckpt.plan.lineage import Lineage, SourceNode
 from spark_ckpt.plan.refused_types import has_type, refuse_unread
+from spark_ckpt.plan.session_confs import all_confs
 from spark_ckpt.plan.spark_errors import check_path, not_expected, path_not_found
 from spark_ckpt.runtime.stateless import control_row, with_control
 from spark_ckpt.sources.base import open_source
@@ -140,7 +141,7 @@ class CkptSession(Hinting):
 
         Raises ``ConfigError`` for unknown keys and bad values.
         """
-        found = {k: v for k, v in self.spark.conf.getAll.items() if k.startswith(PREFIX)}
+        found = {k: v for k, v in all_confs(self.spark.conf).items() if k.startswith(PREFIX)}
         return JobConfig.from_options({**found, **self._given}, overrides or {})
 
     def preview(self, schema: StructType) -> Any:

@@ -15,6 +15,7 @@ from spark_ckpt.plan._calls import Call
 from spark_ckpt.plan._forms import Form, each_within_structs, weighed
 from spark_ckpt.plan._lateral_aliases import put_in_place
 from spark_ckpt.plan._listagg import VALUE, Listing, Order, names
+from spark_ckpt.plan.java_classes import EXPRESSION_UTILS, java_class
 from spark_ckpt.plan.udf_plan import items_of
 
 _OF_FIRST = ("Mode", "Median", "Percentile", "PercentileCont", "PercentileDisc", "ApproximatePercentile")
@@ -30,7 +31,7 @@ class ClassicExpressions:
         aggregated = df.groupBy(*keys).agg(*exprs)
         self.names: list[str] = aggregated.columns
         self._jvm = df.sparkSession.sparkContext._jvm
-        self._utils = self._jvm.org.apache.spark.sql.classic.ExpressionUtils
+        self._utils = java_class(EXPRESSION_UTILS)
         plan = _plan(aggregated)
         if _class(plan) == "Project":  # some name is that of an earlier result
             plan = _plan(df.groupBy(*keys).agg(*put_in_place(df, keys, exprs, self.names)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from spark_ckpt.plan.java_classes import DATASET, java_class, java_package
 from spark_ckpt.plan.udf_plan import items_of
 
 SparkDF = Any
@@ -24,7 +25,7 @@ def known_as(rows: SparkDF, like: SparkDF) -> SparkDF:
 
     spark = rows.sparkSession
     jvm = spark.sparkContext._jvm
-    catalyst, to_seq = jvm.org.apache.spark.sql.catalyst, jvm.PythonUtils.toSeq
+    catalyst, to_seq = java_package("org.apache.spark.sql.catalyst"), jvm.PythonUtils.toSeq
     plan, wanted = (df._jdf.queryExecution().analyzed() for df in (rows, like))
     none, empty = jvm.scala.Option.empty(), to_seq([])
     named = [
@@ -32,4 +33,4 @@ def known_as(rows: SparkDF, like: SparkDF) -> SparkDF:
         for new, old in zip(items_of(plan.output()), items_of(wanted.output()), strict=True)
     ]
     made = catalyst.plans.logical.Project(to_seq(named), plan)
-    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, made), spark)
+    return DataFrame(java_class(DATASET).ofRows(spark._jsparkSession, made), spark)

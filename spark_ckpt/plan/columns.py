@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from pyspark import SparkContext
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import ControlColumnsError, InvalidInputError
+from spark_ckpt.plan.java_classes import COLUMN, java_class
 from spark_ckpt.types import CONTROL_COLUMNS
 
 SparkDF = Any
@@ -49,9 +49,7 @@ def unaliased(column: Column) -> Column:
         node = column._jc.node()
         if node.getClass().getSimpleName() != "Alias":
             return column
-        context = SparkContext._active_spark_context
-        assert context is not None
-        made: Column = type(column)(context._jvm.org.apache.spark.sql.Column(node.child()))
+        made: Column = type(column)(java_class(COLUMN)(node.child()))
         return made
     from pyspark.sql.connect.column import Column as ConnectColumn
     from pyspark.sql.connect.expressions import ColumnAlias

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.java_gateway import is_instance_of
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.plan._names_in_text import with_qualified
 from spark_ckpt.plan.columns import quoted, unquoted
+from spark_ckpt.plan.java_classes import COLUMN, EXPRESSION_UTILS, is_a, java_class
 from spark_ckpt.plan.udf_plan import items_of
 
 JavaObject = Any
@@ -199,20 +199,20 @@ class ClassicTree:
 
         context = SparkContext._active_spark_context
         assert context is not None
-        self._replace, self._jvm, self._gateway = replace, context._jvm, context._gateway
-        self._convert = self._jvm.org.apache.spark.sql.classic.ExpressionUtils
+        self._replace, self._jvm = replace, context._jvm
+        self._convert = java_class(EXPRESSION_UTILS)
 
     def column(self, condition: Any) -> Any:
         old = condition._jc.node()
         new = self._node(old)
-        return condition if new is old else type(condition)(self._jvm.org.apache.spark.sql.Column(new))
+        return condition if new is old else type(condition)(java_class(COLUMN)(new))
 
     def shape(self, condition: Any) -> tuple[str, list[Column]] | None:
         node = condition._jc.node()
         kind, made = node.getClass().getSimpleName(), type(condition)
         if kind == "UnresolvedFunction":
             op = _OPERATORS.get(node.functionName().lower())
-            args = [self._jvm.org.apache.spark.sql.Column(arg) for arg in items_of(node.arguments())]
+            args = [java_class(COLUMN)(arg) for arg in items_of(node.arguments())]
             return None if op is None else _shaped(op, [made(arg) for arg in args])
         if kind not in ("SqlExpression", "ExpressionColumnNode"):
             return None
@@ -241,7 +241,7 @@ class ClassicTree:
         return self._of_expression(node, self._parsed(node))
 
     def _parsed(self, text: JavaObject) -> JavaObject:
-        session = self._jvm.org.apache.spark.sql.classic.SparkSession.active()
+        session = java_class("org.apache.spark.sql.classic.SparkSession").active()
         return session.sessionState().sqlParser().parseExpression(text.expression())
 
     def _of_expression(self, node: JavaObject, old: JavaObject) -> JavaObject:
@@ -254,7 +254,7 @@ class ClassicTree:
         if kind == "ColumnNodeExpression":
             node = e.node()
             new = self._node(node)
-            return e if new is node else self._convert.expression(self._jvm.org.apache.spark.sql.Column(new))
+            return e if new is node else self._convert.expression(java_class(COLUMN)(new))
         if kind == "UnresolvedAttribute":
             column: Any = self._replace(_name(e))
             return e if column is None else self._convert.expression(column._jc)
@@ -264,9 +264,9 @@ class ClassicTree:
         return e if same else e.withNewChildren(self._jvm.PythonUtils.toSeq(done))
 
     def _value(self, value: Any) -> Any:
-        if self._is(value, "org.apache.spark.sql.internal.ColumnNode"):
+        if is_a(value, "org.apache.spark.sql.internal.ColumnNode"):
             return self._node(value)
-        several = next((kind for kind in _SEVERAL if self._is(value, kind)), None)
+        several = next((kind for kind in _SEVERAL if is_a(value, kind)), None)
         if several is None:
             return value
         items = items_of(value.productIterator() if several == _PAIR else value.iterator())
@@ -280,9 +280,6 @@ class ClassicTree:
     def _named(self, node: JavaObject, name: Name) -> JavaObject:
         column: Any = self._replace(name)
         return node if column is None else column._jc.node()
-
-    def _is(self, value: Any, java_class: str) -> bool:
-        return hasattr(value, "_target_id") and is_instance_of(self._gateway, value, java_class)
 
 
 def _name(unresolved: JavaObject) -> Name:

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.condition import ClassicTree, ConnectTree
+from spark_ckpt.plan.java_classes import COLUMN, java_class
 from spark_ckpt.plan.key_columns import column_named, written
 from spark_ckpt.plan.udf_plan import items_of
 
@@ -78,7 +79,7 @@ class _Classic(ClassicTree):
             return node
         if kind != "UnresolvedFunction" or node.functionName().lower() not in _GROUPING:
             return super()._node(node)
-        arguments = [self._made(self._jvm.org.apache.spark.sql.Column(a)) for a in items_of(node.arguments())]
+        arguments = [self._made(java_class(COLUMN)(a)) for a in items_of(node.arguments())]
         made: Any = self._calls.grouping(node.functionName().lower(), arguments)
         return made._jc.node()
 

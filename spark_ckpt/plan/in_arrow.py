@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from zoneinfo import available_timezones
 
 import pyarrow as pa
-from py4j.java_gateway import is_instance_of
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
@@ -31,6 +30,7 @@ from spark_ckpt.plan._json_in_arrow import (
     pruned,
     text_reading,
 )
+from spark_ckpt.plan.java_classes import is_a
 from spark_ckpt.plan.refused_types import has_repeated_fields
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.runtime.expressions import Compute, Keep
@@ -141,7 +141,7 @@ class Trees:
             return self.tree(e.child())
         if name in OF_TEXTS.values():
             return self._of_json(name, e)
-        if is_instance_of(self._gateway, e, _REPLACED):
+        if is_a(e, _REPLACED):
             return self.tree(e.replacement())
         if name == "NaNvl":
             first, second = (self.tree(part) for part in items_of(e.children()))

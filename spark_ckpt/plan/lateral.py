@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import control_last, quoted
+from spark_ckpt.plan.java_classes import EXPRESSION_UTILS, java_class
 from spark_ckpt.plan.sql_given import Given, in_spark, place
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.types import CTL
@@ -127,7 +128,7 @@ def _of_classic(right: SparkDF) -> _Call | str | None:
     if name is None:
         return "a table function" if not any(f"{_CALL} [{t}]" in node.toString() for t in _TABLES) else None
     jvm = right.sparkSession.sparkContext._jvm
-    convert = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    convert = java_class(EXPRESSION_UTILS)
     args = [ClassicColumn(convert.column(_of_left(e, jvm))) for e in items_of(node.functionArgs())]
     return name, args, names
 

@@ -10,6 +10,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.fails_on_nulls import data_rows_only, failing
+from spark_ckpt.plan.java_classes import COLUMN, java_class
 
 Node = Any
 
@@ -51,10 +52,7 @@ def for_data_rows(preview: Any, nodes: Any, given: Any) -> Any:
 def _classic(given: Column, node: Node) -> Ordering:
     if node.getClass().getSimpleName() != "SortOrder":
         return Ordering(given)
-    from pyspark import SparkContext
-
-    context: Any = SparkContext._active_spark_context
-    child = type(given)(context._jvm.org.apache.spark.sql.Column(node.child()))
+    child = type(given)(java_class(COLUMN)(node.child()))
     return Ordering(child, "Desc" in str(node.sortDirection()), "First" in str(node.nullOrdering()))
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from threading import Lock
 from typing import Any
 
 from spark_ckpt.jobs.spark_folder import is_url
+from spark_ckpt.plan.java_classes import java_class
 from spark_ckpt.storage.filesystem import normalize_url
 
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
@@ -25,6 +27,16 @@ _PANDAS = {
     "int_to_decimal_coercion_enabled": "spark.sql.execution.pythonUDF.pandas.intToDecimalCoercionEnabled",
 }
 """Spark's settings for what a pandas function gets and returns, by PySpark's names of them."""
+
+
+def all_confs(conf: Any) -> dict[str, str]:
+    """What ``conf.getAll`` is: classic PySpark asks the JVM twice for each of them, here it is asked for their text."""
+    java = getattr(conf, "_jconf", None)
+    if java is None:
+        return dict(conf.getAll)
+    writer = java_class("com.fasterxml.jackson.databind.ObjectMapper")()
+    found: dict[str, str] = json.loads(writer.writeValueAsString(java.getAllAsJava()))
+    return found
 
 
 def pandas_options(conf: Any) -> dict[str, bool]:

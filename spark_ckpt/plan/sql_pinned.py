@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column
 
 from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.java_classes import EXPRESSION_UTILS, is_a, java_class
 from spark_ckpt.plan.trying import unlogged
 from spark_ckpt.plan.udf_plan import NodeCopies, items_of
 
@@ -48,11 +49,11 @@ class _Pinning(NodeCopies):
 
         parsed = self._spark._jsparkSession.sessionState().sqlParser().parseExpression(text)
         made = self._expression(parsed)
-        return ClassicColumn(self._jvm.org.apache.spark.sql.classic.ExpressionUtils.column(made))
+        return ClassicColumn(java_class(EXPRESSION_UTILS).column(made))
 
     def _expression(self, e: JavaObject) -> JavaObject:
         e = self.with_children(e, self._expression)
-        if not self.is_a(e, _SUB_QUERY):
+        if not is_a(e, _SUB_QUERY):
             return e
         plan = e.plan()
         new = self._plan(plan)

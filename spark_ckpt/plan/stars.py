@@ -16,6 +16,7 @@ from pyspark.sql import Column
 from spark_ckpt.plan.attributes import stream_columns
 from spark_ckpt.plan.columns import everything, quoted
 from spark_ckpt.plan.condition import ClassicTree, ConnectTree, starred_stream
+from spark_ckpt.plan.java_classes import is_a
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.types import TAG
 
@@ -158,11 +159,11 @@ class _ClassicExpanded(ClassicTree):
         return node if counts or without else super()._node(node)
 
     def _value(self, value: Any) -> Any:
-        if not self._is(value, "scala.collection.immutable.Seq"):
+        if not is_a(value, "scala.collection.immutable.Seq"):
             return super()._value(value)
         items, done = items_of(value), list[Any]()
         for item in items:
-            is_node = self._is(item, "org.apache.spark.sql.internal.ColumnNode")
+            is_node = is_a(item, "org.apache.spark.sql.internal.ColumnNode")
             found = self._of_node(item) if is_node else None
             done += [self._value(item)] if found is None else [c._jc.node() for c in found]
         same = len(done) == len(items) and all(new is old for new, old in zip(done, items, strict=True))
@@ -185,14 +186,14 @@ class _ClassicExpanded(ClassicTree):
                 self._jvm.PythonUtils.toSeq([c for name, value in pairs for c in self._named_as(name, value)])
             )
         args = items_of(e.productIterator())
-        return e.copy(*[self._arguments(a) if self._is(a, "scala.collection.immutable.Seq") else a for a in args])
+        return e.copy(*[self._arguments(a) if is_a(a, "scala.collection.immutable.Seq") else a for a in args])
 
     def _named_as(self, name: JavaObject, value: JavaObject) -> list[JavaObject]:
         """``name`` is a placeholder where the value is a star."""
         return [part for one in self._one_or_more(value) for part in (name, one)]
 
     def _arguments(self, seq: JavaObject) -> JavaObject:
-        is_tree = [self._is(a, "org.apache.spark.sql.catalyst.expressions.Expression") for a in items_of(seq)]
+        is_tree = [is_a(a, "org.apache.spark.sql.catalyst.expressions.Expression") for a in items_of(seq)]
         if not all(is_tree):
             return seq
         return self._jvm.PythonUtils.toSeq([one for a in items_of(seq) for one in self._one_or_more(a)])

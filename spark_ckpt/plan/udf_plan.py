@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from py4j.java_gateway import is_instance_of
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import types as T
 
+from spark_ckpt.plan.java_classes import DATASET, is_a, java_class, java_package
 from spark_ckpt.runtime.udf_rows import CHAINED_KINDS, KINDS, PANDAS_KINDS, DataRowsOnly
 from spark_ckpt.types import CTL
 
@@ -64,13 +64,13 @@ class NodeCopies:
 
     def _argument(self, arg: Any, change: Callable[[JavaObject], JavaObject]) -> Any:
         """An expression, or several."""
-        if self.is_a(arg, EXPRESSION):
+        if is_a(arg, EXPRESSION):
             return change(arg)
-        if self.is_a(arg, "scala.Some"):  # the condition of a join
+        if is_a(arg, "scala.Some"):  # the condition of a join
             inner = arg.get()
             new = self._argument(inner, change)
             return arg if new is inner else self._jvm.scala.Option.apply(new)
-        if not self.is_a(arg, "scala.collection.immutable.Seq"):
+        if not is_a(arg, "scala.collection.immutable.Seq"):
             return arg
         items = items_of(arg)
         done = [self._argument(item, change) for item in items]
@@ -78,9 +78,6 @@ class NodeCopies:
 
     def seq(self, items: Iterable[Any]) -> JavaObject:
         return self._jvm.PythonUtils.toSeq(list(items))
-
-    def is_a(self, value: Any, java_class: str) -> bool:
-        return hasattr(value, "_target_id") and is_instance_of(self._gateway, value, java_class)
 
 
 class PlanRewriter(NodeCopies):
@@ -92,7 +89,7 @@ class PlanRewriter(NodeCopies):
     def __init__(self, spark: Any, stop: JavaObject, pattern: str) -> None:
         super().__init__(spark)
         self._stop = stop
-        self._catalyst = self._jvm.org.apache.spark.sql.catalyst
+        self._catalyst = java_package(_CATALYST)
         self._pattern = getattr(self._catalyst.trees.TreePattern, pattern)()
 
     def node(self, node: JavaObject, flag: JavaObject) -> JavaObject:
@@ -102,7 +99,7 @@ class PlanRewriter(NodeCopies):
     def frame(self, plan: JavaObject) -> SparkDF:
         from pyspark.sql.classic.dataframe import DataFrame
 
-        made = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._spark._jsparkSession, plan)
+        made = java_class(DATASET).ofRows(self._spark._jsparkSession, plan)
         return DataFrame(made, self._spark)
 
     def plan(self, node: JavaObject) -> JavaObject:
@@ -127,7 +124,7 @@ class _Rewriter(PlanRewriter):
     def _expression(self, e: JavaObject, flag: JavaObject) -> JavaObject:
         if not e.containsPattern(self._pattern):
             return e
-        if self.is_a(e, f"{_CATALYST}.expressions.PythonUDF"):
+        if is_a(e, f"{_CATALYST}.expressions.PythonUDF"):
             only_beside = self._beside is not None and e.references().subsetOf(self._beside)
             return e if only_beside else self._function(e, flag)
         return self.with_children(e, lambda child: self._expression(child, flag))
@@ -160,13 +157,13 @@ class _Rewriter(PlanRewriter):
     def _only_function(self, udf: JavaObject) -> JavaObject | None:
         children = items_of(udf.children())
         only = children[0] if len(children) == 1 else None
-        return only if self.is_a(only, f"{_CATALYST}.expressions.PythonUDF") else None
+        return only if is_a(only, f"{_CATALYST}.expressions.PythonUDF") else None
 
     def _for_data_rows(self, arg: JavaObject, flag: JavaObject) -> JavaObject:
         """Spark computes it for every row, whatever stands around the function: it may fail on nulls."""
-        if not items_of(arg.children()) or self.is_a(arg, f"{_CATALYST}.expressions.PythonUDF"):
+        if not items_of(arg.children()) or is_a(arg, f"{_CATALYST}.expressions.PythonUDF"):
             return arg
-        if self.is_a(arg, f"{_CATALYST}.expressions.NamedArgumentExpression"):
+        if is_a(arg, f"{_CATALYST}.expressions.NamedArgumentExpression"):
             return arg.withNewChildren(self.seq([self._for_data_rows(items_of(arg.children())[0], flag)]))
         null = self._catalyst.expressions.Literal.create(None, arg.dataType())
         return self._catalyst.expressions.If(flag, null, arg)
@@ -175,7 +172,7 @@ class _Rewriter(PlanRewriter):
         """pandas has no null among integers: one in a control row would make floats of the data rows."""
         if not isinstance(_data_type(arg), _NULL_CHANGES_TYPE):
             return arg
-        if self.is_a(arg, f"{_CATALYST}.expressions.NamedArgumentExpression"):
+        if is_a(arg, f"{_CATALYST}.expressions.NamedArgumentExpression"):
             return arg.withNewChildren(self.seq([self._not_null(items_of(arg.children())[0], flag)]))
         default = self._catalyst.expressions.Literal.default(arg.dataType())
         return self._catalyst.expressions.If(flag, default, arg)

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.condition import ClassicTree, ConnectTree
+from spark_ckpt.plan.java_classes import COLUMN, java_class
 from spark_ckpt.plan.sql_aggregates import end_of_call
 from spark_ckpt.plan.sql_names import string_of
 from spark_ckpt.plan.sql_query import between_commas
@@ -52,7 +53,7 @@ class _ClassicWindows(ClassicTree):
     def _node(self, node: JavaObject) -> JavaObject:
         kind = node.getClass().getSimpleName()
         if kind == "UnresolvedFunction" and node.functionName().lower() in self._calls:
-            call = self._made(self._jvm.org.apache.spark.sql.Column(node))
+            call = self._made(java_class(COLUMN)(node))
             return _field(self._put(call), node.functionName(), self._fields)._jc.node()
         if kind == "SqlExpression" and "window" not in node.expression().lower():
             return node

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from spark_ckpt.plan.durations import simple_ms
+from spark_ckpt.plan.java_classes import COLUMN, java_class
 from spark_ckpt.plan.key_columns import resolve_keys
 from spark_ckpt.runtime.windows import WindowSize
 
@@ -173,7 +174,7 @@ def _column(tree: Any) -> Column:
     if hasattr(tree, "getClass"):
         from pyspark.sql.classic.column import Column as ClassicColumn
 
-        return ClassicColumn(_jvm().org.apache.spark.sql.Column(tree))
+        return ClassicColumn(java_class(COLUMN)(tree))
     from pyspark.sql.connect.column import Column as ConnectColumn
 
     return ConnectColumn(tree)
@@ -195,11 +196,3 @@ def _bare(column: Any) -> tuple[Any, str | None]:
 
 def _class(node: Any) -> str:
     return str(node.getClass().getSimpleName())
-
-
-def _jvm() -> Any:
-    from pyspark import SparkContext
-
-    context = SparkContext._active_spark_context
-    assert context is not None
-    return context._jvm

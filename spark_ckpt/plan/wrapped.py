@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.java_classes import DATASET, java_class, java_package
 from spark_ckpt.plan.udf_plan import items_of
 
 SparkDF = Any
@@ -85,15 +86,13 @@ class _Grafting:
     def __init__(self, spark: Any) -> None:
         self._spark = spark
         self._jvm = spark.sparkContext._jvm
-        self._catalyst = self._jvm.org.apache.spark.sql.catalyst
+        self._catalyst = java_package("org.apache.spark.sql.catalyst")
 
     def frame(self, plan: Any, leaf: Any, new: SparkDF) -> SparkDF:
         from pyspark.sql.classic.dataframe import DataFrame
 
         replacement = self._with_ids(new._jdf.queryExecution().analyzed(), leaf)
-        made = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(
-            self._spark._jsparkSession, self._replaced(plan, leaf, replacement)
-        )
+        made = java_class(DATASET).ofRows(self._spark._jsparkSession, self._replaced(plan, leaf, replacement))
         return DataFrame(made, self._spark)
 
     def _with_ids(self, plan: Any, leaf: Any) -> Any:

@@ -158,6 +158,16 @@ def different(theirs: Any, ours: Any) -> tuple[str, str] | None:
     return None if a == b else (WRONG, f"columns of Spark: {a}\n  here: {b}")
 
 
+def first_difference(sides: TwoSides, statements: Sequence[str]) -> tuple[str, str] | None:
+    """What the first of ``statements`` that differs does differ in."""
+    frames, here = sides.plain.frames(), sides.ours.frames()
+    for statement in statements:
+        found, frames, here = tried(sides, frames, here, statement)
+        if found or frames is None or here is None:
+            return found
+    return None
+
+
 def again(sides: TwoSides, statements: Sequence[str]) -> tuple[str, str] | None:
     """What the last of ``statements`` differs in. None, too, where one in front of it is not taken."""
     frames, here = sides.plain.frames(), sides.ours.frames()

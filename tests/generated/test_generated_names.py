@@ -15,7 +15,14 @@ from typing import Any
 import pytest
 
 from tests.generated.lab import Lab
-from tests.generated.named_programs import GROUPS, WRONG, ProgramMaker, again, check_programs, made_sides
+from tests.generated.named_programs import (
+    GROUPS,
+    WRONG,
+    ProgramMaker,
+    check_programs,
+    first_difference,
+    made_sides,
+)
 from tests.generated.test_generated_chains import SEED, SOAKED, Tally, say
 from tests.generated.two_sides import Query
 
@@ -104,8 +111,8 @@ TWICE = [
 
 def test_what_was_mended_is_as_in_spark(lab: Lab) -> None:
     sides = made_sides(lab.spark, lab.folder / "mended", random.Random(1))
-    told = [again(sides, statements[: n + 1]) for statements in MENDED for n in range(len(statements))]
-    assert [one for one in told if one is not None] == []
+    told = [(statements, first_difference(sides, statements)) for statements in MENDED]
+    assert [both for both in told if both[1] is not None] == []
 
 
 def test_names_that_come_twice_reach_the_rows(lab: Lab) -> None:
@@ -138,8 +145,8 @@ OF_AN_ALIAS = [
 def test_an_alias_stands_in_front_of_columns_behind_joins_and_operators(lab: Lab) -> None:
     """``st.k`` was taken for a field of the column ``st``."""
     sides = made_sides(lab.spark, lab.folder / "aliases", random.Random(1))
-    told = [again(sides, statements[: n + 1]) for statements in OF_AN_ALIAS for n in range(len(statements))]
-    assert [one for one in told if one is not None] == []
+    told = [(statements, first_difference(sides, statements)) for statements in OF_AN_ALIAS]
+    assert [both for both in told if both[1] is not None] == []
     assert sides.difference([Query(tuple(statements)) for statements in OF_AN_ALIAS[::3]]) is None
 
 
@@ -162,8 +169,8 @@ BY_FIRST = [
 
 def test_a_join_by_a_name_that_comes_twice_is_by_the_first_of_them(lab: Lab) -> None:
     sides = made_sides(lab.spark, lab.folder / "by the first", random.Random(1))
-    told = [again(sides, statements[: n + 1]) for statements in BY_FIRST for n in range(len(statements))]
-    assert [one for one in told if one is not None] == []
+    told = [(statements, first_difference(sides, statements)) for statements in BY_FIRST]
+    assert [both for both in told if both[1] is not None] == []
     assert sides.difference([Query(tuple(statements)) for statements in BY_FIRST[:3]]) is None
 
 
@@ -185,6 +192,6 @@ BROKEN: dict[str, tuple[str, Any, list[str]]] = {
 def test_a_defect_in_names_is_told(lab: Lab, monkeypatch: pytest.MonkeyPatch, defect: str) -> None:
     name, broken, statements = BROKEN[defect]
     sides = made_sides(lab.spark, lab.folder / defect.replace(" ", "-"), random.Random(1))
-    assert again(sides, statements) is None
+    assert first_difference(sides, statements) is None
     monkeypatch.setattr(name, broken)
-    assert (again(sides, statements) or [""])[0] == WRONG
+    assert (first_difference(sides, statements) or [""])[0] == WRONG

@@ -32,7 +32,9 @@ _once = settings(
 )
 
 
-@pytest.mark.parametrize("number", [0, 3], ids=["append, chained", "merge, unchained"])
+@pytest.mark.parametrize(
+    "number", [0, pytest.param(3, marks=pytest.mark.soak)], ids=["append, chained", "merge, unchained"]
+)
 @_once
 @given(drawn=pools())
 def test_many_chains_in_one_query_give_what_batch_gives(lab: Lab, number: int, drawn: Pools) -> None:

@@ -11,9 +11,6 @@ APPEND = (
        SELECT k, v + (SELECT max(n) FROM few) AS s, k NOT IN (SELECT * FROM VALUES ('a'), (NULL)) AS i,
        (SELECT count(*) FROM known WHERE known.k = o.k) AS c FROM orders o
        WHERE EXISTS (SELECT * FROM known x WHERE x.k = o.k) AND k NOT IN (SELECT k FROM few WHERE k > 'a') OR v > 5""",
-    """SELECT window.start, count(*) FROM orders WHERE k IS NOT NULL AND k IN (SELECT k FROM labels)
-       AND 'y' <> (SELECT m FROM VALUES ('a', 'x'), (NULL, 'y'), (NULL, 'z') AS r(k, m) WHERE r.k <=> orders.k)
-       GROUP BY window(t, '2 minutes')""",
     """FROM (TABLE orders) UNPIVOT (w FOR n IN (v)) u |> WHERE w > 2 |> SELECT k, n, w * 2 AS d
        |> EXTEND d + 1 AS e""",
     """WITH q(a, b) AS (SELECT k, length(label) FROM labels)
@@ -22,6 +19,9 @@ APPEND = (
        CROSS JOIN LATERAL (SELECT e.x + o.v w) WHERE EXISTS (SELECT 1 FROM q WHERE q.a = o.k AND q.b > 2) OR w > 9""",
 )
 MORE_APPEND = (
+    """SELECT window.start, count(*) FROM orders WHERE k IS NOT NULL AND k IN (SELECT k FROM labels)
+       AND 'y' <> (SELECT m FROM VALUES ('a', 'x'), (NULL, 'y'), (NULL, 'z') AS r(k, m) WHERE r.k <=> orders.k)
+       GROUP BY window(t, '2 minutes')""",
     """WITH big AS (SELECT k, v FROM orders WHERE v > 2), l AS (SELECT * FROM labels WHERE k <> 'z')
        SELECT b.k, l.label, b.v FROM big b LEFT JOIN l ON b.k = l.k UNION ALL SELECT k, 'paid', w FROM pays""",
     """SELECT w.end, p.a, b + 1 AS c FROM (SELECT window(t, '4 minutes') w, k AS kk, v FROM orders)
@@ -102,11 +102,11 @@ COMPLETE = (
     """SELECT upper(k) AS uk, sum(v) / count(v), max(v) - min(v) AS spread, concat(upper(k), count(*)) FROM orders
        GROUP BY upper(k) HAVING spread > 2 AND count(*) > 1 ORDER BY spread DESC NULLS LAST, 1 LIMIT 3""",
     "SELECT l.label, sum(o.v) AS v FROM orders o, labels l WHERE o.k = l.k GROUP BY l.label HAVING sum(o.v) > -9",
-    "SELECT k, v % 2 p, count(*), grouping(k) FROM orders GROUP BY CUBE (k, v % 2)",
     """SELECT date_format(window(t, '4 minutes').end, 'mm') m, struct(k, xs) s, sum(v), max(window(t, '4 minutes').end)
        FROM orders WHERE window(t, '4 minutes').end > '2000-01-01' GROUP BY 1, struct(k, xs)""",
 )
 MORE_COMPLETE = (
+    "SELECT k, v % 2 p, count(*), grouping(k) FROM orders GROUP BY CUBE (k, v % 2)",
     """SELECT label, label_u, `-1_count(1)` FROM labels l JOIN (SELECT k AS kk, v FROM orders) o ON o.kk = l.k
        PIVOT (upper(max(o.kk)) u, count(*) FOR v IN (1 AS label, -1, 2 + 1)) AS p""",
     """SELECT p.k, p.one, m.label FROM (SELECT k, xs, v FROM orders) PIVOT (max(xs) FOR v IN (1 one, '2' AS two)) AS p

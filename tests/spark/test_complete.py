@@ -91,7 +91,7 @@ def test_each_checkpoint_replaces_the_rows_of_every_sink_and_may_leave_none(
 
 
 @pytest.mark.parametrize(
-    "query", [_few, _windows, *(pytest.param(q, marks=pytest.mark.soak) for q in (_sessions, _side_by_side))]
+    "query", [_windows, *(pytest.param(q, marks=pytest.mark.soak) for q in (_few, _sessions, _side_by_side))]
 )
 def test_the_result_is_that_of_spark_and_no_row_is_late(
     spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, query: Any

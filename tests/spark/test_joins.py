@@ -213,7 +213,7 @@ KINDS: dict[str, Callable[[Any, Any], Any]] = {
     "three by alias": _three_by_alias,
     "once behind": _once_behind,
 }
-SOME = ("known behind", "three")
+SOME = ("three",)
 """In the test command, and "three by alias" over Connect. All types of joins, without Spark: test_joins_stages.py."""
 
 
@@ -287,9 +287,7 @@ BEHIND: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "behind", [b if b in ("function", "once") else pytest.param(b, marks=pytest.mark.soak) for b in BEHIND]
-)
+@pytest.mark.parametrize("behind", [b if b == "function" else pytest.param(b, marks=pytest.mark.soak) for b in BEHIND])
 def test_rows_that_a_join_kept_for_long_are_late_behind_it(
     spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, behind: str
 ) -> None:
@@ -310,7 +308,7 @@ def test_rows_that_a_join_kept_for_long_are_late_behind_it(
     assert 90 not in {row[0] for row in expected}, "whose time is over when the join finds its partner"
 
 
-@pytest.mark.parametrize("ansi", [True, False])
+@pytest.mark.parametrize("ansi", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_columns_of_two_types_are_compared_as_in_spark(
     spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, ansi: bool
 ) -> None:

@@ -314,7 +314,9 @@ def _of_updates(df: Any) -> Any:
     return df.groupBy("k").agg(F.count("*").alias("n")).groupBy("n").count()
 
 
-@pytest.mark.parametrize(("query", "checked"), [(_of_a_function, "true"), (_of_updates, "false")])
+@pytest.mark.parametrize(
+    ("query", "checked"), [(_of_a_function, "true"), pytest.param(_of_updates, "false", marks=pytest.mark.soak)]
+)
 def test_what_spark_aggregates_of_functions_and_of_updates_is_aggregated(
     spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, query: Any, checked: str
 ) -> None:

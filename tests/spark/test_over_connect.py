@@ -12,7 +12,6 @@ import pytest
 
 SHORT = (
     "join, three by alias",
-    "joins with itself",
     "fails on nulls",
     "columns",
 )

@@ -28,7 +28,7 @@ def _of_column(df: Any) -> Any:
     return df.where("v is not null").repartitionById(3, "v").withColumn("n", F.spark_partition_id())
 
 
-@pytest.mark.parametrize("query", [_by_range, _by_id, pytest.param(_of_column, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("query", [_by_range, *(pytest.param(q, marks=pytest.mark.soak) for q in (_by_id, _of_column))])
 def test_rows_are_placed_and_counted_as_in_spark(
     spark: SparkSession, ckpt: Any, job: Job, new_input: Callable[[str, str], Input], tmp_path: Path, query: Any
 ) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.api._kept_aliases import handed_on
 from spark_ckpt.api._keys import arrow_columns, is_key
+from spark_ckpt.api._left_out import behind_row_by_row
 from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.distinct_keys import as_text
 from spark_ckpt.plan.event_time import EventTimeColumn, event_time, event_time_among, event_times, late_by_window
@@ -85,7 +86,9 @@ def _dropped(df: CkptDataFrame, kind: str, subset: Any, uid: str | None) -> Ckpt
         _log.warning(
             "%s keeps every key for ever, so its state grows with each new one. %s", kind, _way(kind, watermark)
         )
-    return handed_on(made, df, {at: at for at in range(len(df.columns))})
+    made = handed_on(made, df, {at: at for at in range(len(df.columns))})
+    made._wider = behind_row_by_row(df, lambda rows: _dropped(rows, kind, wanted, uid))
+    return made
 
 
 def _named(df: CkptDataFrame, kind: str, subset: Any) -> list[str]:

@@ -10,6 +10,7 @@ from pyspark.sql.types import TimestampType
 
 from spark_ckpt.api._ahead import OneAhead
 from spark_ckpt.api._joined_names import keeps_columns
+from spark_ckpt.api._left_out import behind_row_by_row
 from spark_ckpt.api._read_by_spark import behind
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import same
@@ -76,6 +77,7 @@ def _timed(df: CkptDataFrame, event_time: str, delay: str, again: WatermarkNode 
     made._with(same(df._attributes, range(len(df.columns)), df.columns))
     made._ahead = lambda: OneAhead(df, column, lambda rows, column: _timed(rows, column, delay, node))
     made._reread = behind(df, made, lambda rows, _: rows.withWatermark(event_time, delay))
+    made._wider = behind_row_by_row(df, lambda rows: _timed(rows, column, delay, node))
     return made
 
 

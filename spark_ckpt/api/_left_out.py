@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import missing, same, with_known
 from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.plan_check import plan_nodes
+from spark_ckpt.plan.trying import unlogged
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 _LEFT_OUT = "__ckpt_left_out_"
 Wider = Callable[[], "CkptDataFrame"]
 """Makes the same rows with the columns that were left out."""
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def left_out(
@@ -47,6 +51,30 @@ def behind_row_by_row(df: CkptDataFrame, again: Callable[[CkptDataFrame], CkptDa
     """For ``again(df)``, which keeps all columns."""
     find = df._wider
     return find and (lambda: again(find()))
+
+
+def lets_through(method: Method) -> Method:
+    """Of a DataFrame's method that changes no column and looks at none: Spark lets others through it, too."""
+
+    @wraps(method)
+    def done(self: Any, *args: Any, **kwargs: Any) -> Any:
+        made = method(self, *args, **kwargs)
+        made._wider = behind_row_by_row(self, lambda rows: done(rows, *args, **kwargs))
+        return made
+
+    return cast(Method, done)
+
+
+def in_front_of_left_out(df: Any, what: str, given: Sequence[Any]) -> CkptDataFrame | None:
+    """``df`` behind its method ``what`` of columns ``given``, where a projection left out some. None: it has them, or
+    nobody has."""
+    if df._wider is None:
+        return None
+    gone = any(missing(df._attributes, column) for column in given if isinstance(column, Column))
+    if not gone and plan_nodes(getattr(df._in_spark(), what)(*given))[0].name != "Project":
+        return None
+    made = cast("CkptDataFrame", getattr(df._wider(), what)(*given)._columns(df.columns))
+    return made._with(same(df._attributes, range(len(df.columns)), df.columns))
 
 
 def behind_replaced(
@@ -99,7 +127,7 @@ def behind_missing(df: CkptDataFrame, condition: Column) -> CkptDataFrame | None
 def filtered_in_front(df: CkptDataFrame, condition: Column) -> CkptDataFrame | None:
     """``df`` filtered by ``condition`` where its columns still are; None if ``df`` has them. Raises Spark's
     ``AnalysisException`` if nobody has."""
-    if df._wider is None or plan_nodes(df._preview.where(condition))[0].name == "Filter":
+    if df._wider is None or _finds(df._preview, condition):
         return None
     rows = df._wider()
     if set(rows.columns) <= set(df.columns):
@@ -108,6 +136,15 @@ def filtered_in_front(df: CkptDataFrame, condition: Column) -> CkptDataFrame | N
             "in Spark. Filter in front of it, or keep them until then"
         )
     return _filtered_in_front(df, rows, condition)
+
+
+def _finds(rows: Any, condition: Column) -> bool:
+    """Whether these have its columns. Of what is in front of an operator, the plan behind it tells nothing."""
+    try:
+        with unlogged():
+            return plan_nodes(rows.where(condition))[0].name == "Filter"
+    except AnalysisException:
+        return False
 
 
 def _filtered_in_front(df: CkptDataFrame, wider: CkptDataFrame, condition: Column) -> CkptDataFrame:

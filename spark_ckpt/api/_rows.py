@@ -19,11 +19,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType, StructType
 
 from spark_ckpt.api._joined_names import keeps_columns
-from spark_ckpt.api._left_out import behind_replaced
+from spark_ckpt.api._left_out import behind_replaced, in_front_of_left_out, lets_through
 from spark_ckpt.api._operation import HasOperation
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
-from spark_ckpt.plan.attributes import refuse_foreign
+from spark_ckpt.plan.attributes import refuse_foreign, renamed
 from spark_ckpt.plan.columns import is_repeated, quoted, refuse_control
 from spark_ckpt.plan.observed import of_data_rows
 from spark_ckpt.plan.ordering import for_data_rows
@@ -86,6 +86,7 @@ class RowMethods(HasOperation):
         if self._lineage.places:
             print("Where operations on single rows run:", *self._lineage.places, sep="\n  ")  # noqa: T201
 
+    @lets_through
     def observe(self, observation: str, *exprs: Column) -> CkptDataFrame:
         """As PySpark's for streams: aggregates ``exprs`` over the rows of each batch, in its progress under that name.
 
@@ -214,25 +215,40 @@ class RowMethods(HasOperation):
     def withMetadata(self, columnName: str, metadata: dict[str, Any]) -> CkptDataFrame:
         """As PySpark's: column ``columnName`` with ``metadata``."""
         refuse_control([columnName])
-        return self._operation("withMetadata", lambda df: df.withMetadata(columnName, metadata))
+        made = self._operation("withMetadata", lambda df: df.withMetadata(columnName, metadata))
+
+        def again(rows: Any) -> CkptDataFrame:
+            return cast("CkptDataFrame", rows.withMetadata(columnName, metadata))
+
+        made._wider = behind_replaced(cast("CkptDataFrame", self), made, again)
+        return made
 
     @keeps_columns()
+    @lets_through
     def hint(self, name: str, *parameters: Any) -> CkptDataFrame:
         """As PySpark's: tell Spark's planner ``name`` and ``parameters``."""
         return self._operation("hint", lambda df: df.hint(name, *parameters), check=True)
 
     @keeps_columns("numPartitions", "cols")
+    @lets_through
     def repartition(self, numPartitions: int | ColumnOrName, *cols: ColumnOrName) -> CkptDataFrame:
         """As PySpark's: ``numPartitions`` tasks from here on, rows with the same ``cols`` in the same of them."""
-        given = [self._for_data_rows(c) for c in (numPartitions, *cols)]
-        return self._operation("repartition", lambda df: df.repartition(*given), check=True)
+        return self._repartitioned("repartition", numPartitions, *cols)
 
     @keeps_columns("numPartitions", "cols")
+    @lets_through
     def repartitionByRange(self, numPartitions: int | ColumnOrName, *cols: ColumnOrName) -> CkptDataFrame:
         """As PySpark's: tasks from here on have ranges of ``cols``. Spark samples them: it runs what is in front of it,
         back to the last shuffle, twice in each batch, as in its own streams."""
-        given = [self._for_data_rows(c) for c in (numPartitions, *cols)]
-        return self._operation("repartitionByRange", lambda df: df.repartitionByRange(*given), check=True)
+        return self._repartitioned("repartitionByRange", numPartitions, *cols)
+
+    def _repartitioned(self: Any, what: str, *cols: Any) -> CkptDataFrame:
+        cols = tuple(renamed(self._attributes, c) if isinstance(c, Column) else c for c in cols)
+        wider = in_front_of_left_out(self, what, cols)
+        if wider is not None:
+            return wider
+        given = [self._for_data_rows(c) for c in cols]
+        return cast("CkptDataFrame", self._operation(what, lambda df: getattr(df, what)(*given), check=True))
 
     def _for_data_rows(self: Any, given: Any) -> Any:
         if isinstance(given, Column):
@@ -240,6 +256,7 @@ class RowMethods(HasOperation):
         return for_data_rows(self._preview, self._nodes, given) if isinstance(given, Column) else given
 
     @keeps_columns("partitionIdCol")
+    @lets_through
     def repartitionById(self, numPartitions: int, partitionIdCol: ColumnOrName) -> CkptDataFrame:
         """As PySpark's: ``numPartitions`` tasks from here on; ``partitionIdCol``, an int, says which of them a row goes
         to, modulo their number."""
@@ -251,6 +268,7 @@ class RowMethods(HasOperation):
         return self._operation("repartitionById", lambda df: df.repartitionById(numPartitions, place), check=True)
 
     @keeps_columns()
+    @lets_through
     def coalesce(self, numPartitions: int) -> CkptDataFrame:
         """As PySpark's: at most ``numPartitions`` tasks from here on, without a shuffle."""
         return self._operation("coalesce", lambda df: df.coalesce(numPartitions), check=True)

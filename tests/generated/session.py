@@ -15,6 +15,8 @@ def made_session(folder: Path, remote: str | None = None) -> Any:
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "America/New_York",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        # Of an exchange that a plan has twice, and so once, Spark's second reader gets no watermark (docs/methods.md).
+        "spark.sql.exchange.reuse": "false",
         "spark.ckpt.dir": str(folder / "jobs"),
         "spark.ckpt.interval": "1ms",
         "spark.ckpt.initialDelay": "0s",

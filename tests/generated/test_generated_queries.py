@@ -45,7 +45,9 @@ TEXTS += (" IN (SELECT", "NOT EXISTS (SELECT", "(SELECT max", "WITH q", "LEFT JO
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("kind", "seed"), [(TIMES, 23), (GROUPS, 19), (JOINS, 130), (JOINS, 135), (FILTERS, 4)])
+@pytest.mark.parametrize(
+    ("kind", "seed"), [(TIMES, 23), (GROUPS, 19), (JOINS, 109), (JOINS, 130), (JOINS, 135), (FILTERS, 4)]
+)
 def test_a_random_query_gives_what_it_gives_in_spark(lab: Lab, kind: str, seed: int) -> None:
     check_queries(lab.spark, lab.folder, seed, kind)
 

@@ -159,6 +159,11 @@ FILTERS: dict[str, Query] = {
     "join": lambda a, b: _joined(a, b).withColumn("k", NEW("new")).where(a["k"] == "p"),
     "names": lambda a, b: a.join(b, "k").withColumn("k", NEW("new")).where(b["k"] == "p"),
     "left out behind a join": lambda a, b: _joined(a, b).select(b["v"], "w").where(a["v"] < b["v"]),
+    "behind repartitioning": lambda a, b: a.select("k").repartition(2, "v").hint("r").coalesce(1).where(a["v"] > 3),
+    "behind a watermark": lambda a, b: (
+        _timed(a).select("k", "t").withWatermark("t", "1 hour").withMetadata("k", {}).where("v > 3").select("k")
+    ),
+    "behind rows that came once": lambda a, b: a.where("v > 1").select("k").dropDuplicates(["k"]).where("v > 3"),
     "dropped behind a join": lambda a, b: _joined(a, b).drop(a["v"]).where(a["v"] < b["v"]).select("w", "v"),
 }
 """Spark lets a filter look at what a projection in front of it has replaced, or left out."""
@@ -243,6 +248,9 @@ def test_a_struct_with_a_name_twice_is_refused_where_it_would_have_to_be_kept(
 EVERY = FILTERS | {f"struct, {name}": query for name, query in STRUCTS.items()}
 SOME = (
     "in front of a watermark",
+    "behind repartitioning",
+    "behind a watermark",
+    "behind rows that came once",
     "join",
     "struct, stars",
     "struct, table",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from spark_ckpt.api._functions import as_sink, batch_function, each_row, sink_named
 from spark_ckpt.api._output_modes import check_mode, check_order, check_sinks, check_updates
+from spark_ckpt.api._partition_texts import with_partition_texts
 from spark_ckpt.api._refused_at_start import as_spark_takes
 from spark_ckpt.api._repeated_names import told_apart
 from spark_ckpt.api._tables import table_sink
@@ -97,6 +98,7 @@ class CkptDataStreamWriter(Hinting):
 
     def partitionBy(self, *cols: str | list[str]) -> CkptDataStreamWriter:
         """As PySpark's, for files and Delta tables: ``cols`` are strings, whole numbers, decimals, booleans or dates.
+        Files without ``alsoTo`` take times, doubles and floats, too.
 
         The sink's option ``partitionBy``: ``alsoTo("delta", path=..., partitionBy="day")``. :meth:`start` raises for
         others, and for a sink that has no partitions; ``InvalidInputError`` here for a name with a comma.
@@ -104,7 +106,9 @@ class CkptDataStreamWriter(Hinting):
         names = [name for c in cols for name in ([c] if isinstance(c, str) else c)]
         if any("," in name for name in names):
             raise InvalidInputError(f"partitionBy: a column's name must not have a comma, found {names}")
-        self._options["partitionBy"] = ",".join(names)
+        self._options.pop("partitionBy", None)
+        if names:
+            self._options["partitionBy"] = ",".join(names)
         return self
 
     def outputMode(self, outputMode: str) -> CkptDataStreamWriter:
@@ -232,7 +236,8 @@ class CkptDataStreamWriter(Hinting):
         check_sinks(self._mode, named, self._df.columns)
         check_order(self._df._lineage, self._mode)
         check_updates(self._df._lineage, self._mode, self._df._session.spark)
-        df, sinks = with_conditions(told_apart(self._df, named), named)
+        rows = with_partition_texts(self._df, named)
+        df, sinks = with_conditions(told_apart(rows, named), named)
         request = StartRequest(df, sinks, job_options, self._query_name, location, self._trigger, self._mode)
         return CkptQuery(start_query(request))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,32 @@ def test_each_sink_gets_the_rows_of_its_condition_in_sparks_formats_and_folders(
     assert "Checkpoint: 1" in printed
     assert "|  c|  3|" in printed
     assert "|  c|  4|" not in printed
+
+
+def test_folders_of_times_and_fractions_are_named_as_sparks(
+    ckpt: Any, spark: SparkSession, new_input: NewInput, tmp_path: Path
+) -> None:
+    found = new_input("in", "t timestamp, n timestamp_ntz, d double, f float, v long")
+    at = datetime(2026, 7, 1, 12, 30, 0, 120000)
+    whole = at.replace(microsecond=0)
+    found.add((at, at, 1e20, 0.1, 1), (None, None, float("nan"), None, 2), (whole, at, -0.0, 1.5, 3))
+    found.table(spark).write.partitionBy("t", "n", "d", "f").parquet(f"{tmp_path}/spark")
+    by = found.stream(ckpt).writeStream.format("parquet").partitionBy("t", "n", "D", "f").queryName("job")
+    assert by.trigger(availableNow=True).start(f"{tmp_path}/ours").awaitTermination(DEADLINE_S)
+    ours, sparks = (spark.read.parquet(f"{tmp_path}/{name}") for name in ("ours", "spark"))
+    assert ours.dtypes == sparks.dtypes
+    assert ordered(ours.collect()) == ordered(sparks.collect())
+    folders = [{p.parent.relative_to(tmp_path / n) for p in (tmp_path / n).rglob("part-*")} for n in ("ours", "spark")]
+    assert folders[0] == folders[1]
+    with pytest.raises(InvalidInputError, match="column 't' has type timestamp"):
+        by.alsoTo("noop").queryName("two").start(f"{tmp_path}/two")
+
+
+def test_partition_by_no_column_makes_no_folders(ckpt: Any, spark: SparkSession, data: Input, tmp_path: Path) -> None:
+    query = data.stream(ckpt).writeStream.format("parquet").partitionBy("k").partitionBy().queryName("job")
+    assert query.trigger(availableNow=True).start(f"{tmp_path}/out").awaitTermination(DEADLINE_S)
+    assert not list((tmp_path / "out").glob("k=*"))
+    assert spark.read.parquet(f"{tmp_path}/out").count() == 4
 
 
 def test_files_are_read_back_as_those_that_spark_wrote(

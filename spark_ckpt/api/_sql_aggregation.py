@@ -63,8 +63,12 @@ class SelectOfAggregates:
         return alias or f"key_{len(self._names) + 1}"
 
     def _taken(self, key: Span) -> set[str]:
-        """A key that is an expression has the name of no column."""
-        return set() if is_name(key) or is_window(key) else self._columns
+        """A key that is an expression, or a field among grouping sets, has the name of no column."""
+        return set() if is_window(key) or self._is_column(key) else self._columns
+
+    def _is_column(self, key: Span) -> bool:
+        """Whether it stands in the rows already. Grouping sets are by columns, so they need fields made such."""
+        return is_name(key) and not (self._grouping.sets and len(key.tokens) > 1)
 
     def built(self, order: tuple[Ordering, ...], names: list[str]) -> CkptDataFrame:
         """``names`` are those that Spark gives the items."""
@@ -102,7 +106,9 @@ class SelectOfAggregates:
         if not grouping.sets:
             return frame.groupBy(*columns).agg(*aggregates) if columns else frame.agg(*aggregates)
         computed = {
-            name: column for key, name, column in zip(self._keys, self._names, columns, strict=True) if not is_name(key)
+            name: column
+            for key, name, column in zip(self._keys, self._names, columns, strict=True)
+            if not self._is_column(key)
         }
         frame = frame.withColumns(computed) if computed else frame
         by = [quoted(name) for name in self._names]

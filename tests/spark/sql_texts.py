@@ -104,9 +104,11 @@ COMPLETE = (
     "SELECT l.label, sum(o.v) AS v FROM orders o, labels l WHERE o.k = l.k GROUP BY l.label HAVING sum(o.v) > -9",
     """SELECT date_format(window(t, '4 minutes').end, 'mm') m, struct(k, xs) s, sum(v), max(window(t, '4 minutes').end)
        FROM orders WHERE window(t, '4 minutes').end > '2000-01-01' GROUP BY 1, struct(k, xs)""",
+    """SELECT k, q.v p, sum(o.v), grouping(o.q.v) FROM (SELECT k, v, struct(v % 2 AS v) q FROM orders) o
+       GROUP BY CUBE(k, o.q.v) HAVING sum(v) > 0""",
 )
 MORE_COMPLETE = (
-    "SELECT k, v % 2 p, count(*), grouping(k) FROM orders GROUP BY CUBE (k, v % 2)",
+    "SELECT k, v % 2 p, count(*), grouping(k) FROM orders GROUP BY ROLLUP (k, v % 2)",
     """SELECT label, label_u, `-1_count(1)` FROM labels l JOIN (SELECT k AS kk, v FROM orders) o ON o.kk = l.k
        PIVOT (upper(max(o.kk)) u, count(*) FOR v IN (1 AS label, -1, 2 + 1)) AS p""",
     """SELECT p.k, p.one, m.label FROM (SELECT k, xs, v FROM orders) PIVOT (max(xs) FOR v IN (1 one, '2' AS two)) AS p

@@ -26,7 +26,7 @@ from spark_ckpt.types import CTL, TAG
 
 if TYPE_CHECKING:
     from spark_ckpt.api._joined_names import JoinedNames
-    from spark_ckpt.api._windows import WindowColumn
+    from spark_ckpt.api._window_keys import WindowColumn
     from spark_ckpt.api.dataframe import CkptDataFrame
     from spark_ckpt.plan.key_columns import Keys
 

@@ -25,7 +25,7 @@ from spark_ckpt.state.topn.ordering import OrderBy
 from spark_ckpt.state.topn.updates import TopNOfUpdates
 
 if TYPE_CHECKING:
-    from spark_ckpt.api._windows import WindowColumn
+    from spark_ckpt.api._window_keys import WindowColumn
     from spark_ckpt.api.dataframe import CkptDataFrame
     from spark_ckpt.plan.lineage import Lineage
 

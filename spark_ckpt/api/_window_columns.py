@@ -23,7 +23,7 @@ from spark_ckpt.plan.windows import WINDOWS, is_window_call, time_window
 from spark_ckpt.runtime.batch_groups import BY
 
 if TYPE_CHECKING:
-    from spark_ckpt.api._windows import WindowColumn
+    from spark_ckpt.api._window_keys import WindowColumn
     from spark_ckpt.api.dataframe import CkptDataFrame
 
 HIDDEN = f"{BY}window"

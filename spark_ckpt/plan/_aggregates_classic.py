@@ -15,7 +15,7 @@ from spark_ckpt.plan._calls import Call
 from spark_ckpt.plan._forms import Form, each_within_structs, weighed
 from spark_ckpt.plan._lateral_aliases import put_in_place
 from spark_ckpt.plan._listagg import VALUE, Listing, Order, names
-from spark_ckpt.plan.java_classes import EXPRESSION_UTILS, java_class
+from spark_ckpt.plan.java_classes import EXPRESSION_UTILS, java_class, to_seq
 from spark_ckpt.plan.udf_plan import items_of
 
 _OF_FIRST = ("Mode", "Median", "Percentile", "PercentileCont", "PercentileDisc", "ApproximatePercentile")
@@ -30,7 +30,6 @@ class ClassicExpressions:
     def __init__(self, df: SparkDF, keys: list[Column], exprs: list[Column]) -> None:
         aggregated = df.groupBy(*keys).agg(*exprs)
         self.names: list[str] = aggregated.columns
-        self._jvm = df.sparkSession.sparkContext._jvm
         self._utils = java_class(EXPRESSION_UTILS)
         plan = _plan(aggregated)
         if _class(plan) == "Project":  # some name is that of an earlier result
@@ -112,7 +111,7 @@ class ClassicExpressions:
         parts = [part(c) for c in children]
         if all(new is old for new, old in zip(parts, children, strict=True)):
             return tree
-        return tree.withNewChildren(self._jvm.PythonUtils.toSeq(parts))
+        return tree.withNewChildren(to_seq(parts))
 
     def reference(self, df: SparkDF, name: str) -> JavaObject:
         return next(a for a in items_of(_plan(df).output()) if a.name() == name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_ckpt.plan.java_classes import DATASET, java_class, java_package
+from spark_ckpt.plan.java_classes import DATASET, java_class, java_package, to_seq
 from spark_ckpt.plan.udf_plan import items_of
 
 SparkDF = Any
@@ -25,7 +25,7 @@ def known_as(rows: SparkDF, like: SparkDF) -> SparkDF:
 
     spark = rows.sparkSession
     jvm = spark.sparkContext._jvm
-    catalyst, to_seq = java_package("org.apache.spark.sql.catalyst"), jvm.PythonUtils.toSeq
+    catalyst = java_package("org.apache.spark.sql.catalyst")
     plan, wanted = (df._jdf.queryExecution().analyzed() for df in (rows, like))
     none, empty = jvm.scala.Option.empty(), to_seq([])
     named = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from spark_ckpt.plan.java_classes import to_seq
 from spark_ckpt.plan.udf_plan import PlanRewriter, items_of
 
 SparkDF = Any
@@ -41,4 +42,4 @@ class _Rewriter(PlanRewriter):
             return e
         is_data = expressions.IsNull(expressions.OuterReference(control))
         asked = self._catalyst.plans.logical.Filter(is_data, plan)
-        return e.withNewPlan(asked).withNewOuterAttrs(self.seq([*outer, control]))
+        return e.withNewPlan(asked).withNewOuterAttrs(to_seq([*outer, control]))

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.plan._names_in_text import with_qualified
 from spark_ckpt.plan.columns import quoted, unquoted
-from spark_ckpt.plan.java_classes import COLUMN, EXPRESSION_UTILS, is_a, java_class
+from spark_ckpt.plan.java_classes import COLUMN, EXPRESSION_UTILS, is_a, java_class, to_seq
 from spark_ckpt.plan.udf_plan import items_of
 
 JavaObject = Any
@@ -261,7 +261,7 @@ class ClassicTree:
         children = items_of(e.children())
         done = [self._expression(child) for child in children]
         same = all(new is old for new, old in zip(done, children, strict=True))
-        return e if same else e.withNewChildren(self._jvm.PythonUtils.toSeq(done))
+        return e if same else e.withNewChildren(to_seq(done))
 
     def _value(self, value: Any) -> Any:
         if is_a(value, "org.apache.spark.sql.internal.ColumnNode"):
@@ -275,7 +275,7 @@ class ClassicTree:
             return value
         if several == _PAIR:
             return self._jvm.scala.Tuple2(*done)
-        return self._jvm.PythonUtils.toSeq(done) if several == _SEQ else self._jvm.scala.Option.apply(done[0])
+        return to_seq(done) if several == _SEQ else self._jvm.scala.Option.apply(done[0])
 
     def _named(self, node: JavaObject, name: Name) -> JavaObject:
         column: Any = self._replace(name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from spark_ckpt.plan.java_classes import to_seq
 from spark_ckpt.plan.udf_plan import PlanRewriter, items_of
 
 SparkDF = Any
@@ -43,7 +44,7 @@ class _Rewriter(PlanRewriter):
     def _generator(self, generator: JavaObject, flag: JavaObject) -> JavaObject:
         kind, children = generator.getClass().getSimpleName(), items_of(generator.children())
         if kind in ("Explode", "PosExplode", "Inline"):
-            return generator.withNewChildren(self.seq([self._one_for_control(children[0], flag)]))
+            return generator.withNewChildren(to_seq([self._one_for_control(children[0], flag)]))
         if kind == "Stack":
             return self._expressions.Inline(self._one_for_control(self._stacked(generator, children), flag))
         return generator
@@ -52,9 +53,9 @@ class _Rewriter(PlanRewriter):
         kind = elements.dataType()
         if kind.typeName() == "map":
             entry = [self._some(kind.keyType()), self._element(kind.valueType(), kind.valueContainsNull())]
-            one = self._expressions.CreateMap(self.seq(entry))
+            one = self._expressions.CreateMap(to_seq(entry))
         else:
-            one = self._expressions.CreateArray(self.seq([self._element(kind.elementType(), kind.containsNull())]))
+            one = self._expressions.CreateArray(to_seq([self._element(kind.elementType(), kind.containsNull())]))
         return self._expressions.If(flag, one, elements)
 
     def _stacked(self, stack: JavaObject, children: list[JavaObject]) -> JavaObject:
@@ -67,8 +68,8 @@ class _Rewriter(PlanRewriter):
                 there = at < len(values) and values[at].dataType().typeName() != "void"
                 named += [self._expressions.Literal.create(field.name(), text)]
                 named += [values[at] if there else self._null(field.dataType())]
-            rows.append(self._expressions.CreateNamedStruct(self.seq(named)))
-        return self._expressions.CreateArray(self.seq(rows))
+            rows.append(self._expressions.CreateNamedStruct(to_seq(named)))
+        return self._expressions.CreateArray(to_seq(rows))
 
     def _element(self, kind: JavaObject, nullable: bool) -> JavaObject:
         return self._null(kind) if nullable else self._some(kind)

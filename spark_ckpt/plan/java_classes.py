@@ -7,6 +7,7 @@ nothing is asked until something is called.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 from py4j.java_gateway import JavaClass, JavaPackage
@@ -22,6 +23,11 @@ def java_class(name: str) -> Any:
 
 def java_package(name: str) -> Any:
     return JavaPackage(name, _gateway()._gateway_client, _gateway().jvm._id)
+
+
+def to_seq(items: Iterable[Any]) -> Any:
+    """A Scala ``Seq``."""
+    return java_class("org.apache.spark.api.python.PythonUtils").toSeq(list(items))
 
 
 def is_a(value: Any, name: str) -> bool:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import control_last, quoted
-from spark_ckpt.plan.java_classes import EXPRESSION_UTILS, java_class
+from spark_ckpt.plan.java_classes import EXPRESSION_UTILS, java_class, to_seq
 from spark_ckpt.plan.sql_given import Given, in_spark, place
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.types import CTL
@@ -127,20 +127,19 @@ def _of_classic(right: SparkDF) -> _Call | str | None:
         return None
     if name is None:
         return "a table function" if not any(f"{_CALL} [{t}]" in node.toString() for t in _TABLES) else None
-    jvm = right.sparkSession.sparkContext._jvm
     convert = java_class(EXPRESSION_UTILS)
-    args = [ClassicColumn(convert.column(_of_left(e, jvm))) for e in items_of(node.functionArgs())]
+    args = [ClassicColumn(convert.column(_of_left(e))) for e in items_of(node.functionArgs())]
     return name, args, names
 
 
-def _of_left(e: JavaObject, jvm: Any) -> JavaObject:
+def _of_left(e: JavaObject) -> JavaObject:
     """``e`` where ``column.outer()`` is the column."""
     if e.nodeName() == "LazyExpression":
-        return _of_left(items_of(e.children())[0], jvm)
+        return _of_left(items_of(e.children())[0])
     children = items_of(e.children())
-    done = [_of_left(child, jvm) for child in children]
+    done = [_of_left(child) for child in children]
     same = all(new is old for new, old in zip(done, children, strict=True))
-    return e if same else e.withNewChildren(jvm.PythonUtils.toSeq(done))
+    return e if same else e.withNewChildren(to_seq(done))
 
 
 def _of_connect(right: SparkDF) -> _Call | str | None:

@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import Column
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.java_classes import to_seq
 from spark_ckpt.plan.udf_plan import PlanRewriter, items_of
 
 SparkDF = Any
@@ -43,14 +44,14 @@ class _Metrics(PlanRewriter):
     def node(self, node: JavaObject, flag: JavaObject) -> JavaObject:
         if node.nodeName() != "CollectMetrics":
             return node
-        metrics = self.seq([self._metric(m, flag) for m in items_of(node.metrics())])
+        metrics = to_seq([self._metric(m, flag) for m in items_of(node.metrics())])
         return node.copy(node.name(), metrics, node.child(), node.dataframeId())
 
     def _metric(self, e: JavaObject, flag: JavaObject) -> JavaObject:
         children = items_of(e.children())
         if e.nodeName() == "AggregateExpression":
-            return e.withNewChildren(self.seq([self._function(children[0], flag), *children[1:]]))
-        return e.withNewChildren(self.seq([self._metric(c, flag) for c in children])) if children else e
+            return e.withNewChildren(to_seq([self._function(children[0], flag), *children[1:]]))
+        return e.withNewChildren(to_seq([self._metric(c, flag) for c in children])) if children else e
 
     def _function(self, function: JavaObject, flag: JavaObject) -> JavaObject:
         name = function.prettyName()
@@ -58,7 +59,7 @@ class _Metrics(PlanRewriter):
         arguments = items_of(function.children())
         # What comes behind the value, such as a percentage, has to stay constant.
         done = [a if i and a.foldable() else self._null_in_control_rows(a, flag) for i, a in enumerate(arguments)]
-        return function.withNewChildren(self.seq(done))
+        return function.withNewChildren(to_seq(done))
 
     def _null_in_control_rows(self, value: JavaObject, flag: JavaObject) -> JavaObject:
         null = self._catalyst.expressions.Literal.create(None, value.dataType())

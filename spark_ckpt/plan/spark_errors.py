@@ -15,25 +15,24 @@ UNSUPPORTED = "_LEGACY_ERROR_TEMP_3102"
 """The condition that Spark has for most that a stream cannot do."""
 
 
-class RefusedAsInSparkError(InvalidInputError, AnalysisException):  # type: ignore[misc]
+class _Pickled:
+    """Errors of several bases are made anew by what Spark's one is made of."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        made: Any = self
+        return type(self), (made._message, made._errorClass, made._messageParameters)
+
+
+class RefusedAsInSparkError(_Pickled, InvalidInputError, AnalysisException):  # type: ignore[misc]
     """What Spark's streams refuse, too: its condition, and our words, which say what works here."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return RefusedAsInSparkError, (self._message, self._errorClass, self._messageParameters)
 
-
-class ConfigRefusedAsInSparkError(ConfigError, AnalysisException):  # type: ignore[misc]
+class ConfigRefusedAsInSparkError(_Pickled, ConfigError, AnalysisException):  # type: ignore[misc]
     """The same of what a writer was told."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return ConfigRefusedAsInSparkError, (self._message, self._errorClass, self._messageParameters)
 
-
-class IllegalAsInSparkError(ConfigError, IllegalArgumentException):  # type: ignore[misc]
+class IllegalAsInSparkError(_Pickled, ConfigError, IllegalArgumentException):  # type: ignore[misc]
     """The same where Spark takes it for an illegal argument."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return IllegalAsInSparkError, (self._message, self._errorClass, self._messageParameters)
 
 
 def no_such_mode(mode: str, operation: str, text: str) -> RefusedAsInSparkError:

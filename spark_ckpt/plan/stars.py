@@ -16,7 +16,7 @@ from pyspark.sql import Column
 from spark_ckpt.plan.attributes import stream_columns
 from spark_ckpt.plan.columns import everything, quoted
 from spark_ckpt.plan.condition import ClassicTree, ConnectTree, starred_stream
-from spark_ckpt.plan.java_classes import is_a
+from spark_ckpt.plan.java_classes import is_a, to_seq
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.types import TAG
 
@@ -167,7 +167,7 @@ class _ClassicExpanded(ClassicTree):
             found = self._of_node(item) if is_node else None
             done += [self._value(item)] if found is None else [c._jc.node() for c in found]
         same = len(done) == len(items) and all(new is old for new, old in zip(done, items, strict=True))
-        return value if same else self._jvm.PythonUtils.toSeq(done)
+        return value if same else to_seq(done)
 
     def _expression(self, e: JavaObject) -> JavaObject:
         kind = e.getClass().getSimpleName()
@@ -182,9 +182,7 @@ class _ClassicExpanded(ClassicTree):
             return super()._expression(e)
         if e.getClass().getSimpleName() == "CreateNamedStruct":
             pairs = zip(children[::2], children[1::2], strict=True)
-            return e.copy(
-                self._jvm.PythonUtils.toSeq([c for name, value in pairs for c in self._named_as(name, value)])
-            )
+            return e.copy(to_seq([c for name, value in pairs for c in self._named_as(name, value)]))
         args = items_of(e.productIterator())
         return e.copy(*[self._arguments(a) if is_a(a, "scala.collection.immutable.Seq") else a for a in args])
 
@@ -196,7 +194,7 @@ class _ClassicExpanded(ClassicTree):
         is_tree = [is_a(a, "org.apache.spark.sql.catalyst.expressions.Expression") for a in items_of(seq)]
         if not all(is_tree):
             return seq
-        return self._jvm.PythonUtils.toSeq([one for a in items_of(seq) for one in self._one_or_more(a)])
+        return to_seq([one for a in items_of(seq) for one in self._one_or_more(a)])
 
     def _one_or_more(self, e: JavaObject) -> list[JavaObject]:
         found = self._of_expression_node(e)

@@ -7,13 +7,13 @@ Each is replaced by a copy that gets ``__ckpt_ctl is not null`` as its first arg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import types as T
 
-from spark_ckpt.plan.java_classes import DATASET, is_a, java_class, java_package
+from spark_ckpt.plan.java_classes import DATASET, is_a, java_class, java_package, to_seq
 from spark_ckpt.runtime.udf_rows import CHAINED_KINDS, KINDS, PANDAS_KINDS, DataRowsOnly
 from spark_ckpt.types import CTL
 
@@ -49,7 +49,7 @@ class NodeCopies:
         """``node``, each of whose children is ``change`` of it."""
         children = items_of(node.children())
         done = [change(child) for child in children]
-        return node if _same(done, children) else node.withNewChildren(self.seq(done))
+        return node if _same(done, children) else node.withNewChildren(to_seq(done))
 
     def with_expressions(self, node: JavaObject, change: Callable[[JavaObject], JavaObject]) -> JavaObject:
         """A node of a plan, each of whose expressions is ``change`` of it."""
@@ -74,10 +74,7 @@ class NodeCopies:
             return arg
         items = items_of(arg)
         done = [self._argument(item, change) for item in items]
-        return arg if _same(done, items) else self.seq(done)
-
-    def seq(self, items: Iterable[Any]) -> JavaObject:
-        return self._jvm.PythonUtils.toSeq(list(items))
+        return arg if _same(done, items) else to_seq(done)
 
 
 class PlanRewriter(NodeCopies):
@@ -148,7 +145,7 @@ class _Rewriter(PlanRewriter):
             udf.name(),
             func,
             udf.dataType(),
-            self.seq([flag, *args]),
+            to_seq([flag, *args]),
             kind,
             udf.udfDeterministic(),
             udf.resultId(),
@@ -164,7 +161,7 @@ class _Rewriter(PlanRewriter):
         if not items_of(arg.children()) or is_a(arg, f"{_CATALYST}.expressions.PythonUDF"):
             return arg
         if is_a(arg, f"{_CATALYST}.expressions.NamedArgumentExpression"):
-            return arg.withNewChildren(self.seq([self._for_data_rows(items_of(arg.children())[0], flag)]))
+            return arg.withNewChildren(to_seq([self._for_data_rows(items_of(arg.children())[0], flag)]))
         null = self._catalyst.expressions.Literal.create(None, arg.dataType())
         return self._catalyst.expressions.If(flag, null, arg)
 
@@ -173,7 +170,7 @@ class _Rewriter(PlanRewriter):
         if not isinstance(_data_type(arg), _NULL_CHANGES_TYPE):
             return arg
         if is_a(arg, f"{_CATALYST}.expressions.NamedArgumentExpression"):
-            return arg.withNewChildren(self.seq([self._not_null(items_of(arg.children())[0], flag)]))
+            return arg.withNewChildren(to_seq([self._not_null(items_of(arg.children())[0], flag)]))
         default = self._catalyst.expressions.Literal.default(arg.dataType())
         return self._catalyst.expressions.If(flag, default, arg)
 

@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.java_classes import DATASET, java_class, java_package
+from spark_ckpt.plan.java_classes import DATASET, java_class, java_package, to_seq
 from spark_ckpt.plan.udf_plan import items_of
 
 SparkDF = Any
@@ -97,12 +97,12 @@ class _Grafting:
 
     def _with_ids(self, plan: Any, leaf: Any) -> Any:
         """The columns of ``plan`` under the ids of those of ``leaf``, by position."""
-        none, empty = self._jvm.scala.Option.empty(), self._seq([])
+        none, empty = self._jvm.scala.Option.empty(), to_seq([])
         pairs = zip(items_of(plan.output()), items_of(leaf.output()), strict=True)
         named = [
             self._catalyst.expressions.Alias(new, old.name(), old.exprId(), empty, none, empty) for new, old in pairs
         ]
-        return self._catalyst.plans.logical.Project(self._seq(named), plan)
+        return self._catalyst.plans.logical.Project(to_seq(named), plan)
 
     def _replaced(self, node: Any, leaf: Any, new: Any) -> Any:
         if node.fastEquals(leaf):
@@ -110,10 +110,7 @@ class _Grafting:
         children = items_of(node.children())
         done = [self._replaced(child, leaf, new) for child in children]
         same = all(d is c for d, c in zip(done, children, strict=True))
-        return node if same else node.withNewChildren(self._seq(done))
-
-    def _seq(self, items: list[Any]) -> Any:
-        return self._jvm.PythonUtils.toSeq(items)
+        return node if same else node.withNewChildren(to_seq(done))
 
 
 def _connect(df: SparkDF) -> PlainStream:

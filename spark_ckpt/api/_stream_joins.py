@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column
@@ -24,7 +26,7 @@ from spark_ckpt.plan.condition import Name, names_in, replaced, stream_names
 from spark_ckpt.plan.distinct_keys import as_text
 from spark_ckpt.plan.event_time import DELAY_KEY, event_time_among, noted_as
 from spark_ckpt.plan.fails_on_nulls import of_data_rows
-from spark_ckpt.plan.join_columns import JoinColumns, JoinPlan
+from spark_ckpt.plan.join_columns import JoinColumns, JoinPlan, SideColumns
 from spark_ckpt.plan.join_condition import Key, Parts, split_condition, using
 from spark_ckpt.plan.join_itself import WithItself
 from spark_ckpt.plan.join_rules import INNER, RIGHT_OUTER, SEMI, Times, grows, join_kind, until
@@ -158,8 +160,7 @@ class _Join:
         own = (self.sides[LEFT].columns, self.sides[RIGHT].columns)
         columns = JoinColumns(self.how, self.parts, own, self._touches_time)
         prepared = tuple(
-            _with(_with_implied(rows, columns, side), columns.sides[side].computed)
-            for side, rows in enumerate(self.sides)
+            _computed(_with_implied(rows, columns, side), columns.sides[side]) for side, rows in enumerate(self.sides)
         )
         plan = JoinPlan(columns, (prepared[LEFT].schema, prepared[RIGHT].schema), self.ends, self.sensitive)
         lineages = [df._lineage for df in prepared]
@@ -295,6 +296,17 @@ def _with_implied(rows: CkptDataFrame, columns: JoinColumns, side: int) -> CkptD
     if rows._ahead is None or rows._lineage.operators:
         return rows
     return with_implied(rows, columns.implied(side, lambda column: null_without(rows._in_spark(), column)))
+
+
+def _computed(df: CkptDataFrame, found: SideColumns) -> CkptDataFrame:
+    """``df`` with what the join compares, which may fail for rows that the side's own conditions leave out: Spark has
+    these in front."""
+    first = {name: found.computed[name] for name in found.true}
+    others = {name: column for name, column in found.computed.items() if name not in first}
+    if not (first and others):
+        return _with(df, found.computed)
+    goes_on = reduce(and_, map(F.col, first))
+    return _with(_with(df, first), {name: F.when(goes_on, column) for name, column in others.items()})
 
 
 def _with(df: CkptDataFrame, computed: dict[str, Column]) -> CkptDataFrame:

@@ -68,7 +68,12 @@ IN_SPARK: dict[str, Case] = {
     ),
     "a generator, not read": lambda df, _: df.withColumn("n", _number()).select(F.explode("a").alias("n")),
 }
-STATELESS = {**IN_PYTHON, **IN_SPARK}
+JOINED: dict[str, Case] = {
+    "in front of a join's key": lambda df, _: df.select("k", "v").join(
+        df.select(F.col("v").alias("n")), (_number() == F.col("n")) & (F.col("v") > 0)
+    ),
+}
+QUERIES = {**IN_PYTHON, **IN_SPARK, **JOINED}
 ENDED = "2024-01-01 00:00:00"
 
 
@@ -90,18 +95,18 @@ def _stream(folder: Path) -> Files:
     return data
 
 
-def test_stateless_queries_run_as_in_spark(spark: SparkSession, ckpt: Any, job: Job, tmp_path: Path) -> None:
+def test_queries_run_as_in_spark(spark: SparkSession, ckpt: Any, job: Job, tmp_path: Path) -> None:
     data = _stream(tmp_path / "in")
 
     def whole(read: Callable[[], Any]) -> Any:
         """A source for each, so that each runs where its rows are."""
-        made = [case(read(), spark).select(F.lit(name), F.col("n").cast("long")) for name, case in STATELESS.items()]
+        made = [case(read(), spark).select(F.lit(name), F.col("n").cast("long")) for name, case in QUERIES.items()]
         return reduce(lambda one, two: one.union(two), made)
 
     expected = ordered(rows_of_spark(whole(lambda: data.spark_stream(spark)), tmp_path / "spark"))
     job.run(whole(lambda: data.stream(ckpt)))
     assert job.rows() == expected
-    assert {name for name, _ in expected} == set(STATELESS)
+    assert {name for name, _ in expected} == set(QUERIES)
 
 
 @pytest.mark.parametrize("name", AGGREGATES)

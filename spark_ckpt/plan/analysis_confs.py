@@ -11,6 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from spark_ckpt.plan.chain import InSpark, Recipe
+from spark_ckpt.plan.session_confs import CHANGING
 
 _READ = (
     "spark.sql.session.timeZone",
@@ -32,15 +33,24 @@ def remember(recipe: Recipe, spark: Any) -> None:
 def as_when_made(recipe: Recipe, spark: Any) -> Iterator[None]:
     """With the session's settings of then, those of now behind it."""
     wanted = _made.get(recipe, {})
-    now = _now(spark) if wanted else {}
-    changed = {key: now[key] for key in wanted if wanted[key] != now[key]}
-    try:
-        for key in changed:
-            spark.conf.set(key, wanted[key])
+    if not _changed(wanted, spark):
         yield
-    finally:
-        for key, value in changed.items():
-            spark.conf.set(key, value)
+        return
+    with CHANGING:  # no query starts with these, and no thread takes them for the session's
+        before = _changed(wanted, spark)
+        try:
+            for key in before:
+                spark.conf.set(key, wanted[key])
+            yield
+        finally:
+            for key, value in before.items():
+                spark.conf.set(key, value)
+
+
+def _changed(wanted: Mapping[str, str], spark: Any) -> dict[str, str]:
+    """What the session says now of the settings that are not as ``wanted``."""
+    now = _now(spark) if wanted else {}
+    return {key: now[key] for key in wanted if wanted[key] != now[key]}
 
 
 def step_as_when_made(recipe: Recipe, spark: Any, step: InSpark) -> InSpark:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 from spark_ckpt.jobs.spark_folder import is_url
@@ -60,7 +60,7 @@ def session_location(conf: Any, name: str) -> str | None:
     return f"{folder.rstrip('/')}/{name}" if folder else None
 
 
-_STARTING = Lock()
+CHANGING = RLock()
 """Of two threads that start queries, one would take the other's confs for the session's and leave them behind."""
 
 
@@ -86,7 +86,7 @@ class SessionConfs:
         self._before: dict[str, str | None] = {}
 
     def __enter__(self) -> None:
-        _STARTING.acquire()
+        CHANGING.acquire()
         try:
             for key, value in self._wanted.items():
                 self._before[key] = self._conf.get(key, None)
@@ -103,4 +103,4 @@ class SessionConfs:
                 else:
                     self._conf.set(key, value)
         finally:
-            _STARTING.release()
+            CHANGING.release()

@@ -15,6 +15,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from spark_ckpt.plan.session_confs import all_confs
 from tests.spark.conftest import Input, Job, ordered, rows_of_spark
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -120,3 +121,12 @@ def test_a_query_lives_where_the_session_says_as_in_spark(
     data.add(("b",))
     job.run(data.stream(ckpt))  # now at its own location: it goes on from the checkpoint
     assert job.rows() == [("a",), ("b",)]
+
+
+def test_the_sessions_settings_are_what_pyspark_says_they_are(spark: SparkSession) -> None:
+    """They are asked for at once, as a text."""
+    odd = 'a "quoted" → value,\n{"of": [lines]} \\ \t'
+    spark.conf.set("spark.ckpt.odd", odd)
+    found = all_confs(spark.conf)
+    assert found == spark.conf.getAll
+    assert found["spark.ckpt.odd"] == odd

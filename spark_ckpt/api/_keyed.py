@@ -22,6 +22,7 @@ from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.state.lsm.layout import StateLayout
 from spark_ckpt.state.topn.function import TopN
 from spark_ckpt.storage.delta_schema import to_delta_schema
+from spark_ckpt.types import KEY_HASH
 
 
 def keyed(
@@ -36,7 +37,8 @@ def keyed(
     takes_updates: bool = False,
 ) -> CkptDataFrame:
     """A keyed operator behind ``parent``: ``function`` gets the keys and these ``columns``. Of several event times that
-    among ``asked`` counts."""
+    among ``asked`` counts. Raises ``InvalidInputError`` for a column named as one of its own."""
+    _refuse_own_names(columns)
     node = replace(_node(parent, uid, function, output_mode, whole_in_complete), takes_updates=takes_updates)
     before, time = parent._lineage, _event_time(parent, function, asked)
     late = time or late_by_window(parent.schema)
@@ -56,6 +58,12 @@ def keyed(
     preview = parent._session.preview(with_control(out))
     made = CkptDataFrame(parent._session, Recipe(make, (parent._recipe,), operators=(node,)), lineage, preview)
     return made._with(by_name(parent._attributes, made.columns, _handed_on(parent, function, keys)))
+
+
+def _refuse_own_names(columns: Collection[str]) -> None:
+    """Of what rows are given on their way to an operator."""
+    if KEY_HASH in columns:
+        raise InvalidInputError(f"a column is named '{KEY_HASH}', as what the operator adds: rename it in front of it")
 
 
 def _handed_on(parent: CkptDataFrame, function: StateFunction, keys: Keys) -> Iterable[str]:

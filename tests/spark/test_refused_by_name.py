@@ -45,6 +45,10 @@ KEPT: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda df: df.mapInPandas(lambda frames: frames, "k int, a array<variant>"),
         "'a' has type array<variant>, which mapInPandas cannot take or give",
     ),
+    "a value named as what rows are given": (
+        lambda df: df.withColumnRenamed("s", "_key_hash").groupBy("k").agg(F.max("_key_hash")),
+        "a column is named '_key_hash'",
+    ),
     "months": (
         lambda df: df.select("k", F.expr("make_ym_interval(k, 2)").alias("m")).dropDuplicates(["k"]),
         "'m' has type interval year to month.*its months",

@@ -78,6 +78,8 @@ def _unkept(field: T.StructField, why: str, way: str) -> str:
 def _has_no_arrow_type(kind: T.DataType) -> bool:
     if isinstance(kind, T.MapType) and isinstance(kind.keyType, T.NullType):
         return True  # the keys of an Arrow map are never null
+    if isinstance(kind, T.ArrayType) and isinstance(kind.elementType, T.NullType) and not kind.containsNull:
+        return True  # array(): elements of no type, of which none is null
     return isinstance(kind, T.VariantType | T.YearMonthIntervalType | T.CalendarIntervalType)
 
 

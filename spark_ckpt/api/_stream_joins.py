@@ -36,7 +36,7 @@ from spark_ckpt.plan.key_columns import column_named, written
 from spark_ckpt.plan.lineage import OperatorNode
 from spark_ckpt.plan.moved_condition import null_without
 from spark_ckpt.runtime.stateless import spark_schema, with_control
-from spark_ckpt.state.joins.function import StreamJoin
+from spark_ckpt.state.joins.function import COUNTS, StreamJoin
 from spark_ckpt.types import CONTROL_COLUMNS
 
 if TYPE_CHECKING:
@@ -166,7 +166,8 @@ class _Join:
         lineages = [df._lineage for df in prepared]
         one, other = (i if time else i.with_watermarks_told() for i, time in zip(lineages, self.times, strict=True))
         both = one.union(other, "join")
-        function = plan.function(self.result, self.names, bool(both.watermarks), f"a {self.how} join")
+        made_by, computed = f"a {self.how} join", self._computed()
+        function = plan.function(self.result, self.names, bool(both.watermarks), made_by, computed)
         times = tuple(time if side._lineage.watermarks else None for side, time in zip(self.sides, self.times))
         recipes = (prepared[LEFT]._recipe, prepared[RIGHT]._recipe)
         wiring = JoinWiring(recipes, times, both, plan, function)  # type: ignore[arg-type]
@@ -174,6 +175,14 @@ class _Join:
         if any(side._ahead is not None for side in self.sides):
             made._ahead = lambda: AheadOfJoin(self, plan, uid)
         return made, function, plan
+
+    def _computed(self) -> dict[str, str]:
+        """What is kept of each side for the condition, as Spark writes it: under another condition it means nothing."""
+        return {
+            f"{COUNTS[side]}.{name}": str(self.meaning.frames[side].select(column).columns[0])
+            for side in (LEFT, RIGHT)
+            for name, column in self.parts.computed[side].items()
+        }
 
     def _attributes(self, function: StreamJoin, plan: JoinPlan) -> Attributes:
         """Those of both sides; of a column that both have it is the left one, as in Spark."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_
@@ -159,9 +159,14 @@ class JoinPlan:
         return JoinSide(schema, side == RIGHT, taken, tuple(found.needed), tuple(found.true))
 
     def function(
-        self, result: list[T.StructField], using: list[str] | None, watermark: bool, made_by: str
+        self,
+        result: list[T.StructField],
+        using: list[str] | None,
+        watermark: bool,
+        made_by: str,
+        computed: Mapping[str, str],
     ) -> StreamJoin:
-        """``result``: what comes out, as Spark says."""
+        """``result``: what comes out, as Spark says. ``made_by`` and ``computed`` as :class:`StreamJoin` has them."""
         sides = tuple(
             Side(self._kept[side], self._places[side], self.columns.sides[side].outer, self._expiry(side))
             for side in (LEFT, RIGHT)
@@ -176,6 +181,7 @@ class JoinPlan:
             tuple(key.null_safe for key in self.columns.parts.keys),
             watermark,
             made_by,
+            computed,
         )
 
     def _expiry(self, side: int) -> Expiry | None:

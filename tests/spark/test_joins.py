@@ -390,6 +390,26 @@ def test_what_an_inner_join_by_names_shows_once_is_found_as_either_sides(
     assert job.rows() == ordered(expected)
 
 
+def test_rows_that_waited_under_another_condition_are_refused(ckpt: Any, new_input: NewInput, job: Job) -> None:
+    """What is kept of ``t + 5 minutes`` was compared as if it were ``t + 10 minutes``, in silence."""
+    left, right = (new_input(name, "k long, t timestamp") for name in ("left", "right"))
+    soon, later = (BASE + timedelta(minutes=m) for m in (1, 5))
+    left.add((1, BASE))
+    right.add((1, soon))
+
+    def query(minutes: int) -> Any:
+        a, b = (data.stream(ckpt).withWatermark("t", "1 hour") for data in (left, right))
+        until = a["t"] + F.expr(f"make_dt_interval(0, 0, {minutes})")
+        return a.join(b, (a["k"] == b["k"]) & (b["t"] <= until)).select(a["k"], b["t"])
+
+    job.run(query(5))
+    with pytest.raises(TopologyError, match=r"'left.__ckpt_compared_0' of its state was made by .* 5, .* by .* 10, "):
+        job.run(query(10))
+    right.add((1, later))
+    job.run(query(5))
+    assert job.rows() == [(1, soon), (1, later)]
+
+
 def test_a_drain_puts_out_every_row_that_waits_for_a_partner(ckpt: Any, new_input: NewInput, job: Job) -> None:
     left, right = new_input("l", LEFT), new_input("r", RIGHT)
     later = BASE + timedelta(hours=1)

@@ -45,7 +45,8 @@ class Output:
 class StreamJoin(StateFunction):
     """``how``: ``inner``, ``left``, ``right``, ``full`` or ``left_semi``. ``null_safe``: of each key, whether null
     equals null. ``condition`` says which rows of equal keys match; None: all. ``made_by``: the join as its user wrote
-    it. ``watermark``: a stream has one, so late rows do not count.
+    it. ``computed``: of each column that is kept for the condition, by ``left.name``, the expression that it is.
+    ``watermark``: a stream has one, so late rows do not count.
     """
 
     kind = "join"
@@ -61,9 +62,11 @@ class StreamJoin(StateFunction):
         null_safe: tuple[bool, ...] = (),
         watermark: bool = False,
         made_by: str = "",
+        computed: Mapping[str, str] | None = None,
     ) -> None:
         self.how, self.key_schema, self.sides, self.output = how, key_schema, sides, output
         self.condition, self.null_safe, self.made_by = condition, null_safe, made_by
+        self._computed = dict(computed or {})
         self.output_schema = pa.schema([o.field for o in output])
         self.timeout = "EventTimeTimeout" if watermark else "NoTimeout"
         row = pa.schema([pa.field(ROW, pa.int64())])
@@ -82,7 +85,7 @@ class StreamJoin(StateFunction):
     @property
     def made_of(self) -> Mapping[str, str]:
         """What the rows that wait were kept for."""
-        return {NEXT: self.made_by} if self.made_by else {}
+        return {**({NEXT: self.made_by} if self.made_by else {}), **self._computed}
 
     def combine(self, rows: pa.Table) -> pa.Table:
         """Without the rows that cannot come out: their event times have counted."""

@@ -70,6 +70,7 @@ class _Join:
         for name in stream_names(on):
             if self._side_of(name) is None:
                 raise not_there(name, [*called[LEFT].shown, *called[RIGHT].shown], on)
+            self.itself.refuse_new(name)
         self.on_given, self.on = on, on if on is None else over_rows(called, on)
         self.meaning = Sides((left._preview, right._preview), self._side_of, (left._alias, right._alias))
         self.result = self._analysed()
@@ -189,14 +190,14 @@ class _Join:
         left, right = (side._attributes for side in self.sides)
 
         def find() -> list[Attribute]:
-            own = set(left.all)
+            new = {*left.all, *self.itself.new}
             found: list[Attribute] = []
             for one, other in plan.pairs:
                 if one is not None and other is not None:
                     found.append(Attribute())
                     continue
                 known = left.of(quoted(one)) if one is not None else right.of(quoted(other or ""))
-                if known is None or (one is None and known in own):  # classic Spark makes new ones of those
+                if known is None or (one is None and known in new):  # classic Spark makes new ones of those
                     known = Attribute(unknown=known is None or not self.itself.classic)
                 found.append(known)
             return found

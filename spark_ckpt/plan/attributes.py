@@ -82,6 +82,16 @@ class Attributes:
                 todo += one.parents
         return False
 
+    def sources(self) -> list[Attributes]:
+        """What they were made of that was made of nothing."""
+        todo, found = [self], dict[int, Attributes]()
+        while todo:
+            one = todo.pop()
+            if id(one) not in found:
+                found[id(one)] = one
+                todo += one.parents
+        return [one for one in found.values() if not one.parents]
+
     def place(self, name: Name) -> int | None:
         """Where a column is that was taken from a stream. None: nowhere."""
         assert name.stream is not None

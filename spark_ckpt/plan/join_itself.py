@@ -1,20 +1,22 @@
 """A join of what is one stream further in front: which columns of it Spark tells apart. Driver.
 
-Both sides have the same columns then. Classic Spark makes new ones of the right side's: ``drop`` of either is that of
-the left, and all else of them is ambiguous. Spark Connect knows columns by the DataFrame that they were taken from, and
-what is on both sides is ambiguous; behind a semi join, which has the left side's alone, it is not there.
+Both sides have the same columns then, or some of them. Classic Spark makes new ones of the right side's: ``drop`` of
+either is that of the left, if it has one, and all else of them is ambiguous. Spark Connect knows columns by the
+DataFrame that they were taken from, and what is on both sides is ambiguous; behind a semi join, which has the left
+side's alone, it is not there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from functools import cached_property
 from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
-from spark_ckpt.plan.attributes import Attributes, attribute_of, not_there, root_of
+from spark_ckpt.plan.attributes import Attribute, Attributes, attribute_of, not_there, root_of
 from spark_ckpt.plan.condition import Name
 from spark_ckpt.plan.spark_errors import analysis_error
 
@@ -48,14 +50,33 @@ class WithItself:
             raise not_there(name, self._sides[0].names, F.col(name.text))
         if not (self._both and self._checked) or (dropped and self.classic):
             return
+        self.refuse_new(name)
         asked = self._streams[1] if self.classic else self._streams[0] & self._streams[1]
         shared = self._shared(name) if name.stream in asked else None
         if shared is not None and shared.lower() not in self._using:
             raise self._ambiguous(root_of(name.text))
 
+    def refuse_new(self, name: Name) -> None:
+        """Raises as Spark does for a column that is another one since the join, :meth:`is_new`."""
+        if self._checked and self.is_new(name):
+            raise self._ambiguous(root_of(name.text))
+
+    def is_new(self, name: Name) -> bool:
+        """Whether it is of the right side alone, beside columns of the same stream that both have: classic Spark makes
+        new ones of all of that stream's there."""
+        return self.classic and attribute_of(name) in self.new
+
+    @cached_property
+    def new(self) -> frozenset[Attribute]:
+        """What columns of the right side were before, of which that is so."""
+        left, right = (set(side.all) for side in self._sides)
+        both = left & right
+        sources = (set(source.all) for source in self._sides[1].sources()) if both else ()
+        return frozenset(one for source in sources if source & both for one in source & right - left)
+
     def is_hidden(self, name: Name) -> bool:
         """Whether the join is by this column of the right side, and shows the left one's, or none of that side."""
-        if self._is_gone(name):
+        if self._is_gone(name) or self.is_new(name):
             return True
         attribute, (_, right) = attribute_of(name), self._sides
         if attribute is None or attribute not in right.all or self.of_left(name) is not None:

@@ -100,6 +100,8 @@ MENDED: list[list[str]] = [
     ["q = q.alias('x').select('k', 'v').toDF('e', 'f')", "q = q.distinct()", "q = q.dropDuplicates(['e'])"],
     ["q = q.groupBy('`X.Y`', q['V']).count()"],
     ["q = q.groupBy(a['t'].cast('string'), a['v'].cast('string')).count()"],
+    ["q = q.drop('k')", "q = q.join(c, q['t'] == c['k'])"],
+    *(["q = q.drop('k')", "q = q.join(c, 'v')", f"q = q.{asked}"] for asked in ("drop(c['k'])", "select(a['k'])")),
     ["p1 = a.withColumnRenamed('k', 'e')", "q = q.join(p1, a['k'] == p1['e'])", "q = q.select(a['k'], p1['e'])"],
 ]
 """Which went another way than in Spark, once."""

@@ -40,10 +40,12 @@ _BUILT: dict[str, Callable[..., Column]] = {
 
 @dataclass(frozen=True)
 class JoinedSide:
-    """``rows`` of a side; ``joined``: what their columns are called, where their names alone do not say it."""
+    """``rows`` of a side; ``joined``: what their columns are called, where their names alone do not say it. ``also``:
+    the numbers of what they were made of."""
 
     rows: CkptDataFrame
     joined: JoinedNames | None = None
+    also: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, df: CkptDataFrame, names: list[str]) -> JoinedSide:
@@ -52,7 +54,7 @@ class JoinedSide:
         if joined is None:
             return cls(df)
         joined = joined.by(names)
-        return cls(joined.unique, joined)
+        return cls(joined.unique, joined, df._recipe.numbers())
 
     def beside(self, other: JoinedSide) -> JoinedSide:
         """This, without keyed operators that are in ``other``, too."""
@@ -61,7 +63,7 @@ class JoinedSide:
     def filtered(self, conditions: Iterable[Column]) -> JoinedSide:
         """Its rows that satisfy ``conditions``, which go in front of a watermark in it."""
         rows = with_implied(self.rows, conditions)
-        return JoinedSide(rows, None if self.joined is None else replace(self.joined, unique=rows))
+        return replace(self, rows=rows, joined=None if self.joined is None else replace(self.joined, unique=rows))
 
     @property
     def shown(self) -> list[str]:
@@ -71,7 +73,7 @@ class JoinedSide:
     @cached_property
     def streams(self) -> frozenset[int]:
         """The numbers by which columns are known that were taken from it, or from what it is made of."""
-        return self.rows._recipe.numbers()
+        return self.rows._recipe.numbers() | self.also
 
     def has(self, name: Name) -> bool:
         """Whether a column that was taken from a stream is one of these."""

@@ -101,6 +101,11 @@ MENDED: list[list[str]] = [
     ["q = q.groupBy('`X.Y`', q['V']).count()"],
     ["q = q.groupBy(a['t'].cast('string'), a['v'].cast('string')).count()"],
     ["q = q.drop('k')", "q = q.join(c, q['t'] == c['k'])"],
+    [
+        "p1 = a.select(a['v'] + 1, 'k').toDF('v', 'e')",
+        "q = q.join(p1, a['v'] == p1['v'])",
+        "q = q.join(b, q['t'] == b['u'])",
+    ],
     *(["q = q.drop('k')", "q = q.join(c, 'v')", f"q = q.{asked}"] for asked in ("drop(c['k'])", "select(a['k'])")),
     ["p1 = a.withColumnRenamed('k', 'e')", "q = q.join(p1, a['k'] == p1['e'])", "q = q.select(a['k'], p1['e'])"],
 ]

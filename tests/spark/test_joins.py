@@ -352,7 +352,7 @@ def test_a_semi_join_does_not_see_a_right_row_of_the_same_batch_that_is_over(
     left, right = new_input("l", LEFT), new_input("r", RIGHT)
     minutes = {"both over": (-240, -240), "right over": (-5, -240), "not over": (-5, -200), "now": (50, 50)}
     left.add((0, "now", 0, BASE, None), (1, "waited", 0, BASE - timedelta(minutes=5), None))
-    right.add((0, "other", 0, BASE, None))
+    right.add(*[(0, "now", 0, BASE, None)] * 9)
     times = [(key, *(BASE + timedelta(minutes=m) for m in both)) for key, both in minutes.items()]
     left.add(*[(number, key, 0, at, None) for number, (key, at, _) in enumerate(times, 2)])
     waited = (9, "waited", 0, BASE - timedelta(minutes=240), None)

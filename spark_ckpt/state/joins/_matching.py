@@ -80,7 +80,8 @@ class Matching:
         if self._ended is None:
             return left_at, right_at
         place = right_at - self._rows[1].known
-        kept = ~((place >= 0) & self._ended[place])
+        kept, new = np.ones(len(place), bool), place >= 0
+        kept[new] = ~self._ended[place[new]]
         return left_at[kept], right_at[kept]
 
     def _matching(self, left_at: Rows, right_at: Rows) -> Iterator[tuple[Rows, Rows]]:

@@ -27,7 +27,7 @@ _AS_IT_IS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "text": {"linesep": ("\n",)},
     "json": {"encoding": ("utf-8", "utf8"), "linesep": ("\n",), "ignorenullfields": ("false",)},
     "csv": {
-        "encoding": ("utf-8", "utf8"), "linesep": ("\n",), "quote": ('"',), "escape": ('"',), "nullvalue": ("",),
+        "encoding": ("utf-8", "utf8"), "linesep": ("\n",), "quote": ('"',), "nullvalue": ("",),
         "emptyvalue": ('""',), "quoteall": ("false",),
     },
 }  # fmt: skip
@@ -45,13 +45,13 @@ def in_our_terms(sink: Any, options: dict[str, Any]) -> Request:
 def _files(name: str, given: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"fileFormat": name}
     if name == "csv":
-        found["header"] = "false"  # Spark's default
+        found |= {"header": "false", "escape": "\\"}  # Spark's defaults
     for option, value in given.items():
         key = option.lower()
         if key == "delimiter":
             found["sep"] = value
-        elif key == "header":
-            found["header"] = value
+        elif key in ("header", "escape"):
+            found[key] = value
         elif key == "compression" and name != "parquet":
             if value.lower() not in ("none", "uncompressed"):
                 raise ConfigError(f"option compression of {name}: files are written as they are, found {value!r}")

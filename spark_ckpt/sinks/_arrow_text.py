@@ -26,16 +26,19 @@ def decimals_as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([[None if v is None else format(v, "f") for v in column.to_pylist()]], pa.string())
 
 
-def csv_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def csv_texts(column: pa.ChunkedArray, escape: str) -> pa.ChunkedArray:
     """Each value as a field of CSV: texts and times in quotes, numbers as they are, so that who goes by what he sees
-    takes 1.0 for no whole number. Null stays null."""
+    takes 1.0 for no whole number. Null stays null. ``escape`` stands in front of quotes in a text, and of itself."""
     kind = column.type
     if pt.is_floating(kind):
         return float_texts(column, {"nan": "NaN", "-nan": "NaN", "inf": "Inf", "-inf": "-Inf"})
     if pt.is_timestamp(kind):
         return _quoted(iso_timestamps(column, utc_suffix="Z")) if kind.tz else column.cast(pa.string())
     if pt.is_string(kind) or pt.is_large_string(kind):
-        return _quoted(pc.replace_substring(column.cast(pa.string()), '"', '""'))
+        texts = column.cast(pa.string())
+        for special in dict.fromkeys((escape, '"')):
+            texts = pc.replace_substring(texts, special, escape + special)
+        return _quoted(texts)
     return column.cast(pa.string())
 
 

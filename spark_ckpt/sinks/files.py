@@ -47,9 +47,10 @@ _STAGING, _MANIFESTS = ".staging", "_manifests"
 class FilesSink(TwoPhaseSink):
     """Options: ``path`` (any fsspec URL), ``fileFormat`` (parquet, json, csv, text), ``header`` (of CSV files, true).
 
-    ``partitionBy``, ``sep``, ``compression``. ``storage.*`` goes to the fsspec file system, JSON objects, lists and
-    booleans as such. Rows are appended, one file a task and epoch, and with ``partitionBy`` one for each combination of
-    values. JSON and CSV files have timestamps with a zone in UTC. See the module for what readers see when.
+    ``partitionBy``, ``sep``, ``escape``, ``compression``. ``storage.*`` goes to the fsspec file system, JSON objects,
+    lists and booleans as such. Rows are appended, one file a task and epoch, and with ``partitionBy`` one for each
+    combination of values. JSON and CSV files have timestamps with a zone in UTC. See the module for what readers see
+    when.
     """
 
     DECLARED: ClassVar[tuple[SinkOption, ...]] = (
@@ -63,6 +64,13 @@ class FilesSink(TwoPhaseSink):
         ),
         SinkOption("header", "true or false", "csv only. The first line names the columns.", "true"),
         SinkOption("sep", "one character", "csv only. What stands between two values.", ","),
+        SinkOption(
+            "escape",
+            '`"` or `\\`',
+            'csv only. What stands in front of a quote within quotes. `format("csv")` has Spark\'s default, `\\`.',
+            '"',
+            ('"', "\\"),
+        ),
         SinkOption(
             "compression",
             "none, snappy, gzip, zstd or lz4",
@@ -83,7 +91,9 @@ class FilesSink(TwoPhaseSink):
         parsed = SinkOptions(KIND, options, self.DECLARED)
         self._url = parsed.required("path").rstrip("/") or "/"
         self._format = parsed.choice("fileFormat")
-        self._how = FileOptions(parsed.flag("header"), _separator(parsed), parsed.choice("compression"))
+        self._how = FileOptions(
+            parsed.flag("header"), _separator(parsed), parsed.choice("escape"), parsed.choice("compression")
+        )
         self._partitions = parsed.names("partitionBy")
         self._storage = parsed.fsspec()
 

@@ -50,6 +50,7 @@ class FileOptions:
 
     header: bool = True
     sep: str = ","
+    escape: str = '"'
     compression: str = "snappy"
 
 
@@ -102,15 +103,15 @@ class _Csv(_Lines):
 
     def __init__(self, stream: Any, schema: pa.Schema, options: FileOptions) -> None:
         super().__init__(stream)
-        self._sep = options.sep
+        self._sep, self._escape = options.sep, options.escape
         if options.header:
             names = pa.chunked_array([schema.names], pa.string())
-            stream.write(options.sep.join(csv_texts(names).to_pylist()).encode() + b"\n")
+            stream.write(options.sep.join(csv_texts(names, options.escape).to_pylist()).encode() + b"\n")
 
     def _lines(self, flat: pa.Table) -> Any:
         # A line without anything in it, of one column, would be none to its readers.
         null = "" if flat.num_columns > 1 else '""'
-        fields = [pc.fill_null(csv_texts(column), null) for column in flat.columns]
+        fields = [pc.fill_null(csv_texts(column, self._escape), null) for column in flat.columns]
         return pc.binary_join_element_wise(*_between(fields, self._sep), "\n", "")
 
 

@@ -142,6 +142,17 @@ def test_csv_has_whole_doubles_with_their_point_and_no_row_without_anything(tmp_
         assert (tmp_path / name / visible(tmp_path / name)[0]).read_text().splitlines() == lines
 
 
+def test_csv_has_quotes_behind_the_escape_that_is_asked_for(tmp_path: Path) -> None:
+    rows = pa.table({'a"b': ['say "x"', "\\", 'x\\"']})
+    for name, escape, lines in (
+        ("doubled", '"', ['"a""b"', '"say ""x"""', '"\\"', '"x\\"""']),
+        ("escaped", "\\", ['"a\\"b"', '"say \\"x\\""', '"\\\\"', '"x\\\\\\""']),
+    ):
+        sink = make(tmp_path / name, rows.schema, fileFormat="csv", escape=escape)
+        sink.commit(permit(1), stage_table(sink, context(1, 1, schema=rows.schema), rows))
+        assert (tmp_path / name / visible(tmp_path / name)[0]).read_text().splitlines() == lines
+
+
 def test_json_files_are_one_object_a_line_that_any_parser_reads(tmp_path: Path) -> None:
     table = typed_rows()
     floats = pa.table({"f": pa.array([float("nan"), float("inf"), float("-inf")])})

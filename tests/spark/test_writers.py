@@ -100,16 +100,16 @@ def test_files_are_read_back_as_those_that_spark_wrote(
 ) -> None:
     """Whole doubles are none that readers who look at the text take for integers, and each row is a line."""
     found = new_input("in", "k string, v double")
-    found.add(("a,b", 1.0), (None, 2.0), ('say "c"', None))
+    found.add(("a,b", 1.0), (None, 2.0), ('say "c"', None), ("ends in \\", 3.5), ('\\" and \\\\', 4.5), ('"', 5.5))
     line = F.to_json(F.struct("*")).alias("value")
     for name, rows in (("csv", found.stream(ckpt)), ("text", found.stream(ckpt).select("k"))):
-        query = rows.select(line).writeStream if name == "text" else rows.writeStream.option("escape", '"')
+        query = rows.select(line).writeStream if name == "text" else rows.writeStream
         query = query.format(name).queryName(name).trigger(availableNow=True).start(f"{tmp_path}/{name}")
         assert query.awaitTermination(DEADLINE_S)
     table = found.table(spark)
-    table.write.option("escape", '"').csv(f"{tmp_path}/spark-csv")
+    table.write.csv(f"{tmp_path}/spark-csv")
     table.select("k").select(line).write.text(f"{tmp_path}/spark-text")
-    for read in (spark.read.option("escape", '"').option("inferSchema", True).csv, spark.read.text):
+    for read in (spark.read.option("inferSchema", True).csv, spark.read.text):
         ours, sparks = read(f"{tmp_path}/{read.__name__}"), read(f"{tmp_path}/spark-{read.__name__}")
         assert ours.schema == sparks.schema
         assert ordered(ours.collect()) == ordered(sparks.collect())

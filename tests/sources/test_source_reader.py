@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pytest
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
@@ -24,6 +28,7 @@ from spark_ckpt.protocol.records import (
 )
 from spark_ckpt.runtime.source.reader import CkptStreamReader
 
+ROOT = Path(__file__).parents[2]
 TOPOLOGY = Topology(4, 4, ("a", "b"), {}, ("s",))
 LIMIT = ReadMaxRows(2**31 - 1)
 
@@ -177,3 +182,46 @@ def test_upstream_hears_of_each_completed_checkpoint_while_nothing_comes_and_whe
     last = complete(end, 1)
     a.stop()
     assert (Queue.heard, last["inner"]) == ([1, 2], {"at": 2})
+
+
+class SlowToStop(Queue):
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return SlowReader()
+
+
+class SlowReader(QueueReader):
+    def stop(self) -> None:
+        print("stopping", flush=True)  # noqa: T201
+        time.sleep(0.5)
+        print("stopped", flush=True)  # noqa: T201
+
+
+PROCESS = """
+import sys
+from pathlib import Path
+from tests.sources.test_source_reader import SlowToStop, reader
+
+made = reader(Path(sys.argv[1]), inner=SlowToStop)
+print("running", flush=True)
+try:
+    sys.stdin.readline()
+finally:
+    made.stop()
+"""
+
+
+@pytest.mark.parametrize("closed_first", [False, True], ids=["signal first", "connection first"])
+def test_a_source_stops_whether_its_process_sees_the_signal_or_the_end_of_its_connection_first(
+    tmp_path: Path, closed_first: bool
+) -> None:
+    """Spark sends the one and closes the other, and waits for neither."""
+    command = [sys.executable, "-c", PROCESS, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "running\n"
+        if closed_first:
+            process.stdin.close()
+            assert process.stdout.readline() == "stopping\n"
+        process.terminate()
+        assert process.stdout.read().endswith("stopped\n")

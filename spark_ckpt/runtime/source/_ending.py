@@ -21,7 +21,20 @@ def end_in_order() -> None:
         signal.signal(signal.SIGTERM, _end)
 
 
-def _end(_signal: int, _frame: FrameType | None) -> None:
+def stopping() -> None:
+    """The reader's ``stop`` runs, and SIGTERM does not end it in the middle.
+
+    Spark sends the signal and closes the connection. Where that is seen first, ``stop`` runs when the signal comes.
+    """
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is _end:
+        signal.signal(signal.SIGTERM, _end_soon)
+
+
+def _end(signal_: int, frame: FrameType | None) -> None:
+    _end_soon(signal_, frame)
+    sys.exit(0)
+
+
+def _end_soon(_signal: int, _frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Spark may send it twice
     signal.alarm(_AT_MOST_S)
-    sys.exit(0)

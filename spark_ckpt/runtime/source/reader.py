@@ -30,7 +30,7 @@ from spark_ckpt.protocol.source_events import announcements, manifests_to_send
 from spark_ckpt.protocol.source_offset import SourceOffset, with_inner
 from spark_ckpt.protocol.source_steps import InnerRead
 from spark_ckpt.runtime.operations import Operation, Operations
-from spark_ckpt.runtime.source._ending import end_in_order
+from spark_ckpt.runtime.source._ending import end_in_order, stopping
 from spark_ckpt.runtime.source._lost_barriers import BarrierWatch
 from spark_ckpt.runtime.source._restore_rows import restore_events
 from spark_ckpt.runtime.source.trigger_coordinator import TriggerCoordinator
@@ -119,6 +119,7 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """The query has ended; what its last batch completed is told, as Spark does not ask any more. It may be on its
         way into the sinks yet: if it does not get there, the next start commits it."""
+        stopping()
         try:
             self._tell(None if self._triggers is None else self._triggers.newly_completed_offset(ended=True))
         except Exception as error:  # noqa: BLE001 - nothing depends on it, and the next start tells of more

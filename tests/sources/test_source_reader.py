@@ -202,8 +202,8 @@ from pathlib import Path
 from tests.sources.test_source_reader import SlowToStop, reader
 
 made = reader(Path(sys.argv[1]), inner=SlowToStop)
-print("running", flush=True)
 try:
+    print("running", flush=True)
     sys.stdin.readline()
 finally:
     made.stop()

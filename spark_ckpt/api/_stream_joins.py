@@ -161,7 +161,8 @@ class _Join:
         own = (self.sides[LEFT].columns, self.sides[RIGHT].columns)
         columns = JoinColumns(self.how, self.parts, own, self._touches_time)
         prepared = tuple(
-            _computed(_with_implied(rows, columns, side), columns.sides[side]) for side, rows in enumerate(self.sides)
+            _with_compared(_with_implied(rows, columns, side), columns.sides[side])
+            for side, rows in enumerate(self.sides)
         )
         plan = JoinPlan(columns, (prepared[LEFT].schema, prepared[RIGHT].schema), self.ends, self.sensitive)
         lineages = [df._lineage for df in prepared]
@@ -308,7 +309,7 @@ def _with_implied(rows: CkptDataFrame, columns: JoinColumns, side: int) -> CkptD
     return with_implied(rows, columns.implied(side, lambda column: null_without(rows._in_spark(), column)))
 
 
-def _computed(df: CkptDataFrame, found: SideColumns) -> CkptDataFrame:
+def _with_compared(df: CkptDataFrame, found: SideColumns) -> CkptDataFrame:
     """``df`` with what the join compares, which may fail for rows that the side's own conditions leave out: Spark has
     these in front."""
     first = {name: found.computed[name] for name in found.true}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_ckpt.plan.java_classes import DATASET, java_class, java_package, to_seq
+from spark_ckpt.plan.java_classes import CATALYST, OPTION, frame_of, java_class, java_package, to_seq
 from spark_ckpt.plan.udf_plan import items_of
 
 SparkDF = Any
@@ -21,16 +21,13 @@ def known_as(rows: SparkDF, like: SparkDF) -> SparkDF:
     """
     if not type(rows).__module__.startswith("pyspark.sql.classic"):
         return rows
-    from pyspark.sql.classic.dataframe import DataFrame
-
     spark = rows.sparkSession
-    jvm = spark.sparkContext._jvm
-    catalyst = java_package("org.apache.spark.sql.catalyst")
+    catalyst = java_package(CATALYST)
     plan, wanted = (df._jdf.queryExecution().analyzed() for df in (rows, like))
-    none, empty = jvm.scala.Option.empty(), to_seq([])
+    none, empty = java_class(OPTION).empty(), to_seq([])
     named = [
         catalyst.expressions.Alias(new, old.name(), old.exprId(), old.qualifier(), none, empty)
         for new, old in zip(items_of(plan.output()), items_of(wanted.output()), strict=True)
     ]
     made = catalyst.plans.logical.Project(to_seq(named), plan)
-    return DataFrame(java_class(DATASET).ofRows(spark._jsparkSession, made), spark)
+    return frame_of(made, spark)

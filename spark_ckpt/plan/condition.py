@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.plan._names_in_text import with_qualified
 from spark_ckpt.plan.columns import quoted, unquoted
-from spark_ckpt.plan.java_classes import COLUMN, EXPRESSION_UTILS, is_a, java_class, to_seq
+from spark_ckpt.plan.java_classes import COLUMN, EXPRESSION_UTILS, OPTION, is_a, java_class, to_seq
 from spark_ckpt.plan.udf_plan import items_of
 
 JavaObject = Any
@@ -195,11 +195,7 @@ class ClassicTree:
     """A column is a tree of Spark's column nodes, which are turned into expressions when they meet a plan."""
 
     def __init__(self, replace: Replace) -> None:
-        from pyspark import SparkContext
-
-        context = SparkContext._active_spark_context
-        assert context is not None
-        self._replace, self._jvm = replace, context._jvm
+        self._replace = replace
         self._convert = java_class(EXPRESSION_UTILS)
 
     def column(self, condition: Any) -> Any:
@@ -274,8 +270,8 @@ class ClassicTree:
         if all(new is old for new, old in zip(done, items, strict=True)):
             return value
         if several == _PAIR:
-            return self._jvm.scala.Tuple2(*done)
-        return to_seq(done) if several == _SEQ else self._jvm.scala.Option.apply(done[0])
+            return java_class("scala.Tuple2")(*done)
+        return to_seq(done) if several == _SEQ else java_class(OPTION).apply(done[0])
 
     def _named(self, node: JavaObject, name: Name) -> JavaObject:
         column: Any = self._replace(name)

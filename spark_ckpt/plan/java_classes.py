@@ -12,9 +12,10 @@ from typing import Any
 
 from py4j.java_gateway import JavaClass, JavaPackage
 
+CATALYST = "org.apache.spark.sql.catalyst"
 COLUMN = "org.apache.spark.sql.Column"
-DATASET = "org.apache.spark.sql.classic.Dataset"
 EXPRESSION_UTILS = "org.apache.spark.sql.classic.ExpressionUtils"
+OPTION = "scala.Option"
 
 
 def java_class(name: str) -> Any:
@@ -28,6 +29,13 @@ def java_package(name: str) -> Any:
 def to_seq(items: Iterable[Any]) -> Any:
     """A Scala ``Seq``."""
     return java_class("org.apache.spark.api.python.PythonUtils").toSeq(list(items))
+
+
+def frame_of(plan: Any, spark: Any) -> Any:
+    """The DataFrame that ``plan``, a plan of the JVM's, is."""
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    return DataFrame(java_class("org.apache.spark.sql.classic.Dataset").ofRows(spark._jsparkSession, plan), spark)
 
 
 def is_a(value: Any, name: str) -> bool:

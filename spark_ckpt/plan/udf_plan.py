@@ -13,15 +13,14 @@ from typing import Any
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import types as T
 
-from spark_ckpt.plan.java_classes import DATASET, is_a, java_class, java_package, to_seq
+from spark_ckpt.plan.java_classes import CATALYST, OPTION, frame_of, is_a, java_class, java_package, to_seq
 from spark_ckpt.runtime.udf_rows import CHAINED_KINDS, KINDS, PANDAS_KINDS, DataRowsOnly
 from spark_ckpt.types import CTL
 
 SparkDF = Any
 JavaObject = Any
 
-_CATALYST = "org.apache.spark.sql.catalyst"
-EXPRESSION = f"{_CATALYST}.expressions.Expression"
+EXPRESSION = f"{CATALYST}.expressions.Expression"
 _NULL_CHANGES_TYPE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.BooleanType, T.StructType)
 
 
@@ -69,7 +68,7 @@ class NodeCopies:
         if is_a(arg, "scala.Some"):  # the condition of a join
             inner = arg.get()
             new = self._argument(inner, change)
-            return arg if new is inner else self._jvm.scala.Option.apply(new)
+            return arg if new is inner else java_class(OPTION).apply(new)
         if not is_a(arg, "scala.collection.immutable.Seq"):
             return arg
         items = items_of(arg)
@@ -86,7 +85,7 @@ class PlanRewriter(NodeCopies):
     def __init__(self, spark: Any, stop: JavaObject, pattern: str) -> None:
         super().__init__(spark)
         self._stop = stop
-        self._catalyst = java_package(_CATALYST)
+        self._catalyst = java_package(CATALYST)
         self._pattern = getattr(self._catalyst.trees.TreePattern, pattern)()
 
     def node(self, node: JavaObject, flag: JavaObject) -> JavaObject:
@@ -94,10 +93,7 @@ class PlanRewriter(NodeCopies):
         raise NotImplementedError
 
     def frame(self, plan: JavaObject) -> SparkDF:
-        from pyspark.sql.classic.dataframe import DataFrame
-
-        made = java_class(DATASET).ofRows(self._spark._jsparkSession, plan)
-        return DataFrame(made, self._spark)
+        return frame_of(plan, self._spark)
 
     def plan(self, node: JavaObject) -> JavaObject:
         if not node.containsPattern(self._pattern) or node.fastEquals(self._stop):
@@ -121,7 +117,7 @@ class _Rewriter(PlanRewriter):
     def _expression(self, e: JavaObject, flag: JavaObject) -> JavaObject:
         if not e.containsPattern(self._pattern):
             return e
-        if is_a(e, f"{_CATALYST}.expressions.PythonUDF"):
+        if is_a(e, f"{CATALYST}.expressions.PythonUDF"):
             only_beside = self._beside is not None and e.references().subsetOf(self._beside)
             return e if only_beside else self._function(e, flag)
         return self.with_children(e, lambda child: self._expression(child, flag))
@@ -154,13 +150,13 @@ class _Rewriter(PlanRewriter):
     def _only_function(self, udf: JavaObject) -> JavaObject | None:
         children = items_of(udf.children())
         only = children[0] if len(children) == 1 else None
-        return only if is_a(only, f"{_CATALYST}.expressions.PythonUDF") else None
+        return only if is_a(only, f"{CATALYST}.expressions.PythonUDF") else None
 
     def _for_data_rows(self, arg: JavaObject, flag: JavaObject) -> JavaObject:
         """Spark computes it for every row, whatever stands around the function: it may fail on nulls."""
-        if not items_of(arg.children()) or is_a(arg, f"{_CATALYST}.expressions.PythonUDF"):
+        if not items_of(arg.children()) or is_a(arg, f"{CATALYST}.expressions.PythonUDF"):
             return arg
-        if is_a(arg, f"{_CATALYST}.expressions.NamedArgumentExpression"):
+        if is_a(arg, f"{CATALYST}.expressions.NamedArgumentExpression"):
             return arg.withNewChildren(to_seq([self._for_data_rows(items_of(arg.children())[0], flag)]))
         null = self._catalyst.expressions.Literal.create(None, arg.dataType())
         return self._catalyst.expressions.If(flag, null, arg)
@@ -169,7 +165,7 @@ class _Rewriter(PlanRewriter):
         """pandas has no null among integers: one in a control row would make floats of the data rows."""
         if not isinstance(_data_type(arg), _NULL_CHANGES_TYPE):
             return arg
-        if is_a(arg, f"{_CATALYST}.expressions.NamedArgumentExpression"):
+        if is_a(arg, f"{CATALYST}.expressions.NamedArgumentExpression"):
             return arg.withNewChildren(to_seq([self._not_null(items_of(arg.children())[0], flag)]))
         default = self._catalyst.expressions.Literal.default(arg.dataType())
         return self._catalyst.expressions.If(flag, default, arg)

@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.java_classes import DATASET, java_class, java_package, to_seq
+from spark_ckpt.plan.java_classes import CATALYST, OPTION, frame_of, java_class, java_package, to_seq
 from spark_ckpt.plan.udf_plan import items_of
 
 SparkDF = Any
@@ -85,19 +85,15 @@ class _Grafting:
 
     def __init__(self, spark: Any) -> None:
         self._spark = spark
-        self._jvm = spark.sparkContext._jvm
-        self._catalyst = java_package("org.apache.spark.sql.catalyst")
+        self._catalyst = java_package(CATALYST)
 
     def frame(self, plan: Any, leaf: Any, new: SparkDF) -> SparkDF:
-        from pyspark.sql.classic.dataframe import DataFrame
-
         replacement = self._with_ids(new._jdf.queryExecution().analyzed(), leaf)
-        made = java_class(DATASET).ofRows(self._spark._jsparkSession, self._replaced(plan, leaf, replacement))
-        return DataFrame(made, self._spark)
+        return frame_of(self._replaced(plan, leaf, replacement), self._spark)
 
     def _with_ids(self, plan: Any, leaf: Any) -> Any:
         """The columns of ``plan`` under the ids of those of ``leaf``, by position."""
-        none, empty = self._jvm.scala.Option.empty(), to_seq([])
+        none, empty = java_class(OPTION).empty(), to_seq([])
         pairs = zip(items_of(plan.output()), items_of(leaf.output()), strict=True)
         named = [
             self._catalyst.expressions.Alias(new, old.name(), old.exprId(), empty, none, empty) for new, old in pairs

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -158,24 +158,25 @@ def different(theirs: Any, ours: Any) -> tuple[str, str] | None:
     return None if a == b else (WRONG, f"columns of Spark: {a}\n  here: {b}")
 
 
-def first_difference(sides: TwoSides, statements: Sequence[str]) -> tuple[str, str] | None:
-    """What the first of ``statements`` that differs does differ in."""
+def differences(sides: TwoSides, statements: Sequence[str]) -> Iterator[tuple[str, str] | None]:
+    """What each of ``statements`` differs in, up to the first one that does or that is not taken."""
     frames, here = sides.plain.frames(), sides.ours.frames()
     for statement in statements:
         found, frames, here = tried(sides, frames, here, statement)
+        yield found
         if found or frames is None or here is None:
-            return found
-    return None
+            return
+
+
+def first_difference(sides: TwoSides, statements: Sequence[str]) -> tuple[str, str] | None:
+    """What the first of ``statements`` that differs does differ in."""
+    return next(filter(None, differences(sides, statements)), None)
 
 
 def again(sides: TwoSides, statements: Sequence[str]) -> tuple[str, str] | None:
     """What the last of ``statements`` differs in. None, too, where one in front of it is not taken."""
-    frames, here = sides.plain.frames(), sides.ours.frames()
-    for statement in statements[:-1]:
-        found, frames, here = tried(sides, frames, here, statement)
-        if found or frames is None or here is None:
-            return None
-    return tried(sides, frames, here, statements[-1])[0]
+    found = list(differences(sides, statements))
+    return found[-1] if len(found) == len(statements) else None
 
 
 def shortest(sides: TwoSides, finding: Finding) -> Finding:

@@ -12,12 +12,13 @@ from pyspark.sql import types as T
 
 from spark_ckpt import agg
 from spark_ckpt.api._ahead import FindAhead
+from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.api._kept_aliases import handed_on
 from spark_ckpt.api._watermark import behind_keys
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.aggregates import OfValues, Split, by_names, split_aggregates
 from spark_ckpt.plan.attributes import with_known
-from spark_ckpt.plan.columns import free, is_plain, proposing_user_columns, quoted, refuse_repeated, unquoted
+from spark_ckpt.plan.columns import free, is_plain, proposing_user_columns, quoted, unquoted
 from spark_ckpt.plan.fails_on_nulls import data_rows_only, of_data_rows
 from spark_ckpt.plan.key_columns import written
 from spark_ckpt.plan.stars import without_control
@@ -25,7 +26,6 @@ from spark_ckpt.plan.window_calls import may_have_window
 from spark_ckpt.types import CTL, TAG
 
 if TYPE_CHECKING:
-    from spark_ckpt.api._joined_names import JoinedNames
     from spark_ckpt.api._window_keys import WindowColumn
     from spark_ckpt.api.dataframe import CkptDataFrame
     from spark_ckpt.plan.key_columns import Keys
@@ -79,14 +79,15 @@ class Aggregation:
         if windowed is not None:
             grouped, made = windowed
             return grouped._agg(tuple(made), uid, of)
-        found = self._found(exprs, uid, of)
-        if not self._given:
-            return found
-        found._ahead = self._ahead_of_keys(lambda grouped: grouped._found(exprs, uid, of))
-        return self._with_keys_handed_on(found)
+        found, names = self._found(exprs, uid, of)
+        if self._given:
+            found._ahead = self._ahead_of_keys(lambda grouped: grouped._found(exprs, uid, of)[0])
+            found = self._with_keys_handed_on(found)
+        return JoinedNames.called(found, names)
 
-    def _found(self, exprs: tuple[Any, ...], uid: str | None, of: OfValues | None) -> CkptDataFrame:
-        """The same of ``exprs`` without windows in them, and without what aliases stand in front of."""
+    def _found(self, exprs: tuple[Any, ...], uid: str | None, of: OfValues | None) -> tuple[CkptDataFrame, list[str]]:
+        """The same of ``exprs`` without windows in them, and without what aliases stand in front of; and what its
+        columns are called, of which several may have one name."""
         window, parent = self._window, self._parent
         of = None if of is None else replace(of, conditions=self._results(tuple(of.conditions)))
         columns, keys = self._results(exprs), self._keys.named_for(self._keyed.columns, [])
@@ -95,11 +96,11 @@ class Aggregation:
         def split(df: Any) -> Split:
             return split_aggregates(window.analysed(df) if window else df, given, shown, columns, of)
 
-        parts = self._checked(split)
+        parts, names = self._checked(split)
         if parts.computed:
             # Anew for each DataFrame: classic Spark's resolved expressions are of one.
             parent = parent._operation("agg", _computing(parent, split, parts), check=True)
-        return _named(self._kept(parent, uid, parts, keys), parts, shown if self._given else [])
+        return _named(self._kept(parent, uid, parts, keys), parts, shown if self._given else []), names
 
     def _ahead_of_keys(self, again: Callable[[Aggregation], CkptDataFrame]) -> FindAhead | None:
         """A filter of keys alone goes in front of the groups, as in Spark, if a watermark is ahead of them."""
@@ -122,14 +123,15 @@ class Aggregation:
 
     def _with_keys_handed_on(self, made: CkptDataFrame) -> CkptDataFrame:
         """As in Spark, a key that is a column is still that."""
-        rows = self._keyed
-        own = {name: rows.columns.index(name) for name in self._keys.columns if name in rows.columns}
+        rows, called = self._keyed, self._keys.called
+        columns = {name: name for name in self._keys.columns} | {own: called[own] for own in self._keys.copied}
+        own = {name: rows.columns.index(column) for name, column in columns.items() if column in rows.columns}
         found = enumerate(called_most_like(name, own) for name in made.columns[: len(self._given)])
         places = self._places or {i: own[name] for i, name in found if name is not None}
         made = made._with(with_known(made._attributes, rows._attributes, places))
-        called = rows if self._rows._alias is None else self._rows  # windows are rows of their own, without an alias
-        names = {i: rows.columns[at] for i, at in places.items() if rows.columns[at] in called.columns}
-        return handed_on(made, called, {called.columns.index(name): i for i, name in names.items()}, self._joined)
+        given = rows if self._rows._alias is None else self._rows  # windows are rows of their own, without an alias
+        names = {i: rows.columns[at] for i, at in places.items() if rows.columns[at] in given.columns}
+        return handed_on(made, given, {given.columns.index(name): i for i, name in names.items()}, self._joined)
 
     def _keys_in_order(self, keys: Keys) -> tuple[list[str], list[Column]]:
         """Their names in the operator's output, and as they were given, with the window where it was given."""
@@ -141,16 +143,22 @@ class Aggregation:
             shown, given = [], []  # the operator's one key is nobody's
         return window.among(shown, window.name), window.among(given, window.shown)
 
-    def _checked(self, split: Callable[[Any], Split]) -> Split:
-        """Of the preview, with results called as the user calls them. Raises as Spark does."""
+    def _checked(self, split: Callable[[Any], Split]) -> tuple[Split, list[str]]:
+        """Of the preview, each result with a name of its own, and what keys and results are called. Raises as Spark
+        does."""
         with proposing_user_columns():
             parts = split(self._parent._preview)
         if self._joined is not None:
             parts.names = [self._joined.text(name) for name in parts.names]
-        refuse_repeated([*(parts.keys if self._given else []), *parts.names], self._parent._session.spark)
         if self._window:
             self._window.refuse_inside(parts.computed)
-        return parts
+        keys = parts.keys if self._given else []
+        names = [*(self._keys.called.get(key, key) for key in keys), *parts.names]
+        own = list(keys)
+        for name in parts.names:
+            own.append(free(name, own))
+        parts.names = own[len(keys) :]
+        return parts, names
 
     def _kept(self, parent: CkptDataFrame, uid: str | None, parts: Split, keys: Keys) -> CkptDataFrame:
         """The operator's keys and aggregates. Of keys and constants alone, such as ``F.grouping_id()``, that the group

@@ -101,6 +101,11 @@ class JoinedSide:
         assert self.joined is not None
         self.joined._ambiguous(name, unquoted(parts_of(name.text)[0]))
 
+    def refuse_repeated_name(self, name: Name) -> None:
+        """Raises ``InvalidInputError`` where several of its columns are called so."""
+        if self.joined is not None:
+            self.joined._called(name, unquoted(parts_of(name.text)[0]))
+
     def aliases(self, by: list[str]) -> dict[str, list[tuple[str, str]]]:
         """What each alias stands for: columns by their names there and as the rows'; those of ``by`` come first."""
         rows = self.rows.columns

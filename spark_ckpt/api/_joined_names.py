@@ -100,6 +100,15 @@ class JoinedNames(JoinedColumns):
         made = cls.of(rows) or cls._by_names(rows)
         return replace(made, aliases=aliases, tables=tables, lost=lost).frame()
 
+    @classmethod
+    def called(cls, rows: CkptDataFrame, names: list[str]) -> CkptDataFrame:
+        """``rows``, whose columns have names of their own, by ``names``, of which some may come twice."""
+        if rows.columns == names:
+            return rows
+        made = rows._joined or cls._by_names(rows)
+        unique = made._renamed([*unlike(names, 0), *made.unique.columns[len(names) :]])
+        return replace(made, unique=unique, shown=tuple(names)).frame()
+
     @property
     def repeated(self) -> bool:
         """Whether a name is shown twice."""
@@ -245,6 +254,20 @@ class JoinedNames(JoinedColumns):
         renames = self.renames | {i for i, name in enumerate(self.shown) if shown[i] != name}
         return replace(self, shown=shown, renames=renames).frame()
 
+    def alias(self, alias: str) -> CkptDataFrame | None:
+        """Of columns that are shown; what was replaced or dropped nobody finds behind it. None: there are those of
+        tables, which Spark knows by other aliases."""
+        if self.tables:
+            return None
+        made, itself = self._of(list(range(len(self.shown))), len(self.shown)), self.itself
+
+        def place(name: Name) -> int | None:
+            return GONE if itself.is_hidden(name) else made.place(name)
+
+        unique = made.unique.alias(f"{INNER}{alias}")
+        aliases = {alias: tuple(zip(self.shown, range(len(self.shown)), strict=True))}
+        return replace(made, unique=unique, place=place, aliases=aliases).frame()
+
     def through(self, method: Callable[[CkptDataFrame], CkptDataFrame], visible: bool) -> CkptDataFrame:
         """What ``method``, which keeps the columns, makes of the rows; ``visible``: of the columns that are shown."""
         rows = self._of(list(range(len(self.shown))), len(self.shown)) if visible else self
@@ -272,10 +295,15 @@ class JoinedNames(JoinedColumns):
         return [*found, *(name for name in names if not isinstance(name, str) or name.lower() not in known)]
 
     def by(self, names: list[str]) -> JoinedNames:
-        """For a join by ``names``: the rows have the first column that is called so by that name, as Spark takes it."""
-        columns, low = list(self.unique.columns), [shown.lower() for shown in self.shown]
-        for at in (low.index(name.lower()) for name in names if name.lower() in low):
-            columns[at] = self.shown[at]
+        """For a join by ``names``: the rows have the first column that is called so by that name, as Spark takes it,
+        and the same one but once."""
+        low, known = [shown.lower() for shown in self.shown], self.unique._attributes.all
+        taken = {at: self.shown[at] for at in (low.index(name.lower()) for name in names if name.lower() in low)}
+        again = {at for at in range(len(low)) for key in taken if at != key and known[at] is known[key]}
+        if again:
+            kept = [at for at in range(len(self.unique.columns)) if at not in again]
+            return self._of(kept, len(low) - len(again)).by(names)
+        columns = [taken.get(at, name) for at, name in enumerate(self.unique.columns)]
         return self if columns == self.unique.columns else replace(self, unique=self._renamed(columns))
 
     def _of(self, places: list[int], visible: int) -> JoinedNames:

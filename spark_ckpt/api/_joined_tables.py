@@ -8,16 +8,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import free, quoted, unquoted
-from spark_ckpt.plan.condition import Name, names_in, parts_of
+from spark_ckpt.plan.condition import Name, bare_name, names_in, parts_of, replaced
 from spark_ckpt.plan.key_columns import is_column
 from spark_ckpt.plan.stars import Star
+from spark_ckpt.plan.trying import unlogged
 
 if TYPE_CHECKING:
     from spark_ckpt.api._joined_names import JoinedNames
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
 SparkDF = Any
 INNER = "__ckpt_"
 """What names of their own begin with."""
+_AMBIGUOUS = ("_LEGACY_ERROR_TEMP_1182", "AMBIGUOUS_COLUMN_REFERENCE")
+"""Conditions of Spark's errors, the second on Spark Connect."""
 _WITH_PARTS = (T.StructType, T.MapType, T.ArrayType)
 
 
@@ -40,6 +46,7 @@ def with_table(joined: JoinedNames, table: SparkDF, on: list[str] | Column | Non
     condition: Any = on
     if isinstance(on, Column):
         _refuse_ambiguous(joined, table, on)
+        refuse_twice((*joined.tables, table), on)
         condition = rows.column(on)
     made = rows.unique.join(table, condition, how)
     names = dict(zip(rows.unique.columns, (*rows.shown, *rows.behind), strict=True))
@@ -53,7 +60,7 @@ def with_table(joined: JoinedNames, table: SparkDF, on: list[str] | Column | Non
         unique=made if columns == made.columns else made._columns(columns),
         shown=called[:visible],
         behind=called[visible:],
-        tables=(*rows.tables, table),
+        tables=(*rows.tables, table) if len(made.columns) > len(rows.unique.columns) else rows.tables,
         lost=(*rows.lost, *(one for one in rows.tables if _has_of(one, others))),
     )
     return found._moved(moved).frame()
@@ -109,6 +116,20 @@ def refuse_lost(lost: tuple[SparkDF, ...], star: Star) -> None:
                 f"{star.target}.*: a table that was joined behind it has columns of the same names. Rename those in "
                 'front of the join, or take columns by names that come once, as in select("w")'
             )
+
+
+def refuse_twice(tables: Sequence[SparkDF], column: Column) -> None:
+    """Raises as Spark does for a column of one of ``tables``, ``table["k"]``, that another of them has, too."""
+    if len(tables) < 2 or bare_name(column):
+        return
+    both = reduce(lambda one, other: one.crossJoin(other), (table.where(F.lit(False)) for table in tables))
+    without = replaced(column, lambda _: F.lit(None))
+    try:
+        with unlogged():
+            _ = both.select(without).columns
+    except AnalysisException as error:
+        if error.getCondition() in _AMBIGUOUS:
+            raise
 
 
 def refuse_ambiguous_texts(shown: Sequence[str], column: Column) -> None:

@@ -20,7 +20,7 @@ from spark_ckpt.api._watermark import behind_table
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import Attributes, not_there, refuse_missing
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.columns import aliased, quoted, refuse_control, unquoted
+from spark_ckpt.plan.columns import aliased, control_last, quoted, refuse_control, unquoted
 from spark_ckpt.plan.condition import Name, bare_name, conjuncts, parts_of, replaced, shape, stream_names
 from spark_ckpt.plan.fails_on_nulls import may_fail
 from spark_ckpt.plan.key_columns import is_column, written
@@ -36,7 +36,7 @@ from spark_ckpt.plan.static_join import (
 )
 from spark_ckpt.plan.static_side import StaticPlace
 from spark_ckpt.plan.trying import unlogged
-from spark_ckpt.runtime.static_join import ANTI, INNER, LEFT
+from spark_ckpt.runtime.static_join import ANTI, INNER, LEFT, SEMI
 
 if TYPE_CHECKING:
     from spark_ckpt.api._joined_names import JoinedNames
@@ -171,8 +171,9 @@ class JoinMethods(HasOperation):
         valued = may_have_values(self._preview, names, whole) if names else ()
         join = StaticJoin(kind, condition, safe, whole, valued)
         called = self._called(named)
-        # What is tried meanwhile, the preview, is not to read the static side.
-        made = self._operation("join", lambda df: join(called(df), other), tried=lambda df: join(called(df), nothing))
+        made = self._operation(
+            "join", lambda df: join(called(df), other), tried=lambda df: _tried(join, called(df), nothing)
+        )
         left = called(self._preview)
         columns = joined_in_arrow(left, nothing, join.condition(left), join.kind, made._preview)
         made = self._placed(made, StaticPlace(columns, other))
@@ -238,6 +239,18 @@ class JoinMethods(HasOperation):
     def crossJoin(self, other: SparkDF) -> CkptDataFrame:
         """As PySpark's: every row with every row of the static DataFrame ``other``."""
         return self.join(other, how="cross")
+
+
+def _tried(join: StaticJoin, left: SparkDF, nothing: SparkDF) -> SparkDF:
+    """The preview behind it, which is not to read the static side: ``nothing`` has its columns. Behind semi and anti
+    joins it is without them: what is twice in a plan gets new ids from Spark, but not in plans of streams, and behind
+    a further join with the table nobody would know ``table["k"]``."""
+    found = join(left, nothing)
+    if join.kind not in (SEMI, ANTI):
+        return found
+    names = join.on if isinstance(join.on, list) else []
+    nobody = left.sparkSession.createDataFrame([], nothing.select(*map(quoted, names)).schema)
+    return control_last(left.join(nobody, names, "left_anti") if names else left)
 
 
 def _implied(stream: Any, on: list[str] | Column | None) -> list[Column]:

@@ -18,7 +18,7 @@ from spark_ckpt.plan.columns import free, is_repeated, proposing_user_columns, q
 from spark_ckpt.plan.condition import names_in, parts_of, replaced
 from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.fails_on_nulls import of_data_rows
-from spark_ckpt.plan.key_columns import Keys, resolve_keys
+from spark_ckpt.plan.key_columns import Keys, resolve_keys, with_own_names
 from spark_ckpt.plan.refused_types import has_repeated_fields, refuse_unkept
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
@@ -89,20 +89,19 @@ def _is_cast(col: Any) -> bool:
 def keys_of(parent: CkptDataFrame, cols: list[Any]) -> Keys:
     """``cols`` are names, positions and expressions. Raises ``InvalidInputError`` for what cannot be a key."""
     with proposing_user_columns():
-        found = resolve_keys(parent._preview, parent.columns, cols)
+        found, called = with_own_names(resolve_keys(parent._preview, parent.columns, cols), parent.columns)
     given = {field.name: expression for expression, field, _ in found}
-    if len(given) != len(cols):
-        raise InvalidInputError(f"groupBy has two keys of the same name: {[field.name for _, field, _ in found]}")
-    columns = frozenset(field.name for _, field, plain in found if plain)
+    columns = frozenset(field.name for _, field, plain in found if plain) - called.keys()
+    copied = frozenset(field.name for _, field, plain in found if plain) & called.keys()
     expressions = given | for_data_rows(parent, {n: c for n, c in given.items() if n not in columns})
-    for _, field, plain in found:
-        if not plain:
+    for _, field, _ in found:
+        if field.name not in columns:
             # Raises if its plan could lose control rows; F.window is such an expression, and no matter of types.
             parent._operation("groupBy", _only(expressions[field.name]), check=True)
         _check_type(field)
     fields = [T.StructField(field.name, field.dataType, True) for _, field, _ in found]
     delays = tuple(_delay_ms(parent, field) for _, field, _ in found)
-    return Keys(expressions, T.StructType(fields), columns, delays, given=given)
+    return Keys(expressions, T.StructType(fields), columns, delays, given=given, called=called, copied=copied)
 
 
 def _check_type(key: T.StructField) -> None:
@@ -124,6 +123,12 @@ def for_data_rows(parent: CkptDataFrame, keys: dict[str, Column]) -> dict[str, C
 
 def refuse_carried(keys: Keys) -> None:
     """Raises ``InvalidInputError`` for keys that a function would get as something else than they are."""
+    if keys.called:
+        names = [keys.called.get(name, name) for name in keys.expressions]
+        raise InvalidInputError(
+            f"groupBy has several keys of one name, {names}, which agg(...) and its short forms take: for others, "
+            "rename one in front"
+        )
     for field in keys.schema.fields:
         if is_carried(field.dataType):
             raise InvalidInputError(

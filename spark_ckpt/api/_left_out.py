@@ -73,7 +73,10 @@ def in_front_of_left_out(df: Any, what: str, given: Sequence[Any]) -> CkptDataFr
     gone = any(missing(df._attributes, column) for column in given if isinstance(column, Column))
     if not gone and plan_nodes(getattr(df._in_spark(), what)(*given))[0].name != "Project":
         return None
-    made = cast("CkptDataFrame", getattr(df._wider(), what)(*given)._columns(df.columns))
+    rows = df._wider()
+    if any(missing(rows._attributes, column) for column in given if isinstance(column, Column)):
+        return None
+    made = cast("CkptDataFrame", getattr(rows, what)(*given)._columns(df.columns))
     return made._with(same(df._attributes, range(len(df.columns)), df.columns))
 
 

@@ -65,6 +65,7 @@ def _both(df: CkptDataFrame, other: CkptDataFrame, operation: Callable[[SparkDF,
     recipe = Recipe(make, (left, right))
     made = type(df)(df._session, recipe, df._lineage.union(other._lineage), preview)
     made._with(derived(df._attributes, df._preview, preview, made.columns))
+    made._alias = df._alias if made.columns == df.columns else None
     in_order = other if operation is _by_position else _in_order(other, df.columns)
     if in_order is not None:
         made._ahead = ahead_of_union(made, df, in_order, lambda one, two: _both(one, two, _by_position))

@@ -22,7 +22,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import Attribute, Attributes, not_there
 from spark_ckpt.plan.chain import Recipe
 from spark_ckpt.plan.columns import is_case_sensitive, quoted
-from spark_ckpt.plan.condition import Name, names_in, replaced, stream_names
+from spark_ckpt.plan.condition import Name, conjuncts, names_in, replaced, stream_names
 from spark_ckpt.plan.distinct_keys import as_text
 from spark_ckpt.plan.event_time import DELAY_KEY, event_time_among, noted_as
 from spark_ckpt.plan.fails_on_nulls import of_data_rows
@@ -71,6 +71,8 @@ class _Join:
             if self._side_of(name) is None:
                 raise not_there(name, [*called[LEFT].shown, *called[RIGHT].shown], on)
             self.itself.refuse_new(name)
+        if on is not None and any(side.joined for side in called):  # else Spark sees it in the previews
+            self._refuse_shared(on)
         self.on_given, self.on = on, on if on is None else over_rows(called, on)
         self.meaning = Sides((left._preview, right._preview), self._side_of, (left._alias, right._alias))
         self.result = self._analysed()
@@ -79,6 +81,16 @@ class _Join:
         self.ends = until(how, self.parts, self.times)
         if self.parts.behind and how != "inner":
             raise InvalidInputError(_not_apart(how, self.parts.behind[0]))
+
+    def _refuse_shared(self, on: Column) -> None:
+        """Raises as Spark does for columns of ``on`` that are of both sides."""
+        for part in conjuncts(on):
+            with_itself = self.itself.with_itself(part)
+            for name in stream_names(part):
+                if not with_itself:
+                    self.itself.refuse_shared(name)
+                for side in self.called if with_itself else ():
+                    side.refuse_repeated_name(name)
 
     def _time(self, rows: CkptDataFrame, side: int) -> str | None:
         """The event time of a side. Of several, the one that the condition compares: Spark sees those that are read

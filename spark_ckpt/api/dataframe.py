@@ -343,6 +343,9 @@ class CkptDataFrame(
 
     def alias(self, alias: str) -> CkptDataFrame:
         """As PySpark's: columns may then be called ``alias.column``, with ``alias`` as it is given here."""
+        joined = None if self._joined is None else self._joined.alias(alias)
+        if joined is not None:
+            return joined
         made = self._operation("alias", lambda df: aliased(df, alias))
         made._alias = alias
         made._ahead = behind_alias(self, alias)
@@ -376,8 +379,8 @@ class CkptDataFrame(
         """As PySpark's: ``cols`` are the keys of a stateful operator, columns by name, position or expression.
 
         Give an expression a name, ``F.lower("customer").alias("buyer")``. Structs and arrays are keys, too, and
-        of aggregates maps and intervals; collated strings are none. Raises ``InvalidInputError`` for those, for no key
-        and for two of the same name::
+        of aggregates maps and intervals; collated strings are none. Several may have one name, for ``agg`` and its
+        short forms. Raises ``InvalidInputError`` for others, and for no key::
 
             orders.groupBy("customer").aggregate(uid="totals", n=agg.count(), spent=agg.sum("amount"))
         """

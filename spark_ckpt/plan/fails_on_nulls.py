@@ -11,7 +11,6 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.plan_check import plan_nodes
 from spark_ckpt.plan.plan_text import Node, calls_python
 from spark_ckpt.plan.trying import unlogged
@@ -69,9 +68,12 @@ def data_rows_only(column: Column) -> Column:
 
 
 def with_values_in_control_rows(preview: SparkDF, names: Sequence[str]) -> list[str]:
-    """Those of its columns that have a value there, or for which that is not known, as where Python computes them."""
-    there = [F.col(quoted(name)).isNotNull().alias(f"c{i}") for i, name in enumerate(names)]
-    asked = preview.where(F.col(CTL).isNotNull()).select(*there)
+    """Those of its columns that have a value there, or for which that is not known, as where Python computes them. Of
+    several that are called so it is the first."""
+    columns = preview.columns
+    there = [F.col(f"c{columns.index(name)}").isNotNull().alias(name) for name in names]
+    numbered = preview.toDF(*(f"c{i}" for i in range(len(columns))))
+    asked = numbered.where(F.col(f"c{columns.index(CTL)}").isNotNull()).select(*there)
     try:
         if any(map(calls_python, plan_nodes(asked))):
             return list(names)

@@ -14,10 +14,11 @@ from functools import cached_property
 from typing import Any
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.plan.attributes import Attribute, Attributes, attribute_of, not_there, root_of
-from spark_ckpt.plan.condition import Name
+from spark_ckpt.plan.condition import Name, bare_name, shape, stream_names
 from spark_ckpt.plan.spark_errors import analysis_error
 
 _CHECKED = "spark.sql.analyzer.failAmbiguousSelfJoin"
@@ -51,9 +52,13 @@ class WithItself:
         if not (self._both and self._checked) or (dropped and self.classic):
             return
         self.refuse_new(name)
+        self.refuse_shared(name)
+
+    def refuse_shared(self, name: Name) -> None:
+        """Raises as Spark does for a column that both sides have, and that the join does not take from the left."""
         asked = self._streams[1] if self.classic else self._streams[0] & self._streams[1]
         shared = self._shared(name) if name.stream in asked else None
-        if shared is not None and shared.lower() not in self._using:
+        if self._checked and shared is not None and shared.lower() not in self._using:
             raise self._ambiguous(root_of(name.text))
 
     def refuse_new(self, name: Name) -> None:
@@ -94,6 +99,14 @@ class WithItself:
         """On Connect, behind a semi join: what was taken from the right side is not there."""
         left, right = self._streams
         return self.leaves_out and name.stream in right - left
+
+    def with_itself(self, condition: Column) -> bool:
+        """Whether it compares a column with itself: classic Spark takes that from both sides, by its name."""
+        op, args = shape(condition) or ("", [])
+        if not self.classic or op not in ("=", "<=>") or not all(map(bare_name, args)):
+            return False
+        one, other = (next(map(attribute_of, stream_names(arg)), None) for arg in args)
+        return one is not None and one is other
 
     def _shared(self, name: Name) -> str | None:
         attribute, (left, right) = attribute_of(name), self._sides

@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.carried_keys import carried, carried_type, given_back, is_carried
-from spark_ckpt.plan.columns import is_case_sensitive, quoted
+from spark_ckpt.plan.columns import free, is_case_sensitive, quoted
 from spark_ckpt.plan.condition import without_stream
 from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.spark_errors import not_expected
@@ -35,6 +35,8 @@ class Keys:
     ``columns`` are those that are a column of the parent, as it is; ``plain``: every key is. ``delays_ms``: of each key
     that is an event time, how far the watermark is behind it. ``carried``: of those that the operator has as another
     type, what they are outside of it. ``given``: expressions as they were given, where they fail on control rows.
+    ``called``: of those whose name another one has, too, what its user calls it, ``copied`` those of them that are a
+    column as it is.
     """
 
     expressions: dict[str, Column]
@@ -43,6 +45,8 @@ class Keys:
     delays_ms: tuple[int | None, ...] = ()
     carried: Mapping[str, T.DataType] = field(default_factory=dict)
     given: Mapping[str, Column] = field(default_factory=dict)
+    called: Mapping[str, str] = field(default_factory=dict)
+    copied: frozenset[str] = frozenset()
 
     @property
     def event_time(self) -> str | None:
@@ -105,13 +109,17 @@ def stored_name(name: str) -> str:
     return _NOT_IN_DELTA.sub("_", _FIELD.sub(r".\1", name))
 
 
-def resolve_keys(preview: Any, columns: Sequence[str], cols: Sequence[Any]) -> list[tuple[Column, T.StructField, bool]]:
+Resolved = tuple[Column, T.StructField, bool]
+"""A key's expression, its type, name and what is noted of it, and whether it is just a column."""
+
+
+def resolve_keys(preview: Any, columns: Sequence[str], cols: Sequence[Any]) -> list[Resolved]:
     """Each key's expression, its type, name and what is noted of it, and whether it is just a column."""
     sensitive = is_case_sensitive(preview.sparkSession)
     return [_resolved(preview, columns, col, sensitive) for col in cols]
 
 
-def _resolved(preview: Any, columns: Sequence[str], col: Any, sensitive: bool) -> tuple[Column, T.StructField, bool]:
+def _resolved(preview: Any, columns: Sequence[str], col: Any, sensitive: bool) -> Resolved:
     if isinstance(col, int) and not isinstance(col, bool):
         col = F.col(quoted(_at(columns, col)))
     elif not isinstance(col, str | Column):
@@ -125,6 +133,22 @@ def _resolved(preview: Any, columns: Sequence[str], col: Any, sensitive: bool) -
     if name is not None and (isinstance(col, str) or _is_column(preview, expression, found, name)):
         return F.col(quoted(name)), T.StructField(name, found.dataType, True, found.metadata), True
     return expression, T.StructField(found.name, found.dataType, True, found.metadata), False
+
+
+def with_own_names(found: list[Resolved], taken: Iterable[str]) -> tuple[list[Resolved], dict[str, str]]:
+    """What :func:`resolve_keys` found, each with a name of its own, and what those are called whose names are new.
+    ``taken``: names of other columns. State is found by keys' names, whether case counts in the session or not."""
+    made: list[Resolved] = []
+    called: dict[str, str] = {}
+    for expression, field_, plain in found:
+        names = [other.name.lower() for _, other, _ in made]
+        if field_.name.lower() in names:
+            own = free(field_.name, [*taken, *names])
+            called[own] = field_.name
+            field_ = T.StructField(own, field_.dataType, True, field_.metadata)
+            expression = expression.alias(own)
+        made.append((expression, field_, plain))
+    return made, called
 
 
 def written(col: Any) -> str:

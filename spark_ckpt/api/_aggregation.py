@@ -153,12 +153,17 @@ class Aggregation:
         if self._window:
             self._window.refuse_inside(parts.computed)
         keys = parts.keys if self._given else []
-        names = [*(self._keys.called.get(key, key) for key in keys), *parts.names]
+        names = [*map(self._called, keys), *parts.names]
         own = list(keys)
         for name in parts.names:
             own.append(free(name, own))
         parts.names = own[len(keys) :]
         return parts, names
+
+    def _called(self, key: str) -> str:
+        """What the user calls a key of the operator."""
+        window = self._window
+        return window.called if window and key == window.name else self._keys.called.get(key, key)
 
     def _kept(self, parent: CkptDataFrame, uid: str | None, parts: Split, keys: Keys) -> CkptDataFrame:
         """The operator's keys and aggregates. Of keys and constants alone, such as ``F.grouping_id()``, that the group

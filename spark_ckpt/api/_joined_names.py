@@ -105,6 +105,9 @@ class JoinedNames(JoinedColumns):
         """``rows``, whose columns have names of their own, by ``names``, of which some may come twice."""
         if rows.columns == names:
             return rows
+        if rows._joined is None and not is_repeated(names, rows._session.spark):
+            renamed = rows._columns(rows.columns, names)
+            return renamed._with(same(rows._attributes, range(len(names)), names))
         made = rows._joined or cls._by_names(rows)
         unique = made._renamed([*unlike(names, 0), *made.unique.columns[len(names) :]])
         return replace(made, unique=unique, shown=tuple(names)).frame()

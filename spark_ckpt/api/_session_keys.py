@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.api._window_keys import EarlierColumn, WindowColumn
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.columns import free, quoted
 from spark_ckpt.plan.key_columns import stored_name
 from spark_ckpt.plan.windows import EarlierSession, SessionWindow
 from spark_ckpt.runtime.stateless import with_control
@@ -31,10 +31,12 @@ class SessionKey(WindowColumn):
     takes_key = False
 
     def __init__(self, parent: CkptDataFrame, session: SessionWindow, place: int) -> None:
-        self.start, self.end = stored_name(f"{session.name}_start"), stored_name(f"{session.name}_end")
+        self.start, self.end = (
+            free(stored_name(f"{session.name}_{part}"), parent.columns) for part in ("start", "end")
+        )
         self.inputs = (self.start, self.end)
         self._gap, self._gap_us = session.gap, session.gap_us
-        super().__init__(parent, session.name, session.time, place, self.inputs)
+        super().__init__(parent, session.name, session.time, place)
 
     @property
     def mode(self) -> str:

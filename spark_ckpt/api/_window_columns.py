@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from spark_ckpt.api._window_keys import time_of
 from spark_ckpt.api._windows import window_column
 from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.event_time import event_times
@@ -61,7 +62,7 @@ def where_window(df: CkptDataFrame, condition: Column) -> CkptDataFrame | None:
     taken = {c.lower() for c in df.columns}
     first = [c for c in first if c.lower() not in taken]
     for computed in (c for c in first if c not in own):  # of a window of windows, the time that Spark made of those
-        filtered = filtered.withColumn(computed, F.window_time(_time(df, calls[0])))
+        filtered = filtered.withColumn(computed, time_of(df, _time(df, calls[0])))
     return filtered._columns([*(own.get(c, c) for c in first), *df.columns], [*first, *df.columns])
 
 
@@ -101,7 +102,7 @@ def windows_in_columns(df: CkptDataFrame, keys: Sequence[Any], window: WindowCol
     calls, found = over_hidden(keys)
     if calls:
         df = window_column(df, calls[0], HIDDEN)
-        found[window.place] = found[window.place].alias(window.name)
+        found[window.place] = found[window.place].alias(window.called)
     if window.event_time and not event_times(df.schema):
         df = df.withColumn(f"{HIDDEN}_time", F.window_time(F.col(HIDDEN) if calls else window.column))
     return df, found

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.api._intervals import with_months_as_numbers, without_calendar_intervals
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.columns import free, quoted
 from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.key_columns import resolve_keys
 from spark_ckpt.plan.windows import WINDOW_KEYS, EarlierSession, EarlierWindow
@@ -28,7 +28,8 @@ _Item = TypeVar("_Item")
 
 
 class WindowColumn:
-    """The one window among a grouping's keys, in place ``place`` of them. Users see it as the column ``name``.
+    """The one window among a grouping's keys, in place ``place`` of them. Users see it as the column ``called``, which
+    is ``name`` unless another column of the rows has that.
 
     ``time`` is the column that it is a window of; ``event_time``: rows are late, and windows end, by it; ``local``: it
     has no zone.
@@ -40,17 +41,10 @@ class WindowColumn:
     inputs: tuple[str, ...] = ()
     """Columns that the operator reads besides what is aggregated."""
 
-    def __init__(self, parent: CkptDataFrame, name: str, time: Column, place: int, own: Iterable[str]) -> None:
-        self.name, self.place = name, place
+    def __init__(self, parent: CkptDataFrame, name: str, time: Column, place: int) -> None:
         self._hides = any(f.name == name and _is_window(f) for f in parent.schema.fields)
-        names = {c.lower() for c in parent.columns if c != name or not self._hides}
-        taken = [n for n in (name, *own) if n.lower() in names]
-        if taken:
-            raise InvalidInputError(
-                f"the window needs the column name(s) {taken}, which the DataFrame has: rename those, or give the "
-                f'window a name of its own, F.{self.kind}(...).alias("w")'
-            )
-        time = _of_window(parent, time)
+        self.called, self.name, self.place = name, name if self._hides else free(name, parent.columns), place
+        time = time_of(parent, time)
         (computed, field, plain), *_ = resolve_keys(parent._preview, parent.columns, [time])
         self.local = isinstance(field.dataType, T.TimestampNTZType)
         self.is_column = plain and isinstance(field.dataType, _TIMES)
@@ -161,7 +155,7 @@ def _is_window(field: T.StructField) -> bool:
     return not set(WINDOW_KEYS.values()).isdisjoint(field.metadata)
 
 
-def _of_window(parent: CkptDataFrame, time: Column) -> Column:
+def time_of(parent: CkptDataFrame, time: Column) -> Column:
     """Spark takes a window for a time, too: it is that of ``window_time``."""
     found = parent._preview.select(time).schema.fields[0]
     return F.window_time(time) if isinstance(found.dataType, T.StructType) else time

@@ -15,7 +15,7 @@ from spark_ckpt.api._intervals import with_months_as_numbers
 from spark_ckpt.api._session_keys import EarlierSessionKey, SessionKey
 from spark_ckpt.api._window_keys import EarlierColumn, WindowColumn
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.columns import free, quoted
 from spark_ckpt.plan.key_columns import stored_name
 from spark_ckpt.plan.windows import (
     SIZE_KEY,
@@ -46,8 +46,8 @@ class WindowKey(WindowColumn):
     takes_key = True
 
     def __init__(self, parent: CkptDataFrame, window: TimeWindow, place: int) -> None:
-        self.key, self.size = stored_name(f"{window.name}_start"), window.size
-        super().__init__(parent, window.name, window.time, place, [self.key])
+        self.key, self.size = free(stored_name(f"{window.name}_start"), parent.columns), window.size
+        super().__init__(parent, window.name, window.time, place)
 
     def _assigned(self, df: CkptDataFrame, specs: list[AggSpec]) -> CkptDataFrame:
         return self.in_windows(df, self._sliced(specs))

@@ -19,6 +19,11 @@ _READ = (
     "spark.sql.caseSensitive",
     "spark.sql.decimalOperations.allowPrecisionLoss",
     "spark.sql.legacy.sizeOfNull",
+    "spark.sql.timestampType",
+    "spark.sql.ansi.doubleQuotedIdentifiers",
+    "spark.sql.parser.escapedStringLiterals",
+    "spark.sql.parser.quotedRegexColumnNames",
+    "spark.sql.legacy.exponentLiteralAsDecimal.enabled",
 )
 _made: WeakKeyDictionary[Recipe, Mapping[str, str]] = WeakKeyDictionary()
 

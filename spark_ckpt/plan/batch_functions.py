@@ -7,12 +7,14 @@ delivered by a thread beside the query (:mod:`spark_ckpt.jobs.delivering`).
 from __future__ import annotations
 
 import json
+import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.types import StructType
 from pyspark.util import InheritableThread
@@ -23,11 +25,13 @@ from spark_ckpt.jobs.delivering import Deliverer, Function
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url
 from spark_ckpt.runtime.datasource import delivered_class_of
-from spark_ckpt.sinks.deliveries import SPARK_SCHEMA, Deliveries
+from spark_ckpt.sinks.deliveries import AMONG, FUNCTION, SPARK_SCHEMA, Deliveries, left_waiting
 from spark_ckpt.storage.job_paths import JobPaths
 
 CALLED = "spark_ckpt.called"
 """What a column whose name another one has, too, notes: the name under which the function gets it."""
+
+_log = logging.getLogger("spark_ckpt")
 
 _CONDITIONS = {"foreach": "FOREACH_USER_FUNCTION_ERROR"}
 _CONDITION = "FOREACH_BATCH_USER_FUNCTION_ERROR"
@@ -43,6 +47,14 @@ class BatchFunction:
     func: Callable[[Any, int], Any]
     method: str = "foreachBatch"
 
+    @property
+    def name(self) -> str:
+        """What tells it from others, as far as names do."""
+        func: Any = self.func.args[0] if isinstance(self.func, partial) and self.func.args else self.func
+        made = func if hasattr(func, "__qualname__") else type(func)
+        own = "" if made.__qualname__.endswith(made.__name__) else f" ({made.__name__})"
+        return f"{made.__module__}.{made.__qualname__}{own}"
+
 
 def with_functions_last(sinks: Sequence[Request]) -> list[Request]:
     """So that a function is called when all other sinks have the checkpoint."""
@@ -54,6 +66,7 @@ def as_sinks(sinks: Sequence[Request], config: JobConfig, job: str, schema: Stru
     storage = {f"storage.{name}": value for name, value in config.storage.items()}
     place = {"path": JobPaths(job_url(config, job)).deliveries, "schema": schema.json(), **storage}
     found = []
+    among = sum(_is_by_place(sink, options) for sink, options in sinks)
     for sink, options in sinks:
         if isinstance(sink, BatchFunction):
             unknown = sorted(o for o in options if o.lower() not in _FOR_EVERY_SINK)
@@ -61,26 +74,43 @@ def as_sinks(sinks: Sequence[Request], config: JobConfig, job: str, schema: Stru
                 raise ConfigError(
                     f"{sink.method}: unknown option(s) {', '.join(unknown)}; valid are {', '.join(_FOR_EVERY_SINK)}"
                 )
-            found.append((sink.method, {**options, **place}))
+            told = {"function": sink.name, "among": str(among)} if _is_by_place(sink, options) else {}
+            found.append((sink.method, {**options, **place, **told}))
         else:
             found.append((sink, options))
     return found
 
 
+def _is_by_place(sink: Any, options: Mapping[str, str]) -> bool:
+    """Whether it is a function that checkpoints know by its place among others alone."""
+    return isinstance(sink, BatchFunction) and not any(name.lower() == "uid" for name in options)
+
+
 def deliverer_of(
     spark: Any, format_name: str, run: RunSpec, requests: Sequence[Request], sinks: Sequence[SinkSpec]
 ) -> Deliverer | None:
-    """What calls the functions among ``requests``, which are named as ``sinks``; None if there are none."""
-    pairs = [(r, s.id) for (r, _), s in zip(requests, sinks, strict=True) if isinstance(r, BatchFunction)]
+    """What calls the functions among ``requests``, which are named as ``sinks``; None if there are none.
+
+    Raises ``ConfigError`` where rows wait for a function, and another one has its place now."""
+    among = sum(_is_by_place(r, options) for r, options in requests)
+    pairs = [
+        (r, s.id, _Place(r.name, among) if _is_by_place(r, options) else None)
+        for (r, options), s in zip(requests, sinks, strict=True)
+        if isinstance(r, BatchFunction)
+    ]
+    storage = run.config.storage_options()
+    _tell_left(run, [sink.id for sink in sinks], storage)
     if not pairs:
         return None
-    records, storage = JobRecords(run.url, run.config), run.config.storage_options()
+    records = JobRecords(run.url, run.config)
     functions = []
-    for number, (function, sink) in enumerate(pairs):
+    for number, (function, sink, place) in enumerate(pairs):
         waiting = Deliveries(run.paths.deliveries, storage, run.identity, sink)
+        for checkpoint in waiting.waiting():
+            _waiting_schema(waiting, checkpoint, place)
         name = f"{format_name}_delivered_{number}"
         spark.dataSource.register(delivered_class_of(name, waiting.url, storage, run.identity, sink))
-        call = partial(_deliver, spark, name, waiting, function.func)
+        call = partial(_deliver, spark, name, waiting, function.func, place)
         functions.append(Function(sink, waiting, call, _CONDITIONS.get(function.method, _CONDITION)))
     return Deliverer(functions, lambda: max(records.ids("generations"), default=0) > run.generation)
 
@@ -100,10 +130,52 @@ def delivery_error(deliverer: Deliverer) -> StreamingQueryException | None:
     return failed
 
 
-def _deliver(spark: Any, name: str, waiting: Deliveries, func: Callable[[Any, int], Any], checkpoint: int) -> None:
-    files = waiting.files(checkpoint)
-    # As the rows were written: an earlier start may have had other columns.
-    written = waiting.schema(files[0])
+def _tell_left(run: RunSpec, sinks: Sequence[str], storage: Mapping[str, Any]) -> None:
+    """Of functions that the query has no more."""
+    for function, checkpoints in left_waiting(run.paths.deliveries, storage, run.identity, sinks).items():
+        _log.warning(
+            "Job %s: rows of checkpoint(s) %s wait for %s, which the query has no more. Whoever wants them starts once "
+            "with that function in the place, or under the uid, that it had",
+            run.job,
+            ", ".join(map(str, checkpoints)),
+            f"the function {function}" if function else "a function",
+        )
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A function's name, and how many of them are known by their places: one alone may be renamed."""
+
+    function: str
+    among: int
+
+
+def _waiting_schema(waiting: Deliveries, checkpoint: int, place: _Place | None) -> pa.Schema:
+    """As the rows were written: an earlier start may have had other columns.
+
+    Raises ``ConfigError`` if they are for another function than that in its ``place`` now; None: it is known by a uid.
+    """
+    written = waiting.schema(waiting.files(checkpoint)[0])
+    noted = written.metadata or {}
+    wanted, among = noted.get(FUNCTION, b"").decode(), int(noted.get(AMONG, b"1"))
+    if place is not None and wanted not in ("", place.function) and max(among, place.among) > 1:
+        raise ConfigError(
+            f"rows of checkpoint {checkpoint} wait for the function {wanted}, in whose place is {place.function} now "
+            f"({waiting.sink!r}): of several functions each is known by its place. Start with the functions in the "
+            f"places that they had, or say which of them these rows are for: alsoTo(..., uid={waiting.sink!r})"
+        )
+    return written
+
+
+def _deliver(
+    spark: Any,
+    name: str,
+    waiting: Deliveries,
+    func: Callable[[Any, int], Any],
+    place: _Place | None,
+    checkpoint: int,
+) -> None:
+    written = _waiting_schema(waiting, checkpoint, place)
     full = StructType.fromJson(json.loads((written.metadata or {})[SPARK_SCHEMA]))
     schema = StructType([full[column] for column in written.names])
     called = [field.metadata.pop(CALLED, field.name) for field in schema.fields]

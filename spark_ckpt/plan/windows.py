@@ -150,9 +150,7 @@ def _length(spark: Any, column: Column) -> int:
 def _call(column: Any) -> tuple[str | None, str]:
     """(the alias, the function's name or nothing)."""
     if hasattr(column, "_jc"):
-        node, name = column._jc.node(), None
-        if _class(node) == "Alias":
-            name, node = node.name().head(), node.child()
+        node, name = _bare_node(column)
         return name, str(node.functionName()).lower() if _class(node) == "UnresolvedFunction" else ""
     tree, name = _bare(column)
     return name, str(getattr(tree, "_name", "")).lower() if type(tree).__name__ == "UnresolvedFunction" else ""
@@ -161,8 +159,7 @@ def _call(column: Any) -> tuple[str | None, str]:
 def _arguments(column: Any) -> tuple[Column, list[Any]]:
     """(the time, the trees of what else it is given)."""
     if hasattr(column, "_jc"):
-        node = column._jc.node()
-        node = node.child() if _class(node) == "Alias" else node
+        node, _ = _bare_node(column)
         found = [node.arguments().apply(i) for i in range(node.arguments().size())]
     else:
         tree, _ = _bare(column)
@@ -189,9 +186,19 @@ def _text(tree: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def _bare_node(column: Any) -> tuple[Any, str | None]:
+    """Without aliases, of which the outermost counts."""
+    node, name = column._jc.node(), None
+    while _class(node) == "Alias":
+        node, name = node.child(), name or node.name().head()
+    return node, name
+
+
 def _bare(column: Any) -> tuple[Any, str | None]:
-    tree = column._expr
-    return (tree._child, tree._alias[0]) if type(tree).__name__ == "ColumnAlias" else (tree, None)
+    tree, name = column._expr, None
+    while type(tree).__name__ == "ColumnAlias":
+        tree, name = tree._child, name or tree._alias[0]
+    return tree, name
 
 
 def _class(node: Any) -> str:

@@ -29,6 +29,8 @@ _KIND = "delivery"
 _ROWS, _READY, _DELIVERED = "rows", "ready", "delivered"
 SPARK_SCHEMA = b"spark"
 """Where a file's Arrow schema has the JSON of Spark's, which says more."""
+FUNCTION, AMONG = b"function", b"among"
+"""Where it has the name of the function that the rows are for, and how many of them were known by their places."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,14 @@ class ReadyFile:
 
 
 class DeliverySink(TwoPhaseSink):
-    """Options: ``path`` (a folder of the job's), ``schema`` (Spark's, as JSON), ``storage.*`` (as the job's)."""
+    """Options: ``path`` (a folder of the job's), ``schema`` (Spark's, as JSON), ``function`` (its name) and ``among``
+    (how many there are without a uid), ``storage.*`` (as the job's)."""
 
     DECLARED: ClassVar[tuple[SinkOption, ...]] = (
         SinkOption("path", "a folder, local or any fsspec URL", required=True),
         SinkOption("schema"),
+        SinkOption("function"),
+        SinkOption("among"),
         SinkOption("storage.*"),
     )
     OPTIONS = option_names(DECLARED)
@@ -54,7 +59,9 @@ class DeliverySink(TwoPhaseSink):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
         parsed = SinkOptions("foreachBatch", options, self.DECLARED)
-        self._url, self._schema = parsed.required("path"), parsed.text("schema") or ""
+        self._url = parsed.required("path")
+        noted = {SPARK_SCHEMA: "schema", FUNCTION: "function", AMONG: "among"}
+        self._notes = {key: parsed.text(option) or "" for key, option in noted.items()}
         self._storage = parsed.fsspec()
 
     @classmethod
@@ -67,7 +74,7 @@ class DeliverySink(TwoPhaseSink):
                 durable.make_folders(self._folder().path(name))
 
     def writer(self, ctx: WriterContext) -> SinkWriter:
-        return _Writer(self._folder(), ctx, self._schema)
+        return _Writer(self._folder(), ctx, self._notes)
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         doing = f"making checkpoint {permit.checkpoint} ready for delivery"
@@ -169,8 +176,7 @@ class Deliveries:
 
     def schema(self, file: ReadyFile) -> pa.Schema:
         """The rows' schema, with Spark's in :data:`SPARK_SCHEMA`."""
-        with self._folder.fs.open(self._folder.path(file.path), "rb") as stream, pa.ipc.open_stream(stream) as rows:
-            return rows.schema
+        return _schema(self._folder, file)
 
     def delivered(self, checkpoint: int) -> None:
         """Remember that the function is done with ``checkpoint``, and remove its rows."""
@@ -204,6 +210,24 @@ class Deliveries:
         return _name(checkpoint, self.job, self.sink)
 
 
+def left_waiting(url: str, storage_options: Mapping[str, Any], job: str, sinks: Sequence[str]) -> dict[str, list[int]]:
+    """Checkpoints that wait for functions of ``job`` which are none of ``sinks``, by the names of those functions."""
+    folder, store = Folder(url, storage_options), RecordStore(url, storage_options)
+    mine, known = f"-{staging.tag(job)}-", tuple(_name(0, job, sink)[10:] for sink in sinks)
+    found: dict[str, list[int]] = {}
+    for name in sorted(set(store.names(_READY)) - set(store.names(_DELIVERED))):
+        body = store.read(f"{_READY}/{name}", _KIND) if mine in name and not name.endswith(known) else None
+        if body is not None:
+            notes = _schema(folder, _files(body)[0]).metadata or {}
+            found.setdefault(notes.get(FUNCTION, b"").decode(), []).append(checkpoint_of(name) or 0)
+    return found
+
+
+def _schema(folder: Folder, file: ReadyFile) -> pa.Schema:
+    with folder.fs.open(folder.path(file.path), "rb") as stream, pa.ipc.open_stream(stream) as rows:
+        return rows.schema
+
+
 def _files(body: Mapping[str, Any]) -> list[ReadyFile]:
     return [ReadyFile(f"{_ROWS}/{name}", rows, size) for name, rows, size in body["files"]]
 
@@ -214,10 +238,10 @@ def read_rows(folder: Folder, path: str) -> Iterator[pa.RecordBatch]:
 
 
 class _Writer(staging.FileWriter):
-    def __init__(self, folder: Folder, ctx: WriterContext, spark_schema: str) -> None:
+    def __init__(self, folder: Folder, ctx: WriterContext, notes: Mapping[bytes, str]) -> None:
         super().__init__(f"staging rows in {folder.shown(_ROWS)}", ctx)
         self._folder, self._name, self._rows = folder, f"{staging.staged_name(ctx)}.arrow", 0
-        self._schema = ctx.schema.with_metadata({SPARK_SCHEMA: spark_schema.encode()})
+        self._schema = ctx.schema.with_metadata({key: text.encode() for key, text in notes.items() if text})
 
     def _open(self, rows: pa.Table) -> tuple[Any, Any]:
         make_on(self._folder.fs, self._folder.path(_ROWS))

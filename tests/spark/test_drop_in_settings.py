@@ -24,6 +24,7 @@ NewInput = Callable[[str, str], Input]
 PREFER = "spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype"
 COERCE = "spark.sql.execution.pythonUDF.pandas.intToDecimalCoercionEnabled"
 ZONE, ANSI = "spark.sql.session.timeZone", "spark.sql.ansi.enabled"
+QUOTED = "spark.sql.ansi.doubleQuotedIdentifiers"
 OUT = "k string, seen string, n decimal(3,1)"
 
 
@@ -77,13 +78,16 @@ def test_what_is_analysed_keeps_the_settings_it_was_made_with(
         spark.conf.set(ANSI, "false")
         rows = stream.withColumn("s", F.soundex("k")).select("*", F.hour("t").alias("h"), F.expr("cast(k AS int) AS n"))
         spark.conf.set(ZONE, "Asia/Tokyo")
-        rows = rows.select("n", "h", F.hour("t").alias("h2"), (F.col("v") + F.col("v")).alias("wraps"))
+        rows = rows.select("n", "h", F.hour("t").alias("h2"), (F.col("v") + F.col("v")).alias("wraps"), "s")
         spark.conf.set(ZONE, "UTC")
         spark.conf.set(ANSI, "true")
+        spark.conf.set(QUOTED, "true")
+        rows = rows.selectExpr("n", "h", "h2", "wraps", 'coalesce("s", soundex(s)) AS s')
+        spark.conf.set(QUOTED, "false")
         return rows
 
     expected = _of_spark(tmp_path / "plain", made(data.spark_stream(spark)))
-    assert expected == [(7, 23, 7, -(2**63)), (None, 3, 10, -(2**63))]
+    assert expected == [(7, 23, 7, -(2**63), "7"), (None, 3, 10, -(2**63), "X000")]
     assert _of_job(tmp_path / "ours", made(data.stream(ckpt))) == expected
     assert (spark.conf.get(ZONE), spark.conf.get(ANSI)) == ("UTC", "true")
 

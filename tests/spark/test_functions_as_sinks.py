@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from pickle import PicklingError
@@ -128,6 +129,58 @@ def test_a_function_that_raises_fails_the_query_with_its_place_and_gets_the_same
     assert calls == [(1, [("a", 1), ("b", 2)]), (1, [("a", 1), ("b", 2)]), (2, [("c",)])]
     assert job.rows() == [("a", 1), ("b", 2)]
     assert memory.read(f"{job.sink}2").to_pylist() == [{"k": "c"}]
+
+
+def test_rows_that_wait_for_a_function_are_not_given_to_another_in_its_place(
+    ckpt: Any, data: Input, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They were, in silence: functions are known by their places, if they have no uid."""
+    calls: dict[str, Calls] = {"first": [], "second": []}
+    broken = [True]
+
+    def first(rows: Any, checkpoint: int) -> None:
+        collecting(calls["first"])(rows, checkpoint)
+
+    def second(rows: Any, checkpoint: int) -> None:
+        if broken:
+            raise ValueError("no")
+        collecting(calls["second"])(rows, checkpoint)
+
+    def written(location: str) -> Any:
+        return data.stream(ckpt).writeStream.option("checkpointLocation", str(tmp_path / location))
+
+    with pytest.raises(StreamingQueryException, match="ValueError: no"):
+        end(start(written("a").foreachBatch(first).alsoTo(second)))
+    broken.clear()
+    end(start(written("b").foreachBatch(first)))
+    assert re.search(r"of checkpoint\(s\) 1 wait for the function .*second, which the query has no more", caplog.text)
+    with pytest.raises(ConfigError, match=r"1 wait for the function .*second, in whose place is .*first now"):
+        start(written("c").foreachBatch(second).alsoTo(first))
+    end(start(written("d").foreachBatch(second).option("uid", "foreachBatch-1").alsoTo(first, uid="foreachBatch")))
+    assert calls["first"] == calls["second"] == [(1, [("a", 1), ("b", 2)])]
+
+
+def test_a_function_that_is_alone_may_be_renamed_but_not_get_another_in_front(
+    ckpt: Any, data: Input, tmp_path: Path
+) -> None:
+    calls: Calls = []
+
+    def failing(rows: Any, checkpoint: int) -> None:
+        raise ValueError("no")
+
+    def written(location: str) -> Any:
+        return data.stream(ckpt).writeStream.option("checkpointLocation", str(tmp_path / location))
+
+    with pytest.raises(StreamingQueryException, match="ValueError: no"):
+        end(start(written("a").foreachBatch(failing)))
+    with pytest.raises(ConfigError, match=r"1 wait for the function .*failing, in whose place is .*Called now"):
+        start(written("b").foreachBatch(Called()).alsoTo(failing))
+    end(start(written("c").foreachBatch(collecting(calls))))
+    assert calls == [(1, [("a", 1), ("b", 2)])]
+
+
+class Called:
+    def __call__(self, rows: Any, checkpoint: int) -> None: ...
 
 
 def test_what_a_function_may_do_with_its_rows(ckpt: Any, spark: SparkSession, data: Input, tmp_path: Path) -> None:

@@ -135,12 +135,29 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
     "shifted": lambda df: df.groupBy(F.window("t", "1 hour 30 seconds", "20 minutes", "-90 seconds")).agg(
         (F.sum(F.col("v") * 2) + F.count("v")).alias("x"), F.col("window").start.alias("begin"), **_uid(df)
     ),
+    "called as a column": lambda df: (
+        df.withColumn("window_start", F.col("k"))
+        .groupBy(F.window("t", "10 minutes").alias("t"), "window_start")
+        .agg(F.max("t"), F.count("*").alias("n"))
+    ),
+    "of windows' times": lambda df: (
+        df.groupBy(F.window("t", "5 minutes"))
+        .count()
+        .groupBy(F.window(F.window_time("window"), "20 minutes", "10 minutes").alias("h"))
+        .agg(F.sum("count"))
+    ),
     "sliding past its size": lambda df: df.groupBy(F.window("t", "7 minutes", "5 minutes"), "k").count(**_uid(df)),
 }
 
 
 CASES = [(query, mode) for query in QUERIES for mode in ("append", "update")]
-SHORT = [("tumbling", "append"), ("sliding", "update")]
+CASES.remove(("of windows' times", "update"))  # Spark has no such streams
+SHORT = [
+    ("tumbling", "append"),
+    ("sliding", "update"),
+    ("called as a column", "append"),
+    ("of windows' times", "append"),
+]
 """In the test command; the others with the soak tests."""
 
 

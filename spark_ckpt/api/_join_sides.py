@@ -50,7 +50,7 @@ class JoinedSide:
     @classmethod
     def of(cls, df: CkptDataFrame, names: list[str]) -> JoinedSide:
         """``names``: what the join is by, if it is by names."""
-        joined = JoinedNames.of(df)
+        joined = JoinedNames.behind_table(df)
         if joined is None:
             return cls(df)
         joined = joined.by(names)
@@ -131,15 +131,17 @@ def over_rows(sides: tuple[JoinedSide, JoinedSide], on: Column) -> Column:
         if op in _BUILT:
             return _BUILT[op](*[over_rows(sides, part) for part in parts])
         refuse_ambiguous_texts([name for side in sides for name in side.shown], on)
-    return replaced(on, lambda name: _meant(sides, name))
+    return replaced(on, lambda name: _meant(sides, name), tables=True)
 
 
 def _meant(sides: tuple[JoinedSide, JoinedSide], name: Name) -> Column | None:
     if name.of_stream:
         first = next((side for side in sides if side.has(name)), None)
         return None if first is None else first.column(name)
+    if name.table is not None:
+        return next((c for c in (side.column(name) for side in sides) if c is not None), None)
     parts = [unquoted(part) for part in parts_of(name.text)]
-    if len(parts) > 1 and any(side.rows._alias == parts[0] for side in sides):
+    if len(parts) > 1 and any(side.joined is None and side.rows._alias == parts[0] for side in sides):
         return None
     joined = [side for side in sides if side.joined is not None]
     of_alias = [side for side in joined if side.joined is not None and side.joined.has_alias(name)]

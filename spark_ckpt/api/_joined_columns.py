@@ -43,7 +43,8 @@ class JoinedColumns:
     is not known. ``itself`` says which of those Spark cannot tell. ``hides``: those that were replaced or dropped,
     which only filters find; ``renames``: those that are there under another name, and are found by it alone, but for
     filters. ``aliases``: what each of them stands for. ``tables`` were joined behind it; what their aliases stand for,
-    Spark knows, but of those that are ``lost``, as a later one has columns of the same names.
+    Spark knows, but of those that are ``lost``, as a later one has columns of the same names. ``hiding``: aliases,
+    in small letters, that stand for columns, too, which nobody can get at here.
     """
 
     unique: CkptDataFrame
@@ -56,13 +57,14 @@ class JoinedColumns:
     aliases: Mapping[str, Qualified] = field(default_factory=dict)
     tables: tuple[Any, ...] = ()
     lost: tuple[Any, ...] = ()
+    hiding: frozenset[str] = frozenset()
 
     def column(self, column: Column) -> Column:
         """What is meant, over the columns with names of their own. Fields of structs have those that are shown."""
         (one,) = self._with_stars(column)
         if self.tables and names_in(one) is None:
             refuse_ambiguous_texts(self.shown, one)
-        return replaced(one, self._named if "struct(" in str(one) else self._meant)
+        return replaced(one, self._named if "struct(" in str(one) else self._meant, tables=True)
 
     def text(self, name: str) -> str:
         """A name that Spark made of an expression, with what columns are called."""
@@ -104,6 +106,11 @@ class JoinedColumns:
 
     def _places(self, star: Star) -> list[int] | None:
         """What ``alias.*`` or ``*`` stands for, of those that are still there. None: it is something else."""
+        if unquoted(star.target or "").lower() in self.hiding:
+            raise InvalidInputError(
+                f"{star.target}.*: the table was joined by names, and its columns of those are not there behind a join "
+                'of streams. Take what you need of it by names, as in select("t.price")'
+            )
         if not star.target:
             found: Qualified | None = tuple(zip(self.shown, range(len(self.shown)), strict=True))
         else:
@@ -149,6 +156,9 @@ class JoinedColumns:
         parts = [unquoted(part) for part in parts_of(name.text)] or [name.text]
         if name.of_stream:
             return self._of_stream(name), parts[1:]
+        if name.table is not None:
+            at = self.place(name)
+            return (at, []) if at is not None and self._is_there(at) else None
         qualified = self._of_alias(parts[0]) if len(parts) > 1 else None
         places = [at for called, at in qualified or () if called.lower() == parts[1].lower()]
         places = [at for at in places if self._is_there(at)]

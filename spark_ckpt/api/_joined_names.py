@@ -6,7 +6,7 @@ What comes out of the operator has names of its own for such columns. Methods th
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -20,9 +20,10 @@ from spark_ckpt.api._joined_tables import INNER
 from spark_ckpt.api._left_out import behind_missing
 from spark_ckpt.plan.attributes import same, with_known
 from spark_ckpt.plan.columns import free, is_repeated, quoted
-from spark_ckpt.plan.condition import Name, bare_name, names_in, parts_of, stream_names
+from spark_ckpt.plan.condition import Name, bare_name, names_in, parts_of, replaced, stream_names
 from spark_ckpt.plan.join_columns import unlike
 from spark_ckpt.plan.join_itself import WithItself
+from spark_ckpt.plan.qualifiers import qualifiers
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
 
 if TYPE_CHECKING:
@@ -87,18 +88,31 @@ class JoinedNames(JoinedColumns):
         return cls(unique, tuple(shown.columns), (), shown._attributes.place, no_join)
 
     @classmethod
+    def behind_table(cls, df: CkptDataFrame) -> JoinedNames | None:
+        """As :meth:`of`, and behind a join with a table, for what goes on where Spark does not know that: aliases, and
+        the table's columns."""
+        if df._joined is not None or df._stream_side is None or not hasattr(df._preview, "_jdf"):
+            return cls.of(df)
+        found, made = qualifiers(df._preview), cls.of(df) or cls._by_names(df)
+        place = _or_of_table(made.place, {one: at for at, one in enumerate(found.ids)})
+        return replace(made, place=place, aliases=found.aliases, hiding=found.hiding)
+
+    @classmethod
     def aliased(
         cls,
         rows: CkptDataFrame,
         aliases: dict[str, Qualified],
         tables: tuple[Any, ...] = (),
         lost: tuple[Any, ...] = (),
+        ids: Mapping[int, int] | None = None,
     ) -> CkptDataFrame:
-        """``rows``, some of whose columns aliases stand in front of."""
+        """``rows``, some of whose columns aliases stand in front of. ``ids``: of columns that were a table's, where
+        they are."""
         if not any(aliases.values()):
             return rows
         made = cls.of(rows) or cls._by_names(rows)
-        return replace(made, aliases=aliases, tables=tables, lost=lost).frame()
+        place = made.place if ids is None else _or_of_table(made.place, ids)
+        return replace(made, aliases=aliases, tables=tables, lost=lost, place=place).frame()
 
     @classmethod
     def called(cls, rows: CkptDataFrame, names: list[str]) -> CkptDataFrame:
@@ -265,7 +279,7 @@ class JoinedNames(JoinedColumns):
         made, itself = self._of(list(range(len(self.shown))), len(self.shown)), self.itself
 
         def place(name: Name) -> int | None:
-            return GONE if itself.is_hidden(name) else made.place(name)
+            return GONE if name.of_stream and itself.is_hidden(name) else made.place(name)
 
         unique = made.unique.alias(f"{INNER}{alias}")
         aliases = {alias: tuple(zip(self.shown, range(len(self.shown)), strict=True))}
@@ -343,8 +357,12 @@ class JoinedNames(JoinedColumns):
 
     def _dropped_of_table(self, col: Column) -> set[int | None]:
         """``table["k"]``, or one by a table's alias."""
-        if not self.tables or stream_names(col):
-            return set()
+        names: list[Name] = []
+        replaced(col, names.append, tables=True)
+        found = {self.place(name) for name in names if name.table is not None}
+        places = found - {None, GONE}
+        if places or not self.tables or stream_names(col):
+            return set(places)
         kept = self.unique._preview.drop(col).columns
         return {at for at, name in enumerate(self.unique.columns) if name not in kept}
 
@@ -360,3 +378,8 @@ class JoinedNames(JoinedColumns):
     def _named_as_shown(self, found: Column) -> Column:
         names = self.unique._preview.select(found).columns
         return found if len(names) != 1 or names[0] == self.text(names[0]) else found.alias(self.text(names[0]))
+
+
+def _or_of_table(place: Callable[[Name], int | None], ids: Mapping[int, int]) -> Callable[[Name], int | None]:
+    """``place``, which knows columns of tables by their ids, too."""
+    return lambda name: place(name) if name.table is None else ids.get(name.table)

@@ -20,6 +20,8 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import free, quoted, unquoted
 from spark_ckpt.plan.condition import Name, bare_name, names_in, parts_of, replaced
 from spark_ckpt.plan.key_columns import is_column
+from spark_ckpt.plan.qualifiers import ids_of
+from spark_ckpt.plan.spark_errors import analysis_error
 from spark_ckpt.plan.stars import Star
 from spark_ckpt.plan.trying import unlogged
 
@@ -40,7 +42,7 @@ def with_table(joined: JoinedNames, table: SparkDF, on: list[str] | Column | Non
     columns have them."""
     using = on if isinstance(on, list) else []
     _refuse_same_alias(joined, table)
-    joined = joined.by(using)
+    joined = _without_shared(joined.by(using), table)
     others = [c for c in table.columns if c.lower() not in [name.lower() for name in using]]
     rows = _apart_from(joined, others)
     condition: Any = on
@@ -64,6 +66,21 @@ def with_table(joined: JoinedNames, table: SparkDF, on: list[str] | Column | Non
         lost=(*rows.lost, *(one for one in rows.tables if _has_of(one, others))),
     )
     return found._moved(moved).frame()
+
+
+def _without_shared(joined: JoinedNames, table: SparkDF) -> JoinedNames:
+    """``joined``, which raises as Spark does for columns of ``table`` that it has itself, from a join further in front:
+    which of the two is meant, nobody can tell."""
+    ids = ids_of(table) if hasattr(table, "_jdf") else set()
+    shared = {one for one in ids if joined.place(Name("", table=one)) is not None}
+
+    def place(name: Name) -> int | None:
+        if name.table in shared:
+            text = f"Column {name.text} is ambiguous: the table is joined twice. Give it an alias each time"
+            raise analysis_error(_AMBIGUOUS[0], text, ambiguousAttrs=name.text, config="failAmbiguousSelfJoin")
+        return joined.place(name)
+
+    return replace(joined, place=place) if shared else joined
 
 
 def _has_of(table: SparkDF, columns: list[str]) -> bool:

@@ -13,6 +13,7 @@ from pyspark.errors import AnalysisException
 from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.plan.columns import quoted, unquoted, user_columns
 from spark_ckpt.plan.condition import Name, parts_of
+from spark_ckpt.plan.qualifiers import qualifiers
 from spark_ckpt.plan.trying import unlogged
 
 if TYPE_CHECKING:
@@ -27,6 +28,14 @@ def handed_on(
     joined = joined or before._joined
     if joined is not None:
         return JoinedNames.aliased(made, joined.aliases_at(places))
+    if _is_behind_table(before):
+        found = qualifiers(before._preview)
+        ids = {one: places[at] for at, one in enumerate(found.ids) if at in places}
+        stood = {
+            alias: tuple((name, places[at]) for name, at in columns if at in places)
+            for alias, columns in found.aliases.items()
+        }
+        return JoinedNames.aliased(made, stood, ids=ids)
     own = ((name, before.columns.index(name)) for name in _qualified(before) if name in before.columns)
     return JoinedNames.aliased(
         made, {str(before._alias): tuple((name, places[at]) for name, at in own if at in places)}
@@ -43,8 +52,22 @@ def without_alias(df: CkptDataFrame, name: str) -> tuple[CkptDataFrame, str]:
     if joined is not None:
         found = joined.known(Name(name)) if joined.has_alias(Name(name)) else None
         return (df, name) if found is None else (joined.unique, _text(joined.unique.columns[found[0]], *found[1]))
-    stood = {column.lower() for column in _qualified(df)} if str(df._alias).lower() == first.lower() else set()
-    return df, _text(*others) if others[0].lower() in stood else name
+    return df, _text(*others) if others[0].lower() in _stood(df, first) else name
+
+
+def _stood(df: CkptDataFrame, alias: str) -> set[str]:
+    """The columns, in small letters, that the alias stands in front of, and whose names alone say the same."""
+    if df._alias is not None or not _is_behind_table(df):
+        return {column.lower() for column in _qualified(df)} if str(df._alias).lower() == alias.lower() else set()
+    low = [column.lower() for column in df.columns]
+    found = qualifiers(df._preview).aliases
+    names = {name.lower() for known in found if known.lower() == alias.lower() for name, _ in found[known]}
+    return {name for name in names if low.count(name) == 1}
+
+
+def _is_behind_table(df: CkptDataFrame) -> bool:
+    """Where classic Spark knows aliases of the stream and of the table."""
+    return df._stream_side is not None and hasattr(df._preview, "_jdf")
 
 
 def bare_key(df: CkptDataFrame, key: Any) -> Any:

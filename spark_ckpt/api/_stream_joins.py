@@ -271,11 +271,16 @@ class _Join:
         if list(names) == df.columns and not told and not any(s.rows._alias or s.joined for s in self.called):
             return df
         behind = tuple(one or other or "" for one, other in plan.pairs[len(names) :])
-        aliases, itself = self._aliases(plan), self.itself
-        return JoinedNames(df, names, behind, lambda n: self._shown_at(n, plan), itself, aliases=aliases).frame()
+        hiding = frozenset(alias for s in self.called if s.joined is not None for alias in s.joined.hiding)
+        made = JoinedNames(df, names, behind, lambda n: self._shown_at(n, plan), self.itself)
+        return replace(made, aliases=self._aliases(plan), hiding=hiding).frame()
 
     def _shown_at(self, name: Name, plan: JoinPlan) -> int | None:
         """Where Spark finds a column that was taken from a stream."""
+        if name.table is not None:
+            known = [(side, called.known(name)) for side, called in enumerate(self.called)]
+            places = [self._place_of(side, found[0], plan) for side, found in known if found is not None]
+            return next((at for at in places if at is not None), None)
         column = self.itself.of_left(name)
         return self._place(name, plan) if column is None else self._place_of(LEFT, column, plan)
 

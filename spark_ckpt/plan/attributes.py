@@ -94,7 +94,8 @@ class Attributes:
 
     def place(self, name: Name) -> int | None:
         """Where a column is that was taken from a stream. None: nowhere."""
-        assert name.stream is not None
+        if name.stream is None:
+            return None
         origin = _known.get(name.stream)
         if origin is self:
             return self._named(root_of(name.text))

@@ -33,10 +33,12 @@ _OF_STREAM = re.compile(r"(`(?:[^`]|``)+`(?:\.`(?:[^`]|``)+`)*) --(\d+)")
 
 @dataclass(frozen=True)
 class Name:
-    """``text``: as Spark's parser reads it. ``stream``: the number of the stream it was taken from, if it was."""
+    """``text``: as Spark's parser reads it. ``stream``: the number of the stream it was taken from, if it was.
+    ``table``: Spark's id of a table's column, if it was taken from one."""
 
     text: str
     stream: int | None = None
+    table: int | None = None
 
     @property
     def of_stream(self) -> bool:
@@ -89,10 +91,11 @@ def name_of(text: str) -> Name | None:
     return Name(text.strip()) if plain else _of_stream(text)
 
 
-def replaced(condition: Column, replace: Replace) -> Column:
-    """``condition`` with other columns for names, where ``replace`` gives one."""
+def replaced(condition: Column, replace: Replace, tables: bool = False) -> Column:
+    """``condition`` with other columns for names, where ``replace`` gives one; ``tables``: it is asked for columns of
+    tables, too, ``table["k"]`` (classic Spark's)."""
     if type(condition).__module__.startswith("pyspark.sql.classic"):
-        return ClassicTree(replace).column(condition)
+        return ClassicTree(replace, tables).column(condition)
     from pyspark.sql.connect.column import Column as ConnectColumn
 
     return ConnectColumn(ConnectTree(replace).expression(condition._expr))
@@ -194,8 +197,8 @@ _EXPRESSIONS = {
 class ClassicTree:
     """A column is a tree of Spark's column nodes, which are turned into expressions when they meet a plan."""
 
-    def __init__(self, replace: Replace) -> None:
-        self._replace = replace
+    def __init__(self, replace: Replace, tables: bool = False) -> None:
+        self._replace, self._tables = replace, tables
         self._convert = java_class(EXPRESSION_UTILS)
 
     def column(self, condition: Any) -> Any:
@@ -251,8 +254,8 @@ class ClassicTree:
             node = e.node()
             new = self._node(node)
             return e if new is node else self._convert.expression(java_class(COLUMN)(new))
-        if kind == "UnresolvedAttribute":
-            column: Any = self._replace(_name(e))
+        if kind == "UnresolvedAttribute" or (kind == "AttributeReference" and self._tables):
+            column: Any = self._replace(_name(e) if kind == "UnresolvedAttribute" else _of_table(e))
             return e if column is None else self._convert.expression(column._jc)
         children = items_of(e.children())
         done = [self._expression(child) for child in children]
@@ -280,6 +283,10 @@ class ClassicTree:
 
 def _name(unresolved: JavaObject) -> Name:
     return Name(".".join(quoted(part) for part in items_of(unresolved.nameParts())))
+
+
+def _of_table(resolved: JavaObject) -> Name:
+    return Name(quoted(resolved.name()), table=int(resolved.exprId().id()))
 
 
 class ConnectTree:

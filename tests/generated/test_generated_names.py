@@ -214,6 +214,40 @@ def test_a_table_that_is_joined_twice_is_told_as_in_spark(lab: Lab) -> None:
     assert sides.difference([Query(tuple(statements)) for statements in TABLES_TWICE[:3]]) is None
 
 
+X_Z, BY_KEY = "q = q.alias('x').join(s.alias('z'), F.col('x.k') == F.col('z.k'))", "q = q.join(s, a['k'] == s['k'])"
+AND_B = f"{BY_KEY}.join(b, a['k'] == b['k'])"
+TABLES_IN_FRONT = [
+    [X_Z, "q = q.join(b.alias('y'), F.col('z.v') == F.col('y.v'))", "q = q.select('x.k', 'z.k', 'y.v', 'z.*')"],
+    [
+        "q = q.alias('x').join(s.alias('z'), 'k').where('x.v > 1').withColumn('n', F.col('x.v') + F.col('z.v'))",
+        "q = q.join(b.alias('y'), F.col('x.k') == F.col('y.k'))",
+        "q = q.select('n', 'x.*', 'y.k')",
+    ],
+    [BY_KEY, "q = q.join(b, (a['k'] == b['k']) & (s['v'] > b['v']))", "q = q.select(s['v'], b['v'], a['v'])"],
+    ["q = b.join(q.alias('x').join(s.alias('z'), 'k'), F.col('x.k') == b['k'])", "q = q.select('z.v', b['v'])"],
+    [AND_B, "q = q.drop(s['v'], b['v']).where('v > 1')"],
+    [AND_B, "q = q.where(s['v'] > 2).withColumn('n', s['v'] + b['v'] + a['v'])"],
+    [AND_B, "q = q.join(d, d['K'] == s['k'])", "q = q.select(d['w'], s['k'], b['w'])"],
+    [AND_B, "q = q.join(s, s['k'] == a['k'])"],
+    [AND_B, "q = q.join(s, 'v')", "q = q.select(s['k'])"],
+    [f"{BY_KEY}.join(b.join(d, b['w'] == d['w']), s['k'] == d['K'])", "q = q.select(d['w'], s['k'], b['w'])"],
+    [f"{BY_KEY}.alias('n').join(b.alias('y'), F.col('n.t') == F.col('y.u'))", "q = q.select('n.K3', s['v'])"],
+    [
+        "q = q.alias('x').join(s.alias('z'), 'k')",
+        "q = q.groupBy('z.K3', 'x.k').agg(F.sum('z.v').alias('n'))",
+        "q = q.select('z.K3', 'x.k', 'n', s['K3'])",
+    ],
+]
+
+
+def test_a_table_in_front_of_a_join_of_streams_or_an_operator_is_known_behind_it(lab: Lab) -> None:
+    """By its alias, and as ``table["k"]``: there it is Spark's no more, and it was refused."""
+    sides = made_sides(lab.spark, lab.folder / "tables in front", random.Random(1))
+    told = [(statements, first_difference(sides, statements)) for statements in TABLES_IN_FRONT]
+    assert [both for both in told if both[1] is not None] == []
+    assert sides.difference([Query(tuple(statements)) for statements in TABLES_IN_FRONT[:3]]) is None
+
+
 SAME_NAMES = [
     ["q = q.join(b, a['k'] == b['k'])", "q = q.groupBy(a['v'], b['v'], 'xs').agg(F.sum('w'), F.max('w').alias('v'))"],
     ["q = q.groupBy('st.k', 'k').count()", "q = q.select(a['k'], 'count')"],

@@ -153,6 +153,10 @@ class Aggregation:
         if self._window:
             self._window.refuse_inside(parts.computed)
         keys = parts.keys if self._given else []
+        if self._given and not keys:
+            raise InvalidInputError(
+                "agg: spark.sql.retainGroupColumns is false, and here keys are always there: drop(...) them behind it"
+            )
         names = [*map(self._called, keys), *parts.names]
         own = list(keys)
         for name in parts.names:

@@ -14,6 +14,7 @@ from pyspark.sql.pandas.typehints import infer_group_arrow_eval_type_from_func, 
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.util import PythonEvalType
 
+from spark_ckpt.api._as_called import as_called
 from spark_ckpt.plan.batch_epochs import with_true_epochs
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import user_columns
@@ -49,7 +50,9 @@ class BatchGroups:
         out = _columns(grouped, "applyInPandas", func, schema)
         by_name = pandas_options(self._parent._session.spark.conf)["assign_cols_by_name"]
         portions = _is_of(PythonEvalType.SQL_GROUPED_MAP_PANDAS_ITER_UDF, infer_group_pandas_eval_type_from_func, func)
-        called = around_control_rows(func, Frames(user_columns(out.fieldNames()), by_name), portions)
+        called = around_control_rows(
+            as_called(func, self._parent._session.spark), Frames(user_columns(out.fieldNames()), by_name), portions
+        )
         return _of_batches(grouped, "applyInPandas", lambda groups: groups.applyInPandas(called, out))
 
     def applyInArrow(self: Any, func: Callable[..., Any], schema: T.StructType | str) -> CkptDataFrame:
@@ -60,7 +63,7 @@ class BatchGroups:
         large = conf.get("spark.sql.execution.arrow.useLargeVarTypes") == "true"
         exact = to_arrow_schema(out, timezone="UTC", prefers_large_types=large)
         portions = _is_of(PythonEvalType.SQL_GROUPED_MAP_ARROW_ITER_UDF, infer_group_arrow_eval_type_from_func, func)
-        called = around_control_rows(func, Tables(exact), portions)
+        called = around_control_rows(as_called(func, self._parent._session.spark), Tables(exact), portions)
         return _of_batches(grouped, "applyInArrow", lambda groups: groups.applyInArrow(called, out))
 
     def apply(self: Any, udf: Any) -> CkptDataFrame:

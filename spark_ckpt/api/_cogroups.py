@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from spark_ckpt.api._as_called import as_called
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.plan.batch_epochs import with_epochs, with_true_epochs
@@ -72,7 +73,8 @@ class CkptCogroupedData(Hinting):
 
     def _of_batches(self, what: str, func: Callable[..., Any], form: Form, out: T.StructType) -> CkptDataFrame:
         left, static = self._left._parent, isinstance(self._right, StaticGroups)
-        called, one, other = around_both_sides(func, form, static), _Side.of(self._left, left), self._other()
+        called = around_both_sides(as_called(func, left._session.spark), form, static)
+        one, other = _Side.of(self._left, left), self._other()
         lineage = one.lineage.union(other.lineage, "cogroup") if isinstance(other, _Side) else one.lineage
         none_meet = static or len(lineage.sources) > 1 or bool(lineage.operators)
 

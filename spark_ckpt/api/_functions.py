@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from pyspark.errors import PySparkAttributeError
-from pyspark.serializers import CloudPickleSerializer
 
+from spark_ckpt.api._as_called import copied
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.plan.batch_functions import BatchFunction
 from spark_ckpt.runtime.delivered import EachRow
@@ -38,8 +38,7 @@ def each_row(f: Any) -> BatchFunction:
             if not callable(getattr(f, name, missing)):
                 given = {"attr_name": name, "obj_name": "f"}
                 raise PySparkAttributeError(errorClass="ATTRIBUTE_NOT_CALLABLE", messageParameters=given)
-    CloudPickleSerializer().dumps(f)
-    return BatchFunction(partial(_each, f), "foreach")
+    return BatchFunction(partial(_each, copied(f)), "foreach")
 
 
 def _each(f: Any, rows: Any, checkpoint: int) -> None:

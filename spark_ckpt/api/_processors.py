@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from spark_ckpt.api._as_called import as_called
 from spark_ckpt.api._event_time import timed_preview
 from spark_ckpt.api._keys import arrow_columns
 from spark_ckpt.errors import InvalidInputError, UserFunctionError
@@ -115,7 +116,7 @@ def _transformed(
     if initial is not None:
         grouped = grouped._over(_with_initial(name, parent, keys, initial, uid))
     function = ProcessorFunction(
-        processor,
+        as_called(processor, parent._session.spark),
         _variables(processor, mode, keys.schema.names),
         arrow_schema(keys.schema),
         arrow_columns(parent.schema, columns),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
+from spark_ckpt.api._as_called import as_called
 from spark_ckpt.plan.attributes import new
 from spark_ckpt.plan.chain import Chain, Recipe, in_python
 from spark_ckpt.plan.event_time import kept_by_name
@@ -44,7 +45,7 @@ class PythonFunctions:
         """
         _check(self._in_spark().mapInArrow, func, schema)
         out = with_control(kept_by_name(_as_struct(schema), self.schema))
-        return _mapped(self, MapArrow(func, out), out, barrier, profile)
+        return _mapped(self, MapArrow(as_called(func, self._session.spark), out), out, barrier, profile)
 
     def mapInPandas(
         self: Any,
@@ -61,7 +62,8 @@ class PythonFunctions:
         _check(self._in_spark().mapInPandas, func, schema)
         refuse_in_pandas([*self.schema.fields, *_as_struct(schema).fields])
         out, conf = with_control(kept_by_name(_as_struct(schema), self.schema)), self._session.spark.conf
-        operation = MapPandas(func, out, conf.get("spark.sql.session.timeZone"), pandas_options(conf))
+        called = as_called(func, self._session.spark)
+        operation = MapPandas(called, out, conf.get("spark.sql.session.timeZone"), pandas_options(conf))
         return _mapped(self, operation, out, barrier, profile)
 
     def _python_operation(self: Any, operation: Operation, out: StructType) -> CkptDataFrame:

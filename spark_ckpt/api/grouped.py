@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.api._aggregation import ALL_ROWS, Aggregation
+from spark_ckpt.api._as_called import as_called
 from spark_ckpt.api._batch_groups import BatchGroups
 from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.api._keyed import keyed
@@ -227,7 +228,7 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         state = T.StructType([T.StructField(stored_name(f.name), f.dataType, f.nullable) for f in state.fields])
         keys = self._keys.named_for(columns, state.names)
         function = PandasStateFunction(
-            func,
+            as_called(func, self._parent._session.spark),
             arrow_schema(keys.schema),
             arrow_columns(self._parent.schema, columns),
             arrow_schema(output),
@@ -279,7 +280,7 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         columns, state = self._columns, _struct(stateStructType)
         keys = self._keys.named_for(columns, state.names)
         function = ArrowStateFunction(
-            func,
+            as_called(func, self._parent._session.spark),
             arrow_schema(keys.schema),
             arrow_columns(self._parent.schema, columns),
             arrow_schema(_struct(outputStructType)),

@@ -188,7 +188,7 @@ class CkptDataStreamReader(FileReaders, Hinting):
         """
         if not isinstance(schema, StructType | str):
             raise not_expected("schema", "str or struct type", schema)
-        self._schema = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
+        self._schema = StructType(list(schema)) if isinstance(schema, StructType) else StructType.fromDDL(schema)
         return self
 
     def name(self, source_name: str) -> CkptDataStreamReader:

@@ -24,6 +24,7 @@ _READ = (
     "spark.sql.parser.escapedStringLiterals",
     "spark.sql.parser.quotedRegexColumnNames",
     "spark.sql.legacy.exponentLiteralAsDecimal.enabled",
+    "spark.sql.legacy.negativeIndexInArrayInsert",
 )
 _made: WeakKeyDictionary[Recipe, Mapping[str, str]] = WeakKeyDictionary()
 

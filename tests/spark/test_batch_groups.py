@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import PandasUDFType, pandas_udf
 
 from spark_ckpt.sinks import memory
-from tests.spark.conftest import DEADLINE_S, Job, ordered
+from tests.spark.conftest import DEADLINE_S, Job, ordered, rows_of_spark
 from tests.spark.test_window_columns import NewInput
 
 SCHEMA = "k string, v int, t timestamp, s struct<a: int, b: array<string>>"
@@ -157,6 +158,33 @@ def test_rows_that_spark_reads_are_in_one_group_with_those_that_are_read_here(
     job.run(sizes(ckpt.readStream.spark(one.spark_stream(spark)), two.stream(ckpt)))
     theirs = _theirs(sizes(one.spark_stream(spark), two.spark_stream(spark)), tmp_path / "plain", "append")
     assert ordered(_plain(row) for row in memory.read(job.sink).to_pylist()) == theirs == [("2",)] * 4
+
+
+def test_functions_of_a_loop_are_those_of_their_turn_as_in_spark(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
+) -> None:
+    """Spark pickles them when it is given them. They were pickled at the start, with the last turn's variable."""
+    data = new_input("in", "k string, v long")
+    data.add(("a", 1), ("b", 2))
+
+    def query(df: Any) -> Any:
+        made = []
+        for country in ("DE", "FR"):
+            told = country
+
+            def one(frame: pd.DataFrame) -> pd.DataFrame:
+                return frame.assign(k=told)  # noqa: B023 - that is what it is about
+
+            def each(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+                return (frame.assign(k=told) for frame in frames)  # noqa: B023
+
+            made += [df.mapInPandas(each, df.schema), df.groupBy("v").applyInPandas(one, df.schema)]
+        return reduce(lambda a, b: a.union(b), made)
+
+    expected = ordered(rows_of_spark(query(data.spark_stream(spark)), tmp_path / "plain"))
+    assert {row[0] for row in expected} == {"DE", "FR"}
+    job.run(query(data.stream(ckpt)))
+    assert job.rows() == expected
 
 
 def test_state_behind_groups_goes_on_behind_a_restart(

@@ -10,6 +10,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -66,7 +67,6 @@ def as_sinks(sinks: Sequence[Request], config: JobConfig, job: str, schema: Stru
     storage = {f"storage.{name}": value for name, value in config.storage.items()}
     place = {"path": JobPaths(job_url(config, job)).deliveries, "schema": schema.json(), **storage}
     found = []
-    among = sum(_is_by_place(sink, options) for sink, options in sinks)
     for sink, options in sinks:
         if isinstance(sink, BatchFunction):
             unknown = sorted(o for o in options if o.lower() not in _FOR_EVERY_SINK)
@@ -74,16 +74,32 @@ def as_sinks(sinks: Sequence[Request], config: JobConfig, job: str, schema: Stru
                 raise ConfigError(
                     f"{sink.method}: unknown option(s) {', '.join(unknown)}; valid are {', '.join(_FOR_EVERY_SINK)}"
                 )
-            told = {"function": sink.name, "among": str(among)} if _is_by_place(sink, options) else {}
+            by = _place(sink, options, sinks)
+            told = {} if by is None else {"function": by.function, "among": str(by.among)}
             found.append((sink.method, {**options, **place, **told}))
         else:
             found.append((sink, options))
     return found
 
 
-def _is_by_place(sink: Any, options: Mapping[str, str]) -> bool:
-    """Whether it is a function that checkpoints know by its place among others alone."""
-    return isinstance(sink, BatchFunction) and not any(name.lower() == "uid" for name in options)
+@dataclass(frozen=True)
+class _Place:
+    """A function's name, and how many of its method are known by their places alone: one that is may be renamed."""
+
+    function: str
+    among: int
+
+
+def _place(function: BatchFunction, options: Mapping[str, str], sinks: Sequence[Request]) -> _Place | None:
+    """None: checkpoints know it by a uid."""
+    if _has_uid(options):
+        return None
+    others = (r for r, given in sinks if isinstance(r, BatchFunction) and not _has_uid(given))
+    return _Place(function.name, sum(other.method == function.method for other in others))
+
+
+def _has_uid(options: Mapping[str, str]) -> bool:
+    return any(name.lower() == "uid" for name in options)
 
 
 def deliverer_of(
@@ -92,11 +108,10 @@ def deliverer_of(
     """What calls the functions among ``requests``, which are named as ``sinks``; None if there are none.
 
     Raises ``ConfigError`` where rows wait for a function, and another one has its place now."""
-    among = sum(_is_by_place(r, options) for r, options in requests)
     pairs = [
-        (r, s.id, _Place(r.name, among) if _is_by_place(r, options) else None)
-        for (r, options), s in zip(requests, sinks, strict=True)
-        if isinstance(r, BatchFunction)
+        (function, sink.id, _place(function, options, requests))
+        for (function, options), sink in zip(requests, sinks, strict=True)
+        if isinstance(function, BatchFunction)
     ]
     storage = run.config.storage_options()
     _tell_left(run, [sink.id for sink in sinks], storage)
@@ -107,7 +122,8 @@ def deliverer_of(
     for number, (function, sink, place) in enumerate(pairs):
         waiting = Deliveries(run.paths.deliveries, storage, run.identity, sink)
         for checkpoint in waiting.waiting():
-            _waiting_schema(waiting, checkpoint, place)
+            with suppress(FileNotFoundError):  # the delivery says what is missing
+                _waiting_schema(waiting, checkpoint, place)
         name = f"{format_name}_delivered_{number}"
         spark.dataSource.register(delivered_class_of(name, waiting.url, storage, run.identity, sink))
         call = partial(_deliver, spark, name, waiting, function.func, place)
@@ -140,14 +156,6 @@ def _tell_left(run: RunSpec, sinks: Sequence[str], storage: Mapping[str, Any]) -
             ", ".join(map(str, checkpoints)),
             f"the function {function}" if function else "a function",
         )
-
-
-@dataclass(frozen=True)
-class _Place:
-    """A function's name, and how many of them are known by their places: one alone may be renamed."""
-
-    function: str
-    among: int
 
 
 def _waiting_schema(waiting: Deliveries, checkpoint: int, place: _Place | None) -> pa.Schema:

@@ -218,9 +218,16 @@ def left_waiting(url: str, storage_options: Mapping[str, Any], job: str, sinks: 
     for name in sorted(set(store.names(_READY)) - set(store.names(_DELIVERED))):
         body = store.read(f"{_READY}/{name}", _KIND) if mine in name and not name.endswith(known) else None
         if body is not None:
-            notes = _schema(folder, _files(body)[0]).metadata or {}
-            found.setdefault(notes.get(FUNCTION, b"").decode(), []).append(checkpoint_of(name) or 0)
+            found.setdefault(_function_of(folder, _files(body)[0]), []).append(checkpoint_of(name) or 0)
     return found
+
+
+def _function_of(folder: Folder, file: ReadyFile) -> str:
+    try:
+        notes = _schema(folder, file).metadata or {}
+    except FileNotFoundError:
+        return ""
+    return str(notes.get(FUNCTION, b"").decode())
 
 
 def _schema(folder: Folder, file: ReadyFile) -> pa.Schema:

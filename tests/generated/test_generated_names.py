@@ -211,7 +211,7 @@ def test_a_table_that_is_joined_twice_is_told_as_in_spark(lab: Lab) -> None:
     sides = made_sides(lab.spark, lab.folder / "tables twice", random.Random(1))
     told = [(statements, first_difference(sides, statements)) for statements in TABLES_TWICE]
     assert [both for both in told if both[1] is not None] == []
-    assert sides.difference([Query(tuple(statements)) for statements in TABLES_TWICE[:3]]) is None
+    assert sides.difference([Query(tuple(statements)) for statements in TABLES_TWICE[:1]]) is None
 
 
 X_Z, BY_KEY = "q = q.alias('x').join(s.alias('z'), F.col('x.k') == F.col('z.k'))", "q = q.join(s, a['k'] == s['k'])"
@@ -245,7 +245,7 @@ def test_a_table_in_front_of_a_join_of_streams_or_an_operator_is_known_behind_it
     sides = made_sides(lab.spark, lab.folder / "tables in front", random.Random(1))
     told = [(statements, first_difference(sides, statements)) for statements in TABLES_IN_FRONT]
     assert [both for both in told if both[1] is not None] == []
-    assert sides.difference([Query(tuple(statements)) for statements in TABLES_IN_FRONT[:3]]) is None
+    assert sides.difference([Query(tuple(statements)) for statements in TABLES_IN_FRONT[:2]]) is None
 
 
 SAME_NAMES = [

@@ -10,6 +10,7 @@ import collections
 import itertools
 import random
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -24,9 +25,10 @@ from tests.generated.named_programs import (
     made_sides,
 )
 from tests.generated.test_generated_chains import SEED, SOAKED, Tally, say
-from tests.generated.two_sides import Query
+from tests.generated.two_sides import Query, TwoSides
 
 IN_A_QUERY = 5
+_NUMBERS = itertools.count()
 METHODS = [
     *("agg", "alias", "colRegex", "count", "cube", "distinct", "drop", "dropDuplicates", "dropna", "explode", "fillna"),
     *("getField", "groupBy", "hint", "join", "max", "repartition", "replace", "rollup", "select", "selectExpr"),
@@ -131,10 +133,17 @@ TWICE = [
 ]
 
 
-def test_what_was_mended_is_as_in_spark(lab: Lab) -> None:
-    sides = made_sides(lab.spark, lab.folder / "mended", random.Random(1))
-    told = [(statements, first_difference(sides, statements)) for statements in MENDED]
+def assert_as_in_spark(lab: Lab, programs: Sequence[Sequence[str]], run: Sequence[Sequence[str]] = ()) -> TwoSides:
+    """Names, types and refusals of all ``programs``, and the rows of those to ``run``, in one query."""
+    sides = made_sides(lab.spark, lab.folder / f"as in Spark {next(_NUMBERS)}", random.Random(1))
+    told = [(statements, first_difference(sides, statements)) for statements in programs]
     assert [both for both in told if both[1] is not None] == []
+    assert not run or sides.difference([Query(tuple(statements)) for statements in run]) is None
+    return sides
+
+
+def test_what_was_mended_is_as_in_spark(lab: Lab) -> None:
+    assert_as_in_spark(lab, MENDED)
 
 
 def test_names_that_come_twice_reach_the_rows(lab: Lab) -> None:
@@ -166,10 +175,7 @@ OF_AN_ALIAS = [
 
 def test_an_alias_stands_in_front_of_columns_behind_joins_and_operators(lab: Lab) -> None:
     """``st.k`` was taken for a field of the column ``st``."""
-    sides = made_sides(lab.spark, lab.folder / "aliases", random.Random(1))
-    told = [(statements, first_difference(sides, statements)) for statements in OF_AN_ALIAS]
-    assert [both for both in told if both[1] is not None] == []
-    assert sides.difference([Query(tuple(statements)) for statements in OF_AN_ALIAS[::3]]) is None
+    assert_as_in_spark(lab, OF_AN_ALIAS, OF_AN_ALIAS[::3])
 
 
 BY_FIRST = [
@@ -190,10 +196,7 @@ BY_FIRST = [
 
 
 def test_a_join_by_a_name_that_comes_twice_is_by_the_first_of_them(lab: Lab) -> None:
-    sides = made_sides(lab.spark, lab.folder / "by the first", random.Random(1))
-    told = [(statements, first_difference(sides, statements)) for statements in BY_FIRST]
-    assert [both for both in told if both[1] is not None] == []
-    assert sides.difference([Query(tuple(statements)) for statements in BY_FIRST[:1]]) is None
+    assert_as_in_spark(lab, BY_FIRST, BY_FIRST[:1])
 
 
 TABLES_TWICE = [
@@ -208,10 +211,7 @@ TABLES_TWICE = [
 
 def test_a_table_that_is_joined_twice_is_told_as_in_spark(lab: Lab) -> None:
     """The preview is no stream: Spark gave the second one's columns new ids there, so ``s["k"]`` was not found."""
-    sides = made_sides(lab.spark, lab.folder / "tables twice", random.Random(1))
-    told = [(statements, first_difference(sides, statements)) for statements in TABLES_TWICE]
-    assert [both for both in told if both[1] is not None] == []
-    assert sides.difference([Query(tuple(statements)) for statements in TABLES_TWICE[:1]]) is None
+    assert_as_in_spark(lab, TABLES_TWICE, TABLES_TWICE[:1])
 
 
 X_Z, BY_KEY = "q = q.alias('x').join(s.alias('z'), F.col('x.k') == F.col('z.k'))", "q = q.join(s, a['k'] == s['k'])"
@@ -242,10 +242,7 @@ TABLES_IN_FRONT = [
 
 def test_a_table_in_front_of_a_join_of_streams_or_an_operator_is_known_behind_it(lab: Lab) -> None:
     """By its alias, and as ``table["k"]``: there it is Spark's no more, and it was refused."""
-    sides = made_sides(lab.spark, lab.folder / "tables in front", random.Random(1))
-    told = [(statements, first_difference(sides, statements)) for statements in TABLES_IN_FRONT]
-    assert [both for both in told if both[1] is not None] == []
-    assert sides.difference([Query(tuple(statements)) for statements in TABLES_IN_FRONT[:2]]) is None
+    assert_as_in_spark(lab, TABLES_IN_FRONT, TABLES_IN_FRONT[:2])
 
 
 SAME_NAMES = [
@@ -266,9 +263,7 @@ SAME_NAMES = [
 
 
 def test_keys_and_results_may_have_one_name(lab: Lab) -> None:
-    sides = made_sides(lab.spark, lab.folder / "same names", random.Random(1))
-    told = [(statements, first_difference(sides, statements)) for statements in SAME_NAMES]
-    assert [both for both in told if both[1] is not None] == []
+    sides = assert_as_in_spark(lab, SAME_NAMES)
     assert [sides.difference([Query(tuple(made), "update")]) for made in (SAME_NAMES[0], SAME_NAMES[2])] == [None] * 2
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from spark_ckpt.api._joined_tables import INNER, of_table, refuse_ambiguous_texts, refuse_lost
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import not_there, stream_columns
-from spark_ckpt.plan.columns import quoted, unquoted
+from spark_ckpt.plan.columns import is_case_sensitive, quoted, unquoted
 from spark_ckpt.plan.condition import Name, bare_name, names_in, parts_of, replaced, stream_names
 from spark_ckpt.plan.join_itself import WithItself
 from spark_ckpt.plan.stars import Star, expanded
@@ -234,7 +234,14 @@ class JoinedColumns:
 
     def _meant(self, name: Name) -> Column | None:
         found = self._found(name)
-        return None if found is None else F.col(self._written(*found))
+        if found is None:
+            return None
+        at, fields = found
+        column, asked = self.unique.columns[at], unquoted(parts_of(name.text)[-1 - len(fields)])
+        alike = column.lower() == asked.lower()
+        if asked != column and not (alike and not is_case_sensitive(self.unique._session.spark)):
+            asked = column
+        return F.col(".".join(map(quoted, [asked, *fields])))  # Spark calls what is made of it as it is written
 
     def _named(self, name: Name) -> Column | None:
         """With the name that it has as a field."""

@@ -122,6 +122,7 @@ MENDED: list[list[str]] = [
     ["q = q.join(b, ['k'])", "q = q.alias('x')", "q = q.select(b['k'])"],
     ["q = q.join(b, ['k'])", "q = q.withColumn('w', F.lit(3)).alias('x')", "q = q.where(b['w'] > 2)"],
     ["q = q.alias('z').join(b.alias('y'), q['k'] == b['k'])", "q = q.alias('x')", "q = q.select('y.w')"],
+    ["q = q.join(b, q['t'] == b['u'])", "q = q.alias('B')", "q = q.groupBy(F.col('W') + 1).agg(F.max('B.W'))"],
 ]
 """Which went another way than in Spark, once."""
 SELECTED = "q = q.select('v', 'xs', F.col('v'))"

@@ -238,8 +238,8 @@ class JoinedColumns:
             return None
         at, fields = found
         column, asked = self.unique.columns[at], unquoted(parts_of(name.text)[-1 - len(fields)])
-        alike = column.lower() == asked.lower()
-        if asked != column and not (alike and not is_case_sensitive(self.unique._session.spark)):
+        other = asked.lower() != column.lower()
+        if other or (asked != column and is_case_sensitive(self.unique._session.spark)):
             asked = column
         return F.col(".".join(map(quoted, [asked, *fields])))  # Spark calls what is made of it as it is written
 

@@ -91,7 +91,7 @@ class JoinedNames(JoinedColumns):
     def behind_table(cls, df: CkptDataFrame) -> JoinedNames | None:
         """As :meth:`of`, and behind a join with a table, for what goes on where Spark does not know that: aliases, and
         the table's columns."""
-        if df._joined is not None or df._stream_side is None or not hasattr(df._preview, "_jdf"):
+        if df._joined is not None or not is_behind_table(df):
             return cls.of(df)
         found, made = qualifiers(df._preview), cls.of(df) or cls._by_names(df)
         place = _or_of_table(made.place, {one: at for at, one in enumerate(found.ids)})
@@ -378,6 +378,11 @@ class JoinedNames(JoinedColumns):
     def _named_as_shown(self, found: Column) -> Column:
         names = self.unique._preview.select(found).columns
         return found if len(names) != 1 or names[0] == self.text(names[0]) else found.alias(self.text(names[0]))
+
+
+def is_behind_table(df: CkptDataFrame) -> bool:
+    """Where classic Spark knows aliases of the stream and of the table."""
+    return df._stream_side is not None and hasattr(df._preview, "_jdf")
 
 
 def _or_of_table(place: Callable[[Name], int | None], ids: Mapping[int, int]) -> Callable[[Name], int | None]:

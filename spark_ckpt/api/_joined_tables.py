@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.attributes import column_ids
 from spark_ckpt.plan.columns import free, quoted, unquoted
 from spark_ckpt.plan.condition import Name, bare_name, names_in, parts_of, replaced
 from spark_ckpt.plan.key_columns import is_column
-from spark_ckpt.plan.qualifiers import ids_of
 from spark_ckpt.plan.spark_errors import analysis_error
 from spark_ckpt.plan.stars import Star
 from spark_ckpt.plan.trying import unlogged
@@ -48,7 +48,7 @@ def with_table(joined: JoinedNames, table: SparkDF, on: list[str] | Column | Non
     condition: Any = on
     if isinstance(on, Column):
         _refuse_ambiguous(joined, table, on)
-        refuse_twice((*joined.tables, table), on)
+        _refuse_twice((*joined.tables, table), on)
         condition = rows.column(on)
     made = rows.unique.join(table, condition, how)
     names = dict(zip(rows.unique.columns, (*rows.shown, *rows.behind), strict=True))
@@ -71,7 +71,7 @@ def with_table(joined: JoinedNames, table: SparkDF, on: list[str] | Column | Non
 def _without_shared(joined: JoinedNames, table: SparkDF) -> JoinedNames:
     """``joined``, which raises as Spark does for columns of ``table`` that it has itself, from a join further in front:
     which of the two is meant, nobody can tell."""
-    ids = ids_of(table) if hasattr(table, "_jdf") else set()
+    ids = column_ids(table) if hasattr(table, "_jdf") else []
     shared = {one for one in ids if joined.place(Name("", table=one)) is not None}
 
     def place(name: Name) -> int | None:
@@ -135,7 +135,7 @@ def refuse_lost(lost: tuple[SparkDF, ...], star: Star) -> None:
             )
 
 
-def refuse_twice(tables: Sequence[SparkDF], column: Column) -> None:
+def _refuse_twice(tables: Sequence[SparkDF], column: Column) -> None:
     """Raises as Spark does for a column of one of ``tables``, ``table["k"]``, that another of them has, too."""
     if len(tables) < 2 or bare_name(column):
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 
-from spark_ckpt.api._joined_names import JoinedNames
+from spark_ckpt.api._joined_names import JoinedNames, is_behind_table
 from spark_ckpt.plan.columns import quoted, unquoted, user_columns
 from spark_ckpt.plan.condition import Name, parts_of
 from spark_ckpt.plan.qualifiers import qualifiers
@@ -28,7 +28,7 @@ def handed_on(
     joined = joined or before._joined
     if joined is not None:
         return JoinedNames.aliased(made, joined.aliases_at(places))
-    if _is_behind_table(before):
+    if is_behind_table(before):
         found = qualifiers(before._preview)
         ids = {one: places[at] for at, one in enumerate(found.ids) if at in places}
         stood = {
@@ -57,17 +57,12 @@ def without_alias(df: CkptDataFrame, name: str) -> tuple[CkptDataFrame, str]:
 
 def _stood(df: CkptDataFrame, alias: str) -> set[str]:
     """The columns, in small letters, that the alias stands in front of, and whose names alone say the same."""
-    if df._alias is not None or not _is_behind_table(df):
+    if df._alias is not None or not is_behind_table(df):
         return {column.lower() for column in _qualified(df)} if str(df._alias).lower() == alias.lower() else set()
     low = [column.lower() for column in df.columns]
     found = qualifiers(df._preview).aliases
     names = {name.lower() for known in found if known.lower() == alias.lower() for name, _ in found[known]}
     return {name for name in names if low.count(name) == 1}
-
-
-def _is_behind_table(df: CkptDataFrame) -> bool:
-    """Where classic Spark knows aliases of the stream and of the table."""
-    return df._stream_side is not None and hasattr(df._preview, "_jdf")
 
 
 def bare_key(df: CkptDataFrame, key: Any) -> Any:

@@ -91,8 +91,8 @@ def keys_of(parent: CkptDataFrame, cols: list[Any]) -> Keys:
     with proposing_user_columns():
         found, called = with_own_names(resolve_keys(parent._preview, parent.columns, cols), parent.columns)
     given = {field.name: expression for expression, field, _ in found}
-    columns = frozenset(field.name for _, field, plain in found if plain) - called.keys()
-    copied = frozenset(field.name for _, field, plain in found if plain) & called.keys()
+    plain = frozenset(field.name for _, field, is_plain in found if is_plain)
+    columns, copied = plain - called.keys(), plain & called.keys()
     expressions = given | for_data_rows(parent, {n: c for n, c in given.items() if n not in columns})
     for _, field, _ in found:
         if field.name not in columns:

@@ -70,14 +70,18 @@ def in_front_of_left_out(df: Any, what: str, given: Sequence[Any]) -> CkptDataFr
     nobody has."""
     if df._wider is None:
         return None
-    gone = any(missing(df._attributes, column) for column in given if isinstance(column, Column))
-    if not gone and plan_nodes(getattr(df._in_spark(), what)(*given))[0].name != "Project":
+    if not _lacks(df, given) and plan_nodes(getattr(df._in_spark(), what)(*given))[0].name != "Project":
         return None
     rows = df._wider()
-    if any(missing(rows._attributes, column) for column in given if isinstance(column, Column)):
+    if _lacks(rows, given):
         return None
     made = cast("CkptDataFrame", getattr(rows, what)(*given)._columns(df.columns))
     return made._with(same(df._attributes, range(len(df.columns)), df.columns))
+
+
+def _lacks(df: Any, given: Sequence[Any]) -> bool:
+    """Whether some of ``given`` is taken from a stream, and not among the columns."""
+    return any(missing(df._attributes, column) for column in given if isinstance(column, Column))
 
 
 def behind_replaced(

@@ -6,12 +6,11 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from spark_ckpt.api._as_called import as_called
+from spark_ckpt.api._as_called import as_called, copied
 from spark_ckpt.api._event_time import timed_preview
 from spark_ckpt.api._keys import arrow_columns
 from spark_ckpt.errors import InvalidInputError, UserFunctionError
@@ -209,7 +208,7 @@ def _variables(processor: StatefulProcessor, time_mode: str, keys: list[str]) ->
 
     _check_timer_method(processor, time_mode)
     handle = Handle(time_mode, PRE_INIT, declare)
-    copy = cloudpickle.loads(cloudpickle.dumps(processor))
+    copy = copied(processor)
     for step, method, args in (("init", copy.init, (handle,)), ("close", copy.close, ())):
         try:
             method(*args)

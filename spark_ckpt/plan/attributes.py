@@ -172,8 +172,8 @@ def derived(parent: Attributes, before: SparkDF, after: SparkDF, names: Sequence
     def find() -> list[Attribute]:
         if not type(after).__module__.startswith("pyspark.sql.classic"):
             return _asked(parent, before, after, names)
-        known_as = dict(zip(_ids(before), parent.all, strict=True))
-        return [known_as.get(one) or Attribute() for one in _ids(after)]
+        known_as = dict(zip(column_ids(before), parent.all, strict=True))
+        return [known_as.get(one) or Attribute() for one in column_ids(after)]
 
     return Attributes(names, find, [parent])
 
@@ -226,7 +226,7 @@ def renamed(found: Attributes, column: Any) -> Any:
     return replaced(column, by_new_name) if stream_names(column) else column
 
 
-def _ids(df: SparkDF) -> list[int]:
+def column_ids(df: SparkDF) -> list[int]:
     """Spark's, of the user's columns. Asked for in one text: each call of the JVM takes its time."""
     output, columns = df._jdf.queryExecution().analyzed().output(), df.columns
     text, found, at = str(output.mkString(",")), list[int](), 0

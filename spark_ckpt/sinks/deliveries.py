@@ -136,8 +136,7 @@ class DeliverySink(TwoPhaseSink):
     def _ready_files(self) -> set[str | None]:
         """Those that nobody was given yet."""
         store = self._store()
-        waiting = set(store.names(_READY)) - set(store.names(_DELIVERED))
-        bodies = (store.read(f"{_READY}/{name}", _KIND) for name in sorted(waiting))
+        bodies = (store.read(f"{_READY}/{name}", _KIND) for name in _waiting_names(store))
         return {file for body in bodies if body is not None for file, _, _ in body["files"]}
 
     def _folder(self) -> Folder:
@@ -215,11 +214,17 @@ def left_waiting(url: str, storage_options: Mapping[str, Any], job: str, sinks: 
     folder, store = Folder(url, storage_options), RecordStore(url, storage_options)
     mine, known = f"-{staging.tag(job)}-", tuple(_name(0, job, sink)[10:] for sink in sinks)
     found: dict[str, list[int]] = {}
-    for name in sorted(set(store.names(_READY)) - set(store.names(_DELIVERED))):
+    for name in _waiting_names(store):
         body = store.read(f"{_READY}/{name}", _KIND) if mine in name and not name.endswith(known) else None
         if body is not None:
             found.setdefault(_function_of(folder, _files(body)[0]), []).append(checkpoint_of(name) or 0)
     return found
+
+
+def _waiting_names(store: RecordStore) -> list[str]:
+    """The records of what is ready and not delivered. Most jobs have none, and are asked once."""
+    ready = set(store.names(_READY))
+    return sorted(ready - set(store.names(_DELIVERED))) if ready else []
 
 
 def _function_of(folder: Folder, file: ReadyFile) -> str:

@@ -42,7 +42,6 @@ from spark_ckpt.api._watermark import behind_alias, behind_filter, behind_operat
 from spark_ckpt.api._window_columns import where_window
 from spark_ckpt.hints import missing
 from spark_ckpt.plan.again import again
-from spark_ckpt.plan.analysis_confs import remember
 from spark_ckpt.plan.asked_for_data_rows import asked_for_data_rows
 from spark_ckpt.plan.attributes import Attributes, derived, know, known, new, refuse_missing, renamed, stream_columns
 from spark_ckpt.plan.chain import Chain, Recipe
@@ -69,6 +68,7 @@ from spark_ckpt.plan.spark_errors import not_expected
 from spark_ckpt.plan.stars import Star, expanded, without_control
 from spark_ckpt.plan.static_side import StaticPlace, by_names, pin
 from spark_ckpt.plan.udf_plan import for_data_rows
+from spark_ckpt.plan.when_made import remember
 from spark_ckpt.runtime.operations import Operations
 from spark_ckpt.runtime.stateless import (
     arrow_schema,

@@ -92,6 +92,43 @@ def test_what_is_analysed_keeps_the_settings_it_was_made_with(
     assert (spark.conf.get(ZONE), spark.conf.get(ANSI)) == ("UTC", "true")
 
 
+def test_names_stand_for_what_they_stood_for_when_a_dataframe_was_made(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, tmp_path: Path
+) -> None:
+    """As those of a loop, each of which registers its own. Behind it the session has its last ones."""
+    data = new_input("in", "k string")
+    data.add(("a",), ("b",))
+
+    def named(tag: str, k: str) -> None:
+        spark.udf.register("tag", lambda text: tag + text)
+        spark.sql(f"CREATE OR REPLACE TEMPORARY FUNCTION tag2(x STRING) RETURNS STRING RETURN concat('{tag}', x)")
+        spark.sql(f"DECLARE OR REPLACE VARIABLE tag3 = '{tag}'")
+        spark.sql(f"SELECT '{k}' AS k").createOrReplaceTempView("one")
+        spark.sql(f"SELECT '{k}' AS k").createOrReplaceGlobalTempView("one")
+
+    def made(stream: Any) -> Any:
+        several = []
+        for tag, k in (("1", "a"), ("2", "b")):
+            named(tag, k)
+            rows = stream.where("k IN (SELECT k FROM one)").selectExpr("*", "(SELECT max(k) FROM global_temp.one) AS m")
+            several.append(rows.select("*", F.call_udf("tag", "k"), F.expr("tag2(k)"), F.expr("tag3 || soundex(k)")))
+        named("3", "none")
+        spark.sql("DROP TEMPORARY FUNCTION tag2")
+        spark.catalog.dropGlobalTempView("one")
+        return several[0].toDF(*"kmxyz").union(several[1].toDF(*"kmxyz"))
+
+    expected = _of_spark(tmp_path / "plain", made(data.spark_stream(spark)))
+    assert expected == [("a", "a", "1a", "1a", "1A000"), ("b", "b", "2b", "2b", "2B000")]
+    try:
+        assert _of_job(tmp_path / "ours", made(data.stream(ckpt))) == expected
+        assert spark.sql("SELECT tag(''), tag3, (SELECT k FROM one)").first() == ("3", "3", "none")
+        assert not spark.catalog.functionExists("tag2")
+    finally:
+        for sql in ("FUNCTION tag", "VARIABLE tag3"):
+            spark.sql(f"DROP TEMPORARY {sql}")
+        spark.catalog.dropTempView("one")
+
+
 def _outcome(run: Callable[[Path, Any], list[Any]], folder: Path, df: Any) -> Any:
     """The rows; or that it failed: each has its own words for it."""
     try:

@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 from spark_ckpt import agg
 from spark_ckpt.api._ahead import FindAhead
 from spark_ckpt.api._joined_names import JoinedNames
+from spark_ckpt.api._joined_rows import called
 from spark_ckpt.api._kept_aliases import handed_on
 from spark_ckpt.api._watermark import behind_keys
 from spark_ckpt.errors import InvalidInputError
@@ -83,7 +84,7 @@ class Aggregation:
         if self._given:
             found._ahead = self._ahead_of_keys(lambda grouped: grouped._found(exprs, uid, of)[0])
             found = self._with_keys_handed_on(found)
-        return JoinedNames.called(found, names)
+        return called(found, names)
 
     def _found(self, exprs: tuple[Any, ...], uid: str | None, of: OfValues | None) -> tuple[CkptDataFrame, list[str]]:
         """The same of ``exprs`` without windows in them, and without what aliases stand in front of; and what its

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_ckpt.api._joined_names import JoinedNames
+from spark_ckpt.api._joined_rows import joined_names
 from spark_ckpt.api._kept_aliases import handed_on
 from spark_ckpt.api._keys import arrow_columns, is_key
 from spark_ckpt.api._left_out import behind_row_by_row
@@ -71,7 +71,7 @@ class Distinct:
 def _dropped(df: CkptDataFrame, kind: str, subset: Any, uid: str | None) -> CkptDataFrame:
     from spark_ckpt.api._keyed import keyed
 
-    joined = JoinedNames.of(df)
+    joined = joined_names(df)
     if joined is not None and joined.needed:
         named = joined.all_called(subset) if isinstance(subset, list | tuple) else subset
         _ = _time(df, kind, df.columns if subset is None else subset)  # raises, by the names that its user knows

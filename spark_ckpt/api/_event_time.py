@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
 from spark_ckpt.api._ahead import OneAhead
-from spark_ckpt.api._joined_names import keeps_columns
+from spark_ckpt.api._keeps_columns import keeps_columns
 from spark_ckpt.api._left_out import behind_row_by_row
 from spark_ckpt.api._read_by_spark import behind
 from spark_ckpt.errors import InvalidInputError

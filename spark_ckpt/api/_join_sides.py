@@ -15,6 +15,7 @@ from pyspark.sql import Column
 
 from spark_ckpt.api._ahead import with_implied
 from spark_ckpt.api._joined_names import JoinedNames
+from spark_ckpt.api._joined_rows import behind_table
 from spark_ckpt.api._joined_tables import refuse_ambiguous_texts
 from spark_ckpt.plan.columns import quoted, unquoted
 from spark_ckpt.plan.condition import Name, names_in, parts_of, replaced, shape, stream_column
@@ -50,7 +51,7 @@ class JoinedSide:
     @classmethod
     def of(cls, df: CkptDataFrame, names: list[str]) -> JoinedSide:
         """``names``: what the join is by, if it is by names."""
-        joined = JoinedNames.behind_table(df)
+        joined = behind_table(df)
         if joined is None:
             return cls(df)
         joined = joined.by(names)

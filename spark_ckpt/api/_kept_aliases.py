@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 
-from spark_ckpt.api._joined_names import JoinedNames, is_behind_table
+from spark_ckpt.api._joined_names import JoinedNames
+from spark_ckpt.api._joined_rows import aliased, is_behind_table
 from spark_ckpt.plan.columns import quoted, unquoted, user_columns
 from spark_ckpt.plan.condition import Name, parts_of
 from spark_ckpt.plan.qualifiers import qualifiers
@@ -27,7 +28,7 @@ def handed_on(
     aliases stand in front of these. ``joined``: whose names of their own the columns have."""
     joined = joined or before._joined
     if joined is not None:
-        return JoinedNames.aliased(made, joined.aliases_at(places))
+        return aliased(made, joined.aliases_at(places))
     if is_behind_table(before):
         found = qualifiers(before._preview)
         ids = {one: places[at] for at, one in enumerate(found.ids) if at in places}
@@ -35,11 +36,9 @@ def handed_on(
             alias: tuple((name, places[at]) for name, at in columns if at in places)
             for alias, columns in found.aliases.items()
         }
-        return JoinedNames.aliased(made, stood, ids=ids)
+        return aliased(made, stood, ids=ids)
     own = ((name, before.columns.index(name)) for name in _qualified(before) if name in before.columns)
-    return JoinedNames.aliased(
-        made, {str(before._alias): tuple((name, places[at]) for name, at in own if at in places)}
-    )
+    return aliased(made, {str(before._alias): tuple((name, places[at]) for name, at in own if at in places)})
 
 
 def without_alias(df: CkptDataFrame, name: str) -> tuple[CkptDataFrame, str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_ckpt.api._joined_names import keeps_columns
+from spark_ckpt.api._keeps_columns import keeps_columns
 from spark_ckpt.api._keys import arrow_columns
 from spark_ckpt.api._output_modes import SORTING
 from spark_ckpt.plan.chain import Chain, Recipe

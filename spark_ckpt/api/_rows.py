@@ -18,7 +18,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType, StructType
 
-from spark_ckpt.api._joined_names import keeps_columns
+from spark_ckpt.api._keeps_columns import keeps_columns
 from spark_ckpt.api._left_out import behind_replaced, in_front_of_left_out, lets_through
 from spark_ckpt.api._operation import HasOperation
 from spark_ckpt.errors import InvalidInputError

@@ -125,6 +125,9 @@ class Aggregation:
     def _with_keys_handed_on(self, made: CkptDataFrame) -> CkptDataFrame:
         """As in Spark, a key that is a column is still that."""
         rows, called = self._keyed, self._keys.called
+        if self._places and self._joined is None:
+            made = made._with(with_known(made._attributes, self._rows._attributes, self._places))
+            return handed_on(made, self._rows, {at: number for number, at in self._places.items()})
         columns = {name: name for name in self._keys.columns} | {own: called[own] for own in self._keys.copied}
         own = {name: rows.columns.index(column) for name, column in columns.items() if column in rows.columns}
         found = enumerate(called_most_like(name, own) for name in made.columns[: len(self._given)])

@@ -19,6 +19,7 @@ from spark_ckpt.plan.columns import aliased, is_case_sensitive
 from spark_ckpt.plan.durations import delay_ms, simple_ms
 from spark_ckpt.plan.event_time import with_event_time
 from spark_ckpt.plan.key_columns import column_named
+from spark_ckpt.plan.known_as import known_as
 from spark_ckpt.plan.lineage import WatermarkNode
 from spark_ckpt.plan.spark_errors import check_watermark
 from spark_ckpt.runtime.stateless import MarkStream
@@ -82,8 +83,10 @@ def _timed(df: CkptDataFrame, event_time: str, delay: str, again: WatermarkNode 
 
 
 def timed_preview(df: CkptDataFrame, column: str, delay_ms: int) -> SparkDF:
-    """The preview, in which Spark then tells where the event time goes; called by the same alias."""
+    """The preview, in which Spark then tells where the event time goes; its columns are known as before."""
     preview = with_event_time(df._preview, column, delay_ms)
+    if df._stream_side is not None:
+        return known_as(preview, df._preview)
     return preview if df._alias is None else aliased(preview, df._alias)
 
 

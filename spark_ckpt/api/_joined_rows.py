@@ -6,7 +6,6 @@ a table's columns, have to be known further on, it gets one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,6 @@ from spark_ckpt.api._joined_columns import Qualified
 from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.plan.attributes import same
 from spark_ckpt.plan.columns import is_repeated
-from spark_ckpt.plan.condition import Name
 from spark_ckpt.plan.join_columns import unlike
 from spark_ckpt.plan.join_itself import WithItself
 from spark_ckpt.plan.qualifiers import qualifiers
@@ -51,8 +49,7 @@ def behind_table(df: CkptDataFrame) -> JoinedNames | None:
     if df._joined is not None or not is_behind_table(df):
         return joined_names(df)
     found, made = qualifiers(df._preview), joined_names(df) or _by_names(df)
-    place = _or_of_table(made.place, {one: at for at, one in enumerate(found.ids)})
-    return replace(made, place=place, aliases=found.aliases, hiding=found.hiding)
+    return replace(made, aliases=found.aliases, hiding=found.hiding)
 
 
 def aliased(
@@ -60,15 +57,12 @@ def aliased(
     aliases: dict[str, Qualified],
     tables: tuple[Any, ...] = (),
     lost: tuple[Any, ...] = (),
-    ids: Mapping[int, int] | None = None,
 ) -> CkptDataFrame:
-    """``rows``, some of whose columns aliases stand in front of. ``ids``: of columns that were a table's, where
-    they are."""
+    """``rows``, some of whose columns aliases stand in front of."""
     if not any(aliases.values()):
         return rows
     made = joined_names(rows) or _by_names(rows)
-    place = made.place if ids is None else _or_of_table(made.place, ids)
-    return replace(made, aliases=aliases, tables=tables, lost=lost, place=place).frame()
+    return replace(made, aliases=aliases, tables=tables, lost=lost).frame()
 
 
 def called(rows: CkptDataFrame, names: list[str]) -> CkptDataFrame:
@@ -86,8 +80,3 @@ def called(rows: CkptDataFrame, names: list[str]) -> CkptDataFrame:
 def is_behind_table(df: CkptDataFrame) -> bool:
     """Where classic Spark knows aliases of the stream and of the table."""
     return df._stream_side is not None and hasattr(df._preview, "_jdf")
-
-
-def _or_of_table(place: Callable[[Name], int | None], ids: Mapping[int, int]) -> Callable[[Name], int | None]:
-    """``place``, which knows columns of tables by their ids, too."""
-    return lambda name: place(name) if name.table is None else ids.get(name.table)

@@ -21,6 +21,7 @@ from spark_ckpt.plan.attributes import column_ids
 from spark_ckpt.plan.columns import free, quoted, unquoted
 from spark_ckpt.plan.condition import Name, bare_name, names_in, parts_of, replaced
 from spark_ckpt.plan.key_columns import is_column
+from spark_ckpt.plan.qualifiers import qualifiers
 from spark_ckpt.plan.spark_errors import analysis_error
 from spark_ckpt.plan.stars import Star
 from spark_ckpt.plan.trying import unlogged
@@ -44,7 +45,7 @@ def with_table(joined: JoinedNames, table: SparkDF, on: list[str] | Column | Non
     _refuse_same_alias(joined, table)
     joined = _without_shared(joined.by(using), table)
     others = [c for c in table.columns if c.lower() not in [name.lower() for name in using]]
-    rows = _apart_from(joined, others)
+    rows = _apart_from(_with_known_tables(joined, others), others)
     condition: Any = on
     if isinstance(on, Column):
         _refuse_ambiguous(joined, table, on)
@@ -81,6 +82,22 @@ def _without_shared(joined: JoinedNames, table: SparkDF) -> JoinedNames:
         return joined.place(name)
 
     return replace(joined, place=place) if shared else joined
+
+
+def _with_known_tables(joined: JoinedNames, columns: list[str]) -> JoinedNames:
+    """``joined``, which knows by itself what classic Spark knows of tables further in front, if some of their columns
+    are called as one of the next one's: those get names of their own, which are new to Spark."""
+    rows = joined.unique._preview
+    if not (hasattr(rows, "_jdf") and any(_has_of(table, columns) for table in joined.tables)):
+        return joined
+    found, known = qualifiers(rows), {alias.lower() for alias in joined.aliases}
+
+    def place(name: Name) -> int | None:
+        at = joined.place(name)
+        return found.ids.index(name.table) if at is None and name.table in found.ids else at
+
+    aliases = {alias: columns for alias, columns in found.aliases.items() if alias.lower() not in known}
+    return replace(joined, place=place, aliases={**joined.aliases, **aliases}, hiding=joined.hiding | found.hiding)
 
 
 def _has_of(table: SparkDF, columns: list[str]) -> bool:

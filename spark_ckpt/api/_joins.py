@@ -18,7 +18,7 @@ from spark_ckpt.api._operation import HasOperation
 from spark_ckpt.api._stream_joins import stream_join
 from spark_ckpt.api._watermark import behind_table
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.attributes import Attributes, not_there, refuse_missing
+from spark_ckpt.plan.attributes import Attributes, beside_table, not_there, refuse_missing, with_tables
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import aliased, control_last, quoted, refuse_control, unquoted
 from spark_ckpt.plan.condition import Name, bare_name, conjuncts, parts_of, replaced, shape, stream_names
@@ -160,13 +160,13 @@ class JoinMethods(HasOperation):
         return cast("CkptDataFrame", rows._with_static(other, condition, kind))
 
     def _with_static(self, other: SparkDF, on: list[str] | Column | None, kind: str) -> CkptDataFrame:
-        nothing, condition = other.where(F.lit(False)), on
+        nothing, named = other.where(F.lit(False)), self._stream_side or StreamSide.of(self._alias)
+        condition = with_tables(self._attributes, on, self._preview, other, alias=named.alias)
         names = on if isinstance(on, list) else None
         if self._stream_side is not None:
             condition = self._stream_side.meant(condition, self.columns)
         asked = isinstance(condition, Column) and may_fail(condition, self._nodes)
         safe = for_data_rows(condition, self._preview, nothing) if asked else None
-        named = self._stream_side or StreamSide.of(self._alias)
         whole = named.alias if self._stream_side is None else self._alias
         valued = may_have_values(self._preview, names, whole) if names else ()
         join = StaticJoin(kind, condition, safe, whole, valued)
@@ -178,6 +178,7 @@ class JoinMethods(HasOperation):
         columns = joined_in_arrow(left, nothing, join.condition(left), join.kind, made._preview)
         made = self._placed(made, StaticPlace(columns, other))
         made._alias, made._stream_side = None, named
+        made._with(beside_table(made._attributes))
         made = made if join.kind == LEFT else made._of_all_that_came()
         stream: Any = self
         equal = partial(_equal, stream, on) if kind == INNER and isinstance(on, Column) else None

@@ -30,13 +30,9 @@ def handed_on(
     if joined is not None:
         return aliased(made, joined.aliases_at(places))
     if is_behind_table(before):
-        found = qualifiers(before._preview)
-        ids = {one: places[at] for at, one in enumerate(found.ids) if at in places}
-        stood = {
-            alias: tuple((name, places[at]) for name, at in columns if at in places)
-            for alias, columns in found.aliases.items()
-        }
-        return aliased(made, stood, ids=ids)
+        found = qualifiers(before._preview).aliases
+        stood = {alias: tuple((n, places[at]) for n, at in columns if at in places) for alias, columns in found.items()}
+        return aliased(made, stood)
     own = ((name, before.columns.index(name)) for name in _qualified(before) if name in before.columns)
     return aliased(made, {str(before._alias): tuple((name, places[at]) for name, at in own if at in places)})
 

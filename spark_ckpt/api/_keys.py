@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.attributes import refuse_missing
+from spark_ckpt.plan.attributes import column_ids, refuse_missing, with_tables
 from spark_ckpt.plan.carried_keys import carried_type, is_carried
 from spark_ckpt.plan.columns import free, is_repeated, proposing_user_columns, quoted
 from spark_ckpt.plan.condition import names_in, parts_of, replaced
@@ -43,25 +43,31 @@ _KEY_TYPES = (
 )
 
 
-def keys_apart(df: CkptDataFrame, cols: list[Any]) -> tuple[CkptDataFrame, list[Any]]:
-    """Behind a join with a table names may come twice: keys of such names get columns of their own."""
+def keys_apart(df: CkptDataFrame, cols: list[Any]) -> tuple[CkptDataFrame, list[Any], dict[int, int]]:
+    """Behind a join with a table names may come twice: keys of such names get columns of their own. The places are
+    those of columns that are keys, by the keys' numbers, where names do not say."""
     if not is_repeated(df.columns, df._session.spark):
         for col in cols:
             refuse_missing(df._attributes, col)
             if df._stream_side is not None:
                 df._stream_side.refuse_others(col, df)
-        return df, cols
+        return df, [with_tables(df._attributes, col, df._preview) for col in cols], {}
     twice = {name for name, n in Counter(c.lower() for c in df.columns).items() if n > 1}
     made: dict[str, Column] = {}
     keys: list[Any] = []
-    for col in df._told_apart(cols):
+    places: dict[int, int] = {}
+    ids = column_ids(df._preview) if hasattr(df._preview, "_jdf") else []
+    for number, col in enumerate(df._told_apart(cols)):
         with proposing_user_columns():
-            name = "" if isinstance(col, int) else df._preview.select(col).columns[0]
+            key = None if isinstance(col, int) else df._preview.select(col)
+        name = "" if key is None else key.columns[0]
+        if key is not None and ids and column_ids(key)[0] in ids:
+            places[number] = ids.index(column_ids(key)[0])
         if name.lower() in twice:
             own = free(name, [*df.columns, *made])
             made[own], col = F.col(col) if isinstance(col, str) else col, F.col(quoted(own)).alias(name)
         keys.append(col)
-    return df.withColumns(made) if made else df, keys
+    return df.withColumns(made) if made else df, keys, places
 
 
 def called(df: CkptDataFrame, cols: list[Any]) -> list[Any]:

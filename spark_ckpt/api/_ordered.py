@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 from spark_ckpt.api._keeps_columns import keeps_columns
 from spark_ckpt.api._keys import arrow_columns
 from spark_ckpt.api._output_modes import SORTING
+from spark_ckpt.plan.attributes import with_tables
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import listed, refuse_repeated
 from spark_ckpt.plan.key_columns import Keys
@@ -81,6 +82,7 @@ def _sorted(df: CkptDataFrame, what: str, cols: list[Any], ascending: Any, one_t
             f"{SORTING}: behind groupBy(...).agg(...). Elsewhere rows inside a batch have no order: "
             'aggregate(..., emit="rows", orderBy="t") computes in order; or sort where the results are read'
         )
+    cols = [with_tables(df._attributes, c, df._preview) for c in cols]
     asked = df._in_spark().sort(*cols, ascending=ascending)
     _ = asked.columns  # raises as Spark does
     if df._wider is not None and plan_nodes(asked)[0].name != "Sort":  # by a column that a projection left out

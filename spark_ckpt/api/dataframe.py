@@ -43,7 +43,17 @@ from spark_ckpt.api._window_columns import where_window
 from spark_ckpt.hints import missing
 from spark_ckpt.plan.again import again
 from spark_ckpt.plan.asked_for_data_rows import asked_for_data_rows
-from spark_ckpt.plan.attributes import Attributes, derived, know, known, new, refuse_missing, renamed, stream_columns
+from spark_ckpt.plan.attributes import (
+    Attributes,
+    derived,
+    know,
+    known,
+    new,
+    refuse_missing,
+    renamed,
+    stream_columns,
+    with_tables,
+)
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import (
     aliased,
@@ -282,6 +292,8 @@ class CkptDataFrame(
         side, columns = self._stream_side, [without_control(column) for column in columns]
         for column in columns:
             refuse_missing(self._attributes, column)
+        alias = None if side is None else side.alias
+        columns = [with_tables(self._attributes, c, self._preview, alias=alias) for c in columns]
         columns = [renamed(self._attributes, column) for column in columns]
         if side is not None:
             for column in columns:
@@ -392,7 +404,8 @@ class CkptDataFrame(
         by_spark = with_file_columns(self, flat)
         if by_spark is not None:
             return cast("CkptGroupedData", by_spark.groupBy(*flat))
-        return CkptGroupedData(*keys_apart(self, flat))
+        rows, keys, places = keys_apart(self, flat)
+        return CkptGroupedData(rows, keys, places=places)
 
     groupby = groupBy
 

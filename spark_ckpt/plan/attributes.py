@@ -35,12 +35,21 @@ class Attribute:
 
 
 class Attributes:
-    """Of a DataFrame's columns ``names``. ``find`` tells them, of those of ``parents``."""
+    """Of a DataFrame's columns ``names``. ``find`` tells them, of those of ``parents``. ``tables``: columns of tables
+    may be among them, or among what they were made of; ``lost``: some are behind an operator in Python, where Spark
+    does not know them."""
 
     def __init__(
-        self, names: Sequence[str], find: Callable[[], Sequence[Attribute]], parents: Iterable[Attributes] = ()
+        self,
+        names: Sequence[str],
+        find: Callable[[], Sequence[Attribute]],
+        parents: Iterable[Attributes] = (),
+        tables: bool = False,
+        lost: bool = False,
     ) -> None:
         self.names, self._find, self.parents = list(names), find, tuple(parents)
+        self.tables: bool = tables or any(p.tables for p in self.parents)
+        self.lost: bool = lost or any(p.lost for p in self.parents)
         self._found: list[Attribute] | None = None
 
     @property
@@ -93,7 +102,9 @@ class Attributes:
         return [one for one in found.values() if not one.parents]
 
     def place(self, name: Name) -> int | None:
-        """Where a column is that was taken from a stream. None: nowhere."""
+        """Where a column is that was taken from a stream, or from a table on classic Spark. None: nowhere."""
+        if name.table is not None:
+            return next((i for i, one in enumerate(self.all) if one is _of_ids.get(name.table)), None)
         if name.stream is None:
             return None
         origin = _known.get(name.stream)
@@ -107,6 +118,8 @@ class Attributes:
 
 _known: WeakValueDictionary[int, Attributes] = WeakValueDictionary()
 """By the numbers of recipes. What is made of a DataFrame keeps its attributes."""
+_of_ids: WeakValueDictionary[int, Attribute] = WeakValueDictionary()
+"""Columns that come in by Spark's operations, those of tables among them, by Spark's ids."""
 
 
 def known(stream: int) -> Attributes | None:
@@ -154,7 +167,7 @@ def by_name(parent: Attributes, names: Sequence[str], handed_on: Iterable[str]) 
     def find() -> list[Attribute]:
         return [(parent.of(quoted(name)) if name in kept else None) or Attribute() for name in names]
 
-    return Attributes(names, find, [parent])
+    return Attributes(names, find, [parent], lost=parent.tables)
 
 
 def with_known(found: Attributes, parent: Attributes, places: Mapping[int, int]) -> Attributes:
@@ -166,6 +179,11 @@ def with_known(found: Attributes, parent: Attributes, places: Mapping[int, int])
     return Attributes(found.names, find, [found, parent])
 
 
+def beside_table(found: Attributes) -> Attributes:
+    """``found``, behind a join with a table."""
+    return Attributes(found.names, lambda: found.all, [found], tables=True)
+
+
 def derived(parent: Attributes, before: SparkDF, after: SparkDF, names: Sequence[str]) -> Attributes:
     """Of ``after``, which Spark made of ``before``, whose columns are those of ``parent``."""
 
@@ -173,7 +191,7 @@ def derived(parent: Attributes, before: SparkDF, after: SparkDF, names: Sequence
         if not type(after).__module__.startswith("pyspark.sql.classic"):
             return _asked(parent, before, after, names)
         known_as = dict(zip(column_ids(before), parent.all, strict=True))
-        return [known_as.get(one) or Attribute() for one in column_ids(after)]
+        return [known_as.get(one) or _of_ids.setdefault(one, Attribute()) for one in column_ids(after)]
 
     return Attributes(names, find, [parent])
 
@@ -224,6 +242,20 @@ def renamed(found: Attributes, column: Any) -> Any:
         return F.col(".".join([quoted(found.names[at]), *parts_of(name.text)[1:]]))
 
     return replaced(column, by_new_name) if stream_names(column) else column
+
+
+def with_tables(found: Attributes, column: Any, *known_to_spark: SparkDF, alias: str | None = None) -> Any:
+    """``column`` with columns of tables by their names, where classic Spark's previews do not know them. ``alias``:
+    what these of the stream are known by where others may have their names."""
+    if not (isinstance(column, Column) and found.lost and hasattr(known_to_spark[0], "_jdf")):
+        return column
+    ids = [one for df in known_to_spark for one in column_ids(df)]
+
+    def by_name_there(name: Name) -> Column | None:
+        at = found.place(name) if name.table is not None and name.table not in ids else None
+        return None if at is None else F.col(".".join(quoted(part) for part in (alias, found.names[at]) if part))
+
+    return replaced(column, by_name_there, tables=True)
 
 
 def column_ids(df: SparkDF) -> list[int]:

@@ -6,6 +6,7 @@ refused by a message of this library's own.
 
 from __future__ import annotations
 
+import itertools
 import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -64,6 +65,9 @@ class NamedSide(Side):
             frames = self.done(frames, statement)
         q = frames["q"]
         return q.toDF(*(f"c{i}" for i in range(len(q.columns))))
+
+
+_NUMBERS = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -229,3 +233,12 @@ def _table(chosen: random.Random, columns: dict[str, str], values: dict[str, lis
     schema = to_arrow_schema(parse_ddl(ddl(columns)), timezone="UTC")
     made = [pa.array([chosen.choice(values[f.name]) for _ in range(rows)], f.type) for f in schema]
     return pa.Table.from_arrays(made, schema=schema)
+
+
+def assert_as_in_spark(lab: Any, programs: Sequence[Sequence[str]], run: Sequence[Sequence[str]] = ()) -> TwoSides:
+    """Names, types and refusals of all ``programs``, and the rows of those to ``run``, in one query."""
+    sides = made_sides(lab.spark, lab.folder / f"as in Spark {next(_NUMBERS)}", random.Random(1))
+    told = [(statements, first_difference(sides, statements)) for statements in programs]
+    assert [both for both in told if both[1] is not None] == []
+    assert not run or sides.difference([Query(tuple(statements)) for statements in run]) is None
+    return sides

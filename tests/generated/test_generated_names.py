@@ -10,7 +10,6 @@ import collections
 import itertools
 import random
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -20,15 +19,15 @@ from tests.generated.named_programs import (
     KINDS,
     WRONG,
     ProgramMaker,
+    assert_as_in_spark,
     check_programs,
     first_difference,
     made_sides,
 )
 from tests.generated.test_generated_chains import SEED, SOAKED, Tally, say
-from tests.generated.two_sides import Query, TwoSides
+from tests.generated.two_sides import Query
 
 IN_A_QUERY = 5
-_NUMBERS = itertools.count()
 METHODS = [
     *("agg", "alias", "colRegex", "count", "cube", "distinct", "drop", "dropDuplicates", "dropna", "explode", "fillna"),
     *("getField", "groupBy", "hint", "join", "max", "repartition", "replace", "rollup", "select", "selectExpr"),
@@ -134,15 +133,6 @@ TWICE = [
 ]
 
 
-def assert_as_in_spark(lab: Lab, programs: Sequence[Sequence[str]], run: Sequence[Sequence[str]] = ()) -> TwoSides:
-    """Names, types and refusals of all ``programs``, and the rows of those to ``run``, in one query."""
-    sides = made_sides(lab.spark, lab.folder / f"as in Spark {next(_NUMBERS)}", random.Random(1))
-    told = [(statements, first_difference(sides, statements)) for statements in programs]
-    assert [both for both in told if both[1] is not None] == []
-    assert not run or sides.difference([Query(tuple(statements)) for statements in run]) is None
-    return sides
-
-
 def test_what_was_mended_is_as_in_spark(lab: Lab) -> None:
     assert_as_in_spark(lab, MENDED)
 
@@ -198,52 +188,6 @@ BY_FIRST = [
 
 def test_a_join_by_a_name_that_comes_twice_is_by_the_first_of_them(lab: Lab) -> None:
     assert_as_in_spark(lab, BY_FIRST, BY_FIRST[:1])
-
-
-TABLES_TWICE = [
-    ["q = q.join(s, ['v', 'k'], 'left_anti')", "q = q.join(s, a['k'] == s['k'])", "q = q.drop(s['k'])"],
-    ["q = q.join(s, 'v', 'left_semi')", "q = q.join(s, a['k'] == s['k'])", "q = q.select(a['k'], s['k'], s['v'])"],
-    [BY_V, "q = q.join(s, 'v', 'left_semi')", "q = q.join(s, a['k'] == s['k'])", "q = q.drop(s['k'])"],
-    ["q = q.join(s, 'k').join(c, 'v')", "q = q.join(s, 'v')"],
-    ["q = q.join(c.alias('a'), 'v')", T_IS_K, "q = q.join(s, s['`k`'] == F.col('a.k'), 'left_anti')"],
-    ["q = q.join(c.alias('a'), 'v')", T_IS_K, "q = q.join(s, s['`k`'] == F.col('a.k'), 'left_semi')"],
-]
-
-
-def test_a_table_that_is_joined_twice_is_told_as_in_spark(lab: Lab) -> None:
-    """The preview is no stream: Spark gave the second one's columns new ids there, so ``s["k"]`` was not found."""
-    assert_as_in_spark(lab, TABLES_TWICE, TABLES_TWICE[:1])
-
-
-X_Z, BY_KEY = "q = q.alias('x').join(s.alias('z'), F.col('x.k') == F.col('z.k'))", "q = q.join(s, a['k'] == s['k'])"
-AND_B = f"{BY_KEY}.join(b, a['k'] == b['k'])"
-TABLES_IN_FRONT = [
-    [X_Z, "q = q.join(b.alias('y'), F.col('z.v') == F.col('y.v'))", "q = q.select('x.k', 'z.k', 'y.v', 'z.*')"],
-    [
-        "q = q.alias('x').join(s.alias('z'), 'k').where('x.v > 1').withColumn('n', F.col('x.v') + F.col('z.v'))",
-        "q = q.join(b.alias('y'), F.col('x.k') == F.col('y.k'))",
-        "q = q.select('n', 'x.*', 'y.k')",
-    ],
-    [BY_KEY, "q = q.join(b, (a['k'] == b['k']) & (s['v'] > b['v']))", "q = q.select(s['v'], b['v'], a['v'])"],
-    ["q = b.join(q.alias('x').join(s.alias('z'), 'k'), F.col('x.k') == b['k'])", "q = q.select('z.v', b['v'])"],
-    [AND_B, "q = q.drop(s['v'], b['v']).where('v > 1')"],
-    [AND_B, "q = q.where(s['v'] > 2).withColumn('n', s['v'] + b['v'] + a['v'])"],
-    [AND_B, "q = q.join(d, d['K'] == s['k'])", "q = q.select(d['w'], s['k'], b['w'])"],
-    [AND_B, "q = q.join(s, s['k'] == a['k'])"],
-    [AND_B, "q = q.join(s, 'v')", "q = q.select(s['k'])"],
-    [f"{BY_KEY}.join(b.join(d, b['w'] == d['w']), s['k'] == d['K'])", "q = q.select(d['w'], s['k'], b['w'])"],
-    [f"{BY_KEY}.alias('n').join(b.alias('y'), F.col('n.t') == F.col('y.u'))", "q = q.select('n.K3', s['v'])"],
-    [
-        "q = q.alias('x').join(s.alias('z'), 'k')",
-        "q = q.groupBy('z.K3', 'x.k').agg(F.sum('z.v').alias('n'))",
-        "q = q.select('z.K3', 'x.k', 'n', s['K3'])",
-    ],
-]
-
-
-def test_a_table_in_front_of_a_join_of_streams_or_an_operator_is_known_behind_it(lab: Lab) -> None:
-    """By its alias, and as ``table["k"]``: there it is Spark's no more, and it was refused."""
-    assert_as_in_spark(lab, TABLES_IN_FRONT, TABLES_IN_FRONT[:2])
 
 
 SAME_NAMES = [

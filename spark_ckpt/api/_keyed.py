@@ -47,7 +47,7 @@ def keyed(
     out = spark_schema(function.output_schema)
     if function.passes_rows:
         out = passed_on(out, parent.schema)
-    elif isinstance(function, WindowedAggregate):
+    elif isinstance(function, AggregateFunction | WindowedAggregate):
         out = keys.noted(out)
 
     def make(ctx: Any) -> Chain:

@@ -41,6 +41,8 @@ _KEY_TYPES = (
     T.TimestampType,
     T.TimestampNTZType,
 )
+_SPARKS = ("spark.", "spark_ckpt.")
+"""What metadata begins with that is about times and windows: it is no more so behind the operator."""
 
 
 def keys_apart(df: CkptDataFrame, cols: list[Any]) -> tuple[CkptDataFrame, list[Any], dict[int, int]]:
@@ -107,7 +109,8 @@ def keys_of(parent: CkptDataFrame, cols: list[Any]) -> Keys:
         _check_type(field)
     fields = [T.StructField(field.name, field.dataType, True) for _, field, _ in found]
     delays = tuple(_delay_ms(parent, field) for _, field, _ in found)
-    return Keys(expressions, T.StructType(fields), columns, delays, given=given, called=called, copied=copied)
+    notes = tuple({k: v for k, v in f.metadata.items() if not k.startswith(_SPARKS)} for _, f, _ in found)
+    return Keys(expressions, T.StructType(fields), columns, delays, {}, given, notes, called, copied)
 
 
 def _check_type(key: T.StructField) -> None:

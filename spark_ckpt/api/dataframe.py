@@ -150,6 +150,11 @@ class CkptDataFrame(
 
     # -- what it looks like ------------------------------------------------------------------------------------
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """What ``isinstance`` asks for: functions that check for a DataFrame of PySpark's take it for one."""
+        return DataFrame
+
     @property
     def schema(self) -> StructType:
         """The user's columns; control columns are not shown."""
@@ -201,11 +206,11 @@ class CkptDataFrame(
     def __getattr__(self, name: str) -> Column:  # so that a type checker objects where what is misspelt is called
         if name.startswith("_"):
             raise AttributeError(AS_ARGUMENT) if name in ("_jdf", "_get_object_id") else missing(self, name, {})
+        refused = batch_call(name)
+        if refused is not None:  # as in Spark, a column of that name is got by df["count"]
+            return refused
         if name in self.columns:
             return cast("Column", self[name])
-        refused = batch_call(name)
-        if refused is not None:
-            return refused
         if hasattr(DataFrame, name) and name not in WAYS:
             raise AttributeError(f"DataFrame.{name} {_NOT_HERE}")
         raise missing(self, name, WAYS, self.columns)

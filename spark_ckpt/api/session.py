@@ -19,6 +19,7 @@ from spark_ckpt.api._read_by_spark import Asked, behind, may_be_sparks, read_by_
 from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, as_spark_reads, refuse_unread_types
 from spark_ckpt.api._spark_streams import SparkStreamMaker, spark_stream
 from spark_ckpt.api._tables import table_source
+from spark_ckpt.api._unbound_calls import take_unbound_calls
 from spark_ckpt.api._views import global_views, views_of
 from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.config import JobConfig
@@ -45,6 +46,7 @@ PREFIX = "spark.ckpt."
 
 def enable(spark: SparkSession | ConnectSession) -> CkptSession:
     """Checkpoints for the streams of ``spark``, a classic session or one of Spark Connect; nothing else changes in it.
+    PySpark's methods take checkpointed streams when they are called on its class, ``DataFrame.unionAll(a, b)``.
 
     Reads and checks ``spark.ckpt.*`` of the session's conf, of which ``spark.ckpt.dir`` must be set: the folder or URL
     that holds the jobs' folders. Raises ``ConfigError`` for unknown keys and bad values::
@@ -70,6 +72,7 @@ class CkptSession(Hinting):
         self.spark: SparkSession = spark  # that of Connect has the same methods
         self._given = dict(given or {})
         self._streams: CkptStreams | None = None
+        take_unbound_calls(CkptDataFrame)
         self.config()
 
     @property

@@ -35,8 +35,8 @@ class Keys:
     ``columns`` are those that are a column of the parent, as it is; ``plain``: every key is. ``delays_ms``: of each key
     that is an event time, how far the watermark is behind it. ``carried``: of those that the operator has as another
     type, what they are outside of it. ``given``: expressions as they were given, where they fail on control rows.
-    ``called``: of those whose name another one has, too, what its user calls it, ``copied`` those of them that are a
-    column as it is.
+    ``notes``: the metadata of each. ``called``: of those whose name another one has, too, what its user calls it,
+    ``copied`` those of them that are a column as it is.
     """
 
     expressions: dict[str, Column]
@@ -45,6 +45,7 @@ class Keys:
     delays_ms: tuple[int | None, ...] = ()
     carried: Mapping[str, T.DataType] = field(default_factory=dict)
     given: Mapping[str, Column] = field(default_factory=dict)
+    notes: tuple[dict[str, Any], ...] = ()
     called: Mapping[str, str] = field(default_factory=dict)
     copied: frozenset[str] = frozenset()
 
@@ -55,10 +56,11 @@ class Keys:
         return next(times, None)
 
     def noted(self, out: T.StructType) -> T.StructType:
-        """``out``, what an operator makes of the keys, where those that are event times are."""
-        found = {
-            f.name: {DELAY_KEY: delay} for f, delay in zip(self.schema.fields, self.delays_ms) if delay is not None
-        }
+        """``out``, what an operator makes of the keys, with their metadata, and which are event times."""
+        found = {f.name: dict(note) for f, note in zip(self.schema.fields, self.notes)}
+        for f, delay in zip(self.schema.fields, self.delays_ms):
+            if delay is not None:
+                found[f.name] = {**found.get(f.name, {}), DELAY_KEY: delay}
         fields = [T.StructField(f.name, f.dataType, f.nullable, found.get(f.name, f.metadata)) for f in out.fields]
         return T.StructType(fields)
 

@@ -4,6 +4,7 @@ nullability, or an error of the same class and condition. Nothing is run: both a
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import pickle
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ import pandas as pd
 import pyspark.errors
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import Column, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -344,6 +345,15 @@ BATCHES: dict[str, Call] = {
     "semanticHash": lambda d: d.select("a").semanticHash() == d.select("a").semanticHash(),
     "sparkSession": lambda d: d.sparkSession.version,
     "a global view": lambda d: d.createGlobalTempView("a.b"),
+    "of the class": lambda d: functools.reduce(DataFrame.unionByName, [d, DataFrame.drop(d, "x")]),
+    "of the class, wrong": lambda d: DataFrame.withColumn(d, "n"),
+    "count of the class": lambda d: DataFrame.count(d),
+    "isinstance": lambda d: (isinstance(d, DataFrame), isinstance(d.groupBy("a").count(), DataFrame)),
+    "count beside a column count": lambda d: d.withColumn("count", F.lit(1)).count(),
+    "a column count": lambda d: d.withColumn("count", F.lit(1))["count"],
+    "metadata of keys": lambda d: [
+        f.metadata for f in d.withMetadata("a", {"comment": "x"}).groupBy("i", "a").count().schema.fields
+    ],
 }  # fmt: skip
 
 

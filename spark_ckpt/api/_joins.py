@@ -24,7 +24,7 @@ from spark_ckpt.plan.columns import aliased, control_last, quoted, refuse_contro
 from spark_ckpt.plan.condition import Name, bare_name, conjuncts, parts_of, replaced, shape, stream_names
 from spark_ckpt.plan.fails_on_nulls import may_fail
 from spark_ckpt.plan.key_columns import is_column, written
-from spark_ckpt.plan.lateral import generator_of, lateral, lateral_kind
+from spark_ckpt.plan.lateral import generator_of, lateral, lateral_kind, refuse_table_function
 from spark_ckpt.plan.static_in_arrow import joined_in_arrow
 from spark_ckpt.plan.static_join import (
     StaticJoin,
@@ -198,6 +198,7 @@ class JoinMethods(HasOperation):
         """
         kind = lateral_kind(how)
         refuse_no_dataframe("lateralJoin", other)
+        refuse_table_function(other)
         generator = generator_of(other)
         if generator is not None:
             if kind == "left" and on is not None:

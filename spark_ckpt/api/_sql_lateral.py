@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.api._sql_rows import Called, Frame, Rows, is_stream
 from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.lateral import LateralText
+from spark_ckpt.plan.lateral import LateralText, no_table_functions
 from spark_ckpt.plan.sql_clauses import items_of_row
 from spark_ckpt.plan.sql_given import place
 from spark_ckpt.plan.sql_query import Lateral, View
@@ -30,7 +30,8 @@ def with_view(rows: Rows, view: View, read: Expressions) -> Rows:
         text = f"{function.text}_outer{text[len(function.text) :]}"
     aliases = ", ".join(map(quoted, rows.free(view.alias or "lateral", view.names)))
     called = f" AS {aliases}" if len(view.names) == 1 else f" AS ({aliases})" if aliases else ""
-    return _behind(rows, rows.frame.select("*", F.expr(f"{text}{called}")), view, read)
+    with no_table_functions(f"LATERAL {text}"):
+        return _behind(rows, rows.frame.select("*", F.expr(f"{text}{called}")), view, read)
 
 
 def with_lateral(rows: Rows, lateral: Lateral, read: Expressions) -> Rows:

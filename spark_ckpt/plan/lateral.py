@@ -7,6 +7,9 @@ filter says that it is not for them, a control row finds nothing and comes out o
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +30,8 @@ JavaObject = Any
 _MATCH = "__ckpt_match"
 _TABLES = ("range", "collations", "sql_keywords", "python_worker_logs")
 """Functions of tables that are none of a row."""
+_OF_A_ROW = re.compile(r"'?Generate .*\n.*OneRowRelation")
+"""How Spark shows the call of a Python table function."""
 _KINDS = {"inner": "inner", "cross": "inner", "left": "left", "leftouter": "left"}
 _CALL, _NAMED, _ALIAS = "UnresolvedTableValuedFunction", "UnresolvedSubqueryColumnAliases", "SubqueryAlias"
 
@@ -90,6 +95,31 @@ class LateralText:
         names = ", ".join(map(quoted, columns))
         text = f"SELECT * FROM {place('rows')} AS {quoted(self.rows)} {join} AS found({names}){on}"
         return in_spark(left.sparkSession, text, {**self.given, "rows": left})
+
+
+def refuse_table_function(right: SparkDF) -> None:
+    """Raises ``InvalidInputError`` for the call of a Python table function (classic Spark)."""
+    if hasattr(right, "_jdf") and _OF_A_ROW.match(right._jdf.queryExecution().logical().toString()):
+        raise _no_table_function("lateralJoin")
+
+
+@contextmanager
+def no_table_functions(what: str) -> Iterator[None]:
+    """Inside, Spark takes the call for that of a generator. Raises ``InvalidInputError`` if it is none."""
+    try:
+        yield
+    except AnalysisException as error:
+        if error.getCondition() != "NOT_A_SCALAR_FUNCTION":
+            raise
+        raise _no_table_function(what) from error
+
+
+def _no_table_function(what: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{what}: a Python table function would get control rows, too, so none can be joined with a stream. Let a "
+        "function give an array of structs, and spread that: "
+        'stream.select("*", F.inline(F.udf(words, "array<struct<word string, n int>>")("text")))'
+    )
 
 
 def generator_of(right: SparkDF) -> Column | None:

@@ -193,5 +193,5 @@ def refuse_right_side(right: SparkDF) -> None:
 
 def refuse_no_dataframe(what: str, right: Any) -> None:
     """Raises ``InvalidInputError`` for what is no DataFrame of Spark's."""
-    if not isinstance(right, DataFrame):
+    if not issubclass(type(right), DataFrame):  # streams say that they are some
         raise InvalidInputError(f"{what} expects a static DataFrame, found {type(right).__name__}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -181,6 +181,11 @@ def test_what_is_not_in_a_table_is_that_of_spark(
         data.stream(ckpt).subtract(_static(mine))
 
 
+class _Words:
+    def eval(self, text: str) -> Iterator[tuple[str]]:
+        yield from ((word,) for word in text.split())
+
+
 def test_lateral_joins_that_spark_has_not_are_refused(
     spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input]
 ) -> None:
@@ -196,6 +201,13 @@ def test_lateral_joins_that_spark_has_not_are_refused(
         rows.lateralJoin(rows)
     with pytest.raises(AnalysisException, match="STREAMING_QUERY"):
         rows.lateralJoin(new_input("other", SCHEMA).spark_stream(spark))
+    words = F.udtf(_Words, returnType="word string")
+    with pytest.raises(InvalidInputError, match="lateralJoin: a Python table function would get control rows"):
+        rows.lateralJoin(words(F.col("k").outer()))
+    spark.udtf.register("words", words)
+    rows.createOrReplaceTempView("lines")
+    with pytest.raises(InvalidInputError, match=r"LATERAL words\(k\): a Python table function would get control rows"):
+        ckpt.sql("SELECT k, word FROM lines, LATERAL words(k)")
 
 
 def test_a_sub_query_over_a_stream_is_refused_as_in_spark(

@@ -17,6 +17,8 @@ from spark_ckpt.api._ahead import with_implied
 from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.api._joined_rows import behind_table
 from spark_ckpt.api._joined_tables import refuse_ambiguous_texts
+from spark_ckpt.api._kept_aliases import qualified_columns
+from spark_ckpt.plan.attributes import attribute_of
 from spark_ckpt.plan.columns import quoted, unquoted
 from spark_ckpt.plan.condition import Name, names_in, parts_of, replaced, shape, stream_column
 
@@ -80,12 +82,18 @@ class JoinedSide:
         """Whether a column that was taken from a stream is one of these."""
         if self.joined is not None and name.stream != self.rows._recipe.number:
             return self.known(name) is not None
-        return name.stream in self.streams and self.rows._attributes.place(name) is not None
+        return self._is_of(name) and self.rows._attributes.place(name) is not None
+
+    def _is_of(self, name: Name) -> bool:
+        """Whether a column that was taken from a stream may be one of these: classic Spark knows no streams, but
+        columns, which others that were made of the same one have, too."""
+        of_another = hasattr(self.rows._preview, "_jdf") and attribute_of(name) in self.rows._attributes.all
+        return name.stream in self.streams or of_another
 
     def known(self, name: Name) -> tuple[str, list[str]] | None:
         """The column of the rows that a name of the user's is, and the fields of it. None: none of these, or the
         name alone says it."""
-        if self.joined is None or (name.of_stream and name.stream not in self.streams):
+        if self.joined is None or (name.of_stream and not self._is_of(name)):
             return None
         found = self.joined.known(name)
         return None if found is None else (self.rows.columns[found[0]], found[1])
@@ -112,7 +120,8 @@ class JoinedSide:
         rows = self.rows.columns
         if self.joined is None:
             ordered = [*by, *(column for column in rows if column not in by)]
-            return {} if self.rows._alias is None else {self.rows._alias: [(column, column) for column in ordered]}
+            own = qualified_columns(self.rows)
+            return {} if not own else {str(self.rows._alias): [(column, column) for column in ordered if column in own]}
         return {
             alias: [(name, rows[at]) for name, at in columns if self.joined._is_there(at) and at < len(rows)]
             for alias, columns in self.joined.aliases.items()

@@ -33,7 +33,7 @@ def handed_on(
         found = qualifiers(before._preview).aliases
         stood = {alias: tuple((n, places[at]) for n, at in columns if at in places) for alias, columns in found.items()}
         return aliased(made, stood)
-    own = ((name, before.columns.index(name)) for name in _qualified(before) if name in before.columns)
+    own = ((name, before.columns.index(name)) for name in qualified_columns(before) if name in before.columns)
     return aliased(made, {str(before._alias): tuple((name, places[at]) for name, at in own if at in places)})
 
 
@@ -53,7 +53,9 @@ def without_alias(df: CkptDataFrame, name: str) -> tuple[CkptDataFrame, str]:
 def _stood(df: CkptDataFrame, alias: str) -> set[str]:
     """The columns, in small letters, that the alias stands in front of, and whose names alone say the same."""
     if df._alias is not None or not is_behind_table(df):
-        return {column.lower() for column in _qualified(df)} if str(df._alias).lower() == alias.lower() else set()
+        return (
+            {column.lower() for column in qualified_columns(df)} if str(df._alias).lower() == alias.lower() else set()
+        )
     low = [column.lower() for column in df.columns]
     found = qualifiers(df._preview).aliases
     names = {name.lower() for known in found if known.lower() == alias.lower() for name, _ in found[known]}
@@ -69,7 +71,7 @@ def _text(*parts: str) -> str:
     return ".".join(map(quoted, parts))
 
 
-def _qualified(df: CkptDataFrame) -> list[str]:
+def qualified_columns(df: CkptDataFrame) -> list[str]:
     """The columns that the alias stands in front of: not those that were computed behind it."""
     try:
         with unlogged():

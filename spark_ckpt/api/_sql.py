@@ -110,7 +110,8 @@ class _Text:
                 f"{quoted(one.name)}{in_parentheses(one.columns)} AS ({self._placed(one.query, given)})"
                 for one in self.named
             ]
-            text = f"WITH {', '.join(named)} {text}"
+            begins = span.tokens[0].word("with")  # one list of names does not stand behind another
+            text = f"WITH {', '.join(named)} {f'({text})' if begins else text}"
         return in_spark(self.spark, text, given)
 
     def _placed(self, span: Span, given: dict[str, Any]) -> str:
@@ -135,8 +136,6 @@ class _Text:
     def _query(self, query: Query) -> Frame:
         outer_tables, outer_named = dict(self.tables), list(self.named)
         for one in query.named:
-            if one.name.lower() in self.tables:
-                raise InvalidInputError(f"WITH {one.name}: there is a view of that name; give it another one")
             if one.recursive and self._reads_stream(one.query):
                 raise unsupported(
                     f"WITH RECURSIVE {one.name}: it reads a stream, and none of Spark is recursive. Of tables "

@@ -1,54 +1,91 @@
-"""Queries of WITH that are called as a table: ``WITH orders AS (SELECT ... FROM orders) ...``. Driver, no Spark."""
+"""Names of WITH that hide others, ``WITH orders AS (SELECT * FROM orders)``: they get names of their own. Driver, no
+Spark.
+
+What reads the text further on knows a table by its name alone. As in Spark, a name counts behind its query, in the
+queries that follow and in those inside of them, and not in its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from spark_ckpt.plan.columns import free, quoted
 from spark_ckpt.plan.sql_names import has_alias, is_table
-from spark_ckpt.plan.sql_tokens import Token, closed, tokens_of
+from spark_ckpt.plan.sql_tokens import Token, closed, has_sign, tokens_of
+
+_Scope = Mapping[str, str]
+"""Names in small letters -> those of their own; without those that hide nothing."""
 
 
-def without_hidden(text: str, tables: Container[str]) -> str:
-    """``text`` where no query that WITH names at its top has the name of one of ``tables``: they get others, behind
-    them. In their own text the name is still the table's."""
-    tokens = tokens_of(text)
-    words = [token.name.lower() for token in tokens]
-    found: list[tuple[Token, str]] = []
-    for at, end in _named(tokens):
-        name = tokens[at].name
-        if name.lower() in tables:
-            other = quoted(free(f"{name}_of_with", words))
-            words.append(other.lower())
-            found.append((tokens[at], other))
-            found += ((tokens[i], _called(tokens, i, other)) for i in _places(tokens, end, name.lower()))
-    for token, other in sorted(found, key=lambda pair: pair[0].start, reverse=True):
-        text = text[: token.start] + other + text[token.end :]
+def without_hidden(text: str, tables: Collection[str]) -> str:
+    """``text``, in which WITH names nothing as one of ``tables``, and nothing twice."""
+    tokens = tuple(tokens_of(text))
+    reader = _Reader(tokens, set(tables), [token.name.lower() for token in tokens])
+    reader.read(0, len(reader.tokens), {})
+    for start, end, written in sorted(reader.found, reverse=True):
+        text = text[:start] + written + text[end:]
     return text
 
 
-def _named(tokens: list[Token]) -> Iterator[tuple[int, int]]:
-    """Where each name of the first WITH is, and where its query ends."""
-    if len(tokens) < 2 or not tokens[0].word("with") or tokens[1].word("recursive"):
-        return
-    at = 1
-    while True:
-        begin = closed(tokens, at + 1) if tokens[at + 1].text == "(" else at + 1
-        if begin + 1 >= len(tokens) or not tokens[begin].word("as") or tokens[begin + 1].text != "(":
-            return
-        end = closed(tokens, begin + 1)
-        yield at, end
-        if end + 1 >= len(tokens) or tokens[end].text != ",":
-            return
-        at = end + 1
+@dataclass
+class _Reader:
+    """``taken``: names that stand for something already; ``words``: all in the text; ``found``: what is to be written
+    in place of pieces of it."""
+
+    tokens: tuple[Token, ...]
+    taken: set[str]
+    words: list[str]
+    found: list[tuple[int, int, str]] = field(default_factory=list)
+
+    def read(self, at: int, end: int, scope: _Scope) -> None:
+        """The tokens from ``at`` to ``end``, where ``scope`` holds."""
+        while at < end:
+            token = self.tokens[at]
+            if self._query_at(at + 2 if _has_word(self.tokens, at + 1, "recursive") else at + 1) and token.word("with"):
+                at, scope = self._named(at, scope)
+            elif token.text == "(":
+                behind = closed(self.tokens, at)
+                self.read(at + 1, behind - 1, scope)
+                at = behind
+            else:
+                if token.is_name and token.name.lower() in scope and is_table(self.tokens, at):
+                    self._write(at, scope[token.name.lower()])
+                at += 1
+
+    def _named(self, at: int, scope: _Scope) -> tuple[int, _Scope]:
+        """The list behind WITH: where it ends, and what holds there."""
+        of_itself = _has_word(self.tokens, at + 1, "recursive")
+        at += of_itself
+        while True:
+            name, begin = self.tokens[at + 1], self._query_at(at + 1)
+            behind, low = closed(self.tokens, begin), name.name.lower()
+            hides = low in self.taken
+            inside = {other: own for other, own in scope.items() if other != low}
+            if hides:
+                inside[low] = free(f"{name.name}_of_with", [*self.words, *self.taken])
+                self.words.append(inside[low].lower())
+                self.found.append((name.start, name.end, quoted(inside[low])))
+            self.read(begin + 1, behind - 1, inside if of_itself else scope)
+            self.taken.add(low)
+            at, scope = behind, inside
+            if not has_sign(self.tokens, at, ",") or not self._query_at(at + 1):
+                return at, scope
+
+    def _query_at(self, at: int) -> int:
+        """Where the query in parentheses begins that a name at ``at`` is for, ``name (columns) AS (...)``; 0: none."""
+        behind = closed(self.tokens, at + 1) if has_sign(self.tokens, at + 1, "(") else at + 1
+        there = _has_word(self.tokens, behind, "as") and has_sign(self.tokens, behind + 1, "(")
+        return behind + 1 if there and self.tokens[at].is_name else 0
+
+    def _write(self, at: int, own: str) -> None:
+        """Columns are called by the alias that the table had by its name."""
+        token = self.tokens[at]
+        none = self.tokens[at - 1].word("table") or _has_word(self.tokens, at + 1, "tablesample")
+        alias = "" if none or has_alias(self.tokens, at) else f" AS {token.text}"
+        self.found.append((token.start, token.end, f"{quoted(own)}{alias}"))
 
 
-def _places(tokens: list[Token], begin: int, name: str) -> Iterator[int]:
-    return (at for at in range(begin, len(tokens)) if tokens[at].name.lower() == name and is_table(tuple(tokens), at))
-
-
-def _called(tokens: list[Token], at: int, other: str) -> str:
-    """The other name, by which the columns are still called as before."""
-    behind = tokens[at + 1] if at + 1 < len(tokens) else None
-    none = tokens[at - 1].word("table") or (behind is not None and behind.word("tablesample"))
-    return other if none or has_alias(tuple(tokens), at) else f"{other} AS {tokens[at].text}"
+def _has_word(tokens: tuple[Token, ...], at: int, word: str) -> bool:
+    """Whether it is at ``at``, which may be behind the last token."""
+    return at < len(tokens) and tokens[at].word(word)

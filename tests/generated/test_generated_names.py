@@ -122,6 +122,14 @@ MENDED: list[list[str]] = [
     ["q = q.join(b, ['k'])", "q = q.withColumn('w', F.lit(3)).alias('x')", "q = q.where(b['w'] > 2)"],
     ["q = q.alias('z').join(b.alias('y'), q['k'] == b['k'])", "q = q.alias('x')", "q = q.select('y.w')"],
     ["q = q.join(b, q['t'] == b['u'])", "q = q.alias('B')", "q = q.groupBy(F.col('W') + 1).agg(F.max('B.W'))"],
+    ["p1 = a.where('v > 1')", "q = q.withColumnRenamed('k', 'e')", "q = q.join(b, p1['k'] == b['k'])"],
+    ["p1 = b.where('w > 1')", "q = q.join(b, a['k'] == p1['k'])", "q = q.select(a['k'], p1['w'], b['v'])"],
+    ["p1 = b.withColumn('k', F.upper('k'))", "q = q.join(b, a['k'] == p1['k'])"],
+    [
+        "p1 = b.where('w > 1')",
+        "q = q.join(b, a['k'] == b['k'])",
+        "q = q.join(c.toDF('x', 'y'), F.col('x') == p1['k'])",
+    ],
 ]
 """Which went another way than in Spark, once."""
 SELECTED = "q = q.select('v', 'xs', F.col('v'))"

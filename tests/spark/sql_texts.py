@@ -13,12 +13,20 @@ APPEND = (
        WHERE EXISTS (SELECT * FROM known x WHERE x.k = o.k) AND k NOT IN (SELECT k FROM few WHERE k > 'a') OR v > 5""",
     """FROM (TABLE orders) UNPIVOT (w FOR n IN (v)) u |> WHERE w > 2 |> SELECT k, n, w * 2 AS d
        |> EXTEND d + 1 AS e""",
+    """WITH orders AS (SELECT k, v FROM orders WHERE v > 1), labels AS (SELECT k AS a, label FROM labels),
+       q AS (WITH orders AS (SELECT k AS c FROM labels JOIN orders ON k = a) SELECT c FROM orders)
+       SELECT orders.k, v, q.c FROM orders, (SELECT DISTINCT a AS c FROM labels) q WHERE q.c = orders.k""",
     """WITH q(a, b) AS (SELECT k, length(label) FROM labels)
        SELECT o.k, e.x, r.*, q.b, w FROM orders o, LATERAL explode(o.xs) AS e(x) LEFT JOIN q ON q.b = e.x
        LEFT JOIN LATERAL (SELECT l.k, label m FROM labels l WHERE l.k = o.k ORDER BY 2 LIMIT 1) AS r(k2, m) ON m > 'a'
        CROSS JOIN LATERAL (SELECT e.x + o.v w) WHERE EXISTS (SELECT 1 FROM q WHERE q.a = o.k AND q.b > 2) OR w > 9""",
 )
 MORE_APPEND = (
+    """WITH a AS (SELECT k FROM orders), u AS (WITH a AS (SELECT k, 1 AS n FROM a WHERE k IN (
+       WITH a AS (SELECT k FROM labels) SELECT k FROM a)) SELECT * FROM a)
+       SELECT u.k, n, label FROM u JOIN labels a USING (k)""",
+    """WITH orders AS (WITH orders AS (SELECT k, v * 2 AS v FROM orders) SELECT k, v FROM orders) FROM orders
+       |> WHERE v > 2""",
     """SELECT window.start, count(*) FROM orders WHERE k IS NOT NULL AND k IN (SELECT k FROM labels)
        AND 'y' <> (SELECT m FROM VALUES ('a', 'x'), (NULL, 'y'), (NULL, 'z') AS r(k, m) WHERE r.k <=> orders.k)
        GROUP BY window(t, '2 minutes')""",

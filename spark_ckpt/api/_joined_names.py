@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.api._joined_columns import GONE
 from spark_ckpt.api._joined_places import JoinedPlaces
-from spark_ckpt.api._joined_tables import INNER
+from spark_ckpt.api._joined_tables import INNER, knowing_tables
 from spark_ckpt.api._left_out import behind_missing
 from spark_ckpt.plan.attributes import same, with_known
 from spark_ckpt.plan.columns import free, quoted
@@ -116,8 +116,9 @@ class JoinedNames(JoinedPlaces):
         """By keys that are told by stream or alias, too; so may be what is aggregated."""
         from spark_ckpt.api.grouped import CkptGroupedData
 
-        bare = {i: None if isinstance(col, int) else self._bare(col) for i, col in enumerate(cols)}
-        return CkptGroupedData(*self.keys(cols), self, places={i: at for i, at in bare.items() if at is not None})
+        known = knowing_tables(self)
+        bare = {i: None if isinstance(col, int) else known._bare(col) for i, col in enumerate(cols)}
+        return CkptGroupedData(*known.keys(cols), known, places={i: at for i, at in bare.items() if at is not None})
 
     def keys(self, cols: list[Any]) -> tuple[CkptDataFrame, list[Any]]:
         """The rows, and keys over them by the names that are shown."""

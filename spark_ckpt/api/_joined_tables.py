@@ -45,7 +45,9 @@ def with_table(joined: JoinedNames, table: SparkDF, on: list[str] | Column | Non
     _refuse_same_alias(joined, table)
     joined = _without_shared(joined.by(using), table)
     others = [c for c in table.columns if c.lower() not in [name.lower() for name in using]]
-    rows = _apart_from(_with_known_tables(joined, others), others)
+    if any(_has_of(one, others) for one in joined.tables):  # whose columns get names of their own
+        joined = knowing_tables(joined)
+    rows = _apart_from(joined, others)
     condition: Any = on
     if isinstance(on, Column):
         _refuse_ambiguous(joined, table, on)
@@ -84,11 +86,11 @@ def _without_shared(joined: JoinedNames, table: SparkDF) -> JoinedNames:
     return replace(joined, place=place) if shared else joined
 
 
-def _with_known_tables(joined: JoinedNames, columns: list[str]) -> JoinedNames:
-    """``joined``, which knows by itself what classic Spark knows of tables further in front, if some of their columns
-    are called as one of the next one's: those get names of their own, which are new to Spark."""
+def knowing_tables(joined: JoinedNames) -> JoinedNames:
+    """``joined``, which knows by itself what classic Spark knows of tables further in front: for what makes new rows of
+    these, or new columns."""
     rows = joined.unique._preview
-    if not (hasattr(rows, "_jdf") and any(_has_of(table, columns) for table in joined.tables)):
+    if not (joined.tables and hasattr(rows, "_jdf")):
         return joined
     found, known = qualifiers(rows), {alias.lower() for alias in joined.aliases}
 

@@ -141,7 +141,8 @@ def delivery_error(deliverer: Deliverer) -> StreamingQueryException | None:
     if deliverer.failed is None:
         return None
     condition = f"[{deliverer.condition}] " if deliverer.condition else ""
-    failed = StreamingQueryException(message=condition + deliverer.failed)
+    given = {"id": "", "runId": "", "message": condition + deliverer.failed}
+    failed = StreamingQueryException(given["message"], "STREAM_FAILED", given)
     failed.__cause__ = deliverer.error
     return failed
 

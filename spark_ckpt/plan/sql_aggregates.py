@@ -106,6 +106,8 @@ def end_of_call(tokens: tuple[Token, ...], at: int) -> int:
     token = tokens[at]
     if token.kind != "word" or not has_sign(tokens, at + 1, "(") or (at and tokens[at - 1].text == "."):
         return 0
+    if at and tokens[at - 1].word("like", "ilike"):  # LIKE ANY ('a%', 'b%')
+        return 0
     end = closed(tokens, at + 1)
     while end < len(tokens):
         if tokens[end].word("ignore", "respect") and _followed_by_word(tokens, end, "nulls"):

@@ -15,7 +15,8 @@ APPEND = (
        |> EXTEND d + 1 AS e""",
     """WITH orders AS (SELECT k, v FROM orders WHERE v > 1), labels AS (SELECT k AS a, label FROM labels),
        q AS (WITH orders AS (SELECT k AS c FROM labels JOIN orders ON k = a) SELECT c FROM orders)
-       SELECT orders.k, v, q.c FROM orders, (SELECT DISTINCT a AS c FROM labels) q WHERE q.c = orders.k""",
+       SELECT orders.k, v, q.c, orders.k LIKE ANY ('a%', 'z%') AS l
+       FROM orders, (SELECT DISTINCT a AS c FROM labels) q WHERE q.c = orders.k""",
     """WITH q(a, b) AS (SELECT k, length(label) FROM labels)
        SELECT o.k, e.x, r.*, q.b, w FROM orders o, LATERAL explode(o.xs) AS e(x) LEFT JOIN q ON q.b = e.x
        LEFT JOIN LATERAL (SELECT l.k, label m FROM labels l WHERE l.k = o.k ORDER BY 2 LIMIT 1) AS r(k2, m) ON m > 'a'

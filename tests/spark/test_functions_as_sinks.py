@@ -109,11 +109,13 @@ def test_a_function_that_raises_fails_the_query_with_its_place_and_gets_the_same
         raise ValueError("no")
 
     query = start(data.stream(ckpt).writeStream.foreachBatch(fails).alsoTo("memory", path=job.sink), now=False)
-    with pytest.raises(StreamingQueryException, match=r"^\[FOREACH_BATCH_USER_FUNCTION_ERROR\] .*ValueError: no"):
+    conditions = r"^\[STREAM_FAILED\] \[FOREACH_BATCH_USER_FUNCTION_ERROR\] "
+    with pytest.raises(StreamingQueryException, match=f"{conditions}.*ValueError: no"):
         query.processAllAvailable()
     with pytest.raises(StreamingQueryException, match=rf"{__file__}:\d+, in fails\): ValueError: no") as raised:
         query.awaitTermination()
     assert isinstance(raised.value.__cause__, ValueError)
+    assert raised.value.getCondition() == "STREAM_FAILED"
     assert str(query.exception()) == str(raised.value)
     assert not query.isActive
     data.add(("c", 3))

@@ -25,6 +25,8 @@ class Sum(Accumulator):
     """
 
     suffix = ""
+    _condition = "ARITHMETIC_OVERFLOW"
+    """What Spark calls a sum that is out of range."""
 
     @property
     def sum_type(self) -> pa.DataType:
@@ -91,7 +93,8 @@ class Sum(Accumulator):
 
     def _overflow(self) -> InvalidInputError:
         return InvalidInputError(
-            f"aggregate {self.name!r}: the sum of column {self.column!r} left the range of {self.sum_type}. "
+            f"[{self._condition}] aggregate {self.name!r}: the sum of column {self.column!r} left the range of "
+            f"{self.sum_type}. "
             "Cast the column to double, or to a decimal with fewer digits before the point, ahead of aggregate()."
         )
 
@@ -100,6 +103,7 @@ class Mean(Sum):
     """Sum and count. Integers are summed as doubles, as Spark does, so their sum cannot overflow."""
 
     suffix = "_sum"
+    _condition = "NUMERIC_VALUE_OUT_OF_RANGE"
 
     @property
     def sum_type(self) -> pa.DataType:

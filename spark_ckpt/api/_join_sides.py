@@ -87,8 +87,9 @@ class JoinedSide:
     def _is_of(self, name: Name) -> bool:
         """Whether a column that was taken from a stream may be one of these: classic Spark knows no streams, but
         columns, which others that were made of the same one have, too."""
-        of_another = hasattr(self.rows._preview, "_jdf") and attribute_of(name) in self.rows._attributes.all
-        return name.stream in self.streams or of_another
+        if name.stream in self.streams:
+            return True
+        return hasattr(self.rows._preview, "_jdf") and attribute_of(name) in self.rows._attributes.all
 
     def known(self, name: Name) -> tuple[str, list[str]] | None:
         """The column of the rows that a name of the user's is, and the fields of it. None: none of these, or the

@@ -47,8 +47,10 @@ def keyed(
     out = spark_schema(function.output_schema)
     if function.passes_rows:
         out = passed_on(out, parent.schema)
-    elif isinstance(function, AggregateFunction | WindowedAggregate):
+    elif isinstance(function, WindowedAggregate):
         out = keys.noted(out)
+    elif isinstance(function, AggregateFunction):  # which goes by no event time
+        out = replace(keys, delays_ms=()).noted(out)
 
     def make(ctx: Any) -> Chain:
         chain = ctx.chain(parent._recipe) if keys.plain else parent._for_expressions(ctx)

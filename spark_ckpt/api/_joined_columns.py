@@ -15,10 +15,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_ckpt.api._joined_tables import INNER, of_table, refuse_ambiguous_texts, refuse_lost
+from spark_ckpt.api._joined_tables import of_table, refuse_ambiguous_texts, refuse_lost
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import not_there, stream_columns
-from spark_ckpt.plan.columns import is_case_sensitive, quoted, unquoted
+from spark_ckpt.plan.columns import OWN, is_case_sensitive, quoted, unquoted
 from spark_ckpt.plan.condition import Name, bare_name, names_in, parts_of, replaced, stream_names
 from spark_ckpt.plan.join_itself import WithItself
 from spark_ckpt.plan.stars import Star, expanded
@@ -32,7 +32,7 @@ GONE = -1
 Qualified = tuple[tuple[str, int], ...]
 """Columns that an alias stands in front of, in the order of ``alias.*``: names and places."""
 _AT = "at"
-_PLACE = f"{INNER}place_"
+_PLACE = f"{OWN}place_"
 """What names of columns by their places begin with."""
 
 
@@ -169,7 +169,7 @@ class JoinedColumns:
         if len(parts) > 1 and of_table(self.tables, name):
             return None
         at = self._called(name, parts[0])
-        if at is None and parts[0].startswith(INNER) and parts[0] in self.unique.columns:
+        if at is None and parts[0].startswith(OWN) and parts[0] in self.unique.columns:
             at = self.unique.columns.index(parts[0])
         elif at is None and parts[0].startswith(_PLACE):
             at = int(parts[0].removeprefix(_PLACE))

@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.api._joined_columns import GONE
 from spark_ckpt.api._joined_places import JoinedPlaces
-from spark_ckpt.api._joined_tables import INNER, knowing_tables
+from spark_ckpt.api._joined_tables import knowing_tables
 from spark_ckpt.api._left_out import behind_missing
 from spark_ckpt.plan.attributes import same, with_known
-from spark_ckpt.plan.columns import free, quoted
+from spark_ckpt.plan.columns import OWN, free, quoted
 from spark_ckpt.plan.condition import Name, bare_name, names_in, parts_of, replaced, stream_names
 from spark_ckpt.types import CTL, TAG
 
@@ -103,7 +103,7 @@ class JoinedNames(JoinedPlaces):
                 shown.append(name)
                 ahead.append("")
             for i in places:
-                ahead[i] = free(f"{INNER}{name}" if i in replaces else name, [*names, *ahead])
+                ahead[i] = free(f"{OWN}{name}" if i in replaces else name, [*names, *ahead])
                 shown[i], computed[ahead[i]] = name, self.column(column)
         old = [*(names[i] for i in replaces), *names[len(self.shown) :]]
         behind = (*(self.shown[i] for i in replaces), *self.behind)
@@ -164,7 +164,7 @@ class JoinedNames(JoinedPlaces):
         def place(name: Name) -> int | None:
             return GONE if name.of_stream and itself.is_hidden(name) else made.place(name)
 
-        unique = made.unique.alias(f"{INNER}{alias}")
+        unique = made.unique.alias(f"{OWN}{alias}")
         aliases = {alias: tuple(zip(self.shown, range(len(self.shown)), strict=True))}
         return replace(made, unique=unique, place=place, aliases=aliases).frame()
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spark_ckpt.api._joined_columns import GONE, JoinedColumns
-from spark_ckpt.api._joined_tables import INNER
 from spark_ckpt.plan.attributes import same
-from spark_ckpt.plan.columns import free
+from spark_ckpt.plan.columns import OWN, free
 from spark_ckpt.plan.condition import Name
 
 if TYPE_CHECKING:
@@ -42,8 +41,8 @@ class JoinedPlaces(JoinedColumns):
         for at, name in enumerate(names):
             if at < len(low):
                 names[at] = self.shown[at] if low.count(low[at]) == 1 else name
-            elif name.lower() in low or (self.tables and not name.startswith(INNER)):
-                names[at] = free(f"{INNER}{name}", [*names, *self.shown])
+            elif name.lower() in low or (self.tables and not name.startswith(OWN)):
+                names[at] = free(f"{OWN}{name}", [*names, *self.shown])
         return names
 
     def _renamed(self, names: list[str]) -> CkptDataFrame:

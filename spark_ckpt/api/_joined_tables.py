@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import column_ids
-from spark_ckpt.plan.columns import free, quoted, unquoted
+from spark_ckpt.plan.columns import OWN, free, quoted, unquoted
 from spark_ckpt.plan.condition import Name, bare_name, names_in, parts_of, replaced
 from spark_ckpt.plan.key_columns import is_column
 from spark_ckpt.plan.qualifiers import qualifiers
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
 
 SparkDF = Any
-INNER = "__ckpt_"
-"""What names of their own begin with."""
 _AMBIGUOUS = ("_LEGACY_ERROR_TEMP_1182", "AMBIGUOUS_COLUMN_REFERENCE")
 """Conditions of Spark's errors, the second on Spark Connect."""
 _WITH_PARTS = (T.StructType, T.MapType, T.ArrayType)
@@ -111,7 +109,7 @@ def _apart_from(joined: JoinedNames, columns: list[str]) -> JoinedNames:
     low, names = {column.lower() for column in columns}, list(joined.unique.columns)
     for at, name in enumerate(names):
         if name.lower() in low:
-            names[at] = free(f"{INNER}{name}", [*names, *columns])
+            names[at] = free(f"{OWN}{name}", [*names, *columns])
     return joined if names == joined.unique.columns else replace(joined, unique=joined._renamed(names))
 
 

@@ -17,6 +17,8 @@ from spark_ckpt.plan.java_classes import COLUMN, java_class
 from spark_ckpt.types import CONTROL_COLUMNS
 
 SparkDF = Any
+OWN = "__ckpt_"
+"""What names and aliases begin with that columns have here, and their user does not see."""
 
 _CONTROL = "|".join(f"`{name}`" for name in CONTROL_COLUMNS)
 _AMONG = f", {', '.join(CONTROL_COLUMNS)}"

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_ckpt.plan.attributes import column_ids
-from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.columns import OWN, quoted
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.types import CONTROL_COLUMNS
 
 SparkDF = Any
-_OWN = "__ckpt_"
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ def qualifiers(df: SparkDF) -> Qualifiers:
     aliases: dict[str, list[tuple[str, int]]] = {}
     for at, attribute in enumerate(a for a in output if a.name() not in CONTROL_COLUMNS):
         alias = (["", *items_of(attribute.qualifier())])[-1]
-        if alias and not alias.startswith(_OWN):
+        if alias and not alias.startswith(OWN):
             aliases.setdefault(alias, []).append((attribute.name(), at))
     stars = {alias: column_ids(df.select(f"{quoted(alias)}.*")) for alias in aliases}
     hiding = {alias.lower() for alias, star in stars.items() if not set(star) <= set(ids)}

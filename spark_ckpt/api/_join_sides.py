@@ -21,6 +21,7 @@ from spark_ckpt.api._kept_aliases import qualified_columns
 from spark_ckpt.plan.attributes import attribute_of
 from spark_ckpt.plan.columns import quoted, unquoted
 from spark_ckpt.plan.condition import Name, names_in, parts_of, replaced, shape, stream_column
+from spark_ckpt.plan.join_sides import LEFT, RIGHT
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
@@ -133,6 +134,12 @@ class JoinedSide:
         return unquoted(parts_of(name.text)[0]).lower() in [shown.lower() for shown in self.shown]
 
 
+def side_of(sides: tuple[JoinedSide, JoinedSide], name: Name) -> int | None:
+    """That of a column that was taken from a stream; the first, if both are made of that, or neither is."""
+    own = [side for side in (LEFT, RIGHT) if name.stream in sides[side].streams]
+    return next((side for side in (*own, LEFT, RIGHT) if sides[side].has(name)), None)
+
+
 def over_rows(sides: tuple[JoinedSide, JoinedSide], on: Column) -> Column:
     """The condition ``on`` by the names of the rows' columns. Raises ``InvalidInputError`` for those of several."""
     if all(side.joined is None for side in sides):
@@ -147,8 +154,8 @@ def over_rows(sides: tuple[JoinedSide, JoinedSide], on: Column) -> Column:
 
 def _meant(sides: tuple[JoinedSide, JoinedSide], name: Name) -> Column | None:
     if name.of_stream:
-        first = next((side for side in sides if side.has(name)), None)
-        return None if first is None else first.column(name)
+        first = side_of(sides, name)
+        return None if first is None else sides[first].column(name)
     if name.table is not None:
         return next((c for c in (side.column(name) for side in sides) if c is not None), None)
     parts = [unquoted(part) for part in parts_of(name.text)]

@@ -7,7 +7,7 @@ of a join find them by their places.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from spark_ckpt.api._joined_columns import GONE, JoinedColumns
 from spark_ckpt.plan.attributes import same
@@ -15,9 +15,9 @@ from spark_ckpt.plan.columns import OWN, free
 from spark_ckpt.plan.condition import Name
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from spark_ckpt.api.dataframe import CkptDataFrame
+
+Places = TypeVar("Places", bound="JoinedPlaces")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class JoinedPlaces(JoinedColumns):
         made = self.unique._columns(self.unique.columns, names)
         return made._with(same(self.unique._attributes, range(len(names)), names))
 
-    def by(self, names: list[str]) -> Self:
+    def by(self: Places, names: list[str]) -> Places:
         """For a join by ``names``: the rows have the first column that is called so by that name, as Spark takes it,
         and the same one but once."""
         low, known = [shown.lower() for shown in self.shown], self.unique._attributes.all
@@ -61,7 +61,7 @@ class JoinedPlaces(JoinedColumns):
         columns = [taken.get(at, name) for at, name in enumerate(self.unique.columns)]
         return self if columns == self.unique.columns else replace(self, unique=self._renamed(columns))
 
-    def _of(self, places: list[int], visible: int) -> Self:
+    def _of(self: Places, places: list[int], visible: int) -> Places:
         """Some of the columns, the first of which are shown."""
         unique = self.unique._columns([self.unique.columns[i] for i in places])
         moved = {old: new for new, old in enumerate(places)}
@@ -69,7 +69,7 @@ class JoinedPlaces(JoinedColumns):
         shown, behind = tuple(names[:visible]), tuple(names[visible:])
         return replace(self, unique=unique, shown=shown, behind=behind)._moved(moved)
 
-    def _moved(self, places: dict[int, int]) -> Self:
+    def _moved(self: Places, places: dict[int, int]) -> Places:
         """With the columns that were at ``places`` elsewhere, and all others not there any more."""
 
         def found(name: Name) -> int | None:

@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.api._ahead import with_implied
 from spark_ckpt.api._ahead_of_joins import AheadOfJoin
-from spark_ckpt.api._join_sides import JoinedSide, over_rows
+from spark_ckpt.api._join_sides import JoinedSide, over_rows, side_of
 from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.api._keys import is_key
 from spark_ckpt.errors import InvalidInputError
@@ -100,8 +100,7 @@ class _Join:
         return None if found is None else found.name
 
     def _side_of(self, name: Name) -> int | None:
-        """Of a column that was taken from a stream. The first, if both sides have it."""
-        return next((side for side in (LEFT, RIGHT) if self.called[side].has(name)), None)
+        return side_of(self.called, name)
 
     def _analysed(self) -> list[T.StructField]:
         """What comes out. Spark raises where it would for batches: names that are not there, or of both sides."""

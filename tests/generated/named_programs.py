@@ -239,6 +239,7 @@ def assert_as_in_spark(lab: Any, programs: Sequence[Sequence[str]], run: Sequenc
     """Names, types and refusals of all ``programs``, and the rows of those to ``run``, in one query."""
     sides = made_sides(lab.spark, lab.folder / f"as in Spark {next(_NUMBERS)}", random.Random(1))
     told = [(statements, first_difference(sides, statements)) for statements in programs]
-    assert [both for both in told if both[1] is not None] == []
+    differ = [(statements, found) for statements, found in told if found is not None]
+    assert not differ, differ
     assert not run or sides.difference([Query(tuple(statements)) for statements in run]) is None
     return sides

@@ -76,10 +76,10 @@ class JoinedNames(JoinedPlaces):
     def _known(self, made: CkptDataFrame, places: dict[int, int]) -> CkptDataFrame:
         """``made`` of the rows, with columns that are theirs, if under the names that are shown. Aliases stand in front
         of those, as in Spark: ``st.k`` is no field of a column ``st``."""
-        made = made._with(with_known(made._attributes, self.unique._attributes, places))
-        moved = {old: new for new, old in places.items()}
         from spark_ckpt.api._joined_rows import aliased
 
+        made = made._with(with_known(made._attributes, self.unique._attributes, places))
+        moved = {old: new for new, old in places.items()}
         return aliased(made, self.aliases_at(moved), self.tables, self.lost)
 
     def where(self, condition: Column) -> CkptDataFrame:

@@ -94,7 +94,7 @@ def knowing_tables(joined: JoinedNames) -> JoinedNames:
 
     def place(name: Name) -> int | None:
         at = joined.place(name)
-        return found.ids.index(name.table) if at is None and name.table in found.ids else at
+        return joined.unique._attributes.place(name) if at is None and name.table is not None else at
 
     aliases = {alias: columns for alias, columns in found.aliases.items() if alias.lower() not in known}
     return replace(joined, place=place, aliases={**joined.aliases, **aliases}, hiding=joined.hiding | found.hiding)

@@ -63,8 +63,9 @@ def keys_apart(df: CkptDataFrame, cols: list[Any]) -> tuple[CkptDataFrame, list[
         with proposing_user_columns():
             key = None if isinstance(col, int) else df._preview.select(col)
         name = "" if key is None else key.columns[0]
-        if key is not None and ids and column_ids(key)[0] in ids:
-            places[number] = ids.index(column_ids(key)[0])
+        one = column_ids(key)[0] if key is not None and ids else None
+        if one is not None and one in ids:
+            places[number] = ids.index(one)
         if name.lower() in twice:
             own = free(name, [*df.columns, *made])
             made[own], col = F.col(col) if isinstance(col, str) else col, F.col(quoted(own)).alias(name)

@@ -104,7 +104,9 @@ class Attributes:
     def place(self, name: Name) -> int | None:
         """Where a column is that was taken from a stream, or from a table on classic Spark. None: nowhere."""
         if name.table is not None:
-            return next((i for i, one in enumerate(self.all) if one is _of_ids.get(name.table)), None)
+            there = self.all  # looking at them makes those of tables known
+            of_table = _of_ids.get(name.table)
+            return there.index(of_table) if of_table in there else None
         if name.stream is None:
             return None
         origin = _known.get(name.stream)

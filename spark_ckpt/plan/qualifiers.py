@@ -1,7 +1,7 @@
-"""What classic Spark knows the columns of a DataFrame by, besides their names: ids and aliases. Driver.
+"""The aliases that classic Spark knows the columns of a DataFrame by. Driver.
 
-Behind a join with a table that is ``table["k"]``, and ``t.k`` for ``table.alias("t")``. Where rows come out of Python,
-as behind an operator, there are neither.
+Behind a join with a table that is ``t.k`` for ``table.alias("t")``. Where rows come out of Python, as behind an
+operator, there are none.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ SparkDF = Any
 
 @dataclass(frozen=True)
 class Qualifiers:
-    """``ids`` of the columns; ``aliases``: the names and places of the columns that each stands in front of; those of
-    ``hiding`` stand in front of others, too, which the join hides."""
+    """``aliases``: the names and places of the columns that each stands in front of; those of ``hiding`` stand in front
+    of others, too, which the join hides."""
 
-    ids: list[int]
     aliases: dict[str, tuple[tuple[str, int], ...]]
     hiding: frozenset[str]
 
@@ -37,4 +36,4 @@ def qualifiers(df: SparkDF) -> Qualifiers:
             aliases.setdefault(alias, []).append((attribute.name(), at))
     stars = {alias: column_ids(df.select(f"{quoted(alias)}.*")) for alias in aliases}
     hiding = {alias.lower() for alias, star in stars.items() if not set(star) <= set(ids)}
-    return Qualifiers(ids, {alias: tuple(found) for alias, found in aliases.items()}, frozenset(hiding))
+    return Qualifiers({alias: tuple(found) for alias, found in aliases.items()}, frozenset(hiding))

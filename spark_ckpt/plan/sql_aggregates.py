@@ -13,7 +13,7 @@ from spark_ckpt.plan._aggregate_kinds import KINDS, REFUSED
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.spark_errors import unsupported
 from spark_ckpt.plan.sql_query import Span, words
-from spark_ckpt.plan.sql_tokens import Token, begins_sub_query, closed, has_sign
+from spark_ckpt.plan.sql_tokens import Token, begins_sub_query, closed, has_sign, has_word
 
 INSTEAD_OF_WINDOW_FUNCTIONS = (
     'groupBy("k").aggregate(..., emit="rows") for running values, groupBy("k").topN(...) for the first rows'
@@ -110,11 +110,11 @@ def end_of_call(tokens: tuple[Token, ...], at: int) -> int:
         return 0
     end = closed(tokens, at + 1)
     while end < len(tokens):
-        if tokens[end].word("ignore", "respect") and _followed_by_word(tokens, end, "nulls"):
+        if tokens[end].word("ignore", "respect") and has_word(tokens, end + 1, "nulls"):
             end += 2
         elif tokens[end].word("filter") and has_sign(tokens, end + 1, "("):
             end = closed(tokens, end + 1)
-        elif tokens[end].word("within") and _followed_by_word(tokens, end, "group"):
+        elif tokens[end].word("within") and has_word(tokens, end + 1, "group"):
             end = closed(tokens, end + 2)
         elif tokens[end].word("over"):
             raise unsupported(
@@ -132,7 +132,3 @@ def _stands_alone(tokens: tuple[Token, ...], at: int, end: int) -> bool:
         return True
     before = at == 0 or tokens[at - 1].text in ("(", ",")
     return before and (end == len(tokens) or tokens[end].text in (")", ","))
-
-
-def _followed_by_word(tokens: tuple[Token, ...], at: int, word: str) -> bool:
-    return at + 1 < len(tokens) and tokens[at + 1].word(word)

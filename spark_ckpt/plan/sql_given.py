@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from spark_ckpt.plan.sql_names import has_alias, is_table
+from spark_ckpt.plan.sql_names import alias_behind, is_table
 from spark_ckpt.plan.sql_query import Span
 from spark_ckpt.plan.sql_sub_queries import named_inside
 
@@ -26,11 +26,8 @@ def placed(span: Span, key: Callable[[str], str | None]) -> str:
         name = key(token.name) if is_table(span.tokens, at) and token.name.lower() not in own else None
         if name is None:
             continue
-        behind = span.tokens[at + 1] if at + 1 < len(span.tokens) else None
-        # One stands behind TABLESAMPLE, and none behind TABLE.
-        none = span.tokens[at - 1].word("table") or (behind is not None and behind.word("tablesample"))
-        alias = "" if none or has_alias(span.tokens, at) else f" AS {token.text}"
-        found += span.text[written - span.start : token.start - span.start] + f"{place(name)}{alias}"
+        found += span.text[written - span.start : token.start - span.start]
+        found += place(name) + alias_behind(span.tokens, at)
         written = token.end
     return found + span.text[written - span.start :]
 

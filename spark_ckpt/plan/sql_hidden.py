@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from spark_ckpt.plan.columns import free, quoted
-from spark_ckpt.plan.sql_names import has_alias, is_table
-from spark_ckpt.plan.sql_tokens import Token, closed, has_sign, tokens_of
+from spark_ckpt.plan.sql_names import alias_behind, is_table
+from spark_ckpt.plan.sql_tokens import Token, closed, has_sign, has_word, tokens_of
 
 _Scope = Mapping[str, str]
 """Names in small letters -> those of their own; without those that hide nothing."""
@@ -42,7 +42,7 @@ class _Reader:
         """The tokens from ``at`` to ``end``, where ``scope`` holds."""
         while at < end:
             token = self.tokens[at]
-            if self._query_at(at + 2 if _has_word(self.tokens, at + 1, "recursive") else at + 1) and token.word("with"):
+            if token.word("with") and self._query_at(at + 1 + has_word(self.tokens, at + 1, "recursive")):
                 at, scope = self._named(at, scope)
             elif token.text == "(":
                 behind = closed(self.tokens, at)
@@ -55,7 +55,7 @@ class _Reader:
 
     def _named(self, at: int, scope: _Scope) -> tuple[int, _Scope]:
         """The list behind WITH: where it ends, and what holds there."""
-        of_itself = _has_word(self.tokens, at + 1, "recursive")
+        of_itself = has_word(self.tokens, at + 1, "recursive")
         at += of_itself
         while True:
             name, begin = self.tokens[at + 1], self._query_at(at + 1)
@@ -75,17 +75,9 @@ class _Reader:
     def _query_at(self, at: int) -> int:
         """Where the query in parentheses begins that a name at ``at`` is for, ``name (columns) AS (...)``; 0: none."""
         behind = closed(self.tokens, at + 1) if has_sign(self.tokens, at + 1, "(") else at + 1
-        there = _has_word(self.tokens, behind, "as") and has_sign(self.tokens, behind + 1, "(")
+        there = has_word(self.tokens, behind, "as") and has_sign(self.tokens, behind + 1, "(")
         return behind + 1 if there and self.tokens[at].is_name else 0
 
     def _write(self, at: int, own: str) -> None:
-        """Columns are called by the alias that the table had by its name."""
         token = self.tokens[at]
-        none = self.tokens[at - 1].word("table") or _has_word(self.tokens, at + 1, "tablesample")
-        alias = "" if none or has_alias(self.tokens, at) else f" AS {token.text}"
-        self.found.append((token.start, token.end, f"{quoted(own)}{alias}"))
-
-
-def _has_word(tokens: tuple[Token, ...], at: int, word: str) -> bool:
-    """Whether it is at ``at``, which may be behind the last token."""
-    return at < len(tokens) and tokens[at].word(word)
+        self.found.append((token.start, token.end, quoted(own) + alias_behind(self.tokens, at)))

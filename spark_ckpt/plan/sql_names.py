@@ -8,7 +8,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._sql_stops import NOT_AN_ALIAS
 from spark_ckpt.plan.sql_aggregates import end_of_call
 from spark_ckpt.plan.sql_query import Source, Span
-from spark_ckpt.plan.sql_tokens import Token, tokens_of, unescaped
+from spark_ckpt.plan.sql_tokens import Token, has_word, tokens_of, unescaped
 
 _BEGIN = ("select", "from", "view", "where", "group", "having", "order", "on", "using", "by", "limit")
 
@@ -43,6 +43,13 @@ def has_alias(tokens: tuple[Token, ...], at: int) -> bool:
     """Whether the table at ``at`` has another name behind it."""
     behind = tokens[at + 1] if at + 1 < len(tokens) else None
     return behind is not None and behind.is_name and behind.text.lower() not in NOT_AN_ALIAS
+
+
+def alias_behind(tokens: tuple[Token, ...], at: int) -> str:
+    """What is to be written behind something else in the place of the table at ``at``, for columns to be called as
+    before: one stands behind TABLESAMPLE, and none behind TABLE."""
+    none = tokens[at - 1].word("table") or has_word(tokens, at + 1, "tablesample")
+    return "" if none or has_alias(tokens, at) else f" AS {tokens[at].text}"
 
 
 def alias_of(source: Source) -> str | None:

@@ -72,6 +72,11 @@ def has_sign(tokens: Sequence[Token], at: int, *signs: str) -> bool:
     return at < len(tokens) and tokens[at].text in signs
 
 
+def has_word(tokens: Sequence[Token], at: int, *words: str) -> bool:
+    """Whether one of ``words`` is at ``at``, which may be behind the last token."""
+    return at < len(tokens) and tokens[at].word(*words)
+
+
 def closed(tokens: Sequence[Token], at: int) -> int:
     """Where the parentheses that open at ``at`` end, with the closing one."""
     end = at + 1

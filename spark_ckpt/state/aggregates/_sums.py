@@ -94,8 +94,8 @@ class Sum(Accumulator):
     def _overflow(self) -> InvalidInputError:
         return InvalidInputError(
             f"[{self._condition}] aggregate {self.name!r}: the sum of column {self.column!r} left the range of "
-            f"{self.sum_type}. "
-            "Cast the column to double, or to a decimal with fewer digits before the point, ahead of aggregate()."
+            f"{self.sum_type}. Cast the column to double, or to a decimal with fewer digits before the point, ahead of "
+            "aggregate()."
         )
 
 

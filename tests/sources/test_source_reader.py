@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from spark_ckpt import clock
 from spark_ckpt.config import JobConfig
 from spark_ckpt.jobs.requests import create_request, open_requests, withdraw_request
 from spark_ckpt.jobs.spec import RunSpec, SourceSpec
@@ -26,11 +27,15 @@ from spark_ckpt.protocol.records import (
     GenerationRecord,
     Topology,
 )
+from spark_ckpt.protocol.source_offset import SourceOffset
+from spark_ckpt.protocol.source_view import LOOK_MS
 from spark_ckpt.runtime.source.reader import CkptStreamReader
+from spark_ckpt.storage.job_paths import JobPaths
 
 ROOT = Path(__file__).parents[2]
 TOPOLOGY = Topology(4, 4, ("a", "b"), {}, ("s",))
 LIMIT = ReadMaxRows(2**31 - 1)
+NOW_MS = 1_700_000_000_000
 
 
 def reader(
@@ -125,6 +130,32 @@ def test_the_leading_source_says_that_the_job_lives_until_it_is_stopped(tmp_path
     assert store.names("alive") == ["0000000001.json"]
     a.stop()
     assert store.names("alive") == []
+
+
+def test_a_checkpoint_that_was_complete_and_dropped_before_a_follower_looked_is_not_taken_for_lost(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    """The follower takes up three checkpoints within one moment: it has not looked for the end of the second."""
+    monkeypatch.setattr(clock, "now_ms", lambda: NOW_MS)
+    a, b = (reader(tmp_path, leader, maxConcurrent="2") for leader in (True, False))
+    records = a._coordinator().records
+    at = [r.initialOffset() for r in (a, b)]
+    for k in (1, 2, 3):
+        create_request(records.store, "savepoint", "there")
+        ends = [r.latestOffset(start, LIMIT) for r, start in zip((a, b), at, strict=True)]
+        assert [end["barrier"] for end in ends] == [k, k]
+        ran((a, b), at, ends, k)
+        done = CompletionRecord(k, "checkpoint", 1, 1, k, k, {}, {}, (), TOPOLOGY, 0, 0)
+        records.store.create(JobPaths.checkpoint(k), "checkpoint", done.to_json())
+        at = ends
+    # What the commit of the third leaves with retain=1.
+    batches = [JobPaths.listed("batches", name) for name in records.store.names("batches")]
+    for path in (*map(JobPaths.checkpoint, (1, 2)), *map(JobPaths.trigger, (1, 2)), *batches):
+        records.store.delete(path)
+    assert [p.checkpoint for p in SourceOffset.from_json(at[1]).pending] == [2, 3]
+    monkeypatch.setattr(clock, "now_ms", lambda: NOW_MS + LOOK_MS)
+    after = SourceOffset.from_json(b.latestOffset(at[1], LIMIT))
+    assert (after.pending, after.cancel) == ((), ()), "it has seen that both are complete"
 
 
 class Queue(DataSource):

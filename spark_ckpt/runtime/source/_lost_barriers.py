@@ -31,8 +31,8 @@ class BarrierWatch:
 
     def _judge(self, triggers: TriggerCoordinator, pending: PendingTrigger, now_ms: int) -> None:
         checkpoint, run = pending.checkpoint, triggers.run
-        # The batch has ended, so what became of it is there to see.
-        if triggers.records.is_settled(checkpoint):
+        # The batch has ended, so what became of it is there to see; or it is dropped already, behind a newer one.
+        if triggers.is_over(checkpoint):
             return
         found = judge_barrier(
             checkpoint,

@@ -48,6 +48,12 @@ class TriggerCoordinator:
         self._view, end = self._io.run(next_offset(role, view, start, now_ms), ask_inner)
         return end
 
+    def is_over(self, checkpoint: int) -> bool:
+        """Whether nothing more can happen to a checkpoint that was triggered: it is complete, void or aborted, or a
+        newer one is complete. The newer one is looked for last: only behind it are records of the older one dropped.
+        """
+        return self.records.is_settled(checkpoint) or checkpoint < self._io.newest_completed()
+
     def give_up(self, record: AbortedRecord, triggered_ms: int) -> None:
         """A checkpoint that cannot be completed any more; its cancel marker goes into the next offset."""
         self._io.execute(GiveUp(record, triggered_ms))

@@ -7,7 +7,7 @@ UNIT := scripts/with_env.sh dev --mariadb --kafka --iceberg-rest
 TEST := scripts/with_env.sh dev --delta-jars --mariadb --kafka --iceberg-rest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo payments test soak unit simulate explore mutants bench lint format docs site clean
+.PHONY: help demo payments test soak unit simulate explore mutants bench lint format docs changelog site clean
 
 help:  ## this text
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -51,6 +51,9 @@ format:  ## let ruff rewrite the code
 docs:  ## write the generated parts of docs/
 	@$(DEV) python scripts/config_docs.py
 	@$(DEV) python scripts/site_docs.py
+
+changelog:  ## put changes/ into CHANGELOG.md: make changelog VERSION=0.2.0
+	@$(DEV) towncrier build --version $(VERSION)
 
 site:  ## the documentation as a site in build/site; broken links are errors
 	@NO_MKDOCS_2_WARNING=1 $(DEV) mkdocs build --strict

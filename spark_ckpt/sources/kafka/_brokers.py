@@ -99,17 +99,19 @@ class Brokers:
         if missing:
             raise InvalidInputError(
                 f"Kafka at {self._where}: expected topics {', '.join(names)}, found no {', '.join(missing)}; create "
-                "what is missing, or correct the options subscribe or assign"
+                f"what is missing, or leave it out of option {'subscribe' if wanted.assigned is None else 'assign'}: a "
+                "job that has read it goes on without it with failOnDataLoss=false"
             )
         return ids, there
 
     def described(
-        self, names: Iterable[str], patience_s: float = _UNKNOWN_FOR_S
+        self, names: Iterable[str], patience_s: float | None = None
     ) -> tuple[dict[str, str], list[Partition]]:
-        """Ids and partitions of those topics that are there."""
+        """Ids and partitions of those topics that are there. Waits up to ``patience_s`` for one that is unknown; None:
+        as long as a new topic may be unknown to a broker."""
         ids: dict[str, str] = {}
         partitions: list[Partition] = []
-        open_, until = sorted(set(names)), time.monotonic() + patience_s
+        open_, until = sorted(set(names)), time.monotonic() + (_UNKNOWN_FOR_S if patience_s is None else patience_s)
         while open_:
             found = self._ask(f"topics {', '.join(open_)}", functools.partial(self._describe, open_))
             for name, topic in found.items():

@@ -61,6 +61,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_batch_at = float("-inf")
         self._commit: Future[Any] | None = None
         self._untold: dict[str, Any] | None = None
+        self._warned: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_connected": None, "_commit": None}
@@ -75,11 +76,13 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._source.parsed["maxOffsetsPerTrigger"] or 2**31 - 1)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Whatever the trigger, what was read and what is still to be read is looked for first."""
         at, everything = Position.of(start), isinstance(limit, ReadAllAvailable)
-        now = self._pinned or self._now()
-        if self._pinned is None:
-            self._check_there(at, now)
-        end = self._not_back(at, self._bounded(now))
+        now = self._now()
+        self._check_there(at, now)
+        if self._pinned is not None:
+            self._check_there(self._pinned, now)
+        end = self._not_back(at, self._bounded(self._pinned or now))
         new, o = new_records(at, end), self._source.parsed
         if not new or (not everything and self._pinned is None and self._put_off(new)):
             return start
@@ -113,8 +116,9 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _tell(self) -> None:
         end, self._untold = self._untold, None
-        if end is not None:
-            self._commit = self._brokers().commit(self._source.group, Position.of(end).places)
+        places = Position.of(end).places if end is not None else {}
+        if places:  # of a pattern that no topic matches yet there are none, and the client refuses an empty list
+            self._commit = self._brokers().commit(self._source.group, places)
 
     def _told(self) -> None:
         commit, self._commit = self._commit, None
@@ -268,7 +272,9 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 " processed. If you don't want your streaming query to fail on such cases, set the source option"
                 " 'failOnDataLoss' to 'false'"
             )
-        _logger.warning("%s; the job goes on without what is gone (failOnDataLoss=false)", what)
+        if what not in self._warned:  # once: it is looked for again before every batch
+            self._warned.add(what)
+            _logger.warning("%s; the job goes on without what is gone (failOnDataLoss=false)", what)
 
     def _brokers(self) -> Brokers:
         if self._connected is None:

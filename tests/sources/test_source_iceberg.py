@@ -272,7 +272,6 @@ def test_an_offset_whose_snapshot_expired_or_was_rolled_back_is_refused(tmp_path
 REFUSED = {
     "no table": ({"table": "db.nope"}, "db.nope is not there"),
     "name": ({"table": "t"}, "namespace.table"),
-    "start": ({"startingSnapshotId": "7"}, "startingSnapshotId' is 7, which is not in the table's history"),
     "two starts": ({"startingSnapshotId": "7", "stream-from-timestamp": "1"}, "expected one start"),
     "time": ({"startingTimestamp": "monday"}, "startingTimestamp.*milliseconds since 1970"),
     "catalogue": ({"catalog.uri": "sqlite:////no/such/folder/x.db"}, "opening it failed"),

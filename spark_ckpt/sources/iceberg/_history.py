@@ -6,6 +6,7 @@ positions always have the same files between them, for as long as the snapshots 
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -62,15 +63,16 @@ class History:
         known = list(self._ancestors(self._table.metadata.current_snapshot_id))
         if not known:
             return Position(None)
-        return Position(known[-1].snapshot_id, 0, self._has_older_rows(known[-1]))
+        return self._oldest(known[-1])
 
-    def require(self, snapshot: int) -> None:
-        """Raises ``InvalidInputError`` unless ``snapshot`` is in the table's current history."""
+    def at(self, snapshot: int) -> Position:
+        """In front of ``snapshot``. Raises ``InvalidInputError`` unless it is in the table's current history."""
         if all(s.snapshot_id != snapshot for s in self._ancestors(self._table.metadata.current_snapshot_id)):
             raise InvalidInputError(
                 f"{self._shown}: option 'startingSnapshotId' is {snapshot}, which is not in the table's history; "
                 f"{self._known()}"
             )
+        return Position(snapshot)
 
     def files(self, start: Position, last: int | None) -> Iterator[tuple[Position, FileScanTask | None]]:
         """Files behind ``start`` up to all of snapshot ``last``, each with the position behind it.
@@ -85,7 +87,11 @@ class History:
                 yield at, None
 
     def between(self, start: Position, end: Position) -> list[FileScanTask]:
-        """Raises ``InvalidInputError`` if ``start`` is not in the history of ``end`` any more."""
+        """Raises ``InvalidInputError`` if the history from ``start`` to ``end`` is not what it was any more."""
+        behind = self._behind(start, end.snapshot)
+        if end.snapshot is not None and (not behind or replace(behind[-1], files=end.files) != end):
+            # Snapshots ahead of ``end`` expired since it was planned, or ``end`` itself did.
+            raise self._expired(end.snapshot)
         found = []
         for position, task in self.files(start, end.snapshot):
             if task is not None and (position.snapshot != end.snapshot or position.files <= end.files):
@@ -100,15 +106,33 @@ class History:
                 return [start, *self._positions(chain, start)]
             chain.append(snapshot)
         if start.snapshot is not None:
-            raise InvalidInputError(
-                f"{self._shown}: snapshot {start.snapshot}, up to which it was read, is not in its history any more: "
-                f"it expired, or the table was rolled back. {self._known()} Start anew, with an empty job folder and "
-                "option 'startingSnapshotId', or keep snapshots for longer than the query is down"
-            )
-        positions = self._positions(chain, start)
-        if positions and start.since_ms is None and self._has_older_rows(chain[-1]):
-            positions[0] = replace(positions[0], whole=True)
-        return positions
+            raise self._expired(start.snapshot)
+        if chain and start.since_ms is None:
+            return [self._oldest(chain[-1]), *self._positions(chain[:-1], start)]
+        if chain and chain[-1].timestamp_ms > (start.since_ms or 0) and self._has_past(chain[-1]):
+            raise self._too_early(start.since_ms or 0, chain[-1].timestamp_ms)
+        return self._positions(chain, start)
+
+    def _oldest(self, snapshot: Snapshot) -> Position:
+        """Where a stream begins that has no start. All rows that the oldest snapshot left has count, whatever it did:
+        one that compacts or overwrites may have all of them in files that it wrote itself."""
+        whole = _operation(snapshot) != Operation.APPEND or self._has_past(snapshot)
+        return Position(snapshot.snapshot_id, whole=whole)
+
+    def _too_early(self, since_ms: int, oldest_ms: int) -> InvalidInputError:
+        return InvalidInputError(
+            f"{self._shown}: expected all snapshots since {_time(since_ms)}, where the stream is to begin, found "
+            f"{_time(oldest_ms)} as the time of the oldest that is left: rows that expired snapshots appended since "
+            "then cannot be told from older ones. Leave the start out, and all rows of the table are read; or begin at "
+            f"{_time(oldest_ms)} or later"
+        )
+
+    def _expired(self, snapshot: int) -> InvalidInputError:
+        return InvalidInputError(
+            f"{self._shown}: snapshot {snapshot}, up to which it was read, is not in its history any more, or others "
+            f"in front of it are not: they expired, or the table was rolled back. {self._known()} Start anew, with an "
+            "empty job folder and option 'startingSnapshotId', or keep snapshots for longer than the query is down"
+        )
 
     def _positions(self, chain: list[Snapshot], start: Position) -> list[Position]:
         since = start.since_ms or 0
@@ -122,10 +146,15 @@ class History:
             yield snapshot
             snapshot_id = snapshot.parent_snapshot_id
 
-    def _has_older_rows(self, oldest: Snapshot) -> bool:
+    def _has_past(self, oldest: Snapshot) -> bool:
         """Whether it is not the table's first: who expires snapshots may leave its parent's id, or not."""
-        manifests = oldest.manifests(self._table.io)
-        return any(m.added_snapshot_id != oldest.snapshot_id or m.existing_files_count for m in manifests)
+        if oldest.parent_snapshot_id is not None or _operation(oldest) in (Operation.REPLACE, Operation.DELETE):
+            return True
+        others = (
+            m.added_snapshot_id != oldest.snapshot_id or m.existing_files_count or m.deleted_files_count
+            for m in oldest.manifests(self._table.io)
+        )
+        return any(others)
 
     def _of(self, at: Position) -> list[FileScanTask]:
         """The files of the snapshot, in an order of their own."""
@@ -155,7 +184,7 @@ class History:
         return found
 
     def _is_read(self, snapshot: Snapshot) -> bool:
-        operation = Operation.APPEND if snapshot.summary is None else snapshot.summary.operation
+        operation = _operation(snapshot)
         if operation == Operation.DELETE and not self._skips.delete:
             raise self._refused("delete", snapshot.snapshot_id, SKIP_DELETE)
         if operation == Operation.OVERWRITE and not self._skips.overwrite:
@@ -171,3 +200,11 @@ class History:
     def _known(self) -> str:
         ids = [s.snapshot_id for s in self._ancestors(self._table.metadata.current_snapshot_id)]
         return f"The history has {len(ids)} snapshots, from {ids[-1]} to {ids[0]}." if ids else "It has no snapshot."
+
+
+def _operation(snapshot: Snapshot) -> Operation:
+    return Operation.APPEND if snapshot.summary is None else snapshot.summary.operation
+
+
+def _time(ms: int) -> str:
+    return dt.datetime.fromtimestamp(ms / 1000, dt.timezone.utc).isoformat(timespec="milliseconds")

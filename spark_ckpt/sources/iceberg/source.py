@@ -86,7 +86,7 @@ class IcebergSource(DataSource):
         return spark_schema(schema_to_pyarrow(self._opened().schema(), include_field_ids=False))
 
     def streamReader(self, schema: StructType) -> IcebergReader:
-        """Asks the catalogue, and refuses columns that are not there, and a start that is not in the history."""
+        """Asks the catalogue, and refuses columns that are not there."""
         table = self._opened()
         names = [f.name for f in table.schema().fields]
         missing = [f.name for f in schema if f.name not in names]
@@ -94,8 +94,6 @@ class IcebergSource(DataSource):
             raise InvalidInputError(
                 f"{self.catalog} has no column {', '.join(missing)}; its columns are {', '.join(names)}"
             )
-        if self.parsed["startingSnapshotId"] is not None:
-            self.history(table).require(self.parsed["startingSnapshotId"])
         return IcebergReader(self, table.schema().select(*(f.name for f in schema)))
 
     def history(self, table: Table) -> History:
@@ -138,9 +136,11 @@ class IcebergReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         since = o["startingTimestamp"] if o["startingTimestamp"] is not None else o[_FROM]
         if since is not None:
             return Position(None, since_ms=since).to_json()
+        # Looked for by a fresh stream alone: one that goes on is behind it, and it may have expired.
+        history = self._known(now=True)[1]
         if o["startingSnapshotId"] is not None:
-            return Position(o["startingSnapshotId"]).to_json()
-        return self._known(now=True)[1].first().to_json()
+            return history.at(o["startingSnapshotId"]).to_json()
+        return history.first().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxFiles(self._source.parsed[_MAX_FILES] or _UNLIMITED)

@@ -13,8 +13,17 @@ RESTORE_ANOTHER = (
 """What works when something that a checkpoint needs is lost; for the end of a message."""
 
 
+def writable(text: str) -> str:
+    r"""``text`` as UTF-8 can hold it: a byte of a file's name that is no UTF-8 becomes ``\\udcff`` or such."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 class CkptError(Exception):
-    """Root of every error this library raises on purpose."""
+    """Root of every error this library raises on purpose. Its message is always :func:`writable`."""
+
+    def __init__(self, *args: object) -> None:
+        # Spark sends messages as UTF-8. For one that cannot be encoded it sends nothing, and the query hangs.
+        super().__init__(*(writable(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class RetryableError(CkptError):

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+from spark_ckpt.errors import writable
+
 _NAMES = (
     "pass", "pwd", "secret", "token", "key", "sig", "credential", "jaas", "connection_string", "odbc_connect",
     "authorization",
@@ -18,11 +20,11 @@ _BRANCH = re.compile(r"\s*\x1b\[\d+m↳\x1b\[0m\s*")
 
 
 def redact_url(text: str) -> str:
-    """``text`` without what URLs in it keep secret: passwords, sole users (often tokens), secret parameters.
+    """``text``, writable, without what URLs in it keep secret: passwords, sole users (often tokens), secret parameters.
 
     In ``abfs`` what stands there is the container, and stays.
     """
-    return _PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1:***@", _USER.sub(r"\1***@", text)))
+    return _PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1:***@", _USER.sub(r"\1***@", writable(text))))
 
 
 def has_secret(url: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_ckpt.errors import BadRecordError
+from spark_ckpt.errors import BadRecordError, writable
 from spark_ckpt.sources._file_listing import FileEntry
 from spark_ckpt.storage.filesystem import Folder
 
@@ -22,6 +22,8 @@ _MOST_TOLD = 10_000
 FAIL = "fail"
 SKIP = "skip"
 _SHOWN = 200
+_LONGEST_NAME = 200
+"""Bytes. File systems take 255; some 30 stand behind it."""
 
 
 class MalformedFileError(Exception):
@@ -107,7 +109,7 @@ class BadRecords:
 
     def _keep(self, entry: FileEntry, shown: str, bad: Bad) -> None:
         identity = json.dumps([entry.path, entry.size, entry.mtime_us, entry.etag, bad.place])
-        name = f"{entry.path.rsplit('/', 1)[-1]}-{hashlib.sha256(identity.encode()).hexdigest()[:24]}.json"
+        name = f"{_start_of_name(entry.path)}-{hashlib.sha256(identity.encode()).hexdigest()[:24]}.json"
         body = {"file": shown, "place": bad.place, "expected": bad.expected, "record": bad.found, "reason": bad.reason}
         Folder(self.policy, self._storage_options).create(name, json.dumps(body).encode())
 
@@ -133,6 +135,11 @@ def salvage(
             else:
                 middle = (low + high) // 2
                 pending += [(middle, high), (low, middle)]
+
+
+def _start_of_name(path: str) -> str:
+    """The file's own name, as far as a name may be long with what stands behind it."""
+    return writable(path.rsplit("/", 1)[-1]).encode()[:_LONGEST_NAME].decode(errors="ignore")
 
 
 def _reason(error: Exception) -> str:

@@ -7,13 +7,16 @@ import datetime as dt
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from stat import S_ISDIR, S_ISREG
 from typing import Any
 
-from spark_ckpt.errors import InvalidInputError
+import pyarrow as pa
+
+from spark_ckpt.errors import InvalidInputError, writable
 from spark_ckpt.redaction import redact_url
+from spark_ckpt.sources._local_folders import is_hidden, local_info, passed_over, scan
 from spark_ckpt.storage.filesystem import normalize_url, open_filesystem
 from spark_ckpt.storage.object_options import OBJECT_STORES, scheme_of
 from spark_ckpt.storage.refusals import reading
@@ -103,6 +106,13 @@ class InputFolder:
             if self._changes.ignore_missing:
                 return False
             raise self._vanished(entry) from None
+        except OSError as error:
+            if not self.local:
+                raise
+            raise InvalidInputError(
+                f"{self.shown(entry.path)}: expected {entry}, found that it cannot be looked at ({error.strerror}); "
+                "make it readable and start again"
+            ) from None
         self.require_same(entry, found)
         return True
 
@@ -115,6 +125,10 @@ class InputFolder:
             "'.' and rename them. Put the old content back, or start once with the option changedFiles=accept to go "
             "on with the file as it is now (what was already read of it is not read again)"
         )
+
+    def open(self, path: str) -> AbstractContextManager[Any]:
+        """For Arrow. Its own file reads without the interpreter, but only paths that are UTF-8."""
+        return pa.OSFile(path) if self.local and writable(path) == path else self.fs.open(path, "rb")
 
     def shown(self, path: str) -> str:
         return redact_url(path if self.local else self.fs.unstrip_protocol(path))
@@ -132,6 +146,11 @@ class InputFolder:
                 info = self._info(path)
             except FileNotFoundError:
                 self._require_bucket()
+                continue
+            except OSError as error:
+                if not self.local:
+                    raise
+                passed_over(path, error)
                 continue
             if info["type"] == "directory":
                 for found in self._below(path):
@@ -167,16 +186,25 @@ class InputFolder:
 
     def _below(self, folder: str) -> Iterator[dict[str, Any]]:
         if self.local:
-            yield from _scan(folder, self._recursive)
+            yield from self._scanned(folder)
         elif self._recursive:
             yield from self.fs.find(folder, detail=True).values()
         else:
             yield from self.fs.ls(folder, detail=True)
 
+    def _scanned(self, folder: str) -> Iterator[dict[str, Any]]:
+        try:
+            yield from scan(folder, self._recursive)
+        except OSError as error:
+            raise InvalidInputError(
+                f"expected a folder that this process may list, found {redact_url(folder)} ({error.strerror}); check "
+                "its permissions and the option 'path'"
+            ) from None
+
     def _refuse_partition(self, info: dict[str, Any]) -> None:
         """Spark would read what is in there, and make a column of the folder's name."""
         name = info["name"].rstrip("/").rsplit("/", 1)[-1]
-        if self._recursive or info["type"] != "directory" or _hidden(name) or not _PARTITION.fullmatch(name):
+        if self._recursive or info["type"] != "directory" or is_hidden(name) or not _PARTITION.fullmatch(name):
             return
         raise InvalidInputError(
             f"expected files in {redact_url(self.url)}, found the folder {name!r}, as a partitioned table has; this "
@@ -187,12 +215,12 @@ class InputFolder:
 
     def _is_input(self, info: dict[str, Any], folder: str) -> bool:
         name = info["name"].rsplit("/", 1)[-1]
-        if info["type"] != "file" or any(_hidden(part) for part in info["name"][len(folder) :].split("/")):
+        if info["type"] != "file" or any(is_hidden(part) for part in info["name"][len(folder) :].split("/")):
             return False
         return self._name_filter is None or fnmatch(name, self._name_filter)
 
     def _info(self, path: str) -> dict[str, Any]:
-        return _local_info(path, os.stat(path)) if self.local else dict(self.fs.info(path))
+        return local_info(path, os.stat(path)) if self.local else dict(self.fs.info(path))
 
     def _entry(self, info: dict[str, Any]) -> FileEntry:
         time = next((info[key] for key in _TIME_KEYS if info.get(key) is not None), 0)
@@ -207,32 +235,6 @@ def _patterns(glob: str) -> list[str]:
         return [glob]
     begin, end = glob[: found.start()], glob[found.end() :]
     return [pattern for part in found[1].split(",") for pattern in _patterns(f"{begin}{part}{end}")]
-
-
-def _scan(folder: str, recursive: bool) -> Iterator[dict[str, Any]]:
-    """What is in a local folder, links followed; folders in it are walked if ``recursive``, and else told.
-
-    What is renamed or removed meanwhile is left out, not an error.
-    """
-    with os.scandir(folder) as found:
-        for item in found:
-            try:
-                info = _local_info(item.path, item.stat())
-            except FileNotFoundError:
-                continue
-            if info["type"] == "file":
-                yield info
-            elif info["type"] == "directory" and not _hidden(item.name):
-                yield from _scan(item.path, recursive) if recursive else [info]
-
-
-def _local_info(path: str, status: os.stat_result) -> dict[str, Any]:
-    kind = "directory" if S_ISDIR(status.st_mode) else "file" if S_ISREG(status.st_mode) else "other"
-    return {"name": path, "size": status.st_size, "mtime": status.st_mtime, "type": kind}
-
-
-def _hidden(name: str) -> bool:
-    return name[:1] in ("_", ".")
 
 
 def _micros(time: Any) -> int:

@@ -67,14 +67,10 @@ class ParquetRows:
 
     @contextmanager
     def open(self, entry: FileEntry) -> Iterator[pq.ParquetFile]:
-        with self._raw(entry) as raw:
+        with self._folder.open(entry.path) as raw:
             with malformed():
                 file = pq.ParquetFile(raw, coerce_int96_timestamp_unit="us")
             yield file
-
-    def _raw(self, entry: FileEntry) -> AbstractContextManager[Any]:
-        # Arrow's own file reads without the interpreter; anything else goes through fsspec.
-        return pa.OSFile(entry.path) if self._folder.local else self._folder.fs.open(entry.path, "rb")
 
     def _group(
         self, file: pq.ParquetFile, group: int, first: int, rows: tuple[int, int], columns: list[str], schema: pa.Schema

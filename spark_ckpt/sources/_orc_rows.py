@@ -88,8 +88,7 @@ class OrcRows:
 
     @contextmanager
     def _open(self, entry: FileEntry) -> Iterator[orc.ORCFile]:
-        raw = pa.OSFile(entry.path) if self._folder.local else self._folder.fs.open(entry.path, "rb")
-        with raw:
+        with self._folder.open(entry.path) as raw:
             with _damaged():
                 file = orc.ORCFile(raw)
             yield file

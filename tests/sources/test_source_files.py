@@ -12,10 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 from pyspark import cloudpickle
 from pyspark.sql.types import StructType
 
-from spark_ckpt.errors import ConfigError, CorruptStorageError, InvalidInputError
+from spark_ckpt.errors import BadRecordError, ConfigError, CorruptStorageError, InvalidInputError
 from spark_ckpt.sources import file_log
 from spark_ckpt.sources.base import InnerReader, open_source
 from spark_ckpt.sources.files import FilesReader, FilesSource
@@ -211,6 +212,65 @@ def test_a_symbolic_link_is_read_like_the_file_it_leads_to(inputs: Input, tmp_pa
     inputs.write("../elsewhere.parquet", [1])
     (inputs.path / "link.parquet").symlink_to(tmp_path / "elsewhere.parquet")
     assert batches(inputs.open()) == [[1]]
+
+
+@pytest.mark.parametrize("path", ["", "/*"])
+def test_an_entry_that_cannot_be_looked_at_hides_no_other(inputs: Input, path: str) -> None:
+    inputs.write("a.parquet", [1])
+    (inputs.path / "loop").symlink_to("loop")
+    (inputs.path / "nothing").symlink_to("nowhere")
+    os.mkfifo(inputs.path / "pipe.parquet")
+    assert batches(inputs.open(path=f"{inputs.path}{path}")) == [[1]]
+
+
+def test_links_in_a_circle_end_and_each_file_is_read_once(inputs: Input) -> None:
+    inputs.write("a.parquet", [1])
+    inputs.write("sub/deep/b.parquet", [2])
+    (inputs.path / "sub" / "up").symlink_to("..")
+    (inputs.path / "sub" / "deep" / "self").symlink_to(".")
+    assert batches(inputs.open(recursive=True)) == [[1, 2]]
+
+
+NOT_UTF_8 = os.fsdecode(b"caf\xe9")
+
+
+@pytest.mark.parametrize("kind", [*FORMATS, "orc"])
+def test_a_file_whose_name_is_no_utf_8_is_read_and_logged_as_any_other(inputs: Input, kind: str) -> None:
+    rows = [{"n": 1, "name": "number 1"}]
+    if kind == "orc":
+        orc.write_table(pa.Table.from_pylist(rows), str(inputs.path / "a.orc"))
+    else:
+        inputs.write(f"a.{kind}", [1], kind=kind)
+    os.rename(next(inputs.path.iterdir()), inputs.path / NOT_UTF_8)
+    reader = inputs.open(kind, maxRowsPerTrigger=1)
+    assert batches(reader) == [[1]]
+    assert batches(inputs.open(kind), reader.latest(reader.initial(), False)) == []
+
+
+def test_every_message_about_such_a_name_can_be_written(inputs: Input) -> None:
+    """Spark would wait for one that cannot for ever."""
+    (inputs.path / NOT_UTF_8).write_text("bad")
+    with pytest.raises(BadRecordError, match=r"caf\\udce9") as bad:
+        batches(inputs.open("json"))
+    gone = inputs.open("json")
+    end = gone.latest(gone.initial(), False)
+    (inputs.path / NOT_UTF_8).unlink()
+    with pytest.raises(InvalidInputError, match="vanished") as vanished:
+        read(gone, gone.initial(), end)
+    (inputs.path / f"{NOT_UTF_8}=1").mkdir()
+    with pytest.raises(InvalidInputError, match="partitioned") as folder:
+        gone.latest(end, False)
+    for error in (bad, vanished, folder):
+        str(error.value).encode()
+
+
+@pytest.mark.parametrize("name", [NOT_UTF_8, "é" * 120])
+def test_a_bad_record_of_a_file_of_any_name_is_kept(inputs: Input, tmp_path: Path, name: str) -> None:
+    (inputs.path / name).write_text("bad")
+    assert batches(inputs.open("json", badRecords=str(tmp_path / "bad"))) == [[]]
+    (kept,) = (tmp_path / "bad").glob("*.json")
+    assert json.loads(kept.read_text())["record"] == "bad"
+    kept.name.encode()
 
 
 def test_the_folder_is_listed_at_most_once_an_interval_but_always_at_first(inputs: Input) -> None:

@@ -46,6 +46,10 @@ class InvalidInputError(CkptError):
     """The user's configuration, query, schema or data must be changed first."""
 
 
+class RefusedError(InvalidInputError):
+    """A sink's target does not take rows of a checkpoint. Nothing of the checkpoint is visible anywhere."""
+
+
 class ConfigError(InvalidInputError):
     """A ``spark.ckpt.*`` key or option is unknown or malformed."""
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from spark_ckpt import clock
 from spark_ckpt.config import JobConfig
-from spark_ckpt.errors import CorruptStorageError, FencedError, ProtocolBugError, RetryableError
+from spark_ckpt.errors import CorruptStorageError, FencedError, ProtocolBugError
 from spark_ckpt.faults import reach
 from spark_ckpt.jobs._report import history_row, left_state
 from spark_ckpt.jobs._savepoints import write_savepoint
@@ -25,15 +25,15 @@ from spark_ckpt.jobs.statistics import StatisticsKeeper
 from spark_ckpt.protocol import steps as st
 from spark_ckpt.protocol.records import CompletionRecord, GenerationRecord, TableRef, VoidRecord
 from spark_ckpt.protocol.recovery import StartFacts
-from spark_ckpt.sinks.base import TwoPhaseSink
-from spark_ckpt.sinks.side_by_side import Call, side_by_side
+from spark_ckpt.sinks.base import Part, TwoPhaseSink
+from spark_ckpt.sinks.together import commit_sinks, try_sinks
 from spark_ckpt.storage.content import TableContent, named_files
 from spark_ckpt.storage.delta_schema import to_delta_schema
 from spark_ckpt.storage.history import History
 from spark_ckpt.storage.job_paths import JobPaths, batch_of
 from spark_ckpt.storage.manifest import StateManifest, read_manifest, write_manifest
 from spark_ckpt.storage.record_store import Created
-from spark_ckpt.storage.retry import Retry, describe, is_storage_failure, may_pass
+from spark_ckpt.storage.retry import Retry, describe, is_storage_failure
 from spark_ckpt.storage.run_cache import forget_cached
 from spark_ckpt.storage.state_table import StateTable
 
@@ -42,6 +42,7 @@ Result = TypeVar("Result")
 
 _PHASES: dict[type[Any], str] = {
     st.CommitState: "commit_state_ms",
+    st.TrySinks: "commit_sinks_ms",
     st.CommitSinks: "commit_sinks_ms",
     st.WriteSavepoint: "commit_sinks_ms",
 }
@@ -59,6 +60,7 @@ class JobIO:
         generation: int = 0,
         read_facts: Callable[[int], StartFacts] | None = None,
         on_claim: Callable[[int], None] | None = None,
+        empty_location: Callable[[], None] | None = None,
     ) -> None:
         self.job = job
         self.config = config
@@ -69,6 +71,7 @@ class JobIO:
         self._generation = generation
         self._read_facts = read_facts
         self._on_claim = on_claim
+        self._empty_location = empty_location
         self._specs = {s.id: s for s in sinks}
         self._sinks: dict[str, TwoPhaseSink] = {}
         self._tables: dict[str, StateTable] = {}
@@ -142,6 +145,10 @@ class JobIO:
         record: GenerationRecord = step.record
         self.records.store.replace(JobPaths.generation(record.generation), "generation", record.to_json())
 
+    def _EmptyLocation(self, step: st.EmptyLocation) -> None:
+        assert self._empty_location is not None
+        self._empty_location()
+
     # -- batches and checkpoints ---------------------------------------------------------------------------------
 
     def _create_checkpoint(self, record: CompletionRecord | VoidRecord) -> st.Created | st.Exists:
@@ -214,17 +221,12 @@ class JobIO:
     def _CreateCompletion(self, step: st.CreateCompletion) -> st.Created | st.Exists:
         return self._create_checkpoint(step.record)
 
+    def _TrySinks(self, step: st.TrySinks) -> tuple[st.SinkRefused, ...]:
+        return try_sinks({t.sink: Part(self.sink(t.sink), t.committables) for t in step.tries}, self._retry)
+
     def _CommitSinks(self, step: st.CommitSinks) -> tuple[Exception | None, ...]:
-        return tuple(r.error for r in side_by_side([self._commit(c, self.sink(c.sink)) for c in step.commits]))
-
-    def _commit(self, step: st.CommitSink, sink: TwoPhaseSink) -> Call[None]:
-        def commit() -> None:
-            reach("before CommitSink")
-            # A commit may be repeated, whatever became of it, as after a crash.
-            self._retry.call(lambda: sink.commit_newest(step.permit, step.committables), _may_be_repeated)
-            reach("after CommitSink")
-
-        return Call(commit, type(sink))
+        parts = [Part(self.sink(c.sink), c.committables) for c in step.commits]
+        return commit_sinks(step.commits[0].permit, parts, self._retry, reach)
 
     def _WriteSavepoint(self, step: st.WriteSavepoint) -> st.SavepointFailed | None:
         return write_savepoint(self.job, self.records, self.table, step.record)
@@ -307,10 +309,6 @@ class JobIO:
             store.delete(path)
         for path in self.records.given_up_paths(k):
             store.delete(path)
-
-
-def _may_be_repeated(error: BaseException) -> bool:
-    return isinstance(error, RetryableError) or may_pass(error)
 
 
 def _epoch_of(file: str) -> float:

@@ -13,6 +13,7 @@ from spark_ckpt.protocol.checkpoint_state import Name, Recorded, state_of
 from spark_ckpt.protocol.life import life_of
 from spark_ckpt.protocol.records import (
     LOST,
+    SINK_REFUSED,
     AbandonedRecord,
     AbortedRecord,
     BatchRecord,
@@ -206,6 +207,11 @@ class JobRecords:
         except CorruptStorageError as damage:
             report(damage)
             return AbortedRecord(checkpoint, LOST, "the record of why is damaged", 0, 0)
+
+    def refused(self) -> tuple[AbortedRecord, ...]:
+        """Those whose rows a sink refused."""
+        found = (self.aborted(k) for k in self.ids("aborted"))
+        return tuple(a for a in found if a is not None and a.cause == SINK_REFUSED)
 
     def abort(self, record: AbortedRecord) -> None:
         """The first reason stays."""

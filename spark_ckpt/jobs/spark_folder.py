@@ -1,4 +1,4 @@
-"""What Spark's own checkpoint folder tells about a query. Driver; reads only, and changes nothing there."""
+"""What Spark's own checkpoint folder tells about a query. Driver; changes nothing there, but for emptying it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from spark_ckpt.storage.object_options import scheme_of
 
 _URL = re.compile(r"(?!file:)[a-zA-Z][\w+.-]*:/")
 
+_KEPT_BY_SPARK = ("metadata", "commits", "sources", "state", "offsets")
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
@@ -30,6 +31,8 @@ class Files(Protocol):
     def names(self, folder: str = "") -> list[str]: ...
 
     def read(self, name: str) -> bytes | None: ...
+
+    def remove_all(self, name: str) -> None: ...
 
 
 class SparkFolder:
@@ -50,6 +53,14 @@ class SparkFolder:
         planned = self._newest("offsets")
         origins = [self._origin(batch) for batch in (planned, (planned or 0) - 1)]
         return SparkLocation(self.path, planned, self._newest("commits"), origins[0])
+
+    def empty(self) -> None:
+        """Remove what Spark keeps here, so that the next query begins anew. No query may run here.
+
+        Stopped in between: offsets go last, and while there are some, :meth:`location` tells whose batches these were.
+        """
+        for name in _KEPT_BY_SPARK:
+            self._folder.remove_all(name)
 
     def query_id(self) -> str | None:
         """Spark's id of the query that runs here; None if none ever did."""

@@ -110,12 +110,14 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
         plan.sinks,
         read_facts=lambda g: read_facts(records, plan, g, restore),
         on_claim=None if on_claim is None else partial(on_claim, records),
+        empty_location=plan.spark_folder.empty,
     )
     before = _last_decided(records)
     started = io.run(start_job(plan.job, _claim(plan, records), clock.now_ms()))
     if plan.sinks_known:
         record_sinks(records, plan.sinks)
         end_open(records, plan.config, plan.job, plan.sinks, started.generation.generation)
+    _say_gave_up(plan, started)
     tell_changes(plan.job, before, started.generation)
     _say_uncompared(plan, started.decision)
     _say_changes(plan, started.decision)
@@ -128,6 +130,19 @@ def _restore_hook(plan: JobPlan, decision: Any) -> None:
     start = decision.checkpoint if isinstance(decision, RestoreFrom) else getattr(decision, "newest", None)
     if start is not None:
         restore_hook(plan.config, plan.job, start)
+
+
+def _say_gave_up(plan: JobPlan, started: Started) -> None:
+    if started.generation.gave_up is not None:
+        begin = started.generation.restored_from
+        where = f"from checkpoint {begin}" if begin else "from the beginning"
+        _log.warning(
+            "Job %s: a sink had refused rows that were staged. They are given up, %s was emptied, and the job reads "
+            "again %s.",
+            plan.job,
+            redact_url(plan.location),
+            where,
+        )
 
 
 def _last_decided(records: JobRecords) -> GenerationRecord | None:
@@ -223,6 +238,8 @@ def read_facts(records: JobRecords, plan: JobPlan, generation: int, restore: str
         damage=read_damage(records, generation, completions),
         abandoned=records.abandoned_pairs(),
         hook=hook_name(plan.config),
+        refused=records.refused(),
+        may_empty=plan.sinks_known,
     )
 
 

@@ -76,6 +76,10 @@ class HadoopFolder:
         with contextlib.closing(stream):
             return bytes(stream.readAllBytes())
 
+    def remove_all(self, name: str) -> None:
+        """Remove file or folder ``name``. Nothing happens if it is not there. Raises ``Py4JJavaError``."""
+        self._fs.delete(self._path(self._root, name), True)
+
     def make(self) -> None:
         """Make the folder. Raises ``Py4JJavaError``."""
         self._fs.mkdirs(self._root)

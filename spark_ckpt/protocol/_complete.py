@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Any
 
+from spark_ckpt.errors import RefusedError
 from spark_ckpt.protocol._fencing import check_created, fence, take_name
 from spark_ckpt.protocol._give_up import abort_once, write_aborted
+from spark_ckpt.protocol._refusal import told
 from spark_ckpt.protocol._view import JobView, Steps, is_empty, trim
 from spark_ckpt.protocol.coordinator import merge_stats
-from spark_ckpt.protocol.publish import publish
+from spark_ckpt.protocol.publish import by_sink, publish
 from spark_ckpt.protocol.records import (
     EXPIRED,
     FAILED,
     LOST,
     SAVEPOINT,
+    SINK_REFUSED,
     SUBSUMED,
     CompletionRecord,
     TableRef,
@@ -30,8 +33,11 @@ from spark_ckpt.protocol.steps import (
     Created,
     CreateVoid,
     ReadTrigger,
+    SinkRefused,
     Step,
     StorageFailed,
+    TrySink,
+    TrySinks,
 )
 from spark_ckpt.types import CheckpointId
 
@@ -86,6 +92,10 @@ def _complete(view: JobView, trigger: TriggerRecord, batch: int, now_ms: int) ->
     if isinstance(tables, StorageFailed):
         return (yield from _fail(view, trigger, tables.reason, batch, now_ms))
     record = _completion(view, trigger, tables, batch, now_ms)
+    refused = yield from _try(record)
+    # Stopped here: nothing changed. The replay of the batch tries again.
+    if refused:
+        yield from _refused(view, trigger, refused, batch, now_ms)
     # A driver that was restored elsewhere must not complete: its successor began from an earlier checkpoint. The
     # successor voids every checkpoint triggered before it looked; a later one is triggered after its generation was
     # written, which this reads. So no completion can slip through between reading and creating.
@@ -128,6 +138,31 @@ def _create(view: JobView, record: CompletionRecord, now_ms: int) -> Generator[S
         return StorageFailed(f"its completion was not recorded: {found.reason}")
     check_created(void, record)
     return None
+
+
+def _try(record: CompletionRecord) -> Generator[Step, Any, tuple[SinkRefused, ...]]:
+    """What sinks say that their targets would refuse. Once the record is created it is too late: all sinks commit, or
+    none."""
+    tries = tuple(TrySink(*part) for part in by_sink(record.committables, record.topology.sinks))
+    if not tries:
+        return ()
+    refused: tuple[SinkRefused, ...] = yield TrySinks(CheckpointId(record.checkpoint), tries)
+    return refused
+
+
+def _refused(
+    view: JobView, trigger: TriggerRecord, refused: tuple[SinkRefused, ...], batch: int, now_ms: int
+) -> Generator[Step, Any, None]:
+    """End the query. Another try of the same rows is refused again, and the rows of earlier batches are recorded: so
+    the next start gives them up (:mod:`spark_ckpt.protocol._refusal`)."""
+    yield from fence(view)  # else a successor may have had other rows
+    k = CheckpointId(trigger.checkpoint)
+    yield from take_name(view, k, trigger, now_ms)
+    reason = "; ".join(f"sink {r.sink!r} refuses its rows: {r.reason}" for r in refused)
+    yield from write_aborted(view, k, SINK_REFUSED, reason, batch, now_ms, trigger)
+    # Stopped before the record: the replay of the batch tries again, and is refused. Behind it: the next start reads
+    # the record, and gives the epoch up.
+    raise RefusedError(told(view.job, k, reason, view.last_id))
 
 
 def _fail(view: JobView, trigger: TriggerRecord, reason: str, batch: int, now_ms: int) -> Steps:

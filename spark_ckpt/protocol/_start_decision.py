@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from spark_ckpt.protocol.damage import Damage
-from spark_ckpt.protocol.records import BatchRecord, CompletionRecord, GenerationRecord, Topology
+from spark_ckpt.protocol.records import AbortedRecord, BatchRecord, CompletionRecord, GenerationRecord, Topology
 from spark_ckpt.protocol.topology import Refuse
 from spark_ckpt.types import Committable
 
@@ -34,7 +34,8 @@ class StartFacts:
     ``generations`` are all but ``generation``, claims included.
     ``completions`` holds no void records. ``open_triggers``: ids in ``triggers/`` that are neither complete, void
     nor aborted. ``abandoned``: what was given up by hand, as (checkpoint, sink). ``hook``: the name of the query's
-    hooks.
+    hooks. ``refused``: the ``aborted/`` records of cause SINK_REFUSED. ``may_empty``: whether this start can empty its
+    location; Spark must not have read it yet.
     """
 
     restore: str | int
@@ -50,6 +51,8 @@ class StartFacts:
     damage: Damage = field(default_factory=Damage)
     abandoned: frozenset[tuple[int, str]] = frozenset()
     hook: str | None = None
+    refused: tuple[AbortedRecord, ...] = ()
+    may_empty: bool = True
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,9 @@ class RestoreFrom:
     """Begin a new origin (= this generation) from ``checkpoint``. In this order:
 
     void ``abort_triggers`` (create ``checkpoints/K`` as a ``VoidRecord``; if a completion is there already, an older
-    driver was quicker: read the facts and decide again), write this generation's decision, ``commit``, ``abort``,
-    write ``aborted/`` (cause LOST) for ``abort_triggers``, delete the batch records of ``drop_origins``. See
+    driver was quicker: read the facts and decide again), write this generation's decision, ``commit``, empty the
+    location if ``gave_up`` names the origin that was there (:mod:`spark_ckpt.protocol._refusal`), ``abort``, write
+    ``aborted/`` (cause LOST) for ``abort_triggers``, delete the batch records of ``drop_origins``. See
     :func:`spark_ckpt.protocol.startup.start_job`, which does it.
     ``fresh_uids`` start empty; ``dropped_uids`` are in the checkpoint and not in the query; of ``uncompared`` ones the
     checkpoint does not say what their state is made of.
@@ -91,6 +95,7 @@ class RestoreFrom:
     fresh_uids: tuple[str, ...] = ()
     dropped_uids: tuple[str, ...] = ()
     uncompared: tuple[str, ...] = ()
+    gave_up: int | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,7 @@ class StartFresh:
     abort: tuple[Committable, ...] = ()
     abort_triggers: tuple[int, ...] = ()
     drop_origins: tuple[int, ...] = ()
+    gave_up: int | None = None
 
 
 Decision = GoOn | RestoreFrom | StartFresh | Refuse

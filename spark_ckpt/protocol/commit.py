@@ -6,7 +6,8 @@ and the simulation drive the very same code. The order for a batch:
     WriteBatch,
     for every checkpoint that is now fully acknowledged:
         ReadTrigger, CreateVoid and WriteAborted (instead of the rest, if it is late or its trigger is lost),
-        ReadNewestGeneration, CommitState (each uid), ReadNewestGeneration, CreateCompletion,
+        ReadNewestGeneration, CommitState (each uid), TrySinks (if it has committables), ReadNewestGeneration,
+        CreateCompletion,
         CommitSinks (each sink with committables that were not abandoned), WriteSavepoint (if it is one),
         ReadNewestGeneration, AnswerRequest (if somebody asked), WriteCommitted, AppendHistory,
         ReadTrigger, WriteAborted, AppendHistory (each older one that it subsumes)
@@ -15,6 +16,9 @@ and the simulation drive the very same code. The order for a batch:
         completed
     for every checkpoint that was declined or cancelled: ReadTrigger, ReadNewestGeneration (if nobody wrote why),
         WriteAborted, AppendHistory
+
+If a sink refuses in TrySinks, the query ends: ReadNewestGeneration, CreateVoid (if an older generation triggered it),
+WriteAborted, AppendHistory, and ``RefusedError``.
 
 If storage fails in CommitState or CreateCompletion, the checkpoint fails and the query goes on: CreateVoid (if it may
 have been created), WriteAborted, AppendHistory, and the same for the older ones. If it fails while something is cleaned
@@ -48,7 +52,8 @@ def commit_batch(view: JobView, record: BatchRecord, now_ms: int) -> Steps:
     """Driver, sink commit: once a batch, and again with a new ``record`` of the same batch after a crash.
 
     Raises ``FencedError`` (a newer generation owns the job; nothing was committed), ``CheckpointFailedError``
-    (everything of this batch is durable; more checkpoints failed in a row than tolerated), ``CorruptStorageError``
+    (everything of this batch is durable; more checkpoints failed in a row than tolerated), ``RefusedError`` (a target
+    does not take rows of a checkpoint; nothing of it is visible), ``CorruptStorageError``
     and ``ProtocolBugError``. After any exception, of a step's too, rebuild the view.
     """
     return (yield from unless_fenced(view, _commit_batch(view, record, now_ms)))

@@ -35,13 +35,14 @@ KINDS = (CHECKPOINT, SAVEPOINT, FINAL)
 Kind = Annotated[str, Choice(KINDS)]
 
 FAILED, EXPIRED, DECLINED = "failed", "expired", "declined"
-SUBSUMED, LOST, WITHDRAWN = "subsumed", "lost", "withdrawn"
-CAUSES = (FAILED, EXPIRED, DECLINED, SUBSUMED, LOST, WITHDRAWN)
+SUBSUMED, LOST, WITHDRAWN, SINK_REFUSED = "subsumed", "lost", "withdrawn", "refused"
+CAUSES = (FAILED, EXPIRED, DECLINED, SUBSUMED, LOST, WITHDRAWN, SINK_REFUSED)
 """Why a checkpoint was aborted. Only the first two count as failures (after Flink's CheckpointFailureManager).
 
 ``failed``: storage did, at its trigger, a snapshot or the commit. ``declined``: a task would have held back more rows
 than it may. ``lost``: its generation ended before it was injected everywhere, or the job was restored elsewhere.
-``withdrawn``: whoever asked for it stopped waiting."""
+``withdrawn``: whoever asked for it stopped waiting. ``refused``: a sink's target does not take its rows; the query
+ended with that, and the next start at its location gives up what is staged and reads it again."""
 
 _R = TypeVar("_R", bound="_Record")
 
@@ -90,6 +91,7 @@ class GenerationRecord(_Record):
 
     Its owner creates it with ``origin`` UNDECIDED (a claim, which fences the others) before it reads the facts, and
     replaces it when it has decided, or was REFUSED. ``settings``: what its checkpoints are taken by, as text.
+    ``gave_up``: the origin that was at the same location before, whose open rows a sink refused.
     """
 
     generation: Count
@@ -100,6 +102,7 @@ class GenerationRecord(_Record):
     topology: Topology
     life: str = later("")
     settings: Mapping[str, str] = later(factory=dict)
+    gave_up: int | None = later(None)
 
     GONE: ClassVar = frozenset({"restored_path"})
 

@@ -5,6 +5,8 @@ Spark location                  decision
 ==============================  =========================================================================
 has planned batches             go on there, with the restore decision its first opener took, if the job
                                 has not been started elsewhere since; else refuse
+has batches with rows that a    as if it were empty, from where its origin stood, whatever ``restore`` says: see
+sink refused                    :mod:`spark_ckpt.protocol._refusal`
 empty, ``restore=auto``         restore the newest checkpoint of the job's current line; fresh if it has
                                 no history
 empty, ``restore=<id>``         restore that one
@@ -23,6 +25,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from spark_ckpt.protocol._refusal import Left, keeps_from_leaving, leaves
 from spark_ckpt.protocol._start_decision import (
     AUTO,
     NONE,
@@ -48,19 +51,21 @@ from spark_ckpt.types import Committable
 
 def decide_start(facts: StartFacts) -> Decision:
     """Driver, once a start, after this generation's record was created and before anything is read from sources."""
-    if facts.location.planned is not None:
+    left = leaves(facts)
+    if left is None and facts.location.planned is not None:
         return _go_on(facts)
-    chosen = _choose(facts)
+    chosen = _choose(facts) if left is None else _leave(facts, left)
     if isinstance(chosen, Refuse):
         return chosen
     commit, abort, origins = _clean_up(facts)
+    gave_up = left.origin if left else None
     if chosen is None:
-        return _sinks_exist(facts, commit) or StartFresh(commit, abort, facts.open_triggers, origins)
+        return _sinks_exist(facts, commit) or StartFresh(commit, abort, facts.open_triggers, origins, gave_up)
     fit = fit_topology(chosen.topology, facts.topology, facts.allow_non_restored)
     if isinstance(fit, Refuse):
         return fit
     restore = RestoreFrom(
-        chosen, commit, abort, facts.open_triggers, origins, fit.fresh_uids, fit.dropped_uids, fit.uncompared
+        chosen, commit, abort, facts.open_triggers, origins, fit.fresh_uids, fit.dropped_uids, fit.uncompared, gave_up
     )
     return _sinks_exist(facts, commit) or _hook_gone(facts, chosen) or restore
 
@@ -151,6 +156,19 @@ def _restored_gone(facts: StartFacts, first: GenerationRecord) -> Refuse | None:
 
 def _committed(facts: StartFacts) -> int:
     return -1 if facts.location.committed is None else facts.location.committed
+
+
+def _leave(facts: StartFacts, left: Left) -> CompletionRecord | Refuse | None:
+    """What the job goes on from, without what its origin staged since; None: from its beginning."""
+    planned = facts.location.planned is not None
+    here = [g for g in facts.generations if g.origin == left.origin]
+    damaged = (
+        refuse_to_go_on(facts.damage, facts.completions, facts.batches, here, -1)
+        if planned
+        else refuse_to_restore(facts.damage, facts.completions, left.begin, left.origin)
+    )
+    at = max((g for g in facts.generations if left.origin in (g.origin, g.gave_up)), key=lambda g: g.generation)
+    return _moved_on(facts, at) or damaged or keeps_from_leaving(facts, left) or left.begin
 
 
 # --- choosing what to restore ----------------------------------------------------------------------------------

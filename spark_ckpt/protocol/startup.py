@@ -4,6 +4,7 @@ CreateGeneration (a claim), ReadStartFacts,
 PutBack (each checkpoints/K that is lost and has a copy; then back to ReadStartFacts),
 restoring or fresh: CreateVoid (each open trigger; back to ReadStartFacts if one completed meanwhile),
 WriteGeneration (the decision), CommitSinks ... AppendHistory (each completion not confirmed as committed),
+EmptyLocation (if rows that its batches staged were refused),
 restoring or fresh: AbortSink (what nobody will commit), WriteAborted (each open trigger), DropBatches
 """
 
@@ -36,6 +37,7 @@ from spark_ckpt.protocol.steps import (
     CreateGeneration,
     CreateVoid,
     DropBatches,
+    EmptyLocation,
     PutBack,
     ReadStartFacts,
     Step,
@@ -86,10 +88,15 @@ def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step,
     except Exception:
         if not isinstance(decision, GoOn):
             # Whoever asked for this start is told that it failed: what it was to restore binds no later one.
-            yield WriteGeneration(replace(record, origin=REFUSED, restored_from=None))
+            yield WriteGeneration(replace(record, origin=REFUSED, restored_from=None, gave_up=None))
             # Stopped before this: the decision stands, as if the start had been stopped right behind it.
         raise
     if not isinstance(decision, GoOn):
+        if decision.gave_up is not None:
+            # Stopped before this, or in it: this generation's record names the origin, and the next start does it.
+            yield EmptyLocation()
+            # Stopped here: the location is empty, and the next start goes on from what this one did, and leaves the
+            # same origin behind.
         yield from _leave_behind(facts, decision, now_ms)
     return Started(record, decision, facts.open_triggers if isinstance(decision, GoOn) else ())
 
@@ -156,9 +163,10 @@ def _decided(facts: StartFacts, claim: GenerationRecord, decision: GoOn | Restor
     if isinstance(decision, GoOn):
         first = next(g for g in facts.generations if g.origin == decision.origin)
         return replace(claim, origin=decision.origin, restored_from=first.restored_from)
+    claim = replace(claim, origin=claim.generation, gave_up=decision.gave_up)
     if isinstance(decision, StartFresh):
-        return replace(claim, origin=claim.generation)
-    return replace(claim, origin=claim.generation, restored_from=decision.checkpoint.checkpoint)
+        return claim
+    return replace(claim, restored_from=decision.checkpoint.checkpoint)
 
 
 def _topology(claim: GenerationRecord, decision: GoOn | RestoreFrom) -> Topology:

@@ -70,6 +70,12 @@ class WriteGeneration:
 
 
 @dataclass(frozen=True)
+class EmptyLocation:
+    """Remove what Spark keeps at the query's location, ``offsets/`` last: while some of them are left, they tell whose
+    batches these were. Result: None."""
+
+
+@dataclass(frozen=True)
 class WriteBatch:
     """Write ``batches/<record.name>``, replacing what is there. Result: None."""
 
@@ -118,6 +124,29 @@ class CommitState:
     base: TableRef | None
     flushed: tuple[Flushed, ...]
     groups: Mapping[int, GroupManifest]
+
+
+@dataclass(frozen=True)
+class TrySink:
+    """One sink's part of :class:`TrySinks`: call its ``try_commit``."""
+
+    sink: str
+    committables: tuple[Committable, ...]
+
+
+@dataclass(frozen=True)
+class TrySinks:
+    """Ask each of these sinks whether its target would take this now. Nothing becomes visible, and nothing durable
+    changes. Result: a ``SinkRefused`` of each that would not. What hinders the asking is raised."""
+
+    checkpoint: CheckpointId
+    tries: tuple[TrySink, ...]
+
+
+@dataclass(frozen=True)
+class SinkRefused:
+    sink: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -260,12 +289,14 @@ Step = (
     | PutBack
     | CreateVoid
     | WriteGeneration
+    | EmptyLocation
     | WriteBatch
     | AbortSink
     | ReadTrigger
     | ReadAborted
     | ReadNewestGeneration
     | CommitState
+    | TrySinks
     | CreateCompletion
     | CommitSinks
     | WriteSavepoint

@@ -70,6 +70,22 @@ class SinkWriter(ABC):
         """Release resources. Called always, after ``prepare_commit`` or after a failure; must not raise."""
 
 
+@dataclass(frozen=True)
+class Part:
+    """What one sink has in a checkpoint."""
+
+    sink: TwoPhaseSink
+    committables: Sequence[Committable]
+
+
+class PartError(Exception):
+    """``error`` is what part number ``part`` of several raised; none of them was committed."""
+
+    def __init__(self, part: int, error: Exception) -> None:
+        super().__init__(part, error)
+        self.part, self.error = part, error
+
+
 class TwoPhaseSink(ABC):
     """A target that takes part in checkpoints. Made from its options alone, on driver and executors alike.
 
@@ -112,14 +128,11 @@ class TwoPhaseSink(ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"  # never the options: they may hold secrets
 
-    def commit_newest(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
-        """Driver: :meth:`commit` with the same ``permit``. Where rows are replaced, only those ``committables`` that
-        are of the newest epoch: older epochs are those of checkpoints that were declined."""
+    def newest(self, committables: Sequence[Committable]) -> tuple[list[Committable], list[Committable]]:
+        """(what a commit shows, the rest): where rows are replaced, older epochs are those of checkpoints that were
+        declined."""
         least = max(c.epoch for c in committables) if self.replacing else 0
-        older = [c for c in committables if c.epoch < least]
-        self.commit(permit, [c for c in committables if c.epoch >= least])
-        if older:  # a crash here: nothing names them, gc removes them
-            self.abort(older)
+        return [c for c in committables if c.epoch >= least], [c for c in committables if c.epoch < least]
 
     @property
     def patience_s(self) -> float:
@@ -159,6 +172,29 @@ class TwoPhaseSink(ABC):
         transaction and a bounded number at a time. Asked for one all the same (by a driver that was halted for long),
         raise or do nothing; its rows must not become visible a second time.
         """
+
+    @property
+    def shares(self) -> str | None:
+        """What this sink's rows become visible in one step with: sinks of one class and one query that say the same are
+        tried and committed together, by the first of them. None: nothing is shared. It may hold secrets."""
+        return None
+
+    def try_commit(self, parts: Sequence[Part]) -> None:  # noqa: B027 - most targets take whatever was staged
+        """Driver, in each checkpoint that has rows, before it is authorised: whether the target takes ``parts`` now.
+
+        ``parts`` are this sink's, and those of the sinks that it shares its step with. Nothing may become visible or
+        stay behind, and a target without rules of its own (constraints, triggers, limits) must cost nothing. Raise
+        ``InvalidInputError`` with what is refused and by which rule: the checkpoint fails, the query ends, and the next
+        start gives up all that is staged. Anything else that is raised ends the query, and the next start tries again.
+        :class:`PartError` says which of several parts it is about.
+        """
+
+    def commit_together(self, permit: CommitPermit, parts: Sequence[Part]) -> None:
+        """Driver: :meth:`commit` for each of ``parts``; all of them in one step where the sinks say :attr:`shares`.
+
+        Raise :class:`PartError` to say which of several failed."""
+        for part in parts:
+            part.sink.commit(permit, part.committables)
 
     @abstractmethod
     def abort(self, committables: Sequence[Committable]) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.sinks._options import parse_names
-from spark_ckpt.sinks.base import JobPlace, SinkWriter, TwoPhaseSink, WriterContext
+from spark_ckpt.sinks.base import JobPlace, Part, SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 
 # Imported on first use: nobody should need SQLAlchemy to write files.
@@ -125,6 +125,11 @@ def create_sink(
     return ProjectedSink(sink, parse_names(label, "columns", chosen[0]), where) if chosen else sink
 
 
+def bare(sink: TwoPhaseSink) -> TwoPhaseSink:
+    """``sink`` without what chooses its rows."""
+    return sink.inner if isinstance(sink, ProjectedSink) else sink
+
+
 class ProjectedSink(TwoPhaseSink):
     """``inner`` sees only ``columns``, in that order, of rows whose column ``where`` is true. Everything else is the
     inner sink's."""
@@ -157,6 +162,13 @@ class ProjectedSink(TwoPhaseSink):
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         self.inner.commit(permit, committables)
+
+    @property
+    def shares(self) -> str | None:
+        return self.inner.shares
+
+    def try_commit(self, parts: Sequence[Part]) -> None:
+        self.inner.try_commit(parts)
 
     def abort(self, committables: Sequence[Committable]) -> None:
         self.inner.abort(committables)

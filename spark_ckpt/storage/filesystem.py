@@ -196,6 +196,11 @@ class Folder:
         with self._writing(name), contextlib.suppress(FileNotFoundError):
             self.retry.call(lambda: remove(self.path(name)))
 
+    def remove_all(self, name: str) -> None:
+        """Remove file or folder ``name`` with all that is in it. Nothing happens if it is not there."""
+        with self._writing(name), contextlib.suppress(FileNotFoundError):
+            self.retry.call(lambda: self.fs.rm(self.path(name), recursive=True))
+
     def remove_temporaries(self) -> None:
         """Remove what interrupted writes left behind. Only while nobody writes."""
         for name in self._list_names(_TEMPORARY):

@@ -7,7 +7,10 @@ import pyarrow as pa
 import pytest
 
 from spark_ckpt.errors import CkptError, ConfigError
+from spark_ckpt.sinks.base import Part
 from spark_ckpt.sinks.registry import create_sink
+from spark_ckpt.sinks.together import commit_sinks
+from spark_ckpt.storage.retry import Retry
 from spark_ckpt.testing.sink_harness import (
     CHANGES,
     SCHEMA,
@@ -158,8 +161,9 @@ class ReplaceConformance:
     def test_rows_of_a_declined_checkpoint_are_passed_over(self, replace_target: SinkTarget) -> None:
         sink = replace_target.validated()
         declined, taken = stage(sink, [(1, "a"), (2, "b")], 1, 1), stage(sink, [(1, "c")], 2, 2)
-        sink.commit_newest(permit(2), [*declined, *taken])
-        replace_target.make().commit_newest(permit(2), [*declined, *taken])
+        for process in (sink, replace_target.make()):
+            part = Part(process, [*declined, *taken])
+            assert commit_sinks(permit(2), [part], Retry()) == (None,)
         assert replace_target.rows() == [(1, "c")]
         assert replace_target.leftovers() == []
 

@@ -124,9 +124,9 @@ def test_the_order_of_steps():
     job.commit(job.batch(0, [job.stage("a", 1)]))
     job.commit(job.complete(1, 1, [job.stage("b", 1, "merge")], file="f"))
     assert job.steps == [
-        "WriteBatch", "WriteBatch", "ReadTrigger", "ReadNewestGeneration", "CommitState", "ReadNewestGeneration",
-        "CreateCompletion", "CommitSinks", "CommitSink", "CommitSink", "ReadNewestGeneration", "WriteCommitted",
-        "AppendHistory", "DropBatches",
+        "WriteBatch", "WriteBatch", "ReadTrigger", "ReadNewestGeneration", "CommitState", "TrySinks",
+        "ReadNewestGeneration", "CreateCompletion", "CommitSinks", "CommitSink", "CommitSink", "ReadNewestGeneration",
+        "WriteCommitted", "AppendHistory", "DropBatches",
     ]  # fmt: skip
     record = job.world.records.get("checkpoints", 1)
     assert [c.data for c in record.committables] == [b"a", b"b"]

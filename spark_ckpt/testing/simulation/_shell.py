@@ -11,6 +11,7 @@ from spark_ckpt.protocol.damage import Damage
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import (
     SAVEPOINT,
+    SINK_REFUSED,
     SUBSUMED,
     CompletionRecord,
     TableRef,
@@ -35,6 +36,8 @@ class Shell:
         self.generation = 0
         self.refusals = 0.0
         """How many commits a sink will never take."""
+        self.try_refusals = 0.0
+        """How many checkpoints a sink refuses when it is asked ahead of their completion."""
         self.restore: str | int = "auto"
 
     def __call__(self, step: Any) -> Any:
@@ -71,12 +74,20 @@ class Shell:
             allow_non_restored=True,
             damage=Damage() if self.sabotage == "torn_is_absent" else damage_of(r, step.generation),
             abandoned=r.abandoned(),
+            refused=tuple(a for a in r.all("aborted") if a.cause == SINK_REFUSED),
         )
 
     def _CreateVoid(self, step: s.CreateVoid) -> s.Created | s.Exists:
         if self.sabotage == "no_void":
             return s.Created()
         return self._create(step.record.checkpoint, step.record)
+
+    def _EmptyLocation(self, step: s.EmptyLocation) -> None:
+        here = self.location
+        here.committed, here.state = -1, {}
+        self.world.point("empties the location", here.path)
+        here.offsets = {}
+        self.world.seen["a refused epoch is given up"] += 1
 
     # --- records ---
 
@@ -95,6 +106,12 @@ class Shell:
             return self.generation
         newest: int = max(self.world.records.text["generations"], default=0)
         return newest
+
+    def _TrySinks(self, step: s.TrySinks) -> tuple[s.SinkRefused, ...]:
+        """Refused for once, as by a target that somebody alters before the next start."""
+        if not self.try_refusals or self.world.rng.random() >= self.try_refusals:
+            return ()
+        return (s.SinkRefused(step.tries[0].sink, "a row breaks a constraint"),)
 
     def _CreateCompletion(self, step: s.CreateCompletion) -> s.Created | s.Exists:
         if self.sabotage == "commit_before_record":

@@ -42,7 +42,7 @@ class Query:
         self.polls = MAX_POLLS if available_now else world.rng.randint(1, 25)
         self.world, self.scenario, self.location = world, scenario, location
         self.shell = Shell(world, scenario.job, location, scenario.topology, scenario.sabotage)
-        self.shell.refusals = scenario.refusals
+        self.shell.refusals, self.shell.try_refusals = scenario.refusals, scenario.try_refusals
         self.shell.restore = scenario.restore
         self.partitions = world.rng.randint(1, scenario.key_groups)
         self.config = {

@@ -18,6 +18,7 @@ from spark_ckpt.errors import (
     CorruptStorageError,
     FencedError,
     InvalidInputError,
+    RefusedError,
     StorageNotWritableError,
 )
 from spark_ckpt.testing.simulation._changes import another_life, change_sources, visible
@@ -92,7 +93,7 @@ def _run(world: World, scenario: Scenario) -> int:
                 location = fresh_location(world)
             elif outcome == FINISHED:
                 location = fresh_location(world)
-        except (Crash, FencedError, CheckpointFailedError, StorageNotWritableError) as e:
+        except (Crash, FencedError, CheckpointFailedError, RefusedError, StorageNotWritableError) as e:
             world.log("== ended", repr(e))
         except (ConfigError, CorruptStorageError, InvalidInputError) as e:  # somebody on call reads it
             world.log("== on call", repr(e))

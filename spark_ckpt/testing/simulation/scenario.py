@@ -72,6 +72,7 @@ class Scenario:
     faults: int
     slow: int
     refusals: float = 0.0
+    try_refusals: float = 0.0
     sabotage: str = ""
     tears: int = 0
     lives: int = 0
@@ -144,6 +145,7 @@ def make_scenario(rng: random.Random, sabotage: str = "", by_spark: bool = False
         joins=rng.choice(("", names[-1])) if count > 1 else "",
     )
     scenario.leaves = rng.choice(("", *names[1:])) if count > 1 else ""
+    scenario.try_refusals = 0.0 if sabotage else rng.choice((0.0, 0.0, 0.15))
     if any(c.drain for c in scenario.callers):
         scenario.joins = scenario.leaves = ""  # what a drain ends would depend on when they did
     arrange(scenario, tuple(n for n in names if n != scenario.joins))

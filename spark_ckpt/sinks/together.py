@@ -1,0 +1,95 @@
+"""Trying and committing the sinks of a checkpoint: those that share their step are asked together. Driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from spark_ckpt.errors import InvalidInputError, RetryableError
+from spark_ckpt.protocol.steps import SinkRefused
+from spark_ckpt.sinks.base import Part, PartError, TwoPhaseSink
+from spark_ckpt.sinks.registry import bare
+from spark_ckpt.sinks.side_by_side import Call, Outcome, side_by_side
+from spark_ckpt.storage.retry import Retry, may_pass
+from spark_ckpt.types import CommitPermit
+
+
+def _unmarked(place: str) -> None:
+    """Nobody wants to know."""
+
+
+def try_sinks(parts: Mapping[str, Part], retry: Retry) -> tuple[SinkRefused, ...]:
+    """What targets would refuse; ``parts`` by the sink's name. Raises what hinders the asking."""
+    names, newest = list(parts), [_newest(p) for p in parts.values()]
+
+    def ask(group: Sequence[int]) -> None:
+        chosen = [newest[i] for i in group]
+        retry.call(lambda: chosen[0].sink.try_commit(chosen), _may_be_repeated)
+
+    refused = []
+    for i, error in enumerate(_each(newest, ask)):
+        if isinstance(error, InvalidInputError):
+            refused.append(SinkRefused(names[i], str(error)))
+        elif error is not None:
+            raise error
+    return tuple(refused)
+
+
+def commit_sinks(
+    permit: CommitPermit, parts: Sequence[Part], retry: Retry, mark: Callable[[str], None] = _unmarked
+) -> tuple[Exception | None, ...]:
+    """What each raised, in order; None where it is committed, or where one that it shares its step with raised.
+    ``mark``: called before and after each commit."""
+    newest = [_newest(p) for p in parts]
+
+    def commit(group: Sequence[int]) -> None:
+        chosen = [newest[i] for i in group]
+        for _ in group:
+            mark("before CommitSink")
+        # A commit may be repeated, whatever became of it, as after a crash.
+        retry.call(lambda: chosen[0].sink.commit_together(permit, chosen), _may_be_repeated)
+        for i in group:
+            _, older = parts[i].sink.newest(parts[i].committables)
+            if older:  # a crash here: nothing names them, gc removes them
+                parts[i].sink.abort(older)
+        for _ in group:
+            mark("after CommitSink")
+
+    return tuple(_each(newest, commit))
+
+
+def _newest(part: Part) -> Part:
+    sink = bare(part.sink)
+    return Part(sink, sink.newest(part.committables)[0])
+
+
+def _each(parts: Sequence[Part], action: Callable[[Sequence[int]], None]) -> list[Exception | None]:
+    """``action`` for each group of parts, side by side; what it raised, at the part that it is about."""
+    groups = _groups([p.sink for p in parts])
+    outcomes = side_by_side([_call(action, group, parts[group[0]].sink) for group in groups])
+    errors: list[Exception | None] = [None] * len(parts)
+    for group, outcome in zip(groups, outcomes, strict=True):
+        i, error = _at(outcome)
+        errors[group[i]] = error
+    return errors
+
+
+def _call(action: Callable[[Sequence[int]], None], group: Sequence[int], sink: TwoPhaseSink) -> Call[None]:
+    return Call(lambda: action(group), type(sink))
+
+
+def _at(outcome: Outcome[None]) -> tuple[int, Exception | None]:
+    error = outcome.error
+    return (error.part, error.error) if isinstance(error, PartError) else (0, error)
+
+
+def _groups(sinks: Sequence[TwoPhaseSink]) -> list[list[int]]:
+    found: dict[object, list[int]] = {}
+    for i, sink in enumerate(sinks):
+        shared = sink.shares
+        found.setdefault(i if shared is None else (type(sink), shared), []).append(i)
+    return list(found.values())
+
+
+def _may_be_repeated(error: BaseException) -> bool:
+    error = error.error if isinstance(error, PartError) else error
+    return isinstance(error, RetryableError) or may_pass(error)

@@ -7,6 +7,7 @@ kind of value: microseconds, UTC, no dictionaries, no large or view types, no un
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -78,6 +79,13 @@ def _plain_nested(kind: pa.DataType) -> pa.DataType:
     if pt.is_struct(kind):
         return pa.struct([pa.field(f.name, plain_type(f.type)) for f in kind])
     return kind
+
+
+def types_in(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """``kind`` and those of its parts, of theirs, and so on."""
+    yield kind
+    for i in range(kind.num_fields):
+        yield from types_in(kind.field(i).type)
 
 
 def wide_decimals(kind: pa.DataType) -> pa.DataType:

@@ -158,9 +158,19 @@ def _digits(numbers: np.ndarray, size: int) -> pa.Array:
 
 
 def day_text(_call: Call, count: int, value: Any) -> Any:
-    days = as_array(value, count).cast(pa.int32())
+    return printed_days(as_array(value, count).cast(pa.int32()))
+
+
+def printed_days(days: pa.Array) -> pa.Array:
+    """Of days since 1970."""
     numbers = days.fill_null(0).to_numpy().astype(np.int64)
     return printed(_Clock(numbers, numbers), "yyyy-MM-dd", _nulls(days))
+
+
+def shown_in_utc(moments: pa.Array) -> _Clock:
+    """Of microseconds since 1970."""
+    values = moments.fill_null(0).to_numpy()
+    return _Clock(values // DAY, values % DAY)
 
 
 def moment_text(call: Call, count: int, value: Any) -> Any:

@@ -15,7 +15,7 @@ from fastavro.schema import SchemaParseException
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.formats._schema_registry import Registered, SchemaRegistry, unwrapped, wrapped
-from spark_ckpt.formats.base import Decoded, Decoder, Encoder, one_by_one
+from spark_ckpt.formats.base import Decoded, Decoder, Encoder, one_by_one, python_values
 
 _PLAIN = {
     "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64(),
@@ -81,7 +81,7 @@ class AvroEncoder(Encoder):
         schema, plain = parsed(self._schema), _of_arrow(values.type)
         schema_id = None if self._registry is None else _registered(self._registry, self._subject, self._schema)
         found = []
-        for value in values.to_pylist():
+        for value in python_values(values, "avro"):
             stream = io.BytesIO()
             if value is not None:
                 try:

@@ -1,4 +1,7 @@
-"""A double as Java writes it: the shortest text since version 19, before that sometimes a longer one."""
+"""A double as Java writes it: the shortest text since version 19, before that sometimes a longer one.
+
+The shortest has two digits at least: the smallest double is ``4.9E-324``, where Python writes ``5e-324``.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,8 @@ def _written(digits: str, exponent: int) -> str:
 
 
 def _shortest(number: float) -> tuple[str, int]:
-    mantissa, _, power = f"{number!r}".partition("e")
+    two = f"{number:.1e}" if number < 1e-300 else ""
+    mantissa, _, power = (two if two and float(two) == number else f"{number!r}").partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction).lstrip("0")
     exponent = len(whole) + int(power or 0) - (len(whole + fraction) - len(digits))

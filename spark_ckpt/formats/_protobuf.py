@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.formats._protobuf_registry import head_of
 from spark_ckpt.formats._schema_registry import SchemaRegistry, unwrapped
-from spark_ckpt.formats.base import Decoded, Decoder, Encoder, one_by_one
+from spark_ckpt.formats.base import Decoded, Decoder, Encoder, one_by_one, python_values
 
 _D = FieldDescriptor
 _PLAIN = {
@@ -69,7 +69,7 @@ class ProtobufEncoder(Encoder):
 
     def encode(self, values: pa.Array) -> pa.BinaryArray:
         made, head, found = message_class(self._descriptors, self._message), self._head(), []
-        for value in values.to_pylist():
+        for value in python_values(values, "protobuf"):
             message = made()
             try:
                 found.append(None if value is None else head + _filled(message, value).SerializeToString())

@@ -5,8 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
+
+from spark_ckpt.errors import InvalidInputError
 
 SHOWN_REASON = 300
 
@@ -36,6 +39,18 @@ class Encoder(ABC):
     @abstractmethod
     def encode(self, values: pa.Array) -> pa.BinaryArray:
         """The bytes of each value, null for null. Raises ``InvalidInputError`` for a value that the format lacks."""
+
+
+def python_values(values: pa.Array, format_name: str) -> list[Any]:
+    """``values.to_pylist()``. Raises ``InvalidInputError`` for days and moments that Python has no objects for."""
+    try:
+        found: list[Any] = values.to_pylist()
+    except (OverflowError, ValueError):
+        raise InvalidInputError(
+            f"column 'value' has a date or a timestamp outside of the years 1 to 9999, which valueFormat {format_name} "
+            "cannot write; filter such rows out, or cast the field to string"
+        ) from None
+    return found
 
 
 class TextDecoder(Decoder):

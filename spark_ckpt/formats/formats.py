@@ -14,6 +14,7 @@ from spark_ckpt.formats._json_decode import JsonDecoder
 from spark_ckpt.formats._json_encode import JsonEncoder
 from spark_ckpt.formats._schema_registry import SchemaRegistry
 from spark_ckpt.formats.base import Decoder, Encoder, TextDecoder, TextEncoder
+from spark_ckpt.formats.json_texts import check_json
 
 FORMATS = ("avro", "json", "protobuf", "string")
 CORRUPT = "_corrupt_record"
@@ -53,13 +54,15 @@ class FormatSpec:
         return ProtobufDecoder(*self._described(), self.registry is not None)
 
     def encoder(self, kind: pa.DataType) -> Encoder:
-        """For values of ``kind``. Raises ``ConfigError`` for types that the format or the schema cannot hold."""
+        """For values of ``kind``. Raises ``ConfigError`` or ``InvalidInputError`` for types that the format or the
+        schema cannot hold."""
         _require_package(self.format)
         if self.format == "string":
             if not (pt.is_string(kind) or pt.is_binary(kind)):
                 raise ConfigError(f"valueFormat string: expected a value of type string or binary, found {kind}")
             return TextEncoder()
         if self.format == "json":
+            check_json("value", kind)
             return JsonEncoder()
         if self.format == "avro":
             from spark_ckpt.formats._avro import AvroEncoder

@@ -1,20 +1,41 @@
-"""Arrow columns as text, without a Python object a row."""
+"""Arrow columns as text, without a Python object a row, and days that a target has no text of."""
 
 from __future__ import annotations
+
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_ckpt.formats.json_texts import float_texts, iso_timestamps
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.expressions.printed_times import Days, day_text, day_texts, moment_texts, within
+from spark_ckpt.formats.float_texts import float_texts
+
+_CSV_SPECIAL: Final = {"nan": "NaN", "-nan": "NaN", "inf": "Inf", "-inf": "-Inf"}
+"""As Spark's CSV reader knows them unless an option says otherwise."""
 
 
-def zoned_as_text(table: pa.Table) -> pa.Table:
-    """``table`` with its zoned timestamps as UTC texts that end in ``Z``; other columns as they are."""
-    for i, field in enumerate(table.schema):
-        if pt.is_timestamp(field.type) and field.type.tz:
-            table = table.set_column(i, field.name, iso_timestamps(table.column(i), utc_suffix="Z"))
-    return table
+def refuse_days(rows: pa.Table, days: Days, target: str) -> None:
+    """Raises ``InvalidInputError`` naming a column with a date or a timestamp outside of ``days``."""
+    for field in rows.schema:
+        if (pt.is_date(field.type) or pt.is_timestamp(field.type)) and not within(rows.column(field.name), days):
+            raise InvalidInputError(
+                f"column '{field.name}' has a {'date' if pt.is_date(field.type) else 'timestamp'} before "
+                f"{day_text(days.first)} or after {day_text(days.last)}, which {target} cannot hold; filter such rows "
+                "out, or cast the column to string"
+            )
+
+
+def texts_of_days(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """As Spark casts dates to strings."""
+    return _each(day_texts, column)
+
+
+def texts_of_moments(column: pa.ChunkedArray, utc_suffix: str = "") -> pa.ChunkedArray:
+    """``2020-01-31 12:00:00.000000``; those with a zone in UTC, with ``utc_suffix`` behind."""
+    texts = _each(moment_texts, column)
+    return pc.binary_join_element_wise(texts, utc_suffix, "") if column.type.tz and utc_suffix else texts
 
 
 def decimals_as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -31,15 +52,21 @@ def csv_texts(column: pa.ChunkedArray, escape: str) -> pa.ChunkedArray:
     takes 1.0 for no whole number. Null stays null. ``escape`` stands in front of quotes in a text, and of itself."""
     kind = column.type
     if pt.is_floating(kind):
-        return float_texts(column, {"nan": "NaN", "-nan": "NaN", "inf": "Inf", "-inf": "-Inf"})
+        return _each(lambda chunk: float_texts(chunk, _CSV_SPECIAL), column)
+    if pt.is_date(kind):
+        return texts_of_days(column)
     if pt.is_timestamp(kind):
-        return _quoted(iso_timestamps(column, utc_suffix="Z")) if kind.tz else column.cast(pa.string())
+        return _quoted(texts_of_moments(column, "Z")) if kind.tz else texts_of_moments(column)
     if pt.is_string(kind) or pt.is_large_string(kind):
         texts = column.cast(pa.string())
         for special in dict.fromkeys((escape, '"')):
             texts = pc.replace_substring(texts, special, escape + special)
         return _quoted(texts)
     return column.cast(pa.string())
+
+
+def _each(made: Any, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pa.chunked_array([made(chunk) for chunk in column.chunks], pa.string())
 
 
 def _quoted(texts: pa.ChunkedArray) -> pa.ChunkedArray:

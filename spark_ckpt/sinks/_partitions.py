@@ -11,7 +11,7 @@ import pyarrow.types as pt
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sinks import staging
-from spark_ckpt.sinks._arrow_text import decimals_as_text
+from spark_ckpt.sinks._arrow_text import decimals_as_text, texts_of_days
 from spark_ckpt.sinks.base import SinkWriter
 
 _BUFFER_ROWS = 1024 * 1024
@@ -106,5 +106,7 @@ def split(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[Values, pa.T
 
 
 def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pt.is_date(column.type):
+        return texts_of_days(column)
     texts = decimals_as_text(column) if pt.is_decimal(column.type) else column.cast(pa.string())
     return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)

@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from spark_ckpt.arrow_types import types_in
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.formats.json_texts import json_name, json_texts
+from spark_ckpt.formats.json_texts import check_json, json_name, json_texts
 from spark_ckpt.sinks._arrow_text import csv_texts
 from spark_ckpt.sinks._parquet import open_parquet
 
@@ -40,8 +41,13 @@ def check_schema(file_format: str, schema: pa.Schema) -> None:
                 f"column '{field.name}' has type {field.type}, which a CSV file cannot hold; cast it, leave it out "
                 "with option 'columns', or use fileFormat parquet or json"
             )
-        if pt.is_null(field.type) or pt.is_duration(field.type) or pt.is_interval(field.type):
-            raise InvalidInputError(f"column '{field.name}' has type {field.type}, which files cannot hold; cast it")
+        if file_format == "json":
+            check_json(field.name, field.type)
+        elif any(_has_no_file_type(kind) for kind in types_in(field.type)):
+            raise InvalidInputError(
+                f"column '{field.name}' has type {field.type}, and {file_format} files hold no intervals, no columns "
+                "without a type and no structs without fields; cast it, or leave it out with option 'columns'"
+            )
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,11 @@ class _Json(_Lines):
         for i, name in enumerate(flat.column_names):
             parts += [("{" if i == 0 else ",") + json_name(name) + ":", json_texts(flat.column(i))]
         return pc.binary_join_element_wise(*parts, "}\n", "")
+
+
+def _has_no_file_type(kind: pa.DataType) -> bool:
+    empty = pt.is_struct(kind) and not kind.num_fields
+    return bool(empty or pt.is_null(kind) or pt.is_duration(kind) or pt.is_interval(kind))
 
 
 def _without_dictionaries(schema: pa.Schema) -> pa.Schema:

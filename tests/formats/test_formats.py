@@ -136,7 +136,7 @@ def test_numbers_in_json_are_spelt_alike_in_a_column_and_inside_of_values() -> N
     expected = b'{"d":1.0,"f":0.1,"ds":[1.0,-0.0,2.5],"s":{"f":0.1},"m":{"k":-3.0}}'
     assert FormatSpec("json").encoder(kind).encode(pa.array([row], kind)).to_pylist() == [expected]
     row = {"d": -0.0, "f": 10000000.0, "ds": None, "s": None, "m": None}
-    assert FormatSpec("json").encoder(kind).encode(pa.array([row], kind)).to_pylist() == [b'{"d":-0.0,"f":10000000.0}']
+    assert FormatSpec("json").encoder(kind).encode(pa.array([row], kind)).to_pylist() == [b'{"d":-0.0,"f":1.0E7}']
 
 
 def test_nulls_are_left_out_of_json_and_not_set_in_protobuf() -> None:

@@ -18,12 +18,22 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
-from spark_ckpt.sinks._arrow_text import zoned_as_text
+from spark_ckpt.expressions.printed_times import IN_PYTHON, Days, within
+from spark_ckpt.sinks._arrow_text import texts_of_days, texts_of_moments
 from spark_ckpt.sinks.sql import _mariadb as mariadb
 from spark_ckpt.sinks.sql._literals import inserts
 from spark_ckpt.sinks.sql.types import as_text
 
 STAGE, SEQ = "_ckpt_stage", "_ckpt_seq"
+
+
+_DAYS = {"postgresql": Days(-2_440_588, 2_145_042_905)}
+"""4714-11-24 BC to 5874897-12-31. Others have years 1 to 9999, as MariaDB and SQLite's own functions and its driver."""
+
+
+def days_of(dialect: str) -> Days:
+    """The days that a database called ``dialect`` has."""
+    return _DAYS.get(dialect, IN_PYTHON)
 
 
 def check_names(connection: sa.Connection, table: str, schema: str | None, columns: Sequence[str]) -> None:
@@ -92,8 +102,7 @@ def _copy(connection: sa.Connection, table: sa.TableClause, rows: pa.Table, stag
     from psycopg import sql  # quotes names as COPY takes them, percent signs included
 
     names = [c.name for c in table.columns]
-    texts = zoned_as_text(_numbered(rows, stage, seq))
-    columns = [_hex(c) if pt.is_binary(c.type) else c for c in texts.columns]
+    columns = [_for_copy(c) for c in _numbered(rows, stage, seq).columns]
     text = io.BytesIO()
     pacsv.write_csv(pa.table(columns, names=names), text, pacsv.WriteOptions(include_header=False))
     driver: Any = connection.connection.driver_connection
@@ -102,6 +111,31 @@ def _copy(connection: sa.Connection, table: sa.TableClause, rows: pa.Table, stag
     statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(target, columns_sql)
     with driver.cursor() as cursor, cursor.copy(statement) as copy:
         copy.write(text.getbuffer())
+
+
+def _for_copy(column: pa.ChunkedArray) -> Any:
+    """Arrow writes the rest as PostgreSQL reads it."""
+    kind = column.type
+    if pt.is_binary(kind):
+        return _hex(column)
+    far = (pt.is_date(kind) or pt.is_timestamp(kind)) and not within(column, IN_PYTHON)
+    if pt.is_timestamp(kind) and (far or kind.tz):
+        texts = texts_of_moments(column, "Z")
+        return _with_era(texts) if far else texts
+    return _with_era(texts_of_days(column)) if far else column
+
+
+def _with_era(texts: pa.ChunkedArray) -> pa.Array:
+    """Years as PostgreSQL reads them: without a plus, and with BC for those before the first."""
+
+    def with_era(text: str) -> str:
+        sign, rest = (text[0], text[1:]) if text[0] in "+-" else ("", text)
+        year, _, behind = rest.partition("-")
+        if sign == "-" or not int(year):
+            return f"{int(year) + 1:04}-{behind} BC"
+        return rest
+
+    return pa.array([None if text is None else with_era(text) for text in texts.to_pylist()], pa.string())
 
 
 def _hex(column: pa.ChunkedArray) -> pa.Array:

@@ -14,6 +14,7 @@ from spark_ckpt.arrow_types import database_schema
 from spark_ckpt.errors import InvalidInputError, RetryableError
 from spark_ckpt.sinks import _changes as changes
 from spark_ckpt.sinks import staging
+from spark_ckpt.sinks._arrow_text import refuse_days
 from spark_ckpt.sinks.base import SinkWriter, WriterContext
 from spark_ckpt.sinks.sql import _dialects as dialects
 from spark_ckpt.sinks.sql import _tables as tables
@@ -80,6 +81,8 @@ class SqlWriter(SinkWriter):
         if rows is None:
             return
         plain, tries = rows.cast(self._schema), 0
+        backend = self._place.database.backend
+        refuse_days(plain, dialects.days_of(backend), f"a database of {backend}")
 
         def insert(connection: sa.Connection) -> None:
             nonlocal tries

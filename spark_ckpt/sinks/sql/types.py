@@ -10,8 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from spark_ckpt.arrow_types import SQL_NAMES
-from spark_ckpt.formats.json_texts import iso_timestamps
-from spark_ckpt.sinks._arrow_text import decimals_as_text
+from spark_ckpt.sinks._arrow_text import decimals_as_text, texts_of_days, texts_of_moments
 from spark_ckpt.storage.sql.mariadb import DIALECTS
 
 _SQLITE_EXACT_DIGITS = 15  # SQLite turns longer numbers into a double; as text they stay what they are
@@ -58,7 +57,9 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Temporal and decimal columns as ISO and decimal text (UTC, no zone suffix); others as they are."""
     kind = column.type
     if pt.is_timestamp(kind):
-        return iso_timestamps(column)
+        return texts_of_moments(column)
+    if pt.is_date(kind):
+        return texts_of_days(column)
     if pt.is_decimal(kind):
         return decimals_as_text(column)
     return column.cast(pa.string()) if pt.is_temporal(kind) else column

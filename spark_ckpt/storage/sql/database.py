@@ -40,9 +40,14 @@ class Database:
         return self.redacted(self._url.set(query={}).render_as_string(hide_password=True))
 
     @property
+    def backend(self) -> str:
+        """What SQLAlchemy calls databases of its kind: sqlite, postgresql, mariadb, mysql."""
+        return self._url.get_backend_name()
+
+    @property
     def has_nan(self) -> bool:
         """Whether a floating column can hold NaN; otherwise it becomes null."""
-        return self._url.get_backend_name() not in ("sqlite", *mariadb.DIALECTS)
+        return self.backend not in ("sqlite", *mariadb.DIALECTS)
 
     @cached_property
     def engine(self) -> sa.Engine:
@@ -102,7 +107,7 @@ class Database:
         """Locks were waited for already. A file has no server: what is said of it (a full disk) does not pass."""
         if not isinstance(error, sa.exc.DBAPIError | self._driver_error()):
             return False
-        cause, is_file = _cause(error), self._url.get_backend_name() == "sqlite"
+        cause, is_file = _cause(error), self.backend == "sqlite"
         return not is_file and connections.is_outage(cause) and not connections.is_lock_timeout(cause)
 
     def _log_wait(self, waited_ms: int) -> None:
@@ -133,7 +138,7 @@ class Database:
             return ""
         return (
             f". Another session held the lock for {self._lock_timeout_ms / 1000:g} s (option lockTimeout). End that "
-            f"session{connections.who_waits(self._url.get_backend_name())} and start the query again; nothing is lost"
+            f"session{connections.who_waits(self.backend)} and start the query again; nothing is lost"
         )
 
     def redacted(self, text: str) -> str:

@@ -152,9 +152,8 @@ def require_columns(option: str, names: Iterable[str], schema: pa.Schema) -> Non
 
 
 def last_by_key(table: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Only the last row of each key, in their order; null keys are equal to each other."""
-    # By names of our own: one that begins with a dot or a bracket is a path to Arrow.
-    flat = [column for key in keys for column in _flat(table.column(key))]
+    """Only the last row of each key, in their order. Which keys are equal: see :func:`key_columns`."""
+    flat = key_columns(table, keys)
     names = [f"k{i}" for i in range(len(flat))]
     columns = [*flat, pa.array(range(len(table)), pa.int64())]
     last = pa.table(columns, [*names, "row"]).group_by(names).aggregate([("row", "max")])["row_max"]
@@ -177,8 +176,21 @@ def _is_flat(kind: pa.DataType) -> bool:
     return not pa.types.is_nested(kind)
 
 
+def key_columns(table: pa.Table, keys: Sequence[str]) -> list[pa.ChunkedArray]:
+    """Flat columns in which Arrow takes two rows for the same where Spark takes their ``keys`` for the same.
+
+    Null equals null, NaN equals NaN, and the two zeros of floating numbers are equal. Without names: to Arrow, one
+    that begins with a dot or a bracket is a path.
+    """
+    return [column for key in keys for column in _flat(table.column(key))]
+
+
 def _flat(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
     """What is equal where ``column`` is: a struct is whether it is null, and its members."""
+    if pa.types.is_floating(column.type):
+        # Arrow compares bits. Adding zero makes 0.0 of -0.0; NaN has many forms.
+        nan, zero = (pa.scalar(value, column.type) for value in (float("nan"), 0.0))
+        return [pc.if_else(pc.is_nan(column), nan, pc.add(column, zero))]
     if not pa.types.is_struct(column.type):
         return [column]
     return [pc.is_valid(column), *(flat for member in column.flatten() for flat in _flat(member))]

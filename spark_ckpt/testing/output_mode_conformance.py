@@ -15,10 +15,12 @@ from spark_ckpt.testing.sink_harness import (
     CHANGES,
     SCHEMA,
     SinkTarget,
+    context,
     crash_in_commit,
     permit,
     stage,
     stage_changes,
+    stage_table,
 )
 
 
@@ -60,6 +62,17 @@ class MergeConformance:
             if not crashed:
                 return
         pytest.fail("a merge has more than 30 steps")
+
+    def test_both_zeros_of_floating_numbers_are_one_key(self, merge_target: SinkTarget) -> None:
+        """As in Spark, where a key of groupBy is one group for 0.0 and -0.0."""
+        floating = pa.schema([pa.field("k", pa.float64()), pa.field("v", pa.string())])
+        sink = merge_target.validated(floating)
+        for checkpoint, rows in ((1, [(0.0, "a"), (1.5, "b"), (-0.0, "c")]), (2, [(-0.0, "d")]), (3, [(0.0, "e")])):
+            keys, values = ([row[i] for row in rows] for i in (0, 1))
+            ctx = context(checkpoint, checkpoint, schema=floating)
+            sink.commit(permit(checkpoint), stage_table(sink, ctx, pa.table([keys, values], schema=floating)))
+        found = merge_target.read(floating)
+        assert sorted(zip(found["k"].to_pylist(), found["v"].to_pylist(), strict=True)) == [(0.0, "e"), (1.5, "b")]
 
     def test_keys_must_be_columns(self, merge_target: SinkTarget) -> None:
         with pytest.raises(CkptError, match="mergeKeys"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -247,3 +248,28 @@ def test_delta_rs_says_no_to_what_is_refused(tmp_path: Path) -> None:
         with pytest.raises(DeltaError, match=r"(?i)unsupported"):
             write_deltalake(table.path, k_v((1, "a")), mode="append")
         assert json.loads(table.log(1).read_text().splitlines()[1])["protocol"]["writerFeatures"] == [feature]
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(10, 2), pa.decimal128(38, 18)], ids=str)
+def test_a_merge_is_refused_where_delta_rs_would_write_partitions_that_it_cannot_read(
+    tmp_path: Path, kind: pa.DataType
+) -> None:
+    """It writes -1.50 as -1.-50 into the log, and nobody can open the table any more."""
+    rows = pa.table({"k": [1], "p": pa.array([Decimal("-1.50")], kind)})
+    with pytest.raises(InvalidInputError, match=r"partition column 'p' is decimal.*cast\('string'\)"):
+        committed(tmp_path / "t", 1, rows, mergeKeys="k", partitionBy="p")
+    assert not (tmp_path / "t").exists()
+    committed(tmp_path / "t", 1, rows, partitionBy="p")
+    staged = stage_table(
+        DeltaSink({"path": f"{tmp_path}/t", "mergeKeys": "k"}), context(2, 2, schema=rows.schema), rows
+    )
+    with pytest.raises(InvalidInputError, match="partition column 'p'"):  # by a release that took it
+        DeltaSink({"path": f"{tmp_path}/t", "mergeKeys": "k"}).commit(permit(2), staged)
+    assert DeltaTable(tmp_path / "t").version() == 1
+
+
+def test_a_merge_into_partitions_of_whole_negative_decimals_is_taken(tmp_path: Path) -> None:
+    rows = pa.table({"k": [1, 2], "p": pa.array([Decimal(-15), Decimal(0)], pa.decimal128(9, 0))})
+    for checkpoint in (1, 2):
+        committed(tmp_path / "t", checkpoint, rows, mergeKeys="k", partitionBy="p")
+    assert found(tmp_path / "t") == [(1, Decimal(-15)), (2, Decimal(0))]

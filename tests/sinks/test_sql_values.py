@@ -11,9 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.testing.sink_harness import context, permit, stage_table
 from tests.sinks.sql_harness import DATABASES, make, new_database, run
 from tests.sinks.test_sink_conformance import SqlTarget
@@ -82,6 +84,61 @@ def test_long_decimals_are_texts_of_all_their_digits_in_sqlite(tmp_path: Path) -
     sink.commit(permit(1), stage_table(sink, context(1, 1, schema=rows.schema), rows))
     found = [text for (text,) in run(url, "SELECT id FROM t")]
     assert found == ["0.000000000000000000", "-0.000000000000000001", "0.000000100000000000", "12.500000000000000000"]
+
+
+_DECLARED = ["TEXT", "VARCHAR(40)", "BLOB", "JSON", "JSONB", "ANY", "STRING", "UUID", "NUMERIC", "DECIMAL(38,2)",
+             "DECIMAL(15,2)", "REAL", "INTEGER", "DATE", "POINT"]  # fmt: skip
+
+
+@pytest.mark.parametrize("declared", _DECLARED)
+def test_a_column_of_sqlite_keeps_a_value_or_is_refused_and_never_changes_it(declared: str, tmp_path: Path) -> None:
+    """SQLite makes a number of 007 where a column is declared JSON, and drops digits of a DECIMAL(38,2)."""
+    long = Decimal("123456789012345678.91")
+    texts = ["007", "1.10", "1e5", "0x1", "12345678901234567890", '{"a": 1.0}', "abc", ""]
+    for kind, values in (
+        (pa.string(), texts),
+        (pa.decimal128(20, 2), [long]),
+        (pa.decimal128(15, 2), [Decimal("1.10")]),
+    ):
+        url = f"sqlite:///{tmp_path}/{kind}.db"
+        run(url, f"CREATE TABLE t (id {declared})")
+        schema = pa.schema([pa.field("id", kind)])
+        try:
+            sink = make(url, schema=schema)
+        except InvalidInputError:
+            continue
+        rows = pa.table([values], schema=schema)
+        sink.commit(permit(1), stage_table(sink, context(1, 1, schema=schema), rows))
+        assert [type(values[0])(str(v)) for (v,) in run(url, "SELECT id FROM t")] == values
+
+
+def test_the_texts_and_numbers_that_a_column_of_sqlite_would_change_are_named_with_a_way_out(tmp_path: Path) -> None:
+    for n, (declared, kind, said) in enumerate(
+        [
+            ("JSON", pa.string(), "column 'id' is JSON, in which SQLite makes numbers of texts"),
+            ("DECIMAL(20,2)", pa.decimal128(20, 2), r"SQLite keeps 15 digits of a number.*cast to decimal\(15,2\)"),
+        ]
+    ):
+        url = f"sqlite:///{tmp_path}/{n}.db"
+        run(url, f"CREATE TABLE t (id {declared})")
+        with pytest.raises(InvalidInputError, match=said):
+            make(url, schema=pa.schema([pa.field("id", kind)]))
+
+
+@pytest.mark.parametrize("database", DATABASES)
+def test_a_time_without_a_zone_is_one_of_utc_whatever_zone_the_server_has(database: str, tmp_path: Path) -> None:
+    """02:30 of the night in which New York's clocks go forward is no time there, and one in UTC."""
+    url = new_database(database, tmp_path)
+    if database == "postgresql":
+        run(url, f"ALTER DATABASE {sa.make_url(url).database} SET timezone = 'America/New_York'")
+    run(url, f"CREATE TABLE t (id {'timestamptz' if database == 'postgresql' else 'timestamp'})")
+    local = dt.datetime(2026, 3, 8, 2, 30)
+    schema = pa.schema([pa.field("id", pa.timestamp("us"))])
+    sink = make(url, schema=schema)
+    sink.commit(permit(1), stage_table(sink, context(1, 1, schema=schema), pa.table([[local]], schema=schema)))
+    seconds = {"sqlite": "unixepoch(id)", "mariadb": "unix_timestamp(id)", "postgresql": "extract(epoch FROM id)"}
+    ((found,),) = run(url, f"SELECT {seconds[database]} FROM t")
+    assert float(found) == local.replace(tzinfo=UTC).timestamp()
 
 
 class Written:

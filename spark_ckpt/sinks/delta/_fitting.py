@@ -72,6 +72,22 @@ def check_partitions(path: str, table: DeltaTable, wanted: Sequence[str]) -> Non
         )
 
 
+def check_merged_partitions(path: str, partitions: Sequence[str], columns: pa.Schema) -> None:
+    """delta-rs, which writes merged rows, spells -1.5 as ``-1.-5`` in the log, and the table cannot be opened any more.
+
+    Raises ``InvalidInputError`` naming the column.
+    """
+    for name in partitions:
+        kind = columns.field(name).type
+        if pt.is_decimal(kind) and kind.scale > 0:
+            raise InvalidInputError(
+                f"Delta table {path}: partition column '{name}' is {kind}, and the query merges (mergeKeys). delta-rs "
+                "writes the merged rows, and spells negative numbers with digits behind the point wrong: the table "
+                "could not be opened any more. Merge into a table that is partitioned by another type, for example "
+                f"F.col('{name}').cast('string'), or not at all; or append"
+            )
+
+
 def check_columns(path: str, found: pa.Schema, wanted: pa.Schema, declared: pa.Schema) -> None:
     problems = []
     for field in wanted:

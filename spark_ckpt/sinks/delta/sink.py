@@ -36,7 +36,15 @@ from spark_ckpt.sinks._options import (
 )
 from spark_ckpt.sinks._partitions import PartitionedWriter, Values, check_partitions, without
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
-from spark_ckpt.sinks.delta._fitting import added, check_columns, check_keys, check_rules, check_staged, with_columns
+from spark_ckpt.sinks.delta._fitting import (
+    added,
+    check_columns,
+    check_keys,
+    check_merged_partitions,
+    check_rules,
+    check_staged,
+    with_columns,
+)
 from spark_ckpt.sinks.delta._fitting import check_partitions as check_partitions_of
 from spark_ckpt.sinks.delta._log import logged_names
 from spark_ckpt.sinks.delta._open_table import OpenTable
@@ -131,6 +139,8 @@ class DeltaSink(TwoPhaseSink):
         wanted = delta_schema(schema)
         check_keys(self._keys, wanted)
         check_partitions(self._partitions, wanted)
+        if self._keys:
+            check_merged_partitions(redact_url(self._path), self._partitions, wanted)
         table = self._made(wanted)
         check_rules(self._path, table, self._rewrites)
         check_partitions_of(self._path, table, self._partitions)
@@ -222,6 +232,10 @@ class DeltaSink(TwoPhaseSink):
     ) -> None:
         keys = _merge_keys(staged)
         if keys:
+            # Staged by a release that did not look.
+            check_merged_partitions(
+                redact_url(self._path), table.metadata().partition_columns, pa.schema(table.schema())
+            )
             change = next((s["change"] for s in reversed(staged) if s.get("change")), None)
             merge(table, self._files(), staged, keys, change, properties)
         else:

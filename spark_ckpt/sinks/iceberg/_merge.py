@@ -47,15 +47,15 @@ class Merge:
         return reduce(lambda a, b: And(a, b), each)
 
     def without(self, there: pa.Table, touched: pa.Table) -> pa.Table:
-        """``there`` without the rows of ``touched`` keys; null keys are equal to each other."""
-        names = list(self.keys)
-        numbered = there.select(names).append_column("row of the file", pa.array(range(len(there)), pa.int64()))
-        marks = touched.append_column("row of the file", pa.repeat(pa.scalar(-1, pa.int64()), len(touched)))
-        both = pa.concat_tables([numbered, marks]).rename_columns([*(f"k{i}" for i in range(len(names))), "row"])
-        groups = both.group_by(both.column_names[:-1]).aggregate([("row", "min"), ("row", "list")])
+        """``there`` without the rows of ``touched`` keys, equal as :func:`staging.key_columns` has it."""
+        both = staging.key_columns(pa.concat_tables([there.select(list(self.keys)), touched]), self.keys)
+        rows = pa.array(range(len(there)), pa.int64())
+        numbers = pa.chunked_array([rows, pa.repeat(pa.scalar(-1, pa.int64()), len(touched))])
+        names = [f"k{i}" for i in range(len(both))]
+        numbered = pa.table([*both, numbers], [*names, "row"])
+        groups = numbered.group_by(names).aggregate([("row", "min"), ("row", "list")])
         gone = pc.list_flatten(groups.filter(pc.equal(groups["row_min"], -1))["row_list"])
-        mask = pc.is_in(numbered["row of the file"], gone.combine_chunks())
-        return there.filter(pc.invert(mask))
+        return there.filter(pc.invert(pc.is_in(rows, gone.combine_chunks())))
 
 
 def _as(rows: pa.Table, stored: pa.Schema) -> pa.Table:

@@ -109,8 +109,12 @@ def _copy(connection: sa.Connection, table: sa.TableClause, rows: pa.Table, stag
     target = sql.Identifier(*([table.schema] if table.schema else []), table.name)
     columns_sql = sql.SQL(", ").join(map(sql.Identifier, names))
     statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(target, columns_sql)
-    with driver.cursor() as cursor, cursor.copy(statement) as copy:
-        copy.write(text.getbuffer())
+    with driver.cursor() as cursor:
+        # A time without a zone that goes into a timestamptz counts as UTC, not as one of the server's zone. In this
+        # transaction, which only stages: a commit's defaults and triggers have the session's zone.
+        cursor.execute("SET LOCAL TIME ZONE 'UTC'")
+        with cursor.copy(statement) as copy:
+            copy.write(text.getbuffer())
 
 
 def _for_copy(column: pa.ChunkedArray) -> Any:

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from spark_ckpt.sinks._options import misfit
 from spark_ckpt.sinks.sql import _mariadb as mariadb
+from spark_ckpt.sinks.sql import _sqlite as sqlite
 from spark_ckpt.sinks.sql._dialects import SEQ, STAGE
 from spark_ckpt.sinks.sql._keys import key_problems
 from spark_ckpt.sinks.sql.types import mismatch, sql_type
@@ -108,6 +109,8 @@ def check_target(
     problems += key_problems(connection, table, found, rows, keys)
     if connection.dialect.name in mariadb.DIALECTS:
         problems += mariadb.engine_problems(connection, table)
+    elif connection.dialect.name == "sqlite" and not problems:
+        problems += sqlite.value_problems(connection, name, schema, rows)
     if problems:
         raise misfit(f"table {name}", problems)
     return found

@@ -13,7 +13,7 @@ from spark_ckpt.arrow_types import SQL_NAMES
 from spark_ckpt.sinks._arrow_text import decimals_as_text, texts_of_days, texts_of_moments
 from spark_ckpt.storage.sql.mariadb import DIALECTS
 
-_SQLITE_EXACT_DIGITS = 15  # SQLite turns longer numbers into a double; as text they stay what they are
+SQLITE_EXACT_DIGITS = 15  # SQLite turns longer numbers into a double; as text they stay what they are
 
 
 _IN_MARIADB: dict[type, sa.types.TypeEngine[Any]] = {
@@ -28,7 +28,7 @@ def sql_type(kind: pa.DataType) -> sa.types.TypeEngine[Any]:
     """The column type a new table gets for a plain type."""
     if pt.is_decimal(kind):
         exact: sa.types.TypeEngine[Any] = sa.Numeric(kind.precision, kind.scale)
-        return exact.with_variant(sa.Text(), "sqlite") if kind.precision > _SQLITE_EXACT_DIGITS else exact
+        return exact.with_variant(sa.Text(), "sqlite") if kind.precision > SQLITE_EXACT_DIGITS else exact
     made = getattr(sa, SQL_NAMES[kind])
     column = made(timezone=kind.tz is not None) if pt.is_timestamp(kind) else made()
     return column.with_variant(_IN_MARIADB[made], *DIALECTS) if made in _IN_MARIADB else column

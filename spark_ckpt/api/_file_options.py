@@ -77,7 +77,7 @@ _INSTEAD = {
     "escape": "with badRecords a quote within quotes is written twice; others are read with option mode",
     "encoding": "files are UTF-8",
     "charset": "files are UTF-8",
-    "linesep": "lines end with \\n or \\r\\n",
+    "linesep": "lines end with \\n, \\r\\n or \\r",
     "wholetext": "a row is a line",
     "columnpruning": "a record is read whole, whatever columns are selected",
     "locale": "numbers and times are written as in en-US",

@@ -26,7 +26,7 @@ from spark_ckpt.sources._text_records import (
     Records,
     SparkRules,
     TextFormat,
-    ended,
+    for_arrow,
     quotes_before,
 )
 
@@ -144,7 +144,7 @@ class CsvRecords:
 
     def _parsed(self, data: bytes, count: int, names: list[str], how: pa_csv.ConvertOptions) -> pa.Table:
         form = self._form
-        data = ended(data)
+        data = for_arrow(data)
         table = pa_csv.read_csv(
             io.BytesIO(data),
             read_options=pa_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),

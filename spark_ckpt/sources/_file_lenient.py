@@ -28,6 +28,7 @@ class JsonRecords:
         self._lines = lines
 
     def read(self, records: Records) -> Read:
+        records = records.without_marks()
         found = self._lines.whole(records.data, len(records)) if _plain_objects(records) else None
         return self._lines.read(records.lines()) if found is None else found
 

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import BadRecordError
 from spark_ckpt.sources._bad_records import Bad, MalformedFileError, OtherHeader, Unread, salvage
+from spark_ckpt.sources._compressed import opened
 from spark_ckpt.sources._convert import MAX_BATCH_ROWS, conform
 from spark_ckpt.sources._file_lenient import Lenient, lenient_parser
 from spark_ckpt.sources._file_listing import FileEntry, InputFolder
@@ -96,7 +97,7 @@ class ParquetRows:
 
 
 class TextRows:
-    """JSON lines, CSV and plain text, compressed or not (by the file's extension)."""
+    """JSON lines, CSV and plain text, compressed or not."""
 
     def __init__(self, folder: InputFolder, fmt: TextFormat) -> None:
         self._folder = folder
@@ -169,8 +170,7 @@ class TextRows:
             yield found.rows if mode == PERMISSIVE else found.rows.filter(pc.invert(found.bad))
 
     def open(self, entry: FileEntry) -> AbstractContextManager[IO[bytes]]:
-        file: AbstractContextManager[IO[bytes]] = self._folder.fs.open(entry.path, "rb", compression="infer")
-        return file
+        return opened(lambda: self._folder.fs.open(entry.path, "rb"), entry.path)
 
     def _convert(
         self, parser: TextParser, records: Records, place: int, row: int

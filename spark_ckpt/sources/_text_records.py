@@ -1,15 +1,13 @@
 """Where the records of a text file begin and end.
 
-A record is a line; with ``multiLine`` (CSV) a line break inside quotes does not end it. By Spark's rules a carriage
-return alone ends a line, too, and quotes are those of Spark's parser.
+A record is a line; with ``multiLine`` (CSV) a line break inside quotes does not end it. In plain text and by Spark's
+rules a carriage return alone ends a line, too. By Spark's rules quotes are those of Spark's parser.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import lzma
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO
@@ -21,12 +19,14 @@ import pyarrow as pa
 from spark_ckpt.formats.csv_splitter import CsvForm, CsvSplitter
 from spark_ckpt.formats.csv_values import CsvWords
 from spark_ckpt.sources._bad_records import MalformedFileError
+from spark_ckpt.sources._compressed import DAMAGE
 from spark_ckpt.sources._csv_bytes import none_is_escaped, quotes_are_plain
 
 CHUNK_BYTES = 4 << 20
 PERMISSIVE, FAILFAST = "permissive", "failfast"
 _NEWLINE, _RETURN = 10, 13
 _BOM = b"\xef\xbb\xbf"
+_BEGINNINGS = (_BOM + b"{", _BOM + b"[")
 BLANKS = bytes(range(33))
 """Of Java's ``trim``."""
 
@@ -103,6 +103,13 @@ class Records:
             ends -= (ends > self.starts) & (chars[np.maximum(ends - 1, 0)] == end)
         return ends
 
+    def without_marks(self) -> Records:
+        """Each without a byte order mark in front of its braces, which Spark's parser of JSON passes over."""
+        if _BOM not in self.data:
+            return self
+        marked = [self.data.startswith(_BEGINNINGS, start) for start in self.starts.tolist()]
+        return Records(self.data, self.starts + len(_BOM) * np.array(marked, np.int64), self.ends)
+
     def lines(self) -> pa.BinaryArray:
         """Each without its line end."""
         bounds = np.empty(2 * len(self) + 1, np.int32)
@@ -119,7 +126,7 @@ def record_ends(data: bytes, fmt: TextFormat) -> npt.NDArray[np.int64]:
     ends = np.flatnonzero(chars == _NEWLINE) + 1
     if fmt.sparks is not None and fmt.multi_line:
         return _ends_by_sparks_rules(data, chars, ends, fmt)
-    if fmt.sparks is not None and b"\r" in data:
+    if (fmt.sparks is not None or fmt.kind == "text") and b"\r" in data:
         alone = np.flatnonzero((chars[:-1] == _RETURN) & (chars[1:] != _NEWLINE)) + 1
         ends = np.union1d(ends, alone) if alone.size else ends
     if fmt.multi_line and ends.size:
@@ -216,10 +223,13 @@ def _names(line: bytes, fmt: TextFormat) -> list[str]:
     return next(csv.reader(io.StringIO(text), delimiter=fmt.sep, quotechar=fmt.quote))
 
 
-def ended(data: bytes) -> bytes:
-    """With a line end behind the last record, without which Arrow takes nothing at all, behind a value in quotes, for
-    nothing in quotes."""
-    return data if data.endswith((b"\n", b"\r")) else data + b"\n"
+def for_arrow(data: bytes) -> bytes:
+    """As Arrow's reader of csv takes all of it: with a line end behind the last record, without which nothing at all,
+    behind a value in quotes, is nothing in quotes; and with an empty line in front of a byte order mark, which is no
+    content only where the file begins."""
+    front = b"\n" if data.startswith(_BOM) else b""
+    behind = b"" if data.endswith((b"\n", b"\r")) else b"\n"
+    return front + data + behind if front or behind else data
 
 
 def quotes_before(chars: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], fmt: TextFormat) -> npt.NDArray[np.int64]:
@@ -229,9 +239,9 @@ def quotes_before(chars: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], fmt
 def _read(file: IO[bytes], size: int) -> bytes:
     try:
         return file.read(size)
-    except (zlib.error, lzma.LZMAError, EOFError) as error:
+    except DAMAGE as error:
         raise MalformedFileError(f"it cannot be decompressed: {error}") from None
     except OSError as error:
         if error.errno is not None:
             raise
-        raise MalformedFileError(f"it cannot be decompressed: {error}") from None  # gzip and bz2 say so like this
+        raise MalformedFileError(f"it cannot be decompressed: {error}") from None  # gzip, bz2 and Arrow say it so

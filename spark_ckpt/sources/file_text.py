@@ -21,7 +21,7 @@ from spark_ckpt.errors import ConfigError
 from spark_ckpt.sources._bad_records import MalformedFileError, OtherHeader
 from spark_ckpt.sources._convert import conform
 from spark_ckpt.sources._local_times import instants
-from spark_ckpt.sources._text_records import TextFormat, content_ends, ended, quotes_before
+from spark_ckpt.sources._text_records import TextFormat, content_ends, for_arrow, quotes_before
 
 _ZONE = r"\d:\d\d.*(?:Z|z|[+-]\d{2}(?::?\d{2})?)$"
 _FINER_THAN_MICROS = r"(\.\d{6})\d+"
@@ -92,8 +92,7 @@ class TextParser:
         return batch
 
     def _lines(self, data: bytes) -> pa.RecordBatch:
-        lines = data.removesuffix(b"\n").split(b"\n")
-        text = pa.array([line.removesuffix(b"\r") for line in lines], pa.binary()).cast(pa.string())
+        text = pa.array(data.splitlines(), pa.binary()).cast(pa.string())
         return pa.RecordBatch.from_arrays([text], schema=self._schema)
 
     def _json(self, data: bytes) -> pa.Table:
@@ -109,7 +108,7 @@ class TextParser:
 
     def _csv(self, data: bytes) -> pa.Table:
         wanted = [name for name in self._schema.names if name in self.names]
-        data = ended(data)
+        data = for_arrow(data)
         return pa_csv.read_csv(
             io.BytesIO(data),
             read_options=pa_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=self.names),

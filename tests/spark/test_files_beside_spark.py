@@ -1,0 +1,53 @@
+"""What source ``files`` reads of files that Spark wrote, or that are odd, is what Spark reads of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_ckpt.sources.base import InnerReader
+from spark_ckpt.sources.files import FilesSource
+
+
+def ours(path: Path, schema: Any, kind: str, **options: Any) -> list[dict[str, Any]]:
+    source = FilesSource({"path": str(path), "fileFormat": kind, "timeZone": "UTC", **options})
+    source.metadata_url = str(path.with_name(f"job-{path.name}"))
+    reader = InnerReader(source, schema)
+    end = reader.latest(reader.initial(), True)
+    batches = [batch for split in reader.splits(reader.initial(), end) for batch in reader.read(split)]
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "bzip2", "deflate", "lz4", "snappy"])
+def test_text_that_spark_compressed_is_read_whatever_the_codec(spark: SparkSession, tmp_path: Path, codec: str) -> None:
+    """A line that is longer than Hadoop's buffer is a block of several chunks."""
+    rows = spark.range(3000).select(
+        F.expr("if(id = 7, repeat(sha2(string(id), 256), 9999), sha2(string(id), 256)) as value")
+    )
+    rows.coalesce(1).write.option("compression", codec).text(str(tmp_path / "in"))
+    expected = [row[0] for row in rows.collect()]
+    assert [row["value"] for row in ours(tmp_path / "in", rows.schema, "text")] == expected
+
+
+ODD_TEXT = [
+    b"a\rb\r\nc\n\rd\r",
+    b"\r\n\r\r\n",
+    b"a\n\r\nb\r\r",
+    b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n\xef\xbb\xbf",
+    b'\xef\xbb\xbf{"value":"b"}\r\xef\xbb\xbf{"value":"c"}\n{"value":"d"}',
+]
+
+
+@pytest.mark.parametrize("kind", ["text", "csv", "json"])
+def test_lines_and_byte_order_marks_are_those_of_spark(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    (tmp_path / "in").mkdir()
+    for n, content in enumerate(ODD_TEXT):
+        (tmp_path / "in" / f"{n}.txt").write_bytes(content)
+    theirs = spark.read.schema("value string").format(kind).load(str(tmp_path / "in"))
+    mode = {} if kind == "text" else {"mode": "PERMISSIVE"}
+    found = ours(tmp_path / "in", theirs.schema, kind, **mode)
+    assert sorted(map(repr, found)) == sorted(repr(row.asDict()) for row in theirs.collect())

@@ -17,14 +17,22 @@ _CSV_SPECIAL: Final = {"nan": "NaN", "-nan": "NaN", "inf": "Inf", "-inf": "-Inf"
 
 
 def refuse_days(rows: pa.Table, days: Days, target: str) -> None:
-    """Raises ``InvalidInputError`` naming a column with a date or a timestamp outside of ``days``."""
-    for field in rows.schema:
-        if (pt.is_date(field.type) or pt.is_timestamp(field.type)) and not within(rows.column(field.name), days):
-            raise InvalidInputError(
-                f"column '{field.name}' has a {'date' if pt.is_date(field.type) else 'timestamp'} before "
-                f"{day_text(days.first)} or after {day_text(days.last)}, which {target} cannot hold; filter such rows "
-                "out, or cast the column to string"
-            )
+    """Raises ``InvalidInputError`` naming a column, or a field of structs, that has a date or a timestamp outside of
+    ``days``."""
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        _refuse_days(name, column, days, target)
+
+
+def _refuse_days(name: str, column: pa.ChunkedArray, days: Days, target: str) -> None:
+    kind = column.type
+    if pt.is_struct(kind):
+        for field, part in zip(kind, column.flatten(), strict=True):
+            _refuse_days(f"{name}.{field.name}", part, days, target)
+    elif (pt.is_date(kind) or pt.is_timestamp(kind)) and not within(column, days):
+        raise InvalidInputError(
+            f"column '{name}' has a {'date' if pt.is_date(kind) else 'timestamp'} before {day_text(days.first)} or "
+            f"after {day_text(days.last)}, which {target} cannot hold; filter such rows out, or cast it to string"
+        )
 
 
 def texts_of_days(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -10,13 +10,16 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.expressions.printed_times import Days
 from spark_ckpt.sinks import staging
-from spark_ckpt.sinks._arrow_text import decimals_as_text, texts_of_days
+from spark_ckpt.sinks._arrow_text import decimals_as_text, refuse_days, texts_of_days
 from spark_ckpt.sinks.base import SinkWriter
 
 _BUFFER_ROWS = 1024 * 1024
 _BUFFER_BYTES = 256 * 1024 * 1024
 _DEFAULT = "__HIVE_DEFAULT_PARTITION__"
+MOST_BYTES = 255
+"""Of one name in a folder, on nearly every file system."""
 _ESCAPED = {*(chr(c) for c in range(1, 0x20)), *"\x7f\"#%'*/:=?\\{[]^"}
 Values = tuple[str | None, ...]
 
@@ -42,8 +45,23 @@ def without(columns: Sequence[str], schema: pa.Schema) -> pa.Schema:
 
 
 def folder_of(columns: Sequence[str], values: Values) -> str:
-    """The place of a file, as Hive and Spark read it: ``day=2026-01-01/city=Ulm``."""
-    return "/".join(f"{_escaped(c)}={_escaped(v) if v else _DEFAULT}" for c, v in zip(columns, values, strict=True))
+    """The place of a file, as Hive and Spark read it: ``day=2026-01-01/city=Ulm``. Raises ``InvalidInputError`` for
+    values that no folder can be named by: the task finds it, and not a commit."""
+    return "/".join(_folder(c, v) for c, v in zip(columns, values, strict=True))
+
+
+def _folder(column: str, value: str | None) -> str:
+    name = f"{_escaped(column)}={_escaped(value) if value else _DEFAULT}"
+    if "\0" in name:
+        problem = "a NUL character in it"
+    elif len(name.encode()) > MOST_BYTES:
+        problem = f"a name of {len(name.encode())} bytes, where a folder's has at most {MOST_BYTES}"
+    else:
+        return name
+    raise InvalidInputError(
+        f"partitionBy: a value of column '{column}' makes {problem}; filter such rows out, or partition by a column "
+        "with shorter values, such as a hash or the first letters of it"
+    )
 
 
 def _escaped(text: str) -> str:
@@ -54,13 +72,18 @@ class PartitionedWriter(SinkWriter):
     """Gathers rows and writes a file for each combination of values, one after the other, so that few are open.
 
     ``opened`` makes the writer of one file: of these values, and the how manieth of this task. Where what is written
-    replaces what is there, having no rows needs a file, too.
+    replaces what is there, having no rows needs a file, too. ``days``: those that ``target`` can be partitioned by.
     """
 
     def __init__(
-        self, columns: Sequence[str], opened: Callable[[Values, int], SinkWriter], replacing: bool = False
+        self,
+        columns: Sequence[str],
+        opened: Callable[[Values, int], SinkWriter],
+        replacing: bool = False,
+        days: Days | None = None,
+        target: str = "",
     ) -> None:
-        self._replacing = replacing
+        self._replacing, self._days, self._target = replacing, days, target
         self._columns, self._opened = list(columns), opened
         self._chunks = staging.Chunks(_BUFFER_ROWS, _BUFFER_BYTES)
         self._staged: list[bytes] = []
@@ -79,6 +102,8 @@ class PartitionedWriter(SinkWriter):
         pass  # each file's writer is closed when the file is written
 
     def _put(self, rows: pa.Table | None) -> None:
+        if rows is not None and self._days is not None:
+            refuse_days(rows.select(self._columns), self._days, self._target)
         for values, part in () if rows is None else split(rows, self._columns):
             self._write(values, part.to_batches())
 

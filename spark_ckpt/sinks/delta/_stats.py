@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +30,8 @@ def file_stats(metadata: Any, schema: pa.Schema) -> dict[str, Any]:
         nulls[field.name] = sum(s.null_count for s in stats)
         filled = [s for s, g in zip(stats, groups, strict=True) if s.null_count < g.num_values]
         if filled and _is_bounded(field.type) and all(s.has_min_max for s in filled):
-            bounds[field.name] = (min(s.min for s in filled), max(s.max for s in filled))
+            with suppress(OverflowError):  # a day or a moment that Python has no object for: a column without bounds
+                bounds[field.name] = (min(s.min for s in filled), max(s.max for s in filled))
     texts = {k: (_text(lo), _text(hi)) for k, (lo, hi) in bounds.items() if max(_size(lo), _size(hi)) <= _STATS_TEXT}
     return {
         "numRecords": metadata.num_rows,

@@ -11,15 +11,20 @@ import pyarrow.fs as pafs
 from spark_ckpt import clock
 from spark_ckpt.arrow_types import delta_schema
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.expressions.printed_times import Days
 from spark_ckpt.sinks import _changes as changes
 from spark_ckpt.sinks import _durable as durable
 from spark_ckpt.sinks import staging
+from spark_ckpt.sinks._arrow_text import refuse_days
 from spark_ckpt.sinks._parquet import open_parquet
 from spark_ckpt.sinks.base import WriterContext
 from spark_ckpt.sinks.delta._fitting import shape
 from spark_ckpt.sinks.delta._stats import file_stats
 
 KIND = "delta"
+DAYS = Days(-96_465_292, 95_026_236)
+"""The years -262143 to 262142, which delta-rs has dates of. With one outside in its log it opens the table no more, and
+a merge, whose files it writes itself, fails each time."""
 
 
 class DeltaWriter(staging.FileWriter):
@@ -49,6 +54,8 @@ class DeltaWriter(staging.FileWriter):
             if batch.column(name).null_count:
                 raise InvalidInputError(f"column '{name}' is declared not null, but a row has null in it")
         changes.check_rows(self._change, batch)
+        if self._keys:
+            refuse_days(pa.Table.from_batches([batch]), DAYS, "delta-rs in a merge")
         super().write(batch)
 
     def _open(self, rows: pa.Table) -> tuple[Any, Any]:

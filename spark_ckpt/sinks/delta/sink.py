@@ -49,7 +49,7 @@ from spark_ckpt.sinks.delta._fitting import check_partitions as check_partitions
 from spark_ckpt.sinks.delta._log import logged_names
 from spark_ckpt.sinks.delta._open_table import OpenTable
 from spark_ckpt.sinks.delta._versions import add, merge
-from spark_ckpt.sinks.delta._writer import KIND, DeltaWriter
+from spark_ckpt.sinks.delta._writer import DAYS, KIND, DeltaWriter
 from spark_ckpt.storage.create_if_absent import require_create_if_absent
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.object_options import S3_SCHEMES, delta_rs_options, scheme_of
@@ -199,7 +199,7 @@ class DeltaSink(TwoPhaseSink):
             place = number, dict(zip(self._partitions, values, strict=True))
             return DeltaWriter(files, inner, (), folder, redact_url(self._path), place)
 
-        return PartitionedWriter(self._partitions, opened, ctx.replacing)
+        return PartitionedWriter(self._partitions, opened, ctx.replacing, DAYS, "a Delta table's partition")
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         sink = staging.sink_of(committables)

@@ -12,11 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyiceberg.conversions import from_bytes, to_bytes
-from pyiceberg.io.pyarrow import (
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-)
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, index_by_id
@@ -26,8 +21,10 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sinks import _durable as durable
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks._parquet import open_parquet
+from spark_ckpt.sinks._partitions import MOST_BYTES
 from spark_ckpt.sinks.base import SinkWriter, WriterContext
 from spark_ckpt.sinks.iceberg._partitions import split
+from spark_ckpt.sinks.iceberg._statistics import file_statistics
 from spark_ckpt.sinks.iceberg._types import file_schema
 
 if TYPE_CHECKING:
@@ -152,18 +149,14 @@ class DataFiles(SinkWriter):
         name = f"{self._stem}-{self._files:05d}.parquet"
         self._files += 1
         if not self._spec.is_unpartitioned():
-            name = f"{self._spec.partition_to_path(partition, self._of_table)}/{name}"
+            name = f"{_folder(self._spec, partition, self._of_table)}/{name}"
         location = self._table.location_provider().new_data_location(name)
         return location, ParquetFile(self._table, location, self._ctx, self._arrow, self._shown), partition
 
     def _described(self, location: str, file: ParquetFile, partition: Record) -> list[bytes]:
         if not file.prepare_commit():
             return []
-        found = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=file.footers[0],
-            stats_columns=compute_statistics_plan(self._file_schema, self._table.properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(self._file_schema),
-        ).to_serialized_dict()
+        found = file_statistics(file.footers[0], self._file_schema, self._table.properties)
         what = {"file": location, "size": file.size_bytes, "spec": self._spec.spec_id, "rows": found["record_count"]}
         what |= {**told_of(self._table), "ids": sorted(index_by_id(self._file_schema))}
         return [staging.encode(KIND, **what, partition=_texts(partition, self._spec, self._of_table), **_plain(found))]
@@ -174,6 +167,26 @@ def _plain(found: Mapping[str, Any]) -> dict[str, Any]:
     bounds = {name: {str(k): b64encode(v).decode() for k, v in found[name].items()} for name in _BOUNDS}
     return {**{name: {str(k): v for k, v in found[name].items()} for name in _COUNTS}, **bounds,
             "split_offsets": found["split_offsets"]}  # fmt: skip
+
+
+def _folder(spec: PartitionSpec, partition: Record, schema: Schema) -> str:
+    """Raises ``InvalidInputError`` for values that pyiceberg cannot name a folder by: the task finds it, and not a
+    commit."""
+    columns = ", ".join(f"'{schema.find_column_name(f.source_id)}'" for f in spec.fields)
+    try:
+        folder = spec.partition_to_path(partition, schema)
+    except (OverflowError, ValueError):
+        raise InvalidInputError(
+            f"partition column {columns}: a date or a timestamp outside of the years 1 to 9999, which pyiceberg cannot "
+            "name a partition by; filter such rows out"
+        ) from None
+    longest = max(len(part.encode()) for part in folder.split("/"))
+    if longest > MOST_BYTES:
+        raise InvalidInputError(
+            f"partition column {columns}: a value makes a name of {longest} bytes, where a folder's has at most "
+            f"{MOST_BYTES}; filter such rows out, or partition by truncate(n, column) or bucket(n, column)"
+        )
+    return folder
 
 
 def _texts(partition: Record, spec: PartitionSpec, schema: Schema) -> list[str | None]:

@@ -69,11 +69,19 @@ def _as(rows: pa.Table, stored: pa.Schema) -> pa.Table:
 def _bounds(name: str, column: pa.ChunkedArray) -> BooleanExpression:
     if column.null_count or not len(column) or not _is_ordered(column.type):
         return AlwaysTrue()
+    column = _plain(column)
     distinct = pc.unique(column)
     if len(distinct) <= _MOST_IN:
         return _EX.In(name, set(distinct.to_pylist()))
     bounds = pc.min_max(column).as_py()
     return And(_EX.GreaterThanOrEqual(name, bounds["min"]), _EX.LessThanOrEqual(name, bounds["max"]))
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Days and microseconds as numbers, as Iceberg takes them, too: Python has no objects for the far ones."""
+    if pt.is_date(column.type):
+        return column.cast(pa.int32())
+    return column.cast(pa.int64()) if pt.is_timestamp(column.type) else column
 
 
 def _is_ordered(kind: pa.DataType) -> bool:

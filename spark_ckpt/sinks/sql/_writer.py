@@ -95,8 +95,13 @@ class SqlWriter(SinkWriter):
                 dialects.stage_rows(connection, self._staging, self._place.schema, plain, self._stage, self._rows)
 
         database, target = self._place.database, self._place.target
-        with database.errors(f"table {target} of {database}: staging rows of epoch {self._ctx.epoch}"):
-            database.patiently(lambda: database.transaction(insert), self._place.patience_s)
+        try:
+            with database.errors(f"table {target} of {database}: staging rows of epoch {self._ctx.epoch}"):
+                database.patiently(lambda: database.transaction(insert), self._place.patience_s)
+        except InvalidInputError:
+            if backend == "postgresql":
+                _refuse_nul(plain)
+            raise
         self._rows += len(plain)
 
     def _are_there(self, connection: sa.Connection, rows: int) -> bool:
@@ -116,3 +121,13 @@ class SqlWriter(SinkWriter):
         entry = {"id": self._stage, "target": place.target, "staging": self._staging, "rows": rows}
         entry |= {"job": ctx.job, "sink": ctx.sink, "epoch": ctx.epoch, "batch": ctx.batch}
         connection.execute(sa.insert(stages), {**entry, "partition": ctx.partition, "attempt": ctx.attempt})
+
+
+def _refuse_nul(rows: pa.Table) -> None:
+    """PostgreSQL says that there is one, and not where. Looked for behind its refusal only: it costs time."""
+    for field in rows.schema:
+        if pa.types.is_string(field.type) and pc.any(pc.match_substring(rows.column(field.name), "\0")).as_py():
+            raise InvalidInputError(
+                f"column '{field.name}' has a text with a NUL character (0x00), which PostgreSQL cannot hold; remove "
+                f"it, such as F.translate('{field.name}', '\\0', ''), or filter such rows out"
+            )

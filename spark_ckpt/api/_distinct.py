@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
-
 from spark_ckpt.api._joined_rows import joined_names
 from spark_ckpt.api._kept_aliases import handed_on
-from spark_ckpt.api._keys import arrow_columns, is_key
 from spark_ckpt.api._left_out import behind_row_by_row
-from spark_ckpt.plan.columns import is_case_sensitive, quoted
-from spark_ckpt.plan.distinct_keys import as_text
-from spark_ckpt.plan.event_time import EventTimeColumn, event_time, event_time_among, event_times, late_by_window
-from spark_ckpt.plan.key_columns import Keys
-from spark_ckpt.plan.spark_errors import analysis_error, not_expected, unsupported
-from spark_ckpt.runtime.stateless import arrow_schema
-from spark_ckpt.state.functions.distinct_rows import SEEN, DistinctRows, Expiry
+from spark_ckpt.plan.columns import is_case_sensitive
+from spark_ckpt.plan.distinct_by import WITHIN, DistinctBy
+from spark_ckpt.plan.spark_errors import analysis_error, not_expected
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
-
-_log = logging.getLogger("spark_ckpt")
-
-_WITHIN = "dropDuplicatesWithinWatermark"
 
 
 class Distinct:
@@ -58,7 +45,7 @@ class Distinct:
 
             orders.withWatermark("at", "1 hour").dropDuplicatesWithinWatermark(["id"], uid="once")
         """
-        return _dropped(self, _WITHIN, subset, uid)
+        return _dropped(self, WITHIN, subset, uid)
 
     def distinct(self: Any, *, uid: str | None = None) -> CkptDataFrame:
         """As PySpark's: each row once, which is :meth:`dropDuplicates` of all columns.
@@ -74,18 +61,11 @@ def _dropped(df: CkptDataFrame, kind: str, subset: Any, uid: str | None) -> Ckpt
     joined = joined_names(df)
     if joined is not None and joined.needed:
         named = joined.all_called(subset) if isinstance(subset, list | tuple) else subset
-        _ = _time(df, kind, df.columns if subset is None else subset)  # raises, by the names that its user knows
+        _by(df, kind, []).time(_asked(df, subset))  # raises, by the names that its user knows
         return joined.through(lambda rows: _dropped(rows, kind, named, uid), visible=True)
     wanted = df.columns if subset is None else _named(df, kind, subset)
-    keys, expiry, watermark = _keys(df, kind, wanted), _expiry(df, kind, wanted), bool(event_times(df.schema))
-    late = late_by_window(df.schema) is not None
-    rows = arrow_columns(df.schema, df.columns)
-    function = DistinctRows(kind, arrow_schema(keys.schema), rows, watermark, expiry, late)
+    function, keys = _by(df, kind, wanted).function()
     made = keyed(df, uid, function, df.columns, keys, asked=wanted)
-    if expiry is None:
-        _log.warning(
-            "%s keeps every key for ever, so its state grows with each new one. %s", kind, _way(kind, watermark)
-        )
     made = handed_on(made, df, {at: at for at in range(len(df.columns))})
     made._wider = behind_row_by_row(df, lambda rows: _dropped(rows, kind, wanted, uid))
     return made
@@ -113,43 +93,12 @@ def _named(df: CkptDataFrame, kind: str, subset: Any) -> list[str]:
     return list(dict.fromkeys(column for column in found.values() if column is not None))
 
 
-def _time(df: CkptDataFrame, kind: str, wanted: Iterable[str]) -> EventTimeColumn | None:
-    if kind == _WITHIN:
-        return event_time(df.schema, kind)
+def _by(df: CkptDataFrame, kind: str, wanted: list[str]) -> DistinctBy:
+    return DistinctBy(kind, df.schema, wanted, bool(df._lineage.open_watermarks))
+
+
+def _asked(df: CkptDataFrame, subset: Iterable[str] | None) -> list[str]:
+    """The columns that ``subset`` names, in whatever case."""
     sensitive = is_case_sensitive(df._session.spark)
-    names = {str(name) if sensitive else str(name).lower() for name in wanted}
-    asked = [column for column in df.columns if (column if sensitive else column.lower()) in names]
-    return event_time_among(df.schema, kind, asked, not df._lineage.open_watermarks)
-
-
-def _expiry(df: CkptDataFrame, kind: str, wanted: list[str]) -> Expiry | None:
-    time = _time(df, kind, wanted)
-    if kind == _WITHIN:
-        if time is None:
-            raise unsupported(
-                f"{kind} is not supported on streaming DataFrames/Datasets without watermark: call "
-                'withWatermark("at", "1 hour") in front of it'
-            )
-        return Expiry(time.name, time.delay_us)
-    return None if time is None or time.name not in wanted else Expiry(time.name)
-
-
-def _way(kind: str, watermark: bool) -> str:
-    if watermark:
-        return f"Have the event-time column among its columns, or use {_WITHIN}, to forget those of long ago."
-    return (
-        'To forget those of long ago, call withWatermark("at", "1 hour") in front of it and have "at" among the '
-        f"columns of {kind}, or use {_WITHIN}."
-    )
-
-
-def _keys(df: CkptDataFrame, kind: str, wanted: list[str]) -> Keys:
-    """Columns that cannot be keys go by what is written of them; without any column, all rows have one key."""
-    if not wanted:
-        return Keys({"all": F.lit(True)}, T.StructType().add("all", "boolean"), frozenset()).named_for(df.columns, [])
-    types = {f.name: f.dataType for f in df.schema.fields}
-    plain = frozenset(name for name in wanted if is_key(types[name]))
-    columns = {name: F.col(quoted(name)) for name in wanted}
-    expressions = {n: c if n in plain else as_text(kind, n, c, types[n]) for n, c in columns.items()}
-    fields = [T.StructField(name, types[name] if name in plain else T.StringType(), True) for name in wanted]
-    return Keys(expressions, T.StructType(fields), plain).named_for(df.columns, [SEEN])
+    names = {str(name) if sensitive else str(name).lower() for name in (df.columns if subset is None else subset)}
+    return [column for column in df.columns if (column if sensitive else column.lower()) in names]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
 from spark_ckpt.api._ahead import OneAhead
@@ -17,13 +16,12 @@ from spark_ckpt.plan.attributes import same
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import aliased, is_case_sensitive
 from spark_ckpt.plan.durations import delay_ms, simple_ms
-from spark_ckpt.plan.event_time import with_event_time
+from spark_ckpt.plan.event_time import mark_stream, with_event_time
 from spark_ckpt.plan.key_columns import column_named
 from spark_ckpt.plan.known_as import known_as
 from spark_ckpt.plan.lineage import WatermarkNode
 from spark_ckpt.plan.spark_errors import check_watermark
 from spark_ckpt.runtime.stateless import MarkStream
-from spark_ckpt.types import STREAM_MASK, TAG
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
@@ -71,7 +69,7 @@ def _timed(df: CkptDataFrame, event_time: str, delay: str, again: WatermarkNode 
         marked = MarkStream(number, ctx.stream_name(node), node.column, node.delay_us)
         if node in ctx.told:
             return chain.then(marked, chain.schema, df._known_as(preview))
-        return chain.either(marked, lambda rows: _mark_stream(rows, number), chain.schema, df._known_as(preview))
+        return chain.either(marked, lambda rows: mark_stream(rows, number), chain.schema, df._known_as(preview))
 
     preview = timed_preview(df, column, node.delay_us // 1000)
     made = df._made(Recipe(make, (parent,)), lineage, preview)
@@ -88,8 +86,3 @@ def timed_preview(df: CkptDataFrame, column: str, delay_ms: int) -> SparkDF:
     if df._stream_side is not None:
         return known_as(preview, df._preview)
     return preview if df._alias is None else aliased(preview, df._alias)
-
-
-def _mark_stream(df: SparkDF, number: int) -> SparkDF:
-    cleared = F.col(TAG).bitwiseAND(F.lit(~STREAM_MASK).cast("long"))
-    return df.withColumn(TAG, cleared.bitwiseOR(F.lit(number).cast("long")))

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -18,29 +17,13 @@ from spark_ckpt.plan.columns import free, is_repeated, proposing_user_columns, q
 from spark_ckpt.plan.condition import names_in, parts_of, replaced
 from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.fails_on_nulls import of_data_rows
-from spark_ckpt.plan.key_columns import Keys, resolve_keys, with_own_names
+from spark_ckpt.plan.key_columns import KEY_TYPES, Keys, is_key, resolve_keys, with_own_names
 from spark_ckpt.plan.refused_types import has_repeated_fields, refuse_unkept
-from spark_ckpt.runtime.stateless import arrow_schema
-from spark_ckpt.types import CONTROL_COLUMNS, CTL, TAG
+from spark_ckpt.types import CTL, TAG
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
 
-_KEY_TYPES = (
-    T.BooleanType,
-    T.ByteType,
-    T.ShortType,
-    T.IntegerType,
-    T.LongType,
-    T.FloatType,
-    T.DoubleType,
-    T.DecimalType,
-    T.StringType,
-    T.BinaryType,
-    T.DateType,
-    T.TimestampType,
-    T.TimestampNTZType,
-)
 _SPARKS = ("spark.", "spark_ckpt.")
 """What metadata begins with that is about times and windows: it is no more so behind the operator."""
 
@@ -118,7 +101,7 @@ def _check_type(key: T.StructField) -> None:
     if has_repeated_fields(key.dataType):
         refuse_unkept([key])
     if not _has_hash(carried_type(key.dataType)):
-        known = ", ".join(t().simpleString() if t is not T.DecimalType else "decimal" for t in _KEY_TYPES)
+        known = ", ".join(t().simpleString() if t is not T.DecimalType else "decimal" for t in KEY_TYPES)
         raise InvalidInputError(
             f"key {key.name!r} has type {key.dataType.simpleString()}, which cannot be a key here; expected one of "
             f"{known}, intervals of days or months, or structs, arrays and maps of those. Cast it in front"
@@ -154,12 +137,6 @@ def _delay_ms(parent: CkptDataFrame, key: T.StructField) -> int | None:
     return int(key.metadata[DELAY_KEY]) if timed and DELAY_KEY in key.metadata else None
 
 
-def is_key(kind: T.DataType) -> bool:
-    """Whether it is a flat type by which state is found."""
-    collated = isinstance(kind, T.StringType) and not kind.isUTF8BinaryCollation()
-    return isinstance(kind, _KEY_TYPES) and not collated
-
-
 def _has_hash(kind: T.DataType) -> bool:
     """Whether rows can be grouped by it."""
     if isinstance(kind, T.StructType):
@@ -169,10 +146,3 @@ def _has_hash(kind: T.DataType) -> bool:
 
 def _only(key: Column) -> Callable[[Any], Any]:
     return lambda df: df.select(key, TAG, CTL)
-
-
-def arrow_columns(schema: T.StructType, columns: list[str]) -> pa.Schema:
-    """Raises ``InvalidInputError`` for a type that no keyed operator can keep."""
-    by_name = {f.name: f for f in schema.fields if f.name not in CONTROL_COLUMNS}
-    refuse_unkept(by_name[c] for c in columns)
-    return arrow_schema(T.StructType([T.StructField(c, by_name[c].dataType, True) for c in columns]))

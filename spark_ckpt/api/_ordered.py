@@ -15,12 +15,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.api._keeps_columns import keeps_columns
-from spark_ckpt.api._keys import arrow_columns
 from spark_ckpt.api._output_modes import SORTING
 from spark_ckpt.plan.attributes import with_tables
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import listed, refuse_repeated
-from spark_ckpt.plan.key_columns import Keys
+from spark_ckpt.plan.key_columns import Keys, arrow_columns
 from spark_ckpt.plan.ordering import for_data_rows
 from spark_ckpt.plan.plan_check import plan_nodes
 from spark_ckpt.plan.spark_errors import unsupported

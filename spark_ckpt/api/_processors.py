@@ -12,10 +12,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from spark_ckpt.api._as_called import as_called, copied
 from spark_ckpt.api._event_time import timed_preview
-from spark_ckpt.api._keys import arrow_columns
 from spark_ckpt.errors import InvalidInputError, UserFunctionError
 from spark_ckpt.plan.columns import is_case_sensitive, quoted
-from spark_ckpt.plan.key_columns import column_named, stored_name
+from spark_ckpt.plan.key_columns import arrow_columns, column_named, stored_name
 from spark_ckpt.plan.session_confs import pandas_options
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.sources.initial_rows import initial_rows

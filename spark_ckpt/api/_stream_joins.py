@@ -17,7 +17,6 @@ from spark_ckpt.api._ahead import with_implied
 from spark_ckpt.api._ahead_of_joins import AheadOfJoin
 from spark_ckpt.api._join_sides import JoinedSide, over_rows, side_of
 from spark_ckpt.api._joined_names import JoinedNames
-from spark_ckpt.api._keys import is_key
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import Attribute, Attributes, not_there
 from spark_ckpt.plan.chain import Recipe
@@ -32,7 +31,7 @@ from spark_ckpt.plan.join_itself import WithItself
 from spark_ckpt.plan.join_rules import INNER, RIGHT_OUTER, SEMI, Times, grows, join_kind, until
 from spark_ckpt.plan.join_sides import LEFT, RIGHT, Sides
 from spark_ckpt.plan.join_wiring import JoinWiring
-from spark_ckpt.plan.key_columns import column_named, written
+from spark_ckpt.plan.key_columns import column_named, is_key, written
 from spark_ckpt.plan.lineage import OperatorNode
 from spark_ckpt.plan.moved_condition import null_without
 from spark_ckpt.runtime.stateless import spark_schema, with_control
@@ -296,8 +295,9 @@ class _Join:
 
 def _operator(left: CkptDataFrame, uid: str | None, wiring: JoinWiring, shown: list[T.StructField]) -> CkptDataFrame:
     """``shown``: what Spark says of the columns that come out, event times among them."""
-    from spark_ckpt.api._keyed import checked_uid, state_layout
+    from spark_ckpt.api._keyed import checked_uid
     from spark_ckpt.api.dataframe import CkptDataFrame
+    from spark_ckpt.plan.keyed_operator import state_layout
 
     function, lineage = wiring.function, wiring.lineage
     node = OperatorNode(

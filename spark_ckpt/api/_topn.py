@@ -10,12 +10,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_ckpt.api._keys import arrow_columns, is_key
 from spark_ckpt.api._window_columns import shown
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.columns import is_case_sensitive, refuse_repeated
 from spark_ckpt.plan.event_time import event_time
-from spark_ckpt.plan.key_columns import Keys, column_named, resolve_keys, stored_name, written
+from spark_ckpt.plan.key_columns import Keys, arrow_columns, column_named, is_key, resolve_keys, stored_name, written
 from spark_ckpt.plan.ordering import Ordering, check_orderable, ordering
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.functions.distinct_rows import Expiry

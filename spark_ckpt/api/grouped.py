@@ -17,7 +17,7 @@ from spark_ckpt.api._as_called import as_called
 from spark_ckpt.api._batch_groups import BatchGroups
 from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.api._keyed import keyed
-from spark_ckpt.api._keys import arrow_columns, keys_of, refuse_carried
+from spark_ckpt.api._keys import keys_of, refuse_carried
 from spark_ckpt.api._pivots import CkptPivot
 from spark_ckpt.api._processors import Processors
 from spark_ckpt.api._topn import TopRows
@@ -27,7 +27,7 @@ from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.plan.columns import refuse_repeated
-from spark_ckpt.plan.key_columns import Keys, stored_name
+from spark_ckpt.plan.key_columns import Keys, arrow_columns, stored_name
 from spark_ckpt.plan.session_confs import pandas_options
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.aggregates.function import AggregateFunction

@@ -78,7 +78,8 @@ class Split:
 
     ``computed`` columns are added to the DataFrame that was split, ``specs`` are the operator's aggregates by their
     names in the state. ``plain`` are the specs' names if each result is one, in order, as it is; else ``results``
-    computes them of the operator's output. ``names`` are the results', ``keys`` those of the keys in front.
+    computes them of the operator's output, and ``trees`` their expressions. ``names`` are the results', ``keys`` those
+    of the keys in front.
     """
 
     keys: list[str]
@@ -87,6 +88,11 @@ class Split:
     specs: dict[str, AggSpec] = field(default_factory=dict)
     plain: list[str] = field(default_factory=list)
     results: Callable[[SparkDF], list[Column]] | None = None
+    trees: Callable[[SparkDF], list[Tree]] | None = None
+
+    def columns(self) -> list[str]:
+        """The columns that the aggregates read."""
+        return sorted({spec.column for spec in self.specs.values() if spec.column is not None})
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,11 @@ def split_aggregates(
 
     Raises ``InvalidInputError`` for functions that no operator here computes; what Spark refuses, it refuses.
     """
-    found = _expressions(df, keys, exprs)
+    return split_found(df, _expressions(df, keys, exprs), key_columns, of)
+
+
+def split_found(df: SparkDF, found: Expressions, key_columns: list[str], of: OfValues | None = None) -> Split:
+    """As :func:`split_aggregates`, of expressions that are ``found`` over ``df``."""
     trees = found.results()
     cut = len(found.names) - len(trees)
     split = Split(found.names[:cut], found.names[cut:] if of is None else list(of.names))
@@ -118,12 +128,14 @@ def split_aggregates(
         split.plain = in_order
         return split
 
-    def computed_of(df: SparkDF) -> list[Column]:
+    def trees_of(df: SparkDF) -> list[Tree]:
         known = iter(in_order)
-        trees = [splitter.behind(tree, df, known, value) for tree, value in results]
-        return [found.column(tree).alias(name) for tree, name in zip(trees, split.names, strict=True)]
+        return [splitter.behind(tree, df, known, value) for tree, value in results]
 
-    split.results = computed_of
+    def computed_of(df: SparkDF) -> list[Column]:
+        return [found.column(tree).alias(name) for tree, name in zip(trees_of(df), split.names, strict=True)]
+
+    split.results, split.trees = computed_of, trees_of
     return split
 
 

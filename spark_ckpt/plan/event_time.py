@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.spark_errors import RefusedAsInSparkError
+from spark_ckpt.types import STREAM_MASK, TAG
 
 SparkDF = Any
 
@@ -125,3 +126,9 @@ def noted_as(fields: list[T.StructField], shown: list[T.StructField]) -> list[T.
     """``fields``, the first of which are what ``shown`` says, with what is noted of those."""
     noted = [T.StructField(f.name, f.dataType, f.nullable, s.metadata) for f, s in zip(fields, shown)]
     return [*noted, *fields[len(noted) :]]
+
+
+def mark_stream(df: SparkDF, number: int) -> SparkDF:
+    """``df``, whose rows have the number of their watermark's stream."""
+    cleared = F.col(TAG).bitwiseAND(F.lit(~STREAM_MASK).cast("long"))
+    return df.withColumn(TAG, cleared.bitwiseOR(F.lit(number).cast("long")))

@@ -87,7 +87,7 @@ def in_arrow(before: SparkDF, after: SparkDF) -> tuple[Operation, ...] | Stays:
         node = node.child()
     columns = RowColumns([a.exprId().id() for a in items_of(stop.output())], [f.dataType for f in before.schema.fields])
     try:
-        return tuple(_operations(reversed(nodes), columns, before.sparkSession))
+        return tuple(arrow_operations(reversed(nodes), columns, before.sparkSession))
     except StaysError as e:
         return Stays(str(e))
 
@@ -100,7 +100,9 @@ class RowColumns:
     types: list[T.DataType | pa.DataType]
 
 
-def _operations(nodes: Iterable[JavaObject], columns: RowColumns, session: Any) -> list[Operation]:
+def arrow_operations(nodes: Iterable[JavaObject], columns: RowColumns, session: Any) -> list[Operation]:
+    """What ``nodes``, projections and filters of Spark's, do to rows of ``columns``. Raises ``StaysError`` where an
+    expression runs in Spark only."""
     made: list[Operation] = []
     for node in nodes:
         trees = Trees(columns, session)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException, PySparkIndexError
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -21,11 +22,29 @@ from spark_ckpt.plan.carried_keys import carried, carried_type, given_back, is_c
 from spark_ckpt.plan.columns import free, is_case_sensitive, quoted
 from spark_ckpt.plan.condition import without_stream
 from spark_ckpt.plan.event_time import DELAY_KEY
+from spark_ckpt.plan.refused_types import refuse_unkept
 from spark_ckpt.plan.spark_errors import not_expected
 from spark_ckpt.plan.trying import unlogged
+from spark_ckpt.runtime.stateless import arrow_schema
+from spark_ckpt.types import CONTROL_COLUMNS
 
 _FIELD = re.compile(r"\.(\w+) AS \1(?!\w)")
 _NOT_IN_DELTA = re.compile(r"[ ,;{}()\n\t=]")
+KEY_TYPES = (
+    T.BooleanType,
+    T.ByteType,
+    T.ShortType,
+    T.IntegerType,
+    T.LongType,
+    T.FloatType,
+    T.DoubleType,
+    T.DecimalType,
+    T.StringType,
+    T.BinaryType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+)
 
 
 @dataclass(frozen=True)
@@ -204,3 +223,16 @@ def column_named(columns: Sequence[str], text: str, sensitive: bool) -> str | No
         return name
     found = [] if sensitive else [c for c in columns if c.lower() == name.lower()]
     return found[0] if len(found) == 1 else None
+
+
+def is_key(kind: T.DataType) -> bool:
+    """Whether it is a flat type by which state is found."""
+    collated = isinstance(kind, T.StringType) and not kind.isUTF8BinaryCollation()
+    return isinstance(kind, KEY_TYPES) and not collated
+
+
+def arrow_columns(schema: T.StructType, columns: list[str]) -> pa.Schema:
+    """Raises ``InvalidInputError`` for a type that no keyed operator can keep."""
+    by_name = {f.name: f for f in schema.fields if f.name not in CONTROL_COLUMNS}
+    refuse_unkept(by_name[c] for c in columns)
+    return arrow_schema(T.StructType([T.StructField(c, by_name[c].dataType, True) for c in columns]))

@@ -47,7 +47,7 @@ INNER = {
     "change_rows": {"errors"},
     "clock": set(),
     "names": {"errors"},
-    "redaction": set(),
+    "redaction": {"errors"},
     "kafka_client": {"errors", "redaction"},
     "formats": {"errors", "expressions", "redaction"},
     "config_values": {*BASE, "redaction"},

@@ -1,0 +1,82 @@
+"""The one rule for control rows: how a node that works row by row lets them through. Driver; classic Spark.
+
+A control row has an event in ``__ckpt_ctl`` and no data. It leaves each node exactly once, with both control columns:
+
+- expressions are computed for data rows only, ``CASE WHEN __ckpt_ctl IS NULL THEN e END``;
+- filters let control rows pass;
+- what multiplies rows multiplies data rows only (:mod:`spark_ckpt.plan.generators`);
+- functions in Python get data rows only (:mod:`spark_ckpt.plan.udf_plan`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from spark_ckpt.plan.analysed.nodes import (
+    attribute_id,
+    expression_class,
+    filtered,
+    kind_of,
+    null_of,
+    output_of,
+    project,
+)
+from spark_ckpt.plan.java_classes import to_seq
+from spark_ckpt.plan.udf_plan import items_of
+
+JavaObject = Any
+
+_PLAIN = ("AttributeReference", "Literal")
+
+
+@dataclass(frozen=True)
+class ControlColumns:
+    """Spark's attributes of them."""
+
+    tag: JavaObject
+    control: JavaObject
+
+    @property
+    def both(self) -> tuple[JavaObject, JavaObject]:
+        return self.tag, self.control
+
+    def is_control(self) -> JavaObject:
+        return expression_class("IsNotNull")(self.control)
+
+    def is_data(self) -> JavaObject:
+        return expression_class("IsNull")(self.control)
+
+
+def carried(node: JavaObject, columns: ControlColumns, guard: bool) -> Callable[[JavaObject], JavaObject]:
+    """``node`` over a child that has the control columns behind its own, as a function of that child.
+
+    ``guard``: expressions are computed for data rows only. In Arrow they need not be: there, none fails on nulls.
+    """
+    kind = kind_of(node)
+    if kind == "Project":
+        listed = items_of(node.projectList())
+        kept = [_guarded(e, columns) if guard else e for e in listed]
+        return partial(project, [*kept, *columns.both])
+    if kind == "Filter":
+        return partial(filtered, expression_class("Or")(columns.is_control(), node.condition()))
+    return partial(_in_order, node, columns)
+
+
+def _guarded(expression: JavaObject, columns: ControlColumns) -> JavaObject:
+    """A named expression, whose value is null in control rows. Columns and constants stay as they are."""
+    if kind_of(expression) != "Alias" or kind_of(expression.child()) in _PLAIN:
+        return expression
+    value = expression.child()
+    made = expression_class("If")(columns.is_data(), value, null_of(value))
+    return expression.withNewChildren(to_seq([made]))
+
+
+def _in_order(node: JavaObject, columns: ControlColumns, child: JavaObject) -> JavaObject:
+    """A node that hands on the columns of its child, with the control columns at the end."""
+    made = node.withNewChildren(to_seq([child]))
+    wanted = [*output_of(node), *columns.both]
+    found = [attribute_id(a) for a in output_of(made)]
+    return made if found == [attribute_id(a) for a in wanted] else project(wanted, made)

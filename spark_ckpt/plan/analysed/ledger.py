@@ -1,0 +1,288 @@
+"""What becomes of each class of node in a plan that Spark has analysed: one table. Pure.
+
+The translation looks here what to call, the page docs/design/front-door.md shows this table, and a test walks the
+classes of Spark's own jars and fails on one that no row names. A new node is a row here and a small module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class How(Enum):
+    ROW_BY_ROW = "row by row"
+    """Looks at each row alone: in Arrow where all its expressions have a counterpart there, else in Spark."""
+    NAMES = "names only"
+    """Says how columns may be called, or advises Spark's planner: no rows change."""
+    RULE = "Spark's rule"
+    """A rule of Spark's writes it as other nodes, in front of the translation."""
+    OPERATOR = "operator"
+    """Keeps state, or works on a whole batch."""
+    SOURCE = "source"
+    """Rows begin here."""
+    STATIC = "static"
+    """Part of a table that a stream is joined with; Spark keeps it."""
+    ABSENT = "absent"
+    """No analysed query that can be streamed has it."""
+    NOT_YET = "not yet"
+    """A stream of today's methods has it, and this translation does not yet."""
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """``by``: the handler, or Spark's rule. ``says``: for the page, and for who is refused: why, and what to write."""
+
+    nodes: tuple[str, ...]
+    how: How
+    by: str = ""
+    says: str = ""
+
+
+LEDGER = (
+    Entry(("Project", "Filter"), How.ROW_BY_ROW, "row by row", "columns are computed for data rows only"),
+    Entry(("Generate",), How.ROW_BY_ROW, "row by row", "data rows are multiplied, control rows come once"),
+    Entry(
+        ("Repartition", "RepartitionByExpression", "RebalancePartitions"),
+        How.ROW_BY_ROW,
+        "row by row",
+        "Spark moves rows; the place of a control row means nothing",
+    ),
+    Entry(
+        ("SubqueryAlias", "View", "PipeOperator", "ResolvedHint"),
+        How.NAMES,
+        "names only",
+        "columns are known by their ids",
+    ),
+    Entry(("EventTimeWatermark",), How.ROW_BY_ROW, "watermark", "rows are numbered with their watermark's stream"),
+    Entry(("Union",), How.ROW_BY_ROW, "union", "the barriers of all sides are aligned behind it"),
+    Entry(("Aggregate",), How.OPERATOR, "aggregate", "keyed state under `uid(...)`"),
+    Entry(("Deduplicate", "DeduplicateWithinWatermark", "Distinct"), How.OPERATOR, "deduplicate", "keeps keys"),
+    # --- what rules of Spark's write as others
+    Entry(("WithCTE", "CTERelationDef", "CTERelationRef"), How.RULE, "InlineCTE", "each use of a WITH is built anew"),
+    Entry(("Intersect",), How.RULE, "ReplaceIntersectWithSemiJoin", "a left semi join and a de-duplication"),
+    Entry(("Except",), How.RULE, "ReplaceExceptWithAntiJoin", "a left anti join and a de-duplication"),
+    # --- what today's methods have
+    Entry(("UpdateEventTimeWatermarkColumn",), How.NOT_YET, "watermark"),
+    Entry(("Join", "LateralJoin"), How.NOT_YET, "join"),
+    Entry(("Expand",), How.NOT_YET, "expand", "windows that overlap, `cube`, `rollup` and grouping sets"),
+    Entry(("Window", "WindowGroupLimit"), How.NOT_YET, "top n"),
+    Entry(("Sort", "GlobalLimit", "LocalLimit", "LimitAll"), How.NOT_YET, "ordered"),
+    Entry(("MapInArrow", "MapInPandas"), How.NOT_YET, "python rows"),
+    Entry(
+        ("FlatMapGroupsInPandas", "FlatMapGroupsInArrow", "FlatMapCoGroupsInPandas", "FlatMapCoGroupsInArrow"),
+        How.NOT_YET,
+        "batch groups",
+    ),
+    Entry(("FlatMapGroupsInPandasWithState", "TransformWithStateInPySpark"), How.NOT_YET, "functions"),
+    Entry(("CollectMetrics", "Sample"), How.NOT_YET, "row by row"),
+    # --- where rows begin
+    Entry(
+        ("StreamingRelationV2", "StreamingRelation", "StreamingExecutionRelation"),
+        How.NOT_YET,
+        "spark stream",
+        "streams that Spark itself reads",
+    ),
+    Entry(
+        (
+            "LocalRelation",
+            "LogicalRDD",
+            "ExternalRDD",
+            "LogicalRelation",
+            "DataSourceV2Relation",
+            "HiveTableRelation",
+            "InMemoryRelation",
+            "OneRowRelation",
+            "Range",
+            "ResolvedInlineTable",
+            "EmptyRelation",
+        ),
+        How.STATIC,
+        says="a table; a stream is joined with it",
+    ),
+    # --- refused
+    Entry(
+        ("Offset", "Tail"),
+        How.REFUSED,
+        says="a stream has no end that rows could be counted from: rank rows of each key by row_number() and a filter",
+    ),
+    Entry(
+        ("AsOfJoin", "NearestByJoin", "DomainJoin", "OrderedJoin"),
+        How.REFUSED,
+        says="write the join by a range of time and a row_number() that is filtered to 1",
+    ),
+    Entry(
+        ("UnionLoop", "UnionLoopRef"),
+        How.REFUSED,
+        says="a recursive WITH over a stream would not end: compute the recursion over a table and join it",
+    ),
+    Entry(
+        ("ScriptTransformation",),
+        How.REFUSED,
+        says="Spark would give control rows to the script: write mapInArrow, which sees data rows only",
+    ),
+    Entry(
+        ("Transpose", "AttachDistributedSequence", "SequentialStreamingUnion", "Pivot", "PythonWorkerLogs"),
+        How.REFUSED,
+        says="it needs all rows at once, which a stream never has",
+    ),
+    Entry(
+        (
+            "AppendColumns",
+            "AppendColumnsWithObject",
+            "CoGroup",
+            "DeserializeToObject",
+            "FlatMapGroupsInR",
+            "FlatMapGroupsInRWithArrow",
+            "FlatMapGroupsWithState",
+            "MapElements",
+            "MapGroups",
+            "MapPartitions",
+            "MapPartitionsInR",
+            "MapPartitionsInRWithArrow",
+            "SerializeFromObject",
+            "TransformWithState",
+            "TypedFilter",
+        ),
+        How.REFUSED,
+        says="an operation of Scala's or R's Datasets: control rows have no object. Write it in PySpark or SQL",
+    ),
+    Entry(
+        ("ArrowEvalPythonUDTF", "BatchEvalPythonUDTF", "SQLTableFunction", "SQLFunctionNode"),
+        How.REFUSED,
+        says="Spark would call the table function for control rows: return an array from a function, and explode it",
+    ),
+    # --- in no analysed query of a stream
+    Entry(
+        (
+            "CommandResult",
+            "CreateTable",
+            "InsertIntoDir",
+            "InsertIntoStatement",
+            "MergeRows",
+            "MultiResult",
+            "Call",
+            "WriteFiles",
+            "WriteToContinuousDataSource",
+            "WriteToDataSourceV2",
+            "WriteToMicroBatchDataSource",
+            "WriteToMicroBatchDataSourceV1",
+            "WriteToStream",
+            "WriteToStreamStatement",
+        ),
+        How.ABSENT,
+        says="a command, and no query",
+    ),
+    Entry(
+        (
+            "CurrentNamespace$",
+            "DataFrameDropColumns",
+            "DummyExpressionHolder",
+            "GeneralParameterizedQuery",
+            "NameParameterizedQuery",
+            "NamedStreamingRelation",
+            "PlanWithUnresolvedIdentifier",
+            "PosParameterizedQuery",
+            "RelationChanges",
+            "RelationTimeTravel",
+            "ResolvedIdentifier",
+            "ResolvedNamespace",
+            "ResolvedNonPersistentFunc",
+            "ResolvedPersistentFunc",
+            "ResolvedPersistentView",
+            "ResolvedProcedure",
+            "ResolvedTable",
+            "ResolvedTempView",
+            "Subquery",
+            "TemporaryViewRelation",
+            "Unpivot",
+            "UnresolvedCatalogRelation",
+            "UnresolvedCteRelationRef",
+            "UnresolvedDataSource",
+            "UnresolvedEventTimeWatermark",
+            "UnresolvedExecuteImmediate",
+            "UnresolvedFunctionName",
+            "UnresolvedHaving",
+            "UnresolvedHint",
+            "UnresolvedIdentifier",
+            "UnresolvedInlineTable",
+            "UnresolvedNamespace",
+            "UnresolvedProcedure",
+            "UnresolvedQualify",
+            "UnresolvedRelation",
+            "UnresolvedSubqueryColumnAliases",
+            "UnresolvedTVFAliases",
+            "UnresolvedTable",
+            "UnresolvedTableOrView",
+            "UnresolvedTableValuedFunction",
+            "UnresolvedTranspose",
+            "UnresolvedView",
+            "UnresolvedWith",
+            "V2TableReference",
+            "WithWindowDefinition",
+            "MetricViewPlaceholder",
+            "ResolvedMetricView",
+        ),
+        How.ABSENT,
+        says="the analyser puts something else in its place",
+    ),
+    Entry(
+        (
+            "ArrowEvalPython",
+            "BatchEvalPython",
+            "DataSourceV2ScanRelation",
+            "LogicalQueryStage",
+            "MemoryPlan",
+            "NonGroupingAggregateReference",
+            "OffsetHolder",
+            "ReturnAnswer",
+            "ScanBuilderHolder",
+            "StreamingDataSourceV2Relation",
+            "StreamingDataSourceV2ScanRelation",
+        ),
+        How.ABSENT,
+        says="the optimizer or the execution makes it, behind the analysis",
+    ),
+    Entry(
+        (
+            "ErrorCondition",
+            "ExceptionHandler",
+            "ForStatement",
+            "IfElseStatement",
+            "IterateStatement",
+            "LeaveStatement",
+            "LoopStatement",
+            "RepeatStatement",
+            "SearchedCaseStatement",
+            "SimpleCaseStatement",
+            "SingleStatement",
+            "WhileStatement",
+        ),
+        How.ABSENT,
+        says="a statement of an SQL script, and no query",
+    ),
+)
+
+_UNKNOWN = Entry((), How.REFUSED, says="a kind of operation that came with a newer Spark than this library knows")
+_BY_NODE = {node: entry for entry in LEDGER for node in entry.nodes}
+
+
+def entry_of(node: str) -> Entry:
+    """The row of a class of node. One that no row names is refused."""
+    return _BY_NODE.get(node, _UNKNOWN)
+
+
+def named() -> frozenset[str]:
+    """The classes that the ledger names."""
+    return frozenset(_BY_NODE)
+
+
+def ledger_table() -> str:
+    """The ledger for docs/design/front-door.md, in Markdown."""
+    lines = ["| nodes of Spark's plan | what becomes of them | |", "|---|---|---|"]
+    for entry in LEDGER:
+        names = ", ".join(f"`{node}`" for node in sorted(entry.nodes))
+        how = f"{entry.how.value}: `{entry.by}`" if entry.how is How.RULE else entry.how.value
+        lines.append(f"| {names} | {how} | {entry.says} |")
+    return "\n".join(lines) + "\n"

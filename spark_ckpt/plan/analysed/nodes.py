@@ -1,0 +1,165 @@
+"""Nodes and attributes of a plan in the JVM, as the translation sees them. Driver; classic Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import types as T
+
+from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.columns import free
+from spark_ckpt.plan.java_classes import CATALYST, OPTION, java_class, to_seq
+from spark_ckpt.plan.lineage import Lineage
+from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.runtime.operations import Renamed
+from spark_ckpt.runtime.stateless import with_control
+from spark_ckpt.types import CTL, TAG
+
+SparkDF = Any
+JavaObject = Any
+
+_EXPRESSIONS = f"{CATALYST}.expressions"
+_LOGICAL = f"{CATALYST}.plans.logical"
+_TO_ATTRIBUTES = f"{CATALYST}.types.DataTypeUtils"
+_DATA_TYPE = "org.apache.spark.sql.types.DataType"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows that a node puts out: how they are made, and Spark's attributes of them, in the order of the columns.
+
+    The control columns stand behind the columns that ``attributes`` and ``schema`` are about.
+    """
+
+    recipe: Recipe
+    lineage: Lineage
+    attributes: tuple[JavaObject, ...]
+    schema: T.StructType
+
+    @property
+    def ids(self) -> list[int]:
+        """Spark's expression ids, one a column."""
+        return [attribute_id(a) for a in self.attributes]
+
+    def place(self, attribute: JavaObject) -> int:
+        """Which column ``attribute`` refers to."""
+        return self.ids.index(attribute_id(attribute))
+
+
+def with_own_names(rows: Rows) -> Rows:
+    """``rows``, a second column of a name under a name of its own: operators and their state go by names."""
+    names: list[str] = []
+    for name in rows.schema.names:
+        names.append(free(name, names))
+    if names == rows.schema.names:
+        return rows
+    fields = [T.StructField(n, f.dataType, True, f.metadata) for n, f in zip(names, rows.schema.fields, strict=True)]
+    schema, full = T.StructType(fields), with_control(T.StructType(fields))
+
+    def make(ctx: Any) -> Chain:
+        chain = ctx.chain(rows.recipe)
+        return chain.either(Renamed(full.names), lambda frame: frame.toDF(*full.names), full)
+
+    return replace(rows, recipe=Recipe(make, (rows.recipe,)), schema=schema)
+
+
+def analysed(df: SparkDF) -> JavaObject:
+    return df._jdf.queryExecution().analyzed()
+
+
+def kind_of(node: JavaObject) -> str:
+    """The name of its class, without its package: what the ledger knows it by."""
+    return str(node.getClass().getSimpleName())
+
+
+def attribute_id(attribute: JavaObject) -> int:
+    return int(attribute.exprId().id())
+
+
+def output_of(node: JavaObject) -> tuple[JavaObject, ...]:
+    return tuple(items_of(node.output()))
+
+
+def schema_of(node: JavaObject) -> T.StructType:
+    """The names, types and metadata of its output."""
+    found = T._parse_datatype_json_string(node.schema().json())
+    assert isinstance(found, T.StructType)
+    return found
+
+
+def walk(node: JavaObject) -> Iterator[JavaObject]:
+    """``node`` and all nodes below it; not those of sub-queries."""
+    yield node
+    for child in items_of(node.children()):
+        yield from walk(child)
+
+
+def java_type(kind: T.DataType) -> JavaObject:
+    return java_class(_DATA_TYPE).fromJson(kind.json())
+
+
+def new_attributes(schema: T.StructType) -> tuple[JavaObject, ...]:
+    """Attributes of new ids."""
+    return tuple(items_of(java_class(_TO_ATTRIBUTES).toAttributes(java_type(schema))))
+
+
+def control_attributes() -> tuple[JavaObject, JavaObject]:
+    """Of the two control columns. A translation has one pair, wherever the columns are."""
+    tag, control = new_attributes(T.StructType().add(TAG, T.LongType()).add(CTL, T.BinaryType()))
+    return tag, control
+
+
+def relation(attributes: Iterable[JavaObject]) -> JavaObject:
+    """A leaf without rows that has these attributes: a node is analysed over it."""
+    return _logical("LocalRelation")(to_seq(attributes), to_seq(()), True, java_class(OPTION).empty())
+
+
+def project(expressions: Iterable[JavaObject], child: JavaObject) -> JavaObject:
+    return _logical("Project")(to_seq(expressions), child)
+
+
+def filtered(condition: JavaObject, child: JavaObject) -> JavaObject:
+    return _logical("Filter")(condition, child)
+
+
+def with_ids(plan: JavaObject, attributes: Sequence[JavaObject]) -> JavaObject:
+    """The columns of ``plan``, by their places, under the ids of ``attributes``."""
+    found = output_of(plan)
+    if [attribute_id(a) for a in found] == [attribute_id(a) for a in attributes]:
+        return plan
+    return project([under_id(new, old) for new, old in zip(found, attributes, strict=True)], plan)
+
+
+def under_id(value: JavaObject, attribute: JavaObject) -> JavaObject:
+    """``value`` as the column that ``attribute`` refers to."""
+    identity = attribute.name(), attribute.exprId(), attribute.qualifier()
+    return expression_class("Alias")(value, *identity, java_class(OPTION).empty(), to_seq(()))
+
+
+def named_as(value: JavaObject, name: str) -> JavaObject:
+    """``value`` as a new column of that name."""
+    new_id = java_class(f"{_EXPRESSIONS}.NamedExpression").newExprId()
+    return expression_class("Alias")(value, name, new_id, to_seq(()), java_class(OPTION).empty(), to_seq(()))
+
+
+def resolved(df: SparkDF, columns: Sequence[Column]) -> list[JavaObject]:
+    """``columns`` of ``df`` as Spark's analyser resolves them, without names."""
+    if not columns:
+        return []
+    named = [column.alias(f"c{place}") for place, column in enumerate(columns)]
+    return [e.child() for e in items_of(analysed(df.select(*named)).projectList())]
+
+
+def expression_class(name: str) -> Any:
+    return java_class(f"{_EXPRESSIONS}.{name}")
+
+
+def null_of(expression: JavaObject) -> JavaObject:
+    return expression_class("Literal").create(None, expression.dataType())
+
+
+def _logical(name: str) -> Any:
+    return java_class(f"{_LOGICAL}.{name}")

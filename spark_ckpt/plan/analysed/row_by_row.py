@@ -1,0 +1,73 @@
+"""Nodes that look at each row alone: in Arrow where every expression has a counterpart there, else in Spark. Driver."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from spark_ckpt.plan.analysed.control_rows import carried
+from spark_ckpt.plan.analysed.nodes import Rows, analysed, kind_of, output_of, relation, schema_of, with_ids
+from spark_ckpt.plan.asked_for_data_rows import asked_for_data_rows
+from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.generators import for_control_rows
+from spark_ckpt.plan.in_arrow import RowColumns, Stays, StaysError, arrow_operations
+from spark_ckpt.plan.java_classes import frame_of
+from spark_ckpt.plan.udf_plan import for_data_rows
+from spark_ckpt.runtime.operations import Operation, Operations
+from spark_ckpt.runtime.stateless import with_control
+
+if TYPE_CHECKING:
+    from spark_ckpt.plan.analysed.translate import Translation
+
+SparkDF = Any
+JavaObject = Any
+
+_IN_ARROW = ("Project", "Filter")
+
+
+def row_by_row(of: Translation, node: JavaObject) -> Rows:
+    """The rows of ``node``, a node with one child."""
+    return step(of, node, of.rows(node.child()))
+
+
+def step(of: Translation, node: JavaObject, rows: Rows) -> Rows:
+    """What ``node`` makes of ``rows``."""
+    schema, parent = schema_of(node), rows.recipe
+    full, here = with_control(schema), _in_arrow(of, node, rows)
+
+    def in_spark(df: SparkDF) -> SparkDF:
+        return _in_spark(of, node, rows, df)
+
+    def make(ctx: Any) -> Chain:
+        if isinstance(here, Stays):
+            return Chain(in_spark(ctx.frame(parent)), full)
+        return ctx.chain(parent).either(Operations(here), in_spark, full)
+
+    where = f"in Spark: {here.why}" if isinstance(here, Stays) else "in Arrow, if its rows are there"
+    lineage = replace(rows.lineage, places=(*rows.lineage.places, f"{kind_of(node)}: {where}"))
+    return Rows(Recipe(make, (parent,)), lineage, output_of(node), schema)
+
+
+def names_only(of: Translation, node: JavaObject) -> Rows:
+    """Of a node that says how columns may be called, or how Spark is to plan: nothing becomes of it."""
+    return of.rows(node.child())
+
+
+def _in_arrow(of: Translation, node: JavaObject, rows: Rows) -> tuple[Operation, ...] | Stays:
+    if kind_of(node) not in _IN_ARROW:
+        return Stays(f"{kind_of(node)} is Spark's")
+    attributes = (*rows.attributes, *of.control.both)
+    made = carried(node, of.control, guard=False)(relation(attributes))
+    columns = RowColumns([*rows.ids, *of.control_ids], [f.dataType for f in with_control(rows.schema).fields])
+    try:
+        return tuple(arrow_operations([made], columns, of.spark))
+    except StaysError as reason:
+        return Stays(str(reason))
+
+
+def _in_spark(of: Translation, node: JavaObject, rows: Rows, df: SparkDF) -> SparkDF:
+    """``node`` over ``df``, which has the columns of ``rows`` and the control columns behind them."""
+    child = with_ids(analysed(df), (*rows.attributes, *of.control.both))
+    before = frame_of(child, of.spark)
+    after = frame_of(carried(node, of.control, guard=True)(child), of.spark)
+    return asked_for_data_rows(for_data_rows(for_control_rows(after, before), before), before)

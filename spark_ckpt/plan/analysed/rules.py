@@ -1,0 +1,39 @@
+"""Rules of Spark's own, called one by one on an analysed plan. Driver; classic Spark.
+
+The whole optimizer would do more: it takes the time of ``current_timestamp()`` once, at the start, where a stream takes
+it for each batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_ckpt.plan.java_classes import CATALYST, java_class
+
+JavaObject = Any
+
+SET_OPERATIONS = ("ReplaceIntersectWithSemiJoin", "ReplaceExceptWithAntiJoin", "ReplaceDistinctWithAggregate")
+"""They write operators of sets as joins and aggregates."""
+_OPTIMIZER = f"{CATALYST}.optimizer"
+
+
+def in_stream_form(plan: JavaObject) -> JavaObject:
+    """``plan`` with its WITH clauses inlined, and filters in front of watermarks, as Spark's own streams have it."""
+    inlined = java_class(f"{_OPTIMIZER}.InlineCTE")(True, True).apply(plan)
+    return _until_stable("PushDownPredicates", inlined) if _has(inlined, "EVENT_TIME_WATERMARK") else inlined
+
+
+def _has(plan: JavaObject, pattern: str) -> bool:
+    return bool(plan.containsPattern(getattr(java_class(f"{CATALYST}.trees.TreePattern"), pattern)()))
+
+
+def _until_stable(rule: str, plan: JavaObject) -> JavaObject:
+    while True:
+        done = _applied(rule, plan)
+        if done.fastEquals(plan):
+            return plan
+        plan = done
+
+
+def _applied(rule: str, plan: JavaObject) -> JavaObject:
+    return java_class(f"{_OPTIMIZER}.{rule}").apply(plan)

@@ -1,0 +1,24 @@
+"""Marks on nodes of Spark's plans, which Spark carries along when it copies a node. Driver; classic Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_ckpt.plan.java_classes import CATALYST, java_class
+
+JavaObject = Any
+
+
+def tag(node: JavaObject, name: str, value: str) -> JavaObject:
+    """``node``, marked: the node itself is changed."""
+    node.setTagValue(_tag(name), value)
+    return node
+
+
+def tag_of(node: JavaObject, name: str) -> str | None:
+    found = node.getTagValue(_tag(name))
+    return str(found.get()) if found.isDefined() else None
+
+
+def _tag(name: str) -> JavaObject:
+    return java_class(f"{CATALYST}.trees.TreeNodeTag")(name)

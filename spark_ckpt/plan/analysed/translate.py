@@ -1,0 +1,112 @@
+"""Walks Spark's analysed plan and makes of each node what the ledger says. Driver; classic Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.analysed.aggregates import aggregate
+from spark_ckpt.plan.analysed.control_rows import ControlColumns
+from spark_ckpt.plan.analysed.duplicates import deduplicate
+from spark_ckpt.plan.analysed.event_times import watermark
+from spark_ckpt.plan.analysed.leaves import source_of
+from spark_ckpt.plan.analysed.ledger import How, entry_of
+from spark_ckpt.plan.analysed.nodes import (
+    Rows,
+    analysed,
+    attribute_id,
+    control_attributes,
+    kind_of,
+    output_of,
+    schema_of,
+)
+from spark_ckpt.plan.analysed.row_by_row import names_only, row_by_row
+from spark_ckpt.plan.analysed.rules import in_stream_form
+from spark_ckpt.plan.analysed.unions import union
+from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.event_time import without_notes
+from spark_ckpt.plan.lineage import Lineage, SourceNode
+from spark_ckpt.plan.refused_types import refuse_unwritable
+from spark_ckpt.runtime.stateless import arrow_schema, with_control
+
+SparkDF = Any
+JavaObject = Any
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A DataFrame as a job: what a start builds it from."""
+
+    _session: Any
+    _recipe: Recipe
+    _lineage: Lineage
+    schema: StructType
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.schema.names)
+
+    def _arrow_schema(self) -> pa.Schema:
+        """Of what sinks get. Raises ``InvalidInputError`` for a column whose type no sink has."""
+        refuse_unwritable(self.schema)
+        return arrow_schema(without_notes(self.schema))
+
+
+def translated(session: Any, df: SparkDF) -> Translated:
+    """``df``, a DataFrame of PySpark's over streams of ours, as a job of ``session``.
+
+    Raises ``InvalidInputError`` for what the ledger refuses, naming the operation.
+    """
+    of = Translation(session)
+    rows = of.rows(in_stream_form(analysed(df)))
+    return Translated(session, rows.recipe, rows.lineage, rows.schema)
+
+
+class Translation:
+    """One walk over one plan."""
+
+    def __init__(self, session: Any) -> None:
+        self.session, self.spark = session, session.spark
+        self.control = ControlColumns(*control_attributes())
+        self.uses_of_uids: Counter[tuple[str, str]] = Counter()
+        self._sources: dict[SourceNode, Recipe] = {}
+
+    @cached_property
+    def control_ids(self) -> list[int]:
+        return [attribute_id(a) for a in self.control.both]
+
+    def rows(self, node: JavaObject) -> Rows:
+        """What ``node`` puts out."""
+        source = source_of(node)
+        if source is not None:
+            return self._source(node, source)
+        kind = kind_of(node)
+        entry = entry_of(kind)
+        if entry.how is How.REFUSED or entry.by not in HANDLERS:
+            raise InvalidInputError(f"{kind}: {entry.says}. Spark's plan of it: {node.simpleString(200)}")
+        return HANDLERS[entry.by](self, node)
+
+    def _source(self, node: JavaObject, source: SourceNode) -> Rows:
+        """A source is read once, however often it stands in the plan."""
+        schema = schema_of(node)
+        chain = Chain(source, with_control(schema))
+        recipe = self._sources.setdefault(source, Recipe(lambda _ctx: chain))
+        return Rows(recipe, Lineage(1, (source,)), output_of(node), schema)
+
+
+HANDLERS: dict[str, Callable[[Translation, JavaObject], Rows]] = {
+    "row by row": row_by_row,
+    "names only": names_only,
+    "aggregate": aggregate,
+    "deduplicate": deduplicate,
+    "union": union,
+    "watermark": watermark,
+}
+"""What the ledger names, by its name there."""

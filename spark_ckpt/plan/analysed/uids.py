@@ -1,0 +1,68 @@
+"""``df.uid("totals")``: the name of the state of the operator that a DataFrame ends with. Driver; classic Spark.
+
+The name is a tag on the operator's node in Spark's plan, so it goes where the node goes: behind further operations,
+into views and SQL texts.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from spark_ckpt.errors import InvalidInputError, TopologyError
+from spark_ckpt.names import checked_name
+from spark_ckpt.plan.analysed.ledger import How, entry_of
+from spark_ckpt.plan.analysed.nodes import analysed, kind_of
+from spark_ckpt.plan.analysed.tags import tag, tag_of
+from spark_ckpt.plan.keyed_operator import checked_uid
+
+if TYPE_CHECKING:
+    from spark_ckpt.plan.analysed.translate import Translation
+
+SparkDF = Any
+JavaObject = Any
+
+_TAG = "spark_ckpt.uid"
+_calls = count()
+"""A tag has the number of its call of ``uid``: it tells two copies of one node from two operators of one uid."""
+_NAMES_COLUMNS = ("Project", "SubqueryAlias")
+"""What Spark puts on top of an operator by itself: a projection that names results, an alias."""
+
+
+def with_uid(df: SparkDF, uid: str) -> SparkDF:
+    """``df``, whose operator keeps its state under ``uid``.
+
+    Raises ``TopologyError`` for what is no name, ``InvalidInputError`` where ``df`` does not end with an operator that
+    keeps state.
+    """
+    checked_name("operator uid", uid, TopologyError)
+    node = analysed(df)
+    while kind_of(node) in _NAMES_COLUMNS and not is_operator(node):
+        node = node.child()
+    if not is_operator(node):
+        raise InvalidInputError(
+            f"uid({uid!r}): expected a DataFrame that ends with an operator that keeps state, such as "
+            f"groupBy(...).agg(...) or dropDuplicates(...), found one that ends with {kind_of(analysed(df))}; call "
+            "uid right behind the operator"
+        )
+    tag(node, _TAG, f"{uid} {next(_calls)}")
+    return df
+
+
+def given_uid(of: Translation, node: JavaObject) -> str | None:
+    """The uid of an operator's node, None if it has none. A second copy of one node, as Spark makes for a join of a
+    DataFrame with itself, is called by the uid and a number, ``totals-2``.
+
+    Raises ``TopologyError`` if the session's settings ask for a uid and there is none.
+    """
+    found = tag_of(node, _TAG)
+    if found is None:
+        return checked_uid(None, of.session.config().require_uid)
+    uid, call = found.rsplit(" ", 1)
+    copies = of.uses_of_uids[uid, call]
+    of.uses_of_uids[uid, call] += 1
+    return uid if not copies else f"{uid}-{copies + 1}"
+
+
+def is_operator(node: JavaObject) -> bool:
+    return entry_of(kind_of(node)).how is How.OPERATOR

@@ -1,0 +1,50 @@
+"""The ledger names every class of logical plan that Spark has, and nothing that Spark does not have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from spark_ckpt.plan.analysed.ledger import LEDGER, How, entry_of, ledger_table, named
+from tests.plan.class_files import below, classes_of
+
+PAGE = Path(__file__).parents[2] / "docs/design/front-door.md"
+_LOGICAL = "org/apache/spark/sql/catalyst/plans/logical"
+_JARS = ("spark-catalyst_*", "spark-sql_*", "spark-sql-api_*")
+
+
+@pytest.fixture(scope="module")
+def nodes() -> set[str]:
+    """The simple names of all logical plans but commands."""
+    jars = [jar for pattern in _JARS for jar in (Path(pyspark.__file__).parent / "jars").glob(f"{pattern}.jar")]
+    classes = classes_of(jars, "org/apache/spark/")
+    found = below(classes, f"{_LOGICAL}/LogicalPlan") - below(classes, f"{_LOGICAL}/Command")
+    return {name.rpartition("/")[2] for name in found}
+
+
+def test_every_node_of_sparks_plans_is_named(nodes: set[str]) -> None:
+    assert len(nodes) > 150
+    assert nodes - named() == set()
+
+
+def test_every_name_is_one_of_sparks(nodes: set[str]) -> None:
+    assert named() - nodes == set()
+
+
+def test_no_node_has_two_rows() -> None:
+    rows = [node for entry in LEDGER for node in entry.nodes]
+    assert len(rows) == len(set(rows))
+
+
+def test_a_node_that_no_row_names_is_refused() -> None:
+    assert entry_of("AskTheOracle").how is How.REFUSED
+
+
+def test_what_is_refused_says_why() -> None:
+    assert all(entry.says for entry in LEDGER if entry.how is How.REFUSED)
+
+
+def test_the_page_shows_the_ledger() -> None:
+    assert ledger_table() in PAGE.read_text(), "docs/design/front-door.md is stale: run scripts/config_docs.py"

@@ -18,6 +18,7 @@ from pyspark.sql.types import DecimalType, LongType, StringType, StructType, Tim
 
 from spark_ckpt.errors import BadRecordError, CkptError, ConfigError, InvalidInputError, RetryableError
 from spark_ckpt.sources.sql._settling import Settling
+from spark_ckpt.sources.sql._values import is_over
 from spark_ckpt.testing.sink_harness import context, permit, stage_table, typed_rows
 from spark_ckpt.testing.source_conformance import SourceConformance, SourceTarget
 from spark_ckpt.testing.source_harness import Rows, batches
@@ -286,6 +287,53 @@ def test_the_delay_waits_for_late_rows_where_the_database_does_not_tell(tmp_path
     run(url, "INSERT INTO t VALUES (1, 'late'), (3, 'newer')")
     clock[0] = 3600.0
     assert target.rows(reader, start, reader.latest(start, False)) == [(1, "late"), (2, "early")]
+
+
+@pytest.mark.parametrize("kind", DATABASES)
+def test_the_newest_day_is_read_when_it_is_over_or_a_later_one_is_there(tmp_path: Path, kind: str) -> None:
+    """Rows come to a day as long as it lasts: read before, the later ones would be lost."""
+    url, today = new_database(kind, tmp_path), dt.datetime.now(dt.timezone.utc).date()
+    days = {n: today + dt.timedelta(days=n) for n in (-9, 0, 1)}
+    run(
+        url, "CREATE TABLE t (day date NOT NULL, v bigint)", f"INSERT INTO t VALUES ('{days[-9]}', 1), ('{days[0]}', 2)"
+    )
+    target = SqlSourceTarget(url, offsetColumn="day")
+    reader = target.make()
+    over = reader.latest(reader.initial(), True)
+    assert [v for _, v in target.rows(reader, reader.initial(), over)] == [1]
+    run(url, f"INSERT INTO t VALUES ('{days[0]}', 3)")
+    assert reader.latest(over, False) == over
+    run(url, f"INSERT INTO t VALUES ('{days[1]}', 4)")
+    assert sorted(v for _, v in target.rows(reader, over, reader.latest(over, False))) == [2, 3]
+
+
+def test_a_day_is_over_when_no_clock_of_the_world_shows_it() -> None:
+    noon = int(dt.datetime(2026, 1, 2, 12, tzinfo=dt.timezone.utc).timestamp() * 1000)
+    for day in (dt.date(2026, 1, 1), "2026-01-01", "2026-01-01 00:00:00"):
+        assert (is_over(day, noon - 1), is_over(day, noon)) == (False, True)
+    assert not is_over("no day", noon)
+
+
+@pytest.mark.parametrize("value", ["infinity", "-infinity", "0044-03-15 BC", "12000-01-01"])
+def test_a_time_that_python_has_not_is_refused_with_a_way_out_that_works_and_is_not_shown(
+    tmp_path: Path, value: str
+) -> None:
+    url = new_database("postgresql", tmp_path)
+    run(url, "CREATE TABLE t (id bigint NOT NULL, at timestamptz)", f"INSERT INTO t VALUES (1, '{value}')")
+    with pytest.raises(BadRecordError, match=r"column at has a time .* as a string in \.schema") as refused:
+        everything(SqlSourceTarget(url))
+    assert value.split()[0] not in str(refused.value).replace("infinity, before", "")
+    as_text = StructType().add("id", LongType()).add("at", StringType())
+    assert everything(SqlSourceTarget(url, as_text))[0][1].startswith(value.split()[0])
+
+
+def test_an_offset_at_infinity_is_refused_with_a_way_out_that_works(tmp_path: Path) -> None:
+    url = new_database("postgresql", tmp_path)
+    run(url, "CREATE TABLE t (at timestamptz NOT NULL)", "INSERT INTO t VALUES ('infinity'), ('2026-01-01Z')")
+    with pytest.raises(BadRecordError, match=r"'offsetColumn' names at, .* Read a view"):
+        everything(SqlSourceTarget(url, offsetColumn="at"))
+    run(url, "ALTER TABLE t RENAME TO all_rows", "CREATE VIEW t AS SELECT * FROM all_rows WHERE isfinite(at)")
+    assert len(everything(SqlSourceTarget(url, offsetColumn="at"))) == 1
 
 
 @pytest.mark.parametrize("kind", DATABASES)

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import sqlalchemy as sa
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import DateType, StringType, StructField, StructType
 from sqlalchemy.dialects import mysql
 
-from spark_ckpt.errors import ConfigError, InvalidInputError
+from spark_ckpt.errors import BadRecordError, ConfigError, InvalidInputError
 from spark_ckpt.sources.sql._types import arrow_column, is_bits, is_text, spark_type
-from spark_ckpt.sources.sql._values import kind_of, normal, within
+from spark_ckpt.sources.sql._values import is_over, kind_of, normal, within
 from spark_ckpt.storage.sql.mariadb import DIALECTS
 
 _ROWS_AT_ONCE = 8192
+
+
+@contextmanager
+def _fits_python(what: str, way: str) -> Iterator[None]:
+    """Raises ``BadRecordError``, without the value, for one that a driver has no object for."""
+    try:
+        yield
+    except sa.exc.DataError as error:
+        if getattr(error.orig, "sqlstate", None) is not None:
+            raise  # said by the server
+        raise BadRecordError(
+            f"{what} has a time in some row that Python has not: infinity, before the year 1 or behind 9999. {way}"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -35,13 +49,25 @@ class TableFacts:
     """Columns that the database makes texts of."""
     as_number: tuple[str, ...] = ()
     """Columns that the database makes numbers of."""
+    by_day: bool = False
+    """Whether the offset column has days, to which rows come as long as they last."""
 
     def table(self, names: Sequence[str]) -> sa.TableClause:
         return sa.table(self.name, *(sa.column(n) for n in names), schema=self.schema)
 
-    def largest(self, connection: sa.Connection) -> Any:
-        table = self.table([self.growing])
-        return normal(self.kind, connection.execute(sa.select(sa.func.max(table.c[self.growing]))).scalar())
+    def largest(self, connection: sa.Connection, now_ms: int) -> Any:
+        """The largest value to which no more rows come, but of transactions that have not ended.
+
+        Of days, the newest one counts when a later one is there, or when it is over in all zones of the world.
+        """
+        column = self.table([self.growing]).c[self.growing]
+        with _fits_python(
+            f"option 'offsetColumn' names {self.growing}, which", "Read a view that leaves such rows out"
+        ):
+            newest = normal(self.kind, connection.execute(sa.select(sa.func.max(column))).scalar())
+        if not self.by_day or newest is None or is_over(newest, now_ms):
+            return newest
+        return normal(self.kind, connection.execute(sa.select(sa.func.max(column)).where(column < newest)).scalar())
 
     def smallest(self, connection: sa.Connection, start: tuple[str, Any], end: Any) -> Any:
         column = self.table([self.growing]).c[self.growing]
@@ -63,10 +89,17 @@ class TableFacts:
             *within(table.c[self.growing], start, end)
         )
         query = query.order_by(table.c[self.growing], *(table.c[n] for n in self.order))
-        for part in connection.execution_options(stream_results=True).execute(query).partitions(_ROWS_AT_ONCE):
+        for part in self._parts(connection, query, target):
             values = list(zip(*part, strict=True))
             arrays = [arrow_column(f.name, v, f.type) for f, v in zip(target, values, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=target)
+
+    def _parts(
+        self, connection: sa.Connection, query: sa.Select[Any], target: pa.Schema
+    ) -> Iterator[Sequence[sa.Row[Any]]]:
+        times = " or ".join(f.name for f in target if pa.types.is_temporal(f.type))
+        with _fits_python(f"column {times}", "Read the column as the database's text: as a string in .schema(...)"):
+            yield from connection.execution_options(stream_results=True).execute(query).partitions(_ROWS_AT_ONCE)
 
     def _shown(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
         if column.key in self.as_number:
@@ -117,7 +150,8 @@ class FoundTable:
                 f"table {self.shown} has no column {', '.join(missing)}; its columns are {', '.join(self._columns)}"
             )
         growing = self._growing(growing)
-        kind = kind_of(self._dialect, spark_type(self._dialect, self._columns[growing]["type"]))
+        grows_as = spark_type(self._dialect, self._columns[growing]["type"])
+        kind = kind_of(self._dialect, grows_as)
         if kind is None:
             raise InvalidInputError(
                 f"option 'offsetColumn' names {growing}, whose type is {self._columns[growing]['type']}; it is a whole "
@@ -127,7 +161,8 @@ class FoundTable:
         numbers = tuple(f.name for f in schema if is_bits(self._columns[f.name]["type"]))
         made = tuple(n for n in texts if n not in numbers and not is_text(self._columns[n]["type"]))
         order = tuple(k for k in self._keys if k != growing)
-        facts = TableFacts(self._name, self._schema, growing, kind, order, made, numbers)
+        by_day = isinstance(grows_as, DateType)
+        facts = TableFacts(self._name, self._schema, growing, kind, order, made, numbers, by_day)
         self._refuse_nulls(connection, facts)
         return facts
 

@@ -38,6 +38,17 @@ def normal(kind: str, value: Any) -> Any:
     return value.astimezone(_UTC).replace(tzinfo=None) if value.tzinfo is not None else value
 
 
+def is_over(day: dt.date | str, now_ms: int) -> bool:
+    """Whether no clock of the world shows ``day`` any more, a date or SQLite's text of one: the last is 12 hours behind
+    UTC."""
+    try:
+        found = day if isinstance(day, dt.date) else dt.date.fromisoformat(day[:10])
+    except ValueError:
+        return False
+    anywhere = dt.datetime.fromtimestamp(now_ms / 1000, _UTC) - dt.timedelta(hours=12)
+    return anywhere.date() > found
+
+
 def to_json(value: Any) -> Any:
     return value.isoformat() if isinstance(value, dt.date) else value  # a datetime is a date, too
 

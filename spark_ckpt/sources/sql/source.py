@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from spark_ckpt import clock
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.sources._convert import arrow_schema
 from spark_ckpt.sources._options import duration_s, parse_options, positive, text
@@ -189,7 +190,7 @@ class SqlReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look(self) -> Any:
         def ask(connection: sa.Connection) -> Any:
-            largest = self._facts.largest(connection)
+            largest = self._facts.largest(connection, clock.now_ms())
             name = connection.dialect.identifier_preparer.format_table(self._facts.table([]))
             # Behind the look at the rows: who is not among these has committed, and is seen when they are read.
             return largest, writers(connection, name.replace("%%", "%"), self._facts.kind == INTEGER)

@@ -2,7 +2,7 @@
 
 Rows come from Spark or from a source of the user's, so the same value may be a ``large_string``, a dictionary, a
 timestamp in nanoseconds. Everything that stores rows first asks for the *plain* type, of which there is one for each
-kind of value: microseconds, UTC, no dictionaries, no large or view types, no unsigned numbers.
+kind of value: microseconds, UTC, the layout of :mod:`spark_ckpt.arrow_layouts`, no unsigned numbers.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from spark_ckpt.arrow_layouts import ordinary, ordinary_type
 from spark_ckpt.errors import InvalidInputError
 
 MAX_PRECISION: Final = 38
@@ -56,10 +57,9 @@ _PLAIN: Final = {kind: row.plain for row in TABLE for kind in (row.plain, *row.a
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """The plain type every value of ``kind`` fits into; ``kind`` itself if there is none."""
+    kind = ordinary_type(kind)
     if kind in _PLAIN:
         return _PLAIN[kind]
-    if pt.is_dictionary(kind):
-        return plain_type(kind.value_type)
     if pt.is_timestamp(kind):
         return pa.timestamp("us", "UTC" if kind.tz else None)
     if pt.is_time(kind):
@@ -72,7 +72,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _plain_nested(kind: pa.DataType) -> pa.DataType:
-    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+    if pt.is_list(kind):
         return pa.list_(pa.field("element", plain_type(kind.value_type)))
     if pt.is_map(kind):
         return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
@@ -106,12 +106,13 @@ def wide_decimals(kind: pa.DataType) -> pa.DataType:
 def exact_cast(
     values: pa.Array | pa.ChunkedArray, kind: pa.DataType, truncates_times: bool = False
 ) -> pa.Array | pa.ChunkedArray:
-    """``values.cast(kind)``, by way of :func:`wide_decimals`. ``truncates_times``: to coarser units, too.
+    """``values`` of any layout as ``kind``, by way of :func:`wide_decimals`; with ``truncates_times`` to coarser units.
 
     Raises ``pyarrow.ArrowInvalid`` for what does not fit.
     """
     if values.type.equals(kind):
         return values
+    values = ordinary(values)
     wide = wide_decimals(values.type)
     values = values if wide.equals(values.type) else values.cast(wide)
     return pc.cast(values, options=pc.CastOptions(target_type=kind, allow_time_truncate=truncates_times))

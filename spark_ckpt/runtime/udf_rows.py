@@ -23,6 +23,8 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StructType
 from pyspark.util import PythonEvalType
 
+from spark_ckpt.arrow_layouts import ordinary
+
 Function = Callable[..., Any]
 
 
@@ -231,7 +233,7 @@ class _Arrow(_Vectors):
     def place(self, result: Any, keep: Any) -> Any:
         if keep.all() or not isinstance(result, pa.Array | pa.ChunkedArray):
             return result
-        return result.take(pa.array(np.cumsum(keep) - 1, pa.int64(), mask=~keep))
+        return ordinary(result).take(pa.array(np.cumsum(keep) - 1, pa.int64(), mask=~keep))
 
 
 KINDS: dict[int, Callable[[Function, DataType], Function]] = {

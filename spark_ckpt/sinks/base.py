@@ -53,7 +53,8 @@ class SinkWriter(ABC):
 
     @abstractmethod
     def write(self, batch: pa.RecordBatch) -> None:
-        """Stage ``batch``. It may be buffered until :meth:`prepare_commit`."""
+        """Stage ``batch``, which has the schema of the context: Spark's types in Arrow's ordinary layout. It may be
+        buffered until :meth:`prepare_commit`."""
 
     @abstractmethod
     def prepare_commit(self) -> Sequence[bytes]:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark_ckpt.arrow_layouts import ordinary
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 
 _LENGTH_BYTES = 8
@@ -85,7 +86,7 @@ def conform(table: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
             raise InvalidInputError(f"expected columns {schema.names}, found {table.column_names}: add {field.name!r}")
         column = table.column(field.name)
         try:
-            columns.append(column if column.type.equals(field.type) else column.cast(field.type))
+            columns.append(column if column.type.equals(field.type) else ordinary(column).cast(field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
             raise InvalidInputError(f"column {field.name!r}: expected {field.type}, found {column.type}: {e}") from e
     return pa.Table.from_arrays(columns, schema=schema)

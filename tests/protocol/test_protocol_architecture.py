@@ -28,6 +28,7 @@ IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "compile", "__import__
 
 BASE = {"errors", "names", "types"}
 _LOWER = {
+    "arrow_layouts",
     "arrow_types",
     "clock",
     "config",
@@ -43,7 +44,8 @@ _LOWER = {
 INNER = {
     "types": set(),
     "errors": set(),
-    "arrow_types": {"errors"},
+    "arrow_layouts": set(),
+    "arrow_types": {"arrow_layouts", "errors"},
     "change_rows": {"errors"},
     "clock": set(),
     "names": {"errors"},
@@ -55,10 +57,11 @@ INNER = {
     "agg": BASE,
     "faults": BASE,
     "protocol": BASE,
-    "state": {*BASE, "agg", "arrow_types", "change_rows", "expressions", "protocol"},
-    "storage": {*BASE, "arrow_types", "clock", "config", "faults", "protocol", "redaction", "state"},
+    "state": {*BASE, "agg", "arrow_layouts", "arrow_types", "change_rows", "expressions", "protocol"},
+    "storage": {*BASE, "arrow_layouts", "arrow_types", "clock", "config", "faults", "protocol", "redaction", "state"},
     "sources": {
         *BASE,
+        "arrow_layouts",
         "arrow_types",
         "clock",
         "config",
@@ -72,6 +75,7 @@ INNER = {
     },
     "sinks": {
         *BASE,
+        "arrow_layouts",
         "arrow_types",
         "change_rows",
         "clock",

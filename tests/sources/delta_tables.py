@@ -35,6 +35,8 @@ ID_V = (field("id", "long"), field("v", "string"))
 class HandMade:
     """A table whose log is written here. ``commit`` takes actions, and the other methods make them."""
 
+    rows_a_group = 4
+
     def __init__(
         self, path: Path, *fields: dict[str, Any], partition_by: Sequence[str] = (), **properties: str
     ) -> None:
@@ -91,7 +93,7 @@ class HandMade:
 
     def _file(self, name: str, rows: pa.Table, partition: dict[str, str | None]) -> dict[str, Any]:
         path = self.path / name
-        pq.write_table(rows, path, row_group_size=4)
+        pq.write_table(rows, path, row_group_size=self.rows_a_group)
         return {
             "path": name, "partitionValues": partition, "size": path.stat().st_size, "modificationTime": self.files,
         }  # fmt: skip

@@ -12,6 +12,7 @@ import pytest
 from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.state.functions.arrow_function import ArrowStateFunction
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched
+from tests.arrow_layouts import runs
 
 CTX = CallContext(uid="limits", subtask=3, checkpoint=7, processing_time_ms=1_000, watermark_ms=None)
 KEYS = pa.schema([("k", pa.string())])
@@ -154,6 +155,15 @@ def test_what_does_not_fit_is_named_with_what_was_expected(result: Any, message:
 def test_narrower_types_are_widened() -> None:
     output = pa.table({"total": pa.array([1], pa.int8()), "k": pa.array(["a"], pa.large_string())})
     assert call(lambda rows, state, ctx: (output, None)).output.to_pylist() == [{"k": "a", "total": 1}]
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.dictionary(pa.int8(), pa.string()), pa.large_string()], ids=str)
+def test_tables_of_any_layout_of_arrows_fit(kind: pa.DataType) -> None:
+    output = pa.table({"k": pa.array(["a", None]).cast(kind), "total": runs(pa.array([1, None]))})
+    state = pa.table({"total": runs(pa.array([1, 2, 3, 4]))})
+    changed = call(lambda rows, there, ctx: (output, state))
+    assert changed.output.to_pylist() == [{"k": "a", "total": 1}, {"k": None, "total": None}]
+    assert changed.state["total"].to_pylist() == [1, 2, 3, 4]
 
 
 def test_errors_of_the_function_name_where_and_keep_their_cause() -> None:

@@ -12,6 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from spark_ckpt.arrow_types import exact_cast
 from spark_ckpt.errors import ControlColumnsError, InvalidInputError
 from spark_ckpt.faults import reach
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, sink_place
@@ -46,6 +47,11 @@ def require_control_columns(schema: StructType) -> None:
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
         raise InvalidInputError(f"column names occur more than once: {twice} among {names}; give each its own")
+
+
+def sink_rows(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """``rows`` of any layout as a sink gets them: the columns of ``schema``, of its types and in its order."""
+    return pa.RecordBatch.from_arrays([exact_cast(rows.column(f.name), f.type) for f in schema], schema=schema)
 
 
 class CkptStreamWriter(DataSourceStreamArrowWriter):
@@ -106,10 +112,7 @@ class _TaskWriters:
         self._attempt = uuid.uuid4().hex[:12]
 
     def write(self, epoch: Epoch, rows: pa.RecordBatch) -> None:
-        plain = pa.RecordBatch.from_arrays(
-            [rows.column(f.name).cast(f.type) for f in self._writer.data_schema],
-            schema=self._writer.data_schema,
-        )
+        plain = sink_rows(rows, self._writer.data_schema)
         for spec in self._writer.sinks:
             self._for(spec, epoch).write(plain)
 

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan
 
 from spark_ckpt.arrow_types import plain_type
 from spark_ckpt.sinks import staging
@@ -24,6 +22,7 @@ from spark_ckpt.sinks.iceberg._data_files import DataFiles, data_file, fits_as_i
 from spark_ckpt.sinks.iceberg._merge import Merge
 from spark_ckpt.sinks.iceberg._staged_files import remove
 from spark_ckpt.sinks.iceberg._types import column_problems
+from spark_ckpt.storage.iceberg_rows import rows_of
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -147,8 +146,8 @@ class SnapshotMaker:
         remove(self.table, change.written)
 
     def _rows_of(self, task: FileScanTask, schema: pa.Schema) -> pa.Table:
-        scan = ArrowScan(self.table.metadata, self.table.io, self.table.schema(), AlwaysTrue())
-        return scan.to_table([task]).cast(schema)
+        batches = list(rows_of(self.table, self.table.schema(), task))
+        return pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()
 
     def _staged_rows(self, staged: Mapping[str, Any]) -> pa.Table:
         with self.table.io.new_input(staged["file"]).open() as stream:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 from pyspark.sql.datasource import InputPartition
 
+from spark_ckpt.arrow_layouts import ordinary_rows
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.sources._convert import MAX_BATCH_ROWS
 from spark_ckpt.sources.delta._actions import Vector
@@ -111,7 +112,7 @@ def _numbered(file: pq.ParquetFile, split: DeltaSplit, names: list[str]) -> Iter
         if group in wanted:
             at = first
             for batch in file.iter_batches(MAX_BATCH_ROWS, row_groups=[group], columns=names):
-                yield at, batch
+                yield at, ordinary_rows(batch)
                 at += batch.num_rows
         first += file.metadata.row_group(group).num_rows
 

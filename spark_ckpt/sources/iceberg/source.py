@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import index_by_id
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
@@ -20,6 +19,7 @@ from spark_ckpt.sources._convert import spark_schema
 from spark_ckpt.sources._options import Option, duration_s, flag, natural, parse_options, positive, text
 from spark_ckpt.sources.iceberg._history import SKIP_DELETE, SKIP_OVERWRITE, History, Position, Skips
 from spark_ckpt.storage.iceberg_catalog import IcebergCatalog, absolute, check_catalog
+from spark_ckpt.storage.iceberg_rows import rows_of
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -217,5 +217,4 @@ class IcebergReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, IcebergSplit)
         with self._source.catalog.errors(f"reading {partition.file.file_path}"):
             table = self._source.catalog.load_recent()
-            scan = ArrowScan(table.metadata, table.io, self._columns, AlwaysTrue())
-            yield from scan.to_record_batches([FileScanTask(partition.file, partition.delete_files)])
+            yield from rows_of(table, self._columns, FileScanTask(partition.file, partition.delete_files))

@@ -36,8 +36,11 @@ def misfit(table: str, problems: Sequence[str]) -> InvalidInputError:
     )
 
 
-def altered(table: str, checkpoint: int, problems: Sequence[str]) -> InvalidInputError:
-    """Rows wait for the commit of a checkpoint, and the table they were staged for is another one now."""
+def altered(table: str, checkpoint: int | None, problems: Sequence[str]) -> InvalidInputError:
+    """Rows wait for the commit of a checkpoint, and the table they were staged for is another one now. ``checkpoint``
+    None: they are only tried."""
+    if checkpoint is None:
+        return InvalidInputError(f"{table} was altered since the query started: {'; '.join(problems)}")
     return InvalidInputError(
         f"{table} was altered behind the rows that wait for checkpoint {checkpoint}: {'; '.join(problems)}. None of "
         "them was written. Give the table what they need and start the query again, which commits them, or give them "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from spark_ckpt.errors import InvalidInputError, RetryableError
+from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
 from spark_ckpt.protocol.steps import SinkRefused
 from spark_ckpt.sinks.base import Part, PartError, TwoPhaseSink
 from spark_ckpt.sinks.registry import bare
@@ -27,7 +27,7 @@ def try_sinks(parts: Mapping[str, Part], retry: Retry) -> tuple[SinkRefused, ...
 
     refused = []
     for i, error in enumerate(_each(newest, ask)):
-        if isinstance(error, InvalidInputError):
+        if isinstance(error, InvalidInputError | CorruptStorageError):
             refused.append(SinkRefused(names[i], str(error)))
         elif error is not None:
             raise error

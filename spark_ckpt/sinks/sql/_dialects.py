@@ -36,6 +36,20 @@ def days_of(dialect: str) -> Days:
     return _DAYS.get(dialect, IN_PYTHON)
 
 
+def check_own_names(table: str, columns: Sequence[str], own_tables: Sequence[str]) -> None:
+    """Refuse names that the sink has for itself, in any case of letters: databases may not tell these apart."""
+    if table.casefold() in own_tables:
+        raise InvalidInputError(
+            f"table {table!r} is the sink's own in every database; choose another name for the target"
+        )
+    for name in columns:
+        if name.casefold() in (STAGE, SEQ):
+            raise InvalidInputError(
+                f"column {name!r} has a name that the sink needs in its staging table; rename it in the query, for "
+                f"example withColumnRenamed({name!r}, {name.strip('_')!r})"
+            )
+
+
 def check_names(connection: sa.Connection, table: str, schema: str | None, columns: Sequence[str]) -> None:
     """Refuse names that the database would cut: the next start would look for the whole one and not find it."""
     if connection.dialect.name in mariadb.DIALECTS:

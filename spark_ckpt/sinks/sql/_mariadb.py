@@ -99,9 +99,9 @@ def upsert(target: sa.TableClause, columns: Sequence[str], keys: Sequence[str], 
     """``rows`` in order: of equal keys the last wins, and it is the target's index that says what is equal."""
     rest = [c for c in columns if c not in keys]
     # SQLAlchemy's own form of VALUES() quotes a percent sign twice.
-    values: dict[str, sa.ColumnElement[Any]] = {c: sa.literal_column(f"VALUES({_quoted(c)})") for c in rest or keys}
+    values: dict[str, sa.ColumnElement[Any]] = {c: sa.literal_column(f"VALUES({quoted(c)})") for c in rest or keys}
     return mysql.insert(target).from_select(list(columns), rows).on_duplicate_key_update(values)
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"

@@ -11,8 +11,9 @@ import sqlalchemy as sa
 from spark_ckpt.change_rows import REMOVALS
 from spark_ckpt.sinks.sql import _dialects as dialects
 from spark_ckpt.sinks.sql import _mariadb as mariadb
+from spark_ckpt.sinks.sql._rules import can_replace_rows
 
-_RANK = "_ckpt_rank"
+_COLLISIONS = ("23505", "23P01")  # of a unique index, of an exclusion constraint
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,31 @@ class Staged:
         return sa.select(*(self.source.c[c] for c in columns)).select_from(self.joined).where(self.ours)
 
     def last_by_key(self, columns: Sequence[str], keys: Sequence[str]) -> sa.Subquery:
-        """The last row of each key has ``_RANK`` 1."""
+        """The last row of each key has 1 in the last column, :meth:`rank`."""
         newest = sa.func.row_number().over(
             partition_by=[self.source.c[k] for k in keys], order_by=[c.desc() for c in self.in_order]
         )
-        return self.select(columns).add_columns(newest.label(_RANK)).subquery()
+        return self.select(columns).add_columns(newest.label(_rank(columns))).subquery()
 
 
-def into(
+def _rank(columns: Sequence[str]) -> str:
+    """A column's name that none of ``columns`` has, in any case of letters."""
+    taken, name = {c.casefold() for c in columns}, "_ckpt_rank"
+    while name in taken:
+        name += "_"
+    return name
+
+
+def remove(
+    connection: sa.Connection, target: sa.TableClause, rows: Staged, keys: Sequence[str], change: str | None
+) -> None:
+    """Of the keys of ``rows``, those whose last row says in column ``change`` that it is not there any more."""
+    if change is not None:
+        last, named = rows.last_by_key([*keys, change], keys), [*keys, change]
+        _delete(connection, target, keys, _last(last, keys, named).where(last.c[change].in_(REMOVALS)))
+
+
+def put(
     connection: sa.Connection,
     target: sa.TableClause,
     rows: Staged,
@@ -43,35 +61,23 @@ def into(
     keys: Sequence[str],
     change: str | None,
 ) -> None:
-    """``rows`` into ``target``: all of them, or with ``keys`` the last of each. ``change`` names the column that says
-    whether that row is there or not any more."""
+    """``rows`` into ``target``: all of them, or with ``keys`` the last of each, if it is there by column ``change``."""
     if not keys:
         connection.execute(sa.insert(target).from_select(list(columns), rows.select(columns)))
     elif change is not None:
-        _make_changes(connection, target, rows, columns, keys, change)
+        named = [*columns, change]
+        last = rows.last_by_key(named, keys)
+        there = sa.not_(last.c[change].in_(REMOVALS))
+        _upsert(connection, target, columns, keys, _last(last, columns, named).where(there))
     elif connection.dialect.name in mariadb.DIALECTS:
         in_order = rows.select(columns).order_by(*rows.in_order)
         connection.execute(mariadb.upsert(target, columns, keys, in_order))
     else:
-        _upsert(connection, target, columns, keys, _last(rows.last_by_key(columns, keys), columns))
+        _upsert(connection, target, columns, keys, _last(rows.last_by_key(columns, keys), columns, columns))
 
 
-def _make_changes(
-    connection: sa.Connection,
-    target: sa.TableClause,
-    rows: Staged,
-    columns: Sequence[str],
-    keys: Sequence[str],
-    change: str,
-) -> None:
-    last = rows.last_by_key([*columns, change], keys)
-    gone = last.c[change].in_(REMOVALS)
-    _delete(connection, target, keys, _last(last, keys).where(gone))
-    _upsert(connection, target, columns, keys, _last(last, columns).where(sa.not_(gone)))
-
-
-def _last(ranked: sa.Subquery, columns: Sequence[str]) -> sa.Select[Any]:
-    return sa.select(*(ranked.c[c] for c in columns)).where(ranked.c[_RANK] == 1)
+def _last(ranked: sa.Subquery, columns: Sequence[str], ranked_columns: Sequence[str]) -> sa.Select[Any]:
+    return sa.select(*(ranked.c[c] for c in columns)).where(ranked.c[_rank(ranked_columns)] == 1)
 
 
 def _upsert(
@@ -79,8 +85,21 @@ def _upsert(
 ) -> None:
     if connection.dialect.name in mariadb.DIALECTS:
         connection.execute(mariadb.upsert(target, columns, keys, rows))
-    else:
-        connection.execute(dialects.upsert(connection.dialect.name, target, columns, keys, rows))
+        return
+    try:
+        with connection.begin_nested():
+            connection.execute(dialects.upsert(connection.dialect.name, target, columns, keys, rows))
+    except sa.exc.IntegrityError as error:
+        if not _collides(error) or not can_replace_rows(connection, target, columns):
+            raise
+        # Unique values that move among rows collide on the way, though the end is right.
+        _delete(connection, target, keys, sa.select(*(rows.subquery().c[k] for k in keys)))
+        connection.execute(sa.insert(target).from_select(list(columns), rows))
+
+
+def _collides(error: sa.exc.IntegrityError) -> bool:
+    state = getattr(error.orig, "sqlstate", None)
+    return state in _COLLISIONS or (state is None and str(error.orig).startswith("UNIQUE"))
 
 
 def _delete(connection: sa.Connection, target: sa.TableClause, keys: Sequence[str], gone: sa.Select[Any]) -> None:

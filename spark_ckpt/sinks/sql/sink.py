@@ -7,39 +7,41 @@ the ledger, not anybody's memory of the commit, tells committed from lost.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from typing import Any, ClassVar
 
 import pyarrow as pa
 import sqlalchemy as sa
 
 from spark_ckpt.arrow_types import database_schema
-from spark_ckpt.errors import CorruptStorageError, InvalidInputError
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sinks import _changes as changes
 from spark_ckpt.sinks import staging
-from spark_ckpt.sinks._options import SinkOption, SinkOptions, altered, option_names
-from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
+from spark_ckpt.sinks._options import SinkOption, SinkOptions, option_names
+from spark_ckpt.sinks.base import Part, SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.sql import _dialects as dialects
 from spark_ckpt.sinks.sql import _tables as tables
-from spark_ckpt.sinks.sql._dialects import SEQ, STAGE
-from spark_ckpt.sinks.sql._keys import index_problems
-from spark_ckpt.sinks.sql._moves import Staged, into
+from spark_ckpt.sinks.sql._committing import IDS_AT_ONCE, Move, Target, empty, in_order
+from spark_ckpt.sinks.sql._refusals import Turn, definition
 from spark_ckpt.sinks.sql._writer import SqlWriter, StagingPlace
 from spark_ckpt.storage.sql import connections
 from spark_ckpt.storage.sql.database import Database
 from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 
 _KIND = "sql"
-_IDS_AT_ONCE = 5_000
 
 
 class SqlSink(TwoPhaseSink):
     """Options: ``url``, ``user``, ``password``, ``table``, ``schema``, ``createTable``, ``mode``, ``mergeKeys``,
-    ``changeColumn``, ``lockTimeout``.
+    ``changeColumn``, ``lockTimeout``, ``errorValues``.
 
     ``mode`` is append or upsert; upserting, the last row a key wins, keys must not be null, and a target that takes
     different keys for the same (by its collation, say) is refused. ``createTable`` (true) makes a missing target.
-    ``lockTimeout`` (5min) is how long to wait, in all, for locks that other sessions hold.
+    ``lockTimeout`` (5min) is how long to wait, in all, for locks that other sessions hold. ``errorValues`` (false):
+    whether errors may quote values of rows.
+
+    Where the target has rules that its staging table has not (constraints, unique indexes, triggers, partitions), a
+    checkpoint's rows are tried before the checkpoint is complete: see docs/design/prepared.md. Tables of one database
+    in one query show a checkpoint in one transaction.
 
     Timestamps with a zone are stored in UTC. SQLite stores temporal values as ISO text and decimals of more than 15
     digits as text. NaN becomes null in SQLite and MariaDB, which have none; MariaDB refuses infinities, too.
@@ -66,6 +68,7 @@ class SqlSink(TwoPhaseSink):
         SinkOption("mergeKeys", "columns, comma separated", "The last row of each key replaces the one in the table."),
         changes.CHANGE_OPTION,
         SinkOption("lockTimeout", "a duration", "How long to wait, in all, for locks of other sessions.", "5min"),
+        SinkOption("errorValues", "true or false", "Whether errors may quote values of rows.", "false"),
     )
     OPTIONS = option_names(DECLARED)
     CAN_REPLACE = True
@@ -75,7 +78,9 @@ class SqlSink(TwoPhaseSink):
         super().__init__(options)
         parsed = SinkOptions(_KIND, options, self.DECLARED)
         url = connections.parse_url("sink 'sql'", parsed.required("url"), parsed.text("user"), parsed.text("password"))
-        self._database = Database("sink 'sql'", url, parsed.duration_ms("lockTimeout"))
+        self._database = Database(
+            "sink 'sql'", url, parsed.duration_ms("lockTimeout"), error_values=parsed.flag("errorValues")
+        )
         self._table = parsed.required("table")
         self._schema = parsed.text("schema")
         self._create = parsed.flag("createTable")
@@ -105,6 +110,7 @@ class SqlSink(TwoPhaseSink):
         staged = database_schema(schema)
         rows = changes.without(self._change, staged)
         staging.require_columns("mergeKeys", self._keys, rows)
+        dialects.check_own_names(self._table, staged.names, (self._stages.name, self._ledger.name))
 
         def prepare(connection: sa.Connection) -> None:
             dialects.check_names(connection, self._table, self._schema, rows.names)
@@ -128,33 +134,71 @@ class SqlSink(TwoPhaseSink):
         place = StagingPlace(self._database, self._stages, *names, self.patience_s)
         return SqlWriter(place, ctx, self._keys, self._change)
 
+    @property
+    def shares(self) -> str | None:
+        """Tables of one database show a checkpoint in one transaction, and rows of one may refer to rows of another."""
+        return self._database.identity
+
+    def try_commit(self, parts: Sequence[Part]) -> None:
+        """Moves the rows as a commit does, lets deferred constraints speak, and rolls back; only where a target has
+        rules that its staging table has not."""
+        moves, at = _moves(parts), Turn()
+
+        def attempt(connection: sa.Connection) -> None:
+            if any(m.may_be_refused(connection) for m in moves):
+                _move(connection, moves, at, None)
+                if connection.dialect.name == "postgresql":
+                    connection.exec_driver_sql("SET CONSTRAINTS ALL IMMEDIATE")
+                connection.get_transaction().rollback()  # type: ignore[union-attr]
+
+        with at.telling(moves), self._database.errors(at.doing(moves, "taking the rows"), more=self._rule):
+            self._database.transaction(attempt)
+
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
-        sink = staging.sink_of(committables)
-        staged = [staging.decode(_KIND, c) for c in committables]
-        found = staging.digest(committables)
-        row = {"job": permit.job, "sink": sink, "checkpoint": permit.checkpoint}
+        self.commit_together(permit, [Part(self, committables)])
 
-        def move(connection: sa.Connection) -> None:
-            if self._is_committed(connection, permit, sink, found):
-                return
-            rows = sum(s["rows"] for s in staged)
-            entry = {**row, "generation": permit.generation, "rows": rows, "digest": found}
-            connection.execute(sa.insert(self._ledger), entry)
-            if permit.oldest is not None:
-                tables.forget(connection, self._ledger, row, permit.oldest)
+    def commit_together(self, permit: CommitPermit, parts: Sequence[Part]) -> None:
+        """All of ``parts`` in one transaction."""
+        at = Turn()
+
+        def commit(connection: sa.Connection) -> None:
+            open_ = [p for p in parts if _sql(p.sink)._note(connection, permit, p.committables)]
             self._step("after ledger")  # a crash anywhere in here: the database rolls back to staged rows, no ledger
-            self._mark(connection, staged)
-            if self.replacing:
-                connection.execute(sa.delete(sa.table(self._table, schema=self._schema)))
-            for name, group in groupby(enumerate(staged), key=lambda s: str(s[1]["staging"])):
-                self._move(connection, name, list(group), self._mine(row), permit.checkpoint)
+            moves = _moves(open_)
+            _move(connection, moves, at, permit.checkpoint)
             self._step("after move")
-            connection.execute(sa.delete(self._stages).where(self._stages.c.position.is_not(None), *self._mine(row)))
+            for move in moves:
+                move.finish(connection)
 
-        with self._database.errors(f"{self._place}: committing checkpoint {permit.checkpoint}"):
+        doing = at.doing(_moves(parts), f"committing checkpoint {permit.checkpoint}")
+        with at.telling(_moves(parts)), self._database.errors(doing, more=self._rule):
             # Whoever commits the same checkpoint first wins the ledger's key; the other then finds it there.
-            self._database.transaction(move, again_on=(sa.exc.IntegrityError,))
+            self._database.transaction(commit, again_on=(sa.exc.IntegrityError,))
         self._step("after transaction")  # a crash here: the ledger tells the next commit it is done
+
+    def _note(self, connection: sa.Connection, permit: CommitPermit, committables: Sequence[Committable]) -> bool:
+        """Write into the ledger that the checkpoint is committed; False if it is there already."""
+        sink, found = staging.sink_of(committables), staging.digest(committables)
+        if self._is_committed(connection, permit, sink, found):
+            return False
+        row = {"job": permit.job, "sink": sink, "checkpoint": permit.checkpoint}
+        rows = sum(staging.decode(_KIND, c)["rows"] for c in committables)
+        entry = {**row, "generation": permit.generation, "rows": rows, "digest": found}
+        connection.execute(sa.insert(self._ledger), entry)
+        if permit.oldest is not None:
+            tables.forget(connection, self._ledger, row, permit.oldest)
+        return True
+
+    def _target(self) -> Target:
+        return Target(self._table, self._schema, self._target_name, self._place, self._stages, self.replacing)
+
+    def _rule(self, error: BaseException) -> str:
+        """The text of the constraint that ``error`` is about, if the database has it."""
+        try:
+            found = self._database.transaction(lambda connection: definition(connection, error))
+        except sa.exc.SQLAlchemyError:
+            return ""
+        return f" ({found})" if found else ""
 
     def abort(self, committables: Sequence[Committable]) -> None:
         ids = [staging.decode(_KIND, c)["stage"] for c in committables]
@@ -208,9 +252,6 @@ class SqlSink(TwoPhaseSink):
             removed = self._database.transaction(remove)
         return [f"{removed} ledger entries of checkpoints before {oldest}"] if removed else []
 
-    def _mine(self, row: Mapping[str, Any]) -> tuple[sa.ColumnElement[bool], ...]:
-        return self._stages.c.job == row["job"], self._stages.c.sink == row["sink"]
-
     def _is_committed(self, connection: sa.Connection, permit: CommitPermit, sink: str, found: str) -> bool:
         ledger = self._ledger.c
         recorded = connection.execute(
@@ -221,64 +262,32 @@ class SqlSink(TwoPhaseSink):
         staging.check_same_life(self._place, permit, sink, recorded, found)
         return recorded is not None
 
-    def _mark(self, connection: sa.Connection, staged: Sequence[Mapping[str, Any]]) -> None:
-        """Number the stages in commit order; all of them must be there, whole, and wait for this target."""
-        self._refuse_other_targets(connection, [s["stage"] for s in staged])
-        update = sa.update(self._stages).where(
-            self._stages.c.id == sa.bindparam("b_id"), self._stages.c.rows == sa.bindparam("b_rows")
-        )
-        marks = [{"b_id": s["stage"], "b_rows": s["rows"], "position": i} for i, s in enumerate(staged)]
-        marked = connection.execute(update.values(position=sa.bindparam("position")), marks).rowcount
-        if marked != len(staged):
-            raise CorruptStorageError(
-                f"{self._place}: {len(staged) - marked} of {len(staged)} staged transactions are missing or "
-                "incomplete in the staging table. Nothing was committed"
-            )
-
-    def _refuse_other_targets(self, connection: sa.Connection, ids: Sequence[int]) -> None:
-        """A uid may be another table's now: the option changed, or ``alsoTo`` names two in another order."""
-        stages = self._stages.c
-        for start in range(0, len(ids), _IDS_AT_ONCE):
-            chosen = stages.id.in_(ids[start : start + _IDS_AT_ONCE])
-            found = set(connection.execute(sa.select(stages.target).where(chosen)).scalars())
-            for other in sorted(found - {self._target_name}):
-                raise staging.waits_elsewhere(f"table {other}", self._place)
-
-    def _move(
-        self,
-        connection: sa.Connection,
-        name: str,
-        staged: Sequence[tuple[int, Mapping[str, Any]]],
-        mine: Sequence[sa.ColumnElement[bool]],
-        checkpoint: int,
-    ) -> None:
-        """Move neighbours in commit order that were staged in table ``name``."""
-        said = staged[-1][1]
-        columns, change = said["columns"], said.get("change")
-        more = () if change is None else (change,)
-        source = sa.table(name, *(sa.column(c) for c in (STAGE, SEQ, *columns, *more)), schema=self._schema)
-        target = sa.table(self._table, *(sa.column(c) for c in columns), schema=self._schema)
-        stages = self._stages.c
-        ours = sa.and_(stages.position.between(staged[0][0], staged[-1][0]), *mine)
-        joined = source.join(self._stages, stages.id == source.c[STAGE])
-        problems = index_problems(connection, target, said["keys"]) if said["keys"] else []
-        if problems:
-            raise altered(self._place, checkpoint, problems)
-        rows = Staged(source, joined, ours, (stages.position, source.c[SEQ]))
-        into(connection, target, rows, columns, said["keys"], change)
-        self._empty(connection, name, [s["stage"] for _, s in staged])
-
     def _discard(self, connection: sa.Connection, ids: Sequence[int]) -> None:
         """Committed stages are no longer in the register, so nothing of theirs can be touched."""
-        for start in range(0, len(ids), _IDS_AT_ONCE):
-            chosen = self._stages.c.id.in_(ids[start : start + _IDS_AT_ONCE])
+        for start in range(0, len(ids), IDS_AT_ONCE):
+            chosen = self._stages.c.id.in_(ids[start : start + IDS_AT_ONCE])
             found = connection.execute(sa.select(self._stages.c.id, self._stages.c.staging).where(chosen)).all()
             for name in {r.staging for r in found}:
-                self._empty(connection, name, [r.id for r in found if r.staging == name])
+                empty(connection, name, self._schema, [r.id for r in found if r.staging == name])
             connection.execute(sa.delete(self._stages).where(chosen))
 
-    def _empty(self, connection: sa.Connection, name: str, ids: Sequence[int]) -> None:
-        """Remove the stages ``ids`` from the staging table ``name``."""
-        source = sa.table(name, sa.column(STAGE), schema=self._schema)
-        for start in range(0, len(ids), _IDS_AT_ONCE):
-            connection.execute(sa.delete(source).where(source.c[STAGE].in_(ids[start : start + _IDS_AT_ONCE])))
+
+def _sql(sink: TwoPhaseSink) -> SqlSink:
+    assert isinstance(sink, SqlSink)
+    return sink
+
+
+def _moves(parts: Sequence[Part]) -> list[Move]:
+    return [Move(_sql(p.sink)._target(), p.committables) for p in parts]
+
+
+def _move(connection: sa.Connection, moves: Sequence[Move], at: Turn, checkpoint: int | None) -> None:
+    """What goes, then what comes; rows that others refer to come first, and go last. ``at`` hears whose turn it is."""
+    ordered = in_order(connection, moves)
+    for move in reversed(ordered):
+        at.of(move)
+        move.mark(connection)
+        move.remove(connection)
+    for move in ordered:
+        at.of(move)
+        move.put(connection, checkpoint)

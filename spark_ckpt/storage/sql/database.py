@@ -14,6 +14,7 @@ from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError, Retryab
 from spark_ckpt.redaction import redact, secret_values
 from spark_ckpt.storage.retry import Retry, telling
 from spark_ckpt.storage.sql import connections, mariadb
+from spark_ckpt.storage.sql._messages import said
 
 _T = TypeVar("_T")
 _TRIES = 8
@@ -26,11 +27,14 @@ class Database:
     """Made from a URL; ``what`` (``sink 'sql'``) begins messages about it.
 
     Connects when first used, and holds a connection only inside a transaction. Locks that others hold are waited for
-    ``lock_timeout_ms`` in all, in tries of which each that fails is logged.
+    ``lock_timeout_ms`` in all, in tries of which each that fails is logged. ``error_values``: whether errors may quote
+    values of rows.
     """
 
-    def __init__(self, what: str, url: sa.URL, lock_timeout_ms: int, reading: bool = False) -> None:
-        self._what, self._reading = what, reading
+    def __init__(
+        self, what: str, url: sa.URL, lock_timeout_ms: int, reading: bool = False, error_values: bool = False
+    ) -> None:
+        self._what, self._reading, self._error_values = what, reading, error_values
         self._url = url
         self._lock_timeout_ms = lock_timeout_ms
         # Whole seconds, because MariaDB counts in them; at least a second, or a busy SQLite file would fill the log.
@@ -43,6 +47,11 @@ class Database:
     def backend(self) -> str:
         """What SQLAlchemy calls databases of its kind: sqlite, postgresql, mariadb, mysql."""
         return self._url.get_backend_name()
+
+    @property
+    def identity(self) -> str:
+        """The same for the same database and user. It holds the password."""
+        return self._url.render_as_string(hide_password=False)
 
     @property
     def has_nan(self) -> bool:
@@ -98,8 +107,8 @@ class Database:
         """
 
         def tell(error: BaseException) -> None:
-            said = self.redacted(str(_cause(error))).strip()
-            _log.warning("%r: %s; it is asked again for %g s", self, said, patience_s)
+            text = self.redacted(said(_cause(error)))
+            _log.warning("%r: %s; it is asked again for %g s", self, text, patience_s)
 
         return Retry(patience_s, _RETRY.first_pause_s).call(action, telling(self._is_away, tell))
 
@@ -117,10 +126,16 @@ class Database:
         )  # fmt: skip
 
     @contextmanager
-    def errors(self, doing: str, outage: type[CkptError] = RetryableError) -> Iterator[None]:
+    def errors(
+        self,
+        doing: str | Callable[[], str],
+        outage: type[CkptError] = RetryableError,
+        more: Callable[[BaseException], str] | None = None,
+    ) -> Iterator[None]:
         """Database errors as ours: ``outage`` if the database was the problem, else ``InvalidInputError``.
 
-        Their text is the database's, without secrets; the original is not shown with them.
+        Their text is the database's, without secrets; the original is not shown with them. ``doing``, if it is called,
+        is called when it failed, and ``more`` with the error if it was not the database.
         """
         drivers: tuple[type[BaseException], ...] = (sa.exc.SQLAlchemyError, self._driver_error())
         try:
@@ -128,7 +143,10 @@ class Database:
         except drivers as error:
             cause = _cause(error)
             kind = outage if connections.is_outage(cause) else InvalidInputError
-            failure = kind(f"{doing} failed: {self.redacted(str(cause)).strip()}{self._advice(cause)}")
+            told = f"{self.redacted(said(cause, self._error_values))}{self._advice(cause)}"
+            if more is not None and kind is InvalidInputError:
+                told += more(cause)
+            failure = kind(f"{doing if isinstance(doing, str) else doing()} failed: {told}")
         else:
             return
         raise failure from None

@@ -1,0 +1,151 @@
+"""Staged rows of one checkpoint on their way into their tables, inside of one transaction: tried, or committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+import sqlalchemy as sa
+
+from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.sinks import staging
+from spark_ckpt.sinks._options import altered
+from spark_ckpt.sinks.sql._dialects import SEQ, STAGE
+from spark_ckpt.sinks.sql._keys import index_problems
+from spark_ckpt.sinks.sql._moves import Staged, put, remove
+from spark_ckpt.sinks.sql._rules import Moved, may_refuse, referred
+from spark_ckpt.types import Committable
+
+IDS_AT_ONCE = 5_000
+Numbered = Sequence[tuple[int, Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target and the register of what is staged for it. ``name`` is its full name, ``shown`` how messages call it."""
+
+    table: str
+    schema: str | None
+    name: str
+    shown: str
+    stages: sa.Table
+    replacing: bool
+
+    def clause(self, columns: Sequence[str] = ()) -> sa.TableClause:
+        return sa.table(self.table, *(sa.column(c) for c in columns), schema=self.schema)
+
+
+class Move:
+    """What one sink has in a checkpoint, on its way. Stopped anywhere: the database rolls back to staged rows."""
+
+    def __init__(self, target: Target, committables: Sequence[Committable]) -> None:
+        self.target = target
+        self.sink = staging.sink_of(committables)
+        self.staged = [staging.decode("sql", c) for c in committables]
+
+    @cached_property
+    def _groups(self) -> list[tuple[str, Numbered]]:
+        """Neighbours in commit order that were staged in one table. Where the query changed there are several."""
+        found = groupby(enumerate(self.staged), key=lambda s: str(s[1]["staging"]))
+        return [(name, list(group)) for name, group in found]
+
+    def may_be_refused(self, connection: sa.Connection) -> bool:
+        at = self.target
+        return any(
+            bool(s.get("long_keys"))
+            or may_refuse(
+                connection,
+                Moved(
+                    at.table,
+                    name,
+                    at.schema,
+                    tuple(s["columns"]),
+                    tuple(s["keys"]),
+                    bool(s.get("change")) or at.replacing,
+                ),
+            )
+            for name, group in self._groups
+            for s in [group[-1][1]]
+        )
+
+    def mark(self, connection: sa.Connection) -> None:
+        """Number the stages in commit order; all of them must be there, whole, and wait for this target."""
+        self._refuse_other_targets(connection)
+        stages = self.target.stages
+        update = sa.update(stages).where(stages.c.id == sa.bindparam("b_id"), stages.c.rows == sa.bindparam("b_rows"))
+        marks = [{"b_id": s["stage"], "b_rows": s["rows"], "position": i} for i, s in enumerate(self.staged)]
+        marked = connection.execute(update.values(position=sa.bindparam("position")), marks).rowcount
+        if marked != len(self.staged):
+            raise CorruptStorageError(
+                f"{self.target.shown}: {len(self.staged) - marked} of {len(self.staged)} staged transactions are "
+                "missing or incomplete in the staging table. Nothing was committed"
+            )
+
+    def _refuse_other_targets(self, connection: sa.Connection) -> None:
+        """A uid may be another table's now: the option changed, or ``alsoTo`` names two in another order."""
+        stages, ids = self.target.stages.c, [s["stage"] for s in self.staged]
+        for start in range(0, len(ids), IDS_AT_ONCE):
+            chosen = stages.id.in_(ids[start : start + IDS_AT_ONCE])
+            found = set(connection.execute(sa.select(stages.target).where(chosen)).scalars())
+            for other in sorted(found - {self.target.name}):
+                raise staging.waits_elsewhere(f"table {other}", self.target.shown)
+
+    def remove(self, connection: sa.Connection) -> None:
+        """What goes, in front of all that comes: a key or another unique value may move from one row to another."""
+        if self.target.replacing:
+            connection.execute(sa.delete(self.target.clause()))
+        if len(self._groups) == 1:
+            self._remove(connection, *self._groups[0])
+
+    def put(self, connection: sa.Connection, checkpoint: int | None) -> None:
+        """What comes. ``checkpoint``: that which is committed; None: it is only tried."""
+        for name, group in self._groups:
+            if len(self._groups) > 1:
+                self._remove(connection, name, group)  # a later group may take a key away that an earlier one brought
+            said = group[-1][1]
+            target = self.target.clause(said["columns"])
+            problems = index_problems(connection, target, said["keys"]) if said["keys"] else []
+            if problems:
+                raise altered(self.target.shown, checkpoint, problems)
+            put(connection, target, self._rows(name, group), said["columns"], said["keys"], said.get("change"))
+
+    def finish(self, connection: sa.Connection) -> None:
+        for name, group in self._groups:
+            empty(connection, name, self.target.schema, [s["stage"] for _, s in group])
+        stages = self.target.stages
+        connection.execute(sa.delete(stages).where(stages.c.position.is_not(None), *self._mine))
+
+    @property
+    def _mine(self) -> tuple[sa.ColumnElement[bool], ...]:
+        """Of the marked ones, those of this sink: others of the query may share the transaction. Another job's are in
+        its own."""
+        stages = self.target.stages.c
+        return stages.sink == self.sink, stages.target == self.target.name
+
+    def _remove(self, connection: sa.Connection, name: str, group: Numbered) -> None:
+        said = group[-1][1]
+        remove(connection, self.target.clause(said["keys"]), self._rows(name, group), said["keys"], said.get("change"))
+
+    def _rows(self, name: str, group: Numbered) -> Staged:
+        said, stages = group[-1][1], self.target.stages.c
+        more = (said["change"],) if said.get("change") else ()
+        names = (STAGE, SEQ, *said["columns"], *more)
+        source = sa.table(name, *(sa.column(c) for c in names), schema=self.target.schema)
+        ours = sa.and_(stages.position.between(group[0][0], group[-1][0]), *self._mine)
+        joined = source.join(self.target.stages, stages.id == source.c[STAGE])
+        return Staged(source, joined, ours, (stages.position, source.c[SEQ]))
+
+
+def in_order(connection: sa.Connection, moves: Sequence[Move]) -> list[Move]:
+    """Tables that others refer to come first."""
+    return [moves[i] for i in referred(connection, [(m.target.table, m.target.schema) for m in moves])]
+
+
+def empty(connection: sa.Connection, name: str, schema: str | None, ids: Sequence[int]) -> None:
+    """Remove the stages ``ids`` from the staging table ``name``."""
+    source = sa.table(name, sa.column(STAGE), schema=schema)
+    for start in range(0, len(ids), IDS_AT_ONCE):
+        connection.execute(sa.delete(source).where(source.c[STAGE].in_(ids[start : start + IDS_AT_ONCE])))

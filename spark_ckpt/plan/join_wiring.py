@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_ckpt.plan._wiring import produced_by
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.join_columns import JoinPlan
 from spark_ckpt.plan.join_sides import LEFT, RIGHT
 from spark_ckpt.plan.lineage import Lineage, OperatorNode
-from spark_ckpt.plan.wiring import produced_by
 from spark_ckpt.runtime.join_side import TIME
 from spark_ckpt.runtime.operator.pack import PACKED, PackStage
 from spark_ckpt.runtime.operator.spec import OperatorSpec, WatermarkSpec

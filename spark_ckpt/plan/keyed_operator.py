@@ -10,11 +10,11 @@ from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError, TopologyError
 from spark_ckpt.names import checked_name
+from spark_ckpt.plan._wiring import wire_operator
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.event_time import event_time_among, event_times, late_by_window, passed_on
 from spark_ckpt.plan.key_columns import Keys
 from spark_ckpt.plan.lineage import NEEDS_UID, Lineage, OperatorNode
-from spark_ckpt.plan.wiring import wire_operator
 from spark_ckpt.runtime.stateless import spark_schema, with_control
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.aggregates.windowed import WindowedAggregate

@@ -81,6 +81,7 @@ INNER = {
         "clock",
         "config",
         "config_values",
+        "expressions",
         "formats",
         "kafka_client",
         "protocol",

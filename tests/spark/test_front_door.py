@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.errors import InvalidInputError, TopologyError
-from spark_ckpt.plan.analysed.leaves import stream_frame
+from spark_ckpt.plan.analysed._leaves import stream_frame
+from spark_ckpt.plan.analysed._uids import with_uid
 from spark_ckpt.plan.analysed.ledger import LEDGER, How
 from spark_ckpt.plan.analysed.translate import HANDLERS, translated
-from spark_ckpt.plan.analysed.uids import with_uid
 from spark_ckpt.plan.lineage import SourceNode
 from spark_ckpt.sinks import memory
 from tests.spark.conftest import DEADLINE_S, Input, ordered

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.analysed.aggregates import aggregate
-from spark_ckpt.plan.analysed.control_rows import ControlColumns
-from spark_ckpt.plan.analysed.duplicates import deduplicate
-from spark_ckpt.plan.analysed.event_times import watermark
-from spark_ckpt.plan.analysed.leaves import source_of
-from spark_ckpt.plan.analysed.ledger import How, entry_of
-from spark_ckpt.plan.analysed.nodes import (
+from spark_ckpt.plan.analysed._aggregates import aggregate
+from spark_ckpt.plan.analysed._duplicates import deduplicate
+from spark_ckpt.plan.analysed._event_times import watermark
+from spark_ckpt.plan.analysed._leaves import source_of
+from spark_ckpt.plan.analysed._nodes import (
     Rows,
     analysed,
-    attribute_id,
-    control_attributes,
     kind_of,
     output_of,
     schema_of,
 )
-from spark_ckpt.plan.analysed.row_by_row import names_only, row_by_row
-from spark_ckpt.plan.analysed.rules import in_stream_form
-from spark_ckpt.plan.analysed.unions import union
+from spark_ckpt.plan.analysed._row_by_row import names_only, row_by_row
+from spark_ckpt.plan.analysed._rules import in_stream_form
+from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed._unions import union
+from spark_ckpt.plan.analysed.ledger import How, entry_of
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.event_time import without_notes
 from spark_ckpt.plan.lineage import Lineage, SourceNode
@@ -64,26 +60,18 @@ def translated(session: Any, df: SparkDF) -> Translated:
 
     Raises ``InvalidInputError`` for what the ledger refuses, naming the operation.
     """
-    of = Translation(session)
-    rows = of.rows(in_stream_form(analysed(df)))
+    rows = Walk(session).rows(in_stream_form(analysed(df)))
     return Translated(session, rows.recipe, rows.lineage, rows.schema)
 
 
-class Translation:
-    """One walk over one plan."""
+class Walk(Translation):
+    """From the sinks' end of a plan to its sources."""
 
     def __init__(self, session: Any) -> None:
-        self.session, self.spark = session, session.spark
-        self.control = ControlColumns(*control_attributes())
-        self.uses_of_uids: Counter[tuple[str, str]] = Counter()
+        super().__init__(session)
         self._sources: dict[SourceNode, Recipe] = {}
 
-    @cached_property
-    def control_ids(self) -> list[int]:
-        return [attribute_id(a) for a in self.control.both]
-
     def rows(self, node: JavaObject) -> Rows:
-        """What ``node`` puts out."""
         source = source_of(node)
         if source is not None:
             return self._source(node, source)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from spark_ckpt.plan.analysed.nodes import Rows, kind_of, output_of, with_own_names
-from spark_ckpt.plan.analysed.uids import given_uid
+from spark_ckpt.plan.analysed._nodes import Rows, kind_of, output_of, with_own_names
+from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed._uids import given_uid
 from spark_ckpt.plan.chain import Chain
 from spark_ckpt.plan.distinct_by import DISTINCT, DROP_DUPLICATES, WITHIN, DistinctBy
 from spark_ckpt.plan.keyed_operator import Upstream, keyed_rows
 from spark_ckpt.plan.udf_plan import items_of
-
-if TYPE_CHECKING:
-    from spark_ckpt.plan.analysed.translate import Translation
 
 JavaObject = Any
 

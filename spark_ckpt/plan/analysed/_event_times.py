@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from spark_ckpt.plan.analysed.nodes import Rows, output_of, schema_of, with_own_names
+from spark_ckpt.plan.analysed._nodes import Rows, output_of, schema_of, with_own_names
+from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.event_time import mark_stream
 from spark_ckpt.plan.java_classes import CATALYST, java_class
 from spark_ckpt.plan.lineage import WatermarkNode
 from spark_ckpt.runtime.stateless import MarkStream, with_control
-
-if TYPE_CHECKING:
-    from spark_ckpt.plan.analysed.translate import Translation
 
 JavaObject = Any
 

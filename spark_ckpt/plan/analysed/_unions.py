@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from spark_ckpt.plan.analysed.nodes import Rows, output_of, schema_of
+from spark_ckpt.plan.analysed._nodes import Rows, output_of, schema_of
+from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.spark_errors import unsupported
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.runtime.stateless import with_control
-
-if TYPE_CHECKING:
-    from spark_ckpt.plan.analysed.translate import Translation
 
 JavaObject = Any
 

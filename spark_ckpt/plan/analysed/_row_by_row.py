@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from spark_ckpt.plan.analysed.control_rows import carried
-from spark_ckpt.plan.analysed.nodes import Rows, analysed, kind_of, output_of, relation, schema_of, with_ids
+from spark_ckpt.plan.analysed._control_rows import carried
+from spark_ckpt.plan.analysed._nodes import Rows, analysed, kind_of, output_of, relation, schema_of, with_ids
+from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.asked_for_data_rows import asked_for_data_rows
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.generators import for_control_rows
@@ -15,9 +16,6 @@ from spark_ckpt.plan.java_classes import frame_of
 from spark_ckpt.plan.udf_plan import for_data_rows
 from spark_ckpt.runtime.operations import Operation, Operations
 from spark_ckpt.runtime.stateless import with_control
-
-if TYPE_CHECKING:
-    from spark_ckpt.plan.analysed.translate import Translation
 
 SparkDF = Any
 JavaObject = Any

@@ -7,7 +7,7 @@ accumulator of ours, and what stands around it a projection behind, under the id
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 from spark_ckpt import agg
 from spark_ckpt.plan._aggregates_classic import ClassicExpressions
 from spark_ckpt.plan.aggregates import Split, split_found
-from spark_ckpt.plan.analysed.nodes import (
+from spark_ckpt.plan.analysed._nodes import (
     Rows,
     attribute_id,
     kind_of,
@@ -28,8 +28,9 @@ from spark_ckpt.plan.analysed.nodes import (
     under_id,
     with_own_names,
 )
-from spark_ckpt.plan.analysed.row_by_row import step
-from spark_ckpt.plan.analysed.uids import given_uid
+from spark_ckpt.plan.analysed._row_by_row import step
+from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed._uids import given_uid
 from spark_ckpt.plan.columns import free, quoted
 from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.java_classes import EXPRESSION_UTILS, frame_of, java_class
@@ -39,9 +40,6 @@ from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.aggregates.kinds import Rules
-
-if TYPE_CHECKING:
-    from spark_ckpt.plan.analysed.translate import Translation
 
 SparkDF = Any
 JavaObject = Any

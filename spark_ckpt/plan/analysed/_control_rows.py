@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from spark_ckpt.plan.analysed.nodes import (
+from spark_ckpt.plan.analysed._nodes import (
     attribute_id,
     expression_class,
     filtered,

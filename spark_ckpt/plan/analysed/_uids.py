@@ -7,17 +7,15 @@ into views and SQL texts.
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spark_ckpt.errors import InvalidInputError, TopologyError
 from spark_ckpt.names import checked_name
+from spark_ckpt.plan.analysed._nodes import analysed, kind_of
+from spark_ckpt.plan.analysed._tags import tag, tag_of
+from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed.ledger import How, entry_of
-from spark_ckpt.plan.analysed.nodes import analysed, kind_of
-from spark_ckpt.plan.analysed.tags import tag, tag_of
 from spark_ckpt.plan.keyed_operator import checked_uid
-
-if TYPE_CHECKING:
-    from spark_ckpt.plan.analysed.translate import Translation
 
 SparkDF = Any
 JavaObject = Any

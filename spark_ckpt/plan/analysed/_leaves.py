@@ -11,8 +11,8 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from spark_ckpt.plan.analysed.nodes import new_attributes, relation
-from spark_ckpt.plan.analysed.tags import tag, tag_of
+from spark_ckpt.plan.analysed._nodes import new_attributes, relation
+from spark_ckpt.plan.analysed._tags import tag, tag_of
 from spark_ckpt.plan.java_classes import frame_of
 from spark_ckpt.plan.lineage import SourceNode
 

@@ -1,0 +1,30 @@
+"""What the handlers of nodes get: the walk that they are part of. Driver; classic Spark."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from functools import cached_property
+from typing import Any
+
+from spark_ckpt.plan.analysed._control_rows import ControlColumns
+from spark_ckpt.plan.analysed._nodes import Rows, attribute_id, control_attributes
+
+JavaObject = Any
+
+
+class Translation(ABC):
+    """One walk over one plan."""
+
+    def __init__(self, session: Any) -> None:
+        self.session, self.spark = session, session.spark
+        self.control = ControlColumns(*control_attributes())
+        self.uses_of_uids: Counter[tuple[str, str]] = Counter()
+
+    @cached_property
+    def control_ids(self) -> list[int]:
+        return [attribute_id(a) for a in self.control.both]
+
+    @abstractmethod
+    def rows(self, node: JavaObject) -> Rows:
+        """What ``node`` puts out."""

@@ -57,7 +57,7 @@ _NEVER_BY_SPARK = ("cleansource", "modifiedbefore", "modifiedafter", *_NO_SAY_WI
 """Spark's streams refuse these as well; or move and delete files behind their own batches, which a job that goes on
 from an earlier checkpoint reads again."""
 OURS_ALONE = ("badrecords", "changedfiles", "discoveryinterval", "lanes", "maxrowspertrigger", "maxsplitbytes",
-              "recursive", "timezone")  # fmt: skip
+              "recursive", "sinklog", "timezone")  # fmt: skip
 """Options that Spark does not know, or knows by another name."""
 _CHARACTERS = ("quote", "escape", "comment", "chartoescapequoteescaping")
 

@@ -333,7 +333,7 @@ class CkptDataStreamReader(FileReaders, Hinting):
         missing = opened.missing_path(as_in_spark)
         if missing is not None:
             raise path_not_found(missing)
-        options = opened.settled_options(options, lambda: self._session.spark.conf.get("spark.sql.session.timeZone"))
+        options = opened.settled_options(options, self._session.spark.conf.get)
         schema = open_source(kind, options, given, f"{config.dir}/_none", storage).schema()
         refuse_unread(schema)
         refuse_reserved(schema.fieldNames(), "the source")

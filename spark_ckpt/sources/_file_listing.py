@@ -17,6 +17,7 @@ import pyarrow as pa
 from spark_ckpt.errors import InvalidInputError, writable
 from spark_ckpt.redaction import redact_url
 from spark_ckpt.sources._local_folders import is_hidden, local_info, passed_over, scan
+from spark_ckpt.sources._sink_log import FOLDER, SinkLogs
 from spark_ckpt.storage.filesystem import normalize_url, open_filesystem
 from spark_ckpt.storage.object_options import OBJECT_STORES, scheme_of
 from spark_ckpt.storage.refusals import reading
@@ -65,6 +66,7 @@ class InputFolder:
         recursive: bool = False,
         name_filter: str | None = None,
         changes: ChangePolicy | None = None,
+        sink_logs: bool = True,
     ) -> None:
         self.url = normalize_url(url)
         self.fs, self.root = open_filesystem(url, storage_options)
@@ -72,6 +74,9 @@ class InputFolder:
         self._recursive = recursive
         self._name_filter = name_filter
         self._changes = changes or ChangePolicy()
+        self._logs = SinkLogs(self.fs) if sink_logs else None
+        self.gone: set[str] = set()
+        """Of the files that were listed last, those that only the log of Spark's file sink knows."""
 
     def files(self) -> list[FileEntry]:
         """Every input file, oldest first, then by path. Hidden (``_``, ``.``) and empty files are left out.
@@ -81,7 +86,9 @@ class InputFolder:
         """
         self.fs.invalidate_cache()
         with contextlib.nullcontext() if self.local else reading(redact_url(self.url)):
-            entries = [self._entry(info) for info in self._infos()]
+            infos = list(self._infos())
+        self.gone = {info["name"] for info in infos if "gone" in info}
+        entries = [self._entry(info) for info in infos]
         return sorted((e for e in entries if e.size > 0), key=lambda e: (e.mtime_us, e.path))
 
     def is_there(self) -> bool:
@@ -141,6 +148,7 @@ class InputFolder:
         )
 
     def _infos(self) -> Iterator[dict[str, Any]]:
+        single: dict[str, list[dict[str, Any]]] = {}
         for path in self._roots():
             try:
                 info = self._info(path)
@@ -152,12 +160,59 @@ class InputFolder:
                     raise
                 passed_over(path, error)
                 continue
+            folder = path.rsplit("/", 1)[0]
             if info["type"] == "directory":
-                for found in self._below(path):
-                    self._refuse_partition(found)
-                    if self._is_input(found, path):
-                        yield found
-            elif self._is_input(info, path.rsplit("/", 1)[0]):
+                if path == self.root or not path.endswith(f"/{FOLDER}"):  # a glob found the log itself
+                    yield from self._in_folder(path)
+            elif self._is_input(info, folder):
+                single.setdefault(folder, []).append(info)
+        for folder, found in single.items():
+            named = folder if path != self.root and self._has_log(folder) else None
+            yield from self._named(named, found, whole=False)
+
+    def _in_folder(self, folder: str) -> Iterator[dict[str, Any]]:
+        """Of Spark's file sinks' folders, the one that is named or, without a log in it, those below: what their logs
+        name. Spark itself does so in a folder that is named, and reads all in those below and behind globs."""
+        listing = list(self._below(folder))
+        for found in listing:
+            self._refuse_partition(found)
+        logged = {info["name"].split(f"/{FOLDER}/")[0] for info in listing if f"/{FOLDER}/" in info["name"]}
+        governing: dict[str, str | None] = {}
+        by_log: dict[str | None, list[dict[str, Any]]] = {}
+        if self._has_log(folder):
+            governing[folder], by_log[folder] = folder, []
+        for info in listing:
+            if self._is_input(info, folder):
+                inner = info["name"].rsplit("/", 1)[0]
+                by_log.setdefault(self._governing(inner, folder, governing, logged), []).append(info)
+        for log, infos in by_log.items():
+            yield from self._named(log, infos)
+
+    def _governing(self, inner: str, folder: str, known: dict[str, str | None], logged: set[str]) -> str | None:
+        """The outermost folder with a log that ``inner`` is, or is below, from ``folder`` on."""
+        if inner not in known:
+            above = None if inner == folder else self._governing(inner.rsplit("/", 1)[0], folder, known, logged)
+            own = inner != folder and (inner in logged or (self.local and self._has_log(inner)))
+            known[inner] = above or (inner if own else None)
+        return known[inner]
+
+    def _has_log(self, folder: str) -> bool:
+        if self._logs is None:
+            return False
+        return os.path.isdir(f"{folder}/{FOLDER}") if self.local else self._logs.of(folder) is not None
+
+    def _named(self, folder: str | None, found: list[dict[str, Any]], whole: bool = True) -> Iterator[dict[str, Any]]:
+        """Of what was ``found`` below ``folder``, what its log names; of the ``whole``, what it names besides."""
+        log = self._logs.of(folder) if self._logs is not None and folder is not None else None
+        if self._logs is None or folder is None or log is None:
+            yield from found
+            return
+        counted, others, missing = log.split(found)
+        self._logs.tell_others(folder, others)
+        yield from counted
+        for path, named in missing if whole else ():
+            info = self._logs.info(path, named, self._info)
+            if self._is_input(info, folder):
                 yield info
 
     def _roots(self) -> list[str]:

@@ -48,6 +48,10 @@ OPTIONS = {
         "A file that is no longer what was discovered ends the query, or is read as it is now."
     ),
     "ignoreMissingFiles": flag().means("Go on without a file that has vanished."),
+    "sinkLog": choice("follow", "ignore").means(
+        "follow: in a folder of Spark's file sink only files that its log (`_spark_metadata`) names are read; "
+        "ignore: every file. Without it, follow, unless `spark.sql.streaming.fileStreamSink.ignoreMetadata` is true."
+    ),
     "maxFileAge": duration_s(None).means(
         "As in Spark, when some files are known: new ones that are older than the newest by more than this are passed "
         "over. Without it none is."

@@ -202,14 +202,14 @@ class InnerSource:
             self._schema = parse_ddl(found) if isinstance(found, str) else found
         return self._schema
 
-    def settled_options(self, options: dict[str, str], zone: Callable[[], str]) -> dict[str, str]:
+    def settled_options(self, options: dict[str, str], setting: Callable[[str], str]) -> dict[str, str]:
         """``options`` as they are kept with the stream: what depends on where they were given is made plain.
 
-        Optional ``settled(options, zone)`` of the data source, where ``zone()`` is the session's time zone. Driver,
+        Optional ``settled(options, setting)`` of the data source, where ``setting(key)`` is the session's. Driver,
         once, when the DataFrame is built.
         """
         settled = getattr(self._source, "settled", None)
-        return dict(settled(options, zone)) if callable(settled) else options
+        return dict(settled(options, setting)) if callable(settled) else options
 
     def missing_path(self, as_in_spark: bool) -> str | None:
         """Of a source whose path has to be there when the stream is made, and is not: the path.

@@ -37,6 +37,7 @@ from spark_ckpt.storage.object_options import OBJECT_STORES, scheme_of
 from spark_ckpt.storage.record_store import RecordStore
 
 _UTC = "UTC"
+_IGNORES_SINK_LOGS = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
 COLUMNAR = ("parquet", "orc")
 """Formats whose files tell their schema and how many rows they have, and are read in parts."""
 
@@ -54,6 +55,7 @@ class FilesSource(DataSource, UsesMetadata):
     - ``badRecords`` (fail): fail, skip, or a folder where each bad record is kept once.
     - ``changedFiles`` (fail): fail, or accept a file that is no longer what was discovered.
       ``ignoreMissingFiles`` (false): go on without a file that has vanished.
+    - ``sinkLog`` (follow): in a folder that Spark's file sink writes, only what its log names counts; ignore: all.
     - ``maxFileAge``: Spark's. ``discoveryInterval`` (1s): how often the folder is listed at most.
     - ``mode`` (json and csv): Spark's, and with it records are read by Spark's rules, for which there are
       ``columnNameOfCorruptRecord``, ``timestampFormat``, ``dateFormat`` and, for csv, ``escape`` and others.
@@ -111,10 +113,14 @@ class FilesSource(DataSource, UsesMetadata):
         waits = not as_in_spark and scheme_of(folder.url) in OBJECT_STORES
         return None if waits or folder.is_there() else redact_url(folder.url)
 
-    def settled(self, options: Mapping[str, str], zone: Callable[[], str]) -> dict[str, str]:
-        """With the session's time zone, which other processes do not know, where it counts."""
-        counts = self.parsed["fileFormat"] in ("json", "csv") and self.parsed["timeZone"] is None
-        return {**options, "timeZone": zone()} if counts else dict(options)
+    def settled(self, options: Mapping[str, str], setting: Callable[[str], str]) -> dict[str, str]:
+        """With what the session says where it counts, which other processes do not know."""
+        kept = dict(options)
+        if self.parsed["fileFormat"] in ("json", "csv") and self.parsed["timeZone"] is None:
+            kept["timeZone"] = setting("spark.sql.session.timeZone")
+        if self.parsed["sinkLog"] is None:
+            kept["sinkLog"] = "ignore" if setting(_IGNORES_SINK_LOGS).lower() == "true" else "follow"
+        return kept
 
     def streamReader(self, schema: StructType) -> FilesReader:
         return FilesReader(self, schema)
@@ -123,7 +129,8 @@ class FilesSource(DataSource, UsesMetadata):
         o = self.parsed
         changes = ChangePolicy(o["changedFiles"] == "accept", o["ignoreMissingFiles"])
         storage = self._storage_for(o["path"])
-        return InputFolder(o["path"], storage, o["recursive"], o["pathGlobFilter"], changes)
+        follow = o["sinkLog"] != "ignore"
+        return InputFolder(o["path"], storage, o["recursive"], o["pathGlobFilter"], changes, follow)
 
     def rows(self, folder: InputFolder) -> FileRows:
         o = self.parsed
@@ -261,7 +268,7 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         files = self._young(self._folder.files(), log)
         for file in files:
             known = log.find(file.path)
-            if known is not None:
+            if known is not None and file.path not in self._folder.gone:
                 self._folder.require_same(known, file)
         log.append(files)
         log.compact()

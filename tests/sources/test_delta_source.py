@@ -94,7 +94,7 @@ def test_a_time_without_a_zone_is_of_the_session_and_a_path_absolute(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     source = open_source("delta", {"path": "t", "startingTimestamp": "2026-07-01 12:00:00"}, None, "none")
-    kept = source.settled_options({"Path": "t", "startingTimestamp": "2026-07-01 12:00:00"}, lambda: "Europe/Berlin")
+    kept = source.settled_options({"Path": "t", "startingTimestamp": "2026-07-01 12:00:00"}, lambda _: "Europe/Berlin")
     assert kept == {"Path": str(tmp_path / "t"), "startingTimestamp": "2026-07-01T12:00:00+02:00"}
 
 

@@ -60,7 +60,7 @@ def test_a_time_without_a_zone_is_one_of_that_clock(tmp_path: Path, kind: str, z
 def test_the_zone_is_the_sessions_unless_one_is_given(tmp_path: Path) -> None:
     def settled(kind: str, **options: str) -> dict[str, str]:
         given = {"path": str(tmp_path), "fileFormat": kind, **options}
-        return open_source("files", given, None, "none").settled_options(given, lambda: "Europe/Berlin")
+        return open_source("files", given, None, "none").settled_options(given, lambda _: "Europe/Berlin")
 
     assert [settled(kind)["timeZone"] for kind in ("json", "csv")] == ["Europe/Berlin"] * 2
     assert settled("json", timezone="Asia/Tokyo")["timezone"] == "Asia/Tokyo"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +52,28 @@ def test_lines_and_byte_order_marks_are_those_of_spark(spark: SparkSession, tmp_
     mode = {} if kind == "text" else {"mode": "PERMISSIVE"}
     found = ours(tmp_path / "in", theirs.schema, kind, **mode)
     assert sorted(map(repr, found)) == sorted(repr(row.asDict()) for row in theirs.collect())
+
+
+def test_the_output_of_sparks_file_sink_is_what_spark_reads_of_it(spark: SparkSession, tmp_path: Path) -> None:
+    """Compacted and not, with what failed attempts leave behind, and while Spark goes on."""
+    spark.conf.set("spark.sql.streaming.fileSink.log.compactInterval", 3)
+    rows, out = spark.range(4), tmp_path / "out"
+    rows.write.parquet(str(tmp_path / "in"))
+    source = FilesSource({"path": str(out), "fileFormat": "parquet", "discoveryInterval": "0s"})
+    source.metadata_url = str(tmp_path / "job")
+    out.mkdir()
+    reader = InnerReader(source, rows.schema)
+    at, found = reader.initial(), []
+    for _ in range(5):
+        stream = spark.readStream.schema(rows.schema).parquet(str(tmp_path / "in"))
+        query = stream.writeStream.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "location"))
+        query.start(str(out), "parquet").awaitTermination()
+        rows.write.mode("append").parquet(str(tmp_path / "in"))
+        left = next(out.glob("part-*"))
+        shutil.copy(left, left.with_name(f"left-{left.name}"))
+        end = reader.latest(at, True)
+        found += [n for s in reader.splits(at, end) for batch in reader.read(s) for n in batch["id"].to_pylist()]
+        at = end
+        assert sorted(found) == sorted(row.id for row in spark.read.parquet(str(out)).collect())
+    assert len(found) == 20
+    assert list((out / "_spark_metadata").glob("*.compact"))

@@ -76,12 +76,14 @@ class DeltaSource(DataSource, UsesMetadata, OwnSchema):
             check_start(self.parsed, table)
         return stream_schema(table.state.metadata, self._reading.changes, self.shown)
 
-    def settled(self, options: Mapping[str, str], zone: Callable[[], str]) -> dict[str, str]:
+    def settled(self, options: Mapping[str, str], setting: Callable[[str], str]) -> dict[str, str]:
         """An absolute path, and a time with its zone: other processes have neither this folder nor this session."""
         names = {name.lower(): name for name in options}
         kept = {**options, names["path"]: self._path}
         if self.parsed["startingTimestamp"] is not None:
-            kept[names["startingtimestamp"]] = with_zone(self.parsed["startingTimestamp"], zone())
+            kept[names["startingtimestamp"]] = with_zone(
+                self.parsed["startingTimestamp"], setting("spark.sql.session.timeZone")
+            )
         return kept
 
     def streamReader(self, schema: StructType) -> DeltaReader:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from spark_ckpt.sinks.delta.sink import DeltaSink
 from spark_ckpt.sources.base import open_source
 from spark_ckpt.testing.sink_harness import context, permit, stage_table
 from spark_ckpt.testing.source_harness import batches, read
+from tests.sinks import delta_stats
 from tests.storage.delta_jars import delta_session
 
 pytestmark = pytest.mark.soak  # a JVM of its own, with delta-spark
@@ -65,6 +68,23 @@ insert into widened values (1, 1);
 alter table widened alter column id type long;
 alter table widened alter column k type int;
 insert into widened values (5000000000, 100000);
+create table restored (id long, v string) using delta
+    tblproperties ('delta.enableDeletionVectors' = 'true', 'delta.enableChangeDataFeed' = 'true');
+insert into restored select /*+ coalesce(1) */ id, 'a' from range(10);
+insert into restored select /*+ coalesce(1) */ id, 'b' from range(10, 20);
+delete from restored where id in (3, 15);
+optimize restored;
+update restored set v = 'c' where id = 4;
+restore table restored to version as of 3;
+delete from restored where id = 7;
+restore table restored to version as of 4;
+insert into restored values (30, 'd');
+create table emptied (id long) using delta;
+insert into emptied values (1), (2);
+delete from emptied;
+create table overwritten (id long) using delta;
+insert into overwritten values (1), (2);
+insert overwrite overwritten values (3);
 create table v2 (id long) using delta
     tblproperties ('delta.checkpointPolicy' = 'v2', 'delta.checkpointInterval' = '3',
     'delta.enableInCommitTimestamps' = 'true');
@@ -73,13 +93,27 @@ insert into v2 values (3); insert into v2 values (4);
 """
 
 
+NAMES = "dv|cow|mapped|types|widened|v2|restored|emptied|overwritten"
+_CONF = "spark.databricks.delta"
+CLEANED = {
+    "classic": ({}, {}),
+    "parts": ({}, {f"{_CONF}.checkpoint.partSize": "3"}),
+    "parquet": (
+        {"delta.checkpointPolicy": "v2"},
+        {"spark.databricks.delta.checkpointV2.topLevelFileFormat": "parquet"},
+    ),
+    "json": ({"delta.checkpointPolicy": "v2"}, {"spark.databricks.delta.checkpointV2.topLevelFileFormat": "json"}),
+}
+"""Kinds of log checkpoints: properties of the table and settings of the session."""
+
+
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with delta_session() as session:
         session.sparkContext.setLogLevel("OFF")
         folder = tmp_path_factory.mktemp("tables")
         for statement in SCRIPT.split(";")[:-1]:
-            session.sql(re.sub(r"\b(dv|cow|mapped|types|widened|v2)\b", f"delta.`{folder}/\\1`", statement, count=1))
+            session.sql(re.sub(rf"\b({NAMES})\b", f"delta.`{folder}/\\1`", statement, count=1))
         session.conf.set("tables", str(folder))
         yield session
 
@@ -118,7 +152,10 @@ def same(value: Any) -> Any:
 
 
 CASES: list[tuple[str, dict[str, str]]] = [
-    *((table, {}) for table in ("dv", "cow", "mapped", "types", "widened", "v2")),
+    *((table, {}) for table in NAMES.split("|")),
+    ("restored", {"maxFilesPerTrigger": "1"}),
+    ("restored", {"startingVersion": "4", "ignoreChanges": "true"}),
+    ("restored", {"startingVersion": "0", "readChangeFeed": "true"}),
     ("dv", {"readChangeFeed": "true", "startingVersion": "0"}),
     ("dv", {"readChangeFeed": "true", "startingVersion": "3", "maxFilesPerTrigger": "1"}),
     ("dv", {"readChangeFeed": "true"}),
@@ -133,6 +170,75 @@ CASES: list[tuple[str, dict[str, str]]] = [
     ("cow", {"excludeRegex": "-0000.-[0-7]"}),
     ("cow", {"readChangeFeed": "true", "startingVersion": "0", "excludeRegex": "-0000.-[0-7]"}),
 ]
+
+
+@pytest.mark.parametrize("kind", CLEANED)
+def test_a_stream_of_a_table_whose_log_was_cleaned_up_begins_as_deltas_own(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    properties, settings = CLEANED[kind]
+    table = f"{spark.conf.get('tables')}/cleaned-{kind}"
+    told = {"delta.checkpointInterval": "4", "delta.enableDeletionVectors": "true", **properties}
+    listed = ", ".join(f"'{name}' = '{value}'" for name, value in told.items())
+    spark.sql(f"create table delta.`{table}` (id long) using delta tblproperties ({listed})")
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    for n in range(8):
+        spark.sql(f"insert into delta.`{table}` select /*+ coalesce(1) */ id from range({n * 10}, {n * 10 + 10})")
+    spark.sql(f"delete from delta.`{table}` where id in (5, 77)")
+    for name in settings:
+        spark.conf.unset(name)
+    log = Path(table) / "_delta_log"
+    for file in log.iterdir():
+        if (number := file.name.lstrip(".")[:20]).isdigit() and int(number) < 8:
+            file.unlink()
+    for version in (8, 9):
+        os.utime(log / f"{version:020d}.json", (1_700_000_000 + 100 * version,) * 2)
+    name = f"cleaned-{kind}"
+    for number, options in enumerate(
+        (
+            {},
+            {"startingVersion": "8"},
+            {"startingVersion": "9", "ignoreDeletes": "true", "ignoreChanges": "true"},
+            {"startingTimestamp": "2020-01-01"},
+            {"startingTimestamp": "2023-11-14T22:26:41Z", "skipChangeCommits": "true"},
+        )
+    ):
+        expected = endings(lambda: theirs(spark, name, tmp_path / str(number), options))  # noqa: B023
+        assert endings(lambda: ours(spark, name, options)) == expected, options  # noqa: B023
+
+
+def endings(read: Callable[[], Any]) -> Any:
+    """The rows, or Delta's name for what ended the stream."""
+    try:
+        return read()
+    except Exception as error:  # noqa: BLE001 - some when the DataFrame is made, some in the query
+        return re.findall(r"DELTA_[A-Z_]+", str(error))[0]
+
+
+def test_statistics_on_record_are_those_of_this_spark(spark: SparkSession, tmp_path: Path) -> None:
+    assert delta_stats.recorded(spark, tmp_path) == json.loads(delta_stats.FILE.read_text())
+
+
+def test_spark_finds_each_row_of_our_sink_by_each_value(spark: SparkSession, tmp_path: Path) -> None:
+    path, schema = f"{tmp_path}/t", delta_stats.SCHEMA
+    sink = DeltaSink({"path": path})
+    sink.validate(schema)
+    for n in range(3):
+        rows = delta_stats.rows().slice(n, 1)
+        sink.commit(permit(n + 1), stage_table(sink, context(n + 1, 1, schema=schema), rows))
+    spark.read.format("delta").load(path).createOrReplaceTempView("stored")
+    names = [f"`{f.name}`" for f in schema if not pa.types.is_nested(f.type)] + [
+        "host.name",
+        "host.port",
+        "host.deep.a",
+    ]
+    for name in names:
+        # A sub-query would be a join: the value goes in as a literal, which files are skipped by.
+        for n in (1, 2, 3):
+            value = spark.sql(f"select {name} from stored where id = {n}").collect()[0][0]
+            found = spark.sql(f"select id from stored where {name} <=> :value", args={"value": value}).collect()
+            assert n in [row.id for row in found], (name, value)
 
 
 @pytest.mark.parametrize(("table", "options"), CASES)

@@ -143,12 +143,18 @@ def _problems(
             yield f"it has no column '{name}' ({_said(ours)}) any more"
         elif not _holds(there[name], ours):
             yield f"column '{name}' is {_said(there[name])} and the rows have {_said(ours)}"
-    stats, place = staged["stats"], staged.get("partition", {})
-    nulls = {**dict.fromkeys(required, stats["numRecords"]), **dict.fromkeys(columns, 0), **stats["nullCount"]}
-    nulls |= {name: stats["numRecords"] * (value is None) for name, value in place.items()}
-    yield from (f"column '{n}' must not be null, and is in some row" for n in required if nulls[n])
+    place = staged.get("partition", {})
+    absent = {name for name in required if name not in columns and place.get(name) is None}
+    nulls = _with_nulls(staged) | absent if staged["stats"]["numRecords"] else set()
+    yield from (f"column '{n}' must not be null, and is in some row" for n in required if n in nulls)
     if not staged["keys"] and set(place) != partitions:  # delta-rs lays merged rows out itself
         yield f"it is partitioned by {_listed(partitions)} and the rows by {_listed(set(place))}"
+
+
+def _with_nulls(staged: Mapping[str, Any]) -> set[str]:
+    """Columns that are null in some row; of files that an earlier release staged, as far as its statistics tell."""
+    told = staged["stats"]["nullCount"]
+    return set(staged.get("nulls", (name for name, count in told.items() if count)))
 
 
 def _listed(names: set[str]) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -16,20 +15,39 @@ from deltalake.transaction import AddAction
 from spark_ckpt.arrow_types import delta_schema
 from spark_ckpt.change_rows import REMOVALS
 from spark_ckpt.sinks import staging
+from spark_ckpt.sinks.delta._indexed import indexed
+from spark_ckpt.sinks.delta._stats import Path, file_stats, has, log_text
 
 
 def add(
     table: DeltaTable,
+    files: pafs.FileSystem,
     staged: Sequence[Mapping[str, Any]],
     mode: Literal["append", "overwrite"],
     properties: CommitProperties,
 ) -> None:
+    partitions, schema = table.metadata().partition_columns, delta_schema(pa.schema(table.schema()))
+    wanted = indexed(schema, partitions, table.metadata().configuration)
     adds = [
-        AddAction(s["file"], s["size"], s.get("partition", {}), s["written_ms"], True, json.dumps(s["stats"]))
+        AddAction(
+            s["file"], s["size"], s.get("partition", {}), s["written_ms"], True,
+            log_text(_stats(s, wanted, files), schema, wanted),
+        )
         for s in staged
-    ]
-    partitions = table.metadata().partition_columns
+    ]  # fmt: skip
     table.create_write_transaction(adds, mode, table.schema(), partitions, commit_properties=properties)
+
+
+def _stats(staged: Mapping[str, Any], wanted: Collection[Path] | None, files: pafs.FileSystem) -> Mapping[str, Any]:
+    """Of columns that a task does not know to be wanted, which a property of the table asks for, the file tells."""
+    told: Mapping[str, Any] = staged["stats"]
+    there = staged.get("columns", {})
+    if wanted is None or all(has(told["nullCount"], path) for path in wanted if has(there, path)):
+        return told
+    with files.open_input_file(staged["file"]) as stream:
+        footer = pq.read_metadata(stream)
+    nans = None if "nans" not in staged else [tuple(path) for path in staged["nans"]]
+    return file_stats(footer, footer.schema.to_arrow_schema(), wanted, nans, {})
 
 
 def merge(
@@ -61,7 +79,7 @@ def merge(
     if table.version() == before:
         # Only removals, of what is not there: delta-rs writes no version, and so nothing that says it is done.
         # A crash here: the files are staged as before, the next commit starts over.
-        add(table, [], "append", properties)
+        add(table, files, [], "append", properties)
 
 
 def _widened(rows: pa.Table, stored: pa.Schema) -> pa.Table:

@@ -19,7 +19,7 @@ from spark_ckpt.sinks._arrow_text import refuse_days
 from spark_ckpt.sinks._parquet import open_parquet
 from spark_ckpt.sinks.base import WriterContext
 from spark_ckpt.sinks.delta._fitting import shape
-from spark_ckpt.sinks.delta._stats import file_stats
+from spark_ckpt.sinks.delta._stats import Seen, file_stats, first_leaves
 
 KIND = "delta"
 DAYS = Days(-96_465_292, 95_026_236)
@@ -48,6 +48,7 @@ class DeltaWriter(staging.FileWriter):
         self._schema = delta_schema(ctx.schema)
         self._not_null = [f.name for f in ctx.schema if not f.nullable]
         self._footers: list[Any] = []
+        self._seen = Seen(self._schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
         for name in self._not_null:
@@ -63,18 +64,21 @@ class DeltaWriter(staging.FileWriter):
         return stream, open_parquet(stream, self._schema, rows.cast(self._schema), metadata_collector=self._footers)
 
     def _put(self, rows: pa.Table) -> None:
-        self._writer.write_table(rows.cast(self._schema))
+        made = rows.cast(self._schema)
+        self._seen.add(made)
+        self._writer.write_table(made)
 
     def _finish(self) -> bytes:
         size = self._stream.tell()
         self._stream.close()
         if self._folder is not None:
             durable.sync([f"{self._folder}/{self._name}"])
-        stats = file_stats(self._footers[0], self._schema)
+        seen = self._seen
+        stats = file_stats(self._footers[0], self._schema, first_leaves(self._schema), seen.nans, seen.lists)
         place: dict[str, Any] = {"partition": self._partition} if self._partition else {}
         place |= {"change": self._change} if self._change else {}
         columns = {f.name: shape(f.type) for f in changes.without(self._change, self._schema)}
         return staging.encode(
             KIND, file=self._name, size=size, stats=stats, written_ms=clock.now_ms(), keys=self._keys,
-            columns=columns, **place,
+            columns=columns, nulls=sorted(seen.nulls), nans=sorted(seen.nans), **place,
         )  # fmt: skip

@@ -239,7 +239,7 @@ class DeltaSink(TwoPhaseSink):
             change = next((s["change"] for s in reversed(staged) if s.get("change")), None)
             merge(table, self._files(), staged, keys, change, properties)
         else:
-            add(table, staged, "overwrite" if self.replacing else "append", properties)
+            add(table, self._files(), staged, "overwrite" if self.replacing else "append", properties)
 
     def abort(self, committables: Sequence[Committable]) -> None:
         with self._errors("aborting"):

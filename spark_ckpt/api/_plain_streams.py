@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.jobs.committer import Committer
+from spark_ckpt.jobs.compared_sinks import compare_sinks
 from spark_ckpt.jobs.heartbeat import FirstBeats
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.sink_records import end_open, record_sinks
@@ -120,6 +121,7 @@ class PlainWriter(CkptStreamWriter):
         if self._start not in _checked:
             for sink in sinks:
                 sink.make(sink_place(config, str(config.job))).validate(data_schema)
+            compare_sinks(self.run, sinks)
             _checked.add(self._start)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:

@@ -176,6 +176,24 @@ def abandon(
 
 
 @app.command()
+def accept(
+    dir: Dir,
+    job: Name,
+    checkpoint: Annotated[int, typer.Argument(help="The checkpoint that the sink shows, as the error says; 0: none.")],
+    sink: Annotated[str, typer.Option("--sink", help="The sink that was set back, as the error names it.")],
+    force: Force = False,
+    storage: Storage = None,
+) -> None:
+    """Let a job start though a sink, or the job's folder, was set back to an older copy. Only while it is stopped.
+
+    A sink that is behind lacks the rows in between for good; one that is ahead gets rows again.
+    """
+    with _errors():
+        _open(dir, job, storage).accept(checkpoint, sink, force=force)
+    typer.echo(f"the job may start with sink {sink} at checkpoint {checkpoint}")
+
+
+@app.command()
 def gc(
     dir: Dir,
     job: Name,

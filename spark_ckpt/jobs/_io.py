@@ -25,6 +25,7 @@ from spark_ckpt.jobs.statistics import StatisticsKeeper
 from spark_ckpt.protocol import steps as st
 from spark_ckpt.protocol.records import CompletionRecord, GenerationRecord, TableRef, VoidRecord
 from spark_ckpt.protocol.recovery import StartFacts
+from spark_ckpt.protocol.setback import SinkFound
 from spark_ckpt.sinks.base import Part, TwoPhaseSink
 from spark_ckpt.sinks.together import commit_sinks, try_sinks
 from spark_ckpt.storage.content import TableContent, named_files
@@ -137,6 +138,12 @@ class JobIO:
     def _ReadStartFacts(self, step: st.ReadStartFacts) -> StartFacts:
         assert self._read_facts is not None
         return self._read_facts(step.generation)
+
+    def _ReadSinks(self, step: st.ReadSinks) -> dict[str, SinkFound]:
+        return {name: self._found(self.sink(name), step.job, name) for name in step.sinks}
+
+    def _found(self, sink: TwoPhaseSink, job: str, name: str) -> SinkFound:
+        return SinkFound(self._retry.call(lambda: sink.newest(job, name), _may_be_repeated), sink.target)
 
     def _CreateVoid(self, step: st.CreateVoid) -> st.Created | st.Exists:
         return self._create_checkpoint(step.record)

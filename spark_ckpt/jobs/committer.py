@@ -129,4 +129,5 @@ class Committer:
             timeout_ms=run.config.timeout_ms,
             started_ms=0 if started is None else started.started_ms,
             unread=recorded.named(Name.DAMAGED),
+            targets={s.id: self.io.sink(s.id).target for s in self._sinks},
         )

@@ -19,12 +19,19 @@ from spark_ckpt.jobs._verify import verify_job
 from spark_ckpt.jobs.heartbeat import require_stopped
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.requests import ask
-from spark_ckpt.jobs.sink_records import by_sink, find_sinks
+from spark_ckpt.jobs.sink_records import by_sink, find_sinks, recorded_ids
 from spark_ckpt.jobs.spec import SinkSpec, job_url, sink_place, with_job_storage
 from spark_ckpt.jobs.statistics import tell
 from spark_ckpt.protocol.abandon import decide_abandon
 from spark_ckpt.protocol.life import identity
-from spark_ckpt.protocol.records import FINAL, SAVEPOINT, AbandonedRecord, AbortedRecord, CompletionRecord
+from spark_ckpt.protocol.records import (
+    FINAL,
+    SAVEPOINT,
+    AbandonedRecord,
+    AbortedRecord,
+    AcceptedRecord,
+    CompletionRecord,
+)
 from spark_ckpt.protocol.topology import Refuse
 from spark_ckpt.redaction import redact_url
 from spark_ckpt.sinks.base import TwoPhaseSink
@@ -180,6 +187,24 @@ class Job(Hinting):
         if isinstance(decided, Refuse):
             raise InvalidInputError(f"job {self.name!r}: {decided.reason}")
         records.abandon(decided)
+
+    def accept(self, checkpoint: int, sink: str, force: bool = False) -> None:
+        """Let the job start though ``sink`` shows ``checkpoint`` as its newest; only while the job is stopped.
+
+        For a target, or a job's folder, that was set back to an older copy, as the refused start says: the job goes on
+        with the gap in that sink, or writes rows there again. It holds for this set-back and no later one. Raises
+        ``InvalidInputError`` if the job has no such sink, or a driver runs the job (``force``: you know that none
+        does).
+        """
+        self._require_stopped("accept", force)
+        records = self.records
+        sinks = {s for g in records.generations() for s in g.topology.sinks} | set(recorded_ids(records))
+        if sink not in sinks or checkpoint < 0:
+            raise InvalidInputError(
+                f"job {self.name!r}: expected one of its sinks {sorted(sinks)} and the id of a checkpoint, or 0, "
+                f"found {sink!r} and {checkpoint}"
+            )
+        records.accept(AcceptedRecord(sink, checkpoint, records.newest_known(), clock.now_ms()))
 
     def abandoned(self) -> list[AbandonedRecord]:
         """What was given up by hand, of the checkpoints that are retained."""

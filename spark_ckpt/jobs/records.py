@@ -16,6 +16,7 @@ from spark_ckpt.protocol.records import (
     SINK_REFUSED,
     AbandonedRecord,
     AbortedRecord,
+    AcceptedRecord,
     BatchRecord,
     CommittedRecord,
     CompletionRecord,
@@ -232,6 +233,20 @@ class JobRecords:
     def abandon(self, record: AbandonedRecord) -> None:
         path = JobPaths.abandoned(record.checkpoint, record.sink)
         self.store.create(path, "abandoned", record.to_json())
+
+    def accepted(self) -> tuple[AcceptedRecord, ...]:
+        """What sinks may show by hand. One that is damaged is passed over: the start is refused, and says it again."""
+        names = self.store.names("accepted")
+        paths = (JobPaths.listed("accepted", name) for name in names)
+        return tuple(self._sound(lambda path: self._read(path, "accepted", AcceptedRecord.from_json), paths))
+
+    def accept(self, record: AcceptedRecord) -> None:
+        path = JobPaths.accepted(record.checkpoint, record.sink)
+        self.store.replace(path, "accepted", record.to_json())
+
+    def newest_known(self) -> int:
+        """The largest id that was ever complete, or whose name was taken; 0 if there is none."""
+        return max([0, *self.ids("checkpoints"), *self.ids("committed")])
 
     # -- batches -----------------------------------------------------------------------------------------------
 

@@ -67,6 +67,11 @@ def end_open(records: JobRecords, config: JobConfig, job: str, sinks: tuple[Sink
             left_for_later("what earlier starts left open in sinks", error)
 
 
+def recorded_ids(records: JobRecords) -> tuple[str, ...]:
+    """The sinks of the job's newest start. Raises ``CorruptStorageError`` for a damaged record."""
+    return tuple(entry.id for entry in _entries(records))
+
+
 def find_sinks(
     records: JobRecords, given: Mapping[str, str], environ: Mapping[str, str], confirmed: Collection[str] = ()
 ) -> FoundSinks:

@@ -120,6 +120,7 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
     _say_gave_up(plan, started)
     tell_changes(plan.job, before, started.generation)
     _say_uncompared(plan, started.decision)
+    _say_moved(plan, started)
     _say_changes(plan, started.decision)
     _ensure_tables(plan, records, started)
     _restore_hook(plan, started.decision)
@@ -158,6 +159,14 @@ def _say_uncompared(plan: JobPlan, decision: Any) -> None:
             plan.job,
             ", ".join(decision.uncompared),
         )
+
+
+def _say_moved(plan: JobPlan, started: Started) -> None:
+    for sink, (was, now) in started.moved.items():
+        _log.warning(
+            "Job %s: sink %r wrote to %s, and writes to %s from now on, which shows nothing of this job. Rows of "
+            "earlier checkpoints are not written there.", plan.job, sink, was, now,
+        )  # fmt: skip
 
 
 def _say_changes(plan: JobPlan, decision: Any) -> None:
@@ -240,6 +249,8 @@ def read_facts(records: JobRecords, plan: JobPlan, generation: int, restore: str
         hook=hook_name(plan.config),
         refused=records.refused(),
         may_empty=plan.sinks_known,
+        accepted=records.accepted(),
+        newest_known=records.newest_known(),
     )
 
 

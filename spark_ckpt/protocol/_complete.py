@@ -27,6 +27,7 @@ from spark_ckpt.protocol.records import (
     TriggerRecord,
     VoidRecord,
 )
+from spark_ckpt.protocol.setback import shown_after, shown_by
 from spark_ckpt.protocol.steps import (
     CommitState,
     CreateCompletion,
@@ -189,6 +190,7 @@ def _completion(
     pending = view.pending[k]
     records = [view.open[b] for b in sorted(view.open)]
     staged = [c for r in records for c in sorted(r.staged, key=lambda c: c.epoch) if c.epoch <= k]
+    before = shown_by(view.last, view.life, True, view.abandoned)
     return CompletionRecord(
         checkpoint=k,
         kind=trigger.kind,
@@ -210,4 +212,5 @@ def _completion(
         request=trigger.request,
         drained=trigger.drain,
         hook=trigger.hook,
+        shown=shown_after(before, k, {c.sink for c in staged}, view.targets),
     )

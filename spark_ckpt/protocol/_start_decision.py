@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from spark_ckpt.protocol.damage import Damage
-from spark_ckpt.protocol.records import AbortedRecord, BatchRecord, CompletionRecord, GenerationRecord, Topology
+from spark_ckpt.protocol.records import (
+    AbortedRecord,
+    AcceptedRecord,
+    BatchRecord,
+    CompletionRecord,
+    GenerationRecord,
+    Topology,
+)
 from spark_ckpt.protocol.topology import Refuse
 from spark_ckpt.types import Committable
 
@@ -36,6 +43,8 @@ class StartFacts:
     nor aborted. ``abandoned``: what was given up by hand, as (checkpoint, sink). ``hook``: the name of the query's
     hooks. ``refused``: the ``aborted/`` records of cause SINK_REFUSED. ``may_empty``: whether this start can empty its
     location; Spark must not have read it yet.
+    ``accepted``: what sinks may show by hand. ``newest_known``: the largest id in ``checkpoints/``, whatever
+    stands there, and in ``committed/``.
     """
 
     restore: str | int
@@ -53,6 +62,8 @@ class StartFacts:
     hook: str | None = None
     refused: tuple[AbortedRecord, ...] = ()
     may_empty: bool = True
+    accepted: tuple[AcceptedRecord, ...] = ()
+    newest_known: int = 0
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ class JobView:
     ``own``: those of them that this generation triggered. ``savepoints``: those that are some. ``garbage``: what
     replaced attempts of open batches staged. ``abandoned``: what was given up by hand, as (checkpoint, sink).
     ``started_ms``: when this generation started; ``adopt``: the completed checkpoint whose replay it was told to adopt
-    then. ``unread``: ids whose ``checkpoints/K`` is damaged: a good copy of it may come back.
+    then. ``unread``: ids whose ``checkpoints/K`` is damaged: a good copy of it may come back. ``targets``: where each
+    sink writes to, in words.
     """
 
     job: str
@@ -47,6 +48,7 @@ class JobView:
     started_ms: int = 0
     adopt: int | None = None
     unread: frozenset[int] = frozenset()
+    targets: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def last_id(self) -> int:
@@ -153,6 +155,7 @@ def rebuild(
     started_ms: int = 0,
     adopt: int | None = None,
     unread: Iterable[int] = (),
+    targets: Mapping[str, str] | None = None,
 ) -> JobView:
     """The view after a start or a crash. ``restored``: what ``origin`` began from (None: nothing).
 
@@ -183,6 +186,7 @@ def rebuild(
         started_ms=started_ms,
         adopt=adopt,
         unread=frozenset(unread),
+        targets=targets or {},
     )
     newest, replaced = _attempts(r for r in batches if r.origin == origin)
     kept = {c for r in newest for c in r.staged}

@@ -11,6 +11,7 @@ VoidRecord           ``checkpoints/K``            create if absent: K can never 
 CommittedRecord      ``committed/K``              replace, when every committable of K is committed
 AbortedRecord        ``aborted/K``                replace, with the reason
 AbandonedRecord      ``abandoned/K-sink``         create if absent, by hand: not to be committed in that sink
+AcceptedRecord       ``accepted/K-sink``          replace, by hand: that sink may show K, and not what it should
 (a copy)             ``copies/K-g``               what generation g is about to create as ``checkpoints/K``: read only
                                                   by a start that finds ``checkpoints/K`` lost
 ===================  ===========================  ==================================================
@@ -175,6 +176,16 @@ class TableRef(_Record):
 
 
 @dataclass(frozen=True)
+class Shown(_Record):
+    """``checkpoint`` is the newest, up to that of the record, with rows for a sink, ``before`` the newest that was
+    committed there ahead of it (0: none). ``target``: where the sink wrote to, in words without secrets."""
+
+    checkpoint: Count
+    before: Count
+    target: str = later("")
+
+
+@dataclass(frozen=True)
 class CompletionRecord(_Record):
     """Checkpoint ``checkpoint`` is complete: the whole consistent cut, and the authority to commit.
 
@@ -183,7 +194,8 @@ class CompletionRecord(_Record):
     whose record still holds something of a later epoch. ``stats`` maps uid to what its acknowledgements reported.
     ``finished_weight`` is the weight at the sink whose input had ended by then; it counts for good in this origin.
     ``triggered_by`` is the generation of its trigger, ``life`` what the sinks commit it under, ``request`` the manual
-    request that it answers. ``drained``: all time-outs that wait for the event time have fired in it.
+    request that it answers. ``drained``: all time-outs that wait for the event time have fired in it. ``shown``: by
+    sink, what each was given last (:mod:`spark_ckpt.protocol.setback`).
     """
 
     checkpoint: Count
@@ -206,6 +218,7 @@ class CompletionRecord(_Record):
     request: str | None = later(None)
     drained: bool = later(False)
     hook: HookState | None = later(None)
+    shown: Mapping[str, Shown] = later(factory=dict)
 
 
 @dataclass(frozen=True)
@@ -270,4 +283,15 @@ class AbandonedRecord(_Record):
     checkpoint: Count
     sink: str
     staged: Count
+    time_ms: int
+
+
+@dataclass(frozen=True)
+class AcceptedRecord(_Record):
+    """By hand: the job may start though ``sink`` shows ``checkpoint`` as its newest, and not what the job committed
+    there. ``known``: the newest checkpoint that the folder had heard of by then."""
+
+    sink: str
+    checkpoint: Count
+    known: Count
     time_ms: int

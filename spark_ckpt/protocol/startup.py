@@ -2,6 +2,8 @@
 
 CreateGeneration (a claim), ReadStartFacts,
 PutBack (each checkpoints/K that is lost and has a copy; then back to ReadStartFacts),
+ReadSinks (if the job was started before); where one is ahead of the folder, and that is accepted: CreateVoid of the
+open triggers and of what it shows, then back to ReadStartFacts,
 restoring or fresh: CreateVoid (each open trigger; back to ReadStartFacts if one completed meanwhile),
 WriteGeneration (the decision), CommitSinks ... AppendHistory (each completion not confirmed as committed),
 EmptyLocation (if rows that its batches staged were refused),
@@ -10,8 +12,8 @@ restoring or fresh: AbortSink (what nobody will commit), WriteAborted (each open
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spark_ckpt.errors import FencedError
@@ -19,7 +21,7 @@ from spark_ckpt.protocol._view import JobView
 from spark_ckpt.protocol.commit import commit_completions
 from spark_ckpt.protocol.damage import to_put_back
 from spark_ckpt.protocol.evolution import carried_over
-from spark_ckpt.protocol.life import life_to_live
+from spark_ckpt.protocol.life import identity, life_to_live
 from spark_ckpt.protocol.publish import by_sink
 from spark_ckpt.protocol.records import (
     LOST,
@@ -31,6 +33,7 @@ from spark_ckpt.protocol.records import (
     VoidRecord,
 )
 from spark_ckpt.protocol.recovery import GoOn, Refuse, RestoreFrom, StartFacts, StartFresh, decide_start
+from spark_ckpt.protocol.setback import SinkFound, is_accepted, moved, refuse_set_back, set_back, shown_by
 from spark_ckpt.protocol.steps import (
     AbortSink,
     Created,
@@ -39,6 +42,7 @@ from spark_ckpt.protocol.steps import (
     DropBatches,
     EmptyLocation,
     PutBack,
+    ReadSinks,
     ReadStartFacts,
     Step,
     WriteAborted,
@@ -46,15 +50,19 @@ from spark_ckpt.protocol.steps import (
 )
 from spark_ckpt.types import Committable
 
+_Goes = GoOn | RestoreFrom | StartFresh
+
 
 @dataclass(frozen=True)
 class Started:
     """``generation`` is the record as decided; ``decision`` tells sources and sink where to begin. ``inherited``: the
-    open triggers of earlier generations that this one goes on with."""
+    open triggers of earlier generations that this one goes on with. ``moved``: by sink, the target that it had and
+    the one that it has, where that one shows nothing of the job."""
 
     generation: GenerationRecord
     decision: GoOn | RestoreFrom | StartFresh
     inherited: tuple[int, ...] = ()
+    moved: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step, Any, Started]:
@@ -68,7 +76,7 @@ def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step,
     while not (yield CreateGeneration(claim)):
         claim = replace(claim, generation=claim.generation + 1)
     # Stopped here: an undecided claim. It fences older drivers, which is right: this start was asked for.
-    facts, decision = yield from _decide(claim, now_ms)
+    facts, decision, shown = yield from _decide(job, claim, now_ms)
     record = _decided(facts, _alive(facts, claim), decision)
     yield WriteGeneration(record)
     # Stopped here: if batches are planned at this location they go on as this record says; else a new start decides
@@ -98,13 +106,15 @@ def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step,
             # Stopped here: the location is empty, and the next start goes on from what this one did, and leaves the
             # same origin behind.
         yield from _leave_behind(facts, decision, now_ms)
-    return Started(record, decision, facts.open_triggers if isinstance(decision, GoOn) else ())
+    inherited = facts.open_triggers if isinstance(decision, GoOn) else ()
+    return Started(record, decision, inherited, moved(_committed_there(facts, record.life, decision), shown))
 
 
 def _decide(
-    claim: GenerationRecord, now_ms: int
-) -> Generator[Step, Any, tuple[StartFacts, GoOn | RestoreFrom | StartFresh]]:
-    back = False
+    job: str, claim: GenerationRecord, now_ms: int
+) -> Generator[Step, Any, tuple[StartFacts, _Goes, Mapping[str, SinkFound]]]:
+    back = looked = False
+    shown: Mapping[str, SinkFound] = {}
     while True:
         facts: StartFacts = yield ReadStartFacts(claim.generation)
         _fence(facts)
@@ -115,13 +125,62 @@ def _decide(
         if lost:
             back = True  # once: a disk that damages what is written does not keep a start busy for ever
             continue
+        alive = _alive(facts, claim)
         decision = decide_start(facts)
+        if not isinstance(decision, Refuse):
+            shown = yield from _read_sinks(job, facts, alive)
+            decision, again = yield from _compared(job, facts, alive, decision, shown, looked, now_ms)
+            looked = True
+            if again:
+                continue
         if isinstance(decision, Refuse):
-            yield WriteGeneration(replace(_alive(facts, claim), origin=REFUSED))
+            yield WriteGeneration(replace(alive, origin=REFUSED))
             # Stopped before this: the claim stays undecided, and other locations with batches refuse to go on.
             raise decision.error()
         if isinstance(decision, GoOn) or (yield from _void(decision.abort_triggers, claim.generation, now_ms)):
-            return facts, decision
+            return facts, decision, shown
+
+
+def _read_sinks(job: str, facts: StartFacts, claim: GenerationRecord) -> Generator[Step, Any, Mapping[str, SinkFound]]:
+    """Behind the facts, so that a sink shows at least what they say. In a job's first start there is nothing to ask."""
+    if not facts.topology.sinks or not (facts.generations or facts.completions):
+        return {}
+    found: Mapping[str, SinkFound] = yield ReadSinks(identity(job, claim.life), facts.topology.sinks)
+    return found
+
+
+def _compared(
+    job: str,
+    facts: StartFacts,
+    claim: GenerationRecord,
+    decision: _Goes,
+    shown: Mapping[str, SinkFound],
+    looked: bool,
+    now_ms: int,
+) -> Generator[Step, Any, tuple[_Goes | Refuse, bool]]:
+    """``decision``, or why it cannot be; and whether to read the facts and decide again. ``looked``: this is not the
+    first time."""
+    differ = set_back(_committed_there(facts, claim.life, decision), facts.newest_known, shown)
+    ahead = [d.found for d in differ if d.is_ahead]
+    if ahead and not looked:
+        return decision, True  # perhaps an older driver completed it since: then it is in the records now
+    refused = [d for d in differ if not is_accepted(d, facts.accepted)]
+    if refused:
+        return refuse_set_back(job, refused, facts.completions, shown), False
+    # The sink knows these ids with other rows. Stopped in here: the ids that are void by then stay so, and the rest of
+    # it is still ahead of the folder.
+    for k in (*facts.open_triggers, *sorted(ahead)) if ahead else ():
+        yield CreateVoid(VoidRecord(k, claim.generation, now_ms))
+    return decision, bool(ahead)
+
+
+def _committed_there(facts: StartFacts, life: str, decision: _Goes) -> dict[str, tuple[int, str]]:
+    """What the job committed in each sink, by where it goes on from; nothing counts for one that begins anew."""
+    if isinstance(decision, StartFresh):
+        return {}
+    at = decision.newest if isinstance(decision, GoOn) else decision.checkpoint
+    confirmed = at is not None and at.checkpoint in facts.committed
+    return shown_by(at, life, confirmed, facts.abandoned)
 
 
 def _fence(facts: StartFacts) -> None:

@@ -48,6 +48,15 @@ class ReadStartFacts:
 
 
 @dataclass(frozen=True)
+class ReadSinks:
+    """Ask each of ``sinks`` for the newest checkpoint of ``job``, an identity, that it shows. Result: by sink, a
+    :class:`~spark_ckpt.protocol.setback.SinkFound`."""
+
+    job: str
+    sinks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class PutBack:
     """Write ``checkpoints/K`` from its copy, if it still is damaged, or missing though ``committed/K`` is there: a
     driver believed dead must not bring back what was dropped since. Result: None."""
@@ -286,6 +295,7 @@ class DropCheckpoint:
 Step = (
     CreateGeneration
     | ReadStartFacts
+    | ReadSinks
     | PutBack
     | CreateVoid
     | WriteGeneration

@@ -197,6 +197,22 @@ class TwoPhaseSink(ABC):
         for part in parts:
             part.sink.commit(permit, part.committables)
 
+    def newest(self, job: str, sink: str) -> int | None:
+        """Driver, once in each start of a job that was started before: the newest checkpoint of ``job`` whose rows the
+        target shows for ``sink``; 0 if it shows none.
+
+        By what :meth:`commit` remembers, in one cheap look-up that makes and changes nothing. A target that is set
+        back to an older copy must say what is in that copy: the start is then refused, and says how all rows come once
+        again. None, as here: the target cannot say, and nobody notices. Raises as :meth:`commit`.
+        """
+        return None
+
+    @property
+    def target(self) -> str:
+        """Where it writes to, in words that have no secrets; kept with each checkpoint, so that a start knows whether
+        a target that shows nothing of the job is another one or was emptied."""
+        return repr(self)
+
     @abstractmethod
     def abort(self, committables: Sequence[Committable]) -> None:
         """Driver: remove what was staged under ``committables``. Idempotent; must not touch what was committed."""
@@ -219,8 +235,9 @@ class TwoPhaseSink(ABC):
     def forget(self, job: str, oldest: CheckpointId) -> list[str]:
         """Driver, while the job is stopped: remove what is remembered of commits of ``job`` before ``oldest``.
 
-        Of all its sinks that have their memory where this one has. Nobody asks for those checkpoints again. Returns
-        what was removed, in words. A sink whose memory does not grow, or is what readers go by, need not do anything.
+        Of all its sinks that have their memory where this one has, but the newest of each: :meth:`newest` asks for it.
+        Nobody commits those checkpoints again. Returns what was removed, in words. A sink whose memory does not grow,
+        or is what readers go by, need not do anything.
         """
         return []
 

@@ -102,6 +102,11 @@ class DeliverySink(TwoPhaseSink):
             staging.check_same_life(folder.shown(record), permit, sink, known["digest"], found)
         self._step("after record")  # a crash here: the record says all, the next commit finds it
 
+    def newest(self, job: str, sink: str) -> int:
+        store, ending = self._store(), _name(0, job, sink)[10:]
+        names = (*store.names(_READY), *store.names(_DELIVERED))
+        return max((checkpoint_of(n) or 0 for n in names if n.endswith(ending)), default=0)
+
     def abort(self, committables: Sequence[Committable]) -> None:
         folder, ready = self._folder(), self._ready_files()
         for name in (staging.decode(_KIND, c)["file"] for c in committables):
@@ -114,7 +119,9 @@ class DeliverySink(TwoPhaseSink):
     def forget(self, job: str, oldest: CheckpointId) -> list[str]:
         store = self._store()
         mine = f"-{staging.tag(job)}-"
-        done = [n for n in store.names(_DELIVERED) if mine in n and (checkpoint_of(n) or 0) < oldest]
+        delivered = [n for n in store.names(_DELIVERED) if mine in n]
+        newest = {n[10:]: n for n in sorted((*store.names(_READY), *delivered))}
+        done = [n for n in delivered if (checkpoint_of(n) or 0) < oldest and n != newest[n[10:]]]
         for name in done:
             _forget(store, name)
         return [f"{_DELIVERED}/{name}" for name in done]

@@ -37,6 +37,7 @@ from spark_ckpt.sinks._partitions import PartitionedWriter, check_partitions, fo
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.files_formats import EXTENSIONS, FileOptions, check_schema
 from spark_ckpt.storage.filesystem import make_on, open_filesystem
+from spark_ckpt.storage.job_paths import checkpoint_of
 from spark_ckpt.storage.object_options import OBJECT_STORES, scheme_of
 from spark_ckpt.storage.refusals import writing
 from spark_ckpt.types import CommitPermit, Committable
@@ -162,6 +163,14 @@ class FilesSink(TwoPhaseSink):
         self._publish(files, root, manifest, body)
         self._step("after manifest")  # a crash here: the manifest tells the next commit it is done
 
+    def newest(self, job: str, sink: str) -> int:
+        """Lists the manifests."""
+        files, root = self._open()
+        ending = f"-{staging.tag(f'{job}/{sink}')}.json"
+        with self._disk("looking for the newest checkpoint"):
+            names = self._names(files, f"{root}/{_MANIFESTS}")
+        return max((checkpoint_of(n) or 0 for n in names if n.endswith(ending)), default=0)
+
     def abort(self, committables: Sequence[Committable]) -> None:
         files, root = self._open()
         with self._disk("aborting"):
@@ -189,9 +198,11 @@ class FilesSink(TwoPhaseSink):
                 _remove(files, f"{root}/{_STAGING}/{name}")
         return lost
 
+    def _staged(self, files: Any, root: str) -> list[str]:
+        return self._names(files, f"{root}/{_STAGING}")
+
     @staticmethod
-    def _staged(files: Any, root: str) -> list[str]:
-        folder = f"{root}/{_STAGING}"
+    def _names(files: Any, folder: str) -> list[str]:
         there = files.ls(folder, detail=False) if files.exists(folder) else []
         return sorted(str(p).rsplit("/", 1)[-1] for p in there)
 

@@ -173,6 +173,13 @@ class ProjectedSink(TwoPhaseSink):
     def abort(self, committables: Sequence[Committable]) -> None:
         self.inner.abort(committables)
 
+    def newest(self, job: str, sink: str) -> int | None:
+        return self.inner.newest(job, sink)
+
+    @property
+    def target(self) -> str:
+        return self.inner.target
+
     def end_open(self, job: str, generation: int, keep: Sequence[Committable]) -> None:
         self.inner.end_open(job, generation, keep)
 

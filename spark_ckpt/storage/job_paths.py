@@ -17,6 +17,7 @@ RecordFolder = Literal[
     "committed",
     "aborted",
     "abandoned",
+    "accepted",
     "requests",
     "answers",
     "drained",
@@ -113,6 +114,10 @@ class JobPaths:
     @staticmethod
     def abandoned(checkpoint: int, sink: str) -> str:
         return f"abandoned/{checkpoint:010d}-{quote(sink, safe='')}.json"
+
+    @staticmethod
+    def accepted(checkpoint: int, sink: str) -> str:
+        return f"accepted/{checkpoint:010d}-{quote(sink, safe='')}.json"
 
     @staticmethod
     def batch(name: str) -> str:

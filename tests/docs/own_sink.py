@@ -67,6 +67,10 @@ class ArrowFilesSink(TwoPhaseSink):
         os.replace(temporary, target)  # the one step that makes the checkpoint visible
         sync(self._folder)
 
+    def newest(self, job: str, sink: str) -> int:
+        found = (f for f in self._folder.glob("*.arrow") if f.name[11:].startswith(mark(f"{job}/{sink}")))
+        return max((int(file.name[:10]) for file in found), default=0)
+
     def abort(self, committables: Sequence[Committable]) -> None:
         for c in committables:
             (self._staged / c.data.decode()).unlink(missing_ok=True)

@@ -70,9 +70,9 @@ def test_a_restore_shuts_older_drivers_out_then_commits_and_cleans_up():
     assert isinstance(started.decision, RestoreFrom)
     assert (started.generation.origin, started.generation.restored_from) == (2, 1)
     assert job.steps == [
-        "CreateGeneration", "ReadStartFacts", "CreateVoid", "WriteGeneration", "ReadNewestGeneration", "CommitSinks",
-        "CommitSink", "ReadNewestGeneration", "WriteCommitted", "AppendHistory", "AbortSink", "WriteAborted",
-        "DropBatches",
+        "CreateGeneration", "ReadStartFacts", "ReadSinks", "CreateVoid", "WriteGeneration", "ReadNewestGeneration",
+        "CommitSinks", "CommitSink", "ReadNewestGeneration", "WriteCommitted", "AppendHistory", "AbortSink",
+        "WriteAborted", "DropBatches",
     ]  # fmt: skip
     assert job.world.records.voids() == {2}
     assert job.world.sink.committed == {b"done"}
@@ -93,8 +93,8 @@ def test_going_on_leaves_open_transactions_alone():
 
 @pytest.mark.parametrize(
     "step",
-    ["ReadStartFacts", "CreateVoid", "WriteGeneration", "CommitSink", "WriteCommitted", "AbortSink", "WriteAborted",
-     "DropBatches"],
+    ["ReadStartFacts", "ReadSinks", "CreateVoid", "WriteGeneration", "CommitSink", "WriteCommitted", "AbortSink",
+     "WriteAborted", "DropBatches"],
 )  # fmt: skip
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_start_stopped_anywhere_is_done_by_the_next(step, when):

@@ -243,3 +243,75 @@ def test_the_path_may_be_a_file_url(tmp_path: Path, prefix: str) -> None:
     sink.validate(SCHEMA)
     sink.commit(permit(1), stage(sink, [(1, "a")]))
     assert rows(tmp_path / "t") == [{"k": 1, "v": "a"}]
+
+
+# --- a table that is set back -------------------------------------------------------------------------------------
+
+
+def newest(path: Path) -> int | None:
+    return make(path).newest(JOB, SINK)
+
+
+def committed(path: Path, *checkpoints: int, **options: str) -> DeltaTable:
+    sink = make(path, **options)
+    for k in checkpoints:
+        sink.commit(permit(k), stage(sink, [(k, f"v{k}"), (0, f"v{k}")], k, k))
+    return DeltaTable(path)
+
+
+def others(table: DeltaTable) -> None:
+    write_deltalake(table, pa.table({"k": [100], "v": ["theirs"]}, schema=SCHEMA), mode="append")
+
+
+@pytest.mark.parametrize("options", [{}, {"mergeKeys": "k"}])
+def test_the_newest_checkpoint_is_that_of_the_version_restored_to(tmp_path: Path, options: dict[str, str]) -> None:
+    path = tmp_path / "t"
+    table = committed(path, 2, 4, 6, **options)
+    others(table)
+    table.optimize.compact()
+    table.restore(2)
+    assert newest(path) == 4
+    others(table)
+    assert newest(path) == 4
+    table.restore(5)  # compacted, with all of ours in it
+    assert newest(path) == 6
+    table.restore(7)  # the one restored before, with theirs
+    assert newest(path) == 4
+    table.restore(0)
+    assert newest(path) == 0
+    committed(path, 8, **options)
+    assert newest(path) == 8
+
+
+def test_a_restore_to_a_time_is_found_by_its_files_as_its_note_has_no_zone(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = committed(path, 2, 4, 6)
+    table.restore(2)
+    entry = path / "_delta_log" / f"{4:020d}.json"
+    lines = [json.loads(line) for line in entry.read_text().splitlines()]
+    for line in lines:
+        if "commitInfo" in line:  # as Spark writes it of RESTORE ... TO TIMESTAMP AS OF
+            line["commitInfo"]["operationParameters"] = {"version": None, "timestamp": "2026-01-01 00:00:00.0"}
+    entry.write_text("\n".join(json.dumps(line) for line in lines))
+    assert newest(path) == 4
+
+
+def test_where_the_log_is_tidied_up_the_transaction_is_believed(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = committed(path, 2, 4)
+    others(table)
+    table.create_checkpoint()
+    for version in range(3):
+        (path / "_delta_log" / f"{version:020d}.json").unlink()
+    assert newest(path) == 4
+    assert make(path).newest("another job", SINK) == 0
+
+
+def test_a_restore_behind_which_the_log_is_gone_cannot_be_told_from_any_other(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = committed(path, 2, 4, 6)
+    table.restore(1)
+    table.create_checkpoint()
+    for version in range(3):
+        (path / "_delta_log" / f"{version:020d}.json").unlink()
+    assert newest(path) is None

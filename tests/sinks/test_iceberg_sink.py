@@ -34,7 +34,7 @@ from spark_ckpt.testing.sink_conformance import (
     SinkConformance,
     SinkTarget,
 )
-from spark_ckpt.testing.sink_harness import JOB, SCHEMA, context, permit, stage, stage_table, table_of
+from spark_ckpt.testing.sink_harness import JOB, SCHEMA, SINK, context, permit, stage, stage_table, table_of
 from tests.sinks.iceberg_harness import CATALOGUES, SECRET, IcebergTarget, catalog_of, catalog_options, use
 
 UTC = dt.timezone.utc
@@ -370,3 +370,40 @@ def test_rows_that_wait_for_another_table_are_not_put_into_this_one(tmp_path: Pa
     renamed = IcebergTarget("iceberg", {"table": "db.c", **where})
     renamed.make().commit(permit(1), staged)
     assert renamed.read(SCHEMA).to_pylist() == [{"k": 1, "v": "for a"}]
+
+
+# --- a table that is set back -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"mergeKeys": "k"}])
+def test_the_newest_checkpoint_is_that_of_the_snapshot_rolled_back_to(tmp_path: Path, options: dict[str, str]) -> None:
+    """The table's properties and its other snapshots stay."""
+    target = IcebergTarget("iceberg", {"table": "db.t", **options, **catalog_options(tmp_path)})
+    sink = target.validated()
+    ids = {}
+    for k in (2, 4, 6):
+        sink.commit(permit(k), stage(sink, [(k, "ours"), (0, "ours")], k, k))
+        ids[k] = catalog_of(target.options).load_table("db.t").current_snapshot().snapshot_id
+    table = catalog_of(target.options).load_table("db.t")
+    table.append(pa.table({"k": [100], "v": ["theirs"]}, schema=SCHEMA))
+    assert sink.newest(JOB, SINK) == 6
+    for k in (4, 2):
+        table.manage_snapshots().rollback_to_snapshot(ids[k]).commit()
+        assert sink.newest(JOB, SINK) == k
+        table.append(pa.table({"k": [100], "v": ["theirs"]}, schema=SCHEMA))
+        assert sink.newest(JOB, SINK) == k
+    sink.commit(permit(8), stage(sink, [(8, "ours")], 8, 8))
+    assert target.make().newest(JOB, SINK) == 8
+
+
+def test_where_snapshots_have_expired_the_property_is_believed(tmp_path: Path) -> None:
+    target = IcebergTarget("iceberg", {"table": "db.t", **catalog_options(tmp_path)})
+    sink = target.validated()
+    for k in (2, 4):
+        sink.commit(permit(k), stage(sink, [(k, "ours")], k, k))
+    table = catalog_of(target.options).load_table("db.t")
+    ours = [s.snapshot_id for s in table.metadata.snapshots]
+    table.append(pa.table({"k": [100], "v": ["theirs"]}, schema=SCHEMA))
+    table.append(pa.table({"k": [101], "v": ["theirs"]}, schema=SCHEMA))
+    table.maintenance.expire_snapshots().by_ids(ours).commit()
+    assert sink.newest(JOB, SINK) == 4

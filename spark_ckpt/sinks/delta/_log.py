@@ -55,8 +55,13 @@ class Transactions:
 
 
 def _transaction_in(files: pafs.FileSystem, version: int, app: str, before: int | None) -> int | None:
-    actions = _actions(files, f"{_LOG}/{version:020d}.json")
+    actions = commit_actions(files, version)
     return next((a["txn"]["version"] for a in actions if "txn" in a and a["txn"]["appId"] == app), before)
+
+
+def commit_actions(files: pafs.FileSystem, version: int) -> list[dict[str, Any]]:
+    """Raises ``FileNotFoundError`` where the log was tidied up."""
+    return _actions(files, f"{_LOG}/{version:020d}.json")
 
 
 def _actions(files: pafs.FileSystem, path: str) -> list[dict[str, Any]]:

@@ -48,6 +48,7 @@ from spark_ckpt.sinks.delta._fitting import (
 from spark_ckpt.sinks.delta._fitting import check_partitions as check_partitions_of
 from spark_ckpt.sinks.delta._log import logged_names
 from spark_ckpt.sinks.delta._open_table import OpenTable
+from spark_ckpt.sinks.delta._restored import newest_shown
 from spark_ckpt.sinks.delta._versions import add, merge
 from spark_ckpt.sinks.delta._writer import DAYS, KIND, DeltaWriter
 from spark_ckpt.storage.create_if_absent import require_create_if_absent
@@ -240,6 +241,14 @@ class DeltaSink(TwoPhaseSink):
             merge(table, self._files(), staged, keys, change, properties)
         else:
             add(table, self._files(), staged, "overwrite" if self.replacing else "append", properties)
+
+    def newest(self, job: str, sink: str) -> int | None:
+        """Reads the log from its end to the newest commit of ours."""
+        app = f"{job}/{sink}"
+        with self._errors("looking for the newest checkpoint"):
+            table = self._table.open()
+            recorded = self._table.transactions.newest(table, self._files(), app)
+            return newest_shown(self._files(), table.version(), app, recorded) if recorded else 0
 
     def abort(self, committables: Sequence[Committable]) -> None:
         with self._errors("aborting"):

@@ -56,15 +56,42 @@ class Entry:
     def value(self) -> str:
         return json.dumps({"checkpoint": self.checkpoint, "digest": self.digest})
 
+    def checkpoint_of(self, snapshot: Any) -> int | None:
+        """That of this job's sink that ``snapshot`` committed."""
+        summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
+        if (summary.get("spark-ckpt.job"), summary.get("spark-ckpt.sink")) != (self.job, self.sink):
+            return None
+        return int(summary["spark-ckpt.checkpoint"])
+
     def recorded(self, table: Table) -> dict[int, str]:
         """Checkpoint -> digest of what ``table`` knows of this job's sink: the newest at least."""
         found = {}
         for snapshot in table.metadata.snapshots:
-            summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
-            if (summary.get("spark-ckpt.job"), summary.get("spark-ckpt.sink")) == (self.job, self.sink):
-                found[int(summary["spark-ckpt.checkpoint"])] = summary["spark-ckpt.digest"]
+            checkpoint = self.checkpoint_of(snapshot)
+            if checkpoint is not None and snapshot.summary is not None:
+                found[checkpoint] = snapshot.summary.additional_properties["spark-ckpt.digest"]
         newest = json.loads(table.properties.get(self.key, "{}"))
         return {**found, newest["checkpoint"]: newest["digest"]} if newest else found
+
+
+def newest_shown(table: Table, job: str, sink: str) -> int:
+    """The newest checkpoint among the snapshots that readers of the table see; 0 if there is none.
+
+    A table that was rolled back keeps its properties, and the snapshots that are no ancestors of the current one any
+    more. Where ancestors have expired, the property is believed, unless its snapshot is there and was rolled back.
+    """
+    entry, known = Entry(job, sink, 0, ""), {s.snapshot_id: s for s in table.metadata.snapshots}
+    recorded = entry.recorded(table)
+    newest, at = max(recorded, default=0), table.current_snapshot()
+    while at is not None:
+        checkpoint = entry.checkpoint_of(at)
+        if checkpoint is not None:
+            return checkpoint
+        parent = known.get(at.parent_snapshot_id or -1)
+        if parent is None:
+            return 0 if newest in map(entry.checkpoint_of, known.values()) else newest
+        at = parent
+    return 0
 
 
 @dataclass

@@ -25,7 +25,7 @@ from spark_ckpt.sinks.iceberg._data_files import KIND, DataFiles, local_path, re
 from spark_ckpt.sinks.iceberg._keyed_files import KeyedFile
 from spark_ckpt.sinks.iceberg._merge import Merge
 from spark_ckpt.sinks.iceberg._partitions import check_spec, check_terms, parse_terms
-from spark_ckpt.sinks.iceberg._snapshots import Change, Entry, SnapshotMaker
+from spark_ckpt.sinks.iceberg._snapshots import Change, Entry, SnapshotMaker, newest_shown
 from spark_ckpt.sinks.iceberg._types import check_columns, iceberg_arrow
 from spark_ckpt.storage.iceberg_catalog import FAILURES, IcebergCatalog, absolute, check_catalog
 from spark_ckpt.storage.retry import Retry
@@ -213,6 +213,10 @@ class IcebergSink(TwoPhaseSink):
             return maker.replace(staged) if self.replacing else maker.append(staged)
         change = next((s["change"] for s in reversed(keyed) if s["change"]), None)
         return maker.merge(staged, Merge(tuple(keyed[-1]["keys"]), change))
+
+    def newest(self, job: str, sink: str) -> int:
+        with self._catalog.errors("looking for the newest checkpoint"):
+            return newest_shown(self._catalog.load(), job, sink)
 
     def abort(self, committables: Sequence[Committable]) -> None:
         locations = [staging.decode(KIND, c)["file"] for c in committables]

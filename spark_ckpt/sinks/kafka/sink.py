@@ -148,6 +148,14 @@ class KafkaSink(TwoPhaseSink):
             Commit(self._settings, clients, self._copies, permit, committables, self._step).run()
         self._step("copies removed")  # a crash here: the next commit finds everything done
 
+    def newest(self, job: str, sink: str) -> int:
+        """Reads the ledger topic."""
+        ledger = Ledger(self._settings)
+        try:
+            return max((k for _, k in ledger.read(job, sink).entries), default=0)
+        finally:
+            ledger.close()
+
     def abort(self, committables: Sequence[Committable]) -> None:
         abort(self._settings, self._copies, staged_of(committables))
 
@@ -165,7 +173,8 @@ class KafkaSink(TwoPhaseSink):
     def forget(self, job: str, oldest: CheckpointId) -> list[str]:
         ledger = Ledger(self._settings)
         memory = ledger.read(job)
-        old = memory.before(oldest)
+        newest = dict(sorted(memory.entries))
+        old = [(s, k) for s, k in memory.before(oldest) if newest.get(s) != k]
         ledger.forget(job, memory, old)
         return [f"ledger entry of checkpoint {k} of sink {s}" for s, k in old]
 

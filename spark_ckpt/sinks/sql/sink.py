@@ -200,6 +200,17 @@ class SqlSink(TwoPhaseSink):
             return ""
         return f" ({found})" if found else ""
 
+    def newest(self, job: str, sink: str) -> int:
+        ledger = self._ledger.c
+        newest = sa.select(sa.func.max(ledger.checkpoint)).where(ledger.job == job, ledger.sink == sink)
+        with self._database.errors(f"{self._place}: looking for the newest checkpoint"):
+            return self._database.transaction(
+                lambda connection: int(connection.execute(newest).scalar() or 0) if self._has_ledger(connection) else 0
+            )
+
+    def _has_ledger(self, connection: sa.Connection) -> bool:
+        return sa.inspect(connection).has_table(self._ledger.name, schema=self._schema)
+
     def abort(self, committables: Sequence[Committable]) -> None:
         ids = [staging.decode(_KIND, c)["stage"] for c in committables]
         with self._database.errors(f"{self._place}: aborting"):
@@ -241,12 +252,16 @@ class SqlSink(TwoPhaseSink):
 
     def forget(self, job: str, oldest: CheckpointId) -> list[str]:
         ledger = self._ledger.c
+        newest = sa.select(ledger.sink, sa.func.max(ledger.checkpoint)).where(ledger.job == job).group_by(ledger.sink)
 
         def remove(connection: sa.Connection) -> int:
-            if not sa.inspect(connection).has_table(self._ledger.name, schema=self._schema):
+            if not self._has_ledger(connection):
                 return 0
-            done = sa.delete(self._ledger).where(ledger.job == job, ledger.checkpoint < oldest)
-            return connection.execute(done).rowcount
+            mine, removed = sa.delete(self._ledger).where(ledger.job == job), 0
+            for sink, k in connection.execute(newest).all():
+                old = mine.where(ledger.sink == sink, ledger.checkpoint < min(oldest, k))
+                removed += connection.execute(old).rowcount
+            return removed
 
         with self._database.errors(f"{self._place}: trimming the ledger"):
             removed = self._database.transaction(remove)

@@ -18,6 +18,7 @@ from spark_ckpt.protocol.records import (
     Topology,
 )
 from spark_ckpt.protocol.recovery import SparkLocation, StartFacts
+from spark_ckpt.protocol.setback import SinkFound
 from spark_ckpt.testing.simulation._savepoints import export
 from spark_ckpt.testing.simulation._state_files import collect, live_rows, state_of
 from spark_ckpt.testing.simulation.durable import Answer, Location, Records, SimulationError
@@ -75,7 +76,14 @@ class Shell:
             damage=Damage() if self.sabotage == "torn_is_absent" else damage_of(r, step.generation),
             abandoned=r.abandoned(),
             refused=tuple(a for a in r.all("aborted") if a.cause == SINK_REFUSED),
+            accepted=tuple(r.all("accepted")),
+            newest_known=max([0, *r.text["checkpoints"], *r.text["committed"]]),
         )
+
+    def _ReadSinks(self, step: s.ReadSinks) -> dict[str, SinkFound]:
+        ledger = self.world.sink.ledger
+        newest = {name: max((k for j, s, k in ledger if (j, s) == (step.job, name)), default=0) for name in step.sinks}
+        return {name: SinkFound(k) for name, k in newest.items()}
 
     def _CreateVoid(self, step: s.CreateVoid) -> s.Created | s.Exists:
         if self.sabotage == "no_void":

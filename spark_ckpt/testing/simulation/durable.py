@@ -19,6 +19,7 @@ from spark_ckpt.protocol.records import (
     LOST,
     AbandonedRecord,
     AbortedRecord,
+    AcceptedRecord,
     BatchRecord,
     CommittedRecord,
     CompletionRecord,
@@ -59,6 +60,7 @@ class Records:
         "committed": CommittedRecord.from_json,
         "aborted": AbortedRecord.from_json,
         "abandoned": AbandonedRecord.from_json,
+        "accepted": AcceptedRecord.from_json,
     }
 
     def __init__(self) -> None:

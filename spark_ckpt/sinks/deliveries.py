@@ -64,6 +64,9 @@ class DeliverySink(TwoPhaseSink):
         self._notes = {key: parsed.text(option) or "" for key, option in noted.items()}
         self._storage = parsed.fsspec()
 
+    def __repr__(self) -> str:
+        return f"DeliverySink({self._folder().shown('')})"
+
     @classmethod
     def absolute(cls, options: Mapping[str, str]) -> dict[str, str]:
         return with_absolute_path(options)

@@ -72,6 +72,9 @@ class MemorySink(TwoPhaseSink):
         self._keys = parsed.merge_keys()
         self.change_column = changes.change_column("memory", parsed, self._keys)
 
+    def __repr__(self) -> str:
+        return f"MemorySink({self.root})"
+
     @classmethod
     def absolute(cls, options: Mapping[str, str]) -> dict[str, str]:
         return with_absolute_path(options)

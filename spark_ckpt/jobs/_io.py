@@ -27,7 +27,7 @@ from spark_ckpt.protocol.records import CompletionRecord, GenerationRecord, Tabl
 from spark_ckpt.protocol.recovery import StartFacts
 from spark_ckpt.protocol.setback import SinkFound
 from spark_ckpt.sinks.base import Part, TwoPhaseSink
-from spark_ckpt.sinks.together import commit_sinks, try_sinks
+from spark_ckpt.sinks.together import ask_sinks, commit_sinks, try_sinks
 from spark_ckpt.storage.content import TableContent, named_files
 from spark_ckpt.storage.delta_schema import to_delta_schema
 from spark_ckpt.storage.history import History
@@ -140,10 +140,7 @@ class JobIO:
         return self._read_facts(step.generation)
 
     def _ReadSinks(self, step: st.ReadSinks) -> dict[str, SinkFound]:
-        return {name: self._found(self.sink(name), step.job, name) for name in step.sinks}
-
-    def _found(self, sink: TwoPhaseSink, job: str, name: str) -> SinkFound:
-        return SinkFound(self._retry.call(lambda: sink.newest(job, name), _may_be_repeated), sink.target)
+        return ask_sinks(step.job, {name: self.sink(name) for name in step.sinks}, self._retry)
 
     def _CreateVoid(self, step: st.CreateVoid) -> st.Created | st.Exists:
         return self._create_checkpoint(step.record)

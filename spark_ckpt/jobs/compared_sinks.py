@@ -7,8 +7,10 @@ from spark_ckpt.errors import RetryableError
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, sink_place
 from spark_ckpt.protocol.records import CompletionRecord, VoidRecord
-from spark_ckpt.protocol.setback import SinkFound, is_accepted, refuse_set_back, set_back, shown_by
+from spark_ckpt.protocol.setback import is_accepted, refuse_set_back, set_back, shown_by
+from spark_ckpt.sinks.together import ask_sinks
 from spark_ckpt.storage.job_paths import JobPaths
+from spark_ckpt.storage.retry import Retry
 
 
 def compare_sinks(run: RunSpec, sinks: tuple[SinkSpec, ...]) -> None:
@@ -24,7 +26,7 @@ def compare_sinks(run: RunSpec, sinks: tuple[SinkSpec, ...]) -> None:
     expected = shown_by(at, run.life, confirmed, records.abandoned_pairs())
     place = sink_place(run.config, run.job)
     made = {spec.id: spec.make(place) for spec in sinks}
-    found = {name: SinkFound(sink.newest(run.identity, name), sink.target) for name, sink in made.items()}
+    found = ask_sinks(run.identity, made, Retry.of(run.config))
     differ = set_back(expected, known, found)
     refused = [d for d in differ if not is_accepted(d, records.accepted())]
     if refused:

@@ -197,7 +197,7 @@ class TwoPhaseSink(ABC):
         for part in parts:
             part.sink.commit(permit, part.committables)
 
-    def newest(self, job: str, sink: str) -> int | None:
+    def newest_checkpoint(self, job: str, sink: str) -> int | None:
         """Driver, once in each start of a job that was started before: the newest checkpoint of ``job`` whose rows the
         target shows for ``sink``; 0 if it shows none.
 
@@ -235,9 +235,9 @@ class TwoPhaseSink(ABC):
     def forget(self, job: str, oldest: CheckpointId) -> list[str]:
         """Driver, while the job is stopped: remove what is remembered of commits of ``job`` before ``oldest``.
 
-        Of all its sinks that have their memory where this one has, but the newest of each: :meth:`newest` asks for it.
-        Nobody commits those checkpoints again. Returns what was removed, in words. A sink whose memory does not grow,
-        or is what readers go by, need not do anything.
+        Of all its sinks that have their memory where this one has, but the newest of each, as
+        :meth:`newest_checkpoint` asks for it. Nobody commits those checkpoints again. Returns what was removed, in
+        words. A sink whose memory does not grow, or is what readers go by, need not do anything.
         """
         return []
 

@@ -105,7 +105,7 @@ class DeliverySink(TwoPhaseSink):
             staging.check_same_life(folder.shown(record), permit, sink, known["digest"], found)
         self._step("after record")  # a crash here: the record says all, the next commit finds it
 
-    def newest(self, job: str, sink: str) -> int:
+    def newest_checkpoint(self, job: str, sink: str) -> int:
         store, ending = self._store(), _name(0, job, sink)[10:]
         names = (*store.names(_READY), *store.names(_DELIVERED))
         return max((checkpoint_of(n) or 0 for n in names if n.endswith(ending)), default=0)

@@ -163,7 +163,7 @@ class FilesSink(TwoPhaseSink):
         self._publish(files, root, manifest, body)
         self._step("after manifest")  # a crash here: the manifest tells the next commit it is done
 
-    def newest(self, job: str, sink: str) -> int:
+    def newest_checkpoint(self, job: str, sink: str) -> int:
         """Lists the manifests."""
         files, root = self._open()
         ending = f"-{staging.tag(f'{job}/{sink}')}.json"

@@ -108,7 +108,7 @@ class MemorySink(TwoPhaseSink):
             staging.check_same_life(str(record), permit, sink, json.loads(record.read_text())["digest"], found)
         self._step("after record")  # a crash here: the record says all, the next commit finds it
 
-    def newest(self, job: str, sink: str) -> int:
+    def newest_checkpoint(self, job: str, sink: str) -> int:
         found = (self.root / _COMMITTED).glob(f"*-{staging.tag(f'{job}/{sink}')}.json")
         return max((int(p.name[:10]) for p in found), default=0)
 

@@ -173,8 +173,8 @@ class ProjectedSink(TwoPhaseSink):
     def abort(self, committables: Sequence[Committable]) -> None:
         self.inner.abort(committables)
 
-    def newest(self, job: str, sink: str) -> int | None:
-        return self.inner.newest(job, sink)
+    def newest_checkpoint(self, job: str, sink: str) -> int | None:
+        return self.inner.newest_checkpoint(job, sink)
 
     @property
     def target(self) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
+from spark_ckpt.protocol.setback import SinkFound
 from spark_ckpt.protocol.steps import SinkRefused
 from spark_ckpt.sinks.base import Part, PartError, TwoPhaseSink
 from spark_ckpt.sinks.registry import bare
@@ -55,6 +57,12 @@ def commit_sinks(
             mark("after CommitSink")
 
     return tuple(_each(newest, commit))
+
+
+def ask_sinks(job: str, sinks: Mapping[str, TwoPhaseSink], retry: Retry) -> dict[str, SinkFound]:
+    """The newest checkpoint of ``job``, an identity, that each of ``sinks`` shows, by the sink's name."""
+    newest = {n: retry.call(partial(s.newest_checkpoint, job, n), _may_be_repeated) for n, s in sinks.items()}
+    return {n: SinkFound(newest[n], s.target) for n, s in sinks.items()}
 
 
 def _newest(part: Part) -> Part:

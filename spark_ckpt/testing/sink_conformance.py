@@ -255,23 +255,23 @@ class SinkConformance:
 
     def test_the_newest_checkpoint_is_told_and_never_forgotten(self, target: SinkTarget) -> None:
         sink = target.validated()
-        if sink.newest(JOB, SINK) is None:
+        if sink.newest_checkpoint(JOB, SINK) is None:
             pytest.skip("the target cannot say which checkpoint it shows")
-        assert sink.newest(JOB, SINK) == 0
+        assert sink.newest_checkpoint(JOB, SINK) == 0
         staged = {k: stage(sink, [(k, "mine")], k, k) for k in (2, 5, 7)}
-        assert target.make().newest(JOB, SINK) == 0, "nothing of what is staged is shown"
+        assert target.make().newest_checkpoint(JOB, SINK) == 0, "nothing of what is staged is shown"
         for k in (2, 5):
             target.make().commit(permit(k, oldest=k), staged[k])
-            assert target.make().newest(JOB, SINK) == k
+            assert target.make().newest_checkpoint(JOB, SINK) == k
         target.make().forget(JOB, CheckpointId(9))
-        assert target.make().newest(JOB, SINK) == 5, "it may get no rows for long"
+        assert target.make().newest_checkpoint(JOB, SINK) == 5, "it may get no rows for long"
         for job, name in ((JOB, "another sink"), ("another job", SINK), (identity(JOB, "aaaa"), SINK)):
-            assert target.make().newest(job, name) == 0
+            assert target.make().newest_checkpoint(job, name) == 0
         theirs = stage_table(sink, context(9, 9, job=JOB, sink="another sink"), table_of([(9, "theirs")]))
         target.make().commit(permit(9), theirs)
-        assert target.make().newest(JOB, SINK) == 5
+        assert target.make().newest_checkpoint(JOB, SINK) == 5
         target.make().commit(permit(7), staged[7])
-        assert target.make().newest(JOB, SINK) == 7
+        assert target.make().newest_checkpoint(JOB, SINK) == 7
 
     def test_a_writer_without_rows_stages_nothing(self, target: SinkTarget) -> None:
         sink = target.validated()

@@ -67,7 +67,7 @@ class ArrowFilesSink(TwoPhaseSink):
         os.replace(temporary, target)  # the one step that makes the checkpoint visible
         sync(self._folder)
 
-    def newest(self, job: str, sink: str) -> int:
+    def newest_checkpoint(self, job: str, sink: str) -> int:
         found = (f for f in self._folder.glob("*.arrow") if f.name[11:].startswith(mark(f"{job}/{sink}")))
         return max((int(file.name[:10]) for file in found), default=0)
 

@@ -249,7 +249,7 @@ def test_the_path_may_be_a_file_url(tmp_path: Path, prefix: str) -> None:
 
 
 def newest(path: Path) -> int | None:
-    return make(path).newest(JOB, SINK)
+    return make(path).newest_checkpoint(JOB, SINK)
 
 
 def committed(path: Path, *checkpoints: int, **options: str) -> DeltaTable:
@@ -304,7 +304,7 @@ def test_where_the_log_is_tidied_up_the_transaction_is_believed(tmp_path: Path) 
     for version in range(3):
         (path / "_delta_log" / f"{version:020d}.json").unlink()
     assert newest(path) == 4
-    assert make(path).newest("another job", SINK) == 0
+    assert make(path).newest_checkpoint("another job", SINK) == 0
 
 
 def test_a_restore_behind_which_the_log_is_gone_cannot_be_told_from_any_other(tmp_path: Path) -> None:

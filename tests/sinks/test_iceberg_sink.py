@@ -386,14 +386,14 @@ def test_the_newest_checkpoint_is_that_of_the_snapshot_rolled_back_to(tmp_path: 
         ids[k] = catalog_of(target.options).load_table("db.t").current_snapshot().snapshot_id
     table = catalog_of(target.options).load_table("db.t")
     table.append(pa.table({"k": [100], "v": ["theirs"]}, schema=SCHEMA))
-    assert sink.newest(JOB, SINK) == 6
+    assert sink.newest_checkpoint(JOB, SINK) == 6
     for k in (4, 2):
         table.manage_snapshots().rollback_to_snapshot(ids[k]).commit()
-        assert sink.newest(JOB, SINK) == k
+        assert sink.newest_checkpoint(JOB, SINK) == k
         table.append(pa.table({"k": [100], "v": ["theirs"]}, schema=SCHEMA))
-        assert sink.newest(JOB, SINK) == k
+        assert sink.newest_checkpoint(JOB, SINK) == k
     sink.commit(permit(8), stage(sink, [(8, "ours")], 8, 8))
-    assert target.make().newest(JOB, SINK) == 8
+    assert target.make().newest_checkpoint(JOB, SINK) == 8
 
 
 def test_where_snapshots_have_expired_the_property_is_believed(tmp_path: Path) -> None:
@@ -406,4 +406,4 @@ def test_where_snapshots_have_expired_the_property_is_believed(tmp_path: Path) -
     table.append(pa.table({"k": [100], "v": ["theirs"]}, schema=SCHEMA))
     table.append(pa.table({"k": [101], "v": ["theirs"]}, schema=SCHEMA))
     table.maintenance.expire_snapshots().by_ids(ours).commit()
-    assert sink.newest(JOB, SINK) == 4
+    assert sink.newest_checkpoint(JOB, SINK) == 4

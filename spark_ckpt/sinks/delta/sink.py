@@ -242,7 +242,7 @@ class DeltaSink(TwoPhaseSink):
         else:
             add(table, self._files(), staged, "overwrite" if self.replacing else "append", properties)
 
-    def newest(self, job: str, sink: str) -> int | None:
+    def newest_checkpoint(self, job: str, sink: str) -> int | None:
         """Reads the log from its end to the newest commit of ours."""
         app = f"{job}/{sink}"
         with self._errors("looking for the newest checkpoint"):

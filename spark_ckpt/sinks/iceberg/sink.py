@@ -214,7 +214,7 @@ class IcebergSink(TwoPhaseSink):
         change = next((s["change"] for s in reversed(keyed) if s["change"]), None)
         return maker.merge(staged, Merge(tuple(keyed[-1]["keys"]), change))
 
-    def newest(self, job: str, sink: str) -> int:
+    def newest_checkpoint(self, job: str, sink: str) -> int:
         with self._catalog.errors("looking for the newest checkpoint"):
             return newest_shown(self._catalog.load(), job, sink)
 

@@ -148,7 +148,7 @@ class KafkaSink(TwoPhaseSink):
             Commit(self._settings, clients, self._copies, permit, committables, self._step).run()
         self._step("copies removed")  # a crash here: the next commit finds everything done
 
-    def newest(self, job: str, sink: str) -> int:
+    def newest_checkpoint(self, job: str, sink: str) -> int:
         """Reads the ledger topic."""
         ledger = Ledger(self._settings)
         try:

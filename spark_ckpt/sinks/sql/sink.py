@@ -200,7 +200,7 @@ class SqlSink(TwoPhaseSink):
             return ""
         return f" ({found})" if found else ""
 
-    def newest(self, job: str, sink: str) -> int:
+    def newest_checkpoint(self, job: str, sink: str) -> int:
         ledger = self._ledger.c
         newest = sa.select(sa.func.max(ledger.checkpoint)).where(ledger.job == job, ledger.sink == sink)
         with self._database.errors(f"{self._place}: looking for the newest checkpoint"):

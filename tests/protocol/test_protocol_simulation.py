@@ -16,7 +16,7 @@ OFTEN_ENOUGH = {
     "storage fails, and the query goes on": 100,
     "storage is slow": 1500,
     "a write is torn": 100,
-    "half a record in checkpoints": 10,
+    "half a record in checkpoints": 5,
     "half a record in batches": 10,
     "half a record in triggers": 5,
     "half a record in generations": 30,

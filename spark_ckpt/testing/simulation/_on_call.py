@@ -42,7 +42,7 @@ def _restore_as_told(world: World, scenario: Any, message: str) -> Location:
 
 def _give_up_a_commit(world: World, scenario: Any, error: CkptError) -> None:
     """Tries once more, or elsewhere, and then gives up what the error names."""
-    me = identity(scenario.job, world.life)
+    me = scenario.job if scenario.sabotage == "same_life" else identity(scenario.job, world.life)
     stuck = [(sink, k) for (job, sink, k), tries in world.sink.refused.items() if job == me and tries]
     if not stuck:
         raise error

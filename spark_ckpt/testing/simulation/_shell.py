@@ -81,8 +81,8 @@ class Shell:
         )
 
     def _ReadSinks(self, step: s.ReadSinks) -> dict[str, SinkFound]:
-        ledger = self.world.sink.ledger
-        newest = {name: max((k for j, s, k in ledger if (j, s) == (step.job, name)), default=0) for name in step.sinks}
+        ledger, job = self.world.sink.ledger, self.job if self.sabotage == "same_life" else step.job
+        newest = {name: max((k for j, s, k in ledger if (j, s) == (job, name)), default=0) for name in step.sinks}
         return {name: SinkFound(k) for name, k in newest.items()}
 
     def _CreateVoid(self, step: s.CreateVoid) -> s.Created | s.Exists:

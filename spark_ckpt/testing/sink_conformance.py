@@ -26,7 +26,10 @@ import pytest
 
 from spark_ckpt.errors import CkptError, ConfigError
 from spark_ckpt.protocol.life import identity
+from spark_ckpt.sinks.base import Part
 from spark_ckpt.sinks.registry import create_sink
+from spark_ckpt.sinks.together import try_sinks
+from spark_ckpt.storage.retry import Retry
 from spark_ckpt.testing.output_mode_conformance import ChangeConformance, MergeConformance, ReplaceConformance
 from spark_ckpt.testing.sink_harness import (
     JOB,
@@ -303,6 +306,16 @@ class SinkConformance:
         staged = stage(sink, [(2, "b")], 2, 2)
         target.validated().commit(permit(2), staged)
         assert target.rows() == [(1, "a"), (2, "b")]
+
+    def test_asking_whether_rows_are_taken_shows_none_and_leaves_what_is_staged(self, target: SinkTarget) -> None:
+        sink = target.validated()
+        staged = stage(sink, [(1, "a")])
+        before = target.leftovers()
+        assert try_sinks({SINK: Part(sink, staged)}, Retry(1)) == ()
+        assert (target.rows(), target.leftovers()) == ([], before)
+        sink.commit(permit(1), staged)
+        assert try_sinks({SINK: Part(sink, stage(sink, [(2, "b")], 2, 2))}, Retry(1)) == ()
+        assert target.rows() == [(1, "a")]
 
     def test_secrets_show_nowhere(self, target: SinkTarget) -> None:
         sink = target.validated()

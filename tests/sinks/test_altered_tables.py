@@ -4,6 +4,7 @@ no table is spoilt for its readers."""
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.sinks.base import Part
 from spark_ckpt.sinks.delta.sink import DeltaSink
+from spark_ckpt.sinks.together import try_sinks
+from spark_ckpt.storage.retry import Retry
 from spark_ckpt.testing.sink_harness import SCHEMA, context, permit, stage, stage_table
 from tests.sinks.iceberg_harness import IcebergTarget, catalog_of, catalog_options
 from tests.sinks.sql_harness import make, new_database, run
@@ -81,10 +85,13 @@ def test_what_does_not_fit_a_delta_table_any_more_is_not_written_until_it_does(
     sink.commit(permit(1), stage(sink, [(1, "a")]))
     staged, before = stage(sink, [(2, "b"), (3, None)], 2, 2), DeltaTable(path).version()
     alter(path)
+    refused = try_sinks({"s": Part(sink, staged)}, Retry(1))
     if case == "partitions" and keys:  # a merge writes the rows anew, as the table is laid out
+        assert refused == ()
         sink.commit(permit(2), staged)
         assert rows_of(path) == [(2, "b"), (3, None), (9, "z")]
         return
+    assert re.search(f"altered since the query started: {said}", refused[0].reason), "before it is complete"
     with pytest.raises(InvalidInputError, match=f"altered behind the rows that wait for checkpoint 2: {said}"):
         sink.commit(permit(2), staged)
     assert DeltaTable(path).version() == before + 1, "nothing was written"
@@ -213,11 +220,14 @@ def test_rows_that_wait_for_an_iceberg_table_land_in_their_columns_or_nowhere(
     sink.commit(permit(1), stage(sink, [(1, "a")]))
     staged = stage(sink, [(2, "b")], 2, 2)
     alter(target)
+    refused = try_sinks({"s": Part(sink, staged)}, Retry(1))
     if "" in expected:
+        assert re.search(f"altered since the query started: .*{expected['']}", refused[0].reason)
         with pytest.raises(InvalidInputError, match=f"altered behind the rows .* checkpoint 2: .*{expected['']}"):
             sink.commit(permit(2), staged)
         assert target.table().scan().to_arrow()["k"].to_pylist() == [1]
     else:
+        assert refused == ()
         sink.commit(permit(2), staged)
         found = [row for row in target.table().scan().to_arrow().to_pylist() if row["k"] == 2]
         assert found == [{"k": 2, **expected}]

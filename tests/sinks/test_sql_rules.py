@@ -129,6 +129,14 @@ def test_an_index_entry_that_is_too_long(postgres: str) -> None:
     check(postgres, ["CREATE TABLE t (k BIGINT, v TEXT)", "CREATE INDEX i ON t (v)"], [(77, long)], "index")
 
 
+def test_a_merge_key_that_is_too_long_for_its_index(postgres: str) -> None:
+    long = "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=9000))
+    run(postgres, "CREATE TABLE t (k BIGINT, v TEXT PRIMARY KEY)")
+    sink = make(postgres, mergeKeys="v")
+    assert "index" in asked((sink, stage(sink, [(1, long)], 1, 1)))[0].reason
+    assert asked((sink, stage(sink, [(1, "a" * 1000)], 1, 2))) == ()
+
+
 def test_a_table_that_was_altered_since_the_query_started(url: str) -> None:
     run(url, f"CREATE TABLE t {PLAIN}")
     sink = make(url)

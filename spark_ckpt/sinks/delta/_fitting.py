@@ -119,8 +119,9 @@ def shape(kind: pa.DataType) -> Any:
     return str(kind)
 
 
-def check_staged(path: str, table: DeltaTable, staged: Sequence[Mapping[str, Any]], checkpoint: int) -> None:
+def check_staged(path: str, table: DeltaTable, staged: Sequence[Mapping[str, Any]], checkpoint: int | None) -> None:
     """Nobody looks into files that are added: ones that do not fit would spoil the table for all its readers.
+    ``checkpoint`` None: they are only tried.
 
     Raises ``InvalidInputError`` if the table's columns or partitions became others since its start.
     """

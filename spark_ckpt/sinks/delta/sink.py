@@ -35,7 +35,7 @@ from spark_ckpt.sinks._options import (
     with_absolute_path,
 )
 from spark_ckpt.sinks._partitions import PartitionedWriter, Values, check_partitions, without
-from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
+from spark_ckpt.sinks.base import Part, SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.delta._fitting import (
     added,
     check_columns,
@@ -201,6 +201,15 @@ class DeltaSink(TwoPhaseSink):
             return DeltaWriter(files, inner, (), folder, redact_url(self._path), place)
 
         return PartitionedWriter(self._partitions, opened, ctx.replacing, DAYS, "a Delta table's partition")
+
+    def try_commit(self, parts: Sequence[Part]) -> None:
+        """Whether the table has room for what was staged: somebody may have altered it since the start."""
+        for part in parts:
+            staged = [staging.decode(KIND, c) for c in part.committables]
+            with self._errors("looking at it before a checkpoint is complete"):
+                table = self._table.open()
+                check_rules(self._path, table, self._rewrites)
+                check_staged(self._path, table, staged, None)
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         sink = staging.sink_of(committables)

@@ -37,9 +37,10 @@ _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_count
 _BOUNDS = ("lower_bounds", "upper_bounds")
 
 
-def told_of(table: Table) -> dict[str, str]:
+def told_of(table: Table) -> dict[str, Any]:
     """What a committable says of the table that its file is for."""
-    return {"table": str(table.metadata.table_uuid), "name": ".".join(table.name())}
+    metadata = table.metadata
+    return {"table": str(metadata.table_uuid), "name": ".".join(table.name()), "schema": metadata.current_schema_id}
 
 
 def refuse_others(table: Table, staged: Sequence[Mapping[str, Any]], shown: str) -> None:

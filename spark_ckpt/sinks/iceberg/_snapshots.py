@@ -18,7 +18,7 @@ from spark_ckpt.arrow_types import plain_type
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks._options import altered
 from spark_ckpt.sinks.base import WriterContext
-from spark_ckpt.sinks.iceberg._data_files import DataFiles, data_file, fits_as_it_is
+from spark_ckpt.sinks.iceberg._data_files import DataFiles, data_file, fits_as_it_is, told_of
 from spark_ckpt.sinks.iceberg._merge import Merge
 from spark_ckpt.sinks.iceberg._staged_files import remove
 from spark_ckpt.sinks.iceberg._types import column_problems
@@ -121,7 +121,7 @@ class SnapshotMaker:
                 change.added.append(data_file(self.table, one))
             else:
                 rows = self._staged_rows(one)
-                self._check(rows)
+                self._check(rows, self.entry.checkpoint)
                 self._write([rows], change)
         return change
 
@@ -134,7 +134,7 @@ class SnapshotMaker:
         """Files with rows of the keys are written anew without them, and the new rows to the first of these."""
         change = Change()
         rows = pa.concat_tables([self._staged_rows(s) for s in staged], promote_options="default")
-        self._check(rows if merge.change is None else rows.drop_columns(merge.change))
+        self._check(rows if merge.change is None else rows.drop_columns(merge.change), self.entry.checkpoint)
         new, touched = merge.last(rows, self.table.schema())
         for task in self.table.scan(row_filter=merge.filter(touched)).plan_files():
             there = self._rows_of(task, new.schema)
@@ -146,11 +146,11 @@ class SnapshotMaker:
         self._write([new], change)
         return change
 
-    def _check(self, rows: pa.Table) -> None:
+    def _check(self, rows: pa.Table, checkpoint: int | None) -> None:
         """Raises ``InvalidInputError`` if the table was altered so that columns of staged ``rows`` have no place."""
         problems = column_problems(self.table.schema(), pa.schema([_as_filled(rows, f) for f in rows.schema]))
         if problems:
-            raise altered(self.shown, self.entry.checkpoint, problems)
+            raise altered(self.shown, checkpoint, problems)
 
     def commit(self, change: Change) -> None:
         """One atomic change of the table. Raises pyiceberg's ``CommitFailedException`` if somebody else was first.
@@ -196,6 +196,17 @@ class SnapshotMaker:
             writer.close()
         change.added += [data_file(self.table, one) for one in made]
         change.written += [one["file"] for one in made]
+
+
+def check_staged(table: Table, staged: Sequence[Mapping[str, Any]], shown: str) -> None:
+    """Raises ``InvalidInputError`` if ``table`` was altered so that columns of staged rows have no place. Rows are read
+    only where the table is another one than it was for their task."""
+    maker = SnapshotMaker(table, Entry("", "", 0, ""), 0, shown)
+    for one in (s for s in staged if s["rows"]):
+        is_same = told_of(table).items() <= one.items() if one.get("keys") else fits_as_it_is(table, one)
+        if not is_same:
+            rows = maker._staged_rows(one)
+            maker._check(rows.drop_columns(one["change"]) if one.get("change") else rows, None)
 
 
 def _as_filled(rows: pa.Table, field: pa.Field) -> pa.Field:

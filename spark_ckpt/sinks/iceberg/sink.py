@@ -19,13 +19,13 @@ from spark_ckpt.sinks import _changes as changes
 from spark_ckpt.sinks import _durable as durable
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks._options import SinkOption, SinkOptions, option_names
-from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
+from spark_ckpt.sinks.base import Part, SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.iceberg import _staged_files as staged_files
 from spark_ckpt.sinks.iceberg._data_files import KIND, DataFiles, local_path, refuse_others
 from spark_ckpt.sinks.iceberg._keyed_files import KeyedFile
 from spark_ckpt.sinks.iceberg._merge import Merge
 from spark_ckpt.sinks.iceberg._partitions import check_spec, check_terms, parse_terms
-from spark_ckpt.sinks.iceberg._snapshots import Change, Entry, SnapshotMaker, newest_shown
+from spark_ckpt.sinks.iceberg._snapshots import Change, Entry, SnapshotMaker, check_staged, newest_shown
 from spark_ckpt.sinks.iceberg._types import check_columns, iceberg_arrow
 from spark_ckpt.storage.iceberg_catalog import FAILURES, IcebergCatalog, absolute, check_catalog
 from spark_ckpt.storage.retry import Retry
@@ -156,6 +156,14 @@ class IcebergSink(TwoPhaseSink):
             if self._keys:
                 return KeyedFile(table, stem, ctx, repr(self._catalog), self._keys, self._change)
             return DataFiles(table, stem, ctx, repr(self._catalog), not_null)
+
+    def try_commit(self, parts: Sequence[Part]) -> None:
+        """Whether the table has room for what was staged: somebody may have altered it since the start."""
+        with self._catalog.errors("looking at it before a checkpoint is complete"):
+            table = self._catalog.load_patiently(self.patience_s)
+            for staged in ([staging.decode(KIND, c) for c in p.committables] for p in parts):
+                refuse_others(table, staged, repr(self._catalog))
+                check_staged(table, staged, repr(self._catalog))
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         sink = staging.sink_of(committables)

@@ -22,6 +22,8 @@ from spark_ckpt.storage.sql.database import Database
 
 _CHUNK_ROWS = 64 * 1024
 _CHUNK_BYTES = 16 * 1024 * 1024
+_KEY_BYTES = 2000
+"""Of a row's merge keys: an index may refuse longer ones."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class SqlWriter(SinkWriter):
         self._stage = secrets.randbits(62)  # also tells a retried attempt's rows from the first one's
         self._staging = tables.staging_name(place.table, self._schema)
         self._rows = 0
+        self._longest_key = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         for key in self._keys:
@@ -58,6 +61,7 @@ class SqlWriter(SinkWriter):
                     f"mergeKeys column '{key}' has {found}, which a database key cannot be; filter or replace it"
                 )
         changes.check_rows(self._change, batch)
+        self._longest_key = max(self._longest_key, sum(_longest(batch.column(k)) for k in self._keys))
         self._put(self._chunks.add(batch))
 
     def _nan_in(self, column: pa.Array) -> bool:
@@ -72,6 +76,8 @@ class SqlWriter(SinkWriter):
             self._put(self._ctx.schema.empty_table())
         names = changes.without(self._change, self._schema).names
         what = {"columns": names, "keys": self._keys, **({"change": self._change} if self._change else {})}
+        if self._longest_key > _KEY_BYTES:
+            what["long_keys"] = True
         return [staging.encode("sql", stage=self._stage, staging=self._staging, rows=self._rows, **what)]
 
     def close(self) -> None:
@@ -131,3 +137,11 @@ def _refuse_nul(rows: pa.Table) -> None:
                 f"column '{field.name}' has a text with a NUL character (0x00), which PostgreSQL cannot hold; remove "
                 f"it, such as F.translate('{field.name}', '\\0', ''), or filter such rows out"
             )
+
+
+def _longest(column: pa.Array) -> int:
+    """How many bytes the longest of texts or binary values has; 0 of others, which are short."""
+    kind = column.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind)):
+        return 0
+    return pc.max(pc.binary_length(column)).as_py() or 0

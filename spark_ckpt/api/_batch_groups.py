@@ -14,7 +14,7 @@ from pyspark.sql.pandas.typehints import infer_group_arrow_eval_type_from_func, 
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.util import PythonEvalType
 
-from spark_ckpt.api._as_called import as_called
+from spark_ckpt.plan.as_called import as_called
 from spark_ckpt.plan.batch_epochs import with_true_epochs
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import user_columns

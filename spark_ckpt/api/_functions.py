@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark.errors import PySparkAttributeError
 
-from spark_ckpt.api._as_called import copied
 from spark_ckpt.errors import ConfigError, InvalidInputError
+from spark_ckpt.plan.as_called import copied
 from spark_ckpt.plan.batch_functions import BatchFunction
 from spark_ckpt.runtime.delivered import EachRow
 

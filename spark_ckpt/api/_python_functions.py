@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
-from spark_ckpt.api._as_called import as_called
+from spark_ckpt.plan.as_called import as_called
 from spark_ckpt.plan.attributes import new
 from spark_ckpt.plan.chain import Chain, Recipe, in_python
 from spark_ckpt.plan.event_time import kept_by_name

@@ -13,7 +13,6 @@ from pyspark.sql import types as T
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.api._aggregation import ALL_ROWS, Aggregation
-from spark_ckpt.api._as_called import as_called
 from spark_ckpt.api._batch_groups import BatchGroups
 from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.api._keyed import keyed
@@ -26,6 +25,7 @@ from spark_ckpt.api._windows import window_key
 from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
+from spark_ckpt.plan.as_called import as_called
 from spark_ckpt.plan.columns import refuse_repeated
 from spark_ckpt.plan.key_columns import Keys, arrow_columns, stored_name
 from spark_ckpt.plan.session_confs import pandas_options

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import StatefulProcessor
 
 from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.errors import InvalidInputError, TopologyError
@@ -22,6 +24,17 @@ from tests.spark.conftest import DEADLINE_S, Input, ordered
 
 SCHEMA = "id bigint, k string, v double, at timestamp, xs array<bigint>"
 Made = Callable[[DataFrame], DataFrame]
+
+
+def names_of(o: DataFrame) -> DataFrame:
+    return o.sparkSession.table("names")
+
+
+def one_more(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    for frame in frames:
+        yield frame.assign(v=frame["v"] + 1)
+
+
 PROGRAMS: dict[str, Made | str] = {
     "filters and columns": lambda o: o.where("v > 3").withColumn("w", F.col("v") * 2).select("k", F.col("w")),
     "names twice": lambda o: o.select("k", F.col("v").alias("k")).toDF("k", "v").where("v < 9"),
@@ -39,6 +52,18 @@ PROGRAMS: dict[str, Made | str] = {
     "pipes": "FROM {o} |> WHERE v > 3 |> AGGREGATE sum(v) AS s GROUP BY k |> WHERE s > 10",
     "lateral view": "SELECT k, x FROM {o} LATERAL VIEW explode(xs) t AS x WHERE x > 4",
     "correlated": "SELECT k, v FROM {o} o WHERE EXISTS (SELECT 1 FROM names n WHERE n.k = o.k AND n.name <> 'one')",
+    "left join with a table": lambda o: o.join(names_of(o), "k", "left").select("name", "v"),
+    "inner join with a table": lambda o: names_of(o).alias("n").join(o.alias("o"), F.expr("o.k = n.k AND o.id > 3"))
+    .select("n.name", "o.v"),
+    "right join of a table": lambda o: names_of(o).join(o, "k", "right").select("name", "v"),
+    "semi join": "SELECT {o}.k, v FROM {o} LEFT SEMI JOIN names ON {o}.k = names.k",
+    "anti join": "SELECT {o}.k, v FROM {o} LEFT ANTI JOIN names ON {o}.k = names.k",
+    "cross join": "SELECT name, v FROM {o} CROSS JOIN names",
+    "unpivot": "SELECT name, val FROM (SELECT v, v * 2 AS w FROM {o}) UNPIVOT (val FOR name IN (v, w)) WHERE val < 9",
+    "grouping sets": "SELECT concat(k, id % 2), sum(v) FROM {o} GROUP BY GROUPING SETS ((k), (id % 2), (), (k, id % 2))",
+    "rollup": lambda o: o.rollup("k", F.col("id") % 2).agg(F.sum("v").alias("s"), F.grouping_id().alias("g"))
+    .select("s", "g"),
+    "functions of batches": lambda o: o.select("k", "v").mapInPandas(one_more, "k string, v double"),
     "sub-query": "SELECT k, v FROM {o} WHERE k IN (SELECT k FROM names)",
 }  # fmt: skip
 
@@ -94,6 +119,33 @@ def test_rows_of_every_kind_of_node_are_those_of_spark(orders: Orders, tmp_path:
     streams = together({name: orders.of_stream(program) for name, program in PROGRAMS.items()})
     tables = together({name: orders.of_table(program) for name, program in PROGRAMS.items()})
     assert orders.run(streams, tmp_path / "together", "update") == ordered([tuple(row) for row in tables.collect()])
+
+
+def counted(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+    n = sum(map(len, frames)) + (state.get[0] if state.exists else 0)
+    state.update((n,))
+    yield pd.DataFrame({"key": [key[0]], "n": [n]})
+
+
+class Counted(StatefulProcessor):
+    def init(self, handle: Any) -> None:
+        self.count = handle.getValueState("count", "n long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+        n = sum(map(len, rows)) + (self.count.get()[0] if self.count.exists() else 0)
+        self.count.update((n,))
+        yield pd.DataFrame({"key": [key[0]], "n": [n]})
+
+    def close(self) -> None: ...
+
+
+def test_functions_and_processors_keep_their_state_by_key(orders: Orders, tmp_path: Path) -> None:
+    grouped = orders.stream.groupBy("k")
+    one = grouped.applyInPandasWithState(counted, "key string, n long", "n long", "update", "NoTimeout")
+    other = grouped.transformWithStateInPandas(Counted(), "key string, n long", "update", "None")
+    both = with_uid(one, "one").union(with_uid(other, "other"))
+    assert [o.uid for o in translated(orders.ckpt, both)._lineage.operators] == ["one", "other"]
+    assert orders.run(both, tmp_path / "functions", "update") == [(k, 4) for k in "aabbcc"]
 
 
 def test_a_uid_names_the_state_of_the_operator_wherever_its_rows_go(orders: Orders, tmp_path: Path) -> None:

@@ -114,15 +114,15 @@ def control_attributes() -> tuple[JavaObject, JavaObject]:
 
 def relation(attributes: Iterable[JavaObject]) -> JavaObject:
     """A leaf without rows that has these attributes: a node is analysed over it."""
-    return _logical("LocalRelation")(to_seq(attributes), to_seq(()), True, java_class(OPTION).empty())
+    return plan_class("LocalRelation")(to_seq(attributes), to_seq(()), True, java_class(OPTION).empty())
 
 
 def project(expressions: Iterable[JavaObject], child: JavaObject) -> JavaObject:
-    return _logical("Project")(to_seq(expressions), child)
+    return plan_class("Project")(to_seq(expressions), child)
 
 
 def filtered(condition: JavaObject, child: JavaObject) -> JavaObject:
-    return _logical("Filter")(condition, child)
+    return plan_class("Filter")(condition, child)
 
 
 def with_ids(plan: JavaObject, attributes: Sequence[JavaObject]) -> JavaObject:
@@ -161,5 +161,5 @@ def null_of(expression: JavaObject) -> JavaObject:
     return expression_class("Literal").create(None, expression.dataType())
 
 
-def _logical(name: str) -> Any:
+def plan_class(name: str) -> Any:
     return java_class(f"{_LOGICAL}.{name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -46,6 +47,20 @@ def step(of: Translation, node: JavaObject, rows: Rows) -> Rows:
     return Rows(Recipe(make, (parent,)), lineage, output_of(node), schema)
 
 
+def carried_step(
+    of: Translation, node: JavaObject, rows: Rows, over: Callable[[JavaObject], JavaObject], why: str
+) -> Rows:
+    """What ``node`` makes of ``rows``, where ``over`` gives the plan of it over a child with control columns."""
+    schema, parent = schema_of(node), rows.recipe
+    full = with_control(schema)
+
+    def make(ctx: Any) -> Chain:
+        return Chain(_over(of, rows, ctx.frame(parent), over), full)
+
+    lineage = replace(rows.lineage, places=(*rows.lineage.places, f"{kind_of(node)}: in Spark: {why}"))
+    return Rows(Recipe(make, (parent,)), lineage, output_of(node), schema)
+
+
 def names_only(of: Translation, node: JavaObject) -> Rows:
     """Of a node that says how columns may be called, or how Spark is to plan: nothing becomes of it."""
     return of.rows(node.child())
@@ -65,7 +80,10 @@ def _in_arrow(of: Translation, node: JavaObject, rows: Rows) -> tuple[Operation,
 
 def _in_spark(of: Translation, node: JavaObject, rows: Rows, df: SparkDF) -> SparkDF:
     """``node`` over ``df``, which has the columns of ``rows`` and the control columns behind them."""
+    return _over(of, rows, df, carried(node, of.control, guard=True))
+
+
+def _over(of: Translation, rows: Rows, df: SparkDF, over: Callable[[JavaObject], JavaObject]) -> SparkDF:
     child = with_ids(analysed(df), (*rows.attributes, *of.control.both))
-    before = frame_of(child, of.spark)
-    after = frame_of(carried(node, of.control, guard=True)(child), of.spark)
+    before, after = frame_of(child, of.spark), frame_of(over(child), of.spark)
     return asked_for_data_rows(for_data_rows(for_control_rows(after, before), before), before)

@@ -56,6 +56,11 @@ LEDGER = (
         "columns are known by their ids",
     ),
     Entry(("EventTimeWatermark",), How.ROW_BY_ROW, "watermark", "rows are numbered with their watermark's stream"),
+    Entry(("Expand",), How.ROW_BY_ROW, "expand", "grouping sets, UNPIVOT; control rows come once"),
+    Entry(("Join",), How.ROW_BY_ROW, "join", "a stream with a table; two streams not yet"),
+    Entry(("MapInArrow", "MapInPandas"), How.ROW_BY_ROW, "map rows", "the function sees data rows only"),
+    Entry(("FlatMapGroupsInPandasWithState",), How.OPERATOR, "function with state", "`applyInPandasWithState`"),
+    Entry(("TransformWithStateInPySpark",), How.OPERATOR, "processor", "a table for each state variable"),
     Entry(("Union",), How.ROW_BY_ROW, "union", "the barriers of all sides are aligned behind it"),
     Entry(("Aggregate",), How.OPERATOR, "aggregate", "keyed state under `uid(...)`"),
     Entry(("Deduplicate", "DeduplicateWithinWatermark", "Distinct"), How.OPERATOR, "deduplicate", "keeps keys"),
@@ -65,17 +70,14 @@ LEDGER = (
     Entry(("Except",), How.RULE, "ReplaceExceptWithAntiJoin", "a left anti join and a de-duplication"),
     # --- what today's methods have
     Entry(("UpdateEventTimeWatermarkColumn",), How.NOT_YET, "watermark"),
-    Entry(("Join", "LateralJoin"), How.NOT_YET, "join"),
-    Entry(("Expand",), How.NOT_YET, "expand", "windows that overlap, `cube`, `rollup` and grouping sets"),
+    Entry(("LateralJoin",), How.NOT_YET, "lateral join"),
     Entry(("Window", "WindowGroupLimit"), How.NOT_YET, "top n"),
     Entry(("Sort", "GlobalLimit", "LocalLimit", "LimitAll"), How.NOT_YET, "ordered"),
-    Entry(("MapInArrow", "MapInPandas"), How.NOT_YET, "python rows"),
     Entry(
         ("FlatMapGroupsInPandas", "FlatMapGroupsInArrow", "FlatMapCoGroupsInPandas", "FlatMapCoGroupsInArrow"),
         How.NOT_YET,
         "batch groups",
     ),
-    Entry(("FlatMapGroupsInPandasWithState", "TransformWithStateInPySpark"), How.NOT_YET, "functions"),
     Entry(("CollectMetrics", "Sample"), How.NOT_YET, "row by row"),
     # --- where rows begin
     Entry(

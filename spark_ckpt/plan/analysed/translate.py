@@ -13,6 +13,8 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.analysed._aggregates import aggregate
 from spark_ckpt.plan.analysed._duplicates import deduplicate
 from spark_ckpt.plan.analysed._event_times import watermark
+from spark_ckpt.plan.analysed._expands import expand
+from spark_ckpt.plan.analysed._keyed_functions import function_with_state, processor
 from spark_ckpt.plan.analysed._leaves import source_of
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
@@ -21,8 +23,10 @@ from spark_ckpt.plan.analysed._nodes import (
     output_of,
     schema_of,
 )
+from spark_ckpt.plan.analysed._python_functions import map_rows
 from spark_ckpt.plan.analysed._row_by_row import names_only, row_by_row
 from spark_ckpt.plan.analysed._rules import in_stream_form
+from spark_ckpt.plan.analysed._static_joins import join
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._unions import union
 from spark_ckpt.plan.analysed.ledger import How, entry_of
@@ -94,6 +98,11 @@ HANDLERS: dict[str, Callable[[Translation, JavaObject], Rows]] = {
     "names only": names_only,
     "aggregate": aggregate,
     "deduplicate": deduplicate,
+    "expand": expand,
+    "function with state": function_with_state,
+    "join": join,
+    "map rows": map_rows,
+    "processor": processor,
     "union": union,
     "watermark": watermark,
 }

@@ -1,0 +1,102 @@
+"""``FlatMapGroupsInPandasWithState`` and ``TransformWithStateInPySpark``: users' functions with state. Driver; classic
+Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.analysed._nodes import Rows, kind_of, output_of, schema_of, with_own_names
+from spark_ckpt.plan.analysed._python_functions import function_of
+from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed._uids import given_uid
+from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.key_columns import Keys, arrow_columns, stored_name
+from spark_ckpt.plan.keyed_operator import Upstream, keyed_rows
+from spark_ckpt.plan.processor_variables import variables_of
+from spark_ckpt.plan.session_confs import pandas_options
+from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.runtime.stateless import arrow_schema
+from spark_ckpt.state.functions.base import StateFunction
+from spark_ckpt.state.functions.pandas_function import PandasStateFunction
+from spark_ckpt.state.processors.function import ProcessorFunction
+
+JavaObject = Any
+
+_ZONE = "spark.sql.session.timeZone"
+_TIME_MODES = {"NoTime": "None", "ProcessingTime": "ProcessingTime", "EventTime": "EventTime"}
+"""Spark's objects -> what PySpark calls them."""
+
+
+def function_with_state(of: Translation, node: JavaObject) -> Rows:
+    """``applyInPandasWithState``."""
+    rows = with_own_names(of.rows(node.child()))
+    state = T._parse_datatype_json_string(node.stateType().json())
+    assert isinstance(state, T.StructType)
+    state = T.StructType([T.StructField(stored_name(f.name), f.dataType, f.nullable) for f in state.fields])
+    keys = _keys(rows, items_of(node.groupingAttributes()), state.names)
+    output, conf = schema_of(node), of.spark.conf
+    function = PandasStateFunction(
+        function_of(node),
+        arrow_schema(keys.schema),
+        arrow_columns(rows.schema, rows.schema.names),
+        arrow_schema(output),
+        arrow_schema(state),
+        output_struct=output.json(),
+        state_struct=state.json(),
+        timeout=str(node.timeout().toString()),
+        session_timezone=conf.get(_ZONE),
+        has_watermark=bool(rows.lineage.watermarks),
+        options=pandas_options(conf),
+    )
+    return _operator(of, node, rows, function, keys)
+
+
+def processor(of: Translation, node: JavaObject) -> Rows:
+    """``transformWithState`` and ``transformWithStateInPandas``."""
+    if node.hasInitialState():
+        raise InvalidInputError(f"{kind_of(node)}: initialState is not translated yet")
+    grouped, count = node.child(), int(node.groupingAttributesLen())
+    rows = with_own_names(of.rows(grouped.child()))  # Spark's projection has the keys once more in front
+    keys = _keys(rows, list(output_of(grouped))[:count], [])
+    pandas = str(node.userFacingDataType().toString()) == "pandas"
+    user, mode = _processor_of(node), _TIME_MODES[str(node.timeMode().toString())]
+    output, conf = schema_of(node), of.spark.conf
+    function = ProcessorFunction(
+        user,
+        variables_of(user, mode, keys.schema.names),
+        arrow_schema(keys.schema),
+        arrow_columns(rows.schema, rows.schema.names),
+        arrow_schema(output),
+        output_struct=output.json(),
+        time_mode=mode,
+        pandas=pandas,
+        session_timezone=conf.get(_ZONE),
+        options=pandas_options(conf),
+        initial=False,
+        output_time=None,
+    )
+    return _operator(of, node, rows, function, keys)
+
+
+def _processor_of(node: JavaObject) -> Any:
+    """PySpark pickles a method of an object that holds the user's processor."""
+    return function_of(node).__self__._stateful_processor
+
+
+def _keys(rows: Rows, grouping: list[JavaObject], state: list[str]) -> Keys:
+    """Spark's keys of functions are columns of the rows."""
+    fields = [rows.schema.fields[rows.place(key)] for key in grouping]
+    names = [f.name for f in fields]
+    kept = T.StructType([T.StructField(f.name, f.dataType, True) for f in fields])
+    return Keys({n: F.col(quoted(n)) for n in names}, kept, frozenset(names)).named_for(rows.schema.names, state)
+
+
+def _operator(of: Translation, node: JavaObject, rows: Rows, function: StateFunction, keys: Keys) -> Rows:
+    upstream = Upstream(rows.recipe, rows.lineage, rows.schema, lambda ctx: ctx.chain(rows.recipe))
+    mode = str(node.outputMode().toString()).lower()
+    made = keyed_rows(upstream, given_uid(of, node), function, rows.schema.names, keys, mode)
+    return Rows(made.recipe, made.lineage, output_of(node), made.schema)

@@ -60,9 +60,17 @@ PROGRAMS: dict[str, Made | str] = {
     "anti join": "SELECT {o}.k, v FROM {o} LEFT ANTI JOIN names ON {o}.k = names.k",
     "cross join": "SELECT name, v FROM {o} CROSS JOIN names",
     "unpivot": "SELECT name, val FROM (SELECT v, v * 2 AS w FROM {o}) UNPIVOT (val FOR name IN (v, w)) WHERE val < 9",
-    "grouping sets": "SELECT concat(k, id % 2), sum(v) FROM {o} GROUP BY GROUPING SETS ((k), (id % 2), (), (k, id % 2))",
+    "grouping sets": "SELECT concat(k, id % 2), sum(v) FROM {o} GROUP BY GROUPING SETS ((k), (id % 2), ())",
     "rollup": lambda o: o.rollup("k", F.col("id") % 2).agg(F.sum("v").alias("s"), F.grouping_id().alias("g"))
     .select("s", "g"),
+    "windows": lambda o: o.groupBy(F.window("at", "2 minutes").alias("w"), "k").agg(F.sum("v").alias("s"))
+    .select("w.start", "s"),
+    "windows that overlap": lambda o: o.groupBy(F.window("at", "3 minutes", "1 minute", "10 seconds"))
+    .agg(F.count("*").alias("n")).select("window", "n"),
+    "windows of windows": lambda o: o.groupBy(F.window("at", "1 minute"), "k").agg(F.sum("v").alias("s"))
+    .select(F.window(F.window_time("window"), "3 minutes").alias("w"), "s"),
+    "a window in a column": lambda o: o.select(F.window("at", "1 minute").alias("w"), "v").where("v > 4")
+    .select("w.end", "v"),
     "functions of batches": lambda o: o.select("k", "v").mapInPandas(one_more, "k string, v double"),
     "sub-query": "SELECT k, v FROM {o} WHERE k IN (SELECT k FROM names)",
 }  # fmt: skip

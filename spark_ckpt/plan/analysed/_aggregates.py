@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt import agg
+from spark_ckpt.agg import AggSpec
 from spark_ckpt.plan._aggregates_classic import ClassicExpressions
 from spark_ckpt.plan.aggregates import Split, split_found
 from spark_ckpt.plan.analysed._nodes import (
@@ -22,13 +23,22 @@ from spark_ckpt.plan.analysed._nodes import (
     named_as,
     new_attributes,
     output_of,
+    own_names,
     project,
     relation,
     resolved,
+    schema_of,
     under_id,
-    with_own_names,
 )
-from spark_ckpt.plan.analysed._row_by_row import step
+from spark_ckpt.plan.analysed._row_by_row import python_step, step
+from spark_ckpt.plan.analysed._time_windows import (
+    TimeWindow,
+    Windowed,
+    directly_below,
+    window_of,
+    windowed,
+    with_starts,
+)
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._uids import given_uid
 from spark_ckpt.plan.columns import free, quoted
@@ -38,8 +48,10 @@ from spark_ckpt.plan.key_columns import Keys, stored_name
 from spark_ckpt.plan.keyed_operator import Upstream, keyed_rows
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.runtime.stateless import arrow_schema
+from spark_ckpt.runtime.windows import ShowWindows
 from spark_ckpt.state.aggregates.function import AggregateFunction
-from spark_ckpt.state.aggregates.kinds import Rules
+from spark_ckpt.state.aggregates.kinds import Rules, in_any_order
+from spark_ckpt.state.aggregates.windowed import WindowedAggregate
 
 SparkDF = Any
 JavaObject = Any
@@ -62,41 +74,57 @@ class NodeExpressions(ClassicExpressions):
 
 @dataclass(frozen=True)
 class _Grouped:
-    """An ``Aggregate`` node over rows with names of their own. ``frame`` has those names, and no rows."""
+    """An ``Aggregate`` node. ``frame`` has the columns of its child under names of their own, and no rows.
 
-    rows: Rows
+    ``window``: the one among the keys, if there is one; ``key_names`` are the keys' names behind the operator.
+    """
+
+    node: JavaObject
     frame: SparkDF
     grouping: list[JavaObject]
-    results: list[JavaObject]
     key_names: list[str]
     split: Split
+    window: TimeWindow | None
+
+    @property
+    def window_place(self) -> int:
+        """Which of the keys the window is."""
+        assert self.window is not None
+        return next(i for i, key in enumerate(self.grouping) if self.window.is_column(key))
+
+    @property
+    def specs(self) -> dict[str, AggSpec]:
+        """Of keys alone, that the group is there is what is kept."""
+        return self.split.specs or {free("rows_of_group", [*self.frame.columns, *self.key_names]): agg.count()}
 
 
 def aggregate(of: Translation, node: JavaObject) -> Rows:
     grouped = _grouped(of, node)
-    kept = _kept(of, node, grouped)
-    return step(of, _shown(of, node, grouped, kept), kept)
+    kept = _kept(of, grouped)
+    return step(of, _shown(of, grouped, kept), kept)
 
 
 def _grouped(of: Translation, node: JavaObject) -> _Grouped:
-    rows = with_own_names(of.rows(node.child()))
-    named = [a.withName(name) for a, name in zip(rows.attributes, rows.schema.names, strict=True)]
-    frame = frame_of(relation(named), of.spark)
+    before = output_of(node.child())
+    names = own_names(schema_of(node.child()).names)
+    frame = frame_of(relation([a.withName(n) for a, n in zip(before, names, strict=True)]), of.spark)
     grouping, results = items_of(node.groupingExpressions()), items_of(node.aggregateExpressions())
-    key_names = _key_names(grouping, results, frame.columns, {attribute_id(a) for a in named})
-    found = NodeExpressions(frame, grouping, results)
-    return _Grouped(rows, frame, grouping, results, key_names, split_found(frame, found, key_names))
+    window = next((w for key in grouping if (w := window_of(node.child(), key)) is not None), None)
+    key_names = _key_names(grouping, results, names, window)
+    split = split_found(frame, NodeExpressions(frame, grouping, results), key_names)
+    return _Grouped(node, frame, grouping, key_names, split, window)
 
 
 def _key_names(
-    grouping: list[JavaObject], results: list[JavaObject], columns: list[str], column_ids: set[int]
+    grouping: list[JavaObject], results: list[JavaObject], columns: list[str], window: TimeWindow | None
 ) -> list[str]:
-    """What each key is called in the state: the column's name, or what Spark calls the expression."""
+    """What each key is called in the state: the column's name, or what Spark calls the expression. A window is called
+    as the result that shows it."""
     names: list[str] = []
     for key in grouping:
-        is_column = hasattr(key, "exprId") and kind_of(key) == "AttributeReference"
+        is_column = kind_of(key) == "AttributeReference" and not (window is not None and window.is_column(key))
         name = str(key.name()) if is_column else _shown_name(key, results)
-        taken = names if is_column and attribute_id(key) in column_ids else [*names, *columns]
+        taken = names if is_column else [*names, *columns]
         own = stored_name(name)
         names.append(own if own.lower() not in {t.lower() for t in taken} else free(f"{own}_key", taken))
     return names or [ALL_ROWS]
@@ -109,39 +137,70 @@ def _shown_name(key: JavaObject, results: list[JavaObject]) -> str:
     return str(key.sql() if found is None else found.name())
 
 
-def _kept(of: Translation, node: JavaObject, grouped: _Grouped) -> Rows:
+def _kept(of: Translation, grouped: _Grouped) -> Rows:
     """The operator's keys and aggregates, under ids of their own."""
-    split = grouped.split
-    read = step(of, _read(grouped), grouped.rows)
-    specs = split.specs or {free("rows_of_group", [*read.schema.names]): agg.count()}
-    keys = _keys(grouped, read)
-    inputs = [f for f in read.schema.fields if f.name in split.columns()]
-    rules = Rules(**{name: of.spark.conf.get(conf).lower() == "true" for name, conf in _RULES.items()})
-    function = AggregateFunction(
-        arrow_schema(keys.schema), arrow_schema(T.StructType(inputs)), specs, rules=rules,
-        over_everything=not grouped.grouping,
-    )  # fmt: skip
+    window = None if grouped.window is None else _windowed(of, grouped, grouped.window)
+    rows = of.rows(grouped.node.child()) if window is None else window.rows
+    names = list(grouped.key_names)
+    keys = grouped.grouping or resolved(grouped.frame, [F.lit(0)])
+    if window is not None:
+        place = grouped.window_place
+        names[place], keys = f"{names[place]}_start", [*keys[:place], window.key, *keys[place + 1 :]]
+    read = step(of, _read(grouped, rows, dict(zip(names, keys, strict=True))), rows)
+    by = _keys(names, read)
+    function = _function(of, grouped, by, read, window)
     upstream = Upstream(read.recipe, read.lineage, read.schema, lambda ctx: ctx.chain(read.recipe))
-    made = keyed_rows(upstream, given_uid(of, node), function, [f.name for f in inputs], keys, "update")
-    return Rows(made.recipe, made.lineage, new_attributes(made.schema), made.schema)
+    mode = None if isinstance(function, WindowedAggregate) else "update"
+    inputs = [f.name for f in read.schema.fields if f.name in grouped.split.columns()]
+    made = keyed_rows(upstream, given_uid(of, grouped.node), function, inputs, by, mode)
+    kept = Rows(made.recipe, made.lineage, new_attributes(made.schema), made.schema)
+    return kept if window is None else _with_shown(kept, names[grouped.window_place], grouped, window)
 
 
-def _read(grouped: _Grouped) -> JavaObject:
+def _windowed(of: Translation, grouped: _Grouped, window: TimeWindow) -> Windowed:
+    """The rows with their windows' starts. Windows that begin in step with their length, of event times, and whose
+    aggregates do not mind the order, are added up by slices: a row comes once then."""
+    child, name = grouped.node.child(), grouped.key_names[grouped.window_place]
+    at = directly_below(child, window)
+    if at is None:
+        return with_starts(of.rows(child), window, name)
+    whole = window.size.most > 1 and window.size.size % window.size.slide == 0
+    sliced = window.event_time and whole and in_any_order(grouped.specs.values())
+    return windowed(of, window, name, newest=sliced)
+
+
+def _function(of: Translation, grouped: _Grouped, keys: Keys, read: Rows, window: Windowed | None) -> AggregateFunction:
+    inputs = T.StructType([f for f in read.schema.fields if f.name in grouped.split.columns()])
+    rules = Rules(**{name: of.spark.conf.get(conf).lower() == "true" for name, conf in _RULES.items()})
+    by, rows = arrow_schema(keys.schema), arrow_schema(inputs)
+    if window is not None:
+        key = f"{grouped.key_names[grouped.window_place]}_start"
+        size, windows = window.window.size, {key: window.window.size.text}
+        if not window.window.event_time:
+            return AggregateFunction(by, rows, grouped.specs, rules=rules, windows=windows)
+        return WindowedAggregate(
+            by, rows, grouped.specs, rules=rules, windows=windows, window=key, size_us=size.size,
+            slide_us=size.slide if window.newest else None,
+        )  # fmt: skip
+    time = keys.event_time
+    if time is not None and read.lineage.watermarks:
+        return WindowedAggregate(by, rows, grouped.specs, rules=rules, window=time, size_us=0)
+    return AggregateFunction(by, rows, grouped.specs, rules=rules, over_everything=not grouped.grouping)
+
+
+def _read(grouped: _Grouped, rows: Rows, keys: dict[str, JavaObject]) -> JavaObject:
     """The projection in front of the operator: keys, and what aggregates read, under the names of the state."""
-    by_name = dict(zip(grouped.frame.columns, grouped.rows.attributes, strict=True))
+    by_name = dict(zip(grouped.frame.columns, output_of(grouped.node.child()), strict=True))
     names = list(grouped.split.computed)
     computed = dict(zip(names, resolved(grouped.frame, [grouped.split.computed[n] for n in names]), strict=True))
-    keys = grouped.grouping or resolved(grouped.frame, [F.lit(0)])
-    listed = dict(zip(grouped.key_names, keys, strict=True))
-    for name in grouped.split.columns():
-        if name not in listed:
-            listed[name] = computed[name] if name in computed else by_name[name]
-    return project([named_as(e, name) for name, e in listed.items()], relation(grouped.rows.attributes))
+    read = {name: computed[name] if name in computed else by_name[name] for name in grouped.split.columns()}
+    listed = {**read, **keys}
+    return project([named_as(e, name) for name, e in listed.items()], relation(rows.attributes))
 
 
-def _keys(grouped: _Grouped, read: Rows) -> Keys:
-    names = grouped.key_names
-    fields = [f for f in read.schema.fields if f.name in names]
+def _keys(names: list[str], read: Rows) -> Keys:
+    by_name = {f.name: f for f in read.schema.fields}
+    fields = [by_name[name] for name in names]
     delays = [f.metadata.get(DELAY_KEY) for f in fields]
     return Keys(
         {name: F.col(quoted(name)) for name in names},
@@ -152,10 +211,18 @@ def _keys(grouped: _Grouped, read: Rows) -> Keys:
     )
 
 
-def _shown(of: Translation, node: JavaObject, grouped: _Grouped, kept: Rows) -> JavaObject:
+def _with_shown(kept: Rows, key: str, grouped: _Grouped, window: Windowed) -> Rows:
+    """The operator's output, with the window as Spark shows it in place of its start."""
+    name, found = grouped.key_names[grouped.window_place], window.window
+    shown = T.StructField(name, found.field.dataType, True, found.field.metadata)
+    schema = T.StructType([shown if f.name == key else f for f in kept.schema.fields])
+    return python_step(kept, ShowWindows(key, name, found.size.size, found.local), new_attributes(schema), schema)
+
+
+def _shown(of: Translation, grouped: _Grouped, kept: Rows) -> JavaObject:
     """The projection behind the operator: the results, under the ids of the node."""
     over = frame_of(relation(kept.attributes), of.spark)
     place = dict(zip(kept.schema.names, kept.attributes, strict=True))
     trees = [place[n] for n in grouped.split.plain] if grouped.split.trees is None else grouped.split.trees(over)
-    named = [under_id(tree, out) for tree, out in zip(trees, output_of(node), strict=True)]
+    named = [under_id(tree, out) for tree, out in zip(trees, output_of(grouped.node), strict=True)]
     return project(named, relation(kept.attributes))

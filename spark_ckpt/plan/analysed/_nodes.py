@@ -49,11 +49,17 @@ class Rows:
         return self.ids.index(attribute_id(attribute))
 
 
+def own_names(names: Iterable[str]) -> list[str]:
+    """``names``, a second one of a name with a number."""
+    found: list[str] = []
+    for name in names:
+        found.append(free(name, found))
+    return found
+
+
 def with_own_names(rows: Rows) -> Rows:
     """``rows``, a second column of a name under a name of its own: operators and their state go by names."""
-    names: list[str] = []
-    for name in rows.schema.names:
-        names.append(free(name, names))
+    names = own_names(rows.schema.names)
     if names == rows.schema.names:
         return rows
     fields = [T.StructField(n, f.dataType, True, f.metadata) for n, f in zip(names, rows.schema.fields, strict=True)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
+
+from pyspark.sql.types import StructType
 
 from spark_ckpt.plan.analysed._control_rows import carried
 from spark_ckpt.plan.analysed._nodes import Rows, analysed, kind_of, output_of, relation, schema_of, with_ids
@@ -25,7 +27,6 @@ _IN_ARROW = ("Project", "Filter")
 
 
 def row_by_row(of: Translation, node: JavaObject) -> Rows:
-    """The rows of ``node``, a node with one child."""
     return step(of, node, of.rows(node.child()))
 
 
@@ -59,6 +60,13 @@ def carried_step(
 
     lineage = replace(rows.lineage, places=(*rows.lineage.places, f"{kind_of(node)}: in Spark: {why}"))
     return Rows(Recipe(make, (parent,)), lineage, output_of(node), schema)
+
+
+def python_step(rows: Rows, operation: Operation, attributes: Sequence[JavaObject], schema: StructType) -> Rows:
+    """``operation`` of ours over ``rows``, in Python wherever they are; what comes out has these attributes."""
+    full, parent = with_control(schema), rows.recipe
+    recipe = Recipe(lambda ctx: ctx.chain(parent).then(operation, full), (parent,))
+    return Rows(recipe, rows.lineage, tuple(attributes), schema)
 
 
 def names_only(of: Translation, node: JavaObject) -> Rows:

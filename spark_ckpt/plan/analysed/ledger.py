@@ -41,7 +41,8 @@ class Entry:
 
 
 LEDGER = (
-    Entry(("Project", "Filter"), How.ROW_BY_ROW, "row by row", "columns are computed for data rows only"),
+    Entry(("Project",), How.ROW_BY_ROW, "projection", "columns are computed for data rows only; windows in Arrow"),
+    Entry(("Filter",), How.ROW_BY_ROW, "row by row", "control rows pass"),
     Entry(("Generate",), How.ROW_BY_ROW, "row by row", "data rows are multiplied, control rows come once"),
     Entry(
         ("Repartition", "RepartitionByExpression", "RebalancePartitions"),
@@ -56,7 +57,7 @@ LEDGER = (
         "columns are known by their ids",
     ),
     Entry(("EventTimeWatermark",), How.ROW_BY_ROW, "watermark", "rows are numbered with their watermark's stream"),
-    Entry(("Expand",), How.ROW_BY_ROW, "expand", "grouping sets, UNPIVOT; control rows come once"),
+    Entry(("Expand",), How.ROW_BY_ROW, "expand", "grouping sets, UNPIVOT, windows; control rows come once"),
     Entry(("Join",), How.ROW_BY_ROW, "join", "a stream with a table; two streams not yet"),
     Entry(("MapInArrow", "MapInPandas"), How.ROW_BY_ROW, "map rows", "the function sees data rows only"),
     Entry(("FlatMapGroupsInPandasWithState",), How.OPERATOR, "function with state", "`applyInPandasWithState`"),

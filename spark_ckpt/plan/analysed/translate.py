@@ -27,6 +27,7 @@ from spark_ckpt.plan.analysed._python_functions import map_rows
 from spark_ckpt.plan.analysed._row_by_row import names_only, row_by_row
 from spark_ckpt.plan.analysed._rules import in_stream_form
 from spark_ckpt.plan.analysed._static_joins import join
+from spark_ckpt.plan.analysed._time_windows import assigned, time_window
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._unions import union
 from spark_ckpt.plan.analysed.ledger import How, entry_of
@@ -93,12 +94,23 @@ class Walk(Translation):
         return Rows(recipe, Lineage(1, (source,)), output_of(node), schema)
 
 
+def projection(of: Translation, node: JavaObject) -> Rows:
+    window = time_window(node)
+    return row_by_row(of, node) if window is None else assigned(of, window)
+
+
+def expansion(of: Translation, node: JavaObject) -> Rows:
+    window = time_window(node)
+    return expand(of, node) if window is None else assigned(of, window)
+
+
 HANDLERS: dict[str, Callable[[Translation, JavaObject], Rows]] = {
+    "projection": projection,
     "row by row": row_by_row,
     "names only": names_only,
     "aggregate": aggregate,
     "deduplicate": deduplicate,
-    "expand": expand,
+    "expand": expansion,
     "function with state": function_with_state,
     "join": join,
     "map rows": map_rows,

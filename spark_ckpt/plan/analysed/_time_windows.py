@@ -1,0 +1,214 @@
+"""Windows of time, ``F.window``: Spark's analysis writes them as a struct that is computed of the time, in a
+projection, or in an ``Expand`` where they overlap. Here they are assigned in Arrow. Driver; classic Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import types as T
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.analysed._nodes import (
+    Rows,
+    attribute_id,
+    kind_of,
+    named_as,
+    new_attributes,
+    output_of,
+    project,
+    relation,
+    schema_of,
+    walk,
+    with_own_names,
+)
+from spark_ckpt.plan.analysed._row_by_row import python_step, step
+from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.columns import free
+from spark_ckpt.plan.event_time import DELAY_KEY
+from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.windows import WINDOW_KEYS
+from spark_ckpt.runtime.windows import AssignWindows, TakeStarts, WindowSize
+
+JavaObject = Any
+
+_NOTE = WINDOW_KEYS["window"]
+
+
+@dataclass(frozen=True)
+class TimeWindow:
+    """What a node says: ``column`` is the window's attribute, ``time`` the expression that it is a window of."""
+
+    node: JavaObject
+    column: JavaObject
+    time: JavaObject
+    size: WindowSize
+    field: T.StructField
+
+    @property
+    def event_time(self) -> bool:
+        """Whether a watermark ends the windows."""
+        return DELAY_KEY in self.field.metadata
+
+    @property
+    def local(self) -> bool:
+        """Whether its times have no zone."""
+        kind = self.field.dataType
+        assert isinstance(kind, T.StructType)
+        return isinstance(kind.fields[0].dataType, T.TimestampNTZType)
+
+    def is_column(self, attribute: JavaObject) -> bool:
+        return attribute_id(attribute) == attribute_id(self.column)
+
+
+@dataclass(frozen=True)
+class Windowed:
+    """Rows with their windows: as Spark shows them under the window's id, and ``key``, their start."""
+
+    rows: Rows
+    key: JavaObject
+    window: TimeWindow
+    newest: bool = False
+
+
+def time_window(node: JavaObject) -> TimeWindow | None:
+    """The window that ``node``, a projection or an expansion, gives rows; None: it gives none."""
+    if kind_of(node) == "Project":
+        made = next((e for e in items_of(node.projectList()) if _is_window(e)), None)
+        return None if made is None else _read(node, made.toAttribute(), made.child())
+    column = next((a for a in output_of(node) if _is_noted(a)), None) if kind_of(node) == "Expand" else None
+    if column is None:
+        return None
+    place = [attribute_id(a) for a in output_of(node)].index(attribute_id(column))
+    made = items_of(items_of(node.projections())[0])[place]
+    return _read(node, column, made) if kind_of(made) == "CreateNamedStruct" else None
+
+
+def window_of(below: JavaObject, key: JavaObject) -> TimeWindow | None:
+    """The window that ``key``, a column of what ``below`` puts out, is. It may have come through other nodes, under
+    other ids, from an earlier aggregation, too. None: it is none."""
+    if kind_of(key) != "AttributeReference" or not _is_noted(key):
+        return None
+    wanted = key
+    for node in walk(below):
+        found = time_window(node)
+        if found is not None and found.is_column(wanted):
+            return replace(found, column=key, field=_field_of(key))
+        wanted = _defined_by(node, wanted)
+    raise InvalidInputError(
+        f"{key.name()}: expected a column of F.window(...) among the keys, found one that is marked as a window, "
+        "and is made by no F.window of this query; group by its start instead"
+    )
+
+
+def directly_below(node: JavaObject, window: TimeWindow) -> JavaObject | None:
+    """The node that assigns ``window``, if nothing but Spark's own filter of the rows in it is behind that."""
+    if kind_of(node) == "Filter" and kind_of(node.child()) == "Expand":
+        condition = node.condition()
+        parts = items_of(condition.children()) if kind_of(condition) == "And" else []
+        own = [kind_of(p) for p in parts] == ["GreaterThanOrEqual", "LessThan"]
+        node = node.child() if own else node
+    found = time_window(node)
+    alone = found is not None and found.is_column(window.column) and not _computes_others(node)
+    return node if alone else None
+
+
+def _computes_others(node: JavaObject) -> bool:
+    if kind_of(node) != "Project":
+        return False
+    return any(kind_of(e) != "AttributeReference" and not _is_window(e) for e in items_of(node.projectList()))
+
+
+def _defined_by(node: JavaObject, wanted: JavaObject) -> JavaObject:
+    """The attribute that ``wanted`` is another name of in ``node``; else itself."""
+    lists = {"Project": "projectList", "Aggregate": "aggregateExpressions"}
+    if kind_of(node) in lists:
+        for e in items_of(getattr(node, lists[kind_of(node)])()):
+            same = kind_of(e) == "Alias" and attribute_id(e) == attribute_id(wanted)
+            if same and kind_of(e.child()) == "AttributeReference":
+                return e.child()
+    return wanted
+
+
+def _field_of(attribute: JavaObject) -> T.StructField:
+    (found,) = schema_of(relation([attribute])).fields
+    return found
+
+
+def _is_noted(named: JavaObject) -> bool:
+    return bool(named.metadata().contains(_NOTE))
+
+
+def _is_window(e: JavaObject) -> bool:
+    return kind_of(e) == "Alias" and kind_of(e.child()) == "CreateNamedStruct" and _is_noted(e)
+
+
+def _read(node: JavaObject, column: JavaObject, struct: JavaObject) -> TimeWindow:
+    """``end`` of the struct is ``time - (time - start) mod slide - 0 + size``, as ``TimeWindowing`` writes it."""
+    end, size = items_of(_inner(items_of(struct.children())[3]).children())
+    newest, _back = items_of(end.children())
+    time, into = items_of(newest.children())
+    since, slide = items_of(items_of(items_of(into.children())[0].children())[0].children())
+    start = items_of(since.children())[1]
+    sizes = WindowSize(int(size.value()), int(slide.value()), int(start.value()))
+    return TimeWindow(node, column, _inner(time), sizes, _field_of(column))
+
+
+def _inner(e: JavaObject) -> JavaObject:
+    """What Spark converts to microseconds and back."""
+    while kind_of(e) in ("KnownNullable", "PreciseTimestampConversion"):
+        e = e.child()
+    return e
+
+
+def windowed(of: Translation, window: TimeWindow, name: str, newest: bool = False) -> Windowed:
+    """The rows of the node's child, each once for each of its windows, or for the ``newest`` of them. ``name`` is what
+    the window is called in the state."""
+    rows, time = _with_time(of, window, with_own_names(of.rows(window.node.child())))
+    names = rows.schema.names
+    shown, key = free(name, names), free(f"{name}_start", [*names, name])
+    fields = [
+        T.StructField(shown, window.field.dataType, True, window.field.metadata),
+        T.StructField(key, T.TimestampType()),
+    ]
+    (start,) = new_attributes(T.StructType(fields[1:]))
+    schema = T.StructType([*rows.schema.fields, *fields])
+    operation = AssignWindows(time, shown, key, window.size, newest, window.local)
+    made = python_step(rows, operation, [*rows.attributes, window.column, start], schema)
+    return Windowed(made, start, window, newest)
+
+
+def with_starts(rows: Rows, window: TimeWindow, name: str) -> Windowed:
+    """``rows`` that have their windows already, with the start of each."""
+    named = with_own_names(rows)
+    shown, key = named.schema.names[named.place(window.column)], free(f"{name}_start", named.schema.names)
+    field = T.StructField(key, T.TimestampType())
+    (start,) = new_attributes(T.StructType([field]))
+    schema = T.StructType([*named.schema.fields, field])
+    return Windowed(python_step(named, TakeStarts(shown, key), [*named.attributes, start], schema), start, window)
+
+
+def _with_time(of: Translation, window: TimeWindow, rows: Rows) -> tuple[Rows, str]:
+    """The rows, and the column of the time, which may have to be computed."""
+    if kind_of(window.time) == "AttributeReference":
+        return rows, rows.schema.names[rows.place(window.time)]
+    name = free("window_time", rows.schema.names)
+    listed: Sequence[JavaObject] = [*rows.attributes, named_as(window.time, name)]
+    return step(of, project(listed, relation(rows.attributes)), rows), name
+
+
+def assigned(of: Translation, window: TimeWindow) -> Rows:
+    """What the window's node puts out, by itself."""
+    found = windowed(of, window, window.field.name)
+    kept = project(_listed(window), relation(found.rows.attributes))
+    made = step(of, kept, found.rows)
+    return Rows(made.recipe, made.lineage, output_of(window.node), schema_of(window.node))
+
+
+def _listed(window: TimeWindow) -> list[JavaObject]:
+    """The node's own output: a projection may compute other columns, too."""
+    if kind_of(window.node) == "Project":
+        return [window.column if _is_window(e) else e for e in items_of(window.node.projectList())]
+    return list(output_of(window.node))

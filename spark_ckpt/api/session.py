@@ -17,7 +17,7 @@ from spark_ckpt.api._file_options import OnlySparkReadsError
 from spark_ckpt.api._progress import CkptStreams
 from spark_ckpt.api._read_by_spark import Asked, behind, may_be_sparks, read_by_spark
 from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, as_spark_reads, refuse_unread_types
-from spark_ckpt.api._spark_streams import SparkStreamMaker, spark_stream
+from spark_ckpt.api._spark_streams import spark_stream
 from spark_ckpt.api._tables import table_source
 from spark_ckpt.api._unbound_calls import take_unbound_calls
 from spark_ckpt.api._views import global_views, views_of
@@ -33,6 +33,7 @@ from spark_ckpt.plan.lineage import Lineage, SourceNode
 from spark_ckpt.plan.refused_types import has_type, refuse_unread
 from spark_ckpt.plan.session_confs import all_confs
 from spark_ckpt.plan.spark_errors import check_path, not_expected, path_not_found
+from spark_ckpt.plan.spark_stream_rows import SparkStreamMaker
 from spark_ckpt.runtime.stateless import control_row, with_control
 from spark_ckpt.sources.base import open_source
 

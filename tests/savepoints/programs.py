@@ -96,6 +96,16 @@ def sessions(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[p
     yield pd.DataFrame({"operator": ["sessions"], "key": [key[0]], "n": [n], "value": [str(least)]})
 
 
+def under(uid: str, make: Callable[..., Any]) -> Any:
+    """What ``make`` gives, by a method with a parameter ``uid``, or by PySpark's own and then a mark."""
+    try:
+        return make(uid=uid)
+    except TypeError:
+        from spark_ckpt.plan.analysed._uids import with_uid
+
+        return with_uid(make(), uid)
+
+
 def _told(df: Any, operator: str, key: Any, n: Any, value: Any) -> Any:
     columns = F.lit(operator).alias("operator"), key.alias("key"), n.alias("n"), value.cast("string").alias("value")
     return df.select(*columns)
@@ -106,16 +116,18 @@ def updated(rows: Any) -> Any:
     totals = rows.where("v % 7 <> 0").groupBy("k")
     values = F.sum("v"), F.avg("v"), F.max("at"), F.count_distinct("v"), F.array_sort(F.collect_set(F.col("v") % 4))
     named = [c.alias(f"c{i}") for i, c in enumerate(values)]
-    totals = totals.agg(F.count("*").alias("n"), *named, uid="totals")
+    counted = totals
+    totals = under("totals", lambda **uid: counted.agg(F.count("*").alias("n"), *named, **uid))
     text = F.concat_ws(" ", *(F.col(f"c{i}").cast("string") for i in range(len(values))))
     distinct = rows.selectExpr("k", "v % 10 AS digit").dropDuplicates(["k", "digit"])
-    digits = distinct.groupBy("digit").agg(F.count("*").alias("n"), F.sum(F.ascii("k")).alias("s"), uid="digits")
+    of_digits = F.count("*").alias("n"), F.sum(F.ascii("k")).alias("s")
+    digits = under("digits", lambda **uid: distinct.groupBy("digit").agg(*of_digits, **uid))
     grouped = rows.groupBy("k")
     return (
         _told(totals, "totals", F.col("k"), F.col("n"), text)
         .union(_told(digits, "digits", F.col("digit").cast("string"), F.col("n"), F.col("s")))
         .union(grouped.applyInPandasWithState(sessions, OUT, "n long, least long", "update", "NoTimeout"))
-        .union(grouped.transformWithStateInPandas(Seen(), OUT, "update", "None", uid="seen"))
+        .union(under("seen", lambda **uid: grouped.transformWithStateInPandas(Seen(), OUT, "update", "None", **uid)))
     )
 
 
@@ -144,7 +156,11 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {"updated": updated, "appended": app
 
 def started(ckpt: Any, program: str, end: int, sink: str, **options: str) -> Any:
     rows = ckpt.readStream.format(Numbers).option("end", end).load()
-    writer = PROGRAMS[program](rows).writeStream.format("memory").option("path", sink).queryName(program)
+    return written(PROGRAMS[program](rows).writeStream, program, sink, **options)
+
+
+def written(writer: Any, program: str, sink: str, **options: str) -> Any:
+    writer = writer.format("memory").option("path", sink).queryName(program)
     if program == "top":
         writer = writer.option("mergeKeys", "k,r").option("changeColumn", "op")
     return writer.outputMode(MODES[program]).options(**options)

@@ -165,6 +165,15 @@ def test_a_uid_names_the_state_of_the_operator_wherever_its_rows_go(orders: Orde
     assert [o.uid for o in translated(orders.ckpt, both)._lineage.operators] == ["totals", "totals-2"]
 
 
+def test_a_stream_that_spark_reads_rides_under_barriers(orders: Orders, new_input: Any, tmp_path: Path) -> None:
+    more = new_input("more", SCHEMA)
+    more.add((100, "a", 7.0, None, None), (101, "d", 1.0, None, None))
+    both = orders.stream.select("k", "v").union(more.spark_stream(orders.spark).select("k", "v").where("v > 2"))
+    totals = orders.run(both.groupBy("k").agg(F.sum("v")), tmp_path / "both", "update")
+    assert dict(totals)["a"] == 27.0 + 7.0
+    assert {k for k, _ in totals} == {"a", "b", "c"}
+
+
 def test_two_operators_of_one_uid_are_refused(orders: Orders) -> None:
     one, two = (with_uid(orders.stream.groupBy("k").agg(F.sum(c).alias("s")), "totals") for c in ("v", "id"))
     with pytest.raises(TopologyError, match="totals"):
@@ -182,5 +191,5 @@ def test_what_the_ledger_refuses_is_told_with_a_way(orders: Orders) -> None:
 
 
 def test_every_handler_that_the_ledger_names_is_there() -> None:
-    here = {How.ROW_BY_ROW, How.NAMES, How.OPERATOR}
+    here = {How.ROW_BY_ROW, How.NAMES, How.OPERATOR, How.SOURCE}
     assert {entry.by for entry in LEDGER if entry.how in here} == set(HANDLERS)

@@ -82,10 +82,10 @@ LEDGER = (
     Entry(("CollectMetrics", "Sample"), How.NOT_YET, "row by row"),
     # --- where rows begin
     Entry(
-        ("StreamingRelationV2", "StreamingRelation", "StreamingExecutionRelation"),
-        How.NOT_YET,
+        ("StreamingRelationV2", "StreamingRelation"),
+        How.SOURCE,
         "spark stream",
-        "streams that Spark itself reads",
+        "a stream that Spark itself reads rides under barriers",
     ),
     Entry(
         (
@@ -241,6 +241,7 @@ LEDGER = (
             "OffsetHolder",
             "ReturnAnswer",
             "ScanBuilderHolder",
+            "StreamingExecutionRelation",
             "StreamingDataSourceV2Relation",
             "StreamingDataSourceV2ScanRelation",
         ),

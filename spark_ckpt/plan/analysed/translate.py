@@ -26,6 +26,7 @@ from spark_ckpt.plan.analysed._nodes import (
 from spark_ckpt.plan.analysed._python_functions import map_rows
 from spark_ckpt.plan.analysed._row_by_row import names_only, row_by_row
 from spark_ckpt.plan.analysed._rules import in_stream_form
+from spark_ckpt.plan.analysed._spark_leaves import spark_stream
 from spark_ckpt.plan.analysed._static_joins import join
 from spark_ckpt.plan.analysed._time_windows import assigned, time_window
 from spark_ckpt.plan.analysed._translation import Translation
@@ -107,6 +108,7 @@ def expansion(of: Translation, node: JavaObject) -> Rows:
 HANDLERS: dict[str, Callable[[Translation, JavaObject], Rows]] = {
     "projection": projection,
     "row by row": row_by_row,
+    "spark stream": spark_stream,
     "names only": names_only,
     "aggregate": aggregate,
     "deduplicate": deduplicate,

@@ -135,6 +135,8 @@ def delta_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _in_delta(plain: pa.DataType) -> bool:
+    if pt.is_struct(plain) and not plain.num_fields:
+        return False
     if pt.is_list(plain) or pt.is_map(plain) or pt.is_struct(plain):
         return all(_in_delta(plain.field(i).type) for i in range(plain.num_fields))
     return plain in DELTA_NAMES or pt.is_decimal128(plain)

@@ -13,6 +13,8 @@ _WAYS_TO_KEEP = {
     T.YearMonthIntervalType: "cast it to int, its months, or to string in front of the operator",
 }
 
+_WAY_OF_VECTORS = "make it a column of plain types, of a vector pyspark.ml.functions.vector_to_array(...)"
+
 
 def refuse_unread(schema: T.StructType) -> None:
     """Raises ``InvalidInputError`` for columns that no reader of Spark's has, either."""
@@ -26,8 +28,13 @@ def refuse_unread(schema: T.StructType) -> None:
 
 def refuse_unwritable(schema: T.StructType) -> None:
     """Raises ``InvalidInputError`` naming a column of a type that has no Arrow type of its own: a variant would arrive
-    in a sink as a struct of bytes."""
+    in a sink as a struct of bytes, a vector as one of its parts."""
     for field in schema.fields:
+        if has_type(field.dataType, T.UserDefinedType):
+            raise InvalidInputError(
+                f"column {field.name!r} has type {field.dataType.simpleString()}, a user-defined type, which no sink "
+                f"can hold; {_WAY_OF_VECTORS}"
+            )
         if has_repeated_fields(field.dataType):
             raise InvalidInputError(
                 f"column {field.name!r} has type {field.dataType.simpleString()}, in which a field's name comes twice: "
@@ -52,6 +59,11 @@ def refuse_unkept(fields: Iterable[T.StructField]) -> None:
             way = 'give each a name of its own, F.struct(F.col("k").alias("x"), "k")'
             raise InvalidInputError(_unkept(field, "as a field's name comes twice in it", way))
         for kind in _types_in(field.dataType):
+            if isinstance(kind, T.StructType) and not kind.fields:
+                way = "leave it out, or make it a text with F.to_json, in front of the operator"
+                raise InvalidInputError(_unkept(field, "as a struct without fields is no column of state", way))
+            if isinstance(kind, T.UserDefinedType):
+                raise InvalidInputError(_unkept(field, "as state has no user-defined types", _WAY_OF_VECTORS))
             if _has_no_arrow_type(kind):
                 way = _WAYS_TO_KEEP.get(type(kind), "cast it to string in front of the operator")
                 raise InvalidInputError(_unkept(field, "as Arrow has no such type", way))

@@ -17,7 +17,9 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sinks.delta._fitting import WRITER_FEATURES
 from spark_ckpt.sinks.delta._open_table import OpenTable
 from spark_ckpt.sinks.delta.sink import DeltaSink
+from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.testing.sink_harness import SCHEMA, context, permit, stage_table
+from tests.sinks.iceberg_harness import catalog_options
 from tests.sources.delta_tables import HandMade, field
 
 K_V = (field("k", "long"), field("v", "string"))
@@ -177,6 +179,33 @@ def test_columns_that_the_table_lacks_are_added_where_that_is_asked_for(
     assert DeltaTable(path).version() == before + 3, "columns are added once"
     committed(path, 4, k_v((4, "d")), mergeSchema="true", **options)
     assert found(path, "k, w")[-1] == (4, None)
+
+
+@pytest.mark.parametrize("options", [{}, {"mergeSchema": "true"}], ids=["as it is", "merged"])
+@pytest.mark.parametrize(
+    ("there", "written", "pair"),
+    [
+        ([("id", pa.int64())], [("ID", pa.int64())], "'id' and 'ID'"),
+        ([("s", pa.struct([("x", pa.int64())]))], [("s", pa.struct([("X", pa.int64())]))], "'s.x' and 's.X'"),
+        (None, [("id", pa.int64()), ("ID", pa.int64())], "'id' and 'ID'"),
+    ],
+)
+def test_names_that_differ_in_case_alone_are_refused_at_start(
+    tmp_path: Path, there: list[Any] | None, written: list[Any], pair: str, options: dict[str, str]
+) -> None:
+    """Spark and delta-rs take them for one."""
+    if there is not None:
+        DeltaSink({"path": f"{tmp_path}/t"}).validate(pa.schema(there))
+    with pytest.raises(InvalidInputError, match=f"{pair} differ in upper and lower case alone"):
+        DeltaSink({"path": f"{tmp_path}/t", **options}).validate(pa.schema(written))
+
+
+@pytest.mark.parametrize("kind", [pa.struct([]), pa.list_(pa.struct([])), pa.struct([("a", pa.struct([]))])])
+@pytest.mark.parametrize("sink", ["delta", "iceberg", "files"])
+def test_structs_without_fields_are_refused_at_start(tmp_path: Path, kind: pa.DataType, sink: str) -> None:
+    options = {**catalog_options(tmp_path), "table": "db.t"} if sink == "iceberg" else {"path": f"{tmp_path}/o"}
+    with pytest.raises(InvalidInputError, match="column 'empty' has type"):
+        create_sink(sink, options).validate(pa.schema([("k", pa.int64()), ("empty", kind)]))
 
 
 def test_fields_of_structs_are_added_too(tmp_path: Path) -> None:

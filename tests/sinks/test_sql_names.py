@@ -119,3 +119,34 @@ def test_refused_text_shows_the_column_and_the_reason() -> None:
     with pytest.raises(InvalidInputError, match="0x00"):
         stage(sink, [(1, "a\0b")])
     assert run(url, "SELECT * FROM t") == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "declared"),
+    [("postgresql", "xml"), ("postgresql", "point"), ("postgresql", "pair"), ("mariadb", "inet6"), ("sqlite", "")],
+)
+def test_a_column_of_a_type_that_nothing_maps_is_refused_at_start_by_name(
+    tmp_path: Path, kind: str, declared: str
+) -> None:
+    url = new_database(kind, tmp_path)
+    made = ["CREATE TYPE pair AS (a int, b int)"] if declared == "pair" else []
+    run(url, *made, f"CREATE TABLE t (k bigint, odd {declared})")
+    with pytest.raises(InvalidInputError, match=r"column 'odd' has a type that nothing here knows.*option 'columns'"):
+        make(url, schema=pa.schema([("k", pa.int64()), ("odd", pa.string())]))
+    make(url, schema=pa.schema([("k", pa.int64())]))
+
+
+@pytest.mark.parametrize("names", [("id", "ID"), ("\u00e9", "e\u0301"), ("\u00e9", "\u00c9"), ("a.b", "a")])
+def test_pairs_of_names_are_two_columns_or_refused_at_start_by_name(url: str, names: tuple[str, str]) -> None:
+    schema = pa.schema([("k", pa.int64()), *((n, pa.string()) for n in names)])
+    try:
+        sink = make(url, schema=schema)
+    except InvalidInputError as refused:
+        assert f"column name '{names[1]}'" in str(refused) or f"column name: {names[1]}" in str(refused)  # noqa: PT017
+        assert not url.startswith("postgresql")
+        assert names[0].lower() == names[1].lower()
+        return
+    sink.commit(
+        permit(1), stage_table(sink, context(1, 1, schema=schema), pa.table([[1], ["one"], ["two"]], schema=schema))
+    )
+    assert read(url, "t", list(names)) == [("one", "two")]

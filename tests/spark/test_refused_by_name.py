@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.ml.linalg import Vectors, VectorUDT
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -16,6 +17,14 @@ from tests.spark.conftest import Input
 
 def variant() -> Any:
     return F.parse_json("s").alias("v")
+
+
+def nothing() -> Any:
+    return F.expr("from_json('{}', 'struct<>')").alias("nothing")
+
+
+def vector() -> Any:
+    return F.udf(lambda k: Vectors.dense([float(k)]), VectorUDT())("k").alias("features")
 
 
 def lower() -> Any:
@@ -49,6 +58,23 @@ KEPT: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda df: df.withColumnRenamed("s", "_key_hash").groupBy("k").agg(F.max("_key_hash")),
         "a column is named '_key_hash'",
     ),
+    "structs without fields in a list": (
+        lambda df: df.select("k", nothing()).groupBy("k").agg(F.collect_list("nothing")),
+        "'nothing' has type struct<>.*without fields.*F.to_json",
+    ),
+    "the first of them": (
+        lambda df: df.select("k", nothing()).groupBy("k").agg(F.first("nothing")),
+        "'nothing' has type",
+    ),
+    "one beside keys": (lambda df: df.select("k", F.array(nothing()).alias("a")).dropDuplicates(["k"]), "'a' has type"),
+    "one in a stream's side of a join": (
+        lambda df: df.select("k", nothing()).join(df.select("k", "s"), "k"),
+        "'nothing' has type struct<>",
+    ),
+    "a vector beside keys": (
+        lambda df: df.select("k", vector()).dropDuplicates(["k"]),
+        "'features' has type .*user-defined.*vector_to_array",
+    ),
     "months": (
         lambda df: df.select("k", F.expr("make_ym_interval(k, 2)").alias("m")).dropDuplicates(["k"]),
         "'m' has type interval year to month.*its months",
@@ -75,6 +101,12 @@ def test_what_no_sink_can_hold(stream: Any) -> None:
     for text in ("make_interval(0, k)", "map()", "array()", "array(make_ym_interval(k, 2))"):
         with pytest.raises(InvalidInputError, match=r"column 'no' has type .*, which no sink can hold"):
             stream.select(F.expr(text).alias("no"))._arrow_schema()
+
+
+def test_what_no_sink_can_hold_of_users_own_types(stream: Any) -> None:
+    for column in (vector(), F.array(vector()).alias("features")):
+        with pytest.raises(InvalidInputError, match=r"column 'features' has type .*user-defined.*vector_to_array"):
+            stream.select(column)._arrow_schema()
 
 
 def test_a_join_by_texts_of_a_collation_names_the_column(stream: Any) -> None:

@@ -88,6 +88,26 @@ def check_merged_partitions(path: str, partitions: Sequence[str], columns: pa.Sc
             )
 
 
+def check_cases(shown: str, schema: pa.Schema) -> None:
+    """Raises ``InvalidInputError`` for columns, or fields of a struct, that Delta takes for one: whoever reads the
+    table finds neither. ``schema``: the table's, with what the query would add."""
+    for path, one, other in _case_pairs("", list(schema)):
+        raise InvalidInputError(
+            f"{shown}: '{path}{one}' and '{path}{other}' differ in upper and lower case alone, and are one name to "
+            "Delta; rename one in the query, or write it as the table has it"
+        )
+
+
+def _case_pairs(path: str, fields: Sequence[pa.Field]) -> Iterator[tuple[str, str, str]]:
+    known: dict[str, str] = {}
+    for field in fields:
+        other = known.setdefault(field.name.lower(), field.name)
+        if other != field.name:
+            yield path, other, field.name
+        kind = field.type
+        yield from _case_pairs(f"{path}{field.name}.", [kind.field(i) for i in range(kind.num_fields)])
+
+
 def check_columns(path: str, found: pa.Schema, wanted: pa.Schema, declared: pa.Schema) -> None:
     problems = []
     for field in wanted:

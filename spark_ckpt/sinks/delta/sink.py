@@ -38,6 +38,7 @@ from spark_ckpt.sinks._partitions import PartitionedWriter, Values, check_partit
 from spark_ckpt.sinks.base import Part, SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.delta._fitting import (
     added,
+    check_cases,
     check_columns,
     check_keys,
     check_merged_partitions,
@@ -142,10 +143,13 @@ class DeltaSink(TwoPhaseSink):
         check_partitions(self._partitions, wanted)
         if self._keys:
             check_merged_partitions(redact_url(self._path), self._partitions, wanted)
+        shown = f"Delta table {redact_url(self._path)}"
+        check_cases(shown, wanted)
         table = self._made(wanted)
         check_rules(self._path, table, self._rewrites)
         check_partitions_of(self._path, table, self._partitions)
         there = pa.schema(table.schema())
+        check_cases(shown, with_columns(there, wanted))
         fitting = with_columns(there, wanted) if self._merge_schema else there
         check_columns(self._path, fitting, wanted, schema)
         if fitting is not there:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -124,6 +125,12 @@ def _column_problems(found: Mapping[str, Any], rows: pa.Schema) -> list[str]:
         if f.name in found and mismatch(found[f.name]["type"], f.type)
     ]
     problems += [
+        f"column '{f.name}' has a type that nothing here knows, so no staging table can have it; leave it out with "
+        "option 'columns', or give it another one, such as text, and cast it in a view"
+        for f in rows
+        if f.name in found and isinstance(found[f.name]["type"], sa.types.NullType)
+    ]
+    problems += [
         f"column '{n}' must not be null, has no default, and the query does not write it"
         for n, c in found.items()
         if n not in rows.names and not c["nullable"] and c["default"] is None and not _is_generated(c)
@@ -137,7 +144,9 @@ def _column_problems(found: Mapping[str, Any], rows: pa.Schema) -> list[str]:
 
 
 def _columns(connection: sa.Connection, name: str, schema: str | None) -> dict[str, Any]:
-    found = sa.inspect(connection).get_columns(name, schema=schema)
+    with warnings.catch_warnings():  # of types that it does not know: those columns are refused, if they are written
+        warnings.filterwarnings("ignore", message="Did not recognize type", category=sa.exc.SAWarning)
+        found = sa.inspect(connection).get_columns(name, schema=schema)
     # SQLAlchemy reads MariaDB's names as they are quoted.
     quoted = connection.dialect.name in mariadb.DIALECTS
     return {c["name"].replace("``", "`") if quoted else c["name"]: c for c in found}

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.plan.attributes import by_name
 from spark_ckpt.plan.key_columns import Keys
-from spark_ckpt.plan.keyed_operator import Upstream, keyed_rows
+from spark_ckpt.plan.keyed_operator import KeyedRows, Upstream, keyed_rows
 from spark_ckpt.plan.keyed_operator import checked_uid as checked
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.state.aggregates.function import AggregateFunction
@@ -28,12 +28,20 @@ def keyed(
     takes_updates: bool = False,
 ) -> CkptDataFrame:
     """A keyed operator behind ``parent``; see :func:`spark_ckpt.plan.keyed_operator.keyed_rows`."""
-    upstream = Upstream(parent._recipe, parent._lineage, parent.schema, parent._for_expressions)
-    uid = checked_uid(parent, uid)
+    uid, upstream = checked_uid(parent, uid), upstream_of(parent)
     made = keyed_rows(upstream, uid, function, columns, keys, output_mode, whole_in_complete, asked, takes_updates)
+    return behind_operator(parent, made, _handed_on(parent, function, keys))
+
+
+def upstream_of(parent: CkptDataFrame) -> Upstream:
+    return Upstream(parent._recipe, parent._lineage, parent.schema, parent._for_expressions)
+
+
+def behind_operator(parent: CkptDataFrame, made: KeyedRows, handed_on: Iterable[str]) -> CkptDataFrame:
+    """What an operator puts out, some of whose columns are those of ``parent``."""
     preview = parent._session.preview(with_control(made.schema))
     df = CkptDataFrame(parent._session, made.recipe, made.lineage, preview)
-    return df._with(by_name(parent._attributes, df.columns, _handed_on(parent, function, keys)))
+    return df._with(by_name(parent._attributes, df.columns, handed_on))
 
 
 def checked_uid(parent: CkptDataFrame, uid: str | None) -> str | None:

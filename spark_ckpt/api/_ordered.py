@@ -12,27 +12,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from spark_ckpt.api._keeps_columns import keeps_columns
-from spark_ckpt.api._output_modes import SORTING
 from spark_ckpt.plan.attributes import with_tables
-from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.chain import Recipe
 from spark_ckpt.plan.columns import listed, refuse_repeated
-from spark_ckpt.plan.key_columns import Keys, arrow_columns
+from spark_ckpt.plan.first_rows import first_rows, of_result
 from spark_ckpt.plan.ordering import for_data_rows
 from spark_ckpt.plan.plan_check import plan_nodes
-from spark_ckpt.plan.spark_errors import unsupported
-from spark_ckpt.runtime.limits import FirstOfResult
-from spark_ckpt.runtime.stateless import arrow_schema
-from spark_ckpt.state.functions.first_rows import COUNT, FirstRows
+from spark_ckpt.plan.spark_errors import SORTING, unsupported
 from spark_ckpt.types import TAG
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
 
 SparkDF = Any
-_ALL = "all"
 
 
 class Ordered:
@@ -71,7 +65,9 @@ class Ordered:
         refuse_repeated(self.columns, self._session.spark)
         lineage = replace(self._lineage, is_limited=True)
         if lineage.is_sorted:
-            return self._made(Recipe(lambda ctx: _of_result(ctx, self, num), (self._recipe,)), lineage, self._preview)
+            return self._made(
+                Recipe(lambda ctx: of_result(ctx, self._recipe, num), (self._recipe,)), lineage, self._preview
+            )
         return _counted(self, num, uid)
 
 
@@ -100,26 +96,7 @@ def _sorted(df: CkptDataFrame, what: str, cols: list[Any], ascending: Any, one_t
 
 
 def _counted(df: CkptDataFrame, n: int, uid: str | None) -> CkptDataFrame:
-    from spark_ckpt.api._keyed import keyed
+    from spark_ckpt.api._keyed import behind_operator, checked_uid, upstream_of
 
-    one = T.StructType().add(_ALL, "boolean")
-    keys = Keys({_ALL: F.lit(True)}, one, frozenset()).named_for(df.columns, [COUNT])
-    function = FirstRows(n, arrow_schema(keys.schema), arrow_columns(df.schema, df.columns))
-    whole = df._lineage.whole_result
-    made = keyed(df, uid, function, df.columns, keys, whole_in_complete=whole)
-    made._lineage = replace(made._lineage, is_limited=True)
-    counting = made._recipe.make
-    if whole:
-
-        def make(ctx: Any) -> Chain:
-            return _of_result(ctx, df, n) if ctx.output_mode == "complete" else counting(ctx)
-
-        made._recipe = replace(made._recipe, make=make)
-    return made
-
-
-def _of_result(ctx: Any, df: CkptDataFrame, n: int) -> Chain:
-    """In each task first, and then in one. Behind Python, Spark keeps the order that its rows have."""
-    chain = ctx.chain(df._recipe)
-    few = ctx.place(chain.then(FirstOfResult(n), chain.schema))
-    return Chain(few.repartition(1), chain.schema, (FirstOfResult(n),))
+    made = first_rows(upstream_of(df), n, checked_uid(df, uid))
+    return behind_operator(df, made, df.columns)

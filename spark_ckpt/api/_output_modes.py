@@ -7,16 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.plan.lineage import Lineage
-from spark_ckpt.plan.spark_errors import RefusedAsInSparkError, no_such_mode, unsupported
+from spark_ckpt.plan.spark_errors import SORTING, RefusedAsInSparkError, no_such_mode, unsupported
 
 if TYPE_CHECKING:
     from spark_ckpt.plan.lineage import OperatorNode
 
-
-SORTING = (
-    "Sorting is not supported on streaming DataFrames/Datasets, unless it is on aggregated DataFrame/Dataset in "
-    "Complete output mode"
-)
 
 _FUNCTIONS = ("applyInPandasWithState", "applyInArrowWithState", "transformWithState", "transformWithStateInPandas")
 _CORRECTNESS = "spark.sql.streaming.statefulOperator.checkCorrectness.enabled"

@@ -14,6 +14,11 @@ from spark_ckpt.errors import ConfigError, InvalidInputError
 UNSUPPORTED = "_LEGACY_ERROR_TEMP_3102"
 """The condition that Spark has for most that a stream cannot do."""
 
+SORTING = (
+    "Sorting is not supported on streaming DataFrames/Datasets, unless it is on aggregated DataFrame/Dataset in "
+    "Complete output mode"
+)
+
 
 class _Pickled:
     """Errors of several bases are made anew by what Spark's one is made of."""

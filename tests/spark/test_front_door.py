@@ -174,6 +174,14 @@ def test_a_stream_that_spark_reads_rides_under_barriers(orders: Orders, new_inpu
     assert {k for k, _ in totals} == {"a", "b", "c"}
 
 
+def test_results_come_in_order_and_a_limit_counts(orders: Orders, tmp_path: Path) -> None:
+    totals = orders.stream.groupBy("k").agg(F.sum("v").alias("s"))
+    best = totals.orderBy(F.desc("s"), "k").limit(2)
+    assert orders.run(best, tmp_path / "best", "complete") == [("b", 33.0), ("c", 39.0)]
+    few = with_uid(orders.stream.select("id").limit(5), "few")
+    assert len(orders.run(few, tmp_path / "few", "append")) == 5
+
+
 def test_two_operators_of_one_uid_are_refused(orders: Orders) -> None:
     one, two = (with_uid(orders.stream.groupBy("k").agg(F.sum(c).alias("s")), "totals") for c in ("v", "id"))
     with pytest.raises(TopologyError, match="totals"):

@@ -60,6 +60,9 @@ LEDGER = (
     Entry(("Expand",), How.ROW_BY_ROW, "expand", "grouping sets, UNPIVOT, windows; control rows come once"),
     Entry(("Join",), How.ROW_BY_ROW, "join", "a stream with a table; two streams not yet"),
     Entry(("MapInArrow", "MapInPandas"), How.ROW_BY_ROW, "map rows", "the function sees data rows only"),
+    Entry(("Sort",), How.ROW_BY_ROW, "sort", "whole results of output mode complete"),
+    Entry(("GlobalLimit",), How.OPERATOR, "limit", "counts rows over time, or those of each whole result"),
+    Entry(("LocalLimit",), How.NAMES, "limit", "Spark puts it under `GlobalLimit`"),
     Entry(("FlatMapGroupsInPandasWithState",), How.OPERATOR, "function with state", "`applyInPandasWithState`"),
     Entry(("TransformWithStateInPySpark",), How.OPERATOR, "processor", "a table for each state variable"),
     Entry(("Union",), How.ROW_BY_ROW, "union", "the barriers of all sides are aligned behind it"),
@@ -73,7 +76,6 @@ LEDGER = (
     Entry(("UpdateEventTimeWatermarkColumn",), How.NOT_YET, "watermark"),
     Entry(("LateralJoin",), How.NOT_YET, "lateral join"),
     Entry(("Window", "WindowGroupLimit"), How.NOT_YET, "top n"),
-    Entry(("Sort", "GlobalLimit", "LocalLimit", "LimitAll"), How.NOT_YET, "ordered"),
     Entry(
         ("FlatMapGroupsInPandas", "FlatMapGroupsInArrow", "FlatMapCoGroupsInPandas", "FlatMapCoGroupsInArrow"),
         How.NOT_YET,
@@ -106,7 +108,7 @@ LEDGER = (
     ),
     # --- refused
     Entry(
-        ("Offset", "Tail"),
+        ("LimitAll", "Offset", "Tail"),
         How.REFUSED,
         says="a stream has no end that rows could be counted from: rank rows of each key by row_number() and a filter",
     ),

@@ -23,6 +23,7 @@ from spark_ckpt.plan.analysed._nodes import (
     output_of,
     schema_of,
 )
+from spark_ckpt.plan.analysed._ordered import limit, sort
 from spark_ckpt.plan.analysed._python_functions import map_rows
 from spark_ckpt.plan.analysed._row_by_row import names_only, row_by_row
 from spark_ckpt.plan.analysed._rules import in_stream_form
@@ -108,6 +109,7 @@ def expansion(of: Translation, node: JavaObject) -> Rows:
 HANDLERS: dict[str, Callable[[Translation, JavaObject], Rows]] = {
     "projection": projection,
     "row by row": row_by_row,
+    "sort": sort,
     "spark stream": spark_stream,
     "names only": names_only,
     "aggregate": aggregate,
@@ -115,6 +117,7 @@ HANDLERS: dict[str, Callable[[Translation, JavaObject], Rows]] = {
     "expand": expansion,
     "function with state": function_with_state,
     "join": join,
+    "limit": limit,
     "map rows": map_rows,
     "processor": processor,
     "union": union,

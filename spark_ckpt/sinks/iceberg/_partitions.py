@@ -91,10 +91,11 @@ def check_spec(shown: str, spec: PartitionSpec, schema: Schema, terms: Sequence[
     """Raises ``InvalidInputError`` for a partitioning that is not the one asked for, or that cannot be written."""
     there = [f for f in spec.fields if not isinstance(f.transform, VoidTransform)]
     text = ", ".join(shown_field(f, schema) for f in there)
+    columns = {column.field_id for column in schema.fields}
     for field in there:
         if not isinstance(field.transform, _KNOWN):
             raise InvalidInputError(f"{shown} is partitioned by {field.transform}, which the iceberg sink cannot write")
-        if "." in str(schema.find_column_name(field.source_id)):
+        if field.source_id not in columns:
             raise InvalidInputError(
                 f"{shown} is partitioned by {text}, a field inside of a struct, which the iceberg sink cannot write"
             )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -23,6 +24,31 @@ def iceberg_arrow(schema: pa.Schema) -> pa.Schema:
     Raises ``InvalidInputError`` naming a column whose type Iceberg does not have.
     """
     return pa.schema([pa.field(f.name, _stored(f.name, f.type)) for f in schema])
+
+
+def check_names(shown: str, schema: pa.Schema) -> None:
+    """Raises ``InvalidInputError`` for columns that Iceberg has one name for: it calls the field of a struct by the
+    struct's name, a dot and its own."""
+    names = Counter(name for field in schema for name in _full_names(field.name, field.type))
+    twice = [name for name, count in names.items() if count > 1]
+    if twice:
+        raise InvalidInputError(
+            f"{shown}: expected columns that Iceberg has a name for each of, found two for {', '.join(twice)}: a "
+            "column with a dot in its name beside a field of a struct, a list or a map. Rename one, such as with "
+            "withColumnRenamed"
+        )
+
+
+def _full_names(name: str, kind: pa.DataType) -> Iterator[str]:
+    yield name
+    if pt.is_struct(kind):
+        for field in kind:
+            yield from _full_names(f"{name}.{field.name}", field.type)
+    elif pt.is_list(kind):
+        yield from _full_names(f"{name}.element", kind.value_type)
+    elif pt.is_map(kind):
+        yield from _full_names(f"{name}.key", kind.key_type)
+        yield from _full_names(f"{name}.value", kind.item_type)
 
 
 def _stored(column: str, kind: pa.DataType) -> pa.DataType:

@@ -26,7 +26,7 @@ from spark_ckpt.sinks.iceberg._keyed_files import KeyedFile
 from spark_ckpt.sinks.iceberg._merge import Merge
 from spark_ckpt.sinks.iceberg._partitions import check_spec, check_terms, parse_terms
 from spark_ckpt.sinks.iceberg._snapshots import Change, Entry, SnapshotMaker, check_staged, newest_shown
-from spark_ckpt.sinks.iceberg._types import check_columns, iceberg_arrow
+from spark_ckpt.sinks.iceberg._types import check_columns, check_names, iceberg_arrow
 from spark_ckpt.storage.iceberg_catalog import FAILURES, IcebergCatalog, absolute, check_catalog
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.types import CommitPermit, Committable
@@ -93,6 +93,7 @@ class IcebergSink(TwoPhaseSink):
         changes.check_column(self._change, schema)
         rows = changes.without(self._change, schema)
         stored = iceberg_arrow(rows)
+        check_names(repr(self._catalog), stored)
         staging.require_columns("mergeKeys", self._keys, rows)
         nested = [k for k in self._keys if pt.is_nested(stored.field(k).type)]
         if nested:

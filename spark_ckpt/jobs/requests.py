@@ -70,13 +70,17 @@ def create_request(
 
 
 def open_requests(store: RecordStore) -> list[ManualRequest]:
-    """All requests that were neither taken up nor withdrawn, oldest first."""
+    """All requests that were neither taken up nor withdrawn, oldest first.
+
+    One that has its answer is none, though storage may have failed when it was to be removed, and the trigger that took
+    it up may be gone by now.
+    """
     found = []
     for name in store.names("requests"):
         path = JobPaths.listed("requests", name)
         try:
             body = store.read(path, "request")
-            if body is not None:
+            if body is not None and read_answer(store, request_of(name)) is None:
                 found.append(_request(request_of(name), codec.read(Asked, body, path)))
         except CorruptStorageError as damage:
             report(damage)  # whoever asked waits in vain, and asks again

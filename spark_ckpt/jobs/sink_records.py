@@ -60,9 +60,10 @@ def end_open(records: JobRecords, config: JobConfig, job: str, sinks: tuple[Sink
     behind its commits. What batch records name is aborted or committed by the protocol."""
     made = [spec.make(sink_place(config, job)) for spec in sinks]
     keep = [c for b in records.batches() for c in b.staged] + [c for k in records.completions() for c in k.committables]
+    known_as = identity(job, records.life())
     for sink in made:
         try:
-            sink.end_open(identity(job, records.life()), generation, keep)
+            sink.end_open(known_as, generation, keep)
         except CkptError as error:
             left_for_later("what earlier starts left open in sinks", error)
 

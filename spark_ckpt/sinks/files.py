@@ -117,7 +117,7 @@ class FilesSink(TwoPhaseSink):
                 durable.make_folders(f"{root}/{_STAGING}")
                 durable.make_folders(f"{root}/{_MANIFESTS}")
             make_on(files, f"{root}/{_STAGING}")
-            with writing(redact_url(f"{self._url}/{probe}")):
+            with writing(lambda: redact_url(f"{self._url}/{probe}")):
                 files.pipe_file(f"{root}/{probe}", b"")
                 files.rm_file(f"{root}/{probe}")
         except (OSError, ValueError, ImportError) as error:

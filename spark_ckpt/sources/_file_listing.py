@@ -85,7 +85,7 @@ class InputFolder:
         Raises ``InvalidInputError`` if a local path does not exist.
         """
         self.fs.invalidate_cache()
-        with contextlib.nullcontext() if self.local else reading(redact_url(self.url)):
+        with contextlib.nullcontext() if self.local else reading(lambda: redact_url(self.url)):
             infos = list(self._infos())
         self.gone = {info["name"] for info in infos if "gone" in info}
         entries = [self._entry(info) for info in infos]
@@ -98,7 +98,7 @@ class InputFolder:
             return True
         if self.local:
             return os.path.exists(self.root)
-        with reading(redact_url(self.url)), contextlib.suppress(PermissionError):  # of the bucket, perhaps
+        with reading(lambda: redact_url(self.url)), contextlib.suppress(PermissionError):  # of the bucket, perhaps
             return bool(self.fs.exists(self.root))
         return True
 

@@ -210,10 +210,10 @@ class Folder:
                 os.rmdir(self.path(_TEMPORARY))
 
     def _writing(self, name: str) -> contextlib.AbstractContextManager[None]:
-        return writing(self.shown(name))
+        return writing(lambda: self.shown(name))
 
     def _reading(self, name: str) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext() if self.local else reading(self.shown(name))
+        return contextlib.nullcontext() if self.local else reading(lambda: self.shown(name))
 
     def _list_names(self, folder: str) -> list[str]:
         return [n for n, is_file in self._entries(folder) if is_file]

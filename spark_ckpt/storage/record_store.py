@@ -68,7 +68,7 @@ class RecordStore:
         ``StorageNotWritableError`` if the folder cannot be written.
         """
         writer = uuid.uuid4().hex
-        data = _encode(kind, body, writer)
+        data = encode_record(kind, body, writer)
         while True:
             if self._tried("written", path, lambda: self._folder.create(path, data, durable)):
                 return Created()
@@ -79,7 +79,7 @@ class RecordStore:
 
     def replace(self, path: str, kind: str, body: Mapping[str, Any], durable: bool = True) -> None:
         """Write the record whatever was there before. Raises ``StorageNotWritableError``."""
-        data = _encode(kind, body, uuid.uuid4().hex)
+        data = encode_record(kind, body, uuid.uuid4().hex)
         self._tried("written", path, lambda: self._folder.replace(path, data, durable))
 
     def read(self, path: str, kind: str) -> dict[str, Any] | None:
@@ -138,20 +138,21 @@ class RecordStore:
 
     def _load(self, path: str, kind: str) -> dict[str, Any] | None:
         data = self._tried("read", path, lambda: self._folder.read(path))
-        return None if data is None else _decode(data, kind, self._folder.shown(path))
+        return None if data is None else _decode(data, kind, lambda: self._folder.shown(path))
 
 
 def _checksum(body: Any) -> int:
     return zlib.crc32(json.dumps(body, sort_keys=True, separators=(",", ":")).encode())
 
 
-def _encode(kind: str, body: Mapping[str, Any], writer: str) -> bytes:
+def encode_record(kind: str, body: Mapping[str, Any], writer: str) -> bytes:
+    """A record as it is stored. ``writer`` tells who wrote it from all others."""
     plain = json.loads(json.dumps(body))
     record = {"format": FORMAT, "kind": kind, "crc32": _checksum(plain), "writer": writer, "body": plain}
     return json.dumps(record, separators=(",", ":")).encode()
 
 
-def _decode(data: bytes, kind: str, shown: str) -> dict[str, Any]:
+def _decode(data: bytes, kind: str, shown: Callable[[], str]) -> dict[str, Any]:
     try:
         record = json.loads(data)
     except ValueError:
@@ -168,5 +169,5 @@ def _decode(data: bytes, kind: str, shown: str) -> dict[str, Any]:
     return record
 
 
-def _corrupt(shown: str, expected: str, found: str) -> CorruptStorageError:
-    return CorruptStorageError(f"{shown} is damaged: expected {expected}, found {found}; {RESTORE_ANOTHER}.")
+def _corrupt(shown: Callable[[], str], expected: str, found: str) -> CorruptStorageError:
+    return CorruptStorageError(f"{shown()} is damaged: expected {expected}, found {found}; {RESTORE_ANOTHER}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from spark_ckpt.errors import InvalidInputError, StorageNotWritableError
 from spark_ckpt.storage.retry import http_status, may_pass
@@ -16,14 +16,15 @@ _CREDENTIALS = (
 
 
 @contextlib.contextmanager
-def writing(shown: str) -> Iterator[None]:
+def writing(name: Callable[[], str]) -> Iterator[None]:
     """Raises ``StorageNotWritableError`` for what does not pass; the rest is said by whoever knows how long it was
-    tried."""
+    tried. ``name()``: what is written, as messages show it."""
     try:
         yield
     except Exception as error:
         if may_pass(error) or not (isinstance(error, OSError) or _is_no(error)):
             raise
+        shown = name()
         if "://" in shown and isinstance(error, FileNotFoundError):
             raise StorageNotWritableError(
                 f"Cannot write {shown}: expected a bucket (or container) that is there, found none of that name. Make"
@@ -41,15 +42,15 @@ def writing(shown: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def reading(shown: str) -> Iterator[None]:
-    """Of an object store. Raises ``InvalidInputError`` for what it says no to."""
+def reading(name: Callable[[], str]) -> Iterator[None]:
+    """Of an object store. Raises ``InvalidInputError`` for what it says no to. ``name()`` as in :func:`writing`."""
     try:
         yield
     except Exception as error:
         if may_pass(error) or not _is_no(error):
             raise
         raise InvalidInputError(
-            f"Cannot read {shown}: expected a bucket and credentials that may read it, found {_said(error)}. Check the"
+            f"Cannot read {name()}: expected a bucket and credentials that may read it, found {_said(error)}. Check the"
             f" bucket's name. {_CREDENTIALS}"
         ) from None
 

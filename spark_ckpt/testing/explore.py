@@ -25,11 +25,14 @@ from spark_ckpt.protocol.source_view import LOOK_MS
 from spark_ckpt.testing.simulation.checks import check_end
 from spark_ckpt.testing.simulation.choices import Choices
 from spark_ckpt.testing.simulation.durable import Location, SimulationError
-from spark_ckpt.testing.simulation.explore_state import fingerprint
+from spark_ckpt.testing.simulation.explore_state import LATER_MS, fingerprint
+from spark_ckpt.testing.simulation.processes import Crash
 from spark_ckpt.testing.simulation.query import FINISHED, Query
+from spark_ckpt.testing.simulation.sabotage import broken
 from spark_ckpt.testing.simulation.scenario import Scenario
 from spark_ckpt.testing.simulation.sources import SourceSpec, placed
-from spark_ckpt.testing.simulation.world import Crash, World
+from spark_ckpt.testing.simulation.surroundings import running
+from spark_ckpt.testing.simulation.world import World
 
 TIMEOUT_MS = 1_000_000
 
@@ -46,6 +49,8 @@ class Bounds:
     max_concurrent: int = 1
     crashes: int = 1
     late: int = 0
+    fine: bool = False
+    """The process stops between any two changes of the disk, and not only between two steps."""
     sabotage: str = ""
 
 
@@ -66,11 +71,20 @@ class ExploredWorld(World):
         super().__init__(Choices())  # type: ignore[arg-type]
         self.crashes_left = bounds.crashes
         self.late_left = bounds.late
+        self.durable = _FINE if bounds.fine else _STEPS
+        self.sabotage = bounds.sabotage
 
     def point(self, what: str, subject: Any = "") -> None:
+        if self._quiet:
+            return
         self.points += 1
         self.log(what, subject)
-        if self.crashes_left and _changed(what, type(subject).__name__) and self.rng.randint(0, 1):
+        if (
+            self.crashes_left
+            and not str(subject).startswith(_READING)
+            and what in self.durable
+            and self.rng.randint(0, 1)
+        ):
             self.crashes_left -= 1
             self.log("== the process stops")
             raise Crash
@@ -80,11 +94,10 @@ class ExploredWorld(World):
         self._ids = max(1000, self._ids // 1000 * 1000 + 1000)
 
 
-def _changed(what: str, kind: str) -> bool:
-    """Whether something durable may have changed since the point before."""
-    if what == "before":
-        return kind == "WriteBatch"  # Spark's state store has the batch
-    return not kind.startswith(("Read", "Look", "Ask"))
+_READING = ("Read", "Look", "Ask", "Try")
+_STEPS = ("after", "between", "planned batch", "commit state store", "committed batch")
+_FINE = (*_STEPS, "written", "removed")
+"""Points where something durable may have changed since the one before."""
 
 
 @dataclass
@@ -128,12 +141,13 @@ class Search:
             state = _thawed(frozen)
             state.world.rng = choices  # type: ignore[assignment]
             try:
-                yield state, _step(state)
+                outcome = _lived(state)
             except Crash:
                 self.report.crashes += 1
-                yield self._restarted(state), None
+                state, outcome = self._restarted(state), None
             except Exception as e:
                 raise SimulationError(f"{type(e).__name__}: {e}\n{_story(frozen, choices)}") from e
+            yield state, outcome
             if not choices.advance():
                 return
 
@@ -159,7 +173,8 @@ class Search:
     def _ended(self, state: State, parent: int) -> None:
         self.report.ends += 1
         self._ends.append(parent)
-        check_end(state.world, state.scenario)
+        with running(state.world):
+            check_end(state.world, state.scenario)
 
     def _check_progress(self) -> None:
         """From every state some way leads to an end."""
@@ -174,13 +189,21 @@ class Search:
             raise SimulationError(f"{len(self._before) - len(reached)} of {len(self._before)} states lead to no end")
 
 
+def _lived(state: State) -> str | None:
+    with running(state.world), broken(state.world.sabotage):
+        return _step(state)
+
+
 def _step(state: State) -> str | None:
     """One start, or one look for a new batch with all that follows from it."""
     world = state.world
     if state.query is None:
-        location = world.locations.setdefault(state.location, Location(state.location))
+        location = world.locations.setdefault(state.location, Location(state.location, world.disk))
         state.query = Query(world, state.scenario, location, available_now=True)
-        state.query.begin()
+        try:
+            state.query.begin()
+        finally:
+            world.now_ms = max(world.now_ms, LATER_MS)  # the first generation's number is no moment from here on
         return None
     world.now_ms += LOOK_MS * world.rng.randint(0, 1)  # a follower that looked a moment ago does not look again
     if world.late_left and world.rng.randint(0, 1):
@@ -209,7 +232,7 @@ def _story(frozen: bytes, choices: Choices) -> str:
     choices._at = 0
     state.world.rng, state.world.trace = choices, []  # type: ignore[assignment]
     try:
-        _step(state)
+        _lived(state)
     except Exception as e:  # noqa: BLE001 - the same again; what it did is wanted
         state.world.log("== broke", repr(e))
     return "\n".join(state.world.trace)
@@ -226,7 +249,6 @@ def scenario_of(bounds: Bounds) -> Scenario:
     ends = (list(operators)[-1],) if operators else names
     facts = {uid: {"state": "count long", "keys": "key long"} for uid in operators}
     return Scenario(
-        job="explored",
         key_groups=bounds.key_groups,
         sources=placed(sources, operators),
         operators=operators,
@@ -266,6 +288,7 @@ BOUNDS = (
     Bounds(late=1),
     Bounds(operators=2, sinks=("append", "merge")),
     Bounds(rows=(2, 2), max_concurrent=2),
+    Bounds(rows=(1, 0), key_groups=1, fine=True),
 )
 
 

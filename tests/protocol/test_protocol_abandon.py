@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from spark_ckpt.errors import InvalidInputError
@@ -18,50 +16,44 @@ from spark_ckpt.protocol.records import (
 )
 from spark_ckpt.protocol.startup import start_job
 from spark_ckpt.protocol.topology import Refuse
-from spark_ckpt.testing.simulation._shell import Shell
-from spark_ckpt.testing.simulation.durable import Location
-from spark_ckpt.testing.simulation.world import Crash, World
 from spark_ckpt.types import Committable, Epoch
+from tests.protocol.stepwise import Crash, Location, Shell, Stepwise
 
 TOPOLOGY = Topology(1, 1, ("source0",), {}, ("append", "merge"))
 
 
-class Stuck:
+class Stuck(Stepwise):
     """Checkpoints 1 and 2 are complete and committed nowhere; sink ``append`` will never take checkpoint 1."""
 
     def __init__(self):
-        self.world = World(random.Random(0), [])
-        r = self.world.records
+        super().__init__()
+        r = self.records
         r.put("generations", 1, GenerationRecord(1, 1, "spark0", None, 0, TOPOLOGY))
         for k in (1, 2):
             staged = tuple(self.stage(f"{sink}{k}", k, sink) for sink in TOPOLOGY.sinks)
             r.put("checkpoints", k, CompletionRecord(
                 k, "checkpoint", 1, 1, k, k + 1, {"source0": {}}, {}, staged, TOPOLOGY, 0, 0
             ))  # fmt: skip
-        self.world.sink.refused["job", "append", 1] = 0
-
-    def stage(self, name, epoch, sink):
-        self.world.sink.staged[name.encode()] = [(name, 1, epoch)]
-        return Committable(sink, Epoch(epoch), name.encode())
+        self.sink.refused["job", "append", 1] = 0
 
     def decide(self, checkpoint, sink):
-        r = self.world.records
-        return decide_abandon(checkpoint, sink, r.completions().values(), r.text["committed"], 7)
+        r = self.records
+        return decide_abandon(checkpoint, sink, r.completions().values(), r.ids("committed"), 7)
 
     def abandon(self, checkpoint, sink):
         decided = self.decide(checkpoint, sink)
         assert isinstance(decided, AbandonedRecord), decided
-        self.world.records.put("abandoned", (checkpoint, sink), decided)
+        self.records.put("abandoned", (checkpoint, sink), decided)
 
     def start(self, topology=TOPOLOGY):
-        number = max(self.world.records.text["generations"]) + 1
+        number = max(self.records.ids("generations")) + 1
         location = f"spark{number}"
         claim = GenerationRecord(number, 0, location, None, 0, topology)
-        return self.world.drive(start_job("job", claim, 7), Shell(self.world, "job", Location(location, {}), topology))
+        return self.run(start_job("job", claim, 7), Shell(self, topology, Location(location)))
 
     @property
     def committed(self):
-        return sorted(self.world.sink.committed)
+        return sorted(self.sink.committed)
 
 
 def test_every_start_says_what_failed_and_the_ways_out():
@@ -80,7 +72,7 @@ def test_every_start_says_what_failed_and_the_ways_out():
 
 def test_all_sinks_that_failed_are_named():
     job = Stuck()
-    job.world.sink.refused["job", "merge", 1] = 0
+    job.sink.refused["job", "merge", 1] = 0
     with pytest.raises(InvalidInputError, match=r"its sink 'append' .*; sink 'merge' failed, too: a row breaks a"):
         job.start()
 
@@ -93,8 +85,8 @@ def test_what_was_given_up_is_passed_over_and_the_rest_is_committed():
     started = job.start()
     assert started.generation.restored_from == 2
     assert job.committed == [b"append2", b"merge1", b"merge2"]
-    assert [job.world.records.get("committed", k).abandoned for k in (1, 2)] == [("append",), ()]
-    assert [(h.checkpoint, h.outcome, h.reason) for h in job.world.history] == [
+    assert [job.records.get("committed", k).abandoned for k in (1, 2)] == [("append",), ()]
+    assert [(h.checkpoint, h.outcome, h.reason) for h in job.history] == [
         (1, "completed", "given up in sink 'append'"),
         (2, "completed", None),
     ]
@@ -109,7 +101,6 @@ def test_a_crash_after_giving_up_commits_the_rest_on_the_next_start(step):
     job.world.stop_at = f"before {step}"
     with pytest.raises(Crash):
         job.start()
-    job.world.zombies.clear()
     job.start()
     assert job.committed == [b"append2", b"merge1", b"merge2"]
 
@@ -127,7 +118,7 @@ def test_only_an_open_commit_can_be_given_up():
     job = Stuck()
     job.abandon(1, "append")
     job.start()
-    job.world.records.put("checkpoints", 3, CompletionRecord(
+    job.records.put("checkpoints", 3, CompletionRecord(
         3, "checkpoint", 1, 1, 3, 4, {"source0": {}}, {}, (job.stage("x", 3, "merge"),), TOPOLOGY, 0, 0
     ))  # fmt: skip
     for checkpoint, sink, why in [

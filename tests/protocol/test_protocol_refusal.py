@@ -11,7 +11,7 @@ from spark_ckpt.protocol.damage import Damage
 from spark_ckpt.protocol.records import SINK_REFUSED, AbortedRecord, BatchRecord
 from spark_ckpt.protocol.recovery import GoOn, RestoreFrom, StartFresh, decide_start
 from spark_ckpt.protocol.steps import SinkRefused
-from spark_ckpt.testing.simulation._shell import Shell
+from tests.protocol.stepwise import Shell
 from tests.protocol.test_protocol_commit import Job
 from tests.protocol.test_protocol_recovery import EMPTY, HERE, facts, generation, refused
 
@@ -27,7 +27,7 @@ class Refusing(Shell):
 
 def refusing_job():
     job = Job()
-    job.shell = Refusing(job.world, "job", job.shell.location, job.shell.topology)
+    job.shell = Refusing(job, job.shell.topology, generation=1)
     job.trigger(1)
     job.commit(job.batch(0, [job.stage("a", 1)]))
     return job
@@ -37,10 +37,10 @@ def test_a_refused_checkpoint_ends_the_query_is_visible_nowhere_and_never_comple
     job = refusing_job()
     with pytest.raises(RefusedError, match=r"checkpoint 1 .* sink 'merge' refuses its rows: constraint 'positive'"):
         job.commit(job.complete(1, 1, [job.stage("b", 1, "merge")], file="f"))
-    assert not job.world.sink.committed
-    assert not job.world.records.completions()
-    assert job.world.records.get("aborted", 1).cause == SINK_REFUSED
-    assert [h.outcome for h in job.world.history] == [SINK_REFUSED]
+    assert not job.sink.committed
+    assert not job.records.completions()
+    assert job.records.get("aborted", 1).cause == SINK_REFUSED
+    assert [h.outcome for h in job.history] == [SINK_REFUSED]
 
 
 def test_what_is_asked_is_what_the_completion_would_authorise():
@@ -65,15 +65,15 @@ def test_a_crash_between_the_refusal_and_its_record_is_refused_again_by_the_repl
     job.commit_until(job.complete(1, 1, [job.stage("b", 1, "merge")], file="f"), "WriteAborted")
     with pytest.raises(RefusedError):
         job.commit(job.complete(1, 1, [job.stage("c", 1, "merge")], file="g"))
-    assert not job.world.sink.committed
+    assert not job.sink.committed
 
 
 def test_a_fenced_driver_records_no_refusal():
     job = refusing_job()
-    job.world.records.put("generations", 2, generation(2))
+    job.records.put("generations", 2, generation(2))
     with pytest.raises(Exception, match="expected generation 1 to be the newest"):
         job.commit(job.complete(1, 1, [job.stage("b", 1, "merge")], file="f"))
-    assert job.world.records.get("aborted", 1) is None
+    assert job.records.get("aborted", 1) is None
 
 
 # --- the next start --------------------------------------------------------------------------------------------

@@ -8,11 +8,11 @@ import pytest
 
 from spark_ckpt.errors import StorageNotWritableError
 from spark_ckpt.protocol.aligner import AlignerState, ForwardCancel, Snapshot, plan
-from spark_ckpt.protocol.events import Decline, Flushed, GroupManifest, OperatorAck, Run, SourceAck, StateFile
+from spark_ckpt.protocol.events import Decline, Flushed, GroupManifest, OperatorAck, Run, SourceAck
 from spark_ckpt.protocol.records import SAVEPOINT
 from spark_ckpt.protocol.source_offset import PendingTrigger
 from spark_ckpt.protocol.source_steps import ManualRequest
-from spark_ckpt.testing.simulation._shell import Shell
+from tests.protocol.stepwise import Shell
 from tests.protocol.test_protocol_aligner import AT_LEAST, TWO_INPUTS, batch
 from tests.protocol.test_protocol_commit import Job
 from tests.protocol.test_protocol_source import LEADER, POLICY, Source, waiting
@@ -108,10 +108,10 @@ def test_acknowledgements_of_a_checkpoint_that_nobody_waits_for_change_nothing()
     job = Job()
     job.trigger(1)
     job.commit(job.complete(1, 0))
-    before = dict(job.world.records.text["checkpoints"])
+    before = job.records.ids("checkpoints")
     stray = [SourceAck("a", 7, {"inner": 0}), SourceAck("stranger", 1, {"inner": 0})]
     job.commit(job.batch(1, events=stray))
-    assert job.world.records.text["checkpoints"] == before
+    assert job.records.ids("checkpoints") == before
     assert job.steps[-1] == "WriteBatch"
 
 
@@ -120,15 +120,15 @@ def test_a_declined_checkpoint_leaves_the_one_behind_it_alone():
     job.trigger(1)
     job.trigger(2)
     job.commit(job.batch(0, [job.stage("a", 1)], [SourceAck("a", 1, {"inner": 1}), Decline("x", 1, "full")]))
-    assert set(job.world.records.text["aborted"]) == {1}
+    assert set(job.records.ids("aborted")) == {1}
     job.commit(job.complete(2, 1, [job.stage("b", 2)], epoch=2))
-    assert job.world.sink.committed == {b"a", b"b"}
+    assert job.sink.committed == {b"a", b"b"}
 
 
 def flushed(job, epoch, name, keys):
-    file = f"e{epoch:010d}-{name}"
-    job.world.tables.files["x", file] = [(k, 1) for k in keys]
-    return Flushed("x", epoch, (StateFile(file, len(keys), 1),), {}), Run(file, 0, len(keys), epoch)
+    file = f"e{epoch:010d}-{name}.parquet"
+    written = job.write_file("x", file, [(k, 1) for k in keys])
+    return Flushed("x", epoch, (written,), {}), Run(file, 0, len(keys), epoch)
 
 
 def acks_of(checkpoint, *runs):
@@ -145,8 +145,8 @@ def test_what_was_flushed_for_an_aborted_checkpoint_belongs_to_the_next():
     job.commit(job.batch(0, events=[event, Decline("x", 1, "full")]))
     event, second = flushed(job, 2, "second", [2])
     job.commit(job.batch(1, events=[event, *acks_of(2, first, second)], barriers={2: 1}))
-    assert set(job.world.tables.versions["x"][-1]) == {first.file, second.file}
-    assert max(job.world.records.completions()) == 2
+    assert job.in_table("x") == {first.file, second.file}
+    assert max(job.records.completions()) == 2
 
 
 def test_an_aborted_checkpoint_takes_no_file_of_a_complete_one_away():
@@ -157,10 +157,10 @@ def test_an_aborted_checkpoint_takes_no_file_of_a_complete_one_away():
     job.commit(job.batch(0, events=[event, *acks_of(1, first)], barriers={1: 1}))
     event, _ = flushed(job, 2, "second", [2])
     job.commit(job.batch(1, events=[event, Decline("x", 2, "full")]))
-    assert ("x", first.file) in job.world.tables.files
+    assert first.file in job.files("x")
     job.commit(job.batch(2, events=acks_of(3, first), barriers={3: 1}))
-    assert set(job.world.tables.versions["x"][-1]) == {first.file}
-    assert ("x", first.file) in job.world.tables.files
+    assert job.in_table("x") == {first.file}
+    assert first.file in job.files("x")
 
 
 def test_a_checkpoint_that_cannot_be_recorded_drops_no_older_one_and_the_next_takes_it_over():
@@ -173,15 +173,15 @@ def test_a_checkpoint_that_cannot_be_recorded_drops_no_older_one_and_the_next_ta
         job.trigger(k)
     event, first = flushed(job, 1, "first", [1])
     job.commit(job.batch(0, [job.stage("a", 1)], [event, *acks_of(1, first)], {1: 1}))
-    sound, job.shell = job.shell, Full(job.world, "job", job.shell.location, job.shell.topology)
+    sound, job.shell = job.shell, Full(job, job.shell.topology, generation=1)
     event, second = flushed(job, 2, "second", [2])
     job.commit(job.batch(1, [job.stage("b", 2)], [event, *acks_of(2, first, second)], {2: 1}))
-    assert set(job.world.records.completions()) == {1}
-    assert set(job.world.tables.files) == {("x", first.file), ("x", second.file)}
-    assert job.world.sink.committed == {b"a"}
+    assert set(job.records.completions()) == {1}
+    assert job.files("x") == {first.file, second.file}
+    assert job.sink.committed == {b"a"}
     job.shell = sound
     job.commit(job.batch(2, events=acks_of(3, first, second), barriers={3: 1}))
-    assert job.world.sink.committed == {b"a", b"b"}
+    assert job.sink.committed == {b"a", b"b"}
 
 
 def test_files_of_a_newer_epoch_than_the_last_two_completions_are_not_collected():
@@ -191,5 +191,5 @@ def test_files_of_a_newer_epoch_than_the_last_two_completions_are_not_collected(
     flushed(job, 9, "ahead", [9])
     for k in (1, 2, 3):
         job.commit(job.complete(k, k - 1, file="f"))
-    assert ("x", "e0000000009-ahead") in job.world.tables.files
-    assert ("x", "e0000000001-f") not in job.world.tables.files
+    assert "e0000000009-ahead.parquet" in job.files("x")
+    assert "e0000000001-f.parquet" not in job.files("x")

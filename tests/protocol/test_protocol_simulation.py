@@ -11,46 +11,44 @@ from spark_ckpt.testing.simulation.durable import SimulationError
 from spark_ckpt.testing.simulation.run import run_seed
 from spark_ckpt.testing.simulation.scenario import SABOTAGES
 
+SEEDS = 400
 OFTEN_ENOUGH = {
-    "storage fails": 500,
-    "storage fails, and the query goes on": 100,
-    "storage is slow": 1500,
-    "a write is torn": 100,
-    "half a record in checkpoints": 5,
-    "half a record in batches": 10,
-    "half a record in triggers": 5,
-    "half a record in generations": 30,
-    "half a record in committed": 5,
-    "half a state table's version": 5,
-    "damage is found, and the message followed": 20,
-    "the folder is removed": 180,
-    "the checkpoints are deleted": 180,
-    "a source joins": 130,
-    "a source begins late": 100,
-    "a source leaves": 80,
-    "a source ends": 600,
-    "a source lags behind several triggers": 20,
-    "a caller stops waiting": 100,
-    "a request is withdrawn by the job": 20,
-    "a halted driver moves": 600,
-    "several checkpoints are under way": 140,
+    "storage fails": 200,
+    "storage fails, and the query goes on": 15,
+    "storage is slow": 500,
+    "a write is torn": 15,
+    "half a record in checkpoints": 3,
+    "half a record in batches": 2,
+    "half a record in generations": 3,
+    "a sink refuses what is tried": 100,
+    "a checkpoint is aborted: lost": 80,
+    "a checkpoint is aborted: expired": 15,
+    "a hook has its state back": 40,
+    "the folder is removed": 60,
+    "the checkpoints are deleted": 50,
+    "a source joins": 40,
+    "a source begins late": 30,
+    "a source leaves": 25,
+    "a source ends": 200,
+    "a caller stops waiting": 40,
+    "a halted driver moves": 1000,
 }
-"""What schedules are there for, and how often it must really happen in 1,000 of them; `make simulate` tries 10,000."""
+"""What schedules are there for, and how often it must really happen in 400 of them; `make simulate` tries 10,000."""
 
 
-def test_a_thousand_seeds_are_exactly_once_and_leave_nothing_behind():
-    reports = [run_seed(seed) for seed in range(1000)]
+def test_four_hundred_seeds_are_exactly_once_and_leave_nothing_behind():
+    reports = [run_seed(seed) for seed in range(SEEDS)]
     seen = sum((r.seen for r in reports), Counter())
     assert {what: seen[what] for what, floor in OFTEN_ENOUGH.items() if seen[what] < floor} == {}
-    assert sum(r.starts > 1 for r in reports) > 500, "most runs are stopped somewhere"
-    assert sum(r.restores for r in reports) > 100
-    assert sum(r.aborted for r in reports) > 50
-    assert sum(r.savepoints for r in reports) > 50
-    assert sum(r.forks for r in reports) > 5
-    assert sum(r.given_up for r in reports) > 50
+    assert sum(r.starts > 1 for r in reports) > 200, "most runs are stopped somewhere"
+    assert sum(r.restores for r in reports) > 50
+    assert sum(r.aborted for r in reports) > 25
+    assert sum(r.savepoints for r in reports) > 25
+    assert sum(r.forks for r in reports) > 2
+    assert sum(r.given_up for r in reports) > 15
 
 
-SOONER = {"no_void": 1850, "no_fence": 275, "no_hold": 110, "torn_is_whole": 95, "no_adopt": 50, "not_the_last": 3300}
+SOONER = {"no_hold": 100, "torn_is_whole": 195, "no_adopt": 280, "not_the_last": 1490}
 """A rare race: where to begin looking, to save time. Any seeds do."""
 
 

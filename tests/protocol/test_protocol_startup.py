@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import pytest
@@ -20,21 +19,18 @@ from spark_ckpt.protocol.records import (
 )
 from spark_ckpt.protocol.recovery import GoOn, RestoreFrom, StartFresh
 from spark_ckpt.protocol.startup import start_job
-from spark_ckpt.testing.simulation._shell import Shell
-from spark_ckpt.testing.simulation.durable import Location
-from spark_ckpt.testing.simulation.world import Crash, World
 from spark_ckpt.types import Committable, Epoch
+from tests.protocol.stepwise import Crash, Location, Shell, Stepwise
 
 TOPOLOGY = Topology(1, 1, ("source0",), {}, ("append",))
 
 
-class Folder:
+class Folder(Stepwise):
     """A job that completed checkpoint 1 at spark0 in generation 1, with checkpoint 2 under way."""
 
     def __init__(self):
-        self.trace = []
-        self.world = World(random.Random(0), self.trace)
-        r = self.world.records
+        super().__init__()
+        r = self.records
         self.done = CompletionRecord(
             1, "checkpoint", 1, 1, 0, 1, {"source0": {}}, {}, (self.stage("done", 1),), TOPOLOGY, 0, 0
         )
@@ -45,23 +41,14 @@ class Folder:
         batch = BatchRecord(1, 1, 1, (self.stage("open", 2),))
         r.put("batches", batch.name, batch)
 
-    def stage(self, name, epoch):
-        self.world.sink.staged[name.encode()] = [("source0", 1, epoch)]
-        return Committable("append", Epoch(epoch), name.encode())
-
     def trigger(self, checkpoint, generation=1):
         return TriggerRecord(checkpoint, "checkpoint", 0, "interval", None, False, None, generation)
 
     def start(self, location="spark1", topology=TOPOLOGY, offsets=None, shell=None):
-        here = Location(location, offsets or {})
-        number = max(self.world.records.text["generations"]) + 1
-        claim = GenerationRecord(number, 0, location, None, 0, topology)
-        shell = shell or Shell(self.world, "job", here, topology)
-        return self.world.drive(start_job("job", claim, 7), shell)
-
-    @property
-    def steps(self):
-        return [line.split("before ")[1].split("(")[0] for line in self.trace if " before " in line]
+        number = max(self.records.ids("generations"), default=0) + 1
+        claim = GenerationRecord(number, 0, f"simulated://{location}", None, 0, topology)
+        shell = shell or Shell(self, topology, Location(location, offsets or {}))
+        return self.run(start_job("job", claim, 7), shell)
 
 
 def test_a_restore_shuts_older_drivers_out_then_commits_and_cleans_up():
@@ -74,11 +61,11 @@ def test_a_restore_shuts_older_drivers_out_then_commits_and_cleans_up():
         "CommitSinks", "CommitSink", "ReadNewestGeneration", "WriteCommitted", "AppendHistory", "AbortSink",
         "WriteAborted", "DropBatches",
     ]  # fmt: skip
-    assert job.world.records.voids() == {2}
-    assert job.world.sink.committed == {b"done"}
-    assert not job.world.sink.staged
-    assert job.world.records.get("aborted", 2).cause == "lost"
-    assert not job.world.records.text["batches"]
+    assert job.records.voids() == {2}
+    assert job.sink.committed == {b"done"}
+    assert not job.sink.staged
+    assert job.records.get("aborted", 2).cause == "lost"
+    assert not job.records.batches()
 
 
 def test_going_on_leaves_open_transactions_alone():
@@ -86,9 +73,9 @@ def test_going_on_leaves_open_transactions_alone():
     started = job.start("spark0", offsets={1: {"source0": {"origin": 1}}})
     assert isinstance(started.decision, GoOn)
     assert started.generation.origin == 1
-    assert b"open" in job.world.sink.staged
-    assert not job.world.records.voids()
-    assert job.world.sink.committed == {b"done"}
+    assert b"open" in job.sink.staged
+    assert not job.records.voids()
+    assert job.sink.committed == {b"done"}
 
 
 @pytest.mark.parametrize(
@@ -102,57 +89,56 @@ def test_a_start_stopped_anywhere_is_done_by_the_next(step, when):
     job.world.stop_at = f"{when} {step}"
     with pytest.raises(Crash):
         job.start()
-    job.world.zombies.clear()
     started = job.start()
     assert isinstance(started.decision, RestoreFrom)
     assert (started.generation.generation, started.generation.origin) == (3, 3)
-    assert job.world.sink.committed == {b"done"}
-    assert not job.world.sink.staged
-    assert not job.world.records.text["batches"]
+    assert job.sink.committed == {b"done"}
+    assert not job.sink.staged
+    assert not job.records.batches()
 
 
 def test_a_completion_that_slips_in_before_the_void_is_restored():
     job = Folder()
     slipped = replace(job.done, checkpoint=2, committables=(Committable("append", Epoch(2), b"open"),))
-    shell = Shell(job.world, "job", Location("spark1"), TOPOLOGY)
+    shell = Shell(job, TOPOLOGY, Location("spark1"))
     create = shell._CreateVoid
 
     def older_driver_was_quicker(step):
-        job.world.records.create("checkpoints", 2, slipped)
+        job.records.create("checkpoints", 2, slipped)
         return create(step)
 
     shell._CreateVoid = older_driver_was_quicker
     started = job.start(shell=shell)
     assert started.decision.checkpoint.checkpoint == 2
-    assert job.world.sink.committed == {b"done", b"open"}
+    assert job.sink.committed == {b"done", b"open"}
 
 
 def test_a_taken_number_is_skipped():
     job = Folder()
     claim = GenerationRecord(1, 0, "spark1", None, 0, TOPOLOGY)
-    shell = Shell(job.world, "job", Location("spark1"), TOPOLOGY)
-    assert job.world.drive(start_job("job", claim, 7), shell).generation.generation == 2
+    shell = Shell(job, TOPOLOGY, Location("spark1"))
+    assert job.run(start_job("job", claim, 7), shell).generation.generation == 2
 
 
 def test_a_still_newer_start_wins():
     job = Folder()
-    shell = Shell(job.world, "job", Location("spark1"), TOPOLOGY)
+    shell = Shell(job, TOPOLOGY, Location("spark1"))
     read = shell._ReadStartFacts
 
     def another_starts(step):
-        job.world.records.put("generations", 9, GenerationRecord(9, 0, "spark2", None, 0, TOPOLOGY))
+        job.records.put("generations", 9, GenerationRecord(9, 0, "spark2", None, 0, TOPOLOGY))
         return read(step)
 
     shell._ReadStartFacts = another_starts
     with pytest.raises(FencedError, match="expected generation 2 to be the newest, found 9"):
         job.start(shell=shell)
-    assert job.world.sink.staged.keys() == {b"done", b"open"}
+    assert job.sink.staged.keys() == {b"done", b"open"}
 
 
 def test_a_trigger_voided_by_a_newer_start_fences():
     job = Folder()
-    job.world.records.put("checkpoints", 3, VoidRecord(3, 9, 0))
-    shell = Shell(job.world, "job", Location("spark1"), TOPOLOGY)
+    job.records.put("checkpoints", 3, VoidRecord(3, 9, 0))
+    shell = Shell(job, TOPOLOGY, Location("spark1"))
     read = shell._ReadStartFacts
     shell._ReadStartFacts = lambda step: replace(read(step), open_triggers=(3,))
     with pytest.raises(FencedError, match="voided by generation 9"):
@@ -163,9 +149,9 @@ def test_a_refused_start_changes_nothing_and_does_not_stand_in_the_way():
     job = Folder()
     with pytest.raises(TopologyError, match="maxParallelism"):
         job.start(topology=replace(TOPOLOGY, key_groups=2))
-    assert job.world.records.get("generations", 2).origin == REFUSED
-    assert not job.world.records.voids()
-    assert job.world.sink.staged.keys() == {b"done", b"open"}
+    assert job.records.get("generations", 2).origin == REFUSED
+    assert not job.records.voids()
+    assert job.sink.staged.keys() == {b"done", b"open"}
     assert isinstance(job.start("spark0", offsets={1: {"source0": {"origin": 1}}}).decision, GoOn)
 
 
@@ -175,9 +161,9 @@ def test_a_location_of_another_job_is_a_configuration_error():
 
 
 def test_a_first_start_is_fresh():
-    world = World(random.Random(0))
+    job = Stepwise()
     claim = GenerationRecord(1, 0, "spark0", None, 0, TOPOLOGY)
-    started = world.drive(start_job("job", claim, 7), Shell(world, "job", Location("spark0"), TOPOLOGY))
+    started = job.run(start_job("job", claim, 7), Shell(job, TOPOLOGY, Location("spark0")))
     assert started.decision == StartFresh()
     assert (started.generation.origin, started.generation.restored_from) == (1, None)
 
@@ -186,13 +172,14 @@ def test_a_rollback_that_failed_to_start_binds_no_later_start():
     """Its commit of what was left raised: whoever asked was told. One that is stopped there stands."""
     job = Folder()
     second = replace(job.done, checkpoint=2, batch=1, batches_from=2, committables=(job.stage("second", 2),))
-    job.world.records.put("checkpoints", 2, second)
-    job.world.records.put("committed", 1, CommittedRecord(1, 1, 0))
-    shell = Shell(job.world, "job", Location("spark1"), TOPOLOGY)
+    job.records.put("checkpoints", 2, second)
+    job.records.put("committed", 1, CommittedRecord(1, 1, 0))
+    shell = Shell(job, TOPOLOGY, Location("spark1"))
     shell.restore = 1
-    shell.refusals = 1.0
+    job.sink.refusals = 1.0
     with pytest.raises(InvalidInputError):
         job.start(shell=shell)
-    assert job.world.records.get("generations", 2).origin == REFUSED
-    job.world.sink.refused.clear()
+    assert job.records.get("generations", 2).origin == REFUSED
+    job.sink.refused.clear()
+    job.sink.refusals = 0.0
     assert job.start().decision.checkpoint.checkpoint == 2

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from spark_ckpt import clock
 from spark_ckpt.config import JobConfig
-from spark_ckpt.jobs.requests import create_request, open_requests, withdraw_request
+from spark_ckpt.jobs.requests import Answer, answer_request, create_request, open_requests, withdraw_request
 from spark_ckpt.jobs.spec import RunSpec, SourceSpec
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.records import (
@@ -156,6 +156,17 @@ def test_a_checkpoint_that_was_complete_and_dropped_before_a_follower_looked_is_
     monkeypatch.setattr(clock, "now_ms", lambda: NOW_MS + LOOK_MS)
     after = SourceOffset.from_json(b.latestOffset(at[1], LIMIT))
     assert (after.pending, after.cancel) == ((), ()), "it has seen that both are complete"
+
+
+def test_a_request_that_has_its_answer_is_not_taken_up_again_though_it_could_not_be_removed(tmp_path: Path) -> None:
+    """Storage failed when it was to be removed, and the trigger that took it up was dropped since."""
+    a = reader(tmp_path)
+    store = a._coordinator().records.store
+    request = create_request(store, "savepoint", "there", terminal=True)
+    answer_request(store, request, Answer(3, "it was not written"))
+    start = a.initialOffset()
+    assert a.latestOffset(start, LIMIT)["barrier"] is None
+    assert a._coordinator().records.ids("triggers") == []
 
 
 class Queue(DataSource):

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 
 from spark_ckpt import clock
 from spark_ckpt.jobs.heartbeat import Heart
-from spark_ckpt.jobs.records import left_for_later
+from spark_ckpt.jobs.records import JobRecords, left_for_later
 from spark_ckpt.jobs.spec import RunSpec, SourceSpec
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.source_events import announcements, manifests_to_send
@@ -137,9 +137,12 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._triggers is None:
             end_in_order()
             self._triggers = TriggerCoordinator(self.run, self.source, clock.now_ms())
-            if self.source.leader and self._heart is None:
-                self._heart = Heart(self._triggers.records, self.run.generation).start()
+            self._say_that_it_lives(self._triggers.records)
         return self._triggers
+
+    def _say_that_it_lives(self, records: JobRecords) -> None:
+        if self.source.leader and self._heart is None:
+            self._heart = Heart(records, self.run.generation).start()
 
     # -- partitions (driver) -----------------------------------------------------------------------------------
 

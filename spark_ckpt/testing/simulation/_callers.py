@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_ckpt.protocol.records import FINAL, SAVEPOINT, TriggerRecord
-from spark_ckpt.protocol.source_steps import ManualRequest
-from spark_ckpt.testing.simulation.durable import Answer
+from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.jobs.requests import Answer, create_request, read_answer, withdraw_request
+from spark_ckpt.protocol.records import FINAL, SAVEPOINT
+from spark_ckpt.testing.simulation._folder import records_of
+from spark_ckpt.testing.simulation.durable import READ_ONLY, url
 from spark_ckpt.testing.simulation.world import World
 
 ASKS, WAITS, ANSWERED, FAILED = "asks", "waits", "answered", "failed"
@@ -26,37 +28,41 @@ class Caller:
     drain: bool = False
     state: str = ASKS
     checkpoint: int | None = None
+    request: str = ""
 
     def step(self, world: World) -> None:
-        """As ``spark_ckpt.jobs.requests.ask`` does it."""
+        """As :func:`spark_ckpt.jobs.requests.ask` does it, which would wait here."""
         if self.state == ASKS and world.now_ms >= self.at_ms:
-            target = f"{'read-only' if self.read_only else 'savepoint'}-{self.name}"
-            deadline_ms = world.now_ms + self.timeout_ms
-            request = ManualRequest(self.name, self.kind, world.now_ms, target, self.terminal, deadline_ms)
-            if self.drain:
-                saved = self.kind == SAVEPOINT
-                kind, where = (SAVEPOINT, target) if saved else (FINAL, None)
-                request = ManualRequest(self.name, kind, world.now_ms, where, True, deadline_ms, True)
-            elif self.kind != SAVEPOINT:
-                request = ManualRequest(self.name, self.kind, world.now_ms, None, False, deadline_ms)
-            world.requests[self.name] = request
-            self.at_ms = deadline_ms
-            self.state = FAILED if self.dies else WAITS
+            with world.quietly():
+                self._ask(world, records_of(world))
         elif self.state == WAITS:
-            self._wait(world)
+            with world.quietly():
+                self._wait(world, records_of(world))
 
-    def _wait(self, world: World) -> None:
-        answer = world.answers.get(self.name)
-        gone = any(t.request == self.name and t.checkpoint in world.records.text["aborted"] for t in _triggers(world))
-        if answer is None and (gone or world.now_ms > self.at_ms):
-            answer = world.answer(self.name, Answer(None, "whoever asked stopped waiting"))
-            world.requests.pop(self.name, None)
+    def _ask(self, world: World, records: JobRecords) -> None:
+        target = url(f"{READ_ONLY if self.read_only else 'savepoints/of'}-{self.name}")
+        kind, terminal = self.kind, self.terminal and self.kind == SAVEPOINT
+        if self.drain:
+            kind, terminal = SAVEPOINT if self.kind == SAVEPOINT else FINAL, True
+        where = target if kind == SAVEPOINT else None
+        self.request = create_request(records.store, kind, where, terminal, self.timeout_ms / 1000, self.drain)
+        self.at_ms = world.now_ms + self.timeout_ms
+        self.state = FAILED if self.dies else WAITS
+
+    def _wait(self, world: World, records: JobRecords) -> None:
+        answer = read_answer(records.store, self.request)
+        if answer is None and (self._gone(records) or world.now_ms > self.at_ms):
+            answer = withdraw_request(records.store, self.request, "whoever asked stopped waiting")
             world.seen["a caller stops waiting"] += 1
         if answer is not None:
-            self.checkpoint = answer.checkpoint if answer.error is None else None
-            self.state = FAILED if self.checkpoint is None else ANSWERED
-            world.log("caller", f"{self.name} {self.state} {answer}")
+            self._told(world, answer)
 
+    def _told(self, world: World, answer: Answer) -> None:
+        self.checkpoint = answer.checkpoint if answer.error is None else None
+        self.state = FAILED if self.checkpoint is None else ANSWERED
+        world.log("caller", f"{self.name} {self.state} {answer}")
 
-def _triggers(world: World) -> list[TriggerRecord]:
-    return world.records.all("triggers")
+    def _gone(self, records: JobRecords) -> bool:
+        aborted = set(records.ids("aborted"))
+        triggers = (records.trigger(k) for k in records.ids("triggers") if k in aborted)
+        return any(t is not None and t.request == self.request for t in triggers)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from spark_ckpt.protocol.checkpoint_state import Name
-from spark_ckpt.protocol.life import identity
-from spark_ckpt.protocol.records import Topology, VoidRecord
-from spark_ckpt.protocol.recovery import GoOn, RestoreFrom, StartFresh
-from spark_ckpt.protocol.steps import CommitSinks, ReadNewestGeneration
-from spark_ckpt.testing.simulation.durable import Location, SimulationError, StateTables, Visible
+from spark_ckpt.jobs.spec import RunSpec
+from spark_ckpt.protocol.records import CompletionRecord, Topology
+from spark_ckpt.testing.simulation._folder import identity_of, records_of
+from spark_ckpt.testing.simulation._sinks import job_of
+from spark_ckpt.testing.simulation.durable import Location, Visible
+from spark_ckpt.testing.simulation.processes import Crash
 from spark_ckpt.testing.simulation.sources import placed
-from spark_ckpt.testing.simulation.world import Crash, World
+from spark_ckpt.testing.simulation.world import World
 
 
 def arrange(scenario: Any, names: tuple[str, ...]) -> None:
@@ -34,7 +34,7 @@ def arrange(scenario: Any, names: tuple[str, ...]) -> None:
 
 def change_sources(world: World, scenario: Any, location: Location) -> None:
     """Before a start at an empty location, a source may join the job or leave it for good."""
-    if location.offsets or not world.records.text["generations"]:
+    if location.planned >= 0 or not records_of(world).ids("generations"):
         return
     names = tuple(s.name for s in scenario.sources)
     if scenario.joins and world.rng.random() < 0.5:
@@ -51,25 +51,26 @@ def change_sources(world: World, scenario: Any, location: Location) -> None:
 
 def visible(world: World, scenario: Any) -> Counter[Visible]:
     """What the sinks got from the job's present life, rows that were given up by hand included."""
-    job = scenario.job if scenario.sabotage == "same_life" else identity(scenario.job, world.life)
+    job = world.job if scenario.sabotage == "same_life" else identity_of(world)
     return scenario.carried + world.sink.appended[job] + world.sink.given_up[job]
 
 
-def begun(world: World, scenario: Any, decision: GoOn | RestoreFrom | StartFresh) -> None:
+def begun(world: World, scenario: Any, run: RunSpec, restored: CompletionRecord | None) -> None:
     """Remember what a start's decision means for what must be true at the end."""
-    scenario.restore = "auto"  # somebody on call asks for it once
-    if isinstance(decision, StartFresh):
+    scenario.restore, scenario.begins_from = "auto", False  # somebody on call asks for it once
+    if run.origin != run.generation:
+        return
+    if restored is None:
         scenario.before = visible(world, scenario)
         scenario.left_at = {}
         world.drains = []
         if scenario.before and not scenario.deleted and scenario.sabotage != "same_life":
-            raise SimulationError("a job that has committed rows starts over")
-    elif isinstance(decision, RestoreFrom):
-        names = {s.name for s in scenario.sources}
-        scenario.restores += 1
-        scenario.left_at |= {n: p["inner"] for n, p in decision.checkpoint.sources.items() if n not in names}
-        new = names - set(decision.checkpoint.sources)
-        world.seen["a source begins late"] += len(new)
+            world.fail("a job that has committed rows starts over")
+        return
+    names = {s.name for s in scenario.sources}
+    scenario.restores += 1
+    scenario.left_at |= {n: p["inner"]["at"] for n, p in restored.sources.items() if n not in names}
+    world.seen["a source begins late"] += len(names - set(restored.sources))
 
 
 def another_life(world: World, scenario: Any) -> None:
@@ -77,44 +78,17 @@ def another_life(world: World, scenario: Any) -> None:
     if world.rng.random() < 0.5:
         world.log("== the folder is removed")
         # A driver believed dead may come back where it looks who owns the job first, or in a sink's commit.
-        world.zombies = [z for z in world.zombies if isinstance(z.step, ReadNewestGeneration | CommitSinks)]
+        world.forget_zombies(lambda z: z.at in ("ReadNewestGeneration", "CommitSink", "CommitSinks"))
         world.remove_folder()
         scenario.carried = Counter()
         world.seen["the folder is removed"] += 1
         return
-    world.zombies = []  # deletion is refused while a driver may live
+    world.forget_zombies()  # deletion is refused while a driver may live
     scenario.deleted = True
     world.log("== the checkpoints are deleted")
     world.seen["the checkpoints are deleted"] += 1
-    world.stop_at = world.rng.choice((None, *range(7)))
+    world.stop_at = world.rng.choice((None, *range(12)))
     try:
-        delete_checkpoints(world)
+        job_of(world, scenario.topology.sinks).delete_checkpoints()
     except Crash:
         world.log("== deletion stopped on its way")
-
-
-def delete_checkpoints(world: World) -> None:
-    """As ``spark_ckpt.jobs.job.Job.delete_checkpoints`` does it; Spark's folder is gone."""
-    r = world.records
-    newest = r.newest_id()
-    world.point("delete", "Spark's folder")
-    void = VoidRecord(newest, max(r.text["generations"], default=0), world.now_ms)
-    if newest and newest not in r.text["checkpoints"]:
-        r.put("checkpoints", newest, void)
-    world.point("delete", "the newest id is taken")
-    for folder in ("triggers", "batches"):
-        r.text[folder].clear()
-        world.point("deleted", folder)
-    for k in sorted(r.text["checkpoints"]):
-        if r.name_of(k) is Name.VOID:
-            continue
-        if k == newest:
-            r.put("checkpoints", k, void)
-        else:
-            r.delete("checkpoints", k)
-        world.point("deleted", k)
-    for folder in ("committed", "aborted"):
-        r.text[folder].clear()
-        world.point("deleted", folder)
-    world.requests, world.answers, world.torn_answers, world.drained = {}, {}, set(), set()
-    world.tables = StateTables()

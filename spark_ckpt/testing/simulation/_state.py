@@ -6,10 +6,11 @@ row, does not depend on the order in which rows arrive, so runs with other batch
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import pyarrow as pa
 
 from spark_ckpt.protocol import aligner as al
 from spark_ckpt.protocol.aligner import AlignerConfig, AlignerState, BatchInput
@@ -27,9 +28,14 @@ from spark_ckpt.protocol.events import (
     StateFile,
 )
 from spark_ckpt.protocol.weights import Arrivals
+from spark_ckpt.storage.deletion_vectors import encode_rows
+from spark_ckpt.storage.run_files import run_file_name, write_run_file
+from spark_ckpt.testing.simulation._folder import rows_of, state_folder
 from spark_ckpt.testing.simulation.durable import Row, SimulationError
 from spark_ckpt.testing.simulation.world import World
+from spark_ckpt.types import KEY_GROUP, KEY_HASH
 
+STATE = pa.schema([("key", pa.int64()), ("count", pa.int64()), (KEY_GROUP, pa.int32()), (KEY_HASH, pa.int64())])
 REMOVE_AT = 7
 DRAINED = 100
 """A drain ends every key: its last row is its count, plus this."""
@@ -55,17 +61,17 @@ class TaskFiles:
 
     def __init__(self, world: World, uid: str, partition: int) -> None:
         self.world, self.uid, self.partition = world, uid, partition
-        self.attempt = world.unique()
+        self.attempt = f"{world.unique():012x}"
         self.rows: dict[str, list[tuple[int, int | None]]] = {}
         self.dead: dict[int, dict[str, set[int]]] = {}
 
     def read(self, file: str) -> list[tuple[int, int | None]]:
-        return self.rows[file] if file in self.rows else self.world.tables.rows(self.uid, file)
+        return self.rows[file] if file in self.rows else rows_of(self.world, self.uid, file)
 
     def append(
         self, epoch: int, rows: list[tuple[int, int | None]], dead: Iterable[tuple[str, int]]
     ) -> tuple[str, int]:
-        file = f"e{epoch:010d}-p{self.partition:05d}-{self.attempt}"
+        file = run_file_name(epoch, self.partition, self.attempt)
         into = self.rows.setdefault(file, [])
         start = len(into)
         into += rows
@@ -81,14 +87,17 @@ class TaskFiles:
         """Make the files durable; what the batch record must say of them."""
         out = []
         for epoch, dead in sorted(self.dead.items()):
-            files = [f for f in self.rows if f.startswith(f"e{epoch:010d}-")]
-            for f in files:
-                self.world.point("write state file", f"{self.uid}/{f}")
-                self.world.tables.files[self.uid, f] = self.rows[f]
-            sizes = tuple(StateFile(f, len(self.rows[f]), 1) for f in files)
-            bitmaps = {f: json.dumps(sorted(rows)).encode() for f, rows in sorted(dead.items())}
-            out.append(Flushed(self.uid, epoch, sizes, bitmaps))
+            files = tuple(self._write(f) for f in self.rows if f.startswith(f"e{epoch:010d}-"))
+            out.append(Flushed(self.uid, epoch, files, {f: encode_rows(rows) for f, rows in sorted(dead.items())}))
         return out
+
+    def _write(self, name: str) -> StateFile:
+        rows = self.rows[name]
+        keys, counts, n = [k for k, _ in rows], [c for _, c in rows], len(rows)
+        table = pa.table([keys, counts, [0] * n, keys], schema=STATE)
+        written = write_run_file(state_folder(self.world.job, self.uid), name, table)
+        self.world.run_rows[self.uid, name] = rows
+        return written
 
 
 @dataclass

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from spark_ckpt.errors import CkptError
 from spark_ckpt.protocol.aligner import EXACTLY_ONCE
-from spark_ckpt.protocol.life import identity
+from spark_ckpt.protocol.events import Flushed
 from spark_ckpt.protocol.records import CompletionRecord
 from spark_ckpt.testing.simulation._changes import visible
+from spark_ckpt.testing.simulation._folder import identity_of, live_rows, manifest_of, records_of
+from spark_ckpt.testing.simulation._sinks import job_of
 from spark_ckpt.testing.simulation._state import DRAINED as DRAINED_COUNT
 from spark_ckpt.testing.simulation._state import REMOVE_AT
-from spark_ckpt.testing.simulation._state_files import collect, live_rows
-from spark_ckpt.testing.simulation.durable import SimulationError, Visible
+from spark_ckpt.testing.simulation.durable import JOBS, SimulationError, Visible
 from spark_ckpt.testing.simulation.scenario import Scenario
 from spark_ckpt.testing.simulation.sources import SourceSpec
 from spark_ckpt.testing.simulation.world import World
@@ -63,14 +65,20 @@ def _counted(state: dict[int, int], keys: Iterable[int]) -> list[tuple[int, int]
 
 
 def check_end(world: World, scenario: Scenario) -> None:
+    world.forget_zombies()
+    with world.quietly():
+        _check_end(world, scenario)
+
+
+def _check_end(world: World, scenario: Scenario) -> None:
     wanted, state = expected(scenario, world.drains)
     found = visible(world, scenario) - scenario.before
-    last = world.records.completions()[max(world.records.completions())]
+    last = max(records_of(world).completions(), key=lambda c: c.checkpoint)
     if scenario.mode == EXACTLY_ONCE or not scenario.restores:
         _check_equal("the visible rows", wanted, found)
         for uid, content in state.items():
-            version = world.tables.versions[uid][last.tables[uid].version]
-            _check_equal(f"the state of {uid}", content, dict(live_rows(world, uid, version)))
+            rows = live_rows(world, manifest_of(world, last.tables[uid]))
+            _check_equal(f"the state of {uid}", content, dict(rows))
         _check_merged(world, scenario, wanted)
     elif sum(found.values()) < sum(wanted.values()):
         raise SimulationError(f"rows were lost: expected {sum(wanted.values())}, {sum(found.values())}")
@@ -87,7 +95,7 @@ def _check_merged(world: World, scenario: Scenario, wanted: Counter[Visible]) ->
     """The merging sink holds each key's last value. Only operators' keys have a defined last one."""
     if "merge" not in scenario.topology.sinks or scenario.given_up or world.drains:
         return
-    for (node, key), value in world.sink.merged[identity(scenario.job, world.life)].items():
+    for (node, key), value in world.sink.merged[identity_of(world)].items():
         rows = sum(n for (at, k, _), n in wanted.items() if (at, k) == (node, key))
         if node in scenario.operators and (rows or not scenario.before):
             _check_equal(f"the merged value of {node} {key}", (rows - 1) % REMOVE_AT + 1, value)
@@ -104,17 +112,31 @@ def _check_no_leak(world: World, scenario: Scenario) -> None:
 
 def _check_collected(world: World, scenario: Scenario, last: CompletionRecord) -> None:
     """After garbage collection every file is named by a retained checkpoint, and every name has its file."""
-    records = world.records
-    collect(world, records.completions().values(), lambda epoch: epoch <= last.checkpoint)
-    named = set()
-    for record in records.completions().values():
-        for uid, ref in record.tables.items():
-            for group in world.tables.manifest(ref.manifest).values():
-                named |= {(uid, r.file) for r in group.runs}
-    _check_equal("state files", named, set(world.tables.files))
-    if set(records.completions()) - set(records.text["committed"]):
+    records, job = records_of(world), job_of(world, scenario.topology.sinks)
+    if {c.checkpoint for c in records.completions()} - set(records.ids("committed")):
         raise SimulationError("a completed checkpoint is not committed")
     needed = min(last.batches_from, last.batch)  # the newest stays for the query's progress
-    left = [b.name for b in records.all("batches") if b.origin == last.origin and b.batch < needed]
+    left = [b.name for b in records.batches() if b.origin == last.origin and b.batch < needed]
     if left and not world.zombies_moved and not scenario.faults:
         raise SimulationError(f"batch records are left: {left}")
+    try:
+        job.gc()
+    except CkptError:
+        if not world.torn:
+            raise
+        return  # what a damaged record names cannot be told from garbage
+    wrong = [w for w in job.verify() if not world.torn]
+    _check_equal("what is wrong with the job's folder", [], wrong)
+    _check_named(world, scenario)
+
+
+def _check_named(world: World, scenario: Scenario) -> None:
+    done = records_of(world).completions()
+    flushed = [e for b in records_of(world).batches() for e in b.events if isinstance(e, Flushed)]
+    for uid in scenario.operators:
+        folder = f"{JOBS}/{world.job}/state/{uid}"
+        named = {name for c in done if uid in c.tables for name in manifest_of(world, c.tables[uid]).files}
+        named |= {f.file for e in flushed if e.uid == uid for f in e.files}  # it may go on at its Spark location
+        _check_equal(f"state files of {uid}", named, set(world.disk.names(folder)))
+    if world.sink.staged and not world.lives:
+        raise SimulationError(f"staged rows are left behind gc: {list(world.sink.staged)}")

@@ -22,13 +22,16 @@ from spark_ckpt.errors import (
     StorageNotWritableError,
 )
 from spark_ckpt.testing.simulation._changes import another_life, change_sources, visible
+from spark_ckpt.testing.simulation._folder import records_of
 from spark_ckpt.testing.simulation._on_call import fresh_location, on_call
-from spark_ckpt.testing.simulation._savepoints import import_as_new_job
 from spark_ckpt.testing.simulation.checks import check_end
 from spark_ckpt.testing.simulation.durable import Location, SimulationError
+from spark_ckpt.testing.simulation.processes import Crash
 from spark_ckpt.testing.simulation.query import DRAINED, FINISHED, STOPPED, Query
+from spark_ckpt.testing.simulation.sabotage import broken
 from spark_ckpt.testing.simulation.scenario import Scenario, make_scenario
-from spark_ckpt.testing.simulation.world import Crash, World
+from spark_ckpt.testing.simulation.surroundings import running
+from spark_ckpt.testing.simulation.world import World
 
 
 @dataclass(frozen=True)
@@ -56,32 +59,45 @@ def run_seed(seed: int, sabotage: str = "", trace: list[str] | None = None) -> R
     world.log("scenario", scenario)
     world.faults_left, world.fault_rate, world.slow_left = scenario.faults, rng.choice((0.001, 0.01)), scenario.slow
     world.tears_left, world.sabotage = scenario.tears, sabotage
-    starts = _run(world, scenario)
-    check_end(world, scenario)
-    return Report(
-        seed,
-        len(scenario.stops),
-        starts,
-        scenario.restores,
-        max(world.records.completions()),
-        sum(h is not None and h.outcome != "completed" for h in world.history),
-        len(world.savepoints),
-        scenario.forks,
-        scenario.given_up,
-        world.points,
-        world.seen,
-    )
+    world.hook_faults_left = scenario.faults if scenario.hooks else 0
+    world.sink.refusals, world.sink.try_refusals = scenario.refusals, scenario.try_refusals
+    with running(world), broken(sabotage):
+        starts = _to_its_end(world, scenario)
+        return Report(
+            seed,
+            len(scenario.stops),
+            starts,
+            scenario.restores,
+            records_of(world).newest_committed(),
+            sum(n for what, n in world.seen.items() if what.startswith("a checkpoint is aborted")),
+            len(world.savepoints),
+            scenario.forks,
+            scenario.given_up,
+            world.points,
+            world.seen,
+        )
+
+
+def _to_its_end(world: World, scenario: Scenario) -> int:
+    try:
+        starts = _run(world, scenario)
+        check_end(world, scenario)
+        return starts
+    finally:
+        world.forget_zombies()
 
 
 def _run(world: World, scenario: Scenario) -> int:
     stops = list(scenario.stops)
-    location = world.locations.setdefault("spark0", Location("spark0"))
+    location = world.locations.setdefault("spark0", Location("spark0", world.disk))
     for start in range(1, 400):
         world.stop_at = stops.pop(0) if stops else None
         streaming = start <= len(scenario.stops) + 1 and world.rng.random() < scenario.streaming_rate
         change_sources(world, scenario, location)
         try:
-            outcome = Query(world, scenario, location, not streaming).run()
+            # Who asked for a rollback, and went on to roll back later, would have what came between twice, as told.
+            world.may_halt = scenario.restore == "auto"
+            outcome = world.drive(Query(world, scenario, location, not streaming).run)
             if outcome == FINISHED and not _goes_on(world, scenario):
                 return start
             if outcome == DRAINED:
@@ -93,7 +109,7 @@ def _run(world: World, scenario: Scenario) -> int:
                 location = fresh_location(world)
             elif outcome == FINISHED:
                 location = fresh_location(world)
-        except (Crash, FencedError, CheckpointFailedError, RefusedError, StorageNotWritableError) as e:
+        except (Crash, FencedError, CheckpointFailedError, RefusedError, StorageNotWritableError, OSError) as e:
             world.log("== ended", repr(e))
         except (ConfigError, CorruptStorageError, InvalidInputError) as e:  # somebody on call reads it
             world.log("== on call", repr(e))
@@ -120,17 +136,19 @@ def _is_over(world: World, scenario: Scenario) -> bool:
 def _fork(world: World, scenario: Scenario) -> Location:
     """The job was stopped with a savepoint: a job of another name goes on from it, the old one's folder is deleted."""
     scenario.carried = visible(world, scenario)
-    newest = max(world.savepoints.values(), key=lambda s: s.record.completed_ms)
-    import_as_new_job(world, newest)
-    world.log("== a new job from savepoint", newest.record.checkpoint)
-    scenario.job += "-next"
+    newest = max(world.savepoints, key=lambda path: world.savepoints[path])
+    world.log("== a new job from savepoint", newest)
+    world.forget_zombies()
+    world.remove_folder()
+    world.job += "-next"
+    scenario.restore, scenario.begins_from = newest, True
     scenario.forks += 1
     return fresh_location(world)
 
 
 def _behind_a_drain(world: World, scenario: Scenario) -> Location:
     """The location is drained for good. Whoever wants to go on all the same does it elsewhere."""
-    newest = max(world.records.completions().values(), key=lambda c: c.checkpoint)
+    newest = max(records_of(world).completions(), key=lambda c: c.checkpoint)
     if newest.target in world.savepoints and world.rng.random() < scenario.fork_rate:
         return _fork(world, scenario)
     return fresh_location(world)

@@ -49,7 +49,6 @@ SHAPES: tuple[tuple[int, Mapping[str, tuple[str, ...]], tuple[str, ...]], ...] =
 class Scenario:
     """One job and its luck, drawn from a seed."""
 
-    job: str
     key_groups: int
     sources: tuple[SourceSpec, ...]
     operators: Mapping[str, tuple[str, ...]]
@@ -75,6 +74,7 @@ class Scenario:
     try_refusals: float = 0.0
     sabotage: str = ""
     tears: int = 0
+    hooks: bool = False
     lives: int = 0
     joins: str = ""
     leaves: str = ""
@@ -82,6 +82,8 @@ class Scenario:
     all_operators: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     all_sink_inputs: tuple[str, ...] = ()
     restore: str | int = "auto"
+    begins_from: bool = False
+    """``restore`` names a savepoint that this job begins from."""
     deleted: bool = False
     carried: Counter[Visible] = field(default_factory=Counter)
     """What is visible of the job from whose savepoint this one began."""
@@ -108,7 +110,6 @@ def make_scenario(rng: random.Random, sabotage: str = "", by_spark: bool = False
     topology = Topology(key_groups, weight, names, operator_facts, rng.choice((("append",), ("append", "merge"))))
     exactly_once = sabotage or rng.random() < 0.85
     scenario = Scenario(
-        job="simulated",
         key_groups=key_groups,
         sources=sources,
         operators=operators,
@@ -139,6 +140,7 @@ def make_scenario(rng: random.Random, sabotage: str = "", by_spark: bool = False
         streaming_rate=rng.choice((0.0, 0.0, 0.6)),
         faults=0 if sabotage not in ("", "failed_is_done") else rng.choice((0, 0, 2, 5)),
         slow=rng.choice((0, 0, 3, 10)),
+        hooks=rng.random() < 0.1,
         sabotage=sabotage,
         tears=rng.choice((0, 0, 1, 3)),
         lives=rng.choice((0, 0, 0, 1, 2)),
@@ -182,5 +184,5 @@ def _stop(rng: random.Random) -> int | str:
     """Where the process stops: before or after a step of some kind, or after so many points."""
     if rng.random() < 0.4:
         kinds: list[str] = [cls.__name__ for cls in (*get_args(Step), *get_args(SourceStep))]
-        return rng.choice(kinds)
-    return int(rng.expovariate(1 / rng.choice((10, 60, 200))))
+        return rng.choice((*kinds, "between copy and checkpoint"))
+    return int(rng.expovariate(1 / rng.choice((20, 120, 400))))

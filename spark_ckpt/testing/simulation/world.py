@@ -1,48 +1,33 @@
 """Everything durable in the simulation, the clock, and the points where the process stops.
 
-Every change goes through :meth:`World.point`, before and after, where the seed may stop the process, and where drivers
-that were believed dead take a step.
+Every place that the real code reaches (:mod:`spark_ckpt.faults`) and every change of the disk, before and after it, is
+a point: there the seed may stop the process, tear what is written, or let storage fail; and there drivers that were
+believed dead take a step.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import random
 from collections import Counter
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from spark_ckpt.errors import CkptError, CorruptStorageError, ProtocolBugError, StorageNotWritableError
-from spark_ckpt.protocol.records import REFUSED
-from spark_ckpt.protocol.source_steps import CreateTrigger, ManualRequest
-from spark_ckpt.protocol.steps import CHECKPOINT_STEPS, CLEAN_UP_STEPS, StorageFailed, WriteGeneration
-from spark_ckpt.testing.simulation._tears import tear
-from spark_ckpt.testing.simulation.durable import (
-    Answer,
-    Location,
-    Records,
-    Savepoint,
-    SimulationError,
-    StateTables,
-    ToySink,
-)
+from spark_ckpt.errors import CkptError, CorruptStorageError, ProtocolBugError
+from spark_ckpt.testing.simulation._disk import Disk
+from spark_ckpt.testing.simulation._tears import torn
+from spark_ckpt.testing.simulation.durable import JOBS, READ_ONLY, Location, SimulationError, ToySink
+from spark_ckpt.testing.simulation.processes import Crash, Process
 
-_MAY_FAIL = (*CHECKPOINT_STEPS, *CLEAN_UP_STEPS, CreateTrigger)
-"""As the real shell: a checkpoint fails, or something is cleaned up later."""
+START_MS = 1_000_000
+
+running: list[World] = []
 
 
-class Crash(BaseException):
-    """The process stops here. Not an ``Exception``: nothing in it may catch it."""
-
-
-@dataclass
-class Zombie:
-    """A driver believed dead, stopped at ``step`` of its coroutine; it moves on at ``rate`` of all points."""
-
-    steps: Generator[Any, Any, Any]
-    step: Any
-    execute: Callable[[Any], Any]
-    rate: float
+def current() -> World:
+    """The one that the real code of this process lives in now."""
+    return running[-1]
 
 
 class World:
@@ -51,174 +36,211 @@ class World:
     def __init__(self, rng: random.Random, trace: list[str] | None = None) -> None:
         self.rng = rng
         self.trace = trace
-        self.now_ms = 1_000_000
-        self.records = Records()
-        self.tables = StateTables()
+        self.now_ms = START_MS
+        self.disk = Disk()
         self.sink = ToySink()
-        self.savepoints: dict[str, Savepoint] = {}
         self.locations: dict[str, Location] = {}
-        self.history: list[Any] = []
-        self.requests: dict[str, ManualRequest] = {}
-        self.answers: dict[str, Answer] = {}
-        self.torn_answers: set[str] = set()
-        self.drained: set[tuple[int, str]] = set()
+        self.run_rows: dict[tuple[str, str], list[tuple[int, int | None]]] = {}
+        """What each state file holds, by uid and name: as a cache of the disk, which says what is there."""
+        self.job = "simulated"
+        self.generation = 0
+        """Of the driver that runs now."""
+        self.savepoints: dict[str, int] = {}
+        """When each savepoint that is on the disk completed, by its URL."""
         self.drains: list[dict[str, Any]] = []
         """Where the sources stood at each checkpoint that drained the job."""
+        self.drained: set[str] = set()
+        self.answers: dict[str, Any] = {}
+        """The first word on each request."""
+        self.triggered: set[str] = set()
+        self.imports = False
+        """A savepoint is brought in: it is confirmed before it is there."""
         self.faults_left = 0
         self.slow_left = 0
         self.fault_rate = 0.0
-        self.zombies: list[Zombie] = []
-        self.zombie_moves = False
+        self.hook_faults_left = 0
+        self.may_halt = True
+        """Whether a driver that stops may only seem to."""
+        self.process: Process | None = None
+        self.moving: Process | None = None
+        """The halted driver that takes a step, if one does."""
+        self.zombies: list[Process] = []
         self.zombies_moved = 0
         self.stop_at: int | str | None = None
         """After so many points, at some point that concerns a step of this name, or at ``before <step>``."""
         self.points = 0
         self.sabotage = ""
         self.tears_left = 0
+        self.torn: dict[str, bytes] = {}
+        """Half of what was written, by path."""
         self.lives = 0
+        self.check: Callable[[World, str, bytes | None], None] | None = None
+        """What must hold behind each change of the disk."""
+        self.broken: SimulationError | None = None
         self.seen: Counter[str] = Counter()
         """How often what a schedule is there for really happened."""
+        self._writing: tuple[str, bytes | None] | None = None
+        self._quiet = 0
         self._ids = 0
+
+    # -- points ------------------------------------------------------------------------------------------------
+
+    def reached(self, place: str) -> None:
+        """The real code reached a place that is marked."""
+        what, _, name = place.partition(" ")
+        self.point(what, name)
 
     def point(self, what: str, subject: Any = "") -> None:
         """The process may stop here, and a zombie may move."""
+        if self._quiet:
+            return
         self.points += 1
-        self.log(what, subject)
+        if self.trace is not None:
+            self.log(what, subject)
+        if self.process is not None:
+            self.process.at = subject
+        if self.moving is not None:
+            self.moving.halt()
+            return
         for zombie in list(self.zombies):
             if self.rng.random() < zombie.rate:
                 self._move(zombie)
-        if self._stops(what, type(subject).__name__):
+        if self._stops(what, subject):
             self.stop_at = None
-            self.log("== the process stops", "")
-            raise Crash
+            self.log("== the process stops")
+            self._stop()
 
-    def _stops(self, what: str, name: str) -> bool:
+    def _stops(self, what: str, subject: Any) -> bool:
+        if self.stop_at is None:
+            return False
         if isinstance(self.stop_at, int):
             self.stop_at -= 1
             return self.stop_at < 0
-        return self.stop_at == f"{what} {name}" or (self.stop_at == name and self.rng.random() < 0.4)
+        return self.stop_at == f"{what} {subject}" or (self.stop_at == subject and self.rng.random() < 0.4)
 
-    def log(self, what: str, subject: Any = "") -> None:
-        if self.trace is not None:
-            self.trace.append(f"{self.now_ms:>9} {'zombie ' if self.zombie_moves else ''}{what} {subject}")
+    def _stop(self) -> None:
+        """For good, with what it was writing torn, perhaps; or it only seems so."""
+        if self.tears_left and torn(self, self._writing):
+            self.tears_left -= 1
+            self.seen["a write is torn"] += 1
+            raise Crash  # the machine stopped, too: no driver of it is left
+        if self.process is not None and self.may_halt and self.rng.random() < 0.5:
+            process = self.process
+            process.rate = self.rng.choice((0.005, 0.03, 0.2))
+            self.zombies.append(process)
+            process.halt()
+            return
+        raise Crash
+
+    @contextlib.contextmanager
+    def quietly(self) -> Iterator[None]:
+        """Within, nothing stops, fails or moves: for others than the job's drivers."""
+        self._quiet += 1
+        try:
+            yield
+        finally:
+            self._quiet -= 1
 
     @property
-    def life(self) -> str:
-        """The mark of the job's life, should it begin now."""
-        return f"life{self.lives}"
+    def zombie_moves(self) -> bool:
+        return self.moving is not None
 
-    def remove_folder(self) -> None:
-        """Everything of the job but its sinks and its savepoints is gone."""
-        self.records, self.tables = Records(), StateTables()
-        self.requests, self.answers, self.torn_answers, self.drained = {}, {}, set(), set()
-        self.lives += 1
+    # -- the disk ----------------------------------------------------------------------------------------------
 
-    def unique(self) -> int:
-        self._ids += 1
-        return self._ids
-
-    def drive(self, steps: Generator[Any, Any, Any], execute: Callable[[Any], Any]) -> Any:
-        """Run a coroutine of the protocol to its end; the process may stop before and after every step."""
-        step, result = None, None
+    def before(self, path: str, data: bytes | None) -> None:
+        if path.startswith(READ_ONLY):
+            raise PermissionError(errno.EACCES, "read-only")
+        if self._quiet:
+            return
+        self._writing = (path, data)
         try:
-            step = next(steps)
-            while True:
-                self.point("before", step)
-                try:
-                    self._storage_fails(step)
-                    result = execute(step)
-                    self._storage_fails(step)  # it was done, and its answer was lost
-                except CkptError as error:
-                    if self._passes_over(step):
-                        step = steps.send(None)
-                    elif isinstance(error, StorageNotWritableError) and isinstance(step, _MAY_FAIL):
-                        self.seen["storage fails, and the query goes on"] += 1
-                        step = steps.send(StorageFailed(str(error)))
-                    else:
-                        step = steps.throw(error)
-                    continue
-                done, step = step, None
-                self.point("after", done)
-                step = steps.send(result)
-        except StopIteration as e:
-            return e.value
-        except Crash:
-            if step is not None:
-                self._halted(steps, step, execute)
-            raise
+            self.point("write" if data is not None else "remove", path)
+        finally:
+            self._writing = None
+        self._storage_fails(path)
 
-    def _halted(self, steps: Generator[Any, Any, Any], step: Any, execute: Callable[[Any], Any]) -> None:
-        """A driver stopped at ``step``. Perhaps it only seems so."""
-        if self.tears_left and self._tears(step):
-            return  # the machine stopped, too: no driver of it is left
-        # Who asked for a rollback, and went on to roll back later, would have what came between twice, as told.
-        rolls_back = getattr(execute, "restore", "auto") != "auto"
-        if not rolls_back and self.rng.random() < 0.5:
-            self.zombies.append(Zombie(steps, step, execute, self.rng.choice((0.01, 0.05, 0.3))))
+    def after(self, path: str, data: bytes | None) -> None:
+        if self.check is not None:
+            self.check(self, path, data)
+        if not self._quiet:
+            self._storage_fails(path)  # it was done, and its answer was lost
+            self.point("written" if data is not None else "removed", path)
 
-    def attempt(self, part: Any, execute: Callable[[Any], Any]) -> Exception | None:
-        """One of several things that a step does side by side; what it raised, if it did."""
-        alone = self.zombie_moves  # nobody else moves until it is done
-        try:
-            if not alone:
-                self.point("before", part)
-                self._storage_fails(part)
-            execute(part)
-            if not alone:
-                self._storage_fails(part)
-        except CkptError as error:
-            return None if self._passes_over(part) else error
-        if not alone:
-            self.point("after", part)
-        return None
-
-    def _storage_fails(self, step: Any) -> None:
-        """Storage and sinks may fail, before or after they did what they were asked for, or take their time."""
+    def _storage_fails(self, path: str) -> None:
+        """Storage may fail, before or after it did what it was asked for, or take its time. Half-way stands nobody."""
+        if self.moving is not None:
+            return
         if self.slow_left and self.rng.random() < 0.02:
             self.slow_left -= 1
             self.now_ms += self.rng.choice((1000, 10_000))
             self.seen["storage is slow"] += 1
         if self.faults_left and self.rng.random() < self.fault_rate:
             self.faults_left -= 1
-            self.log("== storage fails", step)
+            self.log("== storage fails", path)
             self.seen["storage fails"] += 1
-            raise StorageNotWritableError(f"{type(step).__name__} failed")
+            raise OSError(errno.ENOSPC, "No space left on device")
 
-    def _passes_over(self, step: Any) -> bool:
-        """Sabotage: a sink's commit that failed is taken for done."""
-        return self.sabotage == "failed_is_done" and type(step).__name__ == "CommitSink"
+    def remove_folder(self) -> None:
+        """Everything of the job but its sinks and its savepoints is gone."""
+        self.disk.drop(f"{JOBS}/{self.job}")
+        self.run_rows, self.answers, self.triggered, self.drained = {}, {}, set(), set()
+        self.lives += 1
 
-    def _tears(self, step: Any) -> bool:
-        if not tear(self, step):
-            return False
-        self.tears_left -= 1
-        self.log("== torn", step)
-        self.seen["a write is torn"] += 1
-        return True
+    # -- drivers -----------------------------------------------------------------------------------------------
 
-    def answer(self, request: str, answer: Answer) -> Answer:
-        """Say the last word if nobody has, or if nobody can read it; returns what was said."""
-        self.torn_answers.discard(request)
-        return self.answers.setdefault(request, answer)
+    def drive(self, work: Callable[[], Any]) -> Any:
+        """Run a driver to its end; raises what it raised, and ``Crash`` if it stops or is halted."""
+        self.process = process = Process(work)
+        process.go()
+        self.process = None
+        if self.broken is not None:
+            raise self.broken
+        if not process.done:
+            raise Crash
+        if process.error is not None:
+            raise process.error
+        return process.result
 
-    def _move(self, zombie: Zombie) -> None:
-        self.zombie_moves = True
+    def still(self) -> None:
+        """A driver that was halted and moves does nothing by itself behind the call that it was halted in."""
+        if self.moving is not None:
+            raise Crash
+
+    def forget_zombies(self, but: Callable[[Process], bool] = lambda _: False) -> None:
+        """They are really dead; those aside that ``but`` says yes to."""
+        for zombie in [z for z in self.zombies if not but(z)]:
+            self.process = self.moving = zombie
+            zombie.kill()
+            self.zombies.remove(zombie)
+        self.process = self.moving = None
+
+    def _move(self, zombie: Process) -> None:
         self.zombies_moved += 1
         self.seen["a halted driver moves"] += 1
-        try:
-            self.log("moves", zombie.step)
-            try:
-                result = zombie.execute(zombie.step)
-            except CkptError as error:
-                zombie.step = zombie.steps.throw(error)
-            else:
-                zombie.step = zombie.steps.send(result)
-        except (StopIteration, CkptError) as e:
-            self.log("ends", repr(e))
-            self.zombies.remove(zombie)
-            refused = isinstance(zombie.step, WriteGeneration) and zombie.step.record.origin == REFUSED
+        live, self.process, self.moving = self.process, zombie, zombie
+        zombie.go()
+        self.process, self.moving = live, None
+        if not zombie.done:
+            return
+        self.log("a halted driver ends", repr(zombie.error))
+        self.zombies.remove(zombie)
+        if isinstance(zombie.error, CorruptStorageError | ProtocolBugError) and not zombie.starts:
             # A start that is refused had looked before it was fenced: what it found was damaged.
-            if isinstance(e, CorruptStorageError | ProtocolBugError) and not refused:
-                raise SimulationError(f"a fenced driver is told: {e!r}") from e
-        finally:
-            self.zombie_moves = False
+            self.fail(f"a fenced driver is told: {zombie.error!r}")
+        if zombie.error is not None and not isinstance(zombie.error, Crash | CkptError | OSError):
+            self.fail(f"a fenced driver breaks: {zombie.error!r}")
+
+    # -- small things --------------------------------------------------------------------------------------------
+
+    def log(self, what: str, subject: Any = "") -> None:
+        if self.trace is not None:
+            self.trace.append(f"{self.now_ms:>9} {'zombie ' if self.zombie_moves else ''}{what} {subject}")
+
+    def fail(self, message: str) -> None:
+        """An invariant does not hold. Remembered, as the real code may catch what is raised in it."""
+        self.broken = self.broken or SimulationError(message)
+        raise self.broken
+
+    def unique(self) -> int:
+        self._ids += 1
+        return self._ids

@@ -62,12 +62,14 @@ class OrcRows:
         try:
             with self._open(split.entry) as file:
                 columns = columns_of(file.schema, schema)
-                yield from self._stripes(file, split, columns, schema)
+                # To Arrow a dot in a name leads into a struct: it reads that, or nothing, and conform() takes by name.
+                chosen = None if any("." in name for name in columns) else columns
+                yield from self._stripes(file, split, chosen, schema)
         except MalformedFileError as error:
             yield Bad("the file as a whole", "an ORC file", "something else", str(error))
 
     def _stripes(
-        self, file: orc.ORCFile, split: FileSplit, columns: list[str], schema: pa.Schema
+        self, file: orc.ORCFile, split: FileSplit, columns: list[str] | None, schema: pa.Schema
     ) -> Iterator[pa.RecordBatch | Bad]:
         first, stop = 0, file.nrows if split.row_end is None else split.row_end
         begin, end = (part * file.nstripes // split.parts for part in (split.part, split.part + 1))

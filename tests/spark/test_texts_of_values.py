@@ -109,3 +109,21 @@ def test_spark_reads_every_value_of_a_file(in_utc: SparkSession, values: pa.Tabl
         return sorted(r[0].replace("\\u0000", "") if kind == "csv" else r[0] for r in rows.select(whole).collect())
 
     assert texts(read) == texts(given)
+
+
+@pytest.mark.parametrize("kind", ["json", "csv", "parquet"])
+def test_spark_reads_every_name_of_a_column_back(in_utc: SparkSession, tmp_path: Path, kind: str) -> None:
+    """Dots, backticks, pairs that differ in case, and pairs that look alike; as a partition's, too."""
+    in_utc.conf.set("spark.sql.caseSensitive", "true")
+    names = ["host.name", "a`b", 'a"b', "id", "ID", "\u00e9", "e\u0301", " ", "=", "%41", "[x]"]
+    held = pa.table([[f"value of {name}"] for name in names], names=names)
+    if kind != "csv":
+        held = held.append_column("host", pa.array([{"name": "inner", "x.y": "dotted", "Name": "upper"}]))
+    held = held.append_column("p.`\u00e9/", pa.array(["in the folder"]))
+    sink = create_sink("files", {"path": f"{tmp_path}/o", "fileFormat": kind, "partitionBy": "p.`\u00e9/"})
+    sink.validate(held.schema)
+    sink.commit(permit(1), stage_table(sink, context(1, 1, schema=held.schema), held))
+    given = in_utc.createDataFrame(held)
+    options = {"header": "true", "escape": '"', "enforceSchema": "false"} if kind == "csv" else {}
+    read = in_utc.read.schema(given.schema).options(**options).format(kind).load(f"{tmp_path}/o")
+    assert read.toArrow().select(held.column_names).to_pylist() == held.to_pylist()

@@ -94,15 +94,14 @@ def test_names_that_differ_in_case_alone_are_refused_for_delta_in_plain_words(tm
         (pa.schema([("s", pa.struct(pair))]), "s."),
         (pa.schema([("l", pa.list_(pa.struct(pair)))]), r"l\.\w+\."),
     ):
-        with pytest.raises(InvalidInputError, match=f"'{where}{a}' and '{where}{b}'. Rename one of each"):
+        with pytest.raises(InvalidInputError, match=f"'{where}{a}' and '{where}{b}' differ in upper and lower case"):
             validated("delta", options, schema)
 
 
 def test_a_column_that_the_table_has_in_other_case_is_refused_with_a_way_that_works(tmp_path: Path) -> None:
     options = options_of("delta", tmp_path)
     validated("delta", options, pa.schema([("ID", pa.int64())]))
-    with pytest.raises(InvalidInputError, match=r"no column 'id' .int64.; it has 'ID': rename the query's"):
-        validated("delta", options, pa.schema([("id", pa.int64())]))
-    with pytest.raises(InvalidInputError, match=r"'ID' and 'id'\. Rename one of each"):
-        validated("delta", {**options, "mergeSchema": "true"}, pa.schema([("id", pa.int64())]))
+    for more in ({}, {"mergeSchema": "true"}):
+        with pytest.raises(InvalidInputError, match=r"'ID' and 'id' differ.*write it as the table has it"):
+            validated("delta", {**options, **more}, pa.schema([("id", pa.int64())]))
     validated("delta", options, pa.schema([("ID", pa.int64())]))

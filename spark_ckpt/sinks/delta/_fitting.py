@@ -36,26 +36,6 @@ def check_keys(keys: Sequence[str], wanted: pa.Schema) -> None:
         raise InvalidInputError("delta-rs cannot merge columns whose names have a backtick; rename them")
 
 
-def check_names(path: str, columns: pa.Schema) -> None:
-    """Raises ``InvalidInputError`` for names that differ in case alone: no table of Delta's has both, nor a struct."""
-    problems = list(_case_pairs(list(columns), ""))
-    if problems:
-        raise InvalidInputError(
-            f"Delta table {path}: expected names that differ in more than case, found {'; '.join(problems)}. Rename "
-            "one of each, such as with withColumnRenamed"
-        )
-
-
-def _case_pairs(fields: Sequence[pa.Field], where: str) -> Iterator[str]:
-    seen: dict[str, str] = {}
-    for field in fields:
-        if (known := seen.setdefault(field.name.lower(), field.name)) != field.name:
-            yield f"'{where}{known}' and '{where}{field.name}'"
-        if pt.is_nested(field.type):
-            parts = [field.type.field(i) for i in range(field.type.num_fields)]
-            yield from _case_pairs(parts, f"{where}{field.name}.")
-
-
 def check_rules(path: str, table: DeltaTable, rewrites: str | None) -> None:
     """A staged file is added as it is, so a table that computes, checks or renames columns cannot take it.
 
@@ -129,12 +109,12 @@ def _case_pairs(path: str, fields: Sequence[pa.Field]) -> Iterator[tuple[str, st
 
 
 def check_columns(path: str, found: pa.Schema, wanted: pa.Schema, declared: pa.Schema) -> None:
-    problems, spelled = [], {name.lower(): name for name in found.names}
+    problems = []
     for field in wanted:
         if field.name not in found.names:
-            near = spelled.get(field.name.lower())
-            way = "option mergeSchema=true would add it" if near is None else f"it has '{near}': rename the query's"
-            problems.append(f"the table has no column '{field.name}' ({field.type}); {way}")
+            problems.append(
+                f"the table has no column '{field.name}' ({field.type}); option mergeSchema=true would add it"
+            )
             continue
         there = found.field(field.name)
         kind = delta_schema(pa.schema([there])).field(0).type

@@ -42,7 +42,6 @@ from spark_ckpt.sinks.delta._fitting import (
     check_columns,
     check_keys,
     check_merged_partitions,
-    check_names,
     check_rules,
     check_staged,
     with_columns,
@@ -140,7 +139,6 @@ class DeltaSink(TwoPhaseSink):
         changes.check_column(self._change, schema)
         schema = changes.without(self._change, schema)
         wanted = delta_schema(schema)
-        check_names(redact_url(self._path), wanted)
         check_keys(self._keys, wanted)
         check_partitions(self._partitions, wanted)
         if self._keys:
@@ -153,7 +151,6 @@ class DeltaSink(TwoPhaseSink):
         there = pa.schema(table.schema())
         check_cases(shown, with_columns(there, wanted))
         fitting = with_columns(there, wanted) if self._merge_schema else there
-        check_names(redact_url(self._path), fitting)
         check_columns(self._path, fitting, wanted, schema)
         if fitting is not there:
             self._until_no_conflict(self._adding(wanted))

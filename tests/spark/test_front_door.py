@@ -182,6 +182,16 @@ def test_results_come_in_order_and_a_limit_counts(orders: Orders, tmp_path: Path
     assert len(orders.run(few, tmp_path / "few", "append")) == 5
 
 
+def test_observed_metrics_are_of_data_rows(orders: Orders, tmp_path: Path) -> None:
+    counted = orders.stream.observe("seen", F.count(F.lit(1)).alias("n"), F.sum("v").alias("s")).where("v > 3")
+    writer = CkptDataStreamWriter(translated(orders.ckpt, counted)).format("memory").option("path", str(tmp_path / "o"))
+    query = writer.queryName("observed").trigger(availableNow=True).start()
+    assert query.awaitTermination(DEADLINE_S)
+    found = [p.observedMetrics["seen"] for p in query.recentProgress if "seen" in p.observedMetrics]
+    assert sum(row["n"] for row in found) == 12
+    assert sum(row["s"] or 0 for row in found) == 99.0
+
+
 def test_two_operators_of_one_uid_are_refused(orders: Orders) -> None:
     one, two = (with_uid(orders.stream.groupBy("k").agg(F.sum(c).alias("s")), "totals") for c in ("v", "id"))
     with pytest.raises(TopologyError, match="totals"):

@@ -60,6 +60,7 @@ LEDGER = (
     Entry(("Expand",), How.ROW_BY_ROW, "expand", "grouping sets, UNPIVOT, windows; control rows come once"),
     Entry(("Join",), How.ROW_BY_ROW, "join", "a stream with a table; two streams not yet"),
     Entry(("MapInArrow", "MapInPandas"), How.ROW_BY_ROW, "map rows", "the function sees data rows only"),
+    Entry(("CollectMetrics",), How.ROW_BY_ROW, "metrics", "`observe` measures data rows only"),
     Entry(("Sort",), How.ROW_BY_ROW, "sort", "whole results of output mode complete"),
     Entry(("GlobalLimit",), How.OPERATOR, "limit", "counts rows over time, or those of each whole result"),
     Entry(("LocalLimit",), How.NAMES, "limit", "Spark puts it under `GlobalLimit`"),
@@ -81,7 +82,7 @@ LEDGER = (
         How.NOT_YET,
         "batch groups",
     ),
-    Entry(("CollectMetrics", "Sample"), How.NOT_YET, "row by row"),
+    Entry(("Sample",), How.NOT_YET, "sample"),
     # --- where rows begin
     Entry(
         ("StreamingRelationV2", "StreamingRelation"),

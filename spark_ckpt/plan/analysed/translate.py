@@ -16,6 +16,7 @@ from spark_ckpt.plan.analysed._event_times import watermark
 from spark_ckpt.plan.analysed._expands import expand
 from spark_ckpt.plan.analysed._keyed_functions import function_with_state, processor
 from spark_ckpt.plan.analysed._leaves import source_of
+from spark_ckpt.plan.analysed._metrics import metrics
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
     analysed,
@@ -119,6 +120,7 @@ HANDLERS: dict[str, Callable[[Translation, JavaObject], Rows]] = {
     "join": join,
     "limit": limit,
     "map rows": map_rows,
+    "metrics": metrics,
     "processor": processor,
     "union": union,
     "watermark": watermark,
